@@ -1,0 +1,122 @@
+"""Fig. 1a and 5b: validation loss against tokens and FLOPs, final gaps to dense, and the gap split by token pair.
+
+    python analysis/validation_loss.py --scale laptop
+
+Reads scores/<scale>/<arm>/ and recipes/validation_loss.yaml, writes results/<scale>/validation_loss/.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from stemrepro.claims import Contrast
+from stemrepro.recipe import Recipe, load
+from stemrepro.report.results import save, verdicts
+from stemrepro.report.scores import ArmScores, contrast
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, plt, use_style
+
+NAME = "validation_loss"
+STEM_ARMS = ("stem-third", "stem-half", "stem-full")
+PAIRS = ("0", "1-3", "4-31", "32+")
+
+
+def curves(arms: dict[str, ArmScores]) -> pd.DataFrame:
+    """Mean prose loss of each arm at each mark with its 95% t interval over seeds."""
+    rows = []
+    for arm, scores in arms.items():
+        for tokens, group in scores.curve.groupby("tokens"):
+            values = Contrast(group["prose"].to_numpy())
+            low, high = values.interval(0.05)
+            flops = float(group["flops"].iloc[0])
+            rows.append({"panel": "curve", "arm": arm, "tokens": tokens, "flops": flops, "value": values.mean, "ci_low": low, "ci_high": high, "seeds": len(group)})  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def gaps(arms: dict[str, ArmScores]) -> pd.DataFrame:
+    """Final gap of every arm to dense, and the token and contextual parts of stem-full's gap by pair count."""
+    contrasts = [("final", arm, "all pairs", "dense", arm, "prose") for arm in arms if arm != "dense"]
+    for bucket in ("all pairs", *PAIRS):
+        metric = "prose" if bucket == "all pairs" else f"prose:pair={bucket}"
+        contrasts.append(("token part", "token-only", bucket, "dense", "token-only", metric))
+        contrasts.append(("contextual part", "stem-full", bucket, "token-only", "stem-full", metric))
+    rows = []
+    for panel, arm, bucket, high, low, metric in contrasts:
+        found = contrast(arms, high, low, metric)
+        ends = found.interval(0.05)
+        rows.append({"panel": panel, "arm": arm, "pair_count": bucket, "value": found.mean, "ci_low": ends[0], "ci_high": ends[1], "seeds": len(found.differences)})  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def errors(row: pd.Series | pd.DataFrame) -> np.ndarray:
+    """Distances from value to interval ends, [2] or [2, n]; none where one seed gives no interval."""
+    return np.nan_to_num(np.array([row["value"] - row["ci_low"], row["ci_high"] - row["value"]]))
+
+
+def draw_curve(axes: Axes, data: pd.DataFrame, x: str, unit: float, label: str) -> None:
+    """Loss against tokens or FLOPs, one line an arm with its interval as a band."""
+    for arm, rows in data.groupby("arm", sort=False):
+        axes.plot(rows[x] / unit, rows["value"], color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], ms=3, lw=1.1, label=ARM_LABEL[arm])
+        axes.fill_between(rows[x] / unit, rows["ci_low"], rows["ci_high"], color=ARM_COLOUR[arm], alpha=0.15, lw=0)
+    settled = data[data["tokens"] > data["tokens"].max() * 0.15]["value"]
+    axes.set_ylim(settled.min() - 0.05, settled.max() + 0.1)
+    axes.set(xlabel=label, ylabel="prose loss (nats/token)")
+
+
+def draw_gaps(axes: Axes, data: pd.DataFrame, recipe: Recipe) -> None:
+    """Final gap to dense of every arm; open diamonds are the paper's numbers."""
+    final = data[data["panel"] == "final"].reset_index(drop=True)
+    for place, row in final.iterrows():
+        axes.bar(place, row["value"], color=ARM_COLOUR[row["arm"]], width=0.62)
+        axes.errorbar(place, row["value"], yerr=errors(row)[:, None], color="black", capsize=3, lw=1)
+    for place, arm in enumerate(final["arm"]):
+        if number := recipe.paper["gap_to_dense"].get(arm):
+            label = "paper, 350M (read off Fig. 5b)" if place == 0 else None
+            axes.plot(place, number.value, marker="d", mfc="white", mec="black", ms=6, ls="none", label=label, zorder=5)
+    axes.set_xticks(range(len(final)), [ARM_LABEL[arm].replace(" (control)", "\n(control)") for arm in final["arm"]])
+    axes.axhline(0, color="black", lw=0.6)
+    axes.set_ylabel("dense - arm (nats/token)")
+    axes.legend(fontsize=7, loc="upper left")
+
+
+def draw_split(axes: Axes, data: pd.DataFrame) -> None:
+    """Token part and contextual part of the gap between dense and stem-full, by training count of the pair."""
+    places = ("all pairs", *PAIRS)
+    for shift, panel, arm, hatch in ((-0.2, "token part", "token-only", "//"), (0.2, "contextual part", "stem-full", "")):
+        rows = data[data["panel"] == panel].set_index("pair_count").loc[list(places)]
+        at = np.arange(len(places)) + shift
+        axes.bar(at, rows["value"], width=0.38, color=ARM_COLOUR[arm], hatch=hatch, edgecolor="white", label=panel)
+        axes.errorbar(at, rows["value"], yerr=errors(rows), color="black", capsize=2.5, lw=0.9, ls="none")
+    axes.set_xticks(range(len(places)), ["all\npairs", "never", *PAIRS[1:]])
+    axes.axhline(0, color="black", lw=0.6)
+    axes.set(xlabel="times the pair (token before, target) occurred in training", ylabel="part of the gap (nats/token)")
+    axes.legend(fontsize=7)
+
+
+def main() -> None:
+    """Draws the figure and judges the claims of one scale."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", required=True)
+    scale = parser.parse_args().scale
+    recipe = load().recipes[NAME]
+    arms = {arm: ArmScores(Path("scores") / scale / arm) for arm in recipe.arms}
+    curve, gap = curves(arms), gaps(arms)
+    use_style()
+    figure, ((by_tokens, by_flops), (final, split)) = plt.subplots(2, 2, figsize=(7.4, 5.8), layout="constrained")
+    figure.get_layout_engine().set(rect=(0, 0.015, 1, 0.985))
+    draw_curve(by_tokens, curve, "tokens", 1e6, "training tokens (millions)")
+    draw_curve(by_flops, curve, "flops", 1e12, "training FLOPs (TFLOP)")
+    draw_gaps(final, gap, recipe)
+    draw_split(split, gap)
+    by_tokens.legend(fontsize=7)
+    titles = ("a  Loss against tokens", "b  Loss against FLOPs", "c  Final gap to dense", "d  STEM full's gap, split")
+    for axes, title in zip((by_tokens, by_flops, final, split), titles, strict=True):
+        axes.set_title(title)
+    rows = verdicts(recipe, arms, scale)
+    save(Path("results") / scale / NAME, figure, pd.concat([curve, gap]), rows, arms)
+
+
+if __name__ == "__main__":
+    main()

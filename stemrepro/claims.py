@@ -1,0 +1,267 @@
+"""One rule from paired differences to a verdict, the same for every claim and fixed before results are seen.
+
+`differences[s]` is a paired difference for seed s (same batches, same starting backbone), signed so that the claim makes
+it positive. `m` is the smallest effect that counts, `E` the paper's effect. In this order:
+
+1. not testable at this scale: a precondition fails, judged without the contrast;
+2. inconclusive: fewer than 3 seeds, or fewer than 5 for a primary claim;
+3. reproduced: the adjusted lower bound exceeds m, E is transportable and the interval meets [E/2, 2E];
+4. direction only: the adjusted lower bound exceeds 0 otherwise;
+5. contradicted: the adjusted upper bound is below 0 (opposite), or the 90% interval lies inside +-m (absent);
+6. inconclusive: the rest.
+
+Equivalences are reproduced when the 90% interval lies inside +-m and contradicted when the adjusted interval lies outside
+it; "not better" is reproduced when the adjusted upper bound is below m and contradicted when the lower one exceeds m;
+orderings need every adjacent pair, without a correction inside.
+
+Multiplicity. Primary claims: Holm at 5% with eight places over all recipes, filled or not. Each recipe steps down by
+itself from level 5%/8; a family of k <= 8 claims with n true nulls errs with at most n/(8 - k + n) <= k/8 of 5%, so the
+recipes together stay under 5%. Other claims: Benjamini-Hochberg at 10% within the recipe. Intervals match the tests
+(an interval excludes the null value exactly when the test rejects it).
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy import stats
+
+PRIMARY_PLACES = 8
+PRIMARY_ALPHA = 0.05
+SECONDARY_RATE = 0.10
+
+REPRODUCED = "reproduced"
+DIRECTION = "direction only"
+CONTRADICTED = "contradicted"
+INCONCLUSIVE = "inconclusive"
+NOT_TESTABLE = "not testable at this scale"
+VERDICTS = (REPRODUCED, DIRECTION, CONTRADICTED, INCONCLUSIVE, NOT_TESTABLE)
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Paired differences of two arms.
+
+    Attributes:
+        differences: one number a seed.
+        item_se: standard error between items (documents, questions) of the seed-averaged difference; 0 for none.
+        item_df: its degrees of freedom (items - 1).
+    """
+
+    differences: np.ndarray
+    item_se: float = 0.0
+    item_df: float = np.inf
+
+    @property
+    def mean(self) -> float:
+        """Mean over seeds."""
+        return float(np.mean(self.differences))
+
+    @property
+    def seed_se(self) -> float:
+        """Standard error between seeds (nan for one seed)."""
+        count = len(self.differences)
+        return float(stats.sem(self.differences)) if count > 1 else float("nan")
+
+    @property
+    def error(self) -> tuple[float, float]:
+        """Standard error over seeds and items, and its degrees of freedom after Satterthwaite."""
+        seed, item, count = self.seed_se**2, self.item_se**2, len(self.differences)
+        total = seed + item
+        if not total > 0:
+            return float(np.sqrt(total)), float(max(1, count - 1))
+        return float(np.sqrt(total)), float(total**2 / (seed**2 / (count - 1) + item**2 / self.item_df))
+
+    def interval(self, alpha: float) -> tuple[float, float]:
+        """Two-sided t interval at level 1 - alpha."""
+        error, df = self.error
+        half = stats.t.ppf(1 - alpha / 2, df) * error
+        return self.mean - float(half), self.mean + float(half)
+
+    def p_above(self, value: float) -> float:
+        """Two-sided p of a mean of `value`, where only a mean above it speaks against it (else 1)."""
+        error, df = self.error
+        if np.isnan(error) or self.mean <= value:
+            return 1.0
+        return float(2 * stats.t.sf((self.mean - value) / error, df)) if error > 0 else 0.0
+
+    def reversed(self) -> "Contrast":
+        """The same contrast with the opposite sign."""
+        return Contrast(-np.asarray(self.differences), self.item_se, self.item_df)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the runs say about one claim, before the rule is applied.
+
+    Attributes:
+        kind: greater, equivalent, not-better or ordering.
+        contrasts: one, or one for each adjacent pair of an ordering.
+        smallest_effect: m.
+        paper_effect: E, or None.
+        transportable: may E be expected at this scale?
+        primary: one of the at most eight.
+        failed_precondition: why the claim can't be tested here, or None.
+    """
+
+    kind: str
+    contrasts: tuple[Contrast, ...]
+    smallest_effect: float
+    paper_effect: float | None = None
+    transportable: bool = False
+    primary: bool = False
+    failed_precondition: str | None = None
+
+    @property
+    def seeds(self) -> int:
+        """Seeds of the weakest contrast."""
+        return min(len(contrast.differences) for contrast in self.contrasts)
+
+    @property
+    def weakest(self) -> Contrast:
+        """The contrast with the smallest mean, the one that an ordering hangs on."""
+        return min(self.contrasts, key=lambda contrast: contrast.mean)
+
+    def p(self, threshold: float) -> float:
+        """p against the value that the claim has to beat: 0 or m for most kinds, m for equivalence and not-better."""
+        if self.kind == "equivalent":
+            contrast, m = self.contrasts[0], self.smallest_effect
+            return min(1.0, contrast.p_above(m), contrast.reversed().p_above(m))
+        if self.kind == "not-better":
+            return self.contrasts[0].reversed().p_above(-self.smallest_effect)
+        return max(contrast.p_above(threshold) for contrast in self.contrasts)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A verdict with the numbers it rests on."""
+
+    verdict: str
+    reason: str
+    ours: float
+    ci_low: float
+    ci_high: float
+    level: float = field(metadata={"about": "confidence level of the interval after adjustment"})
+    p: float = 1.0
+    seed_se: float = float("nan")
+    item_se: float = 0.0
+
+
+def holm_levels(p: list[float], places: int = PRIMARY_PLACES, alpha: float = PRIMARY_ALPHA) -> list[float]:
+    """The level at which Holm's procedure tests each p, among `places` hypotheses of which the missing ones have p = 1.
+
+    After the first that isn't rejected all others are tested at the level where it stopped.
+    """
+    levels, stopped = [0.0] * len(p), None
+    for rank, number in enumerate(np.argsort(p, kind="stable")):
+        step = rank if stopped is None else stopped
+        levels[number] = alpha / (places - step)
+        if stopped is None and p[number] > levels[number]:
+            stopped = rank
+    return levels
+
+
+def benjamini_hochberg_levels(p: list[float], rate: float = SECONDARY_RATE) -> list[float]:
+    """The level at which Benjamini and Hochberg's procedure tests every p: rate x rejections / tests, for intervals too
+    (Benjamini and Yekutieli 2005)."""
+    if not p:
+        return []
+    ranked = np.sort(p) <= rate * np.arange(1, len(p) + 1) / len(p)
+    rejections = int(np.max(np.nonzero(ranked)[0]) + 1) if ranked.any() else 1
+    return [rate * rejections / len(p)] * len(p)
+
+
+def _levels(evidence: list[Evidence], threshold: str) -> list[float]:
+    """The adjusted two-sided level of each claim against 0 ("zero") or against its m ("m")."""
+    p = [e.p(0.0 if threshold == "zero" else e.smallest_effect) for e in evidence]
+    levels = [0.0] * len(evidence)
+    for primary, procedure in ((True, holm_levels), (False, benjamini_hochberg_levels)):
+        members = [i for i, e in enumerate(evidence) if e.primary == primary and not _blocked(e)]
+        for number, level in zip(members, procedure([p[i] for i in members]), strict=True):
+            levels[number] = level
+    return levels
+
+
+def _blocked(evidence: Evidence) -> tuple[str, str] | None:
+    """Steps 1 and 2 of the rule, which never look at the contrast."""
+    if evidence.failed_precondition:
+        return NOT_TESTABLE, evidence.failed_precondition
+    needed = 5 if evidence.primary else 3
+    if evidence.seeds < needed:
+        kind = "primary" if evidence.primary else "secondary"
+        return INCONCLUSIVE, f"{evidence.seeds} seed(s); a {kind} claim needs {needed}"
+    return None
+
+
+def _judge_greater(e: Evidence, contrast: Contrast, zero: float, above: float) -> tuple[str, str]:
+    m, (low, high) = e.smallest_effect, contrast.interval(zero)
+    strict_low, strict_high = contrast.interval(above)
+    absent_low, absent_high = contrast.interval(0.10)
+    size = e.paper_effect
+    if strict_low > m and e.kind == "ordering":
+        return REPRODUCED, f"lower bound {strict_low:.3f} exceeds {m:g}"
+    if strict_low > m and e.transportable and size and strict_low <= 2 * size and strict_high >= size / 2:
+        return REPRODUCED, f"lower bound {strict_low:.3f} exceeds {m:g} and the interval meets half to twice the paper's {size:g}"
+    if low > 0:
+        if strict_low <= m:
+            why = f"the effect is not shown to exceed {m:g}"
+        elif not e.transportable or size is None:
+            why = "the paper's size can't be expected at this scale"
+        else:
+            why = f"the interval misses half to twice the paper's {size:g}"
+        return DIRECTION, f"lower bound {low:.3f} exceeds 0; {why}"
+    if high < 0:
+        return CONTRADICTED, f"opposite: upper bound {high:.3f} is below 0"
+    if -m < absent_low and absent_high < m:
+        return CONTRADICTED, f"absent: the 90% interval {absent_low:.3f} to {absent_high:.3f} lies inside +-{m:g}"
+    return INCONCLUSIVE, f"the interval {low:.3f} to {high:.3f} holds 0"
+
+
+def _judge_ordering(e: Evidence, zero: float, above: float) -> tuple[str, str]:
+    pairs = [_judge_greater(e, contrast, zero, above) for contrast in e.contrasts]
+    corrected = [_judge_greater(e, c, zero / len(pairs), above / len(pairs)) for c in e.contrasts]
+    for number, (verdict, reason) in enumerate(corrected):
+        if verdict == CONTRADICTED:
+            return CONTRADICTED, f"pair {number + 1}: {reason}"
+    verdicts = [verdict for verdict, _ in pairs]
+    for verdict in (INCONCLUSIVE, CONTRADICTED, DIRECTION):
+        if verdict in verdicts:
+            number = verdicts.index(verdict)
+            return (DIRECTION if verdict == DIRECTION else INCONCLUSIVE), f"pair {number + 1}: {pairs[number][1]}"
+    return REPRODUCED, f"every adjacent pair: {min(pairs, key=lambda pair: pair[1])[1]}"
+
+
+def _judge_bounds(e: Evidence, level: float) -> tuple[str, str]:
+    contrast, m = e.contrasts[0], e.smallest_effect
+    low, high = contrast.interval(level)
+    if e.kind == "not-better":
+        if high < m:
+            return REPRODUCED, f"upper bound {high:.3f} is below {m:g}"
+        return (CONTRADICTED, f"lower bound {low:.3f} exceeds {m:g}") if low > m else (INCONCLUSIVE, f"the interval holds {m:g}")
+    low90, high90 = contrast.interval(0.10)
+    if -m < low90 and high90 < m:
+        return REPRODUCED, f"the 90% interval {low90:.3f} to {high90:.3f} lies inside +-{m:g}"
+    if low > m or high < -m:
+        return CONTRADICTED, f"the interval {low:.3f} to {high:.3f} lies outside +-{m:g}"
+    return INCONCLUSIVE, f"the interval {low:.3f} to {high:.3f} is neither inside nor outside +-{m:g}"
+
+
+def judge(evidence: list[Evidence]) -> list[Judgement]:
+    """Applies the rule to all claims of a recipe together, because levels depend on the family."""
+    zero, above = _levels(evidence, "zero"), _levels(evidence, "m")
+    judgements = []
+    for e, zero_level, m_level in zip(evidence, zero, above, strict=True):
+        contrast, blocked = e.weakest, _blocked(e)
+        level = zero_level or (PRIMARY_ALPHA / PRIMARY_PLACES if e.primary else SECONDARY_RATE)
+        if blocked:
+            verdict, reason = blocked
+        elif e.kind == "ordering":
+            verdict, reason = _judge_ordering(e, zero_level, m_level)
+        elif e.kind == "greater":
+            verdict, reason = _judge_greater(e, contrast, zero_level, m_level)
+        else:
+            verdict, reason = _judge_bounds(e, zero_level)
+        low, high = contrast.interval(level)
+        judgements.append(
+            Judgement(verdict, reason, contrast.mean, low, high, 1 - level, e.p(0.0), contrast.seed_se, contrast.item_se)
+        )
+    return judgements

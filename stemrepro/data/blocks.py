@@ -1,0 +1,159 @@
+"""Token blocks on disk, and batches that are a pure function of (seed, number).
+
+`write_blocks` turns a corpus into one flat uint16 file a split; `TokenBlocks` maps such a file into memory. A block is
+`length + 1` tokens: inputs and, shifted by one, targets. Because batch k needs nothing but the seed and k, a resumed run
+asks for batch k again and there is no loader state to lose.
+"""
+
+import hashlib
+import json
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.progress import track
+from tokenizers import Tokenizer
+
+from stemrepro.data.corpus import SPLITS
+from stemrepro.data.tokenizer import token_bytes
+from stemrepro.errors import UserError
+from stemrepro.files import atomic_write, sha256, write_json
+from stemrepro.model.config import END_OF_DOCUMENT
+
+
+def write_blocks(corpus: Path, tokenizer_file: Path, out: Path) -> None:
+    """Writes `out`/{train,tune,validation}.bin and `out`/index.json.
+
+    Training documents are concatenated in the order of their ids' hashes, so that sources mix; held-out documents are
+    grouped by source. Each document ends with END_OF_DOCUMENT. The index holds the vocabulary, the bytes of each token,
+    and for held-out splits each document's source, start and length in tokens.
+    """
+    from datasets import Dataset
+
+    tokenizer = Tokenizer.from_file(str(tokenizer_file))
+    rows = Dataset.from_parquet(str(corpus), keep_in_memory=True).to_list()
+    rows.sort(key=lambda row: hashlib.sha256(f"{row['source']}/{row['id']}".encode()).hexdigest())
+    index: dict = {"vocab": tokenizer.get_vocab_size(), "token_bytes": token_bytes(tokenizer), "splits": {}}
+    for split in SPLITS:
+        chosen = [row for row in rows if row["split"] == split]
+        if split != "train":
+            chosen.sort(key=lambda row: row["source"])
+        tokens: list[np.ndarray] = []
+        documents, start = [], 0
+        for first in track(range(0, len(chosen), 512), f"encoding {split}", transient=True):
+            part = chosen[first : first + 512]
+            for row, encoded in zip(part, tokenizer.encode_batch([row["text"] for row in part]), strict=True):
+                tokens.append(np.array([*encoded.ids, END_OF_DOCUMENT], dtype=np.uint16))
+                documents.append((row["id"], row["source"], start, len(tokens[-1])))
+                start += len(tokens[-1])
+        atomic_write(out / f"{split}.bin", np.concatenate(tokens).tobytes())
+        by_source: dict[str, int] = {}
+        for _, source, _, length in documents:
+            by_source[source] = by_source.get(source, 0) + length
+        index["splits"][split] = {"tokens": start, "tokens_by_source": by_source}
+        if split != "train":
+            index["splits"][split]["documents"] = documents
+    write_json(out / "index.json", index)
+
+
+class TokenBlocks:
+    """One split, mapped into memory.
+
+    Args:
+        folder: what `write_blocks` wrote.
+        split: "train", "tune" or "validation".
+        length: tokens a sequence.
+        vocab: rows of the model's embedding; every token must be below it.
+
+    Raises:
+        UserError: missing or truncated file, too few tokens for one block, a token id outside the vocabulary.
+    """
+
+    def __init__(self, folder: Path, split: str, length: int, vocab: int) -> None:
+        path = Path(folder) / f"{split}.bin"
+        if not path.exists() or not (Path(folder) / "index.json").exists():
+            raise UserError(f"{path} is missing; run 'dvc repro' or 'stemrepro data blocks' first")
+        self.index = json.loads((Path(folder) / "index.json").read_text())
+        self.about = self.index["splits"][split]
+        if path.stat().st_size != 2 * self.about["tokens"]:
+            raise UserError(
+                f"{path} has {path.stat().st_size} bytes where index.json says {2 * self.about['tokens']}: it is "
+                f"truncated; delete {folder} and run again"
+            )
+        self.tokens = np.memmap(path, dtype=np.uint16, mode="r")
+        if (top := int(self.tokens.max())) >= vocab:
+            raise UserError(f"{path} holds token id {top}, outside the model's vocabulary of {vocab}")
+        self.path, self.length = path, length
+        self.count = (len(self.tokens) - 1) // length
+        if self.count < 1:
+            raise UserError(f"{path} has {len(self.tokens)} tokens, too few for one block of {length + 1}")
+        self._permutation = lru_cache(maxsize=2)(self._shuffled)
+
+    def _shuffled(self, seed: int, epoch: int) -> np.ndarray:
+        return np.random.Generator(np.random.PCG64([seed, epoch])).permutation(self.count)
+
+    def at(self, blocks: np.ndarray) -> torch.Tensor:
+        """Blocks by number -> int64 [len(blocks), length + 1]."""
+        rows = self.tokens[np.asarray(blocks)[:, None] * self.length + np.arange(self.length + 1)]
+        return torch.from_numpy(rows.astype(np.int64))
+
+    def block_numbers(self, seed: int, k: int, size: int) -> np.ndarray:
+        """The block numbers of batch k: every block once an epoch, in an order that seed and epoch fix."""
+        places = np.arange(k * size, (k + 1) * size)
+        return np.array([self._permutation(seed, int(p) // self.count)[p % self.count] for p in places])
+
+    def batch(self, seed: int, k: int, size: int) -> torch.Tensor:
+        """Batch k of a seed -> int64 [size, length + 1]."""
+        return self.at(self.block_numbers(seed, k, size))
+
+    def spread(self, tokens_per_source: int) -> tuple[np.ndarray, np.ndarray]:
+        """Blocks for scoring: evenly spread over each source's stretch of a held-out split.
+
+        Returns:
+            Block numbers [n], and for each target token of them the number of its document [n, length].
+        """
+        documents = self.about["documents"]
+        starts = np.array([d[2] for d in documents])
+        chosen = []
+        for source in dict.fromkeys(d[1] for d in documents):
+            spans = [(d[2], d[2] + d[3]) for d in documents if d[1] == source]
+            first, last = -(-spans[0][0] // self.length), (spans[-1][1] - 1) // self.length
+            wanted = min(last - first, max(1, tokens_per_source // self.length))
+            if wanted < 1:
+                raise UserError(f"{self.path}: source '{source}' has too few tokens for one block of {self.length + 1}")
+            chosen.append(first + (np.arange(wanted) * (last - first)) // wanted)
+        blocks = np.concatenate(chosen)
+        targets = blocks[:, None] * self.length + 1 + np.arange(self.length)
+        return blocks, np.searchsorted(starts, targets, side="right") - 1
+
+
+def data_card(corpus_report: Path, folder: Path, out: Path) -> None:
+    """Writes the data card: source, licence, attribution, documents, bytes, words and tokens of what is used."""
+    from stemrepro.data.sources import SOURCES
+
+    report, index = json.loads(corpus_report.read_text()), json.loads((folder / "index.json").read_text())
+    removed = report["removed"]
+    lines = [
+        f"# Data card: mix `{report['mix']}`",
+        "",
+        f"{report['documents_read']:,} documents read; {removed['repeated_passages_only']:,} dropped because every passage "
+        f"had occurred before, {removed['near_duplicates']:,} as near-duplicates. Split by whole documents. "
+        f"Vocabulary: {index['vocab']:,} byte-level BPE tokens.",
+        "",
+        "| source | split | documents | bytes | words | tokens |",
+        "|---|---|--:|--:|--:|--:|",
+    ]
+    for source, splits in report["kept"].items():
+        for split in SPLITS:
+            cell, tokens = splits[split], index["splits"][split]["tokens_by_source"][source]
+            lines.append(
+                f"| {source} | {split} | {cell['documents']:,} | {cell['bytes']:,} | {cell['words']:,} | {tokens:,} |"
+            )
+    lines += ["", "| source | what | licence | attribution |", "|---|---|---|---|"]
+    for source in report["kept"]:
+        about = SOURCES[source]
+        lines.append(f"| {source} | {about['title']} | {about['licence']} | {about['attribution']} |")
+    hashes = [f"{split}.bin {sha256(folder / f'{split}.bin')[:16]}" for split in SPLITS]
+    lines += ["", f"sha256: {', '.join(hashes)}", ""]
+    atomic_write(out, "\n".join(lines))

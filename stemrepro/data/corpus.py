@@ -1,0 +1,118 @@
+"""Corpus of a data mix: clean documents, duplicates removed, split by whole documents.
+
+1. Exact duplicates among passages of 30 characters or more go (the first one in a fixed order stays): most of
+   WordNet's synonyms share a definition, and the factbook prints some fields twice.
+2. Near-duplicate documents go (MinHash over word 3-grams, Jaccard 0.8).
+3. Whole documents are held out: those of a source in the order of their ids' hashes, until validation has 8% of the
+   source's bytes and tune (where learning rates are chosen) the next 4%; the rest is for training.
+"""
+
+import hashlib
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from datasketch import MinHash, MinHashLSH
+from rich.progress import track
+
+from stemrepro.data.sources import Document, read_documents
+from stemrepro.errors import UserError
+from stemrepro.files import write_json
+
+SPLITS = ("train", "tune", "validation")
+VALIDATION, TUNE = 0.08, 0.04  # shares of a source's bytes
+DUPLICATE_LENGTH = 30
+JACCARD = 0.8
+PERMUTATIONS = 64
+
+
+def hash_order(document: Document) -> str:
+    """Key that puts documents into a fixed order that has nothing to do with their content."""
+    return hashlib.sha256(f"{document.source}/{document.id}".encode()).hexdigest()
+
+
+def assign_splits(documents: list[Document]) -> dict[tuple[str, str], str]:
+    """Maps (source, id) of each document to its split."""
+    sizes = {(d.source, d.id): len(d.text.encode()) for d in documents}
+    totals: dict[str, int] = {}
+    for (source, _), size in sizes.items():
+        totals[source] = totals.get(source, 0) + size
+    done = dict.fromkeys(totals, 0)
+    filled: set[tuple[str, str]] = set()
+    splits = {}
+    for document in sorted(documents, key=hash_order):
+        source = document.source
+        share = done[source] / totals[source]
+        # Where documents are few, validation may take more than its share; tune gets at least one all the same.
+        tuned = (source, "tune") in filled
+        split = "validation" if share < VALIDATION else "tune" if share < VALIDATION + TUNE or not tuned else "train"
+        filled.add((source, split))
+        splits[source, document.id] = split
+        done[source] += sizes[source, document.id]
+    return splits
+
+
+def drop_repeated_passages(documents: Iterable[Document]) -> Iterator[Document]:
+    """Removes passages seen before, and documents that have nothing else."""
+    seen: set[bytes] = set()
+    for document in documents:
+        kept = []
+        for passage in document.passages:
+            key = hashlib.sha256(re.sub(r"\W+", " ", passage).casefold().strip().encode()).digest()
+            if len(passage) >= DUPLICATE_LENGTH:
+                if key in seen:
+                    continue
+                seen.add(key)
+            kept.append(passage)
+        if kept:
+            yield Document(document.source, document.id, document.head, kept)
+
+
+def shingles(text: str) -> list[bytes]:
+    """Distinct word 3-grams of a text (the whole text when it is shorter)."""
+    words = re.findall(r"\w+", text.casefold())
+    return list({" ".join(words[i : i + 3]).encode() for i in range(max(1, len(words) - 2))})
+
+
+def drop_near_duplicates(documents: Iterable[Document]) -> Iterator[Document]:
+    """Removes documents whose estimated Jaccard similarity with an earlier one of their source is 0.8 or more."""
+    indexes: dict[str, MinHashLSH] = {}
+    empty = MinHash(num_perm=PERMUTATIONS, seed=1, hashfunc=zlib.crc32)
+    for document in documents:
+        if document.source not in indexes:
+            indexes[document.source] = MinHashLSH(threshold=JACCARD, num_perm=PERMUTATIONS)
+        index, signature = indexes[document.source], empty.copy()
+        signature.update_batch(shingles("\n".join(document.passages)))
+        if not index.query(signature):
+            index.insert(document.id, signature, check_duplication=False)
+            yield document
+
+
+def build_corpus(mix: str, raw: Path, out: Path) -> None:
+    """Writes `out`/corpus.parquet (source, id, split, text) and `out`/corpus.json (what was read, dropped and kept).
+
+    Raises:
+        UserError: an input is missing or damaged, or a source has no document in one of the splits.
+    """
+    from datasets import Dataset, disable_progress_bars
+
+    disable_progress_bars()
+    documents = list(track(read_documents(mix, raw), "reading", transient=True, total=None))
+    unique = list(drop_repeated_passages(documents))
+    kept = list(drop_near_duplicates(track(unique, "near duplicates", transient=True)))
+    splits = assign_splits(kept)
+    rows = [{"source": d.source, "id": d.id, "split": splits[d.source, d.id], "text": d.text} for d in kept]
+    counts: dict = {}
+    for row in rows:
+        cell = counts.setdefault(row["source"], {}).setdefault(row["split"], {"documents": 0, "bytes": 0, "words": 0})
+        cell["documents"] += 1
+        cell["bytes"] += len(row["text"].encode())
+        cell["words"] += len(row["text"].split())
+    for source, splits in counts.items():
+        if len(splits) < len(SPLITS):
+            raise UserError(f"{raw}: source '{source}' has no document for {sorted(set(SPLITS) - set(splits))}; add more")
+    out.mkdir(parents=True, exist_ok=True)
+    Dataset.from_list(rows).to_parquet(out / "corpus.parquet")
+    removed = {"repeated_passages_only": len(documents) - len(unique), "near_duplicates": len(unique) - len(kept)}
+    write_json(out / "corpus.json", {"mix": mix, "documents_read": len(documents), "removed": removed, "kept": counts})

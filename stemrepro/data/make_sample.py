@@ -1,0 +1,36 @@
+"""Makes the vendored sample: short, whole public-domain documents from three sources, 300 kB or less.
+
+    python -m stemrepro.data.make_sample data/text/raw
+
+It goes through the same corpus, tokenizer and block steps as the full mix, and needs no network.
+"""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from stemrepro.data.archives import SAMPLE
+from stemrepro.data.corpus import hash_order
+from stemrepro.data.sources import read_documents
+from stemrepro.files import atomic_write
+
+LIMITS = {"speeches": 110_000, "factbook": 85_000, "bible": 100_000}
+LONGEST = 16_000
+
+
+def main() -> None:
+    """Takes documents of at most 16 kB in hash order until each source's share is full."""
+    left, chosen = dict(LIMITS), []
+    candidates = [d for d in read_documents("text", Path(sys.argv[1])) if d.source in LIMITS]
+    for document in sorted(candidates, key=hash_order):
+        size = len(json.dumps(asdict(document), ensure_ascii=False).encode()) + 1
+        if size <= min(LONGEST, left[document.source]):
+            left[document.source] -= size
+            chosen.append(document)
+    lines = [json.dumps(asdict(document), ensure_ascii=False) for document in chosen]
+    atomic_write(SAMPLE, "\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

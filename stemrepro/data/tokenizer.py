@@ -1,0 +1,44 @@
+"""Our own byte-level BPE, trained on the training split only; token 0 marks a document's end."""
+
+from pathlib import Path
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from stemrepro.errors import UserError
+from stemrepro.files import atomic_write
+from stemrepro.model.config import END_OF_DOCUMENT
+
+END_TEXT = "<|end|>"
+
+
+def train_tokenizer(corpus: Path, vocab: int, out: Path) -> None:
+    """Trains on the train split of a corpus.parquet and writes a tokenizer.json of exactly `vocab` entries.
+
+    The same corpus, size and version of `tokenizers` give the same bytes.
+
+    Raises:
+        UserError: `vocab` is too small for the byte alphabet, or the corpus too small for `vocab`.
+    """
+    from datasets import Dataset
+
+    if not 257 <= vocab <= 65536:
+        raise UserError(f"vocab {vocab}: a byte-level vocabulary stored in 16 bits has 257 to 65536 entries")
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab, special_tokens=[END_TEXT], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=True,
+    )  # fmt: skip
+    rows = Dataset.from_parquet(str(corpus), keep_in_memory=True)
+    texts = (row["text"] for row in rows if row["split"] == "train")
+    tokenizer.train_from_iterator(texts, trainer)
+    if tokenizer.get_vocab_size() != vocab:
+        raise UserError(f"{corpus} yields only {tokenizer.get_vocab_size()} tokens; lower vocab {vocab} in the scale")
+    assert tokenizer.token_to_id(END_TEXT) == END_OF_DOCUMENT
+    atomic_write(out, tokenizer.to_str(pretty=True) + "\n")
+
+
+def token_bytes(tokenizer: Tokenizer) -> list[int]:
+    """Bytes of text that each token stands for (0 for the end mark); in byte-level BPE one character is one byte."""
+    return [0 if i == END_OF_DOCUMENT else len(tokenizer.id_to_token(i)) for i in range(tokenizer.get_vocab_size())]

@@ -1,0 +1,180 @@
+"""Validation losses of finished runs, split by source, position, token frequency, token pair and document.
+
+Written a whole arm at a time, as small files that git keeps: losses.csv (sums a seed and bucket), documents.npz (sums a
+document, for the error between items), curve.csv (losses during training), summary.json (means over seeds).
+"""
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from safetensors.torch import load_file
+from scipy.sparse import coo_array, csr_array
+
+from stemrepro.data.blocks import TokenBlocks
+from stemrepro.data.sources import PROSE
+from stemrepro.errors import UserError
+from stemrepro.files import atomic_write, write_json
+from stemrepro.model.cost import flops_per_token, parameter_counts
+from stemrepro.model.transformer import Decoder
+from stemrepro.training.module import token_losses
+from stemrepro.training.spec import Run
+
+BUCKETS = {
+    "pair": (0, 1, 4, 32),
+    "frequency": (0, 1, 32, 256, 2048),
+    "position": (0, 1, 4, 16, 64, 256, 1024, 4096),
+}
+"""Lower edges: training count of the pair (input token, target), of the input token; position in the sequence."""
+
+
+def bucket_name(edges: tuple[int, ...], number: int) -> str:
+    """'1-3' for the bucket from 1 up to the next edge, '32+' for the last."""
+    low = edges[number]
+    if number + 1 == len(edges):
+        return f"{low}+"
+    high = edges[number + 1] - 1
+    return str(low) if low == high else f"{low}-{high}"
+
+
+def load_weights(run: Run) -> Decoder:
+    """The trained model of a run, on the CPU.
+
+    Raises:
+        UserError: no finished run there, or weights of another shape.
+    """
+    if not run.weights.exists():
+        raise UserError(f"{run.weights} is missing; run 'dvc repro' or 'stemrepro train' for arm {run.arm_name} first")
+    model = Decoder(run.model)
+    try:
+        model.load_state_dict(load_file(run.weights))
+    except Exception as error:
+        raise UserError(f"{run.weights} does not hold the weights of arm {run.arm_name}: {error}") from error
+    return model.eval()
+
+
+def seen_pairs(run: Run) -> csr_array:
+    """How often each pair (input token, target) occurred in the batches this run saw, sparse [vocab, vocab]."""
+    scale, vocab = run.scale, run.model.vocab
+    blocks = TokenBlocks(run.blocks, "train", scale.model.sequence, vocab)
+    counts = csr_array((vocab, vocab), dtype=np.int64)
+    micro = scale.training.micro_batch
+    chunk = max(1, 2**20 // (micro * scale.model.sequence))
+    batches = scale.steps * scale.training.batch // micro
+    for first in range(0, batches, chunk):
+        numbers = range(first, min(first + chunk, batches))
+        rows = torch.cat([blocks.batch(run.seed, k, micro) for k in numbers]).numpy()
+        pairs = (rows[:, :-1].ravel(), rows[:, 1:].ravel())
+        counts = counts + coo_array((np.ones(len(pairs[0]), np.int64), pairs), shape=(vocab, vocab)).tocsr()
+    return counts
+
+
+def score(run: Run, report: Callable) -> dict:
+    """Scores one run on the validation split.
+
+    Returns:
+        "buckets": rows (by, source, bucket, tokens, nats, bytes); "documents": nats of each document [documents];
+        "document_tokens" [documents]; "curve": the run's metrics rows.
+    """
+    scale = run.scale
+    blocks = TokenBlocks(run.blocks, "validation", scale.model.sequence, run.model.vocab)
+    model = load_weights(run)
+    numbers, documents = blocks.spread(scale.evaluation.tokens)
+    nats = np.empty(documents.shape)
+    inputs, targets = np.empty(documents.shape, np.int64), np.empty(documents.shape, np.int64)
+    with torch.no_grad():
+        for first in range(0, len(numbers), scale.evaluation.batch):
+            part = slice(first, first + scale.evaluation.batch)
+            rows = blocks.at(numbers[part])
+            losses = token_losses(model(rows[:, :-1]), rows[:, 1:])
+            nats[part], inputs[part], targets[part] = losses.numpy(), rows[:, :-1].numpy(), rows[:, 1:].numpy()
+            report(int(scale.steps * (first + len(rows)) / len(numbers)), float(losses.mean()), 0.0)
+    pairs = seen_pairs(run)
+    frequency = np.asarray(pairs.sum(axis=1)).ravel()
+    keys = {
+        "pair": np.asarray(pairs[inputs.ravel(), targets.ravel()]).reshape(inputs.shape),
+        "frequency": frequency[inputs],
+        "position": np.broadcast_to(np.arange(scale.model.sequence), inputs.shape),
+    }
+    sources = np.array([document[1] for document in blocks.about["documents"]])[documents]
+    size = np.array(blocks.index["token_bytes"])[targets]
+    frame = pd.DataFrame({"source": sources.ravel(), "nats": nats.ravel(), "bytes": size.ravel(), "tokens": 1})
+    tables = []
+    for by, key in keys.items():
+        names = [bucket_name(BUCKETS[by], number) for number in range(len(BUCKETS[by]))]
+        frame["bucket"] = np.array(names)[np.searchsorted(BUCKETS[by], key.ravel(), side="right") - 1]
+        sums = frame.groupby(["source", "bucket"], as_index=False)[["tokens", "nats", "bytes"]].sum()
+        tables.append(sums.assign(by=by))
+    count = len(blocks.about["documents"])
+    return {
+        "buckets": pd.concat(tables),
+        "documents": np.bincount(documents.ravel(), weights=nats.ravel(), minlength=count),
+        "document_tokens": np.bincount(documents.ravel(), minlength=count),
+        "document_source": np.array([document[1] for document in blocks.about["documents"]]),
+        "curve": [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()],
+    }
+
+
+def unigram_entropy(run: Run) -> float:
+    """Loss in nats per token, on the validation blocks of prose, of the best predictor without context (add-one counts)."""
+    scale = run.scale
+    blocks = TokenBlocks(run.blocks, "validation", scale.model.sequence, run.model.vocab)
+    train = TokenBlocks(run.blocks, "train", scale.model.sequence, run.model.vocab)
+    counts = np.bincount(train.tokens, minlength=run.model.vocab) + 1.0
+    numbers, documents = blocks.spread(scale.evaluation.tokens)
+    sources = np.array([document[1] for document in blocks.about["documents"]])[documents]
+    targets = blocks.at(numbers)[:, 1:].numpy()
+    return float(-np.log(counts / counts.sum())[targets[np.isin(sources, PROSE)]].mean())
+
+
+def _means(buckets: pd.DataFrame) -> dict:
+    """Nats per token and bits per byte, by source and for the mixes `prose` and `all` (every source the same weight)."""
+    sums = buckets[buckets.by == "pair"].groupby("source")[["tokens", "nats", "bytes"]].sum()
+    nats, bits = sums.nats / sums.tokens, sums.nats / np.log(2) / sums.bytes
+    mixes = {"all": list(sums.index), "prose": [source for source in PROSE if source in sums.index]}
+    rows = {source: (nats[source], bits[source]) for source in sums.index}
+    rows |= {mix: (nats[members].mean(), bits[members].mean()) for mix, members in mixes.items()}
+    return {name: {"nats_per_token": float(a), "bits_per_byte": float(b)} for name, (a, b) in rows.items()}
+
+
+def write_scores(runs: list[Run], results: list[dict], out: Path) -> None:
+    """Writes the score files of one arm (all its seeds); equal results give equal bytes."""
+    first, scale = runs[0], runs[0].scale
+    buckets = pd.concat([r["buckets"].assign(seed=run.seed) for run, r in zip(runs, results, strict=True)])
+    columns = ["seed", "by", "source", "bucket", "tokens", "nats", "bytes"]
+    atomic_write(out / "losses.csv", buckets[columns].to_csv(index=False, float_format="%.6f"))
+    scored = results[0]["document_tokens"] > 0
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer, seeds=np.array([run.seed for run in runs]), source=results[0]["document_source"][scored],
+        tokens=results[0]["document_tokens"][scored], nats=np.stack([r["documents"][scored] for r in results]),
+    )  # fmt: skip
+    atomic_write(out / "documents.npz", buffer.getvalue())
+    cost = flops_per_token(first.model, scale.model.sequence)
+    curve = [
+        {"seed": run.seed, "tokens": row["tokens"], "flops": row["tokens"] * 3 * cost, "train": row["loss"], **marks}
+        for run, result in zip(runs, results, strict=True)
+        for row in result["curve"]
+        if (marks := row.get("validation"))
+    ]
+    atomic_write(out / "curve.csv", pd.DataFrame(curve).to_csv(index=False, float_format="%.6f"))
+    seeds = [_means(result["buckets"]) for result in results]
+    mean = {
+        name: {unit: round(float(np.mean([seed[name][unit] for seed in seeds])), 6) for unit in seeds[0][name]}
+        for name in seeds[0]
+    }
+    about = {
+        "loss": mean,
+        "unigram_nats_per_token": round(unigram_entropy(first), 6),
+        "parameters": parameter_counts(first.model),
+        "forward_flops_per_token": cost,
+        "learning_rate": first.learning_rate,
+        "params_hash": first.params_hash,
+        "data_hash": first.data_hash[:12],
+        "seeds": len(runs),
+    }
+    write_json(out / "summary.json", about)

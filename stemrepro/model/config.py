@@ -1,0 +1,82 @@
+"""What a model is: its shape, and which FFN each layer has."""
+
+from dataclasses import dataclass
+
+from stemrepro.errors import UserError
+
+END_OF_DOCUMENT = 0  # the token that ends every document
+
+
+def placed_layers(placement: str, layers: int) -> tuple[int, ...]:
+    """The layers whose FFN an arm replaces; layer 0 never is (STEM, section 3 and Table 3).
+
+    `third` takes every third layer from layer 1 on, layers // 3 of them: 5 of the paper's 16 and 10 of its 32.
+    `half` takes every other layer from layer 1 on, `full` all but layer 0.
+
+    Raises:
+        UserError: unknown placement, or too few layers to replace even one.
+    """
+    rules = {
+        "none": (),
+        "third": tuple(range(1, layers, 3))[: layers // 3],
+        "half": tuple(range(1, layers, 2))[: layers // 2],
+        "full": tuple(range(1, layers)),
+    }
+    if placement not in rules:
+        raise UserError(f"placement '{placement}' is unknown: choose one of {', '.join(rules)}")
+    if placement != "none" and not rules[placement]:
+        needed = 3 if placement == "third" else 2
+        raise UserError(f"placement '{placement}' needs layers >= {needed}, but the model has layers {layers}")
+    return rules[placement]
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Shape of one decoder.
+
+    Attributes:
+        vocab: rows of the embeddings and of each token table.
+        width: residual width d.
+        layers: number of blocks.
+        heads, kv_heads: query heads and key/value heads (grouped-query attention).
+        ffn_width: d_ff.
+        ffn: name of the FFN in the layers of `placed` (see stemrepro.model.ffn.FFNS); the others are "dense".
+        placed: layers whose FFN is replaced.
+        table_init: "xavier" (std sqrt(2 / (V + d_ff)), the official main branch) or "normal" (std 1, its offload branch).
+        rope_base: base of the rotary angles.
+        norm_eps: epsilon of RMSNorm.
+        document_mask: attention stays inside a document (ends are marked by token 0).
+    """
+
+    vocab: int
+    width: int
+    layers: int
+    heads: int
+    kv_heads: int
+    ffn_width: int
+    ffn: str = "dense"
+    placed: tuple[int, ...] = ()
+    table_init: str = "xavier"
+    rope_base: float = 10000.0
+    norm_eps: float = 1e-5
+    document_mask: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises UserError for shapes that fit no model."""
+        if self.width % self.heads:
+            raise UserError(f"heads {self.heads} does not divide width {self.width}")
+        if self.head_width % 2:
+            raise UserError(f"width {self.width} / heads {self.heads} = {self.head_width} must be even for rotary positions")
+        if self.heads % self.kv_heads:
+            raise UserError(f"kv_heads {self.kv_heads} does not divide heads {self.heads}")
+        if 0 in self.placed or any(layer >= self.layers for layer in self.placed):
+            raise UserError(f"placed {list(self.placed)}: layer 0 is never replaced and layers go up to {self.layers - 1}")
+
+    @property
+    def head_width(self) -> int:
+        """Width of one attention head."""
+        return self.width // self.heads
+
+    def ffn_of(self, layer: int) -> str:
+        """Name of the FFN in a layer."""
+        return self.ffn if layer in self.placed else "dense"

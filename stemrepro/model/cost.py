@@ -1,0 +1,52 @@
+"""Parameters, FLOPs and bytes of a model in closed form. Tests hold them equal to `numel()` and `FlopCounterMode`.
+
+A multiply-add counts as 2 FLOPs. A table look-up counts none; the bytes it moves are counted (`table_bytes_per_token`).
+Per layer and token, with width d, ffn width f, heads H of width e, key/value heads K and context T:
+
+    attention projections  2 (d H e + 2 d K e + H e d)      attention itself  4 T H e   (all T x T, as counters do)
+    dense FFN              2 (3 d f)                        STEM  2 (2 d f)             token-only  2 (d f)
+"""
+
+from stemrepro.model.config import ModelConfig
+
+FFN_MATRICES = {"dense": 3, "stem": 2, "token-only": 1}
+"""Dense matrices of width x ffn_width in each FFN; all but "dense" have one table of vocab x ffn_width besides."""
+
+
+def parameter_counts(config: ModelConfig) -> dict[str, int]:
+    """Counts real tensors, and gives the paper's two other conventions beside them.
+
+    Returns:
+        total: every element; active: total less the tables (what the paper calls active; with untied embeddings both
+        counted); tables: elements of the tables; paper_total: dense model plus tables, the removed up-projections not
+        subtracted (FACTS: the convention of the paper's 1B row).
+    """
+    d, f, e = config.width, config.ffn_width, config.head_width
+    attention = 2 * d * config.heads * e + 2 * d * config.kv_heads * e
+    ffn = sum(FFN_MATRICES[config.ffn_of(layer)] for layer in range(config.layers)) * d * f
+    active = 2 * config.vocab * d + config.layers * (attention + 2 * d) + d + ffn
+    tables = len(config.placed) * config.vocab * f if config.ffn != "dense" else 0
+    removed = config.layers * FFN_MATRICES["dense"] * d * f - ffn
+    return {"total": active + tables, "active": active, "tables": tables, "paper_total": active + removed + tables}
+
+
+def flops_per_token(config: ModelConfig, context: int) -> int:
+    """Forward FLOPs a token in sequences of `context` tokens, attention and output head included.
+
+    A training step costs three times as much (the backward pass needs two products for each forward one).
+    """
+    d, f, e = config.width, config.ffn_width, config.head_width
+    projections = 2 * (2 * d * config.heads * e + 2 * d * config.kv_heads * e)
+    attention = 4 * context * config.heads * e
+    ffn = sum(2 * FFN_MATRICES[config.ffn_of(layer)] * d * f for layer in range(config.layers))
+    return config.layers * (projections + attention) + ffn + 2 * d * config.vocab
+
+
+def paper_gflops(config: ModelConfig) -> float:
+    """The paper's forward GFLOPs a token: 2 x active parameters (FACTS, section 1.1)."""
+    return 2 * parameter_counts(config)["active"] / 1e9
+
+
+def table_bytes_per_token(config: ModelConfig, bytes_per_number: int = 2) -> int:
+    """Bytes of table rows that one token reads over all layers."""
+    return len(config.placed) * config.ffn_width * bytes_per_number if config.ffn != "dense" else 0

@@ -1,0 +1,134 @@
+"""The one decoder of every arm: RMSNorm, rotary positions, grouped-query attention, an FFN per layer, untied embeddings.
+
+Same function as Hugging Face's Llama (tests copy weights across and compare logits), so that the dense arm is a known
+baseline. Shapes: B batch, T sequence, D width, H heads, K key/value heads, E head width, V vocabulary.
+"""
+
+import hashlib
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from stemrepro.model.config import END_OF_DOCUMENT, ModelConfig
+from stemrepro.model.ffn import FFNS, is_table
+
+
+def rotary_angles(length: int, head_width: int, base: float) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of the rotary positions, each [length, head_width]."""
+    frequency = base ** (-torch.arange(0, head_width, 2, dtype=torch.float64) / head_width)
+    angle = torch.outer(torch.arange(length, dtype=torch.float64), frequency)
+    angle = torch.cat([angle, angle], dim=-1)
+    return angle.cos().float(), angle.sin().float()
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Applies rotary positions: x [B, H, T, E], cos and sin [T, E] -> [B, H, T, E]."""
+    left, right = x.chunk(2, dim=-1)
+    return x * cos + torch.cat([-right, left], dim=-1) * sin
+
+
+def document_mask(tokens: Tensor) -> Tensor:
+    """Causal mask that stays inside a document: tokens [B, T] -> bool [B, 1, T, T], True where attention is allowed.
+
+    The end-of-document token belongs to the document it ends.
+    """
+    ends = (tokens == END_OF_DOCUMENT).long()
+    document = ends.cumsum(dim=1) - ends
+    same = document[:, :, None] == document[:, None, :]
+    return (same & torch.ones_like(same[0]).tril())[:, None]
+
+
+class Attention(nn.Module):
+    """Causal grouped-query attention with rotary positions."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.heads, self.kv_heads = config.heads, config.kv_heads
+        self.query = nn.Linear(config.width, config.heads * config.head_width, bias=False)
+        self.key = nn.Linear(config.width, config.kv_heads * config.head_width, bias=False)
+        self.value = nn.Linear(config.width, config.kv_heads * config.head_width, bias=False)
+        self.out = nn.Linear(config.heads * config.head_width, config.width, bias=False)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
+        """x [B, T, D], cos and sin [T, E], mask [B, 1, T, T] or None for plain causal -> [B, T, D]."""
+        query = rotate(self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2), cos, sin)
+        key = rotate(self.key(x).unflatten(-1, (self.kv_heads, -1)).transpose(1, 2), cos, sin)
+        value = self.value(x).unflatten(-1, (self.kv_heads, -1)).transpose(1, 2)
+        mixed = F.scaled_dot_product_attention(
+            query.to(value.dtype), key.to(value.dtype), value, mask, is_causal=mask is None,
+            enable_gqa=self.heads != self.kv_heads,
+        )  # fmt: skip
+        return self.out(mixed.transpose(1, 2).flatten(2))
+
+
+class Block(nn.Module):
+    """One pre-norm layer: attention, then the layer's FFN."""
+
+    def __init__(self, config: ModelConfig, layer: int) -> None:
+        super().__init__()
+        self.attention_norm = nn.RMSNorm(config.width, config.norm_eps)
+        self.attention = Attention(config)
+        self.ffn_norm = nn.RMSNorm(config.width, config.norm_eps)
+        self.ffn = FFNS[config.ffn_of(layer)](config)
+
+    def forward(self, x: Tensor, tokens: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
+        """x [B, T, D], tokens [B, T] -> [B, T, D]."""
+        x = x + self.attention(self.attention_norm(x), cos, sin, mask)
+        return x + self.ffn(self.ffn_norm(x), tokens)
+
+
+class Decoder(nn.Module):
+    """Tokens in, logits out."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocab, config.width)
+        self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.layers))
+        self.norm = nn.RMSNorm(config.width, config.norm_eps)
+        self.head = nn.Linear(config.width, config.vocab, bias=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """tokens [B, T] -> logits [B, T, V]."""
+        cos, sin = rotary_angles(tokens.shape[1], self.config.head_width, self.config.rope_base)
+        cos, sin = cos.to(tokens.device), sin.to(tokens.device)
+        mask = document_mask(tokens) if self.config.document_mask else None
+        x = self.embedding(tokens)
+        for block in self.blocks:
+            x = block(x, tokens, cos, sin, mask)
+        return self.head(self.norm(x))
+
+
+def initialise(model: Decoder, seed: int) -> None:
+    """Sets every weight from a random stream of its own, named by seed and parameter, so that arms share a backbone.
+
+    | parameter               | distribution                                        | where from                 |
+    |-------------------------|-----------------------------------------------------|----------------------------|
+    | norms                   | 1                                                   |                            |
+    | matrices, embeddings    | normal, std 1/sqrt(width), cut at 3 std             | official code              |
+    | ffn.down                | normal, std 1/sqrt(ffn_width), cut at 3 std         | official code              |
+    | tables, xavier          | normal, std sqrt(2 / (vocab + ffn_width))           | official code, main branch |
+    | tables, normal          | normal, std 1                                       | official code, offload     |
+    """
+    config = model.config
+    for name, parameter in model.named_parameters():
+        if parameter.dim() == 1:
+            nn.init.ones_(parameter)
+            continue
+        stream = int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:7], "big")
+        generator = torch.Generator().manual_seed(stream)
+        if is_table(name):
+            std = math.sqrt(2 / (config.vocab + config.ffn_width)) if config.table_init == "xavier" else 1.0
+            nn.init.normal_(parameter, 0.0, std, generator)
+        else:
+            std = (config.ffn_width if name.endswith("ffn.down.weight") else config.width) ** -0.5
+            nn.init.trunc_normal_(parameter, 0.0, std, -3 * std, 3 * std, generator)
+
+
+def build(config: ModelConfig, seed: int) -> Decoder:
+    """A decoder on the CPU with the weights of `seed`."""
+    model = Decoder(config)
+    initialise(model, seed)
+    return model

@@ -1,0 +1,222 @@
+"""What is to be reproduced, as typed data: arms, scales, recipes and their claims. Bad keys and values are named.
+
+The files under recipes/ are the single source of truth. `load` reads them all; every error is one sentence with the
+file, the key and the value.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from stemrepro.errors import UserError
+from stemrepro.model.config import ModelConfig, placed_layers
+
+RECIPES = Path("recipes")
+Positive = Annotated[int, Field(gt=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+
+
+class Strict(BaseModel):
+    """A record that knows its keys and never changes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Arm(Strict):
+    """One model variant, as a few fields over the dense base. The defaults are the code-faithful ones (official code)."""
+
+    ffn: Literal["dense", "stem", "token-only"]
+    placement: Literal["none", "third", "half", "full"]
+    table_init: Literal["xavier", "normal"] = "xavier"
+    table_rate_factor: float = Field(1.0, gt=0, description="table learning rate / backbone learning rate")
+    table_decay_factor: float = Field(1.0, ge=0, description="table weight decay / backbone weight decay")
+
+
+class Shape(Strict):
+    """Shape of the decoder at a scale."""
+
+    vocab: Positive
+    width: Positive
+    layers: Positive
+    heads: Positive
+    kv_heads: Positive
+    ffn_width: Positive
+    sequence: Positive
+    rope_base: float = 10000.0
+    norm_eps: float = 1e-5
+    document_mask: bool = False
+
+
+class Training(Strict):
+    """Training budget and optimiser of a scale; the same for every arm."""
+
+    tokens: Positive = Field(description="tokens a run is trained on")
+    batch: Positive = Field(description="sequences an optimiser step")
+    micro_batch: Positive = Field(description="sequences at once; the rest is accumulated")
+    warmup: Fraction = Field(description="share of the steps with a rising rate")
+    final_rate: Fraction = Field(description="rate at the end / peak rate (cosine)")
+    betas: tuple[float, float]
+    eps: float = 1e-8
+    weight_decay: float
+    clip: float = Field(gt=0, description="norm limit; backbone and tables are clipped separately, as the official code does")
+    precision: Literal["32-true", "bf16-mixed", "bf16-true", "16-mixed"]
+    accelerator: Literal["cpu", "gpu"]
+    threads: Positive = Field(description="threads a worker")
+    marks: Positive = Field(description="validations during a run, evenly spaced")
+    mark_tokens: Positive = Field(description="tokens a source at each mark")
+    save_every: Positive = Field(description="optimiser steps between checkpoints")
+    snapshots: tuple[Fraction, ...] = Field(description="shares of the run after which tables are kept (bfloat16)")
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Training":
+        if self.batch % self.micro_batch:
+            raise ValueError(f"micro_batch {self.micro_batch} does not divide batch {self.batch}")
+        return self
+
+
+class Evaluation(Strict):
+    """How runs of a scale are scored."""
+
+    tokens: Positive = Field(description="validation tokens a source")
+    batch: Positive = Field(description="sequences at once")
+
+
+class Scale(Strict):
+    """How big: data, shape, budget, seeds."""
+
+    data: Literal["text", "sample"]
+    scoreboard: str = Field(description="where the page with every claim is written")
+    model: Shape
+    training: Training
+    evaluation: Evaluation
+    workers: Positive = Field(description="runs at the same time; the operating system shares the cores")
+    learning_rate: float = Field(gt=0, description="peak rate of every arm that has none of its own")
+    own_rates: dict[str, float] = Field(default_factory=dict, description="peak rates by arm, from equal tuning")
+    seeds: Annotated[tuple[int, ...], Field(min_length=1)]
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps of a run."""
+        return self.training.tokens // (self.training.batch * self.model.sequence)
+
+
+class PaperNumber(Strict):
+    """A number of the paper. `source` and `confidence` say where it was read and how sure that is."""
+
+    value: float
+    unit: str
+    source: str
+    confidence: Literal["read", "secondary", "figure", "inferred"] = Field(
+        description="read in the paper, its blog or code / secondary notes / read off an image / computed from others"
+    )
+
+
+class Claim(Strict):
+    """One sentence of the paper that can be false, and the contrast that would show it.
+
+    The effect is `minus(first) - first's rival` signed so that the claim makes it positive: `higher - lower` of `metric`.
+    """
+
+    sentence: str
+    kind: Literal["greater", "equivalent", "not-better", "ordering"]
+    metric: str
+    arms: tuple[str, ...] = Field(
+        min_length=1, description="greater, equivalent, not-better: [higher, lower]; ordering: from high to low"
+    )
+    primary: bool = False
+    smallest_effect: float = Field(gt=0, description="m: the smallest effect that counts, in the metric's unit")
+    paper: PaperNumber | None = None
+    transportable: bool = Field(False, description="may the paper's size be expected at our scales?")
+    precondition: Literal["none", "token-only-below-three-quarters", "dense-beats-unigram"] = "none"
+
+
+class Recipe(Strict):
+    """One table or figure of the paper: arms, the paper's numbers, claims."""
+
+    title: str
+    paper_item: str
+    arms: Annotated[tuple[str, ...], Field(min_length=1)]
+    claims: dict[str, Claim]
+    paper: dict[str, dict[str, PaperNumber]] = Field(default_factory=dict, description="numbers to draw beside ours")
+
+
+class Book(Strict):
+    """Everything under recipes/."""
+
+    arms: dict[str, Arm]
+    scales: dict[str, Scale]
+    recipes: dict[str, Recipe]
+
+    def scale(self, name: str) -> Scale:
+        """A scale by name; UserError names those there are."""
+        if name not in self.scales:
+            raise UserError(f"scale '{name}' is unknown: recipes/scales/ has {', '.join(sorted(self.scales))}")
+        return self.scales[name]
+
+
+def _parse(model: type[Strict], value: object, file: Path, key: str = "") -> Strict:
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(filter(None, [key, *map(str, first["loc"])]))
+        got = "" if isinstance(first["input"], dict) else f" (got {first['input']!r})"
+        if first["type"] == "extra_forbidden":
+            raise UserError(f"{file}: unknown key '{where}'; known are {', '.join(model.model_fields)}") from error
+        raise UserError(f"{file}: {where}: {first['msg']}{got}") from error
+
+
+def _read(path: Path) -> dict:
+    if not path.exists():
+        raise UserError(f"{path} is missing; run from the repository's root")
+    try:
+        value = yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(value, dict):
+        raise UserError(f"{path} must hold keys and values")
+    return value
+
+
+def model_config(scale: Scale, arm: Arm) -> ModelConfig:
+    """The model of an arm at a scale.
+
+    Raises:
+        UserError: the shapes fit no model, or the placement replaces no layer.
+    """
+    shape = scale.model.model_dump(exclude={"sequence"})
+    return ModelConfig(
+        **shape, ffn=arm.ffn, placed=placed_layers(arm.placement, scale.model.layers), table_init=arm.table_init
+    )
+
+
+def load(folder: Path = RECIPES) -> Book:
+    """Reads and checks every arm, scale and recipe, also against each other."""
+    arms = {name: _parse(Arm, value, folder / "arms.yaml", name) for name, value in _read(folder / "arms.yaml").items()}
+    scales = {p.stem: _parse(Scale, _read(p), p) for p in sorted((folder / "scales").glob("*.yaml"))}
+    files = {p.stem: p for p in sorted(folder.glob("*.yaml")) if p.name != "arms.yaml"}
+    recipes = {name: _parse(Recipe, _read(path), path) for name, path in files.items()}
+    for name, scale in scales.items():
+        for arm in scale.own_rates:
+            if arm not in arms:
+                raise UserError(f"{folder}/scales/{name}.yaml: own_rates names the unknown arm '{arm}'")
+        for arm_name, arm in arms.items():
+            try:
+                model_config(scale, arm)
+            except UserError as error:
+                raise UserError(f"{folder}/scales/{name}.yaml with arm '{arm_name}': {error}") from error
+    primary = 0
+    for name, recipe in recipes.items():
+        for arm in recipe.arms:
+            if arm not in arms:
+                raise UserError(f"{files[name]}: unknown arm '{arm}'; recipes/arms.yaml has {', '.join(arms)}")
+        for key, claim in recipe.claims.items():
+            primary += claim.primary
+            for arm in claim.arms:
+                if arm not in recipe.arms:
+                    raise UserError(f"{files[name]}: claim '{key}' names arm '{arm}', which is not among the recipe's arms")
+    if primary > 8:
+        raise UserError(f"{folder}: {primary} primary claims over all recipes; at most 8 are allowed")
+    return Book(arms=arms, scales=scales, recipes=recipes)

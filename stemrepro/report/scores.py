@@ -1,0 +1,145 @@
+"""Reads the score files of a scale and forms paired contrasts from them. No torch here: analyses take seconds."""
+
+import json
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from stemrepro.claims import Contrast
+from stemrepro.data.sources import PROSE
+from stemrepro.errors import UserError
+
+
+class ArmScores:
+    """Scores of one arm: what `stemrepro evaluate` wrote.
+
+    Raises:
+        UserError: a file is missing or unreadable.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        if not (folder / "summary.json").exists():
+            raise UserError(f"{folder} has no scores; run 'dvc repro' first")
+
+    def _csv(self, name: str) -> pd.DataFrame:
+        try:
+            return pd.read_csv(self.folder / name, dtype={"bucket": str})
+        except (OSError, ValueError) as error:
+            raise UserError(f"{self.folder / name} is missing or damaged ({error}); run 'dvc repro' again") from error
+
+    @cached_property
+    def summary(self) -> dict:
+        """Means over seeds, costs and hashes."""
+        return json.loads((self.folder / "summary.json").read_text())
+
+    @cached_property
+    def losses(self) -> pd.DataFrame:
+        """Sums by seed, source and bucket."""
+        return self._csv("losses.csv")
+
+    @cached_property
+    def curve(self) -> pd.DataFrame:
+        """Validation losses during training, by seed and tokens; `prose` and `all` are means over sources."""
+        curve = self._csv("curve.csv")
+        sources = [name for name in curve.columns if name not in ("seed", "tokens", "flops", "train")]
+        curve["all"] = curve[sources].mean(axis=1)
+        curve["prose"] = curve[[source for source in PROSE if source in sources]].mean(axis=1)
+        return curve
+
+    @cached_property
+    def documents(self) -> dict[str, np.ndarray]:
+        """source [documents], tokens [documents], nats [seeds, documents]."""
+        return dict(np.load(self.folder / "documents.npz"))
+
+    def loss(self, metric: str) -> pd.Series:
+        """Loss in nats per token of each seed. `metric` is a source, "prose" or "all", with ":pair=4-31" or the like
+        behind it for one bucket. Every source of a mix counts the same, except in buckets, where every token does."""
+        mix, _, restriction = metric.partition(":")
+        by, _, bucket = restriction.partition("=")
+        rows = self.losses[self.losses.by == (by or "pair")]
+        sources = {"prose": PROSE, "all": tuple(rows.source.unique())}.get(mix, (mix,))
+        rows = rows[rows.source.isin(sources)]
+        if restriction:
+            rows = rows[rows.bucket == bucket]
+        if rows.empty:
+            raise UserError(f"{self.folder}/losses.csv has nothing for metric '{metric}'")
+        keys = ["seed"] if restriction else ["seed", "source"]
+        sums = rows.groupby(keys)[["nats", "tokens"]].sum()
+        return (sums.nats / sums.tokens).groupby("seed").mean()
+
+
+def _item_error(high: ArmScores, low: ArmScores, mix: str) -> tuple[float, float]:
+    """Standard error between documents of the seed-averaged difference, by bootstrap within each source, and its
+    degrees of freedom."""
+    first, second = high.documents, low.documents
+    sources = {"prose": PROSE, "all": tuple(np.unique(first["source"]))}.get(mix, (mix,))
+    variances, counts = [], []
+    present = [source for source in sources if (first["source"] == source).any()]
+    for source in present:
+        chosen = first["source"] == source
+        difference = (first["nats"] - second["nats"]).mean(axis=0)[chosen]
+        tokens = first["tokens"][chosen].astype(float)
+        if len(tokens) < 2:
+            continue
+        result = stats.bootstrap(
+            (difference, tokens), lambda d, t, axis=-1: d.sum(axis=axis) / t.sum(axis=axis), paired=True,
+            n_resamples=1000, method="percentile", rng=np.random.default_rng(0),
+        )  # fmt: skip
+        variances.append(float(result.standard_error) ** 2)
+        counts.append(len(tokens))
+    total = sum(variances)
+    if total == 0:
+        return 0.0, float("inf")
+    df = total**2 / sum(v**2 / (n - 1) for v, n in zip(variances, counts, strict=True))
+    return float(np.sqrt(total)) / len(present), float(df)
+
+
+def contrast(arms: dict[str, ArmScores], high: str, low: str, metric: str) -> Contrast:
+    """loss(high) - loss(low) by seed; for whole sources with the error between documents.
+
+    The metric "drift" is the change of the prose gap from the first mark of the training curve to its last.
+
+    Raises:
+        UserError: the arms have different seeds.
+    """
+    if metric == "drift":
+        gap = gap_curve(arms[high], arms[low])
+        return Contrast((gap.iloc[:, -1] - gap.iloc[:, 0]).to_numpy())
+    first, second = arms[high].loss(metric), arms[low].loss(metric)
+    if list(first.index) != list(second.index):
+        raise UserError(f"{arms[high].folder} and {arms[low].folder} have different seeds: {list(first.index)}, {list(second.index)}")
+    item_se, item_df = (0.0, float("inf")) if ":" in metric else _item_error(arms[high], arms[low], metric)
+    return Contrast((first - second).to_numpy(), item_se, item_df)
+
+
+def gap_curve(high: ArmScores, low: ArmScores, metric: str = "prose") -> pd.DataFrame:
+    """loss(high) - loss(low) at each mark: rows are seeds, columns tokens."""
+    both = high.curve.merge(low.curve, on=["seed", "tokens"], suffixes=("_high", "_low"))
+    both["gap"] = both[f"{metric}_high"] - both[f"{metric}_low"]
+    return both.pivot(index="seed", columns="tokens", values="gap")
+
+
+def failed_precondition(name: str, arms: dict[str, ArmScores]) -> str | None:
+    """Why a claim can't be tested at this scale, or None. Each precondition is judged without the claim's contrast.
+
+    token-only-below-three-quarters: an architectural claim needs a token-only control (its first arm) that explains
+    less than three quarters of the gap between dense and stem-full.
+    dense-beats-unigram: at the first mark dense must predict better than token frequencies do.
+    """
+    if name == "token-only-below-three-quarters":
+        gap = float(contrast(arms, "dense", "stem-full", "prose").mean)
+        token_part = float(contrast(arms, "dense", "token-only", "prose").mean)
+        if gap <= 0:
+            return f"there is no gap between dense and stem-full to explain ({gap:.3f} nats)"
+        if token_part >= 0.75 * gap:
+            return f"the token-only control explains {100 * token_part / gap:.0f}% of the gap (three quarters or more)"
+    if name == "dense-beats-unigram":
+        curve, floor = arms["dense"].curve, arms["dense"].summary["unigram_nats_per_token"]
+        first = float(curve[curve.tokens == curve.tokens.min()]["prose"].mean())
+        if first >= floor:
+            return f"at the first mark dense ({first:.2f} nats) is no better than token frequencies ({floor:.2f})"
+    return None

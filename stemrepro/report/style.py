@@ -1,0 +1,53 @@
+"""One look for all figures: a colour and a marker an arm, sizes for print, bytes that depend on the data alone."""
+
+import io
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+import seaborn as sns
+from matplotlib.figure import Figure
+
+_COLOURS = sns.color_palette("colorblind", 10).as_hex()
+ARM_COLOUR = {
+    "dense": "#333333",
+    "stem-third": _COLOURS[0],
+    "stem-half": _COLOURS[2],
+    "stem-full": _COLOURS[3],
+    "token-only": _COLOURS[1],
+}
+ARM_MARKER = {"dense": "o", "stem-third": "^", "stem-half": "s", "stem-full": "D", "token-only": "X"}
+ARM_LABEL = {
+    "dense": "dense",
+    "stem-third": "STEM 1/3",
+    "stem-half": "STEM 1/2",
+    "stem-full": "STEM full",
+    "token-only": "token-only (control)",
+}
+
+
+def use_style() -> None:
+    """Sets seaborn's paper look and everything that would make two drawings of the same data differ."""
+    sns.set_theme(context="paper", style="ticks", font_scale=0.95)
+    mpl.rcParams.update({
+        "svg.hashsalt": "stemrepro", "svg.fonttype": "none", "pdf.fonttype": 42, "figure.dpi": 100, "savefig.dpi": 200,
+        "axes.spines.top": False, "axes.spines.right": False, "axes.titleweight": "bold", "axes.titlesize": "medium",
+        "axes.titlelocation": "left", "legend.frameon": False, "font.family": "DejaVu Sans",
+    })  # fmt: skip
+
+
+def footer(figure: Figure, text: str) -> None:
+    """Small print under a figure: scale, seeds, hashes."""
+    figure.text(0.995, 0.003, text, ha="right", va="bottom", fontsize=6, color="#555555")
+
+
+def render(figure: Figure, kind: str) -> bytes:
+    """The figure as pdf, svg or png, without dates or versions in its bytes."""
+    buffer = io.BytesIO()
+    metadata = {"pdf": {"CreationDate": None, "Producer": None, "Creator": None}, "svg": {"Date": None}, "png": {"Software": None}}
+    figure.savefig(buffer, format=kind, metadata=metadata[kind])
+    return buffer.getvalue()
+
+
+__all__ = ["ARM_COLOUR", "ARM_LABEL", "ARM_MARKER", "footer", "plt", "render", "use_style"]

@@ -1,0 +1,114 @@
+"""What happens beside the optimiser: metrics rows, validations at the marks, table snapshots, checkpoints, progress."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import lightning as L
+import torch
+from safetensors.torch import save as to_bytes
+from torch import Tensor
+
+from stemrepro.data.blocks import TokenBlocks
+from stemrepro.files import atomic_write
+from stemrepro.model.ffn import table_parameters
+from stemrepro.training.checkpoint import checkpoint_path, prune
+from stemrepro.training.module import LanguageModule, rate_factor, token_losses
+from stemrepro.training.spec import Run
+
+Report = Callable[[int, float, float], None]
+"""Called with (steps done, loss, tokens per second)."""
+
+
+def losses_by_source(model: torch.nn.Module, blocks: TokenBlocks, tokens: int, batch: int) -> dict[str, float]:
+    """Mean loss in nats per token of each source, over `tokens` evenly spread tokens a source."""
+    numbers, documents = blocks.spread(tokens)
+    sources = [document[1] for document in blocks.about["documents"]]
+    device = next(model.parameters()).device
+    sums: dict[str, list[float]] = {}
+    with torch.no_grad():
+        for first in range(0, len(numbers), batch):
+            rows = blocks.at(numbers[first : first + batch]).to(device)
+            losses = token_losses(model(rows[:, :-1]), rows[:, 1:]).double().mean(dim=1)
+            for loss, owner in zip(losses.tolist(), documents[first : first + batch, 0], strict=True):
+                sums.setdefault(sources[owner], []).append(loss)
+    return {source: sum(values) / len(values) for source, values in sums.items()}
+
+
+class Recorder(L.Callback):
+    """Keeps the metrics rows (in the checkpoint; the file is rewritten from it), validates, snapshots and saves.
+
+    All of it happens after an optimiser step in one fixed order: row, validation, snapshot, metrics file, checkpoint. So
+    a checkpoint always holds what was written before it.
+    """
+
+    def __init__(self, run: Run, report: Report) -> None:
+        self.run, self.report = run, report
+        self.rows: list[dict] = []
+        self.losses: list[Tensor] = []
+        self.validation: TokenBlocks | None = None
+        steps, training = run.scale.steps, run.scale.training
+        self.marks = {round(steps * (i + 1) / training.marks) for i in range(training.marks)}
+        self.snapshots = {round(steps * share): share for share in training.snapshots}
+        self.last_time, self.last_step = time.monotonic(), 0
+
+    def state_dict(self) -> dict:
+        """Rows go into the checkpoint."""
+        return {"rows": self.rows}
+
+    def load_state_dict(self, state_dict: dict) -> None:
+        """Rows come back from the checkpoint."""
+        self.rows = list(state_dict["rows"])
+        self.last_step = len(self.rows)
+
+    @property
+    def metrics_file(self) -> Path:
+        """One JSON row an optimiser step."""
+        return self.run.folder / "metrics.jsonl"
+
+    def write_rows(self) -> None:
+        """Rewrites metrics.jsonl from the rows."""
+        atomic_write(self.metrics_file, "".join(json.dumps(row) + "\n" for row in self.rows))
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, module: LanguageModule, outputs: dict, batch: Tensor, batch_idx: int
+    ) -> None:
+        """Acts once an optimiser step, after its last micro-batch."""
+        self.losses.append(outputs["loss"].detach())
+        step, training = trainer.global_step, self.run.scale.training
+        if len(self.losses) < training.batch // training.micro_batch:
+            return
+        loss = float(torch.stack(self.losses).mean())
+        self.losses.clear()
+        rate = self.run.learning_rate * rate_factor(step - 1, self.run.scale.steps, training.warmup, training.final_rate)
+        tokens = step * training.batch * self.run.scale.model.sequence
+        row = {"step": step, "tokens": tokens, "loss": loss, "rate": rate, "norm": float(module.gradient_norm)}
+        self.rows.append(row)
+        if step in self.marks:
+            row["validation"] = self.validate(module)
+        if step in self.snapshots:
+            save_tables(module.model, self.run.folder / f"tables-{round(100 * self.snapshots[step]):03d}.safetensors")
+        if step % training.save_every == 0 and step < self.run.scale.steps:
+            self.write_rows()
+            trainer.save_checkpoint(checkpoint_path(self.run.folder / "resume", step))
+            prune(self.run.folder / "resume")
+        now = time.monotonic()
+        if now - self.last_time > 0.5 or step == self.run.scale.steps:
+            speed = (step - self.last_step) * training.batch * self.run.scale.model.sequence / (now - self.last_time)
+            self.last_time, self.last_step = now, step
+            self.report(step, loss, speed)
+
+    def validate(self, module: LanguageModule) -> dict[str, float]:
+        """Loss by source on a small, fixed part of the validation split."""
+        scale = self.run.scale
+        if self.validation is None:
+            self.validation = TokenBlocks(self.run.blocks, "validation", scale.model.sequence, scale.model.vocab)
+        return losses_by_source(module.model, self.validation, scale.training.mark_tokens, scale.evaluation.batch)
+
+
+def save_tables(model: torch.nn.Module, path: Path) -> None:
+    """Writes the tables in bfloat16; a model without tables writes nothing. (At 0% they follow from the seed alone.)"""
+    tables = {name: table.detach().cpu().bfloat16() for name, table in table_parameters(model).items()}
+    if tables:
+        atomic_write(path, to_bytes(tables))

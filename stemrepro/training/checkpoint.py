@@ -1,0 +1,68 @@
+"""Checkpoints that survive a kill: written aside, synced, renamed; hashed when written and checked when read.
+
+The two newest are kept. `newest` returns the last good one and warns of a damaged one by name. Reading executes no code.
+"""
+
+import io
+import warnings
+from pathlib import Path
+
+import torch
+from lightning.fabric.plugins import CheckpointIO
+
+from stemrepro.errors import UserError
+from stemrepro.files import atomic_write, sha256
+
+KEPT = 2
+
+
+class AtomicCheckpointIO(CheckpointIO):
+    """Lightning's way to disk, made atomic and verified. Beside `x.ckpt` lies `x.ckpt.sha256`."""
+
+    def save_checkpoint(self, checkpoint: dict, path: str | Path, storage_options: object = None) -> None:
+        """Writes the hash after the file, so that a checkpoint with a hash is a whole one."""
+        buffer = io.BytesIO()
+        torch.save(checkpoint, buffer)
+        atomic_write(path, buffer.getvalue())
+        atomic_write(f"{path}.sha256", sha256(path) + "\n")
+
+    def load_checkpoint(self, path: str | Path, map_location: object = "cpu", weights_only: bool | None = True) -> dict:
+        """Reads tensors and plain values only.
+
+        Raises:
+            UserError: the file isn't the one that was written.
+        """
+        if not intact(Path(path)):
+            raise UserError(f"{path} is damaged (its sha256 is not the recorded one); delete it to use the one before")
+        return torch.load(path, map_location="cpu", weights_only=True)
+
+    def remove_checkpoint(self, path: str | Path) -> None:
+        """Deletes a checkpoint and its hash."""
+        Path(path).unlink(missing_ok=True)
+        Path(f"{path}.sha256").unlink(missing_ok=True)
+
+
+def intact(path: Path) -> bool:
+    """True if the file's bytes have the hash that was recorded when it was written."""
+    recorded = Path(f"{path}.sha256")
+    return path.exists() and recorded.exists() and recorded.read_text().strip() == sha256(path)
+
+
+def newest(folder: Path) -> Path | None:
+    """The newest good checkpoint in a folder, or None. Damaged ones are named in a warning and passed over."""
+    for path in sorted(folder.glob("step*.ckpt"), reverse=True):
+        if intact(path):
+            return path
+        warnings.warn(f"{path} is damaged or was cut short; using the checkpoint before it", stacklevel=2)
+    return None
+
+
+def checkpoint_path(folder: Path, step: int) -> Path:
+    """Where the checkpoint of a step lies."""
+    return folder / f"step{step:09d}.ckpt"
+
+
+def prune(folder: Path) -> None:
+    """Deletes all but the newest two checkpoints."""
+    for path in sorted(folder.glob("step*.ckpt"))[:-KEPT]:
+        AtomicCheckpointIO().remove_checkpoint(path)

@@ -1,0 +1,100 @@
+"""The LightningModule: next-token loss, AdamW with one group for the backbone and one for the tables, cosine rate."""
+
+import math
+from collections.abc import Iterator
+
+import lightning as L
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset
+
+from stemrepro.data.blocks import TokenBlocks
+from stemrepro.model.ffn import table_parameters
+from stemrepro.model.transformer import build
+from stemrepro.training.spec import Run
+
+
+class Batches(IterableDataset):
+    """Micro-batches first, first + 1, ... of a seed. It has no length: Lightning would count from zero after a resume."""
+
+    def __init__(self, blocks: TokenBlocks, seed: int, size: int, first: int) -> None:
+        self.blocks, self.seed, self.size, self.first = blocks, seed, size, first
+
+    def __iter__(self) -> Iterator[Tensor]:
+        """Yields int64 [size, sequence + 1]."""
+        k = self.first
+        while True:
+            yield self.blocks.batch(self.seed, k, self.size)
+            k += 1
+
+
+def rate_factor(step: int, steps: int, warmup: float, final: float) -> float:
+    """Share of the peak rate at a step: linear over the first `warmup` share, then a cosine down to `final`."""
+    rising = max(1, round(warmup * steps))
+    if step < rising:
+        return (step + 1) / rising
+    done = min(1.0, (step - rising) / max(1, steps - rising))
+    return final + (1 - final) * 0.5 * (1 + math.cos(math.pi * done))
+
+
+def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
+    """logits [B, T, V], targets [B, T] -> negative log-likelihoods in nats, float32 [B, T]."""
+    return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), reduction="none").view_as(targets)
+
+
+class LanguageModule(L.LightningModule):
+    """One run's model and optimiser."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self.run = run
+        self.model = build(run.model, run.seed)
+        self.blocks = TokenBlocks(run.blocks, "train", run.scale.model.sequence, run.model.vocab)
+        self.first_batch = 0
+        self.gradient_norm = torch.zeros(())
+
+    def training_step(self, batch: Tensor, _: int) -> Tensor:
+        """batch [micro_batch, sequence + 1] -> mean loss in nats per token."""
+        return token_losses(self.model(batch[:, :-1]), batch[:, 1:]).mean()
+
+    def configure_optimizers(self) -> dict:
+        """One fused AdamW. Weight decay acts on all parameters, as in the official code; its factor on tables is a field."""
+        run, training = self.run, self.run.scale.training
+        tables = list(table_parameters(self.model).values())
+        table_ids = {id(parameter) for parameter in tables}
+        backbone = [parameter for parameter in self.model.parameters() if id(parameter) not in table_ids]
+        rate, decay = run.learning_rate, training.weight_decay
+        groups = [{"params": backbone, "lr": rate, "weight_decay": decay}]
+        if tables:
+            factors = {"lr": rate * run.arm.table_rate_factor, "weight_decay": decay * run.arm.table_decay_factor}
+            groups.append({"params": tables, **factors})
+        optimizer = torch.optim.AdamW(groups, betas=training.betas, eps=training.eps, fused=True)
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: rate_factor(step, run.scale.steps, training.warmup, training.final_rate)
+        )
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def configure_gradient_clipping(self, optimizer: torch.optim.Optimizer, **_: object) -> None:
+        """Clips backbone and tables separately, each to the same norm (official code); keeps the backbone's norm."""
+        norms = [
+            torch.nn.utils.clip_grad_norm_(group["params"], self.run.scale.training.clip)
+            for group in optimizer.param_groups
+        ]
+        self.gradient_norm = norms[0].detach()
+
+    def train_dataloader(self) -> DataLoader:
+        """Micro-batches from where the run stands; one epoch is the whole run."""
+        batches = Batches(self.blocks, self.run.seed, self.run.scale.training.micro_batch, self.first_batch)
+        return DataLoader(batches, batch_size=None)
+
+    def on_save_checkpoint(self, checkpoint: dict) -> None:
+        """Adds the random state and what the checkpoint belongs to."""
+        checkpoint["rng_state"] = torch.get_rng_state()
+        checkpoint["run_config"] = self.run.config
+
+    def on_load_checkpoint(self, checkpoint: dict) -> None:
+        """Restores the random state and the place in the data."""
+        torch.set_rng_state(checkpoint["rng_state"])
+        training = self.run.scale.training
+        self.first_batch = checkpoint["global_step"] * (training.batch // training.micro_batch)
