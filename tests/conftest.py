@@ -1,0 +1,71 @@
+"""Shared small things: a tiny scale, and token blocks made from the vendored sample by the real data stages."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from stemrepro.data.archives import fetch
+from stemrepro.data.blocks import write_blocks
+from stemrepro.data.corpus import build_corpus
+from stemrepro.data.tokenizer import train_tokenizer
+from stemrepro.files import sha256
+from stemrepro.recipe import Arm, Scale, load
+from stemrepro.training.spec import Run
+
+torch.set_num_threads(1)  # two threads wait for each other when the machine is busy; golden losses need one
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def book():
+    return load(ROOT / "recipes")
+
+
+@pytest.fixture(scope="session")
+def sample(tmp_path_factory):
+    """corpus/, tokenizer.json and blocks/ of the vendored sample at vocabulary 300."""
+    folder = tmp_path_factory.mktemp("sample")
+    fetch("sample", folder / "raw")
+    build_corpus("sample", folder / "raw", folder / "corpus")
+    train_tokenizer(folder / "corpus" / "corpus.parquet", 300, folder / "tokenizer.json")
+    write_blocks(folder / "corpus" / "corpus.parquet", folder / "tokenizer.json", folder / "blocks")
+    return folder
+
+
+TINY = {
+    "data": "sample",
+    "scoreboard": "results/tiny/README.md",
+    "model": {"vocab": 300, "width": 16, "layers": 4, "heads": 2, "kv_heads": 1, "ffn_width": 24, "sequence": 32},
+    "training": {
+        "tokens": 32 * 4 * 12, "batch": 4, "micro_batch": 2, "warmup": 0.25, "final_rate": 0.1, "betas": [0.9, 0.95],
+        "weight_decay": 0.1, "clip": 1.0, "precision": "32-true", "accelerator": "cpu", "threads": 1, "marks": 3,
+        "mark_tokens": 256, "save_every": 5, "snapshots": [0.25, 0.5],
+    },
+    "evaluation": {"tokens": 512, "batch": 4},
+    "workers": 1,
+    "learning_rate": 0.01,
+    "seeds": [0],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def tiny():
+    return Scale.model_validate(TINY)
+
+
+@pytest.fixture
+def make_run(sample, tiny, tmp_path):
+    """make_run("stem-full", seed) -> a Run of 12 steps in a temporary folder."""
+
+    def make(arm: str, seed: int = 0, scale: Scale = tiny, **fields: object) -> Run:
+        chosen = load(ROOT / "recipes").arms[arm]
+        chosen = Arm.model_validate(chosen.model_dump() | fields)
+        blocks = sample / "blocks"
+        return Run(arm, seed, chosen, scale, scale.learning_rate, tmp_path / arm / f"seed{seed}", blocks, sha256(blocks / "train.bin"))
+
+    return make
+
+
+def quiet(*_: object) -> None:
+    """A progress report that nobody reads."""

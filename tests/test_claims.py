@@ -1,0 +1,175 @@
+"""The verdict rule on made-up data whose right verdict is known, its procedures against other libraries, and its error
+rates by simulation."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.weightstats import DescrStatsW
+
+from stemrepro.claims import (
+    CONTRADICTED,
+    DIRECTION,
+    INCONCLUSIVE,
+    NOT_TESTABLE,
+    REPRODUCED,
+    Contrast,
+    Evidence,
+    benjamini_hochberg_levels,
+    holm_levels,
+    judge,
+)
+
+SPREAD = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
+
+
+def around(mean: float, sd: float = 0.002, seeds: int = 5) -> Contrast:
+    """Differences with exactly this mean and about this spread."""
+    offsets = np.resize(SPREAD, seeds)
+    return Contrast(mean + sd * (offsets - offsets.mean()))
+
+
+def verdict(*contrasts: Contrast, kind: str = "greater", **fields: object) -> str:
+    fields = {"smallest_effect": 0.02} | fields
+    return judge([Evidence(kind, contrasts, **fields)])[0].verdict
+
+
+@pytest.mark.parametrize(
+    ("mean", "fields", "expected"),
+    [
+        (0.05, {"paper_effect": 0.05, "transportable": True}, REPRODUCED),
+        (0.05, {"paper_effect": 0.05, "transportable": True, "primary": True}, REPRODUCED),
+        (0.05, {"paper_effect": 0.05}, DIRECTION),  # not transportable
+        (0.05, {}, DIRECTION),  # no paper number
+        (0.50, {"paper_effect": 0.05, "transportable": True}, DIRECTION),  # ten times the paper's size
+        (0.03, {"paper_effect": 0.20, "transportable": True}, DIRECTION),  # a seventh of it
+        (0.01, {"paper_effect": 0.05, "transportable": True}, DIRECTION),  # real, smaller than what counts
+        (0.0, {}, CONTRADICTED),  # absent
+        (-0.05, {}, CONTRADICTED),  # opposite
+        (0.05, {"failed_precondition": "dense is at chance"}, NOT_TESTABLE),
+    ],
+)
+def test_known_verdicts(mean, fields, expected):
+    assert verdict(around(mean), **fields) == expected
+
+
+def test_noise_is_inconclusive():
+    assert verdict(around(0.01, sd=0.1)) == INCONCLUSIVE
+
+
+@pytest.mark.parametrize(("seeds", "primary", "enough"), [(1, False, False), (2, False, False), (3, False, True), (4, True, False), (5, True, True)])  # fmt: skip
+def test_too_few_seeds(seeds, primary, enough):
+    found = judge([Evidence("greater", (around(0.5, seeds=seeds),), 0.02, primary=primary)])[0]
+    assert (found.verdict != INCONCLUSIVE) == enough
+    if not enough:
+        assert f"{seeds} seed" in found.reason
+
+
+def test_the_precondition_comes_before_the_number_of_seeds():
+    assert verdict(around(0.5, seeds=1), failed_precondition="no") == NOT_TESTABLE
+
+
+@pytest.mark.parametrize(("mean", "sd", "expected"), [(0.0, 0.002, REPRODUCED), (0.1, 0.002, CONTRADICTED), (-0.1, 0.002, CONTRADICTED), (0.015, 0.02, INCONCLUSIVE)])  # fmt: skip
+def test_equivalence(mean, sd, expected):
+    assert verdict(around(mean, sd), kind="equivalent") == expected
+
+
+@pytest.mark.parametrize(("mean", "expected"), [(-0.1, REPRODUCED), (0.0, REPRODUCED), (0.1, CONTRADICTED)])
+def test_not_better(mean, expected):
+    assert verdict(around(mean), kind="not-better") == expected
+
+
+@pytest.mark.parametrize(
+    ("means", "expected"),
+    [((0.05, 0.04), REPRODUCED), ((0.05, 0.01), DIRECTION), ((0.05, -0.05), CONTRADICTED), ((0.05, 0.0), CONTRADICTED)],
+)
+def test_ordering_needs_every_pair(means, expected):
+    assert verdict(*(around(mean) for mean in means), kind="ordering") == expected
+
+
+def test_ordering_with_one_noisy_pair_is_inconclusive():
+    assert verdict(around(0.05), around(0.02, sd=0.2), kind="ordering") == INCONCLUSIVE
+
+
+def test_interval_and_p_agree_with_scipy_and_statsmodels():
+    values = np.random.default_rng(0).normal(0.03, 0.02, 7)
+    contrast = Contrast(values)
+    assert contrast.interval(0.05) == pytest.approx(DescrStatsW(values).tconfint_mean(0.05))
+    assert contrast.interval(0.10) == pytest.approx(stats.ttest_1samp(values, 0).confidence_interval(0.90))
+    assert contrast.p_above(0.0) == pytest.approx(stats.ttest_1samp(values, 0).pvalue)
+
+
+def test_item_error_widens_the_interval_and_satterthwaite_bounds_its_df():
+    values = np.array([0.03, 0.04, 0.05, 0.035, 0.045])
+    seeds, both = Contrast(values), Contrast(values, item_se=0.01, item_df=19)
+    assert both.error[0] == pytest.approx(np.hypot(seeds.seed_se, 0.01))
+    assert 4 < both.error[1] < 4 + 19
+    assert both.interval(0.05)[0] < seeds.interval(0.05)[0]
+
+
+def test_equal_item_and_seed_errors_give_the_welch_df():
+    values = np.random.default_rng(1).normal(size=(2, 8))
+    values[1] = values[1] - values[1].mean()
+    first, second = values
+    welch = stats.ttest_ind(first, second, equal_var=False)
+    assert Contrast(first, float(stats.sem(second)), 7).error[1] == pytest.approx(welch.df)
+
+
+def test_holm_levels_reject_what_statsmodels_rejects():
+    generator = np.random.default_rng(2)
+    for _ in range(25):
+        p = list(generator.beta(0.2, 3, size=generator.integers(1, 9)))
+        padded = p + [1.0] * (8 - len(p))
+        expected = multipletests(padded, 0.05, "holm")[0][: len(p)]
+        assert [a <= b for a, b in zip(p, holm_levels(p), strict=True)] == list(expected)
+
+
+def test_benjamini_hochberg_levels_reject_what_scipy_rejects():
+    generator = np.random.default_rng(3)
+    for _ in range(200):
+        p = list(generator.beta(0.3, 3, size=generator.integers(1, 15)))
+        expected = stats.false_discovery_control(p, method="bh") <= 0.10
+        assert [a <= b for a, b in zip(p, benjamini_hochberg_levels(p), strict=True)] == list(expected)
+
+
+def positive_rate(effects: list[float], primary: bool, wanted: set[str], trials: int, seeds: int, fields: dict) -> float:
+    """Share of data sets in which any claim gets a verdict among `wanted`."""
+    generator = np.random.default_rng(4)
+    hits = 0
+    for _ in range(trials):
+        evidence = [
+            Evidence("greater", (Contrast(generator.normal(effect, 0.02, seeds)),), 0.02, primary=primary, **fields)
+            for effect in effects
+        ]
+        hits += any(found.verdict in wanted for found in judge(evidence))
+    return hits / trials
+
+
+def ceiling(level: float, trials: int) -> float:
+    """The level plus what chance allows in so many trials (99.9%)."""
+    return stats.binom.ppf(0.999, trials, level) / trials
+
+
+@pytest.mark.parametrize(("seeds", "count"), [(5, 1), (5, 8), (8, 8)])
+def test_false_positives_of_primary_claims_stay_under_five_percent(seeds, count):
+    rate = positive_rate([0.0] * count, True, {REPRODUCED, DIRECTION}, 3000, seeds, {})
+    assert rate <= ceiling(0.05, 3000)
+
+
+@pytest.mark.parametrize(("seeds", "count"), [(3, 1), (5, 6)])
+def test_false_positives_of_secondary_claims_stay_under_ten_percent(seeds, count):
+    rate = positive_rate([0.0] * count, False, {REPRODUCED, DIRECTION}, 3000, seeds, {})
+    assert rate <= ceiling(0.10, 3000)
+
+
+def test_effects_that_do_not_count_are_rarely_reproduced():
+    """Every true effect equals the smallest that counts, where a careless rule would call one in fifteen reproduced."""
+    fields = {"paper_effect": 0.04, "transportable": True}
+    rate = positive_rate([0.02] * 8, True, {REPRODUCED}, 3000, 8, fields)
+    assert rate <= ceiling(0.05, 3000)
+
+
+def test_true_effects_are_found():
+    """The rule isn't merely silent: a clear effect is found nearly always, and a null isn't 'absent' for lack of data."""
+    assert positive_rate([0.2], True, {DIRECTION}, 300, 5, {}) > 0.95
+    assert positive_rate([0.0], False, {CONTRADICTED}, 300, 3, {}) < 0.5
