@@ -79,7 +79,7 @@ class Recorder(L.Callback):
         step, training = trainer.global_step, self.run.scale.training
         if len(self.losses) < training.batch // training.micro_batch:
             return
-        loss = float(torch.stack(self.losses).mean())
+        loss = float(torch.stack(self.losses).sum())  # Lightning has divided each by the number accumulated
         self.losses.clear()
         rate = self.run.learning_rate * rate_factor(step - 1, self.run.scale.steps, training.warmup, training.final_rate)
         tokens = step * training.batch * self.run.scale.model.sequence

@@ -46,7 +46,8 @@ def claim_folder(run: Run, replace: bool) -> None:
         if not replace:
             raise UserError(f"{run.folder} is not empty and has no config.yaml; move it or pass --replace")
         shutil.rmtree(run.folder)
-    atomic_write(config, yaml.safe_dump(run.config, sort_keys=False))
+    if not config.exists():
+        atomic_write(config, yaml.safe_dump(run.config, sort_keys=False))
 
 
 def train(run: Run, report: Report, replace: bool = False) -> None:

@@ -1,0 +1,60 @@
+"""Duplicates and splits."""
+
+import json
+
+import pytest
+from datasets import Dataset, disable_progress_bars
+
+from stemrepro.data.corpus import assign_splits, build_corpus, drop_near_duplicates, drop_repeated_passages
+from stemrepro.data.sources import Document
+from stemrepro.errors import UserError
+
+LONG = "a rectangular block of hewn stone used for building purposes"
+WORDS = "the quick brown fox jumps over the lazy dog while seven wise owls watch from an old and hollow oak tree near the river".split()  # fmt: skip
+
+
+def test_repeated_passages_go_and_the_first_stays():
+    documents = [Document("s", "a", "", [LONG, "short"]), Document("s", "b", "", [f"A {LONG[2:].upper()}!", "short"]), Document("s", "c", "", [LONG])]  # fmt: skip
+    kept = list(drop_repeated_passages(documents))
+    assert [(d.id, d.passages) for d in kept] == [("a", [LONG, "short"]), ("b", ["short"])]
+
+
+def test_near_duplicates_go_within_a_source():
+    first = " ".join(WORDS * 3)
+    second = first + " and one more"
+    documents = [Document("s", "a", "", [first]), Document("s", "b", "", [second]), Document("t", "c", "", [first]), Document("s", "d", "", [" ".join(reversed(WORDS))])]  # fmt: skip
+    assert [d.id for d in drop_near_duplicates(documents)] == ["a", "c", "d"]
+
+
+def test_splits_take_whole_documents_by_share():
+    documents = [Document("s", str(i), "", ["x" * 100]) for i in range(1000)]
+    splits = assign_splits(documents)
+    counts = {split: list(splits.values()).count(split) for split in set(splits.values())}
+    assert counts == {"validation": 80, "tune": 40, "train": 880}
+    assert assign_splits(documents[::-1]) == splits
+
+
+def test_few_documents_fill_every_split():
+    splits = assign_splits([Document("s", str(i), "", ["x" * 5000]) for i in range(3)])
+    assert sorted(splits.values()) == ["train", "tune", "validation"]
+
+
+def test_the_sample_corpus(sample):
+    disable_progress_bars()
+    rows = Dataset.from_parquet(str(sample / "corpus" / "corpus.parquet"), keep_in_memory=True).to_list()
+    assert {row["source"] for row in rows} == {"speeches", "factbook", "bible"}
+    report = json.loads((sample / "corpus" / "corpus.json").read_text())
+    counted = sum(cell["documents"] for splits in report["kept"].values() for cell in splits.values())
+    assert counted == len(rows) == len({(row["source"], row["id"]) for row in rows})
+
+
+def test_the_vendored_sample_is_small():
+    from stemrepro.data.archives import SAMPLE
+
+    assert SAMPLE.stat().st_size <= 300_000
+
+
+def test_a_source_with_too_few_documents_is_named(tmp_path):
+    (tmp_path / "documents.jsonl").write_text(json.dumps({"source": "bible", "id": "1", "head": "", "passages": [LONG]}))
+    with pytest.raises(UserError, match="source 'bible' has no document for"):
+        build_corpus("sample", tmp_path, tmp_path / "out")

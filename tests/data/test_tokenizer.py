@@ -1,0 +1,32 @@
+import pytest
+from tokenizers import Tokenizer
+
+from stemrepro.data.tokenizer import token_bytes, train_tokenizer
+from stemrepro.errors import UserError
+
+
+def test_the_same_corpus_gives_the_same_bytes(sample, tmp_path):
+    train_tokenizer(sample / "corpus" / "corpus.parquet", 300, tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == (sample / "tokenizer.json").read_bytes()
+
+
+def test_text_survives_and_bytes_are_counted(sample):
+    tokenizer = Tokenizer.from_file(str(sample / "tokenizer.json"))
+    text = "In the beginning, 1790: café \n naïve — 漢字 🙂"
+    ids = tokenizer.encode(text).ids
+    assert tokenizer.decode(ids) == text
+    sizes = token_bytes(tokenizer)
+    assert sum(sizes[i] for i in ids) == len(text.encode())
+    assert sizes[0] == 0
+    assert tokenizer.get_vocab_size() == 300
+
+
+@pytest.mark.parametrize("vocab", [256, 70000])
+def test_impossible_vocabularies(sample, tmp_path, vocab):
+    with pytest.raises(UserError, match=f"vocab {vocab}"):
+        train_tokenizer(sample / "corpus" / "corpus.parquet", vocab, tmp_path / "t.json")
+
+
+def test_a_corpus_too_small_for_the_vocabulary(sample, tmp_path):
+    with pytest.raises(UserError, match="lower vocab 60000"):
+        train_tokenizer(sample / "corpus" / "corpus.parquet", 60000, tmp_path / "t.json")

@@ -1,0 +1,59 @@
+"""Optimiser groups, schedule, clipping and the loss."""
+
+import math
+
+import pytest
+import torch
+
+from stemrepro.training.module import LanguageModule, rate_factor, token_losses
+
+
+def test_rate_rises_then_falls_on_a_cosine():
+    factors = [rate_factor(step, 100, 0.1, 0.2) for step in range(100)]
+    assert factors[0] == pytest.approx(0.1)
+    assert factors[9] == factors[10] == 1.0
+    assert factors[55] == pytest.approx(0.2 + 0.8 * 0.5 * (1 + math.cos(math.pi * 0.5)))
+    assert factors[99] == pytest.approx(0.2, abs=0.001)
+    assert all(a >= b for a, b in zip(factors[10:], factors[11:], strict=False))
+
+
+def test_losses_are_negative_log_likelihoods():
+    logits, targets = torch.randn(2, 3, 5), torch.tensor([[0, 1, 2], [4, 3, 0]])
+    losses = token_losses(logits, targets)
+    for b in range(2):
+        for t in range(3):
+            p = torch.exp(logits[b, t]) / torch.exp(logits[b, t]).sum()
+            assert float(losses[b, t]) == pytest.approx(-math.log(float(p[targets[b, t]])), rel=1e-5)
+
+
+def test_code_faithful_tables_have_the_backbones_rate_and_decay(make_run):
+    optimizer = LanguageModule(make_run("stem-full")).configure_optimizers()["optimizer"]
+    backbone, tables = optimizer.param_groups
+    assert (tables["initial_lr"], tables["weight_decay"]) == (backbone["initial_lr"], backbone["weight_decay"]) == (0.01, 0.1)
+    assert len(tables["params"]) == 3
+
+
+def test_table_factors_act_on_tables_alone(make_run):
+    run = make_run("stem-full", table_rate_factor=5.0, table_decay_factor=0.0)
+    backbone, tables = LanguageModule(run).configure_optimizers()["optimizer"].param_groups
+    assert (tables["initial_lr"], tables["weight_decay"]) == pytest.approx((0.05, 0.0))
+    assert (backbone["initial_lr"], backbone["weight_decay"]) == (0.01, 0.1)
+
+
+def test_dense_has_one_group(make_run):
+    module = LanguageModule(make_run("dense"))
+    (group,) = module.configure_optimizers()["optimizer"].param_groups
+    assert sum(p.numel() for p in group["params"]) == sum(p.numel() for p in module.parameters())
+
+
+def test_backbone_and_tables_are_clipped_separately(make_run):
+    module = LanguageModule(make_run("stem-full"))
+    optimizer = module.configure_optimizers()["optimizer"]
+    for group, size in zip(optimizer.param_groups, (100.0, 0.001), strict=True):
+        for parameter in group["params"]:
+            parameter.grad = torch.full_like(parameter, size / sum(p.numel() for p in group["params"]) ** 0.5)
+    module.configure_gradient_clipping(optimizer, gradient_clip_val=None, gradient_clip_algorithm=None)
+    norms = [torch.stack([p.grad.norm() for p in group["params"]]).norm() for group in optimizer.param_groups]
+    assert float(norms[0]) == pytest.approx(1.0, rel=1e-4)
+    assert float(norms[1]) == pytest.approx(0.001, rel=1e-4)
+    assert float(module.gradient_norm) == pytest.approx(100.0, rel=1e-4)
