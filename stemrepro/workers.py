@@ -9,7 +9,6 @@ import multiprocessing
 import os
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable
 from queue import Empty
@@ -26,17 +25,16 @@ ENVIRONMENT = {
 }
 
 
-def _leave_with(parent: int) -> None:
+def _leave_with_parent() -> None:
     """Ends this process when its parent is gone, so that a killed pipeline leaves nothing running."""
-    while os.getppid() == parent:
-        time.sleep(1)
+    multiprocessing.parent_process().join()
     os._exit(1)
 
 
-def _child(function: Callable, job: object, number: int, queue: object, threads: int, parent: int) -> None:
+def _child(function: Callable, job: object, number: int, queue: object, threads: int) -> None:
     import torch
 
-    threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     try:
         queue.put(("result", number, function(job, lambda *values: queue.put(("progress", number, values)))))
@@ -75,7 +73,7 @@ def run_jobs(
             while waiting or running:
                 while waiting and len(running) < workers:
                     number, job = waiting.pop(0)
-                    arguments = (function, job, number, queue, threads, os.getpid())
+                    arguments = (function, job, number, queue, threads)
                     running[number] = context.Process(target=_child, args=arguments)
                     running[number].start()
                 try:

@@ -1,0 +1,97 @@
+"""Contrasts from score files whose right answer is known."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from stemrepro.errors import UserError
+from stemrepro.report.scores import ArmScores, contrast, failed_precondition
+
+
+def write_arm(folder, prose, seeds=(0, 1, 2), marks=(0.4, 0.2), documents=40, unigram=5.0):
+    """An arm whose loss is `prose[seed]` on both prose sources and 1.0 on glosses."""
+    folder.mkdir(parents=True)
+    rows, curve, nats = [], [], []
+    tokens = np.full(3 * documents, 10)
+    source = np.repeat(["speeches", "bible", "glosses"], documents)
+    noise = np.random.default_rng(0).normal(0, 1, documents)
+    for seed in seeds:
+        for name, loss in (("speeches", prose[seed]), ("bible", prose[seed]), ("glosses", 1.0)):
+            for bucket, shift in (("0", 1.0), ("4-31", -1.0)):
+                rows.append({"seed": seed, "by": "pair", "source": name, "bucket": bucket, "tokens": 100, "nats": 100 * (loss + shift), "bytes": 250})
+        for number, extra in enumerate(marks):
+            curve.append({"seed": seed, "tokens": 100 * (number + 1), "flops": 1e6, "train": 1.0, "speeches": prose[seed] + extra, "bible": prose[seed] + extra, "glosses": 1.0})
+        wave = np.tile(noise - noise.mean(), 3)
+        nats.append(tokens * np.where(source == "glosses", 1.0, prose[seed]) + wave * prose[seed])
+    pd.DataFrame(rows).to_csv(folder / "losses.csv", index=False)
+    pd.DataFrame(curve).to_csv(folder / "curve.csv", index=False)
+    np.savez(folder / "documents.npz", seeds=np.array(seeds), source=source, tokens=tokens, nats=np.stack(nats))
+    (folder / "summary.json").write_text(json.dumps({"unigram_nats_per_token": unigram}))
+    return ArmScores(folder)
+
+
+@pytest.fixture
+def arms(tmp_path):
+    return {
+        "dense": write_arm(tmp_path / "dense", [4.0, 4.1, 4.2], marks=(0.5, 0.0)),
+        "token-only": write_arm(tmp_path / "token-only", [3.9, 4.0, 4.1]),
+        "stem-full": write_arm(tmp_path / "stem-full", [3.7, 3.7, 3.9], marks=(0.3, 0.0)),
+    }
+
+
+def test_differences_are_paired_by_seed(arms):
+    found = contrast(arms, "dense", "stem-full", "prose")
+    assert found.differences == pytest.approx([0.3, 0.4, 0.3])
+    assert contrast(arms, "dense", "stem-full", "glosses").differences == pytest.approx([0, 0, 0])
+    assert contrast(arms, "dense", "stem-full", "all").differences == pytest.approx([0.2, 0.8 / 3, 0.2])
+
+
+def test_one_bucket(arms):
+    assert arms["dense"].loss("prose:pair=0").tolist() == pytest.approx([5.0, 5.1, 5.2])
+    with pytest.raises(UserError, match="nothing for metric 'prose:pair=7'"):
+        arms["dense"].loss("prose:pair=7")
+
+
+def test_the_error_between_documents_equals_the_closed_form(arms):
+    """Documents of equal size: the bootstrap's error of a mean is the plain standard error, here over two sources."""
+    first, second = arms["dense"].documents, arms["stem-full"].documents
+    difference = (first["nats"] - second["nats"]).mean(axis=0)[first["source"] == "speeches"] / 10
+    plain = difference.std(ddof=0) / np.sqrt(len(difference))
+    found = contrast(arms, "dense", "stem-full", "prose")
+    assert found.item_se == pytest.approx(plain / np.sqrt(2), rel=0.08)
+    assert found.item_df == pytest.approx(2 * 39, rel=0.1)
+
+
+def test_drift_is_the_change_of_the_gap(arms):
+    assert contrast(arms, "dense", "stem-full", "drift").differences == pytest.approx([-0.2, -0.2, -0.2])
+
+
+def test_different_seeds_are_refused(arms, tmp_path):
+    arms["dense"] = write_arm(tmp_path / "other", [4.0, 4.1, 4.2], seeds=(0, 1))
+    with pytest.raises(UserError, match="different seeds"):
+        contrast(arms, "dense", "stem-full", "prose")
+
+
+def test_missing_scores_are_named(tmp_path):
+    with pytest.raises(UserError, match="has no scores"):
+        ArmScores(tmp_path / "none")
+
+
+def test_a_damaged_file_is_named(arms, tmp_path):
+    (tmp_path / "dense" / "losses.csv").write_text("")
+    with pytest.raises(UserError, match=r"losses\.csv is missing or damaged"):
+        ArmScores(tmp_path / "dense").loss("prose")
+
+
+def test_preconditions(arms, tmp_path):
+    assert failed_precondition("none", arms) is None
+    assert failed_precondition("token-only-below-three-quarters", arms) is None  # 0.1 of 0.33
+    strong = arms | {"token-only": write_arm(tmp_path / "strong", [3.7, 3.8, 3.9])}
+    assert "90% of the gap" in failed_precondition("token-only-below-three-quarters", strong)
+    gone = arms | {"stem-full": arms["dense"]}
+    assert "no gap" in failed_precondition("token-only-below-three-quarters", gone)
+    assert failed_precondition("dense-beats-unigram", arms) is None
+    early = arms | {"dense": write_arm(tmp_path / "early", [4.9, 4.9, 4.9])}
+    assert "no better than token frequencies" in failed_precondition("dense-beats-unigram", early)

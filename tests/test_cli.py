@@ -1,0 +1,44 @@
+"""Bad input through the front door: one sentence, exit code 2."""
+
+import pytest
+
+from stemrepro.cli import COMMANDS, main, parser
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    return ended.value.code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("plan", "--scale", "huge"), "scale 'huge' is unknown"),
+        (("train", "--arm", "dense"), "params.yaml is missing"),
+        (("data", "fetch", "--mix", "poems"), "unknown data mix 'poems'"),
+        (("verify", "--scale", "laptop"), "has no verdicts"),
+    ],
+)
+def test_one_sentence_and_exit_code_two(arguments, words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipes" / "scales").mkdir(parents=True)
+    (tmp_path / "recipes" / "arms.yaml").write_text("dense: {ffn: dense, placement: none}")
+    assert run(*arguments) == 2
+    message = capsys.readouterr().err
+    assert message.startswith("stemrepro: ")
+    assert words in message
+    assert message.count("\n") == 1
+
+
+def test_every_command_has_help(capsys):
+    assert run("--help") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for name, function in COMMANDS.items():
+        assert name in shown
+        assert function.__doc__.split(";")[0].split(" (")[0][:40] in shown
+
+
+def test_commands_have_not_crept():
+    assert set(COMMANDS) == {"plan", "data", "train", "evaluate", "report", "verify"}
+    assert parser().prog == "stemrepro"

@@ -1,0 +1,23 @@
+import os
+
+import pytest
+
+from stemrepro import files
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_debris(tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    files.atomic_write(path, "old")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        files.atomic_write(path, "new")
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_digest_ignores_the_order_of_keys():
+    assert files.digest({"a": 1, "b": 2}) == files.digest({"b": 2, "a": 1}) != files.digest({"a": 1, "b": 3})

@@ -1,0 +1,68 @@
+"""recipes/ is checked key by key: every mistake gives one sentence with file, key and value."""
+
+import shutil
+
+import pytest
+import yaml
+
+from stemrepro.errors import UserError
+from stemrepro.recipe import load
+from tests.conftest import ROOT
+
+
+@pytest.fixture
+def folder(tmp_path):
+    shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
+    return tmp_path / "recipes"
+
+
+def edit(path, change):
+    value = yaml.safe_load(path.read_text())
+    change(value)
+    path.write_text(yaml.safe_dump(value))
+
+
+def test_the_shipped_recipes_are_valid(book):
+    assert {"smoke", "laptop"} <= book.scales.keys()
+    assert len(book.scales["laptop"].seeds) >= 5
+    assert "token-only" in book.recipes["validation_loss"].arms
+    sources = [c.paper.source for r in book.recipes.values() for c in r.claims.values() if c.paper]
+    assert sources
+    assert all(sources)
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "words"),
+    [
+        ("arms.yaml", lambda v: v["dense"].update(colour=1), r"arms\.yaml: unknown key 'dense\.colour'; known are ffn"),
+        ("arms.yaml", lambda v: v["dense"].update(ffn="swish"), r"arms\.yaml: dense\.ffn: .*'dense'.* \(got 'swish'\)"),
+        ("arms.yaml", lambda v: v["dense"].update(table_rate_factor=-1), r"dense\.table_rate_factor: .*greater than 0 \(got -1\)"),
+        ("scales/laptop.yaml", lambda v: v["training"].pop("tokens"), r"laptop\.yaml: training\.tokens: Field required"),
+        ("scales/laptop.yaml", lambda v: v["model"].update(heads=3), r"laptop\.yaml with arm 'dense': heads 3 does not divide width 64"),
+        ("scales/laptop.yaml", lambda v: v["model"].update(layers=2), r"arm 'stem-third': placement 'third' needs layers >= 3"),
+        ("scales/laptop.yaml", lambda v: v["training"].update(micro_batch=3), r"micro_batch 3 does not divide batch 8"),
+        ("scales/laptop.yaml", lambda v: v.update(own_rates={"stemm": 0.1}), r"own_rates names the unknown arm 'stemm'"),
+        ("validation_loss.yaml", lambda v: v["arms"].append("stem-tenth"), r"validation_loss\.yaml: unknown arm 'stem-tenth'"),
+        ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(arms=["dense", "x"]), r"claim 'token-part' names arm 'x'"),
+        ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(kind="bigger"), r"claims\.token-part\.kind: .*'bigger'"),
+        ("validation_loss.yaml", lambda v: [c.update(primary=True) for c in v["claims"].values()], r"primary claims over all recipes; at most 8"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_named(folder, file, change, words):
+    edit(folder / file, change)
+    with pytest.raises(UserError, match=words) as caught:
+        load(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_broken_yaml_and_missing_files(folder, tmp_path):
+    (folder / "arms.yaml").write_text("dense: {ffn: dense")
+    with pytest.raises(UserError, match=r"arms\.yaml is not valid YAML"):
+        load(folder)
+    with pytest.raises(UserError, match="run from the repository's root"):
+        load(tmp_path / "nothing")
+
+
+def test_an_unknown_scale_names_those_there_are(book):
+    with pytest.raises(UserError, match="'huge' is unknown: recipes/scales/ has laptop, smoke"):
+        book.scale("huge")
