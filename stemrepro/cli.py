@@ -18,8 +18,9 @@ def plan(options: argparse.Namespace) -> int:
 
     if options.check:
         planning.check()
-        DATA.mkdir(exist_ok=True)
-        (DATA / "plan-checked").write_text("params.yaml follows from recipes/\n")  # makes DVC check before all else
+        stamp = DATA / options.scale / "plan-checked"  # what DVC orders the later stages by
+        stamp.parent.mkdir(parents=True, exist_ok=True)
+        stamp.write_text("params.yaml follows from recipes/\n")
     else:
         book = planning.write(options.scale)
         if not options.quiet:

@@ -25,20 +25,15 @@ def needed_arms(book: Book) -> list[str]:
     return [arm for arm in book.arms if arm in wanted]
 
 
-def learning_rate(scale: Scale, arm: str) -> float:
-    """The peak rate of an arm at a scale: its own from tuning, or the common one."""
-    return scale.own_rates.get(arm, scale.learning_rate)
-
-
 def params(book: Book, scale_name: str) -> dict:
     """What params.yaml holds for a scale."""
     scale = book.scale(scale_name)
-    shared = scale.model_dump(mode="json", exclude={"learning_rate", "own_rates", "scoreboard"})
+    shared = scale.model_dump(mode="json", exclude={"learning_rate", "scoreboard"})
     arms = {
         name: {
             **book.arms[name].model_dump(mode="json"),
             "layers_replaced": list(model_config(scale, book.arms[name]).placed),
-            "learning_rate": learning_rate(scale, name),
+            "learning_rate": scale.learning_rate,
         }
         for name in needed_arms(book)
     }
@@ -130,17 +125,16 @@ def estimate(book: Book, scale_name: str, cores: int | None = None) -> dict:
 def show(book: Book, scale_name: str, console: Console) -> None:
     """Prints the arms with their layers and the estimate."""
     scale = book.scale(scale_name)
-    table = Table("arm", "layers", "rate", "total", "active", "tables", "MFLOP", title=f"{scale_name}: arms", expand=False)
+    table = Table("arm", "layers", "total", "active", "tables", "MFLOP", title=f"{scale_name}: arms", expand=False)
     for name in needed_arms(book):
         config = model_config(scale, book.arms[name])
         counts = parameter_counts(config)
         flops = flops_per_token(config, scale.model.sequence) / 1e6
         layers = ", ".join(map(str, config.placed)) or "none"
-        rate = f"{learning_rate(scale, name):g}"
-        table.add_row(name, layers, rate, *(f"{counts[key]:,}" for key in ("total", "active", "tables")), f"{flops:.2f}")
+        table.add_row(name, layers, *(f"{counts[key]:,}" for key in ("total", "active", "tables")), f"{flops:.2f}")
     console.print(table)
     cost = estimate(book, scale_name)
-    console.print("layers: those replaced; rate: peak learning rate; MFLOP: forward, a token")
+    console.print("layers: those replaced; MFLOP: forward, a token")
     console.print(
         f"{cost['runs']} runs, {cost['tokens']:,} tokens, {cost['flops']:.2g} FLOPs: about {cost['minutes']:.0f} minutes "
         f"of training on this machine's CPU, {cost['disk'] / 1e6:,.0f} MB in runs/ and as much again in DVC's cache"

@@ -92,8 +92,7 @@ class Scale(Strict):
     training: Training
     evaluation: Evaluation
     workers: Positive = Field(description="runs at the same time; the operating system shares the cores")
-    learning_rate: float = Field(gt=0, description="peak rate of every arm that has none of its own")
-    own_rates: dict[str, float] = Field(default_factory=dict, description="peak rates by arm, from equal tuning")
+    learning_rate: float = Field(gt=0, description="peak rate, the same for every arm as in the paper")
     seeds: Annotated[tuple[int, ...], Field(min_length=1)]
 
     @property
@@ -116,7 +115,7 @@ class PaperNumber(Strict):
 class Claim(Strict):
     """One sentence of the paper that can be false, and the contrast that would show it.
 
-    The effect is `minus(first) - first's rival` signed so that the claim makes it positive: `higher - lower` of `metric`.
+    The effect is the metric of the first arm less that of the second, so that the claim makes it positive.
     """
 
     sentence: str
@@ -199,9 +198,6 @@ def load(folder: Path = RECIPES) -> Book:
     files = {p.stem: p for p in sorted(folder.glob("*.yaml")) if p.name != "arms.yaml"}
     recipes = {name: _parse(Recipe, _read(path), path) for name, path in files.items()}
     for name, scale in scales.items():
-        for arm in scale.own_rates:
-            if arm not in arms:
-                raise UserError(f"{folder}/scales/{name}.yaml: own_rates names the unknown arm '{arm}'")
         for arm_name, arm in arms.items():
             try:
                 model_config(scale, arm)

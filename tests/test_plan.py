@@ -61,7 +61,7 @@ def test_params_give_back_scale_arm_and_rate(planned, book):
     for name in plan.needed_arms(book):
         scale, arm, rate = plan.scale_and_arm(values, "laptop", name)
         assert arm == book.arms[name]
-        assert rate == plan.learning_rate(book.scales["laptop"], name)
+        assert rate == book.scales["laptop"].learning_rate
         assert scale.training == book.scales["laptop"].training
     with pytest.raises(UserError, match="plan that scale"):
         plan.scale_and_arm(values, "smoke", "dense")

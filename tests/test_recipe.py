@@ -41,7 +41,6 @@ def test_the_shipped_recipes_are_valid(book):
         ("scales/laptop.yaml", lambda v: v["model"].update(heads=3), r"laptop\.yaml with arm 'dense': heads 3 does not divide width 64"),
         ("scales/laptop.yaml", lambda v: v["model"].update(layers=2), r"arm 'stem-third': placement 'third' needs layers >= 3"),
         ("scales/laptop.yaml", lambda v: v["training"].update(micro_batch=3), r"micro_batch 3 does not divide batch 8"),
-        ("scales/laptop.yaml", lambda v: v.update(own_rates={"stemm": 0.1}), r"own_rates names the unknown arm 'stemm'"),
         ("validation_loss.yaml", lambda v: v["arms"].append("stem-tenth"), r"validation_loss\.yaml: unknown arm 'stem-tenth'"),
         ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(arms=["dense", "x"]), r"claim 'token-part' names arm 'x'"),
         ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(kind="bigger"), r"claims\.token-part\.kind: .*'bigger'"),

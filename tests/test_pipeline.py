@@ -1,0 +1,141 @@
+"""Every recipe end to end at the smoke scale, in a fresh repository, by the commands that users type; then what DVC
+thinks has to run again after an edit."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from stemrepro.claims import VERDICTS
+from tests.conftest import ROOT
+
+SKIPPED = shutil.ignore_patterns(
+    ".git", ".venv", "data", "runs", "scores", "smoke", "pilot", "cache", "tmp", "__pycache__", "dvc.lock", "*.egg-info"
+)
+
+
+class Project:
+    """A copy of the project in a repository of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("stemrepro", "recipes", "analysis", ".dvc"):
+            shutil.copytree(ROOT / name, folder / name, ignore=SKIPPED if name != "stemrepro" else shutil.ignore_patterns("__pycache__"))
+        for name in ("dvc.yaml", ".dvcignore", ".gitignore"):
+            shutil.copy(ROOT / name, folder / name)
+        self.environment = os.environ | {"PYTHONPATH": str(folder), "DVC_NO_ANALYTICS": "1", "PIP_NO_INDEX": "1"}
+        self.call("git", "init", "-q")
+        self.call("git", "add", "-A")
+        self.call("git", "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "start")
+
+    def call(self, *command: str, code: int = 0) -> str:
+        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=600)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def stale(self) -> set[str]:
+        """Stages that DVC would run."""
+        return {stage for stage in json.loads(self.call("dvc", "status", "--json"))}
+
+    def edit(self, path: str, old: str, new: str) -> None:
+        file = self.folder / path
+        assert old in file.read_text()
+        file.write_text(file.read_text().replace(old, new, 1))
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    project = Project(tmp_path_factory.mktemp("project"))
+    project.call("stemrepro", "plan", "--scale", "smoke")
+    project.call("dvc", "repro")
+    return project
+
+
+@pytest.fixture
+def restored(project):
+    """Gives the project, and afterwards takes back edits of tracked files."""
+    yield project
+    project.call("git", "checkout", "--", "stemrepro", "recipes", "analysis")
+    project.call("stemrepro", "plan", "--scale", "smoke", "--quiet")
+
+
+def test_every_recipe_gives_figures_and_verdicts(project, book):
+    for name, recipe in book.recipes.items():
+        folder = project.folder / "results" / "smoke" / name
+        assert {"figure.pdf", "figure.svg", "figure.png", "data.csv", "verdicts.json", "provenance.json"} <= {p.name for p in folder.iterdir()}
+        rows = json.loads((folder / "verdicts.json").read_text())
+        assert [row["claim"] for row in rows] == list(recipe.claims)
+        assert {row["verdict"] for row in rows} <= set(VERDICTS)
+        keys = {"claim", "metric", "arms", "paper", "ours", "ci_low", "ci_high", "seeds", "scale", "verdict", "reason"}
+        assert all(keys <= row.keys() for row in rows)
+        board = (project.folder / "results" / "smoke" / "README.md").read_text()
+        assert all(claim.sentence in board for claim in recipe.claims.values())
+    assert (project.folder / "results" / "smoke" / "data_card.md").exists()
+
+
+def test_one_seed_is_never_enough(project):
+    rows = json.loads((project.folder / "results/smoke/validation_loss/verdicts.json").read_text())
+    assert {row["verdict"] for row in rows} <= {"inconclusive", "not testable at this scale"}
+
+
+def test_nothing_is_left_to_do(project):
+    assert project.stale() == set()
+    assert "didn't change" in project.call("dvc", "repro") or "up to date" in project.call("dvc", "repro")
+
+
+def test_redrawing_gives_the_same_bytes(project):
+    folder = project.folder / "results" / "smoke" / "validation_loss"
+    before = {p.name: p.read_bytes() for p in folder.iterdir() if p.name != "provenance.json"}
+    project.call("dvc", "repro", "--single-item", "--force", "validation_loss@smoke")
+    assert {p.name: p.read_bytes() for p in folder.iterdir() if p.name != "provenance.json"} == before
+
+
+def test_touching_a_plot_runs_one_stage(restored):
+    restored.edit("analysis/validation_loss.py", "figsize=(7.4", "figsize=(7.5")
+    assert restored.stale() == {"validation_loss@smoke"}
+
+
+def test_touching_a_threshold_runs_one_analysis(restored):
+    restored.edit("recipes/validation_loss.yaml", "smallest_effect: 0.02", "smallest_effect: 0.03")
+    assert restored.stale() == {"check@smoke", "validation_loss@smoke"}
+
+
+def test_touching_one_arm_trains_one_arm(restored):
+    restored.edit("recipes/arms.yaml", "stem-half:  {ffn: stem,", "stem-half:  {table_rate_factor: 2.0, ffn: stem,")
+    restored.call("stemrepro", "plan", "--scale", "smoke", "--quiet")
+    assert {stage for stage in restored.stale() if stage.startswith("train")} == {"train@smoke-stem-half"}
+
+
+def test_an_unplanned_edit_is_refused(restored):
+    restored.edit("recipes/arms.yaml", "stem-half:  {ffn: stem,", "stem-half:  {table_rate_factor: 2.0, ffn: stem,")
+    message = restored.call("dvc", "repro", "check@smoke", code=255)
+    assert "params.yaml no longer follows from recipes/ (arm.smoke.stem-half.table_rate_factor: 1.0, planned 2.0)" in message
+
+
+def test_another_scale_and_back_runs_nothing(restored):
+    text = (restored.folder / "recipes/scales/smoke.yaml").read_text().replace("results/smoke", "results/other")
+    other = restored.folder / "recipes" / "scales" / "other.yaml"
+    other.write_text(text)
+    restored.call("dvc", "repro", "check@smoke")
+    restored.call("stemrepro", "plan", "--scale", "other", "--quiet")
+    restored.call("dvc", "repro", "train@other-dense")
+    restored.call("stemrepro", "plan", "--scale", "smoke", "--quiet")
+    assert restored.stale() == set()
+    other.unlink()
+    restored.call("dvc", "repro", "check@smoke")
+
+
+def test_metrics_plots_dag_and_an_experiment(project):
+    assert "stem-full" in project.call("dvc", "metrics", "show")
+    project.call("dvc", "plots", "show")
+    assert (project.folder / "dvc_plots" / "index.html").exists()
+    assert "train@smoke-dense" in project.call("dvc", "dag")
+    project.call("git", "add", "-A")
+    project.call("git", "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "results")
+    output = project.call("dvc", "exp", "run", "-S", "arm.smoke.dense.learning_rate=0.02", "train@smoke-dense")
+    assert "experiment: params.yaml differs from recipes/ in arm.smoke.dense.learning_rate: 0.02, planned 0.01" in output
+    config = (project.folder / "runs/smoke/dense/seed0/config.yaml").read_text()
+    assert "learning_rate: 0.02" in config
