@@ -58,7 +58,15 @@ def errors(row: pd.Series | pd.DataFrame) -> np.ndarray:
 def draw_curve(axes: Axes, data: pd.DataFrame, x: str, unit: float, label: str) -> None:
     """Loss against tokens or FLOPs, one line an arm with its interval as a band."""
     for arm, rows in data.groupby("arm", sort=False):
-        axes.plot(rows[x] / unit, rows["value"], color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], ms=3, lw=1.1, label=ARM_LABEL[arm])
+        axes.plot(
+            rows[x] / unit,
+            rows["value"],
+            color=ARM_COLOUR[arm],
+            marker=ARM_MARKER[arm],
+            ms=3,
+            lw=1.1,
+            label=ARM_LABEL[arm],
+        )
         axes.fill_between(rows[x] / unit, rows["ci_low"], rows["ci_high"], color=ARM_COLOUR[arm], alpha=0.15, lw=0)
     settled = data[data["tokens"] > data["tokens"].max() * 0.15]["value"]
     axes.set_ylim(settled.min() - 0.05, settled.max() + 0.1)
@@ -78,20 +86,24 @@ def draw_gaps(axes: Axes, data: pd.DataFrame, recipe: Recipe) -> None:
     axes.set_xticks(range(len(final)), [ARM_LABEL[arm].replace(" (control)", "\n(control)") for arm in final["arm"]])
     axes.axhline(0, color="black", lw=0.6)
     axes.set_ylabel("dense - arm (nats/token)")
+    axes.set_ylim(top=1.25 * np.nanmax(final[["value", "ci_high"]].to_numpy()))
     axes.legend(fontsize=7, loc="upper left")
 
 
 def draw_split(axes: Axes, data: pd.DataFrame) -> None:
     """Token part and contextual part of the gap between dense and stem-full, by training count of the pair."""
     places = ("all pairs", *PAIRS)
-    for shift, panel, arm, hatch in ((-0.2, "token part", "token-only", "//"), (0.2, "contextual part", "stem-full", "")):
+    for shift, panel, arm, hatch in (
+        (-0.2, "token part", "token-only", "//"),
+        (0.2, "contextual part", "stem-full", ""),
+    ):
         rows = data[data["panel"] == panel].set_index("pair_count").loc[list(places)]
         at = np.arange(len(places)) + shift
         axes.bar(at, rows["value"], width=0.38, color=ARM_COLOUR[arm], hatch=hatch, edgecolor="white", label=panel)
         axes.errorbar(at, rows["value"], yerr=errors(rows), color="black", capsize=2.5, lw=0.9, ls="none")
     axes.set_xticks(range(len(places)), ["all\npairs", "never", *PAIRS[1:]])
     axes.axhline(0, color="black", lw=0.6)
-    axes.set(xlabel="times the pair (token before, target) occurred in training", ylabel="part of the gap (nats/token)")
+    axes.set(xlabel="training count of the pair (token before, target)", ylabel="part of the gap (nats/token)")
     axes.legend(fontsize=7)
 
 

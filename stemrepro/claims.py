@@ -201,7 +201,10 @@ def _judge_greater(e: Evidence, contrast: Contrast, zero: float, above: float) -
     if strict_low > m and e.kind == "ordering":
         return REPRODUCED, f"lower bound {strict_low:.3f} exceeds {m:g}"
     if strict_low > m and e.transportable and size and strict_low <= 2 * size and strict_high >= size / 2:
-        return REPRODUCED, f"lower bound {strict_low:.3f} exceeds {m:g} and the interval meets half to twice the paper's {size:g}"
+        return (
+            REPRODUCED,
+            f"lower bound {strict_low:.3f} exceeds {m:g} and the interval meets half to twice the paper's {size:g}",
+        )
     if low > 0:
         if strict_low <= m:
             why = f"the effect is not shown to exceed {m:g}"
@@ -237,7 +240,11 @@ def _judge_bounds(e: Evidence, level: float) -> tuple[str, str]:
     if e.kind == "not-better":
         if high < m:
             return REPRODUCED, f"upper bound {high:.3f} is below {m:g}"
-        return (CONTRADICTED, f"lower bound {low:.3f} exceeds {m:g}") if low > m else (INCONCLUSIVE, f"the interval holds {m:g}")
+        return (
+            (CONTRADICTED, f"lower bound {low:.3f} exceeds {m:g}")
+            if low > m
+            else (INCONCLUSIVE, f"the interval holds {m:g}")
+        )
     low90, high90 = contrast.interval(0.10)
     if -m < low90 and high90 < m:
         return REPRODUCED, f"the 90% interval {low90:.3f} to {high90:.3f} lies inside +-{m:g}"
@@ -263,6 +270,8 @@ def judge(evidence: list[Evidence]) -> list[Judgement]:
             verdict, reason = _judge_bounds(e, zero_level)
         low, high = contrast.interval(level)
         judgements.append(
-            Judgement(verdict, reason, contrast.mean, low, high, 1 - level, e.p(0.0), contrast.seed_se, contrast.item_se)
+            Judgement(
+                verdict, reason, contrast.mean, low, high, 1 - level, e.p(0.0), contrast.seed_se, contrast.item_se
+            )
         )
     return judgements

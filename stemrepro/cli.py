@@ -67,9 +67,7 @@ def _runs(options: argparse.Namespace) -> list:
         raise UserError(f"{blocks}/train.bin is missing; run 'dvc repro blocks' first")
     data_hash = sha256(blocks / "train.bin")
     folder = RUNS / options.scale / options.arm
-    return [
-        Run(options.arm, seed, arm, scale, rate, folder / f"seed{seed}", blocks, data_hash) for seed in scale.seeds
-    ]
+    return [Run(options.arm, seed, arm, scale, rate, folder / f"seed{seed}", blocks, data_hash) for seed in scale.seeds]
 
 
 def _per_seed(options: argparse.Namespace, function: Callable, jobs: list, preload: str) -> tuple[list, list]:

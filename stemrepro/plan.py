@@ -67,7 +67,9 @@ def scale_and_arm(values: dict, scale_name: str, arm_name: str) -> tuple[Scale, 
     try:
         raw_scale, raw_arm = values["scale"][scale_name], dict(values["arm"][scale_name][arm_name])
     except KeyError as error:
-        raise UserError(f"{PARAMS} has no {error} for scale '{scale_name}' and arm '{arm_name}'; plan that scale") from error
+        raise UserError(
+            f"{PARAMS} has no {error} for scale '{scale_name}' and arm '{arm_name}'; plan that scale"
+        ) from error
     rate = raw_arm.pop("learning_rate")
     raw_arm.pop("layers_replaced")
     scale = Scale(**raw_scale, learning_rate=rate, scoreboard=values["scoreboard"])

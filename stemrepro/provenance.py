@@ -28,7 +28,9 @@ def machine() -> str:
             model = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), "")
     except OSError:
         model = platform.processor()
-    return f"{model or platform.machine()}, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    return (
+        f"{model or platform.machine()}, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    )
 
 
 def provenance() -> dict:

@@ -60,7 +60,9 @@ class Training(Strict):
     betas: tuple[float, float]
     eps: float = 1e-8
     weight_decay: float
-    clip: float = Field(gt=0, description="norm limit; backbone and tables are clipped separately, as the official code does")
+    clip: float = Field(
+        gt=0, description="norm limit; backbone and tables are clipped separately, as the official code does"
+    )
     precision: Literal["32-true", "bf16-mixed", "bf16-true", "16-mixed"]
     accelerator: Literal["cpu", "gpu"]
     threads: Positive = Field(description="threads a worker")
@@ -212,7 +214,9 @@ def load(folder: Path = RECIPES) -> Book:
             primary += claim.primary
             for arm in claim.arms:
                 if arm not in recipe.arms:
-                    raise UserError(f"{files[name]}: claim '{key}' names arm '{arm}', which is not among the recipe's arms")
+                    raise UserError(
+                        f"{files[name]}: claim '{key}' names arm '{arm}', which is not among the recipe's arms"
+                    )
     if primary > 8:
         raise UserError(f"{folder}: {primary} primary claims over all recipes; at most 8 are allowed")
     return Book(arms=arms, scales=scales, recipes=recipes)

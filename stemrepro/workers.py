@@ -81,7 +81,9 @@ def run_jobs(
                 except Empty:
                     dead = [n for n, p in running.items() if not p.is_alive() and p.exitcode]
                     if dead:
-                        raise UserError(f"{names[dead[0]]} was killed (exit code {running[dead[0]].exitcode})") from None
+                        raise UserError(
+                            f"{names[dead[0]]} was killed (exit code {running[dead[0]].exitcode})"
+                        ) from None
                     continue
                 if kind == "progress":
                     done, loss, speed = value

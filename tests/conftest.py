@@ -62,7 +62,16 @@ def make_run(sample, tiny, tmp_path):
         chosen = load(ROOT / "recipes").arms[arm]
         chosen = Arm.model_validate(chosen.model_dump() | fields)
         blocks = sample / "blocks"
-        return Run(arm, seed, chosen, scale, scale.learning_rate, tmp_path / arm / f"seed{seed}", blocks, sha256(blocks / "train.bin"))
+        return Run(
+            arm,
+            seed,
+            chosen,
+            scale,
+            scale.learning_rate,
+            tmp_path / arm / f"seed{seed}",
+            blocks,
+            sha256(blocks / "train.bin"),
+        )
 
     return make
 

@@ -132,7 +132,9 @@ def test_benjamini_hochberg_levels_reject_what_scipy_rejects():
         assert [a <= b for a, b in zip(p, benjamini_hochberg_levels(p), strict=True)] == list(expected)
 
 
-def positive_rate(effects: list[float], primary: bool, wanted: set[str], trials: int, seeds: int, fields: dict) -> float:
+def positive_rate(
+    effects: list[float], primary: bool, wanted: set[str], trials: int, seeds: int, fields: dict
+) -> float:
     """Share of data sets in which any claim gets a verdict among `wanted`."""
     generator = np.random.default_rng(4)
     hits = 0

@@ -23,7 +23,11 @@ class Project:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         for name in ("stemrepro", "recipes", "analysis", ".dvc"):
-            shutil.copytree(ROOT / name, folder / name, ignore=SKIPPED if name != "stemrepro" else shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                ROOT / name,
+                folder / name,
+                ignore=SKIPPED if name != "stemrepro" else shutil.ignore_patterns("__pycache__"),
+            )
         for name in ("dvc.yaml", ".dvcignore", ".gitignore"):
             shutil.copy(ROOT / name, folder / name)
         self.environment = os.environ | {"PYTHONPATH": str(folder), "DVC_NO_ANALYTICS": "1", "PIP_NO_INDEX": "1"}
@@ -32,7 +36,9 @@ class Project:
         self.call("git", "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "start")
 
     def call(self, *command: str, code: int = 0) -> str:
-        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=600)
+        done = subprocess.run(
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=600
+        )
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 
@@ -65,7 +71,9 @@ def restored(project):
 def test_every_recipe_gives_figures_and_verdicts(project, book):
     for name, recipe in book.recipes.items():
         folder = project.folder / "results" / "smoke" / name
-        assert {"figure.pdf", "figure.svg", "figure.png", "data.csv", "verdicts.json", "provenance.json"} <= {p.name for p in folder.iterdir()}
+        assert {"figure.pdf", "figure.svg", "figure.png", "data.csv", "verdicts.json", "provenance.json"} <= {
+            p.name for p in folder.iterdir()
+        }
         rows = json.loads((folder / "verdicts.json").read_text())
         assert [row["claim"] for row in rows] == list(recipe.claims)
         assert {row["verdict"] for row in rows} <= set(VERDICTS)
@@ -112,7 +120,10 @@ def test_touching_one_arm_trains_one_arm(restored):
 def test_an_unplanned_edit_is_refused(restored):
     restored.edit("recipes/arms.yaml", "stem-half:  {ffn: stem,", "stem-half:  {table_rate_factor: 2.0, ffn: stem,")
     message = restored.call("dvc", "repro", "check@smoke", code=255)
-    assert "params.yaml no longer follows from recipes/ (arm.smoke.stem-half.table_rate_factor: 1.0, planned 2.0)" in message
+    assert (
+        "params.yaml no longer follows from recipes/ (arm.smoke.stem-half.table_rate_factor: 1.0, planned 2.0)"
+        in message
+    )
 
 
 def test_another_scale_and_back_runs_nothing(restored):
@@ -136,6 +147,8 @@ def test_metrics_plots_dag_and_an_experiment(project):
     project.call("git", "add", "-A")
     project.call("git", "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "results")
     output = project.call("dvc", "exp", "run", "-S", "arm.smoke.dense.learning_rate=0.02", "train@smoke-dense")
-    assert "experiment: params.yaml differs from recipes/ in arm.smoke.dense.learning_rate: 0.02, planned 0.01" in output
+    assert (
+        "experiment: params.yaml differs from recipes/ in arm.smoke.dense.learning_rate: 0.02, planned 0.01" in output
+    )
     config = (project.folder / "runs/smoke/dense/seed0/config.yaml").read_text()
     assert "learning_rate: 0.02" in config

@@ -37,7 +37,10 @@ def test_a_stale_params_file_is_refused_by_key(planned, monkeypatch):
     values["arm"]["laptop"]["stem-full"]["learning_rate"] = 7.0
     planned.write_text(yaml.safe_dump(values))
     monkeypatch.delenv("DVC_EXP_NAME", raising=False)
-    with pytest.raises(UserError, match=r"no longer follows from .*arm\.laptop\.stem-full\.learning_rate: 7\.0, planned .*run 'stemrepro plan"):
+    with pytest.raises(
+        UserError,
+        match=r"no longer follows from .*arm\.laptop\.stem-full\.learning_rate: 7\.0, planned .*run 'stemrepro plan",
+    ):
         plan.check(planned, ROOT / "recipes")
     assert yaml.safe_load(planned.read_text()) == values
 

@@ -111,7 +111,9 @@ def build_corpus(mix: str, raw: Path, out: Path) -> None:
         cell["words"] += len(row["text"].split())
     for source, splits in counts.items():
         if len(splits) < len(SPLITS):
-            raise UserError(f"{raw}: source '{source}' has no document for {sorted(set(SPLITS) - set(splits))}; add more")
+            raise UserError(
+                f"{raw}: source '{source}' has no document for {sorted(set(SPLITS) - set(splits))}; add more"
+            )
     out.mkdir(parents=True, exist_ok=True)
     Dataset.from_list(rows).to_parquet(out / "corpus.parquet")
     removed = {"repeated_passages_only": len(documents) - len(unique), "near_duplicates": len(unique) - len(kept)}

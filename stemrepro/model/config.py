@@ -66,11 +66,15 @@ class ModelConfig:
         if self.width % self.heads:
             raise UserError(f"heads {self.heads} does not divide width {self.width}")
         if self.head_width % 2:
-            raise UserError(f"width {self.width} / heads {self.heads} = {self.head_width} must be even for rotary positions")
+            raise UserError(
+                f"width {self.width} / heads {self.heads} = {self.head_width} must be even for rotary positions"
+            )
         if self.heads % self.kv_heads:
             raise UserError(f"kv_heads {self.kv_heads} does not divide heads {self.heads}")
         if 0 in self.placed or any(layer >= self.layers for layer in self.placed):
-            raise UserError(f"placed {list(self.placed)}: layer 0 is never replaced and layers go up to {self.layers - 1}")
+            raise UserError(
+                f"placed {list(self.placed)}: layer 0 is never replaced and layers go up to {self.layers - 1}"
+            )
 
     @property
     def head_width(self) -> int:

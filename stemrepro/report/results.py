@@ -1,5 +1,6 @@
 """What every analysis does besides drawing: judge the recipe's claims and write results/<scale>/<recipe>/."""
 
+import itertools
 import math
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from stemrepro.report.style import footer, render
 
 def evidence_for(claim: Claim, arms: dict[str, ArmScores]) -> Evidence:
     """Collects what the rule needs to know of a claim."""
-    pairs = list(zip(claim.arms, claim.arms[1:], strict=False))
+    pairs = list(itertools.pairwise(claim.arms))
     contrasts: tuple[Contrast, ...] = tuple(contrast(arms, high, low, claim.metric) for high, low in pairs)
     return Evidence(
         kind=claim.kind,
@@ -71,6 +72,9 @@ def save(folder: Path, figure: Figure, data: pd.DataFrame, rows: list[dict], arm
         atomic_write(folder / f"figure.{kind}", render(figure, kind))
     atomic_write(folder / "data.csv", data.to_csv(index=False, float_format="%.6g"))
     write_json(folder / "verdicts.json", rows)
-    runs = {name: {"params_hash": scores.summary["params_hash"], "seeds": scores.summary["seeds"]} for name, scores in arms.items()}
+    runs = {
+        name: {"params_hash": scores.summary["params_hash"], "seeds": scores.summary["seeds"]}
+        for name, scores in arms.items()
+    }
     about = {"params_hash": params, "data_hash": data_hash, "runs": runs}
     write_json(folder / "provenance.json", provenance() | about)

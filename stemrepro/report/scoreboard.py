@@ -63,7 +63,11 @@ def write_scoreboard(scale: str, results: Path, out: Path) -> None:
                 f"| {row['sentence']}{mark}<br>`{row['claim']}`: {arms}, {row['metric']} | {_paper(row)} | {_value(row)} "
                 f"| {row['seeds']} | **{row['verdict']}** | {row['reason']} |"
             )
-        split = [f"{row['claim']}: seeds {row['seed_se']:.4f}, documents {row['item_se']:.4f}" for row in rows if row["item_se"] and row["seed_se"]]
+        split = [
+            f"{row['claim']}: seeds {row['seed_se']:.4f}, documents {row['item_se']:.4f}"
+            for row in rows
+            if row["item_se"] and row["seed_se"]
+        ]
         if split:
             lines += ["", "Standard errors between seeds and between documents, apart: " + "; ".join(split) + "."]
     atomic_write(out, "\n".join(lines) + "\n")

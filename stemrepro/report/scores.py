@@ -111,7 +111,9 @@ def contrast(arms: dict[str, ArmScores], high: str, low: str, metric: str) -> Co
         return Contrast((gap.iloc[:, -1] - gap.iloc[:, 0]).to_numpy())
     first, second = arms[high].loss(metric), arms[low].loss(metric)
     if list(first.index) != list(second.index):
-        raise UserError(f"{arms[high].folder} and {arms[low].folder} have different seeds: {list(first.index)}, {list(second.index)}")
+        raise UserError(
+            f"{arms[high].folder} and {arms[low].folder} have different seeds: {list(first.index)}, {list(second.index)}"
+        )
     item_se, item_df = (0.0, float("inf")) if ":" in metric else _item_error(arms[high], arms[low], metric)
     return Contrast((first - second).to_numpy(), item_se, item_df)
 

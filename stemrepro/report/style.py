@@ -45,7 +45,11 @@ def footer(figure: Figure, text: str) -> None:
 def render(figure: Figure, kind: str) -> bytes:
     """The figure as pdf, svg or png, without dates or versions in its bytes."""
     buffer = io.BytesIO()
-    metadata = {"pdf": {"CreationDate": None, "Producer": None, "Creator": None}, "svg": {"Date": None}, "png": {"Software": None}}
+    metadata = {
+        "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
+        "svg": {"Date": None},
+        "png": {"Software": None},
+    }
     figure.savefig(buffer, format=kind, metadata=metadata[kind])
     return buffer.getvalue()
 

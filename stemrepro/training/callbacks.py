@@ -81,7 +81,9 @@ class Recorder(L.Callback):
             return
         loss = float(torch.stack(self.losses).sum())  # Lightning has divided each by the number accumulated
         self.losses.clear()
-        rate = self.run.learning_rate * rate_factor(step - 1, self.run.scale.steps, training.warmup, training.final_rate)
+        rate = self.run.learning_rate * rate_factor(
+            step - 1, self.run.scale.steps, training.warmup, training.final_rate
+        )
         tokens = step * training.batch * self.run.scale.model.sequence
         row = {"step": step, "tokens": tokens, "loss": loss, "rate": rate, "norm": float(module.gradient_norm)}
         self.rows.append(row)

@@ -62,7 +62,9 @@ def test_buckets_equal_a_loop_over_tokens(scored):
             n = counts[x, y]
             pair = "0" if n == 0 else "1-3" if n < 4 else "4-31" if n < 32 else "32+"
             f = frequency[x]
-            often = "0" if f == 0 else "1-31" if f < 32 else "32-255" if f < 256 else "256-2047" if f < 2048 else "2048+"
+            often = (
+                "0" if f == 0 else "1-31" if f < 32 else "32-255" if f < 256 else "256-2047" if f < 2048 else "2048+"
+            )
             position = "0" if t == 0 else "1-3" if t < 4 else "4-15" if t < 16 else "16-63"
             for by, bucket in (("pair", pair), ("frequency", often), ("position", position)):
                 cell = expected.setdefault((by, source, bucket), [0, 0.0])
@@ -92,7 +94,9 @@ def test_score_files_are_complete_and_repeatable(scored, tmp_path):
     summary = json.loads((tmp_path / "a" / "summary.json").read_text())
     losses = pd.read_csv(tmp_path / "a" / "losses.csv")
     speeches = losses[(losses.by == "pair") & (losses.source == "speeches")]
-    assert summary["loss"]["speeches"]["nats_per_token"] == pytest.approx(speeches.nats.sum() / speeches.tokens.sum(), abs=1e-5)
+    assert summary["loss"]["speeches"]["nats_per_token"] == pytest.approx(
+        speeches.nats.sum() / speeches.tokens.sum(), abs=1e-5
+    )
     bits = speeches.nats.sum() / np.log(2) / speeches.bytes.sum()
     assert summary["loss"]["speeches"]["bits_per_byte"] == pytest.approx(bits, abs=1e-5)
     assert 4 < summary["unigram_nats_per_token"] < np.log(300)

@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ def test_placement(placement, layers):
     assert 0 not in placed
     assert len(placed) == {"third": layers // 3, "half": layers // 2, "full": layers - 1}[placement]
     assert max(placed) < layers
-    assert {b - a for a, b in zip(placed, placed[1:], strict=False)} <= {{"third": 3, "half": 2, "full": 1}[placement]}
+    assert {b - a for a, b in itertools.pairwise(placed)} <= {{"third": 3, "half": 2, "full": 1}[placement]}
 
 
 def test_the_papers_layers():

@@ -20,9 +20,29 @@ def write_arm(folder, prose, seeds=(0, 1, 2), marks=(0.4, 0.2), documents=40, un
     for seed in seeds:
         for name, loss in (("speeches", prose[seed]), ("bible", prose[seed]), ("glosses", 1.0)):
             for bucket, shift in (("0", 1.0), ("4-31", -1.0)):
-                rows.append({"seed": seed, "by": "pair", "source": name, "bucket": bucket, "tokens": 100, "nats": 100 * (loss + shift), "bytes": 250})
+                rows.append(
+                    {
+                        "seed": seed,
+                        "by": "pair",
+                        "source": name,
+                        "bucket": bucket,
+                        "tokens": 100,
+                        "nats": 100 * (loss + shift),
+                        "bytes": 250,
+                    }
+                )
         for number, extra in enumerate(marks):
-            curve.append({"seed": seed, "tokens": 100 * (number + 1), "flops": 1e6, "train": 1.0, "speeches": prose[seed] + extra, "bible": prose[seed] + extra, "glosses": 1.0})
+            curve.append(
+                {
+                    "seed": seed,
+                    "tokens": 100 * (number + 1),
+                    "flops": 1e6,
+                    "train": 1.0,
+                    "speeches": prose[seed] + extra,
+                    "bible": prose[seed] + extra,
+                    "glosses": 1.0,
+                }
+            )
         wave = np.tile(noise - noise.mean(), 3)
         nats.append(tokens * np.where(source == "glosses", 1.0, prose[seed]) + wave * prose[seed])
     pd.DataFrame(rows).to_csv(folder / "losses.csv", index=False)

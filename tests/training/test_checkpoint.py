@@ -42,5 +42,5 @@ def test_checkpoints_execute_no_code(tmp_path):
 
     io, path = AtomicCheckpointIO(), checkpoint_path(tmp_path, 1)
     io.save_checkpoint({"x": Bomb()}, path)
-    with pytest.raises(Exception, match="(?i)weights.?only|unsupported"):
+    with pytest.raises(Exception, match=r"(?i)weights.?only|unsupported"):
         io.load_checkpoint(path)

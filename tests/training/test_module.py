@@ -1,5 +1,6 @@
 """Optimiser groups, schedule, clipping and the loss."""
 
+import itertools
 import math
 
 import pytest
@@ -14,7 +15,7 @@ def test_rate_rises_then_falls_on_a_cosine():
     assert factors[9] == factors[10] == 1.0
     assert factors[55] == pytest.approx(0.2 + 0.8 * 0.5 * (1 + math.cos(math.pi * 0.5)))
     assert factors[99] == pytest.approx(0.2, abs=0.001)
-    assert all(a >= b for a, b in zip(factors[10:], factors[11:], strict=False))
+    assert all(a >= b for a, b in itertools.pairwise(factors[10:]))
 
 
 def test_losses_are_negative_log_likelihoods():
@@ -29,7 +30,11 @@ def test_losses_are_negative_log_likelihoods():
 def test_code_faithful_tables_have_the_backbones_rate_and_decay(make_run):
     optimizer = LanguageModule(make_run("stem-full")).configure_optimizers()["optimizer"]
     backbone, tables = optimizer.param_groups
-    assert (tables["initial_lr"], tables["weight_decay"]) == (backbone["initial_lr"], backbone["weight_decay"]) == (0.01, 0.1)
+    assert (
+        (tables["initial_lr"], tables["weight_decay"])
+        == (backbone["initial_lr"], backbone["weight_decay"])
+        == (0.01, 0.1)
+    )
     assert len(tables["params"]) == 3
 
 

@@ -1,6 +1,6 @@
 """Rewrites golden_losses.json after a deliberate change of what training computes:
 
-    python -m pytest tests/training/write_golden.py
+python -m pytest tests/training/write_golden.py
 """
 
 import json
