@@ -61,10 +61,14 @@ def main() -> None:
         train(run, lambda *_: None)
         whole = time.perf_counter() - start
     step = median(loading) + median(computing)
-    print(f"{options.arm} at {options.scale}, {options.steps} steps of {per_step} tokens, {scale.training.threads} thread(s)")
+    print(
+        f"{options.arm} at {options.scale}, {options.steps} steps of {per_step} tokens, {scale.training.threads} thread(s)"
+    )
     print(f"model and optimiser {1000 * median(computing):.1f} ms a step, {per_step / step:,.0f} tokens/s")
     print(f"loader {1000 * median(loading):.3f} ms, {100 * median(loading) / step:.2f}% of a step")
-    print(f"whole run {whole:.1f} s; without Lightning, validations, checkpoints and files {options.steps * step:.1f} s")
+    print(
+        f"whole run {whole:.1f} s; without Lightning, validations, checkpoints and files {options.steps * step:.1f} s"
+    )
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ recipes together stay under 5%. Other claims: Benjamini-Hochberg at 10% within t
 (an interval excludes the null value exactly when the test rejects it).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -134,17 +134,17 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict with the numbers it rests on."""
+    """A verdict with the numbers it rests on; `level` is the interval's confidence level after adjustment."""
 
     verdict: str
     reason: str
     ours: float
     ci_low: float
     ci_high: float
-    level: float = field(metadata={"about": "confidence level of the interval after adjustment"})
-    p: float = 1.0
-    seed_se: float = float("nan")
-    item_se: float = 0.0
+    level: float
+    p: float
+    seed_se: float
+    item_se: float
 
 
 def holm_levels(p: list[float], places: int = PRIMARY_PLACES, alpha: float = PRIMARY_ALPHA) -> list[float]:
