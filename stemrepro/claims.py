@@ -208,7 +208,9 @@ def _judge_greater(e: Evidence, contrast: Contrast, zero: float, above: float) -
     if low > 0:
         if strict_low <= m:
             why = f"the effect is not shown to exceed {m:g}"
-        elif not e.transportable or size is None:
+        elif size is None:
+            why = "the paper gives no size to compare with"
+        elif not e.transportable:
             why = "the paper's size can't be expected at this scale"
         else:
             why = f"the interval misses half to twice the paper's {size:g}"

@@ -15,8 +15,7 @@ from stemrepro.recipe import RECIPES, Arm, Book, Scale, load, model_config
 
 PARAMS = Path("params.yaml")
 HEADER = "# Written by 'stemrepro plan' from recipes/. Edit those and plan again.\n"
-CORE_TOKENS_PER_SECOND = 13000  # a laptop-scale training step on one core; docs/LOG.md has the measurement
-CORE_FLOPS = 4e10  # what a core reaches on larger models; used to scale the line above
+CORE_FLOPS = 4e10  # training FLOPs a second of one core at the laptop scale (docs/LOG.md)
 
 
 def needed_arms(book: Book) -> list[str]:
@@ -107,19 +106,18 @@ def estimate(book: Book, scale_name: str, cores: int | None = None) -> dict:
     """Runs, tokens, FLOPs, minutes and disk of training a scale's arms."""
     scale, cores = book.scale(scale_name), cores or os.cpu_count() or 1
     seeds, tokens = len(scale.seeds), scale.steps * scale.training.batch * scale.model.sequence
-    flops, seconds, disk = 0.0, 0.0, 0
+    flops, disk = 0.0, 0
     for name in needed_arms(book):
         config = model_config(scale, book.arms[name])
         cost, counts = flops_per_token(config, scale.model.sequence), parameter_counts(config)
         flops += seeds * tokens * 3 * cost
-        seconds += seeds * tokens * max(1 / (2 * CORE_TOKENS_PER_SECOND), 3 * cost / CORE_FLOPS)
         disk += seeds * (4 * counts["total"] + len(scale.training.snapshots) * 2 * counts["tables"])
     parallel = min(cores, scale.workers * scale.training.threads)
     return {
         "runs": seeds * len(needed_arms(book)),
         "tokens": seeds * len(needed_arms(book)) * tokens,
         "flops": flops,
-        "minutes": seconds / parallel / 60,
+        "minutes": flops / CORE_FLOPS / parallel / 60,
         "disk": disk,
     }
 

@@ -1,8 +1,8 @@
 """Runs a function over several jobs in processes of their own, with progress, after one import.
 
 The processes come from a fork server that has imported what they need, so that start-up is paid once. Allocator
-thresholds and thread counts are set here, before the server starts: glibc reads them at process start only, and keeping
-freed pages is worth a third of a training step's time on CPU.
+thresholds and thread counts are set here, before the server starts, because glibc reads them at process start only:
+keeping freed pages is worth 6% of a step at the laptop scale (docs/LOG.md) and more where tensors are larger.
 """
 
 import multiprocessing
