@@ -31,8 +31,9 @@ def compare(ours: list[dict], reference: list[dict]) -> tuple[int, list[str], tu
         else:
             changed.append(f"{row['claim']}: {old['verdict']} -> {row['verdict']}")
         if None not in (row["ours"], old["ours"], old["ci_low"], old["ci_high"]) and old["ci_high"] > old["ci_low"]:
-            half = (old["ci_high"] - old["ci_low"]) / 2
-            largest = max(largest, (abs(row["ours"] - old["ours"]) / half, row["claim"]))
+            deviation = 2 * abs(row["ours"] - old["ours"]) / (old["ci_high"] - old["ci_low"])
+            if deviation > largest[0]:
+                largest = (deviation, row["claim"])
     changed += [f"{name}: gone" for name in before.keys() - {row["claim"] for row in ours}]
     return same, changed, largest
 
@@ -54,8 +55,9 @@ def verify(scale: str, results: Path, console: Console) -> bool:
             continue
         same, changed, (deviation, claim) = compare(ours, reference)
         good = good and not changed
-        detail = f"; largest deviation {deviation:.2f} of the interval's half width ({claim})" if claim else ""
-        console.print(f"{path.parent.name}: {same} of {len(reference)} committed verdicts came out the same{detail}")
+        where = f" of the interval's half width ({claim})" if claim else ""
+        console.print(f"{path.parent.name}: {same} of {len(reference)} committed verdicts came out the same")
+        console.print(f"  largest deviation: {deviation:.2f}{where}")
         for line in changed:
             console.print(f"  {line}")
     return good
