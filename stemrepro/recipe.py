@@ -97,6 +97,15 @@ class Scale(Strict):
     learning_rate: float = Field(gt=0, description="peak rate, the same for every arm as in the paper")
     seeds: Annotated[tuple[int, ...], Field(min_length=1)]
 
+    @model_validator(mode="after")
+    def _fits(self) -> "Scale":
+        step = self.training.batch * self.model.sequence
+        if self.training.tokens % step:
+            raise ValueError(f"training.tokens {self.training.tokens} is no multiple of batch x sequence = {step}")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"seeds {list(self.seeds)} names a seed twice")
+        return self
+
     @property
     def steps(self) -> int:
         """Optimiser steps of a run."""
@@ -132,6 +141,14 @@ class Claim(Strict):
     transportable: bool = Field(False, description="may the paper's size be expected at our scales?")
     precondition: Literal["none", "token-only-below-three-quarters", "dense-beats-unigram"] = "none"
 
+    @model_validator(mode="after")
+    def _fits(self) -> "Claim":
+        if (len(self.arms) < 3) if self.kind == "ordering" else (len(self.arms) != 2):
+            raise ValueError(
+                f"a claim of kind '{self.kind}' can't have {len(self.arms)} arms: two, or more for an ordering"
+            )
+        return self
+
 
 class Recipe(Strict):
     """One table or figure of the paper: arms, the paper's numbers, claims."""
@@ -166,7 +183,8 @@ def _parse(model: type[Strict], value: object, file: Path, key: str = "") -> Str
         got = "" if isinstance(first["input"], dict) else f" (got {first['input']!r})"
         if first["type"] == "extra_forbidden":
             raise UserError(f"{file}: unknown key '{where}'; known are {', '.join(model.model_fields)}") from error
-        raise UserError(f"{file}: {where}: {first['msg']}{got}") from error
+        message = first["msg"].removeprefix("Value error, ")
+        raise UserError(f"{file}: {where + ': ' if where else ''}{message}{got}") from error
 
 
 def _read(path: Path) -> dict:

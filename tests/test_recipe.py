@@ -44,6 +44,9 @@ def test_the_shipped_recipes_are_valid(book):
         ("validation_loss.yaml", lambda v: v["arms"].append("stem-tenth"), r"validation_loss\.yaml: unknown arm 'stem-tenth'"),
         ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(arms=["dense", "x"]), r"claim 'token-part' names arm 'x'"),
         ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(kind="bigger"), r"claims\.token-part\.kind: .*'bigger'"),
+        ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(arms=["dense"]), r"claims\.token-part: .*'greater' can't have 1 arms"),
+        ("scales/laptop.yaml", lambda v: v["training"].update(tokens=1000), r"training\.tokens 1000 is no multiple of batch x sequence = 1024"),
+        ("scales/laptop.yaml", lambda v: v.update(seeds=[0, 1, 1]), r"seeds \[0, 1, 1\] names a seed twice"),
         ("validation_loss.yaml", lambda v: [c.update(primary=True) for c in v["claims"].values()], r"primary claims over all recipes; at most 8"),
     ],
 )  # fmt: skip
