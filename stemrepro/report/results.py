@@ -67,7 +67,8 @@ def save(folder: Path, figure: Figure, data: pd.DataFrame, rows: list[dict], arm
     """Writes figure.{pdf,svg,png}, data.csv and verdicts.json (equal inputs, equal bytes) and provenance.json beside."""
     params = digest({name: scores.summary["params_hash"] for name, scores in arms.items()})
     data_hash = next(iter(arms.values())).summary["data_hash"]
-    footer(figure, f"scale {rows[0]['scale']}, {rows[0]['seeds']} seeds, parameters {params}, data {data_hash}")
+    seeds = "1 seed" if rows[0]["seeds"] == 1 else f"{rows[0]['seeds']} seeds"
+    footer(figure, f"scale {rows[0]['scale']}, {seeds}, parameters {params}, data {data_hash}")
     for kind in ("pdf", "svg", "png"):
         atomic_write(folder / f"figure.{kind}", render(figure, kind))
     atomic_write(folder / "data.csv", data.to_csv(index=False, float_format="%.6g"))

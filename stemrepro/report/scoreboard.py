@@ -38,11 +38,11 @@ def write_scoreboard(scale: str, results: Path, out: Path) -> None:
     Raises:
         UserError: a recipe has no verdicts there.
     """
-    book = load()
+    book, rule = load(), os.path.relpath("docs/verdicts.md", out.parent)
     lines = [f"# Scoreboard: scale `{scale}`", ""]
     lines += [
         "Written by the pipeline. A row is a claim; effects are losses in nats per token, signed so that the claim makes",
-        "them positive; brackets hold the interval after the correction for multiple claims ([how](../docs/verdicts.md)).",
+        f"them positive; brackets hold the interval after the correction for multiple claims ([how]({rule})).",
         "",
         "| verdict | means |",
         "|---|---|",
