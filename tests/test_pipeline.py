@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,13 @@ class Project:
             )
         for name in ("dvc.yaml", ".dvcignore", ".gitignore"):
             shutil.copy(ROOT / name, folder / name)
-        self.environment = os.environ | {"PYTHONPATH": str(folder), "DVC_NO_ANALYTICS": "1", "PIP_NO_INDEX": "1"}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # where dvc and stemrepro are
+        self.environment = os.environ | {
+            "PATH": path,
+            "PYTHONPATH": str(folder),
+            "DVC_NO_ANALYTICS": "1",
+            "PIP_NO_INDEX": "1",
+        }
         self.call("git", "init", "-q")
         self.call("git", "add", "-A")
         self.call("git", "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "start")
