@@ -17,8 +17,9 @@ from statistics import median
 import torch
 
 from stemrepro.files import sha256
+from stemrepro.model.loss import token_losses
 from stemrepro.recipe import load
-from stemrepro.training.module import LanguageModule, token_losses
+from stemrepro.training.module import LanguageModule
 from stemrepro.training.spec import Run
 from stemrepro.training.train import train
 from stemrepro.workers import ENVIRONMENT

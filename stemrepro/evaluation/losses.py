@@ -20,8 +20,8 @@ from stemrepro.data.sources import PROSE
 from stemrepro.errors import UserError
 from stemrepro.files import atomic_write, write_json
 from stemrepro.model.cost import flops_per_token, parameter_counts
+from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder
-from stemrepro.training.module import token_losses
 from stemrepro.training.spec import Run
 
 BUCKETS = {

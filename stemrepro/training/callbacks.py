@@ -13,8 +13,9 @@ from torch import Tensor
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.files import atomic_write
 from stemrepro.model.ffn import table_parameters
+from stemrepro.model.loss import token_losses
 from stemrepro.training.checkpoint import checkpoint_path, prune
-from stemrepro.training.module import LanguageModule, rate_factor, token_losses
+from stemrepro.training.module import LanguageModule, rate_factor
 from stemrepro.training.spec import Run
 
 Report = Callable[[int, float, float], None]

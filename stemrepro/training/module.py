@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import lightning as L
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.model.ffn import table_parameters
+from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import build
 from stemrepro.training.spec import Run
 
@@ -36,11 +36,6 @@ def rate_factor(step: int, steps: int, warmup: float, final: float) -> float:
         return (step + 1) / rising
     done = min(1.0, (step - rising) / max(1, steps - rising))
     return final + (1 - final) * 0.5 * (1 + math.cos(math.pi * done))
-
-
-def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
-    """logits [B, T, V], targets [B, T] -> negative log-likelihoods in nats, float32 [B, T]."""
-    return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), reduction="none").view_as(targets)
 
 
 class LanguageModule(L.LightningModule):
