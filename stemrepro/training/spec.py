@@ -1,11 +1,24 @@
 """One run: an arm, a seed, a scale, and everything that decides its weights."""
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-from stemrepro.files import digest
+from stemrepro.files import digest, sha256
 from stemrepro.model.config import ModelConfig
 from stemrepro.recipe import Arm, Scale, model_config
+
+PACKAGE = Path(__file__).parent.parent
+CODE = ("data/blocks.py", "model/config.py", "model/ffn.py", "model/loss.py", "model/transformer.py", "training")
+"""What decides a run's weights beside its settings: the code that the train stages of dvc.yaml depend on."""
+
+
+@cache
+def code_hash() -> str:
+    """Short hash of that code. It is part of a run's config, so that a finished or half-finished run made by other code
+    is trained anew, not adopted."""
+    files = [file for name in CODE for file in (sorted((PACKAGE / name).glob("*.py")) or [PACKAGE / name])]
+    return digest({file.relative_to(PACKAGE).as_posix(): sha256(file) for file in files})
 
 
 @dataclass(frozen=True)
@@ -47,6 +60,7 @@ class Run:
             "model": self.scale.model.model_dump(mode="json"),
             "training": {**training, "learning_rate": self.learning_rate},
             "data": {"mix": self.scale.data, "train_sha256": self.data_hash},
+            "code": code_hash(),
         }
 
     @property

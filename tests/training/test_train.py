@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from stemrepro.errors import UserError
 from stemrepro.model.transformer import build
 from stemrepro.recipe import load
-from stemrepro.training import callbacks
+from stemrepro.training import callbacks, spec
 from stemrepro.training.module import Batches, LanguageModule, rate_factor
 from stemrepro.training.train import train
 from tests.conftest import ROOT, quiet
@@ -132,6 +132,23 @@ def test_other_settings_are_refused_by_key_and_lose_nothing(make_run):
     assert run.weights.read_bytes() == weights
     train(other, quiet, replace=True)
     assert other.weights.read_bytes() != weights
+
+
+def test_a_run_made_by_other_code_is_refused_or_trained_anew(make_run, monkeypatch):
+    run = make_run("dense")
+    train(run, quiet)
+    written = run.weights.stat().st_mtime_ns
+    monkeypatch.setattr(spec, "code_hash", lambda: "other")
+    with pytest.raises(UserError, match=r"code: [0-9a-f]{12} there, other asked"):
+        train(run, quiet)
+    train(run, quiet, replace=True)
+    assert run.weights.stat().st_mtime_ns != written
+
+
+def test_the_code_hash_covers_what_the_train_stages_depend_on():
+    deps = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]["train"]["deps"]
+    assert {dep for dep in deps if dep.startswith("stemrepro/")} == {f"stemrepro/{name}" for name in spec.CODE}
+    assert all((spec.PACKAGE / name).exists() for name in spec.CODE)
 
 
 def test_a_foreign_folder_is_refused(make_run):
