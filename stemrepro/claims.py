@@ -233,7 +233,8 @@ def _judge_ordering(e: Evidence, zero: float, above: float) -> tuple[str, str]:
         if verdict in verdicts:
             number = verdicts.index(verdict)
             return (DIRECTION if verdict == DIRECTION else INCONCLUSIVE), f"pair {number + 1}: {pairs[number][1]}"
-    return REPRODUCED, f"every adjacent pair: {min(pairs, key=lambda pair: pair[1])[1]}"
+    weakest = int(np.argmin([contrast.mean for contrast in e.contrasts]))
+    return REPRODUCED, f"every adjacent pair, the weakest: {pairs[weakest][1]}"
 
 
 def _judge_bounds(e: Evidence, level: float) -> tuple[str, str]:

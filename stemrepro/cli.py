@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from stemrepro.errors import UserError
@@ -70,20 +71,18 @@ def _runs(options: argparse.Namespace) -> list:
     return [Run(options.arm, seed, arm, scale, rate, folder / f"seed{seed}", blocks, data_hash) for seed in scale.seeds]
 
 
-def _per_seed(options: argparse.Namespace, function: Callable, jobs: list, preload: str) -> tuple[list, list]:
+def _each_seed(function: Callable, runs: list, preload: str) -> list:
     from stemrepro.workers import run_jobs
 
-    runs = [job[0] if isinstance(job, tuple) else job for job in jobs]
-    scale = runs[0].scale
-    names = [f"{options.arm} seed {run.seed}" for run in runs]
-    return runs, run_jobs(function, jobs, names, scale.steps, scale.workers, scale.training.threads, preload)
+    scale, names = runs[0].scale, [f"{run.arm_name} seed {run.seed}" for run in runs]
+    return run_jobs(function, runs, names, scale.steps, scale.workers, scale.training.threads, preload)
 
 
 def train(options: argparse.Namespace) -> int:
     """trains one arm's seeds; finished ones return at once, interrupted ones resume"""
     from stemrepro.jobs import train_job
 
-    _per_seed(options, train_job, [(run, options.replace) for run in _runs(options)], "stemrepro.training.train")
+    _each_seed(partial(train_job, replace=options.replace), _runs(options), "stemrepro.training.train")
     return 0
 
 
@@ -92,7 +91,8 @@ def evaluate(options: argparse.Namespace) -> int:
     from stemrepro.evaluation.losses import write_scores
     from stemrepro.jobs import score_job
 
-    runs, results = _per_seed(options, score_job, _runs(options), "stemrepro.evaluation.losses")
+    runs = _runs(options)
+    results = _each_seed(score_job, runs, "stemrepro.evaluation.losses")
     write_scores(runs, results, SCORES / options.scale / options.arm)
     return 0
 

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 
 
-def train_job(job: tuple, report: Callable) -> None:
-    """job = (run, replace): trains the run."""
+def train_job(run: object, report: Callable, replace: bool) -> None:
+    """Trains the run; with `replace` whatever else lies in its folder is removed."""
     from stemrepro.training.train import train
 
-    run, replace = job
     train(run, report, replace)
 
 

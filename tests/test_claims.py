@@ -87,6 +87,13 @@ def test_ordering_needs_every_pair(means, expected):
     assert verdict(*(around(mean) for mean in means), kind="ordering") == expected
 
 
+def test_an_ordering_rests_on_its_weakest_pair():
+    found = judge([Evidence("ordering", (around(0.05), around(0.04), around(0.30)), 0.02)])[0]
+    low = around(0.04).interval(1 - found.level)[0]
+    assert (found.verdict, found.ours) == (REPRODUCED, pytest.approx(0.04))
+    assert f"the weakest: lower bound {low:.3f} exceeds 0.02" in found.reason
+
+
 def test_ordering_with_one_noisy_pair_is_inconclusive():
     assert verdict(around(0.05), around(0.02, sd=0.2), kind="ordering") == INCONCLUSIVE
 

@@ -25,7 +25,7 @@ def rows(run):
 
 
 class Killed(Exception):
-    pass
+    """Stands for the kill."""
 
 
 def train_until(run, step):
@@ -90,7 +90,7 @@ def test_resume_is_bit_exact(make_run, tmp_path, stop, report_every_step):
     found = {path.name: path.read_bytes() for path in whole.folder.iterdir() if path.name != "provenance.json"}
     assert found == expected
     resumed = json.loads((whole.folder / "provenance.json").read_text())["resumed_from"]
-    assert resumed == (f"step{stop // 5 * 5:09d}.ckpt" if stop >= 6 else None) or stop == 5
+    assert resumed == (f"step{stop // 5 * 5:09d}.ckpt" if stop >= 5 else None)
 
 
 def test_a_damaged_checkpoint_is_passed_over_by_name(make_run, report_every_step):
