@@ -20,7 +20,7 @@ test: $(BIN)/.installed-dev
 
 figures: $(BIN)/.installed
 	@stemrepro plan --scale $(SCALE) --quiet
-	@dvc repro --single-item --force validation_loss@$(SCALE) report@$(SCALE)
+	@dvc repro --single-item --force validation_loss@$(SCALE) benchmark_scores@$(SCALE) report@$(SCALE)
 	@echo "Figures and verdicts: results/$(SCALE)/"
 
 lint: $(BIN)/.installed-dev

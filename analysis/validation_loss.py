@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 
 from stemrepro.claims import Contrast
 from stemrepro.recipe import Recipe, load
+from stemrepro.report import scores
 from stemrepro.report.results import save, verdicts
 from stemrepro.report.scores import ArmScores, contrast
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, plt, use_style
@@ -113,7 +114,7 @@ def main() -> None:
     parser.add_argument("--scale", required=True)
     scale = parser.parse_args().scale
     recipe = load().recipes[NAME]
-    arms = {arm: ArmScores(Path("scores") / scale / arm) for arm in recipe.arms}
+    arms = {arm: ArmScores(Path("scores") / scale / arm / "losses") for arm in recipe.arms}
     curve, gap = curves(arms), gaps(arms)
     use_style()
     figure, ((by_tokens, by_flops), (final, split)) = plt.subplots(2, 2, figsize=(7.4, 5.8), layout="constrained")
@@ -126,7 +127,7 @@ def main() -> None:
     titles = ("a  Loss against tokens", "b  Loss against FLOPs", "c  Final gap to dense", "d  STEM full's gap, split")
     for axes, title in zip((by_tokens, by_flops, final, split), titles, strict=True):
         axes.set_title(title)
-    rows = verdicts(recipe, arms, scale)
+    rows = verdicts(recipe, arms, scale, scores)
     save(Path("results") / scale / NAME, figure, pd.concat([curve, gap]), rows, arms)
 
 

@@ -1,6 +1,7 @@
 """The command line: one table of commands. Heavy imports stay inside the commands, so that each starts fast."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -30,30 +31,38 @@ def plan(options: argparse.Namespace) -> int:
 
 
 def data(options: argparse.Namespace) -> int:
-    """one step of the data's way: fetch, corpus, tokenizer, blocks"""
-    from stemrepro.plan import read_params
+    """one step of the data's way: fetch, corpus, items, tokenizer, blocks"""
+    from stemrepro.plan import mix, read_params
 
-    step = options.step
-    if step == "fetch":
-        from stemrepro.data.archives import fetch
+    step, values = options.step, read_params()
+    if step in ("fetch", "corpus", "items"):
+        settings, folder = mix(values, options.mix), DATA / options.mix
+        if step == "fetch":
+            from stemrepro.data.archives import fetch
 
-        fetch(options.mix, DATA / options.mix / "raw")
-    elif step == "corpus":
-        from stemrepro.data.corpus import build_corpus
+            fetch(settings, folder / "raw")
+        elif step == "corpus":
+            from stemrepro.data.corpus import build_corpus
 
-        build_corpus(options.mix, DATA / options.mix / "raw", DATA / options.mix / "corpus")
-    else:
-        settings, folder = read_params()["scale"][options.scale], DATA / options.scale
-        corpus = DATA / settings["data"] / "corpus"
-        if step == "tokenizer":
-            from stemrepro.data.tokenizer import train_tokenizer
-
-            train_tokenizer(corpus / "corpus.parquet", settings["model"]["vocab"], folder / "tokenizer.json")
+            build_corpus(options.mix, settings, folder / "raw", folder / "corpus")
         else:
-            from stemrepro.data.blocks import data_card, write_blocks
+            from stemrepro.data.items import write_items
 
-            write_blocks(corpus / "corpus.parquet", folder / "tokenizer.json", folder / "blocks")
-            data_card(corpus / "corpus.json", folder / "blocks", RESULTS / options.scale / "data_card.md")
+            write_items(settings, folder / "raw", folder / "corpus" / "corpus.parquet", folder / "items")
+        return 0
+    scale, folder = values["scale"][options.scale], DATA / options.scale
+    source = DATA / scale["data"]
+    corpus = source / "corpus" / "corpus.parquet"
+    if step == "tokenizer":
+        from stemrepro.data.tokenizer import train_tokenizer
+
+        train_tokenizer(corpus, scale["model"]["vocab"], folder / "tokenizer.json")
+    else:
+        from stemrepro.data.blocks import write_blocks
+        from stemrepro.data.card import data_card
+
+        write_blocks(corpus, folder / "tokenizer.json", folder / "blocks")
+        data_card(source, folder / "blocks", RESULTS / options.scale / "data_card.md")
     return 0
 
 
@@ -75,6 +84,7 @@ def _each_seed(function: Callable, runs: list, preload: str) -> list:
     from stemrepro.workers import run_jobs
 
     scale, names = runs[0].scale, [f"{run.arm_name} seed {run.seed}" for run in runs]
+    os.environ.setdefault("HF_HUB_OFFLINE", "0" if scale.benchmarks.hub else "1")
     return run_jobs(function, runs, names, scale.steps, scale.workers, scale.training.threads, preload)
 
 
@@ -87,13 +97,21 @@ def train(options: argparse.Namespace) -> int:
 
 
 def evaluate(options: argparse.Namespace) -> int:
-    """scores one arm's runs on the validation split"""
-    from stemrepro.evaluation.losses import write_scores
-    from stemrepro.jobs import score_job
+    """scores one arm's runs: validation losses, benchmarks through lm-eval"""
+    from stemrepro import jobs
 
-    runs = _runs(options)
-    results = _each_seed(score_job, runs, "stemrepro.evaluation.losses")
-    write_scores(runs, results, SCORES / options.scale / options.arm)
+    runs, out = _runs(options), SCORES / options.scale / options.arm
+    if options.part != "benchmarks":
+        from stemrepro.evaluation import losses
+
+        results = _each_seed(jobs.loss_job, runs, "stemrepro.evaluation.losses")
+        losses.write_scores(runs, results, out / "losses")
+    if options.part != "losses":
+        from stemrepro.evaluation import benchmarks
+
+        files = {"tokenizer": DATA / options.scale / "tokenizer.json", "items": DATA / runs[0].scale.data / "items"}
+        results = _each_seed(partial(jobs.benchmark_job, **files), runs, "stemrepro.evaluation.benchmarks")
+        benchmarks.write_scores(runs, results, out / "benchmarks")
     return 0
 
 
@@ -134,12 +152,13 @@ def parser() -> argparse.ArgumentParser:
         made[name].add_argument("--scale", default="laptop", help="a file of recipes/scales/ (default: laptop)")
     made["plan"].add_argument("--check", action="store_true", help="fail unless params.yaml follows from recipes/")
     made["plan"].add_argument("--quiet", action="store_true", help="print no estimate")
-    made["data"].add_argument("step", choices=["fetch", "corpus", "tokenizer", "blocks"])
-    made["data"].add_argument("--mix", default="text", help="data mix, for fetch and corpus (default: text)")
+    made["data"].add_argument("step", choices=["fetch", "corpus", "items", "tokenizer", "blocks"])
+    made["data"].add_argument("--mix", default="text", help="data mix, for fetch, corpus and items (default: text)")
     made["data"].add_argument("--scale", default="laptop", help="scale, for tokenizer and blocks (default: laptop)")
     for name in ("train", "evaluate"):
         made[name].add_argument("--scale", default="laptop")
         made[name].add_argument("--arm", required=True, help="a name of recipes/arms.yaml")
+    made["evaluate"].add_argument("--part", choices=["losses", "benchmarks"], help="only this (default: both)")
     made["train"].add_argument("--replace", action="store_true", help="remove runs that were made with other settings")
     return top
 

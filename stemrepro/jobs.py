@@ -1,6 +1,7 @@
 """The functions that worker processes call; imports inside, so that the parent process needs no torch."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 
 def train_job(run: object, report: Callable, replace: bool) -> None:
@@ -10,8 +11,15 @@ def train_job(run: object, report: Callable, replace: bool) -> None:
     train(run, report, replace)
 
 
-def score_job(run: object, report: Callable) -> dict:
+def loss_job(run: object, report: Callable) -> dict:
     """Scores the run on the validation split."""
     from stemrepro.evaluation.losses import score
 
     return score(run, report)
+
+
+def benchmark_job(run: object, report: Callable, tokenizer: Path, items: Path) -> dict:
+    """Scores the run on the scale's benchmarks."""
+    from stemrepro.evaluation.benchmarks import score
+
+    return score(run, tokenizer, items, report)

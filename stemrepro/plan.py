@@ -11,7 +11,7 @@ from rich.table import Table
 from stemrepro.errors import UserError
 from stemrepro.files import atomic_write
 from stemrepro.model.cost import flops_per_token, parameter_counts
-from stemrepro.recipe import RECIPES, Arm, Book, Scale, load, model_config
+from stemrepro.recipe import RECIPES, Arm, Book, Mix, Scale, load, model_config, parse_mix
 
 PARAMS = Path("params.yaml")
 HEADER = "# Written by 'stemrepro plan' from recipes/. Edit those and plan again.\n"
@@ -39,6 +39,7 @@ def params(book: Book, scale_name: str) -> dict:
     return {
         "scales": [scale_name],
         "mixes": [scale.data],
+        "mix": {scale.data: book.mixes[scale.data].model_dump(mode="json")},
         "arms": list(arms),
         "scoreboard": scale.scoreboard,
         "scale": {scale_name: shared},
@@ -73,6 +74,13 @@ def scale_and_arm(values: dict, scale_name: str, arm_name: str) -> tuple[Scale, 
     raw_arm.pop("layers_replaced")
     scale = Scale(**raw_scale, learning_rate=rate, scoreboard=values["scoreboard"])
     return scale, Arm(**raw_arm), rate
+
+
+def mix(values: dict, name: str) -> Mix:
+    """A data mix of params.yaml."""
+    if name not in values.get("mix", {}):
+        raise UserError(f"unknown data mix '{name}': {PARAMS} has {', '.join(values.get('mix', {}))}")
+    return parse_mix(values["mix"][name], PARAMS, f"mix.{name}")
 
 
 def check(path: Path = PARAMS, folder: Path = RECIPES) -> None:

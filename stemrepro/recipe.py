@@ -85,14 +85,55 @@ class Evaluation(Strict):
     batch: Positive = Field(description="sequences at once")
 
 
+class Benchmarks(Strict):
+    """Which benchmarks runs of a scale are scored on."""
+
+    tasks: Annotated[tuple[str, ...], Field(min_length=1, description="names of lm-eval tasks")]
+    items: Positive = Field(description="items a task, at most")
+    batch: Positive = Field(description="sequences at once")
+    hub: bool = Field(False, description="also lm-eval's own tasks, which read the Hugging Face hub")
+
+
+class ArchiveMix(Strict):
+    """Text of the pinned archives."""
+
+    kind: Literal["archives"]
+
+
+class SampleMix(Strict):
+    """Text vendored with the package."""
+
+    kind: Literal["sample"]
+
+
+class HubMix(Strict):
+    """A dataset of the Hugging Face hub, or a local folder that `datasets.load_dataset` reads."""
+
+    kind: Literal["hub"]
+    dataset: str = Field(min_length=1, description="owner/name, or a folder")
+    config: str | None = Field(None, description="the dataset's configuration")
+    split: str = "train"
+    revision: str = Field("main", description="branch, tag or commit; the commit read is recorded")
+    streaming: bool = Field(True, description="read only as much as is asked for, without downloading the rest")
+    text: str = Field("text", description="column that holds a document's text")
+    megabytes: Positive = Field(description="text to take, in the dataset's order")
+    licence: str
+    attribution: str
+
+
+Mix = ArchiveMix | SampleMix | HubMix
+MIX_KINDS: dict[str, type[Strict]] = {"archives": ArchiveMix, "sample": SampleMix, "hub": HubMix}
+
+
 class Scale(Strict):
     """How big: data, shape, budget, seeds."""
 
-    data: Literal["text", "sample"]
+    data: str = Field(description="a mix of recipes/mixes.yaml")
     scoreboard: str = Field(description="where the page with every claim is written")
     model: Shape
     training: Training
     evaluation: Evaluation
+    benchmarks: Benchmarks
     workers: Positive = Field(description="runs at the same time; the operating system shares the cores")
     learning_rate: float = Field(gt=0, description="peak rate, the same for every arm as in the paper")
     seeds: Annotated[tuple[int, ...], Field(min_length=1)]
@@ -139,7 +180,10 @@ class Claim(Strict):
     smallest_effect: float = Field(gt=0, description="m: the smallest effect that counts, in the metric's unit")
     paper: PaperNumber | None = None
     transportable: bool = Field(False, description="may the paper's size be expected at our scales?")
-    precondition: Literal["none", "token-only-below-three-quarters", "dense-beats-unigram"] = "none"
+    unit: str = "nats/token"
+    precondition: Literal[
+        "none", "token-only-below-three-quarters", "dense-beats-unigram", "dense-beats-answer-only"
+    ] = "none"
 
     @model_validator(mode="after")
     def _fits(self) -> "Claim":
@@ -150,12 +194,21 @@ class Claim(Strict):
         return self
 
 
+class Task(Strict):
+    """A benchmark of a recipe."""
+
+    label: str
+    score: Literal["acc", "acc_norm"] = Field(description="the accuracy it is judged by")
+
+
 class Recipe(Strict):
     """One table or figure of the paper: arms, the paper's numbers, claims."""
 
     title: str
     paper_item: str
     arms: Annotated[tuple[str, ...], Field(min_length=1)]
+    tasks: dict[str, Task] = Field(default_factory=dict, description="benchmarks, by lm-eval's name")
+    groups: dict[str, tuple[str, ...]] = Field(default_factory=dict, description="tasks averaged with equal weight")
     claims: dict[str, Claim]
     paper: dict[str, dict[str, PaperNumber]] = Field(default_factory=dict, description="numbers to draw beside ours")
 
@@ -163,6 +216,7 @@ class Recipe(Strict):
 class Book(Strict):
     """Everything under recipes/."""
 
+    mixes: dict[str, Mix]
     arms: dict[str, Arm]
     scales: dict[str, Scale]
     recipes: dict[str, Recipe]
@@ -199,25 +253,39 @@ def _read(path: Path) -> dict:
     return value
 
 
-def model_config(scale: Scale, arm: Arm) -> ModelConfig:
-    """The model of an arm at a scale.
+def parse_mix(value: object, file: Path, name: str) -> Mix:
+    """One entry of mixes.yaml or params.yaml; `kind` tells which."""
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if kind not in MIX_KINDS:
+        raise UserError(f"{file}: {name}.kind: choose one of {', '.join(MIX_KINDS)} (got {kind!r})")
+    return _parse(MIX_KINDS[kind], value, file, name)
+
+
+def shaped(shape: Shape, arm: Arm) -> ModelConfig:
+    """The model of an arm in a shape.
 
     Raises:
-        UserError: the shapes fit no model, or the placement replaces no layer.
+        UserError: the shape fits no model, or the placement replaces no layer.
     """
-    shape = scale.model.model_dump(exclude={"sequence"})
-    return ModelConfig(
-        **shape, ffn=arm.ffn, placed=placed_layers(arm.placement, scale.model.layers), table_init=arm.table_init
-    )
+    placed = placed_layers(arm.placement, shape.layers)
+    return ModelConfig(**shape.model_dump(exclude={"sequence"}), ffn=arm.ffn, placed=placed, table_init=arm.table_init)
+
+
+def model_config(scale: Scale, arm: Arm) -> ModelConfig:
+    """The model of an arm at a scale; raises as `shaped` does."""
+    return shaped(scale.model, arm)
 
 
 def load(folder: Path = RECIPES) -> Book:
     """Reads and checks every arm, scale and recipe, also against each other."""
     arms = {name: _parse(Arm, value, folder / "arms.yaml", name) for name, value in _read(folder / "arms.yaml").items()}
     scales = {p.stem: _parse(Scale, _read(p), p) for p in sorted((folder / "scales").glob("*.yaml"))}
-    files = {p.stem: p for p in sorted(folder.glob("*.yaml")) if p.name != "arms.yaml"}
+    mixes = {n: parse_mix(v, folder / "mixes.yaml", n) for n, v in _read(folder / "mixes.yaml").items()}
+    files = {p.stem: p for p in sorted(folder.glob("*.yaml")) if p.name not in ("arms.yaml", "mixes.yaml")}
     recipes = {name: _parse(Recipe, _read(path), path) for name, path in files.items()}
     for name, scale in scales.items():
+        if scale.data not in mixes:
+            raise UserError(f"{folder}/scales/{name}.yaml: data '{scale.data}' is unknown: mixes.yaml has {', '.join(mixes)}")
         for arm_name, arm in arms.items():
             try:
                 model_config(scale, arm)
@@ -228,6 +296,9 @@ def load(folder: Path = RECIPES) -> Book:
         for arm in recipe.arms:
             if arm not in arms:
                 raise UserError(f"{files[name]}: unknown arm '{arm}'; recipes/arms.yaml has {', '.join(arms)}")
+        for group, members in recipe.groups.items():
+            if unknown := [task for task in members if task not in recipe.tasks]:
+                raise UserError(f"{files[name]}: group '{group}' names '{unknown[0]}', which is not among the recipe's tasks")
         for key, claim in recipe.claims.items():
             primary += claim.primary
             for arm in claim.arms:
@@ -237,4 +308,4 @@ def load(folder: Path = RECIPES) -> Book:
                     )
     if primary > 8:
         raise UserError(f"{folder}: {primary} primary claims over all recipes; at most 8 are allowed")
-    return Book(arms=arms, scales=scales, recipes=recipes)
+    return Book(mixes=mixes, arms=arms, scales=scales, recipes=recipes)

@@ -21,7 +21,6 @@ from stemrepro.errors import UserError
 ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": "4294967296",
     "MALLOC_TRIM_THRESHOLD_": "17179869184",
-    "HF_HUB_OFFLINE": "1",
 }
 
 

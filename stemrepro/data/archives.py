@@ -15,6 +15,7 @@ from rich.progress import track
 
 from stemrepro.errors import UserError
 from stemrepro.files import sha256
+from stemrepro.recipe import Mix
 
 PINS = Path(__file__).with_name("archives.txt")
 SAMPLE = Path(__file__).with_name("sample") / "documents.jsonl"
@@ -88,17 +89,20 @@ def download(archive: Archive, folder: Path) -> Path:
     return path
 
 
-def fetch(mix: str, folder: Path, pins: Path = PINS) -> None:
-    """Puts the raw inputs of the data mix `mix` into `folder`; what is already there and right is left alone.
+def fetch(mix: Mix, folder: Path, pins: Path = PINS) -> None:
+    """Puts the raw inputs of a data mix into `folder`; what is already there and right is left alone.
 
     Raises:
-        UserError: a missing archive without network, a wrong hash, an empty or truncated file, an unknown mix.
+        UserError: a missing archive or dataset without network, a wrong hash, an empty or truncated file.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    if mix == "sample":
-        shutil.copyfile(SAMPLE, folder / SAMPLE.name)
-        return
-    if mix != "text":
-        raise UserError(f"unknown data mix '{mix}': choose 'text' (pinned archives) or 'sample' (vendored)")
-    for archive in track(pinned(pins), description="archives", transient=True):
-        check(archive, archive.path(folder) or download(archive, folder))
+    if mix.kind == "sample":
+        for path in sorted(SAMPLE.parent.glob("*.jsonl")):
+            shutil.copyfile(path, folder / path.name)
+    elif mix.kind == "hub":
+        from stemrepro.data.hub import take
+
+        take(mix, folder)
+    else:
+        for archive in track(pinned(pins), description="archives", transient=True):
+            check(archive, archive.path(folder) or download(archive, folder))

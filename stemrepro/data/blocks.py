@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 from stemrepro.data.corpus import SPLITS
 from stemrepro.data.tokenizer import token_bytes
 from stemrepro.errors import UserError
-from stemrepro.files import atomic_write, sha256, write_json
+from stemrepro.files import atomic_write, write_json
 from stemrepro.model.config import END_OF_DOCUMENT
 
 
@@ -126,34 +126,3 @@ class TokenBlocks:
         blocks = np.concatenate(chosen)
         targets = blocks[:, None] * self.length + 1 + np.arange(self.length)
         return blocks, np.searchsorted(starts, targets, side="right") - 1
-
-
-def data_card(corpus_report: Path, folder: Path, out: Path) -> None:
-    """Writes the data card: source, licence, attribution, documents, bytes, words and tokens of what is used."""
-    from stemrepro.data.sources import SOURCES
-
-    report, index = json.loads(corpus_report.read_text()), json.loads((folder / "index.json").read_text())
-    removed = report["removed"]
-    lines = [
-        f"# Data card: mix `{report['mix']}`",
-        "",
-        f"{report['documents_read']:,} documents read; {removed['repeated_passages_only']:,} dropped because every passage "
-        f"had occurred before, {removed['near_duplicates']:,} as near-duplicates. Split by whole documents. "
-        f"Vocabulary: {index['vocab']:,} byte-level BPE tokens.",
-        "",
-        "| source | split | documents | bytes | words | tokens |",
-        "|---|---|--:|--:|--:|--:|",
-    ]
-    for source, splits in report["kept"].items():
-        for split in SPLITS:
-            cell, tokens = splits[split], index["splits"][split]["tokens_by_source"][source]
-            lines.append(
-                f"| {source} | {split} | {cell['documents']:,} | {cell['bytes']:,} | {cell['words']:,} | {tokens:,} |"
-            )
-    lines += ["", "| source | what | licence | attribution |", "|---|---|---|---|"]
-    for source in report["kept"]:
-        about = SOURCES[source]
-        lines.append(f"| {source} | {about['title']} | {about['licence']} | {about['attribution']} |")
-    hashes = [f"{split}.bin {sha256(folder / f'{split}.bin')[:16]}" for split in SPLITS]
-    lines += ["", f"sha256: {', '.join(hashes)}", ""]
-    atomic_write(out, "\n".join(lines))

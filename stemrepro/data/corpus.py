@@ -8,6 +8,7 @@
 """
 
 import hashlib
+import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator
@@ -16,9 +17,10 @@ from pathlib import Path
 from datasketch import MinHash, MinHashLSH
 from rich.progress import track
 
-from stemrepro.data.sources import Document, read_documents
+from stemrepro.data.sources import Document, about_sources, read_documents
 from stemrepro.errors import UserError
 from stemrepro.files import write_json
+from stemrepro.recipe import Mix
 
 SPLITS = ("train", "tune", "validation")
 VALIDATION, TUNE = 0.08, 0.04  # shares of a source's bytes
@@ -89,7 +91,7 @@ def drop_near_duplicates(documents: Iterable[Document]) -> Iterator[Document]:
             yield document
 
 
-def build_corpus(mix: str, raw: Path, out: Path) -> None:
+def build_corpus(name: str, mix: Mix, raw: Path, out: Path) -> None:
     """Writes `out`/corpus.parquet (source, id, split, text) and `out`/corpus.json (what was read, dropped and kept).
 
     Raises:
@@ -116,5 +118,8 @@ def build_corpus(mix: str, raw: Path, out: Path) -> None:
             )
     out.mkdir(parents=True, exist_ok=True)
     Dataset.from_list(rows).to_parquet(out / "corpus.parquet")
+    hub = raw / "hub.json"
+    revision = json.loads(hub.read_text())["revision"] if mix.kind == "hub" else None
+    about = {source: about | {"revision": revision} for source, about in about_sources(mix).items() if source in counts}
     removed = {"repeated_passages_only": len(documents) - len(unique), "near_duplicates": len(unique) - len(kept)}
-    write_json(out / "corpus.json", {"mix": mix, "documents_read": len(documents), "removed": removed, "kept": counts})
+    write_json(out / "corpus.json", {"mix": name, "sources": about, "documents_read": len(documents), "removed": removed, "kept": counts})

@@ -14,6 +14,7 @@ from stemrepro.data.archives import SAMPLE
 from stemrepro.data.corpus import hash_order
 from stemrepro.data.sources import read_documents
 from stemrepro.files import atomic_write
+from stemrepro.recipe import ArchiveMix
 
 LIMITS = {"speeches": 110_000, "factbook": 85_000, "bible": 100_000}
 LONGEST = 16_000
@@ -22,7 +23,7 @@ LONGEST = 16_000
 def main() -> None:
     """Takes documents of at most 16 kB in hash order until each source's share is full."""
     left, chosen = dict(LIMITS), []
-    candidates = [d for d in read_documents("text", Path(sys.argv[1])) if d.source in LIMITS]
+    candidates = [d for d in read_documents(ArchiveMix(kind="archives"), Path(sys.argv[1])) if d.source in LIMITS]
     for document in sorted(candidates, key=hash_order):
         size = len(json.dumps(asdict(document), ensure_ascii=False).encode()) + 1
         if size <= min(LONGEST, left[document.source]):

@@ -10,12 +10,13 @@ import html
 import json
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from stemrepro.data.archives import pinned
 from stemrepro.errors import UserError
+from stemrepro.recipe import HubMix, Mix
 
 
 @dataclass
@@ -61,6 +62,11 @@ SOURCES = {
     },
 }
 PROSE = ("speeches", "bible")
+
+
+def prose(sources: Iterable[str]) -> tuple[str, ...]:
+    """The sources that headline losses are taken over: the prose ones, or all of a mix that has none of these."""
+    return tuple(source for source in sources if source in PROSE) or tuple(sources)
 
 
 def squeeze(text: str) -> str:
@@ -154,22 +160,45 @@ def bible(archive: zipfile.ZipFile) -> Iterator[Document]:
         yield Document("bible", f"book{book:02d}", "", passages)
 
 
-def read_documents(mix: str, folder: Path) -> Iterator[Document]:
+def hub_documents(mix: HubMix, folder: Path) -> Iterator[Document]:
+    """One document a row of the dataset; blank lines part its passages."""
+    path = folder / "documents.jsonl"
+    if not path.exists():
+        raise UserError(f"{path} is missing; run 'stemrepro data fetch' for this mix")
+    with open(path) as lines:
+        for line in lines:
+            row = json.loads(line)
+            passages = [part.strip() for part in re.split(r"\n\s*\n", row["text"])]
+            yield Document("hub", row["id"], "", [part for part in passages if part])
+
+
+def about_sources(mix: Mix) -> dict[str, dict]:
+    """Title, licence and attribution of each source of a mix."""
+    if mix.kind == "hub":
+        title = f"{mix.dataset}, {mix.config or 'default'}, {mix.split}"
+        return {"hub": {"title": title, "licence": mix.licence, "attribution": mix.attribution}}
+    return SOURCES
+
+
+def read_documents(mix: Mix, folder: Path) -> Iterator[Document]:
     """All documents of a data mix whose raw inputs lie in `folder`, in a fixed order.
 
     Raises:
         UserError: an input is missing or damaged.
     """
-    if mix == "sample":
+    if mix.kind == "sample":
         for line in (folder / "documents.jsonl").read_text().splitlines():
             yield Document(**json.loads(line))
+        return
+    if mix.kind == "hub":
+        yield from hub_documents(mix, folder)
         return
     readers = {"speeches": speeches, "factbook": factbook, "glosses": glosses, "bible": bible}
     archives = {archive.requirement.split("==")[0]: archive for archive in pinned()}
     for source, about in SOURCES.items():
         path = archives[about["archive"]].path(folder)
         if path is None:
-            raise UserError(f"{folder} lacks the archive {about['archive']}; run 'stemrepro data fetch --mix {mix}'")
+            raise UserError(f"{folder} lacks the archive {about['archive']}; run 'stemrepro data fetch'")
         try:
             with zipfile.ZipFile(path) as archive:
                 yield from readers[source](archive)

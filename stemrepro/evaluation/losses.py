@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from scipy.sparse import coo_array, csr_array
 
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.data.sources import PROSE
+from stemrepro.data.sources import prose
 from stemrepro.errors import UserError
 from stemrepro.files import atomic_write, write_json
 from stemrepro.model.cost import flops_per_token, parameter_counts
@@ -128,14 +128,14 @@ def unigram_entropy(run: Run) -> float:
     numbers, documents = blocks.spread(scale.evaluation.tokens)
     sources = np.array([document[1] for document in blocks.about["documents"]])[documents]
     targets = blocks.at(numbers)[:, 1:].numpy()
-    return float(-np.log(counts / counts.sum())[targets[np.isin(sources, PROSE)]].mean())
+    return float(-np.log(counts / counts.sum())[targets[np.isin(sources, prose(np.unique(sources)))]].mean())
 
 
 def _means(buckets: pd.DataFrame) -> dict:
     """Nats per token and bits per byte, by source and for the mixes `prose` and `all` (every source the same weight)."""
     sums = buckets[buckets.by == "pair"].groupby("source")[["tokens", "nats", "bytes"]].sum()
     nats, bits = sums.nats / sums.tokens, sums.nats / np.log(2) / sums.bytes
-    mixes = {"all": list(sums.index), "prose": [source for source in PROSE if source in sums.index]}
+    mixes = {"all": list(sums.index), "prose": list(prose(sums.index))}
     rows = {source: (nats[source], bits[source]) for source in sums.index}
     rows |= {mix: (nats[members].mean(), bits[members].mean()) for mix, members in mixes.items()}
     return {name: {"nats_per_token": float(a), "bits_per_byte": float(b)} for name, (a, b) in rows.items()}

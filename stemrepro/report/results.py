@@ -2,7 +2,10 @@
 
 import itertools
 import math
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -11,12 +14,20 @@ from stemrepro.claims import Contrast, Evidence, judge
 from stemrepro.files import atomic_write, digest, write_json
 from stemrepro.provenance import provenance
 from stemrepro.recipe import Claim, Recipe
-from stemrepro.report.scores import ArmScores, contrast, failed_precondition
 from stemrepro.report.style import footer, render
 
 
-def evidence_for(claim: Claim, arms: dict[str, ArmScores]) -> Evidence:
-    """Collects what the rule needs to know of a claim."""
+Arms = dict[str, Any]
+"""What was measured of each arm: ArmScores (losses) or ArmItems (benchmarks)."""
+
+
+def evidence_for(claim: Claim, arms: Arms, contrast: Callable, failed_precondition: Callable) -> Evidence:
+    """Collects what the rule needs to know of a claim.
+
+    Args:
+        contrast: (arms, first, second, metric) -> Contrast.
+        failed_precondition: (claim, arms) -> why it can't be tested, or None.
+    """
     pairs = list(itertools.pairwise(claim.arms))
     contrasts: tuple[Contrast, ...] = tuple(contrast(arms, high, low, claim.metric) for high, low in pairs)
     return Evidence(
@@ -26,7 +37,7 @@ def evidence_for(claim: Claim, arms: dict[str, ArmScores]) -> Evidence:
         paper_effect=claim.paper.value if claim.paper else None,
         transportable=claim.transportable,
         primary=claim.primary,
-        failed_precondition=failed_precondition(claim.precondition, arms),
+        failed_precondition=failed_precondition(claim, arms),
     )
 
 
@@ -34,9 +45,14 @@ def _number(value: float) -> float | None:
     return round(float(value), 6) if math.isfinite(value) else None
 
 
-def verdicts(recipe: Recipe, arms: dict[str, ArmScores], scale: str) -> list[dict]:
-    """Judges all claims of a recipe; one row a claim, as verdicts.json holds them."""
-    evidence = [evidence_for(claim, arms) for claim in recipe.claims.values()]
+def verdicts(recipe: Recipe, arms: Arms, scale: str, measure: ModuleType) -> list[dict]:
+    """Judges all claims of a recipe; one row a claim, as verdicts.json holds them.
+
+    Args:
+        measure: stemrepro.report.scores or stemrepro.report.items, whose `contrast` and `failed_precondition` apply.
+    """
+    functions = (measure.contrast, measure.failed_precondition)
+    evidence = [evidence_for(claim, arms, *functions) for claim in recipe.claims.values()]
     rows = []
     for (name, claim), facts, found in zip(recipe.claims.items(), evidence, judge(evidence), strict=True):
         rows.append({
@@ -45,6 +61,7 @@ def verdicts(recipe: Recipe, arms: dict[str, ArmScores], scale: str) -> list[dic
             "primary": claim.primary,
             "kind": claim.kind,
             "metric": claim.metric,
+            "unit": claim.unit,
             "arms": list(claim.arms),
             "paper": claim.paper.model_dump() if claim.paper else None,
             "smallest_effect": claim.smallest_effect,
@@ -63,7 +80,7 @@ def verdicts(recipe: Recipe, arms: dict[str, ArmScores], scale: str) -> list[dic
     return rows
 
 
-def save(folder: Path, figure: Figure, data: pd.DataFrame, rows: list[dict], arms: dict[str, ArmScores]) -> None:
+def save(folder: Path, figure: Figure, data: pd.DataFrame, rows: list[dict], arms: Arms) -> None:
     """Writes figure.{pdf,svg,png}, data.csv and verdicts.json (equal inputs, equal bytes) and provenance.json beside."""
     params = digest({name: scores.summary["params_hash"] for name, scores in arms.items()})
     data_hash = next(iter(arms.values())).summary["data_hash"]

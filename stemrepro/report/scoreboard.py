@@ -22,14 +22,14 @@ def _value(row: dict) -> str:
     if row["ours"] is None:
         return "-"
     if row["ci_low"] is None:
-        return f"{row['ours']:+.3f}"
-    return f"{row['ours']:+.3f} ({row['ci_low']:+.3f} to {row['ci_high']:+.3f})"
+        return f"{row['ours']:+.3f} {row['unit']}"
+    return f"{row['ours']:+.3f} ({row['ci_low']:+.3f} to {row['ci_high']:+.3f}) {row['unit']}"
 
 
 def _paper(row: dict) -> str:
     if not row["paper"]:
         return "not in the paper"
-    return f"{row['paper']['value']:+.3f} ({row['paper']['confidence']}: {row['paper']['source']})"
+    return f"{row['paper']['value']:+.3f} {row['paper']['unit']} ({row['paper']['confidence']}: {row['paper']['source']})"
 
 
 def write_scoreboard(scale: str, results: Path, out: Path) -> None:
@@ -41,8 +41,8 @@ def write_scoreboard(scale: str, results: Path, out: Path) -> None:
     book, rule = load(), os.path.relpath("docs/verdicts.md", out.parent)
     lines = [f"# Scoreboard: scale `{scale}`", ""]
     lines += [
-        "Written by the pipeline. A row is a claim; effects are losses in nats per token, signed so that the claim makes",
-        f"them positive; brackets hold the interval after the correction for multiple claims ([how]({rule})).",
+        "Written by the pipeline. A row is a claim; its effect is signed so that the claim makes it positive; brackets hold",
+        f"the interval after the correction for multiple claims ([how]({rule})).",
         "",
         "| verdict | means |",
         "|---|---|",
@@ -64,10 +64,10 @@ def write_scoreboard(scale: str, results: Path, out: Path) -> None:
                 f"| {row['seeds']} | **{row['verdict']}** | {row['reason']} |"
             )
         split = [
-            f"{row['claim']}: seeds {row['seed_se']:.4f}, documents {row['item_se']:.4f}"
+            f"{row['claim']}: seeds {row['seed_se']:.4f}, items {row['item_se']:.4f}"
             for row in rows
             if row["item_se"] and row["seed_se"]
         ]
         if split:
-            lines += ["", "Standard errors between seeds and between documents, apart: " + "; ".join(split) + "."]
+            lines += ["", "Standard errors between seeds and between items (documents, questions), apart: " + "; ".join(split) + "."]
     atomic_write(out, "\n".join(lines) + "\n")

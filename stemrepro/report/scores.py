@@ -1,6 +1,5 @@
 """Reads the score files of a scale and forms paired contrasts from them. No torch here: analyses take seconds."""
 
-import json
 from functools import cached_property
 from pathlib import Path
 
@@ -9,8 +8,10 @@ import pandas as pd
 from scipy import stats
 
 from stemrepro.claims import Contrast
-from stemrepro.data.sources import PROSE
+from stemrepro.data.sources import prose
 from stemrepro.errors import UserError
+from stemrepro.recipe import Claim
+from stemrepro.report.files import read_csv, read_json, read_npz
 
 
 class ArmScores:
@@ -22,38 +23,30 @@ class ArmScores:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        if not (folder / "summary.json").exists():
-            raise UserError(f"{folder} has no scores; run 'dvc repro' first")
-
-    def _csv(self, name: str) -> pd.DataFrame:
-        try:
-            return pd.read_csv(self.folder / name, dtype={"bucket": str})
-        except (OSError, ValueError) as error:
-            raise UserError(f"{self.folder / name} is missing or damaged ({error}); run 'dvc repro' again") from error
 
     @cached_property
     def summary(self) -> dict:
         """Means over seeds, costs and hashes."""
-        return json.loads((self.folder / "summary.json").read_text())
+        return read_json(self.folder / "summary.json")
 
     @cached_property
     def losses(self) -> pd.DataFrame:
         """Sums by seed, source and bucket."""
-        return self._csv("losses.csv")
+        return read_csv(self.folder / "losses.csv")
 
     @cached_property
     def curve(self) -> pd.DataFrame:
         """Validation losses during training, by seed and tokens; `prose` and `all` are means over sources."""
-        curve = self._csv("curve.csv")
+        curve = read_csv(self.folder / "curve.csv")
         sources = [name for name in curve.columns if name not in ("seed", "tokens", "flops", "train")]
         curve["all"] = curve[sources].mean(axis=1)
-        curve["prose"] = curve[[source for source in PROSE if source in sources]].mean(axis=1)
+        curve["prose"] = curve[list(prose(sources))].mean(axis=1)
         return curve
 
     @cached_property
     def documents(self) -> dict[str, np.ndarray]:
         """source [documents], tokens [documents], nats [seeds, documents]."""
-        return dict(np.load(self.folder / "documents.npz"))
+        return read_npz(self.folder / "documents.npz")
 
     def loss(self, metric: str) -> pd.Series:
         """Loss in nats per token of each seed. `metric` is a source, "prose" or "all", with ":pair=4-31" or the like
@@ -61,7 +54,8 @@ class ArmScores:
         mix, _, restriction = metric.partition(":")
         by, _, bucket = restriction.partition("=")
         rows = self.losses[self.losses.by == (by or "pair")]
-        sources = {"prose": PROSE, "all": tuple(rows.source.unique())}.get(mix, (mix,))
+        every = tuple(rows.source.unique())
+        sources = {"prose": prose(every), "all": every}.get(mix, (mix,))
         rows = rows[rows.source.isin(sources)]
         if restriction:
             rows = rows[rows.bucket == bucket]
@@ -76,7 +70,8 @@ def _item_error(high: ArmScores, low: ArmScores, mix: str) -> tuple[float, float
     """Standard error between documents of the seed-averaged difference, by bootstrap within each source, and its
     degrees of freedom."""
     first, second = high.documents, low.documents
-    sources = {"prose": PROSE, "all": tuple(np.unique(first["source"]))}.get(mix, (mix,))
+    every = tuple(np.unique(first["source"]))
+    sources = {"prose": prose(every), "all": every}.get(mix, (mix,))
     variances, counts = [], []
     present = [source for source in sources if (first["source"] == source).any()]
     for source in present:
@@ -125,21 +120,21 @@ def gap_curve(high: ArmScores, low: ArmScores, metric: str = "prose") -> pd.Data
     return both.pivot(index="seed", columns="tokens", values="gap")
 
 
-def failed_precondition(name: str, arms: dict[str, ArmScores]) -> str | None:
+def failed_precondition(claim: Claim, arms: dict[str, ArmScores]) -> str | None:
     """Why a claim can't be tested at this scale, or None. Each precondition is judged without the claim's contrast.
 
     token-only-below-three-quarters: an architectural claim needs a token-only control (its first arm) that explains
     less than three quarters of the gap between dense and stem-full.
     dense-beats-unigram: at the first mark dense must predict better than token frequencies do.
     """
-    if name == "token-only-below-three-quarters":
+    if claim.precondition == "token-only-below-three-quarters":
         gap = float(contrast(arms, "dense", "stem-full", "prose").mean)
         token_part = float(contrast(arms, "dense", "token-only", "prose").mean)
         if gap <= 0:
             return f"there is no gap between dense and stem-full to explain ({gap:.3f} nats)"
         if token_part >= 0.75 * gap:
             return f"the token-only control explains {100 * token_part / gap:.0f}% of the gap (three quarters or more)"
-    if name == "dense-beats-unigram":
+    if claim.precondition == "dense-beats-unigram":
         curve, floor = arms["dense"].curve, arms["dense"].summary["unigram_nats_per_token"]
         first = float(curve[curve.tokens == curve.tokens.min()]["prose"].mean())
         if first >= floor:

@@ -1,0 +1,144 @@
+"""Table 3: benchmark accuracies with both errors, what can be tested and why, differences to dense, margins in bits.
+
+    python analysis/benchmark_scores.py --scale laptop
+
+Reads scores/<scale>/<arm>/benchmarks and recipes/benchmark_scores.yaml, writes results/<scale>/benchmark_scores/.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from stemrepro.claims import Contrast
+from stemrepro.recipe import Recipe, load
+from stemrepro.report import items
+from stemrepro.report.items import ACCURACY_LEAD, ArmItems, contrast
+from stemrepro.report.results import save, verdicts
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, plt, use_style
+
+NAME = "benchmark_scores"
+ROWS = {
+    "held_out": "held-out\nbenchmarks",
+    "recall": "facts\n(recall)",
+    "recall:seen": "facts seen\n(recall)",
+    "atlas_heldout": "facts held\nout (control)",
+    "gloss_word": "definitions\n(recall)",
+    "gloss_word_heldout": "definitions\n(held out)",
+}
+
+
+def row(panel: str, what: str, arm: str, found: Contrast) -> dict:
+    """One line of data.csv: value with its 95% intervals, of seeds and items together and of seeds alone."""
+    low, high = found.interval(0.05)
+    seed_low, seed_high = Contrast(found.differences).interval(0.05)
+    return {
+        "panel": panel, "what": what, "arm": arm, "value": found.mean, "ci_low": low, "ci_high": high,
+        "seed_low": seed_low, "seed_high": seed_high, "seed_se": found.seed_se, "item_se": found.item_se,
+    }  # fmt: skip
+
+
+def collect(recipe: Recipe, arms: dict[str, ArmItems]) -> pd.DataFrame:
+    """Accuracy of each arm and task beside its floor, and differences to dense by group."""
+    dense, rows = arms["dense"], []
+    for task in recipe.tasks:
+        if not dense.tasks(task):
+            continue
+        metric, about = f"accuracy:{task}", dense.summary["tasks"][task]
+        rows += [{"panel": "floor", "what": task, "arm": name, "value": value} for name, value in dense.floors(task).items()]
+        rows.append({"panel": "truncated", "what": task, "arm": "all", "value": 100 * about["truncated"]})
+        rows += [row("accuracy", task, arm, scores.sample(metric).contrast()) for arm, scores in arms.items()]
+    for score in ("accuracy", "margin"):
+        for what in ROWS:
+            if np.isfinite(dense.sample(f"{score}:{what}").by_seed).all():
+                rows.append(row(f"{score} of dense", what, "dense", dense.sample(f"{score}:{what}").contrast()))
+                rows += [row(f"{score} - dense", what, arm, contrast(arms, arm, "dense", f"{score}:{what}")) for arm in arms if arm != "dense"]
+    return pd.DataFrame(rows)
+
+
+def point(axes: Axes, at: float, data: pd.Series) -> None:
+    """A mean with two error bars: thin for seeds and items together, thick for seeds alone."""
+    colour = ARM_COLOUR[data["arm"]]
+    for low, high, width in (("ci_low", "ci_high", 0.8), ("seed_low", "seed_high", 2)):
+        axes.plot([data[low], data[high]], [at, at], color=colour, lw=width, solid_capstyle="butt")
+    axes.plot(data["value"], at, ARM_MARKER[data["arm"]], color=colour, ms=5, mec="white", mew=0.5, zorder=4)
+
+
+def draw_accuracy(axes: Axes, data: pd.DataFrame, recipe: Recipe) -> None:
+    """One row a task: arms, chance, what needs no knowledge, and the band in which dense makes a task untestable."""
+    tasks = list(dict.fromkeys(data[data["panel"] == "accuracy"]["what"]))
+    for place, task in enumerate(tasks):
+        own = data[data["what"] == task]
+        floors = own[own["panel"] == "floor"].set_index("arm")["value"]
+        limit, found = floors.max() + ACCURACY_LEAD, own[own["panel"] == "accuracy"].set_index("arm", drop=False)
+        axes.barh(place, limit, height=0.86, color="#ececec", zorder=0)
+        axes.plot([floors["chance"]] * 2, [place - 0.43, place + 0.43], color="black", lw=1.1, ls=(0, (2, 1.2)))
+        axes.plot([floors["answers alone"]] * 2, [place - 0.43, place + 0.43], color="#7a5195", lw=1.3)
+        shifts = np.linspace(-0.3, 0.3, len(found))
+        for shift, (_, line) in zip(shifts, found.iterrows(), strict=True):
+            point(axes, place + shift, line)
+        good = found.loc["dense", "value"] >= limit
+        why = "testable" if good else f"not testable:\n{floors.idxmax().removeprefix('the ')} {floors.max():.0f}%"
+        axes.text(1.01, place, why, transform=axes.get_yaxis_transform(), va="center",
+                  fontsize=6, color="black" if good else "#707070")  # fmt: skip
+    cut = data[(data["panel"] == "truncated") & (data["value"] > 0)].set_index("what")["value"]
+    labels = [recipe.tasks[task].label + (f"\n({cut[task]:.0f}% of prompts cut)" if task in cut else "") for task in tasks]
+    axes.set_yticks(range(len(tasks)), labels)
+    axes.set_ylim(len(tasks) - 0.5, -0.5)
+    axes.set_xlim(left=max(0, data[data["panel"].isin(["accuracy", "floor"])]["value"].min() - 12))
+    axes.set_xlabel("accuracy (%)")
+    handles = [plt.Line2D([], [], color=ARM_COLOUR[a], marker=ARM_MARKER[a], ms=4, lw=1, label=ARM_LABEL[a]) for a in found["arm"]]
+    handles += [
+        plt.Line2D([], [], color="black", lw=1.1, ls=(0, (2, 1.2)), label="chance"),
+        plt.Line2D([], [], color="#7a5195", lw=1.3, label="answers alone (dense)"),
+        plt.Rectangle((0, 0), 1, 1, color="#ececec", label="dense below: not testable"),
+    ]
+    axes.legend(handles=handles, fontsize=6.5, ncol=3, loc="lower left", bbox_to_anchor=(-0.62, -0.19), columnspacing=1)
+
+
+def draw_differences(axes: Axes, data: pd.DataFrame, score: str, label: str, paper: dict[str, float]) -> None:
+    """Differences to dense by group of tasks; diamonds are the paper's averages."""
+    own = data[data["panel"] == f"{score} - dense"]
+    groups = [what for what in ROWS if what in set(own["what"])]
+    for place, what in enumerate(groups):
+        rows = own[own["what"] == what]
+        for shift, (_, line) in zip(np.linspace(-0.3, 0.3, len(rows)), rows.iterrows(), strict=True):
+            point(axes, place + shift, line)
+            if what == "held_out" and line["arm"] in paper:
+                label_once = "paper, 350M,\neight tasks" if line["arm"] == "stem-third" else None
+                axes.plot(paper[line["arm"]], place + shift, "d", mfc="white", mec="black", ms=5, label=label_once, zorder=5)
+    axes.axvline(0, color="black", lw=0.6)
+    axes.set_yticks(range(len(groups)), [ROWS[what] for what in groups], fontsize=7)
+    axes.set_ylim(len(groups) - 0.5, -0.5)
+    axes.set_xlabel(label)
+    if paper:
+        axes.legend(fontsize=6.5, loc="upper right", handletextpad=0.1)
+
+
+def main() -> None:
+    """Draws the figure and judges the claims of one scale."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", required=True)
+    scale = parser.parse_args().scale
+    recipe = load().recipes[NAME]
+    arms = {arm: ArmItems(Path("scores") / scale / arm / "benchmarks", recipe) for arm in recipe.arms}
+    data = collect(recipe, arms)
+    use_style()
+    figure = plt.figure(figsize=(7.4, 7), layout="constrained")
+    figure.get_layout_engine().set(rect=(0, 0.015, 1, 0.985))
+    grid = figure.add_gridspec(2, 2, width_ratios=(1.2, 1))
+    accuracy, points, bits = (figure.add_subplot(grid[place]) for place in ((slice(None), 0), (0, 1), (1, 1)))
+    draw_accuracy(accuracy, data, recipe)
+    averages = {recipe.claims[name].arms[0]: recipe.claims[name].paper.value for name in ("third-average", "half-average", "full-average")}
+    draw_differences(points, data, "accuracy", "arm - dense (points)", averages)
+    draw_differences(bits, data, "margin", "margin, arm - dense (bits)", {})
+    titles = ("a  Accuracy by task", "b  Difference to dense", "c  Margin against dense")
+    for axes, title in zip((accuracy, points, bits), titles, strict=True):
+        axes.set_title(title)
+    save(Path("results") / scale / NAME, figure, data, verdicts(recipe, arms, scale, items), arms)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""The data card: what text and which benchmark items a scale uses, under which licence."""
+
+import json
+from pathlib import Path
+
+from stemrepro.data.corpus import SPLITS
+from stemrepro.data.items import BENCHMARKS, NGRAM
+from stemrepro.files import atomic_write, sha256
+
+
+def _items_table(items: dict) -> list[str]:
+    lines = [
+        "",
+        f"Benchmark items. Held-out ones that share a run of {NGRAM} words with the training text (shorter ones: all their "
+        "words) are left out; those made from the training text on purpose are marked.",
+        "",
+        "| benchmark | read | malformed | in the training text | kept | licence | attribution |",
+        "|---|--:|--:|--:|--:|---|---|",
+    ]
+    for task, row in items.items():
+        _, title, licence, attribution = BENCHMARKS.get(task, ("", task, "that of the text", "made from the text"))
+        overlap = f"{row['in_training_text']:,}, left out" if row["held_out"] else "on purpose"
+        lines.append(f"| {title} | {row['read']:,} | {row['malformed']:,} | {overlap} | {row['kept']:,} | {licence} | {attribution} |")
+    return lines
+
+
+def data_card(source: Path, folder: Path, out: Path) -> None:
+    """Writes the data card: source, licence, documents, bytes, words and tokens of the text; items of the benchmarks.
+
+    Args:
+        source: folder of the mix (corpus/corpus.json, items/items.json).
+        folder: the token blocks.
+        out: the page.
+    """
+    report = json.loads((source / "corpus" / "corpus.json").read_text())
+    items, index = json.loads((source / "items" / "items.json").read_text()), json.loads((folder / "index.json").read_text())
+    removed = report["removed"]
+    lines = [
+        f"# Data card: mix `{report['mix']}`",
+        "",
+        f"{report['documents_read']:,} documents read; {removed['repeated_passages_only']:,} dropped because every passage "
+        f"had occurred before, {removed['near_duplicates']:,} as near-duplicates. Split by whole documents. "
+        f"Vocabulary: {index['vocab']:,} byte-level BPE tokens.",
+        "",
+        "| source | split | documents | bytes | words | tokens |",
+        "|---|---|--:|--:|--:|--:|",
+    ]
+    for source, splits in report["kept"].items():
+        for split in SPLITS:
+            cell, tokens = splits[split], index["splits"][split]["tokens_by_source"][source]
+            lines.append(
+                f"| {source} | {split} | {cell['documents']:,} | {cell['bytes']:,} | {cell['words']:,} | {tokens:,} |"
+            )
+    lines += ["", "| source | what | licence | attribution |", "|---|---|---|---|"]
+    for name, about in report["sources"].items():
+        title = f"{about['title']} @ {about['revision']}" if about["revision"] else about["title"]
+        lines.append(f"| {name} | {title} | {about['licence']} | {about['attribution']} |")
+    lines += _items_table(items) if items else []
+    hashes = [f"{split}.bin {sha256(folder / f'{split}.bin')[:16]}" for split in SPLITS]
+    lines += ["", f"sha256: {', '.join(hashes)}", ""]
+    atomic_write(out, "\n".join(lines))

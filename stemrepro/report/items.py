@@ -1,0 +1,139 @@
+"""Reads the benchmark items of a scale and forms paired contrasts from them. No torch here: analyses take seconds.
+
+A metric is "score:what" or "score:what:seen". `score` is "accuracy" (points; under each task's own acc or acc_norm) or
+"margin" (bits). `what` is a task or a group of the recipe, whose tasks all count the same. ":seen" keeps, for each seed,
+the items whose fact stood in what that seed was trained on (all of them count the same).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from stemrepro.claims import Contrast
+from stemrepro.errors import UserError
+from stemrepro.recipe import Claim, Recipe
+from stemrepro.report.files import read_json, read_npz
+
+ACCURACY_LEAD = 2.0  # points by which dense must beat chance, majority and the answers alone
+MARGIN_LEAD = 0.05  # bits that the prompt must add to dense's right answers over wrong ones
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Item values of one arm: values and weights [seeds, items] (weights of a seed sum to 1), clusters [items]."""
+
+    values: np.ndarray
+    weights: np.ndarray
+    clusters: np.ndarray
+
+    @property
+    def by_seed(self) -> np.ndarray:
+        """Weighted mean of each seed [seeds]; nan where nothing was measured."""
+        return (self.values * self.weights).sum(axis=1) if self.values.size else np.full(len(self.values), np.nan)
+
+    def contrast(self) -> Contrast:
+        """Means of the seeds with the error between clusters of items (linearised, as for a survey's clusters)."""
+        if not self.values.size:
+            return Contrast(self.by_seed)
+        influence = (self.weights * (self.values - self.by_seed[:, None])).mean(axis=0)
+        _, member = np.unique(self.clusters, return_inverse=True)
+        sums = np.bincount(member, weights=influence)
+        groups = int((np.bincount(member, weights=self.weights.sum(axis=0)) > 0).sum())
+        if groups < 2:
+            return Contrast(self.by_seed)
+        return Contrast(self.by_seed, float(np.sqrt(groups / (groups - 1) * (sums**2).sum())), groups - 1)
+
+
+class ArmItems:
+    """Benchmark scores of one arm: what `stemrepro evaluate --part benchmarks` wrote.
+
+    Raises:
+        UserError: a file is missing or unreadable.
+    """
+
+    def __init__(self, folder: Path, recipe: Recipe) -> None:
+        self.folder, self.recipe = folder, recipe
+
+    @cached_property
+    def summary(self) -> dict:
+        """Means over seeds by task, and hashes."""
+        return read_json(self.folder / "summary.json")
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """items.npz as stemrepro.evaluation.benchmarks writes it."""
+        return read_npz(self.folder / "items.npz")
+
+    def tasks(self, what: str) -> list[str]:
+        """The tasks of a group, or the task itself, as far as this scale has them."""
+        return [task for task in self.recipe.groups.get(what, (what,)) if task in self.summary["tasks"]]
+
+    def sample(self, metric: str, alone: bool = False) -> Sample:
+        """Values, weights and clusters for a metric; with `alone` of the answers without their prompt."""
+        score, what, *rest = metric.split(":")
+        if score not in ("accuracy", "margin") or rest not in ([], ["seen"]):
+            raise UserError(f"metric '{metric}': it must be accuracy or margin, ':', a task or group, and ':seen' or nothing")
+        values, weights, clusters = [], [], []
+        for task in self.tasks(what):
+            field = "margin" if score == "margin" else ("answer_" if alone else "") + self.recipe.tasks[task].score
+            value = self.arrays[f"{task}/{field}"].astype(float) * (100 if score == "accuracy" else 1)
+            seen = self.arrays[f"{task}/seen"] > 0
+            weights.append(seen.astype(float) if rest else np.full(value.shape, 1 / value.shape[1]))
+            values.append(value)
+            clusters.append(self.arrays[f"{task}/clusters"])
+        seeds = len(self.arrays["seeds"])
+        total = np.concatenate(weights, axis=1).sum(axis=1, keepdims=True) if weights else np.zeros((seeds, 1))
+        if not (total > 0).all():
+            return Sample(np.empty((seeds, 0)), np.empty((seeds, 0)), np.empty(0))
+        return Sample(np.concatenate(values, axis=1), np.concatenate(weights, axis=1) / total, np.concatenate(clusters))
+
+    def floors(self, task: str) -> dict[str, float]:
+        """Accuracies on a task that need no knowledge, in points."""
+        about = self.summary["tasks"][task]
+        alone = float(self.sample(f"accuracy:{task}", alone=True).by_seed.mean())
+        return {"chance": 100 * about["chance"], "the most frequent answer": 100 * about["majority"], "answers alone": alone}
+
+    def floor(self, metric: str) -> tuple[float, str]:
+        """The best of a task's floors, or the mean over the tasks of a group, and what it is."""
+        floors = [self.floors(task) for task in self.tasks(metric.split(":")[1])]
+        what = max(floors[0], key=floors[0].get) if len(floors) == 1 else "what needs no knowledge"
+        return float(np.mean([max(floor.values()) for floor in floors])), what
+
+
+def contrast(arms: dict[str, ArmItems], high: str, low: str, metric: str) -> Contrast:
+    """metric(high) - metric(low) by seed, item by item, with the error between items.
+
+    Raises:
+        UserError: the arms were scored on different seeds or items.
+    """
+    first, second = arms[high].sample(metric), arms[low].sample(metric)
+    same = np.array_equal(arms[high].arrays["seeds"], arms[low].arrays["seeds"])
+    if not (same and np.array_equal(first.clusters, second.clusters) and np.array_equal(first.weights, second.weights)):
+        raise UserError(f"{arms[high].folder} and {arms[low].folder} were scored on different seeds or items")
+    return Sample(first.values - second.values, first.weights, first.clusters).contrast()
+
+
+def failed_precondition(claim: Claim, arms: dict[str, ArmItems]) -> str | None:
+    """Why a claim can't be tested at this scale, or None; judged by the dense arm alone.
+
+    dense-beats-answer-only: dense must score 2 points above chance, the most frequent answer and the answers without
+    their prompt (in a group, above the mean of each task's best of these); for margins, its prompts must add 0.05 bits to right answers over wrong ones.
+    """
+    dense, metric = arms["dense"], claim.metric
+    if claim.precondition != "dense-beats-answer-only":
+        return None
+    if not dense.tasks(metric.split(":")[1]):
+        return "this scale has no items of it"
+    found = float(dense.sample(metric).by_seed.mean())
+    if np.isnan(found):
+        return "no item's fact was seen in training"
+    if metric.startswith("margin"):
+        if found < MARGIN_LEAD:
+            return f"dense's prompts add {found:.3f} bits to right answers over wrong ones; {MARGIN_LEAD:g} are needed"
+        return None
+    floor, what = dense.floor(metric)
+    if found < floor + ACCURACY_LEAD:
+        return f"dense scores {found:.1f}, less than {ACCURACY_LEAD:g} points above the {floor:.1f} of {what}"
+    return None
