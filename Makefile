@@ -1,18 +1,23 @@
 # make reproduce [SCALE=laptop]   everything, from pinned text to judged figures
 # make test                       the test suite
 # make figures [SCALE=laptop]     redraws from committed scores, without training
+# make ui [SCALE=laptop]          the runs in MLflow's page, at http://127.0.0.1:5000 [PORT=5000]
 SCALE ?= laptop
 PYTHON ?= python3
+PORT ?= 5000
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export DVC_NO_ANALYTICS := 1
+export MLFLOW_DISABLE_TELEMETRY := true
+export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
 PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 
-.PHONY: reproduce test figures lint
+.PHONY: reproduce test figures ui lint
 
 reproduce: $(BIN)/.installed
 	@stemrepro plan --scale $(SCALE)
 	@dvc repro
+	@stemrepro track --scale $(SCALE)
 	@stemrepro verify --scale $(SCALE); code=$$?; echo "Figures and verdicts: results/$(SCALE)/"; exit $$code
 
 test: $(BIN)/.installed-dev
@@ -22,6 +27,13 @@ figures: $(BIN)/.installed
 	@stemrepro plan --scale $(SCALE) --quiet
 	@dvc repro --single-item --force validation_loss@$(SCALE) benchmark_scores@$(SCALE) report@$(SCALE)
 	@echo "Figures and verdicts: results/$(SCALE)/"
+
+ui: $(BIN)/.installed
+	@stemrepro track --scale $(SCALE)
+	@case "$$MLFLOW_TRACKING_URI" in \
+	  http*) echo "The runs are at $$MLFLOW_TRACKING_URI" ;; \
+	  *) exec mlflow server --backend-store-uri "$${MLFLOW_TRACKING_URI:-sqlite:///mlflow.db}" --port $(PORT) --workers 1 ;; \
+	esac
 
 lint: $(BIN)/.installed-dev
 	@ruff check . && ruff format --check .

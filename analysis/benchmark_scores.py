@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 
 from stemrepro.claims import Contrast
 from stemrepro.recipe import Recipe, load
-from stemrepro.report import items
+from stemrepro.report import items as measure
 from stemrepro.report.items import ACCURACY_LEAD, ArmItems, contrast
 from stemrepro.report.results import save, verdicts
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, plt, use_style
@@ -47,14 +47,20 @@ def collect(recipe: Recipe, arms: dict[str, ArmItems]) -> pd.DataFrame:
         if not dense.tasks(task):
             continue
         metric, about = f"accuracy:{task}", dense.summary["tasks"][task]
-        rows += [{"panel": "floor", "what": task, "arm": name, "value": value} for name, value in dense.floors(task).items()]
+        rows += [
+            {"panel": "floor", "what": task, "arm": name, "value": value} for name, value in dense.floors(task).items()
+        ]
         rows.append({"panel": "truncated", "what": task, "arm": "all", "value": 100 * about["truncated"]})
         rows += [row("accuracy", task, arm, scores.sample(metric).contrast()) for arm, scores in arms.items()]
     for score in ("accuracy", "margin"):
         for what in ROWS:
             if np.isfinite(dense.sample(f"{score}:{what}").by_seed).all():
                 rows.append(row(f"{score} of dense", what, "dense", dense.sample(f"{score}:{what}").contrast()))
-                rows += [row(f"{score} - dense", what, arm, contrast(arms, arm, "dense", f"{score}:{what}")) for arm in arms if arm != "dense"]
+                rows += [
+                    row(f"{score} - dense", what, arm, contrast(arms, arm, "dense", f"{score}:{what}"))
+                    for arm in arms
+                    if arm != "dense"
+                ]
     return pd.DataFrame(rows)
 
 
@@ -84,12 +90,17 @@ def draw_accuracy(axes: Axes, data: pd.DataFrame, recipe: Recipe) -> None:
         axes.text(1.01, place, why, transform=axes.get_yaxis_transform(), va="center",
                   fontsize=6, color="black" if good else "#707070")  # fmt: skip
     cut = data[(data["panel"] == "truncated") & (data["value"] > 0)].set_index("what")["value"]
-    labels = [recipe.tasks[task].label + (f"\n({cut[task]:.0f}% of prompts cut)" if task in cut else "") for task in tasks]
+    labels = [
+        recipe.tasks[task].label + (f"\n({cut[task]:.0f}% of prompts cut)" if task in cut else "") for task in tasks
+    ]
     axes.set_yticks(range(len(tasks)), labels)
     axes.set_ylim(len(tasks) - 0.5, -0.5)
     axes.set_xlim(left=max(0, data[data["panel"].isin(["accuracy", "floor"])]["value"].min() - 12))
     axes.set_xlabel("accuracy (%)")
-    handles = [plt.Line2D([], [], color=ARM_COLOUR[a], marker=ARM_MARKER[a], ms=4, lw=1, label=ARM_LABEL[a]) for a in found["arm"]]
+    handles = [
+        plt.Line2D([], [], color=ARM_COLOUR[a], marker=ARM_MARKER[a], ms=4, lw=1, label=ARM_LABEL[a])
+        for a in found["arm"]
+    ]
     handles += [
         plt.Line2D([], [], color="black", lw=1.1, ls=(0, (2, 1.2)), label="chance"),
         plt.Line2D([], [], color="#7a5195", lw=1.3, label="answers alone (dense)"),
@@ -108,7 +119,9 @@ def draw_differences(axes: Axes, data: pd.DataFrame, score: str, label: str, pap
             point(axes, place + shift, line)
             if what == "held_out" and line["arm"] in paper:
                 label_once = "paper, 350M,\neight tasks" if line["arm"] == "stem-third" else None
-                axes.plot(paper[line["arm"]], place + shift, "d", mfc="white", mec="black", ms=5, label=label_once, zorder=5)
+                axes.plot(
+                    paper[line["arm"]], place + shift, "d", mfc="white", mec="black", ms=5, label=label_once, zorder=5
+                )
     axes.axvline(0, color="black", lw=0.6)
     axes.set_yticks(range(len(groups)), [ROWS[what] for what in groups], fontsize=7)
     axes.set_ylim(len(groups) - 0.5, -0.5)
@@ -131,13 +144,16 @@ def main() -> None:
     grid = figure.add_gridspec(2, 2, width_ratios=(1.2, 1))
     accuracy, points, bits = (figure.add_subplot(grid[place]) for place in ((slice(None), 0), (0, 1), (1, 1)))
     draw_accuracy(accuracy, data, recipe)
-    averages = {recipe.claims[name].arms[0]: recipe.claims[name].paper.value for name in ("third-average", "half-average", "full-average")}
+    averages = {
+        recipe.claims[name].arms[0]: recipe.claims[name].paper.value
+        for name in ("third-average", "half-average", "full-average")
+    }
     draw_differences(points, data, "accuracy", "arm - dense (points)", averages)
     draw_differences(bits, data, "margin", "margin, arm - dense (bits)", {})
     titles = ("a  Accuracy by task", "b  Difference to dense", "c  Margin against dense")
     for axes, title in zip((accuracy, points, bits), titles, strict=True):
         axes.set_title(title)
-    save(Path("results") / scale / NAME, figure, data, verdicts(recipe, arms, scale, items), arms)
+    save(Path("results") / scale / NAME, figure, data, verdicts(recipe, arms, scale, measure), arms)
 
 
 if __name__ == "__main__":

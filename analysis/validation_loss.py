@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 
 from stemrepro.claims import Contrast
 from stemrepro.recipe import Recipe, load
-from stemrepro.report import scores
+from stemrepro.report import scores as measure
 from stemrepro.report.results import save, verdicts
 from stemrepro.report.scores import ArmScores, contrast
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, plt, use_style
@@ -127,7 +127,7 @@ def main() -> None:
     titles = ("a  Loss against tokens", "b  Loss against FLOPs", "c  Final gap to dense", "d  STEM full's gap, split")
     for axes, title in zip((by_tokens, by_flops, final, split), titles, strict=True):
         axes.set_title(title)
-    rows = verdicts(recipe, arms, scale, scores)
+    rows = verdicts(recipe, arms, scale, measure)
     save(Path("results") / scale / NAME, figure, pd.concat([curve, gap]), rows, arms)
 
 

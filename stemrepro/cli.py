@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from stemrepro.errors import UserError
 
+FOLLOW_SECONDS = 30
 DATA, RUNS, SCORES, RESULTS = Path("data"), Path("runs"), Path("scores"), Path("results")
 
 
@@ -92,7 +94,20 @@ def train(options: argparse.Namespace) -> int:
     """trains one arm's seeds; finished ones return at once, interrupted ones resume"""
     from stemrepro.jobs import train_job
 
-    _each_seed(partial(train_job, replace=options.replace), _runs(options), "stemrepro.training.train")
+    runs = _runs(options)
+    follower = [
+        sys.executable,
+        "-m",
+        "stemrepro.cli",
+        "track",
+        "--scale",
+        options.scale,
+        "--arm",
+        options.arm,
+        "--follow",
+    ]
+    with subprocess.Popen(follower, stdin=subprocess.PIPE):  # ends when its input does, also when this is killed
+        _each_seed(partial(train_job, replace=options.replace), runs, "stemrepro.training.train")
     return 0
 
 
@@ -112,6 +127,26 @@ def evaluate(options: argparse.Namespace) -> int:
         files = {"tokenizer": DATA / options.scale / "tokenizer.json", "items": DATA / runs[0].scale.data / "items"}
         results = _each_seed(partial(jobs.benchmark_job, **files), runs, "stemrepro.evaluation.benchmarks")
         benchmarks.write_scores(runs, results, out / "benchmarks")
+    return 0
+
+
+def track(options: argparse.Namespace) -> int:
+    """brings MLflow up to date with the run folders; rebuilds a deleted database"""
+    import select
+
+    from stemrepro.recipe import load
+    from stemrepro.tracking import Tracker, tracking_uri
+
+    tracker, more = Tracker(options.scale, load(), RUNS, SCORES, RESULTS), options.follow
+    while more:
+        tracker.sync(options.arm)
+        more = not select.select([sys.stdin], [], [], FOLLOW_SECONDS)[0]
+    count = tracker.sync(options.arm)
+    if not options.follow:
+        print(
+            f"{count} runs of scale '{options.scale}' are in {tracking_uri()}; 'make ui' shows them, arms side by side at"
+        )
+        print(f"  http://127.0.0.1:5000/#/experiments/{tracker.experiment}/runs?compareRunsMode=CHART")
     return 0
 
 
@@ -138,6 +173,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "data": data,
     "train": train,
     "evaluate": evaluate,
+    "track": track,
     "report": report,
     "verify": verify,
 }
@@ -148,7 +184,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="stemrepro", description="Reproduces the STEM paper, claim by claim.")
     commands = top.add_subparsers(dest="command", required=True, metavar="command")
     made = {name: commands.add_parser(name, help=function.__doc__) for name, function in COMMANDS.items()}
-    for name in ("plan", "report", "verify"):
+    for name in ("plan", "track", "report", "verify"):
         made[name].add_argument("--scale", default="laptop", help="a file of recipes/scales/ (default: laptop)")
     made["plan"].add_argument("--check", action="store_true", help="fail unless params.yaml follows from recipes/")
     made["plan"].add_argument("--quiet", action="store_true", help="print no estimate")
@@ -159,6 +195,8 @@ def parser() -> argparse.ArgumentParser:
         made[name].add_argument("--scale", default="laptop")
         made[name].add_argument("--arm", required=True, help="a name of recipes/arms.yaml")
     made["evaluate"].add_argument("--part", choices=["losses", "benchmarks"], help="only this (default: both)")
+    made["track"].add_argument("--arm", help="only this arm (default: all that have runs)")
+    made["track"].add_argument("--follow", action="store_true", help="keep up with a training until the input ends")
     made["train"].add_argument("--replace", action="store_true", help="remove runs that were made with other settings")
     return top
 
@@ -172,3 +210,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"stemrepro: {error}", file=sys.stderr)
         code = 2
     sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

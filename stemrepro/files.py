@@ -1,4 +1,4 @@
-"""Small file helpers: atomic writes and content hashes."""
+"""Small helpers: atomic writes, content hashes, nested settings as flat ones."""
 
 import hashlib
 import json
@@ -39,3 +39,11 @@ def sha256(path: Path | str) -> str:
 def digest(value: object) -> str:
     """Short stable hash of a JSON-like value (12 hex digits)."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+def flat(value: dict, prefix: str = "") -> dict:
+    """{'a': {'b': 1}} -> {'a.b': 1}."""
+    result = {}
+    for key, inner in value.items():
+        result.update(flat(inner, f"{prefix}{key}.") if isinstance(inner, dict) else {f"{prefix}{key}": inner})
+    return result

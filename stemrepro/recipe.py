@@ -285,7 +285,9 @@ def load(folder: Path = RECIPES) -> Book:
     recipes = {name: _parse(Recipe, _read(path), path) for name, path in files.items()}
     for name, scale in scales.items():
         if scale.data not in mixes:
-            raise UserError(f"{folder}/scales/{name}.yaml: data '{scale.data}' is unknown: mixes.yaml has {', '.join(mixes)}")
+            raise UserError(
+                f"{folder}/scales/{name}.yaml: data '{scale.data}' is unknown: mixes.yaml has {', '.join(mixes)}"
+            )
         for arm_name, arm in arms.items():
             try:
                 model_config(scale, arm)
@@ -298,7 +300,9 @@ def load(folder: Path = RECIPES) -> Book:
                 raise UserError(f"{files[name]}: unknown arm '{arm}'; recipes/arms.yaml has {', '.join(arms)}")
         for group, members in recipe.groups.items():
             if unknown := [task for task in members if task not in recipe.tasks]:
-                raise UserError(f"{files[name]}: group '{group}' names '{unknown[0]}', which is not among the recipe's tasks")
+                raise UserError(
+                    f"{files[name]}: group '{group}' names '{unknown[0]}', which is not among the recipe's tasks"
+                )
         for key, claim in recipe.claims.items():
             primary += claim.primary
             for arm in claim.arms:

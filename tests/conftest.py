@@ -8,9 +8,10 @@ import torch
 from stemrepro.data.archives import fetch
 from stemrepro.data.blocks import write_blocks
 from stemrepro.data.corpus import build_corpus
+from stemrepro.data.items import write_items
 from stemrepro.data.tokenizer import train_tokenizer
 from stemrepro.files import sha256
-from stemrepro.recipe import Arm, Scale, load
+from stemrepro.recipe import Arm, SampleMix, Scale, load
 from stemrepro.training.spec import Run
 
 torch.set_num_threads(1)  # two threads wait for each other when the machine is busy; golden losses need one
@@ -24,10 +25,12 @@ def book():
 
 @pytest.fixture(scope="session")
 def sample(tmp_path_factory):
-    """corpus/, tokenizer.json and blocks/ of the vendored sample at vocabulary 300."""
+    """corpus/, items/, tokenizer.json and blocks/ of the vendored sample at vocabulary 300."""
     folder = tmp_path_factory.mktemp("sample")
-    fetch("sample", folder / "raw")
-    build_corpus("sample", folder / "raw", folder / "corpus")
+    mix = SampleMix(kind="sample")
+    fetch(mix, folder / "raw")
+    build_corpus("sample", mix, folder / "raw", folder / "corpus")
+    write_items(mix, folder / "raw", folder / "corpus" / "corpus.parquet", folder / "items")
     train_tokenizer(folder / "corpus" / "corpus.parquet", 300, folder / "tokenizer.json")
     write_blocks(folder / "corpus" / "corpus.parquet", folder / "tokenizer.json", folder / "blocks")
     return folder
@@ -43,6 +46,7 @@ TINY = {
         "mark_tokens": 256, "save_every": 5, "snapshots": [0.25, 0.5],
     },
     "evaluation": {"tokens": 512, "batch": 4},
+    "benchmarks": {"tasks": ["openbookqa", "atlas_capital"], "items": 6, "batch": 4},
     "workers": 1,
     "learning_rate": 0.01,
     "seeds": [0],

@@ -20,7 +20,9 @@ def _items_table(items: dict) -> list[str]:
     for task, row in items.items():
         _, title, licence, attribution = BENCHMARKS.get(task, ("", task, "that of the text", "made from the text"))
         overlap = f"{row['in_training_text']:,}, left out" if row["held_out"] else "on purpose"
-        lines.append(f"| {title} | {row['read']:,} | {row['malformed']:,} | {overlap} | {row['kept']:,} | {licence} | {attribution} |")
+        lines.append(
+            f"| {title} | {row['read']:,} | {row['malformed']:,} | {overlap} | {row['kept']:,} | {licence} | {attribution} |"
+        )
     return lines
 
 
@@ -33,7 +35,10 @@ def data_card(source: Path, folder: Path, out: Path) -> None:
         out: the page.
     """
     report = json.loads((source / "corpus" / "corpus.json").read_text())
-    items, index = json.loads((source / "items" / "items.json").read_text()), json.loads((folder / "index.json").read_text())
+    items, index = (
+        json.loads((source / "items" / "items.json").read_text()),
+        json.loads((folder / "index.json").read_text()),
+    )
     removed = report["removed"]
     lines = [
         f"# Data card: mix `{report['mix']}`",

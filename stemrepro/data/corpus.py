@@ -122,4 +122,7 @@ def build_corpus(name: str, mix: Mix, raw: Path, out: Path) -> None:
     revision = json.loads(hub.read_text())["revision"] if mix.kind == "hub" else None
     about = {source: about | {"revision": revision} for source, about in about_sources(mix).items() if source in counts}
     removed = {"repeated_passages_only": len(documents) - len(unique), "near_duplicates": len(unique) - len(kept)}
-    write_json(out / "corpus.json", {"mix": name, "sources": about, "documents_read": len(documents), "removed": removed, "kept": counts})
+    write_json(
+        out / "corpus.json",
+        {"mix": name, "sources": about, "documents_read": len(documents), "removed": removed, "kept": counts},
+    )

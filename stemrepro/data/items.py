@@ -33,7 +33,12 @@ BENCHMARKS = {
     "openbookqa": ("OpenBookQA/test.jsonl", "OpenBookQA, test", "Apache-2.0", "Mihaylov et al. 2018"),
     "piqa": ("PIQA/validation.jsonl", "PIQA, validation", "AFL-3.0", "Bisk et al. 2020"),
     "social_iqa": ("SIQA/test.jsonl", "Social IQa, validation", "CC BY 4.0", "Sap et al. 2019"),
-    "commonsense_qa_cloze": ("CommonsenseQA/validation.jsonl", "CommonsenseQA, validation", "MIT", "Talmor et al. 2019"),
+    "commonsense_qa_cloze": (
+        "CommonsenseQA/validation.jsonl",
+        "CommonsenseQA, validation",
+        "MIT",
+        "Talmor et al. 2019",
+    ),
     "boolq": ("BoolQ/dev.jsonl", "BoolQ, dev", "CC BY-SA 3.0", "Clark et al. 2019"),
 }
 """Task -> file in the archive's data folder, title, licence, attribution."""

@@ -29,7 +29,9 @@ from stemrepro.training.spec import Run
 
 FIELDS = ("acc", "acc_norm", "answer_acc", "answer_acc_norm", "margin", "seen")
 """Arrays of each task in items.npz, each [seeds, items]; "clusters" [items] and "gold" [items] besides."""
-METRICS = [{"metric": m, "aggregation": "mean", "higher_is_better": True} for m in ("acc", "acc_norm", "acc_mutual_info")]
+METRICS = [
+    {"metric": m, "aggregation": "mean", "higher_is_better": True} for m in ("acc", "acc_norm", "acc_mutual_info")
+]
 
 
 def load_task(manager: TaskManager, name: str) -> ConfigurableTask:
@@ -143,5 +145,10 @@ def write_scores(runs: list[Run], results: list[dict[str, dict]], out: Path) -> 
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
     atomic_write(out / "items.npz", buffer.getvalue())
-    about = {"params_hash": runs[0].params_hash, "data_hash": runs[0].data_hash[:12], "seeds": len(runs), "tasks": tasks}
+    about = {
+        "params_hash": runs[0].params_hash,
+        "data_hash": runs[0].data_hash[:12],
+        "seeds": len(runs),
+        "tasks": tasks,
+    }
     write_json(out / "summary.json", about)

@@ -71,7 +71,9 @@ class StemLM(TemplateLM):
         try:
             model.load_state_dict(load_file(folder / "weights.safetensors"))
         except Exception as error:
-            raise UserError(f"{folder}/weights.safetensors does not hold the weights of its config.yaml: {error}") from error
+            raise UserError(
+                f"{folder}/weights.safetensors does not hold the weights of its config.yaml: {error}"
+            ) from error
         return cls(model, Tokenizer.from_file(str(tokenizer)), shape.sequence, batch)
 
     @property
@@ -132,7 +134,9 @@ class StemLM(TemplateLM):
             for first in range(0, len(rows), self.batch):
                 chunk = rows[first : first + self.batch]
                 found = self._batched([row for row, _ in chunk])
-                results -= sum(float(loss[-size:].double().sum()) for (_, size), (loss, _) in zip(chunk, found, strict=True))
+                results -= sum(
+                    float(loss[-size:].double().sum()) for (_, size), (loss, _) in zip(chunk, found, strict=True)
+                )
             totals.append(results)
         return totals
 

@@ -10,7 +10,9 @@ from stemrepro.errors import UserError
 
 
 def _damaged(path: Path, error: Exception) -> UserError:
-    return UserError(f"{path} is missing or damaged ({' '.join(str(error).split())}); restore it or run 'dvc repro' again")
+    return UserError(
+        f"{path} is missing or damaged ({' '.join(str(error).split())}); restore it or run 'dvc repro' again"
+    )
 
 
 def read_json(path: Path) -> dict:

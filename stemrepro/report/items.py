@@ -74,7 +74,9 @@ class ArmItems:
         """Values, weights and clusters for a metric; with `alone` of the answers without their prompt."""
         score, what, *rest = metric.split(":")
         if score not in ("accuracy", "margin") or rest not in ([], ["seen"]):
-            raise UserError(f"metric '{metric}': it must be accuracy or margin, ':', a task or group, and ':seen' or nothing")
+            raise UserError(
+                f"metric '{metric}': it must be accuracy or margin, ':', a task or group, and ':seen' or nothing"
+            )
         values, weights, clusters = [], [], []
         for task in self.tasks(what):
             field = "margin" if score == "margin" else ("answer_" if alone else "") + self.recipe.tasks[task].score
@@ -93,7 +95,11 @@ class ArmItems:
         """Accuracies on a task that need no knowledge, in points."""
         about = self.summary["tasks"][task]
         alone = float(self.sample(f"accuracy:{task}", alone=True).by_seed.mean())
-        return {"chance": 100 * about["chance"], "the most frequent answer": 100 * about["majority"], "answers alone": alone}
+        return {
+            "chance": 100 * about["chance"],
+            "the most frequent answer": 100 * about["majority"],
+            "answers alone": alone,
+        }
 
     def floor(self, metric: str) -> tuple[float, str]:
         """The best of a task's floors, or the mean over the tasks of a group, and what it is."""

@@ -16,7 +16,6 @@ from stemrepro.provenance import provenance
 from stemrepro.recipe import Claim, Recipe
 from stemrepro.report.style import footer, render
 
-
 Arms = dict[str, Any]
 """What was measured of each arm: ArmScores (losses) or ArmItems (benchmarks)."""
 

@@ -29,7 +29,9 @@ def _value(row: dict) -> str:
 def _paper(row: dict) -> str:
     if not row["paper"]:
         return "not in the paper"
-    return f"{row['paper']['value']:+.3f} {row['paper']['unit']} ({row['paper']['confidence']}: {row['paper']['source']})"
+    return (
+        f"{row['paper']['value']:+.3f} {row['paper']['unit']} ({row['paper']['confidence']}: {row['paper']['source']})"
+    )
 
 
 def write_scoreboard(scale: str, results: Path, out: Path) -> None:
@@ -69,5 +71,10 @@ def write_scoreboard(scale: str, results: Path, out: Path) -> None:
             if row["item_se"] and row["seed_se"]
         ]
         if split:
-            lines += ["", "Standard errors between seeds and between items (documents, questions), apart: " + "; ".join(split) + "."]
+            lines += [
+                "",
+                "Standard errors between seeds and between items (documents, questions), apart: "
+                + "; ".join(split)
+                + ".",
+            ]
     atomic_write(out, "\n".join(lines) + "\n")

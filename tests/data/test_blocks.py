@@ -5,7 +5,7 @@ import pytest
 from datasets import Dataset
 from tokenizers import Tokenizer
 
-from stemrepro.data.blocks import TokenBlocks, data_card
+from stemrepro.data.blocks import TokenBlocks
 from stemrepro.errors import UserError
 
 
@@ -87,10 +87,3 @@ def test_a_token_outside_the_vocabulary(sample):
 def test_too_few_tokens_for_a_block(sample):
     with pytest.raises(UserError, match="too few for one block"):
         TokenBlocks(sample / "blocks", "validation", 10**6, 300)
-
-
-def test_the_data_card_names_sources_and_licences(sample, tmp_path):
-    data_card(sample / "corpus" / "corpus.json", sample / "blocks", tmp_path / "card.md")
-    card = (tmp_path / "card.md").read_text()
-    assert "public domain" in card
-    assert card.count("| speeches |") == 4

@@ -8,6 +8,7 @@ from datasets import Dataset, disable_progress_bars
 from stemrepro.data.corpus import assign_splits, build_corpus, drop_near_duplicates, drop_repeated_passages
 from stemrepro.data.sources import Document
 from stemrepro.errors import UserError
+from stemrepro.recipe import SampleMix
 
 LONG = "a rectangular block of hewn stone used for building purposes"
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog", "while", "seven", "wise", "owls", "watch", "from", "an", "old", "and", "hollow", "oak", "tree", "near", "the", "river"]  # fmt: skip
@@ -59,4 +60,4 @@ def test_a_source_with_too_few_documents_is_named(tmp_path):
         json.dumps({"source": "bible", "id": "1", "head": "", "passages": [LONG]})
     )
     with pytest.raises(UserError, match="source 'bible' has no document for"):
-        build_corpus("sample", tmp_path, tmp_path / "out")
+        build_corpus("sample", SampleMix(kind="sample"), tmp_path, tmp_path / "out")

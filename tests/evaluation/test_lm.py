@@ -1,0 +1,205 @@
+"""Our model behind lm-eval: log-likelihoods by hand, chance for a model that knows nothing, 100 for one that knows all."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from lm_eval import simple_evaluate
+from lm_eval import tasks as lm_eval_tasks
+from lm_eval.api.instance import Instance
+from lm_eval.api.model import LM
+from lm_eval.utils import apply_template
+from scipy.stats import binom
+from tokenizers import Tokenizer
+
+from stemrepro.data.items import parse
+from stemrepro.errors import UserError
+from stemrepro.evaluation.lm import TASKS, StemLM, task_manager
+from stemrepro.model.transformer import build
+from stemrepro.training.train import train
+from tests.conftest import quiet
+
+NAMES = sorted(path.stem for path in TASKS.glob("[a-z]*.yaml"))
+
+
+@pytest.fixture
+def lm(make_run, sample):
+    return StemLM(
+        build(make_run("stem-full").model, 0), Tokenizer.from_file(str(sample / "tokenizer.json")), 32, batch=3
+    )
+
+
+def request(*arguments, kind="loglikelihood"):
+    return Instance(kind, {}, arguments, 0)
+
+
+def by_hand(lm, prompt, answer):
+    """Sum of log-probabilities of the answer's tokens, one forward pass, no batch, no padding."""
+    whole = lm.tokens.encode(prompt + answer).ids
+    size = len(whole) - len(lm.tokens.encode(prompt).ids)
+    row = [0, *whole][-33:]
+    logits = lm.model(torch.tensor([row[:-1]])).double().log_softmax(-1)[0]
+    return sum(float(logits[place - 1, row[place]]) for place in range(len(row) - size, len(row)))
+
+
+PAIRS = [
+    ("The capital of France is", " Paris"),
+    ("", " No prompt at all"),
+    ("In the beginning", " God created the heavens"),
+    ("A", " b"),
+]
+
+
+@torch.no_grad()
+def test_log_likelihoods_equal_a_hand_computation(lm):
+    long = "the ship sailed on over the wide and stormy sea for many days, " * 2 + "the sea"
+    pairs = [*PAIRS, (long, " and home")]
+    found = lm.loglikelihood([request(*pair) for pair in pairs], disable_tqdm=True)
+    assert [score for score, _ in found] == pytest.approx([by_hand(lm, *pair) for pair in pairs], abs=1e-4)
+    assert lm.truncated == 1
+
+
+@torch.no_grad()
+def test_greedy_is_what_generation_gives(lm):
+    prompt = "The capital of"
+    (made,) = lm.generate_until([request(prompt, {"until": [], "max_gen_toks": 6}, kind="generate_until")])
+    row = [0, *lm.tokens.encode(prompt).ids]
+    for _ in range(6):
+        row.append(int(lm.model(torch.tensor([row]))[0, -1].argmax()))
+    assert made == lm.tokens.decode(row[-6:])
+    lm.tok_encode = lambda text, **_: row[1:] if text else []  # the answer's very tokens; text may be split otherwise
+    ((_, greedy),) = lm._loglikelihood_tokens([(("", made), row[1:-6], row[-6:])])
+    assert greedy
+    ((_, other),) = lm._loglikelihood_tokens([(("", made), row[1:-6], [*row[-6:-1], (row[-1] + 1) % 300])])
+    assert not other
+
+
+def test_generation_stops_at_a_stop_text(lm):
+    (made,) = lm.generate_until([request("The", {"until": [], "max_gen_toks": 8}, kind="generate_until")])
+    stop = made[2:4]
+    (cut,) = lm.generate_until([request("The", {"until": [stop], "max_gen_toks": 8}, kind="generate_until")])
+    assert cut == made.split(stop)[0]
+
+
+@torch.no_grad()
+def test_rolling_scores_every_token_once(lm):
+    text = "and it came to pass in those days that there went out a decree " * 3
+    (found,) = lm.loglikelihood_rolling([request(text, kind="loglikelihood_rolling")], disable_tqdm=True)
+    row, total = [0, *lm.tokens.encode(text).ids], 0.0
+    for first in range(0, len(row) - 1, 32):
+        size = len(row[first + 1 : first + 33])
+        window = row[first : first + 33] if size == 32 else row[-33:]
+        logits = lm.model(torch.tensor([window[:-1]])).double().log_softmax(-1)[0]
+        total += sum(float(logits[place - 1, window[place]]) for place in range(len(window) - size, len(window)))
+    assert found == pytest.approx(total, abs=1e-3)
+
+
+def test_an_answer_longer_than_the_context(lm):
+    with pytest.raises(
+        UserError, match=r"an answer of \d+ tokens \('and so on.*is longer than the model's context of 32"
+    ):
+        lm.loglikelihood([request("Q:", " and so on" * 30)], disable_tqdm=True)
+
+
+def write_items(folder, count=150):
+    """Items of every task with answers of equal length and right places by lot."""
+    lots, tokens = np.random.default_rng(1), ["alpha", "gamma", "delta", "kappa", "sigma", "omega"]
+    folder.mkdir()
+    for name in NAMES:
+        rows = []
+        for number in range(count):
+            size = 2 if name in ("boolq", "piqa") else 4
+            choices = [" ".join(lots.choice(tokens, 3)) + f" {number}{letter}" for letter in "abcd"[:size]]
+            rows.append(
+                {
+                    "id": f"{number}",
+                    "cluster": f"{number}",
+                    "query": f"{name} {number}",
+                    "choices": choices,
+                    "gold": int(lots.integers(size)),
+                    "evidence": "",
+                }
+            )
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def score(model, items):
+    return simple_evaluate(model, tasks=NAMES, task_manager=task_manager(items), bootstrap_iters=0, log_samples=True)
+
+
+class Fixed(LM):
+    """Answers with the log-likelihood that a function of (prompt, answer) gives."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def loglikelihood(self, requests, **_):
+        return [(self.function(*request.args), False) for request in requests]
+
+    def loglikelihood_rolling(self, requests, **_):
+        raise AssertionError
+
+    generate_until = loglikelihood_rolling
+
+
+def test_an_untrained_model_is_at_chance_on_every_task(lm, tmp_path):
+    """Where right answers are no longer or shorter than wrong ones; the interval is 99.9% for the twelve tasks together."""
+    lm.batch, results = 64, score(lm, write_items(tmp_path / "items"))["results"]
+    assert set(results) == set(NAMES)
+    for name, found in results.items():
+        chance = 0.5 if name in ("boolq", "piqa") else 0.25
+        low, high = binom.interval(1 - 0.001 / 12, 150, chance)
+        assert low <= 150 * found["acc,none"] <= high, name
+
+
+def test_an_oracle_scores_100_on_every_task(sample, tmp_path):
+    folder = write_items(tmp_path / "items")
+    right = set()
+    for name in NAMES:
+        for line in (folder / f"{name}.jsonl").read_text().splitlines():
+            row = json.loads(line)
+            answer = row["choices"][row["gold"]]
+            right.add((answer, f" {row['query']}") if name.startswith("gloss") else (row["query"], f" {answer}"))
+    results = score(Fixed(lambda *pair: 0.0 if pair in right else -9.0), folder)["results"]
+    assert {found[f"{metric},none"] for found in results.values() for metric in ("acc", "acc_norm")} == {1.0}
+
+
+def test_a_trained_run_through_the_python_api(make_run, sample):
+    run = make_run("stem-half")
+    train(run, quiet)
+    lm = StemLM.from_folder(run.folder, sample / "tokenizer.json")
+    results = simple_evaluate(
+        lm, tasks=["atlas_capital"], task_manager=task_manager(sample / "items"), bootstrap_iters=0
+    )
+    assert 0 <= results["results"]["atlas_capital"]["acc,none"] <= 1
+    with pytest.raises(UserError, match=r"seed9/config\.yaml is missing"):
+        StemLM.from_folder(run.folder.parent / "seed9", sample / "tokenizer.json")
+    run.weights.write_bytes(run.weights.read_bytes()[:-50])
+    with pytest.raises(UserError, match=r"weights\.safetensors does not hold the weights"):
+        StemLM.from_folder(run.folder, sample / "tokenizer.json")
+
+
+ORIGINAL = {
+    "openbookqa": {"question_stem": "Predators eat"},
+    "piqa": {"goal": "Predators eat"},
+    "social_iqa": {"context": "It is.", "question": "Predators eat"},
+    "boolq": {"passage": "It is.", "question": "Predators eat"},
+}
+
+
+@pytest.mark.parametrize("task", ORIGINAL)
+def test_prompts_are_worded_as_lm_evals_own(task):
+    """Against the templates in lm-eval's package, so that the same names from the hub give the same requests."""
+    folder = {"social_iqa": "siqa/siqa", "boolq": "super_glue/boolq/default"}.get(task, f"{task}/{task}")
+    path = next(iter(lm_eval_tasks.__path__)) + f"/{folder}.yaml"
+    template = yaml.safe_load(Path(path).read_text())["doc_to_text"]
+    template = template if "{{" in template else "{{" + template + "}}"
+    answer = "True" if task == "boolq" else "A. x"
+    line = json.dumps({"question": "Predators eat", "passage": "It is.", "options": "A. x\nB. y", "answer": answer})
+    (item,), _ = parse(task, [line])
+    assert item.query == apply_template(template, ORIGINAL[task])

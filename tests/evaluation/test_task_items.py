@@ -1,0 +1,46 @@
+import json
+
+import pytest
+
+from stemrepro.errors import UserError
+from stemrepro.evaluation.task_items import load
+
+GOOD = {"query": "q", "choices": ["a", "b"], "gold": 1}
+
+
+def write(folder, *rows):
+    (folder / "boolq.jsonl").write_text(
+        "".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows)
+    )
+
+
+def test_items_are_read(tmp_path):
+    write(tmp_path, GOOD, GOOD)
+    assert load("boolq", str(tmp_path))["test"].to_list() == [GOOD, GOOD]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {key: value for key, value in GOOD.items() if key != "gold"},
+        GOOD | {"gold": None},
+        GOOD | {"gold": 2},
+        GOOD | {"choices": ["a", ""]},
+        GOOD | {"query": ""},
+        '{"query": "q", "cho',
+    ],
+)
+def test_an_item_without_an_answer_is_named_by_line(tmp_path, bad):
+    write(tmp_path, GOOD, bad)
+    with pytest.raises(UserError, match=r"boolq\.jsonl, line 2: an item needs query, choices and gold"):
+        load("boolq", str(tmp_path))
+
+
+def test_no_folder_no_file_no_items(tmp_path):
+    with pytest.raises(UserError, match="where its items lie is not given"):
+        load("boolq")
+    with pytest.raises(UserError, match=r"boolq\.jsonl is missing"):
+        load("boolq", str(tmp_path))
+    write(tmp_path)
+    with pytest.raises(UserError, match="holds no items"):
+        load("boolq", str(tmp_path))

@@ -1,0 +1,116 @@
+"""Contrasts of benchmark items whose right answer is known, and the error between items against a bootstrap."""
+
+import json
+
+import numpy as np
+import pytest
+
+from stemrepro.errors import UserError
+from stemrepro.recipe import Claim, Recipe
+from stemrepro.report.items import ArmItems, Sample, contrast, failed_precondition
+
+RECIPE = Recipe.model_validate({
+    "title": "t", "paper_item": "p", "arms": ["dense", "stem-full"], "claims": {},
+    "tasks": {name: {"label": name, "score": "acc"} for name in ("big", "small")}, "groups": {"both": ["big", "small", "elsewhere"]},
+})  # fmt: skip
+
+
+def write_arm(folder, right, seen=None, alone=None, margin=0.0, clusters=None, seeds=2, majority=0.1):
+    """`right` {task: [items] of 0 and 1, the same for every seed}."""
+    folder.mkdir(parents=True)
+    arrays = {"seeds": np.arange(seeds)}
+    for task, values in right.items():
+        stacked = np.tile(np.array(values, bool), (seeds, 1))
+        arrays |= {f"{task}/acc": stacked, f"{task}/acc_norm": ~stacked}
+        arrays |= {
+            f"{task}/{field}": np.zeros_like(stacked) if alone is None else np.tile(alone, (seeds, 1))
+            for field in ("answer_acc", "answer_acc_norm")
+        }
+        arrays[f"{task}/margin"] = np.full(stacked.shape, margin, np.float16)
+        arrays[f"{task}/seen"] = np.zeros_like(stacked, np.uint8) if seen is None else np.array(seen[task], np.uint8)
+        arrays[f"{task}/clusters"] = np.arange(len(values)) if clusters is None else np.array(clusters)
+    np.savez(folder / "items.npz", **arrays)
+    about = {task: {"chance": 0.25, "majority": majority, "items": len(values)} for task, values in right.items()}
+    (folder / "summary.json").write_text(json.dumps({"tasks": about}))
+    return ArmItems(folder, RECIPE)
+
+
+@pytest.fixture
+def arms(tmp_path):
+    dense = write_arm(tmp_path / "dense", {"big": [1, 0, 0, 0], "small": [1, 0]}, margin=0.5)
+    stem = write_arm(tmp_path / "stem", {"big": [1, 1, 0, 0], "small": [1, 1]}, margin=0.75)
+    return {"dense": dense, "stem-full": stem}
+
+
+def test_every_task_of_a_group_counts_the_same(arms):
+    assert contrast(arms, "stem-full", "dense", "accuracy:big").differences == pytest.approx([25, 25])
+    assert contrast(arms, "stem-full", "dense", "accuracy:both").differences == pytest.approx([37.5, 37.5])
+    assert contrast(arms, "stem-full", "dense", "margin:both").differences == pytest.approx([0.25, 0.25])
+
+
+def test_seen_items_are_chosen_seed_by_seed(tmp_path):
+    seen = {"big": [[1, 0, 0, 2], [0, 3, 0, 0]], "small": [[0, 0], [0, 1]]}
+    first = write_arm(tmp_path / "a", {"big": [1, 0, 0, 0], "small": [1, 0]}, seen)
+    second = write_arm(tmp_path / "b", {"big": [0, 0, 0, 0], "small": [1, 1]}, seen)
+    found = contrast({"a": first, "b": second}, "b", "a", "accuracy:both:seen")
+    assert found.differences == pytest.approx([-50, 50])  # items 1 and 4 of big; item 2 of big and item 2 of small
+
+
+def test_item_error_is_that_of_a_bootstrap_over_clusters():
+    rng = np.random.default_rng(0)
+    clusters = rng.integers(0, 80, 300)
+    values = rng.normal(0, 1, (3, 300)) + rng.normal(0, 1, 80)[clusters]
+    weights = np.tile(np.where(np.arange(300) < 200, 1 / 400, 1 / 200), (3, 1))
+    found = Sample(values, weights, clusters).contrast()
+    means, draws = values.mean(axis=0), []
+    members = [np.nonzero(clusters == cluster)[0] for cluster in range(80)]
+    for _ in range(3000):
+        chosen = np.concatenate([members[cluster] for cluster in rng.integers(0, 80, 80)])
+        big, small = means[chosen[chosen < 200]], means[chosen[chosen >= 200]]
+        draws.append((big.mean() + small.mean()) / 2)
+    assert found.item_se == pytest.approx(np.std(draws), rel=0.06)
+    assert found.item_df == len(np.unique(clusters)) - 1
+
+
+def failed(arms, metric):
+    claim = Claim(
+        sentence="s",
+        kind="greater",
+        metric=metric,
+        arms=("stem-full", "dense"),
+        smallest_effect=1,
+        precondition="dense-beats-answer-only",
+    )
+    return failed_precondition(claim, arms)
+
+
+def test_dense_must_beat_chance_majority_and_the_answers_alone(arms, tmp_path):
+    assert failed(arms, "accuracy:big") == "dense scores 25.0, less than 2 points above the 25.0 of chance"
+    assert failed(arms, "accuracy:small") is None
+    right = {"big": [1, 1, 0, 0], "small": [1, 0]}
+    alone = arms | {"dense": write_arm(tmp_path / "alone", {"big": right["big"]}, alone=[True, True, False, False])}
+    assert "the 50.0 of answers alone" in failed(alone, "accuracy:big")
+    common = arms | {"dense": write_arm(tmp_path / "common", right, majority=0.9)}
+    assert "the 90.0 of the most frequent answer" in failed(common, "accuracy:small")
+    assert "the 90.0 of what needs no knowledge" in failed(common, "accuracy:both")
+    assert failed(arms, "margin:big") is None
+    none = arms | {"dense": write_arm(tmp_path / "none", right, margin=0.01)}
+    assert "add 0.010 bits" in failed(none, "margin:big")
+
+
+def test_what_a_scale_lacks_is_said(arms):
+    assert failed(arms, "accuracy:elsewhere") == "this scale has no items of it"
+    assert failed(arms, "accuracy:big:seen") == "no item's fact was seen in training"
+    assert np.isnan(contrast(arms, "stem-full", "dense", "accuracy:elsewhere").mean)
+
+
+def test_other_items_metrics_and_damage_are_refused(arms, tmp_path):
+    other = write_arm(tmp_path / "other", {"big": [1, 0, 0, 0]}, clusters=[4, 3, 2, 1])
+    with pytest.raises(UserError, match="different seeds or items"):
+        contrast(arms | {"dense": other}, "stem-full", "dense", "accuracy:big")
+    with pytest.raises(UserError, match="metric 'speed:big': it must be accuracy or margin"):
+        arms["dense"].sample("speed:big")
+    path = tmp_path / "other" / "items.npz"
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(UserError, match=r"items\.npz is missing or damaged"):
+        ArmItems(path.parent, RECIPE).sample("accuracy:big")

@@ -1,0 +1,231 @@
+"""MLflow against the run folders: one run each, whatever happened in between."""
+
+import json
+import os
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+
+from stemrepro import tracking
+from stemrepro.errors import UserError
+from stemrepro.tracking import Tracker
+from stemrepro.training.train import train
+from tests.conftest import quiet
+
+
+@pytest.fixture(scope="module")
+def empty_database(tmp_path_factory):
+    """MLflow takes seconds to make one; tests copy it."""
+    path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+    MlflowClient(f"sqlite:///{path}").search_experiments()
+    return path
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch, empty_database, make_run):
+    """Two finished runs of one arm below runs/tiny, and a database."""
+    monkeypatch.chdir(tmp_path)
+    database(tmp_path / "mlflow.db", empty_database, monkeypatch)
+    runs = [make_run("stem-third", seed) for seed in (0, 1)]
+    for run in runs:
+        train(run, quiet)
+
+    shutil.copytree(tmp_path / "stem-third", tmp_path / "runs" / "tiny" / "stem-third")
+    return tmp_path
+
+
+def database(path, empty, monkeypatch):
+    """A fresh database. Each has its own name, because MLflow keeps the connection of a name for as long as it lives."""
+    shutil.copy(empty, path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{path}")
+
+
+def tracker(book):
+    return Tracker("tiny", book, Path("runs"), Path("scores"), Path("results"))
+
+
+def content(experiment):
+    """All that MLflow holds, by run key, without its own ids and times."""
+    client, found = MlflowClient(tracking.tracking_uri()), {}
+    for run in client.search_runs([experiment]):
+        history = {
+            key: [(m.step, m.value) for m in client.get_metric_history(run.info.run_id, key)]
+            for key in run.data.metrics
+        }
+        tags = {key: value for key, value in run.data.tags.items() if key not in ("mlflow.parentRunId", "mlflow.user")}
+        found[run.data.tags["run_key"]] = (run.info.run_name, run.info.status, run.data.params, history, tags)
+    return found
+
+
+def test_a_run_has_its_parameters_metrics_and_tags(project, book):
+    sync = tracker(book)
+    assert sync.sync() == 2
+    runs = {run.info.run_name: run for run in MlflowClient(tracking.tracking_uri()).search_runs([sync.experiment])}
+    assert set(runs) == {"stem-third", "stem-third seed 0", "stem-third seed 1"}
+    run = runs["stem-third seed 1"]
+    rows = [json.loads(line) for line in Path("runs/tiny/stem-third/seed1/metrics.jsonl").read_text().splitlines()]
+    history = MlflowClient(tracking.tracking_uri()).get_metric_history(run.info.run_id, "training/loss")
+    assert [(m.step, m.value) for m in history] == [(row["step"], row["loss"]) for row in rows]
+    assert run.data.metrics["validation/bible"] == rows[-1]["validation"]["bible"]
+    assert run.data.params["arm.placement"] == "third"
+    assert run.info.status == "FINISHED"
+    expected = {
+        "scale": "tiny",
+        "arm": "stem-third",
+        "seed": "1",
+        "dvc_stage": "train@tiny-stem-third",
+        "recipes": "benchmark_scores, validation_loss",
+    }
+    assert expected.items() <= run.data.tags.items()
+    about = json.loads(Path("runs/tiny/stem-third/seed1/provenance.json").read_text())
+    assert {
+        "params_hash": about["params_hash"],
+        "data_hash": about["data_hash"][:12],
+        "commit": about["commit"],
+    }.items() <= run.data.tags.items()
+    mean = runs["stem-third"]
+    assert run.data.tags["mlflow.parentRunId"] == mean.info.run_id
+    other = runs["stem-third seed 0"].data.metrics["validation/bible"]
+    assert mean.data.metrics["validation/bible"] == pytest.approx((other + run.data.metrics["validation/bible"]) / 2)
+
+
+def test_again_changes_nothing_and_a_deleted_database_is_rebuilt(project, book, empty_database, monkeypatch):
+    sync = tracker(book)
+    sync.sync()
+    before = content(sync.experiment)
+    tracker(book).sync()
+    assert content(sync.experiment) == before
+    database(project / "rebuilt.db", empty_database, monkeypatch)
+    again = tracker(book)
+    again.sync()
+    assert content(again.experiment) == before
+
+
+def test_one_run_through_kill_and_resume(project, book, empty_database, monkeypatch):
+    """Synced while it trains, after a kill that lost rows, and at its end."""
+    folder = Path("runs/tiny/stem-third/seed1")
+    rows, weights, about = (
+        (folder / "metrics.jsonl").read_text(),
+        (folder / "weights.safetensors").read_bytes(),
+        (folder / "provenance.json").read_text(),
+    )
+    sync = tracker(book)
+    sync.sync()
+    complete = content(sync.experiment)
+    database(project / "live.db", empty_database, monkeypatch)
+    for name in ("weights.safetensors", "provenance.json"):
+        (folder / name).unlink()
+    lines = rows.splitlines(keepends=True)
+    for count in (5, 10, 5, 12):
+        (folder / "metrics.jsonl").write_text("".join(lines[:count]))
+        live = tracker(book)
+        live.sync()
+        statuses = {name: status for name, status, *_ in content(live.experiment).values()}
+        assert statuses == {"stem-third": "RUNNING", "stem-third seed 0": "FINISHED", "stem-third seed 1": "RUNNING"}
+    (folder / "provenance.json").write_text(about)
+    (folder / "weights.safetensors").write_bytes(weights)
+    live.sync()
+    assert content(live.experiment) == complete
+
+
+def test_scores_and_figures_of_the_same_settings(project, book, sample, make_run, empty_database, monkeypatch):
+    from stemrepro.evaluation import benchmarks, losses
+
+    runs = [make_run("stem-third", seed) for seed in (0, 1)]
+    losses.write_scores(runs, [losses.score(run, quiet) for run in runs], Path("scores/tiny/stem-third/losses"))
+    scored = [benchmarks.score(run, sample / "tokenizer.json", sample / "items", quiet) for run in runs]
+    benchmarks.write_scores(runs, scored, Path("scores/tiny/stem-third/benchmarks"))
+    figure = Path("results/tiny/validation_loss/figure.png")
+    figure.parent.mkdir(parents=True)
+    figure.write_bytes(b"picture")
+    sync = tracker(book)
+    sync.sync()
+    client = MlflowClient(tracking.tracking_uri())
+    runs = {run.info.run_name: run for run in client.search_runs([sync.experiment])}
+    expected = 100 * scored[1]["openbookqa"]["acc_norm"].mean()
+    assert runs["stem-third seed 1"].data.metrics["tasks/openbookqa"] == pytest.approx(expected)
+    assert "final/prose_loss" in runs["stem-third seed 0"].data.metrics
+    mean = runs["stem-third"].data.metrics
+    values = [runs[f"stem-third seed {seed}"].data.metrics["final/prose_loss"] for seed in (0, 1)]
+    assert mean["final/prose_loss"] == pytest.approx(sum(values) / 2)
+    assert mean["seed_sd/prose_loss"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
+    (artifact,) = client.list_artifacts(runs["stem-third"].info.run_id, "figures/validation_loss")
+    assert artifact.path.endswith("figure.png")
+    summary = Path("scores/tiny/stem-third/losses/summary.json")
+    summary.write_text(summary.read_text().replace(json.loads(summary.read_text())["params_hash"], "other"))
+    database(project / "fresh.db", empty_database, monkeypatch)
+    fresh = tracker(book)
+    fresh.sync()
+    assert not any("final/prose_loss" in found[3] for found in content(fresh.experiment).values())
+
+
+def test_a_locked_database(project, book, monkeypatch):
+    def impatient(_connection, _cursor, statement, parameters, _context, _many):
+        return statement.replace("busy_timeout = 20000", "busy_timeout = 100"), parameters
+
+    event.listen(Engine, "before_cursor_execute", impatient, retval=True)
+    sync = tracker(book)
+    holder = sqlite3.connect("mlflow.db", timeout=0)
+    holder.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(UserError, match=r"mlflow\.db is locked by another process"):
+        sync.sync()
+    holder.rollback()
+    event.remove(Engine, "before_cursor_execute", impatient)
+    assert sync.sync() == 2
+
+
+def test_a_missing_damaged_or_unreachable_one(project, book, monkeypatch):
+    Path("bad.db").write_bytes(b"no database" * 1000)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{project}/bad.db")
+    with pytest.raises(UserError, match=r"bad\.db is damaged; delete the file and run 'stemrepro track'"):
+        tracker(book)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with pytest.raises(UserError, match=r"MLflow at http://127\.0\.0\.1:9 can't be used"):
+        tracker(book)
+
+
+def test_a_server(project, book, monkeypatch):
+    """The server that `make ui` starts takes the runs as well as the file does, and serves its page."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    uri = f"http://127.0.0.1:{port}"
+    command = [
+        str(Path(sys.executable).parent / "mlflow"),
+        "server",
+        "--backend-store-uri",
+        "sqlite:///mlflow.db",
+        "--port",
+        str(port),
+        "--workers",
+        "1",
+    ]
+    environment = os.environ | {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    with open("server.log", "wb") as log:
+        server = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+    try:
+        for _ in range(600):
+            try:
+                page = urllib.request.urlopen(uri, timeout=5).read()
+                break
+            except OSError:
+                time.sleep(0.1)
+        assert b"<title>MLflow" in page
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+        sync = tracker(book)
+        assert sync.sync() == 2
+        assert len(content(sync.experiment)) == 3
+    finally:
+        os.killpg(server.pid, 9)
+        server.wait()
