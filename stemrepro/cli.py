@@ -1,6 +1,7 @@
 """The command line: one table of commands. Heavy imports stay inside the commands, so that each starts fast."""
 
 import argparse
+import errno
 import os
 import subprocess
 import sys
@@ -69,15 +70,13 @@ def data(options: argparse.Namespace) -> int:
 
 
 def _runs(options: argparse.Namespace) -> list:
-    from stemrepro.files import sha256
+    from stemrepro.data.integrity import verified_hash
     from stemrepro.plan import read_params, scale_and_arm
     from stemrepro.training.spec import Run
 
     scale, arm, rate = scale_and_arm(read_params(), options.scale, options.arm)
     blocks = DATA / options.scale / "blocks"
-    if not (blocks / "train.bin").exists():
-        raise UserError(f"{blocks}/train.bin is missing; run 'dvc repro blocks' first")
-    data_hash = sha256(blocks / "train.bin")
+    data_hash = verified_hash(blocks)
     folder = RUNS / options.scale / options.arm
     return [Run(options.arm, seed, arm, scale, rate, folder / f"seed{seed}", blocks, data_hash) for seed in scale.seeds]
 
@@ -208,6 +207,14 @@ def main(arguments: list[str] | None = None) -> None:
         code = COMMANDS[options.command](options)
     except UserError as error:
         print(f"stemrepro: {error}", file=sys.stderr)
+        code = 2
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        print(
+            f"stemrepro: no room left on the disk ({error.filename or 'while writing'}); make some and run again",
+            file=sys.stderr,
+        )
         code = 2
     sys.exit(code)
 

@@ -6,22 +6,34 @@ import os
 import tempfile
 from pathlib import Path
 
+from stemrepro.errors import UserError
+
 
 def atomic_write(path: Path | str, content: str | bytes) -> None:
-    """Writes `content` so that `path` holds either its old bytes or all of the new ones, even after a power cut."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Writes `content` so that `path` holds either its old bytes or all of the new ones, even after a power cut.
+
+    Raises:
+        UserError: the disk is full or the folder may not be written.
+    """
+    path, temporary = Path(path), None
     data = content.encode() if isinstance(content, str) else content
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+    except BaseException as error:
+        if temporary:
+            Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise UserError(
+                f"{path} could not be written ({error.strerror}); what was there is unharmed: make room, or see who may "
+                f"write there, and run again"
+            ) from error
         raise
 
 

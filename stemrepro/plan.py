@@ -56,7 +56,12 @@ def read_params(path: Path = PARAMS) -> dict:
     """params.yaml as DVC sees it."""
     if not path.exists():
         raise UserError(f"{path} is missing; write it with 'stemrepro plan --scale laptop'")
-    value = yaml.safe_load(path.read_text())
+    try:
+        value = yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise UserError(
+            f"{path} is not valid YAML ({' '.join(str(error).split())}); write it with 'stemrepro plan'"
+        ) from error
     if not isinstance(value, dict) or "scales" not in value or len(value["scales"]) != 1:
         raise UserError(f"{path} names no scale; write it anew with 'stemrepro plan --scale laptop'")
     return value

@@ -5,7 +5,18 @@ import subprocess
 from datetime import UTC, datetime
 from importlib.metadata import version
 
-PACKAGES = ("torch", "lightning", "datasets", "tokenizers", "numpy", "scipy", "statsmodels", "matplotlib", "dvc")
+PACKAGES = (
+    "torch",
+    "lightning",
+    "datasets",
+    "tokenizers",
+    "lm-eval",
+    "numpy",
+    "scipy",
+    "statsmodels",
+    "matplotlib",
+    "dvc",
+)
 
 
 def commit() -> str:

@@ -24,6 +24,9 @@ def test_one_sentence_and_exit_code_two(arguments, words, tmp_path, monkeypatch,
     monkeypatch.chdir(tmp_path)
     (tmp_path / "recipes" / "scales").mkdir(parents=True)
     (tmp_path / "recipes" / "arms.yaml").write_text("dense: {ffn: dense, placement: none}")
+    (tmp_path / "recipes" / "mixes.yaml").write_text("text: {kind: archives}")
+    if arguments[0] == "data":
+        (tmp_path / "params.yaml").write_text("scales: [tiny]\nmix: {text: {kind: archives}}")
     assert run(*arguments) == 2
     message = capsys.readouterr().err
     assert message.startswith("stemrepro: ")
@@ -40,5 +43,5 @@ def test_every_command_has_help(capsys):
 
 
 def test_commands_have_not_crept():
-    assert set(COMMANDS) == {"plan", "data", "train", "evaluate", "report", "verify"}
+    assert set(COMMANDS) == {"plan", "data", "train", "evaluate", "track", "report", "verify"}
     assert parser().prog == "stemrepro"

@@ -3,6 +3,7 @@ import os
 import pytest
 
 from stemrepro import files
+from stemrepro.errors import UserError
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_debris(tmp_path, monkeypatch):
@@ -13,7 +14,9 @@ def test_a_failed_write_leaves_the_old_file_and_no_debris(tmp_path, monkeypatch)
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(
+        UserError, match=r"a\.txt could not be written \(No space left on device\); what was there is unharmed"
+    ):
         files.atomic_write(path, "new")
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["a.txt"]

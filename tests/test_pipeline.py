@@ -4,6 +4,7 @@ thinks has to run again after an edit."""
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -96,6 +97,33 @@ def test_one_seed_is_never_enough(project):
     assert {row["verdict"] for row in rows} <= {"inconclusive", "not testable at this scale"}
 
 
+def test_every_run_was_tracked_while_it_trained_and_scores_come_with_a_sync(project):
+    """Training keeps MLflow up to date by itself; `stemrepro track` adds what came after."""
+
+    def runs():
+        database = sqlite3.connect(project.folder / "mlflow.db")
+        names = {name for (name,) in database.execute("select name from runs")}
+        metrics = {key for (key,) in database.execute("select distinct key from metrics")}
+        return names, metrics
+
+    arms = ("dense", "stem-third", "stem-half", "stem-full", "token-only")
+    names, metrics = runs()
+    assert names == {*arms, *(f"{arm} seed 0" for arm in arms)}
+    assert "training/loss" in metrics
+    assert "final/prose_loss" not in metrics
+    assert "5 runs of scale 'smoke' are in sqlite:///mlflow.db" in project.call(
+        "stemrepro", "track", "--scale", "smoke"
+    )
+    names, metrics = runs()
+    assert len(names) == 10
+    assert {"final/prose_loss", "tasks/openbookqa"} <= metrics
+
+
+def test_verify_compares_with_the_committed_verdicts(project):
+    shown = project.call("stemrepro", "verify", "--scale", "smoke")
+    assert "no committed verdicts for scale 'smoke'" in shown
+
+
 def test_nothing_is_left_to_do(project):
     assert project.stale() == set()
     assert "didn't change" in project.call("dvc", "repro") or "up to date" in project.call("dvc", "repro")
@@ -116,6 +144,11 @@ def test_touching_a_plot_runs_one_stage(restored):
 def test_touching_a_threshold_runs_one_analysis(restored):
     restored.edit("recipes/validation_loss.yaml", "smallest_effect: 0.02", "smallest_effect: 0.03")
     assert restored.stale() == {"check@smoke", "validation_loss@smoke"}
+
+
+def test_touching_a_task_file_scores_the_benchmarks_again(restored):
+    restored.edit("stemrepro/evaluation/tasks/openbookqa.yaml", "task: openbookqa", "task: openbookqa ")
+    assert {stage.split("@")[0] for stage in restored.stale()} == {"benchmarks"}
 
 
 def test_touching_one_arm_trains_one_arm(restored):

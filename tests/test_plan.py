@@ -52,6 +52,19 @@ def test_inside_an_experiment_the_difference_is_the_experiment(planned, monkeypa
     assert "scale.laptop.training.weight_decay: 0.2" in capsys.readouterr().out
 
 
+def test_a_garbled_params_file(tmp_path):
+    (tmp_path / "params.yaml").write_text("scales: [laptop\nmixes: {")
+    with pytest.raises(UserError, match=r"params\.yaml is not valid YAML"):
+        plan.read_params(tmp_path / "params.yaml")
+
+
+def test_mixes_are_checked(planned):
+    values = plan.read_params(planned)
+    assert plan.mix(values, "text").kind == "archives"
+    with pytest.raises(UserError, match=r"unknown data mix 'poems': params\.yaml has text"):
+        plan.mix(values, "poems")
+
+
 @pytest.mark.parametrize("content", ["", "scales: []", "scales: [a, b]"])
 def test_a_params_file_without_a_scale(tmp_path, content):
     (tmp_path / "params.yaml").write_text(content)
@@ -92,5 +105,5 @@ def test_each_analysis_stage_names_its_recipe_and_the_scores_of_its_arms(book):
     for name, recipe in book.recipes.items():
         deps = stages[name]["deps"]
         assert f"recipes/{name}.yaml" in deps
-        assert {d.rsplit("/", 1)[1] for d in deps if d.startswith("scores/")} == set(recipe.arms)
+        assert {d.split("/")[2] for d in deps if d.startswith("scores/")} == set(recipe.arms)
         assert f"results/${{item.scale}}/{name}/verdicts.json" in stages["report"]["deps"]

@@ -34,6 +34,10 @@ def test_the_shipped_recipes_are_valid(book):
 @pytest.mark.parametrize(
     ("file", "change", "words"),
     [
+        ("mixes.yaml", lambda v: v["text"].update(kind="web"), r"mixes\.yaml: text\.kind: choose one of archives, sample, hub \(got 'web'\)"),
+        ("mixes.yaml", lambda v: v["fineweb-edu"].update(licence=1), r"mixes\.yaml: fineweb-edu\.licence"),
+        ("scales/laptop.yaml", lambda v: v.update(data="poems"), r"laptop\.yaml: data 'poems' is unknown: mixes\.yaml has text"),
+        ("benchmark_scores.yaml", lambda v: v["groups"].update(x=["chess"]), r"group 'x' names 'chess'"),
         ("arms.yaml", lambda v: v["dense"].update(colour=1), r"arms\.yaml: unknown key 'dense\.colour'; known are ffn"),
         ("arms.yaml", lambda v: v["dense"].update(ffn="swish"), r"arms\.yaml: dense\.ffn: .*'dense'.* \(got 'swish'\)"),
         ("arms.yaml", lambda v: v["dense"].update(table_rate_factor=-1), r"dense\.table_rate_factor: .*greater than 0 \(got -1\)"),

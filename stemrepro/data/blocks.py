@@ -13,12 +13,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from rich.progress import track
-from tokenizers import Tokenizer
 
 from stemrepro.data.corpus import SPLITS
-from stemrepro.data.tokenizer import token_bytes
+from stemrepro.data.tokenizer import read_tokenizer, token_bytes
 from stemrepro.errors import UserError
-from stemrepro.files import atomic_write, write_json
+from stemrepro.files import atomic_write, sha256, write_json
 from stemrepro.model.config import END_OF_DOCUMENT
 
 
@@ -31,7 +30,7 @@ def write_blocks(corpus: Path, tokenizer_file: Path, out: Path) -> None:
     """
     from datasets import Dataset
 
-    tokenizer = Tokenizer.from_file(str(tokenizer_file))
+    tokenizer = read_tokenizer(tokenizer_file)
     rows = Dataset.from_parquet(str(corpus), keep_in_memory=True).to_list()
     rows.sort(key=lambda row: hashlib.sha256(f"{row['source']}/{row['id']}".encode()).hexdigest())
     index: dict = {"vocab": tokenizer.get_vocab_size(), "token_bytes": token_bytes(tokenizer), "splits": {}}
@@ -51,7 +50,8 @@ def write_blocks(corpus: Path, tokenizer_file: Path, out: Path) -> None:
         by_source: dict[str, int] = {}
         for _, source, _, length in documents:
             by_source[source] = by_source.get(source, 0) + length
-        index["splits"][split] = {"tokens": start, "tokens_by_source": by_source}
+        hashed = sha256(out / f"{split}.bin")
+        index["splits"][split] = {"tokens": start, "tokens_by_source": by_source, "sha256": hashed}
         if split != "train":
             index["splits"][split]["documents"] = documents
     write_json(out / "index.json", index)

@@ -39,6 +39,20 @@ def train_tokenizer(corpus: Path, vocab: int, out: Path) -> None:
     atomic_write(out, tokenizer.to_str(pretty=True) + "\n")
 
 
+def read_tokenizer(path: Path | str) -> Tokenizer:
+    """A tokenizer that `train_tokenizer` wrote.
+
+    Raises:
+        UserError: it is missing or damaged.
+    """
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:
+        raise UserError(
+            f"{path} is missing or damaged ({error}); delete it and run 'dvc repro tokenizer' again"
+        ) from error
+
+
 def token_bytes(tokenizer: Tokenizer) -> list[int]:
     """Bytes of text that each token stands for (0 for the end mark); in byte-level BPE one character is one byte."""
     return [0 if i == END_OF_DOCUMENT else len(tokenizer.id_to_token(i)) for i in range(tokenizer.get_vocab_size())]

@@ -21,6 +21,7 @@ from lm_eval.tasks import TaskManager
 from tokenizers import Tokenizer
 
 from stemrepro.data.blocks import TokenBlocks
+from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.errors import UserError
 from stemrepro.evaluation.lm import StemLM, task_manager
 from stemrepro.evaluation.losses import load_weights
@@ -108,7 +109,7 @@ def score(run: Run, tokenizer_file: Path, items: Path, report: Callable) -> dict
         beginning of their prompt ("truncated", of "requests").
     """
     logging.getLogger("lm_eval").setLevel(logging.ERROR)  # one line a metric and task
-    settings, tokenizer = run.scale.benchmarks, Tokenizer.from_file(str(tokenizer_file))
+    settings, tokenizer = run.scale.benchmarks, read_tokenizer(tokenizer_file)
     lm = StemLM(load_weights(run), tokenizer, run.scale.model.sequence, settings.batch)
     manager, results = task_manager(items, settings.hub), {}
     for number, name in enumerate(settings.tasks):

@@ -22,6 +22,7 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
+from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.errors import UserError
 from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.model.loss import token_losses
@@ -62,7 +63,7 @@ class StemLM(TemplateLM):
             UserError: no finished run there, or weights that don't fit its config.yaml.
         """
         folder = Path(folder)
-        for path in (folder / "config.yaml", folder / "weights.safetensors", Path(tokenizer)):
+        for path in (folder / "config.yaml", folder / "weights.safetensors"):
             if not path.exists():
                 raise UserError(f"{path} is missing; train the run first ('dvc repro' or 'stemrepro train')")
         config = yaml.safe_load((folder / "config.yaml").read_text())
@@ -74,7 +75,7 @@ class StemLM(TemplateLM):
             raise UserError(
                 f"{folder}/weights.safetensors does not hold the weights of its config.yaml: {error}"
             ) from error
-        return cls(model, Tokenizer.from_file(str(tokenizer)), shape.sequence, batch)
+        return cls(model, read_tokenizer(tokenizer), shape.sequence, batch)
 
     @property
     def eot_token_id(self) -> int:

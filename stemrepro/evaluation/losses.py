@@ -57,6 +57,16 @@ def load_weights(run: Run) -> Decoder:
     return model.eval()
 
 
+def read_rows(path: Path) -> list[dict]:
+    """The rows of a run's metrics.jsonl; UserError when the file is damaged."""
+    try:
+        return [json.loads(line) for line in path.read_text().splitlines()]
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path} is missing or damaged ({error}); delete {path.parent} and train that run again"
+        ) from error
+
+
 def seen_pairs(run: Run) -> csr_array:
     """How often each pair (input token, target) occurred in the batches this run saw, sparse [vocab, vocab]."""
     scale, vocab = run.scale, run.model.vocab
@@ -115,7 +125,7 @@ def score(run: Run, report: Callable) -> dict:
         "documents": np.bincount(documents.ravel(), weights=nats.ravel(), minlength=count),
         "document_tokens": np.bincount(documents.ravel(), minlength=count),
         "document_source": np.array([document[1] for document in blocks.about["documents"]]),
-        "curve": [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()],
+        "curve": read_rows(run.folder / "metrics.jsonl"),
     }
 
 

@@ -50,10 +50,13 @@ def intact(path: Path) -> bool:
 
 def newest(folder: Path) -> Path | None:
     """The newest good checkpoint in a folder, or None. Damaged ones are named in a warning and passed over."""
-    for path in sorted(folder.glob("step*.ckpt"), reverse=True):
+    found = sorted(folder.glob("step*.ckpt"))
+    while found:
+        path = found.pop()
         if intact(path):
             return path
-        warnings.warn(f"{path} is damaged or was cut short; using the checkpoint before it", stacklevel=2)
+        instead = "using the checkpoint before it" if found else "no other is left, so the run starts anew"
+        warnings.warn(f"{path} is damaged or was cut short; {instead}", stacklevel=2)
     return None
 
 

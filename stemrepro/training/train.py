@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 
 import lightning as L
+import torch
 import yaml
 from safetensors.torch import save as to_bytes
 
@@ -18,6 +19,24 @@ from stemrepro.training.checkpoint import AtomicCheckpointIO, newest
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.spec import Run
 
+WRITTEN = ("config.yaml", "metrics.jsonl", "provenance.json", "*.safetensors", "resume/*.ckpt", "resume/*.sha256")
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Removes the temporary files that a process which was killed while writing left behind."""
+    for name in map(Path, WRITTEN):
+        for path in folder.glob(str(name.with_name(f".{name.name}.????????"))):
+            path.unlink()
+
+
+def read_config(path: Path) -> dict:
+    """A run's settings; an unreadable file gives none, so that every key differs."""
+    try:
+        value = yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError):
+        value = None
+    return value if isinstance(value, dict) else {}
+
 
 def claim_folder(run: Run, replace: bool) -> None:
     """Makes sure that what lies in the run folder belongs to this run; with `replace` anything else is removed.
@@ -26,8 +45,9 @@ def claim_folder(run: Run, replace: bool) -> None:
         UserError: it was made with other settings; names the keys.
     """
     config = run.folder / "config.yaml"
+    remove_leftovers(run.folder)
     if config.exists():
-        found, asked = flat(yaml.safe_load(config.read_text())), flat(run.config)
+        found, asked = flat(read_config(config)), flat(run.config)
         keys = sorted(key for key in found.keys() | asked.keys() if found.get(key) != asked.get(key))
         if keys and not replace:
             changes = "; ".join(f"{key}: {found.get(key)} there, {asked.get(key)} asked" for key in keys[:5])
@@ -55,6 +75,7 @@ def train(run: Run, report: Report, replace: bool = False) -> None:
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)  # which devices there are, and tips
     warnings.filterwarnings("ignore", module="lightning")
     started, training = time.monotonic(), run.scale.training
+    torch.manual_seed(run.seed)  # nothing draws from it so far; whatever will, does so the same in every run of a seed
     module, recorder, resume = LanguageModule(run), Recorder(run, report), run.folder / "resume"
     trainer = L.Trainer(
         accelerator=training.accelerator,

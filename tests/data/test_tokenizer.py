@@ -1,7 +1,7 @@
 import pytest
 from tokenizers import Tokenizer
 
-from stemrepro.data.tokenizer import token_bytes, train_tokenizer
+from stemrepro.data.tokenizer import read_tokenizer, token_bytes, train_tokenizer
 from stemrepro.errors import UserError
 
 
@@ -30,3 +30,11 @@ def test_impossible_vocabularies(sample, tmp_path, vocab):
 def test_a_corpus_too_small_for_the_vocabulary(sample, tmp_path):
     with pytest.raises(UserError, match="lower vocab 60000"):
         train_tokenizer(sample / "corpus" / "corpus.parquet", 60000, tmp_path / "t.json")
+
+
+def test_a_damaged_file_is_named(sample, tmp_path):
+    assert read_tokenizer(sample / "tokenizer.json").get_vocab_size() == 300
+    (tmp_path / "t.json").write_bytes((sample / "tokenizer.json").read_bytes()[:500])
+    for path in (tmp_path / "t.json", tmp_path / "none.json"):
+        with pytest.raises(UserError, match=rf"{path.name} is missing or damaged"):
+            read_tokenizer(path)

@@ -1,6 +1,8 @@
 """Whole runs: paired data, resume, folders, golden losses."""
 
 import json
+import resource
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -188,3 +190,41 @@ def test_golden_losses(make_run, arm):
     train(run, quiet)
     golden = json.loads(GOLDEN.read_text())
     assert [row["loss"] for row in rows(run)] == pytest.approx(golden[arm], abs=1e-5)
+
+
+def test_a_full_disk_loses_nothing(make_run, report_every_step):
+    """The kernel refuses the checkpoint of step 10 half-way (a limit on file sizes stands for the full disk); after
+    there is room again the run resumes and ends with the bytes it would have had."""
+    whole, run = make_run("stem-full", seed=1), make_run("stem-full", seed=1)
+    train(whole, quiet)
+    expected = {path.name: path.read_bytes() for path in whole.folder.iterdir() if path.name != "provenance.json"}
+    run = replace(run, folder=run.folder.parent / "full")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def report(step, *_):
+        if step == 6:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
+
+    try:
+        with pytest.raises(
+            UserError, match=r"step000000010\.ckpt could not be written \(File too large\); what was there is unharmed"
+        ):
+            train(run, report)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [path.name for path in sorted((run.folder / "resume").iterdir())] == [
+        "step000000005.ckpt",
+        "step000000005.ckpt.sha256",
+    ]
+    train(run, quiet)
+    assert {path.name: path.read_bytes() for path in run.folder.iterdir() if path.name != "provenance.json"} == expected
+
+
+def test_damaged_settings_are_refused_or_replaced(make_run):
+    run = make_run("dense")
+    train(run, quiet)
+    (run.folder / "config.yaml").write_bytes(b"arm: {name: de\xff")
+    with pytest.raises(UserError, match="holds a run with other settings"):
+        train(run, quiet)
+    train(run, quiet, replace=True)
+    assert yaml.safe_load((run.folder / "config.yaml").read_text()) == run.config

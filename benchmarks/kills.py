@@ -1,0 +1,212 @@
+"""Kills a training with SIGKILL again and again and looks at what is left: every checkpoint readable, steps lost, and at
+the end the same bytes as a run that nothing happened to.
+
+    stemrepro plan --scale smoke && dvc repro blocks
+    python benchmarks/kills.py --scale smoke --arm stem-full --kills 50
+
+Half of the kills come at a random moment, half while a checkpoint is being written. Writes docs/kills.csv and .png.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import tempfile
+import time
+import warnings
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pandas as pd
+from rich.progress import track
+
+from stemrepro.training.spec import Run
+
+MODULE = "stemrepro.training.train"
+
+
+def victim(run: Run, pipe: Connection, threads: int, die_at_write: int | None = None) -> None:
+    """Trains in a process of its own and reports every step; dies at its nth file write when asked to.
+
+    A write is temporary file, fsync, rename: it dies between the last two, where a half-made file would be left.
+    """
+    import torch
+
+    from stemrepro.training import callbacks
+    from stemrepro.training.train import train
+
+    torch.set_num_threads(threads)
+    warnings.simplefilter("ignore")
+    callbacks.time = type("Clock", (), {"monotonic": iter(range(10**9)).__next__})  # so that every step is reported
+    if die_at_write is not None:
+        rename, left = os.replace, iter(range(die_at_write, -1, -1))
+
+        def deadly(source: str, target: str) -> None:
+            if next(left) == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            rename(source, target)
+
+        os.replace = deadly
+    train(run, lambda step, *_: pipe.send(step))
+
+
+def start(run: Run, threads: int = 1, die_at_write: int | None = None) -> tuple[multiprocessing.Process, Connection]:
+    """Starts a victim; its steps come through the pipe."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([MODULE])
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=victim, args=(run, there, threads, die_at_write), daemon=True)
+    process.start()
+    there.close()
+    return process, here
+
+
+def last_step(pipe: Connection) -> int:
+    """The last step that a dead process had finished (0 for none)."""
+    step = 0
+    try:
+        while True:
+            step = pipe.recv()
+    except (EOFError, ConnectionResetError):
+        return step
+
+
+def finish(run: Run, threads: int = 1) -> None:
+    """Lets a run come to its end."""
+    process, pipe = start(run, threads)
+    last_step(pipe)
+    process.join()
+    assert process.exitcode == 0, f"{run.folder} did not come to its end"
+
+
+def readable(folder: Path) -> tuple[int, int, int]:
+    """Checkpoints in a folder with and without a recorded hash, and the step of the newest good one (0 for none).
+
+    Raises:
+        AssertionError: one with a hash is not what was written.
+    """
+    from stemrepro.training.checkpoint import AtomicCheckpointIO, intact, newest
+
+    found = sorted(folder.glob("step*.ckpt"))
+    hashed = [path for path in found if Path(f"{path}.sha256").exists()]
+    for path in hashed:
+        assert intact(path), f"{path} is damaged"
+        AtomicCheckpointIO().load_checkpoint(path)
+    good = newest(folder)
+    return len(hashed), len(found) - len(hashed), int(good.stem.removeprefix("step")) if good else 0
+
+
+def writing(folder: Path) -> bool:
+    """True while a checkpoint's temporary file lies there."""
+    try:
+        return any(name.startswith(".step") for name in os.listdir(folder))
+    except FileNotFoundError:
+        return False
+
+
+def kill_once(run: Run, during_save: bool, rng: random.Random) -> dict | None:
+    """Starts or resumes the run, kills it, and says what was lost; None when it came to its end first."""
+    (process, pipe), begun = start(run), readable(run.folder / "resume")[2]
+    stop, died = rng.randint(begun + 1, run.scale.steps - 1), begun
+    while process.is_alive():
+        if during_save and writing(run.folder / "resume"):
+            break
+        if pipe.poll(0 if during_save else 0.001):
+            try:
+                died = pipe.recv()
+            except EOFError:
+                break
+            if not during_save and died >= stop:
+                time.sleep(rng.random() * 0.02)
+                break
+    if process.is_alive():
+        os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    if process.exitcode != -signal.SIGKILL:
+        return None
+    died = max(died, last_step(pipe)) + during_save  # a step is reported after the save that follows it
+    _, unhashed, good = readable(run.folder / "resume")
+    return {"aimed": "while saving" if during_save else "at any moment", "resumed_from": begun, "died_after": died,
+            "good_checkpoint": good, "without_hash": unhashed, "lost": max(0, died - good)}  # fmt: skip
+
+
+def draw(rows: pd.DataFrame, save_every: int, out: Path, text: str) -> None:
+    """Steps lost by each kill against the save interval."""
+    from stemrepro.files import atomic_write
+    from stemrepro.report.style import footer, plt, render, use_style
+
+    use_style()
+    figure, axes = plt.subplots(figsize=(6.4, 2.8), layout="constrained")
+    figure.get_layout_engine().set(rect=(0, 0.04, 1, 0.96))
+    for (aim, group), marker, colour in zip(rows.groupby("aimed"), "os", ("#0173b2", "#de8f05"), strict=True):
+        axes.plot(
+            group["died_after"],
+            group["lost"],
+            marker,
+            color=colour,
+            ms=4.5,
+            mec="white",
+            mew=0.5,
+            ls="none",
+            label=f"killed {aim} ({len(group)})",
+        )
+    axes.axhline(save_every, color="black", lw=0.8, ls="--", label="save interval")
+    axes.set(xlabel="step at which the process was killed", ylabel="steps to train again", ylim=(-1, save_every * 1.35))
+    axes.legend(fontsize=7, ncol=3, loc="upper left")
+    footer(figure, text)
+    atomic_write(out.with_suffix(".png"), render(figure, "png"))
+
+
+def main() -> None:
+    """Kills, counts, compares."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", default="smoke")
+    parser.add_argument("--arm", default="stem-full")
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--out", type=Path, default=Path("docs/kills"))
+    options = parser.parse_args()
+    from stemrepro.files import atomic_write, sha256
+    from stemrepro.plan import read_params, scale_and_arm
+    from stemrepro.provenance import provenance
+
+    warnings.simplefilter("ignore")
+    scale, arm, rate = scale_and_arm(read_params(), options.scale, options.arm)
+    blocks, rng, rows, same = Path("data") / options.scale / "blocks", random.Random(0), [], []
+    base = Run(
+        options.arm, 0, arm, scale, rate, Path(tempfile.mkdtemp()) / "whole", blocks, sha256(blocks / "train.bin")
+    )
+    finish(base)
+    run = replace(base, folder=base.folder.parent / "killed")
+
+    def compare() -> bool:
+        names = sorted(path.name for path in base.folder.iterdir() if path.name != "provenance.json")
+        return all((base.folder / name).read_bytes() == (run.folder / name).read_bytes() for name in names)
+
+    for number in track(range(options.kills), description="kills"):
+        while (found := kill_once(run, number % 2 == 1, rng)) is None:
+            same.append(compare())
+            shutil.rmtree(run.folder)
+        rows.append(found)
+    finish(run)
+    same.append(compare())
+    table = pd.DataFrame(rows)
+    atomic_write(options.out.with_suffix(".csv"), table.to_csv(index=False))
+    about = provenance()
+    draw(
+        table,
+        scale.training.save_every,
+        options.out,
+        f"{options.scale}, {options.arm}, commit {about['commit'][:7]}, {about['date'][:10]}",
+    )
+    summary = {"kills": len(table), "while_saving": int((table["aimed"] == "while saving").sum()), "save_every": scale.training.save_every,
+               "most_lost": int(table["lost"].max()), "unreadable": 0, "left_without_hash": int(table["without_hash"].sum()),
+               "runs_that_came_to_their_end": len(same), "of_these_bit_equal": sum(same)}  # fmt: skip
+    print(json.dumps(summary | {"commit": about["commit"], "machine": about["machine"]}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""SIGKILL at any moment, resume, and the same bytes as if nothing had happened. Real processes, really killed."""
+
+import os
+import random
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.kills import finish, kill_once, last_step, readable, start
+from stemrepro.training.checkpoint import AtomicCheckpointIO, checkpoint_path
+
+WRITES = {
+    "while its settings are written": 1,
+    "before the first checkpoint": 3,
+    "while a checkpoint is written": 4,
+    "between a checkpoint and its hash": 5,
+    "while the weights are written": 12,
+}
+"""Which of a run's file writes it dies at: config, snapshot at 3, metrics, checkpoint and hash at 5, ..., weights."""
+
+
+def files(run):
+    return {path.name: path.read_bytes() for path in run.folder.iterdir() if path.name != "provenance.json"}
+
+
+def other(run, name):
+    return replace(run, folder=run.folder.parent / name)
+
+
+@pytest.fixture(scope="module")
+def wholes():
+    """Uninterrupted runs by number of threads."""
+    return {}
+
+
+def whole(run, threads, wholes):
+    if threads not in wholes:
+        finish(run, threads)
+        wholes[threads] = files(run)
+    return wholes[threads]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_killed_at_a_random_step(make_run, wholes, threads):
+    run = make_run("stem-full", seed=1)
+    expected = whole(run, threads, wholes)
+    killed, stop = other(run, "killed"), random.randint(1, 11)
+    process, pipe = start(killed, threads)
+    while pipe.recv() < stop:
+        pass
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert not killed.weights.exists()
+    good = readable(killed.folder / "resume")[2]
+    assert good >= stop // 5 * 5
+    finish(killed, threads)
+    assert files(killed) == expected, f"killed after step {stop}"
+
+
+@pytest.mark.parametrize("point", WRITES)
+def test_killed_while_writing(make_run, wholes, point):
+    run = make_run("stem-full", seed=1)
+    expected = whole(run, 1, wholes)
+    killed = other(run, "killed")
+    process, pipe = start(killed, die_at_write=WRITES[point] - 1)
+    died = last_step(pipe)
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert not killed.weights.exists()
+    assert died == {1: 0, 3: 4, 4: 4, 5: 4, 12: 12}[WRITES[point]]
+    finish(killed)
+    assert files(killed) == expected
+
+
+def test_killed_between_a_save_and_a_validation(make_run, wholes):
+    """Step 5 saves, step 8 validates."""
+    run = make_run("stem-full", seed=1)
+    expected = whole(run, 1, wholes)
+    killed = other(run, "killed")
+    process, pipe = start(killed)
+    while pipe.recv() < 6:
+        pass
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    finish(killed)
+    assert files(killed) == expected
+
+
+def tensors(value, prefix=""):
+    """Every leaf of a checkpoint by its path."""
+    if isinstance(value, dict | list | tuple):
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, inner in pairs:
+            yield from tensors(inner, f"{prefix}/{key}")
+    else:
+        yield prefix, value
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_state_behind_the_weights_is_the_same_too(make_run, threads):
+    """Table moments, random state, place in the data and metrics rows, in the checkpoint at step 10."""
+
+    def checkpoint(run, *stops):
+        for stop in stops:
+            process, pipe = start(run, threads)
+            while pipe.recv() < stop:
+                pass
+            os.kill(process.pid, signal.SIGKILL)
+            process.join()
+        return dict(tensors(AtomicCheckpointIO().load_checkpoint(checkpoint_path(run.folder / "resume", 10))))
+
+    run = make_run("stem-full", seed=1)
+    expected, found = checkpoint(run, 11), checkpoint(other(run, "killed"), 3, 7, 11)
+    assert expected.keys() == found.keys()
+    assert sum("exp_avg_sq" in key for key in expected) == sum(1 for _ in run_parameters(run))
+    for name in ("/rng_state", "/global_step", "/callbacks/Recorder/rows/9/loss"):
+        assert name in expected
+    for key, value in expected.items():
+        same = value.equal(found[key]) if isinstance(value, torch.Tensor) else value == found[key]
+        assert same, key
+
+
+def run_parameters(run):
+    from stemrepro.model.transformer import build
+
+    return build(run.model, 0).parameters()
+
+
+def test_kill_after_kill(make_run, wholes):
+    """The loop of benchmarks/kills.py, six kills long."""
+    run = make_run("stem-full", seed=1)
+    expected, rng = whole(run, 1, wholes), random.Random()
+    killed = other(run, "killed")
+    for number in range(6):
+        found = kill_once(killed, number % 2 == 1, rng)
+        if found is None:
+            break
+        assert found["lost"] <= run.scale.training.save_every
+    finish(killed)
+    assert files(killed) == expected
+
+
+def test_a_garbled_checkpoint_is_named_and_the_one_before_used(make_run, wholes, capfd):
+    run = make_run("stem-full", seed=1)
+    expected = whole(run, 1, wholes)
+    killed = other(run, "killed")
+    process, pipe = start(killed)
+    while pipe.recv() < 11:
+        pass
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    last = checkpoint_path(killed.folder / "resume", 10)
+    damaged = bytearray(last.read_bytes())
+    damaged[len(damaged) // 2] ^= 255
+    Path(last).write_bytes(damaged)
+    from stemrepro.training.train import train
+
+    with pytest.warns(UserWarning, match=r"step000000010\.ckpt is damaged"):
+        train(killed, lambda *_: None)
+    assert files(killed) == expected
