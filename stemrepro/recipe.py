@@ -91,7 +91,7 @@ class Benchmarks(Strict):
     tasks: Annotated[tuple[str, ...], Field(min_length=1, description="names of lm-eval tasks")]
     items: Positive = Field(description="items a task, at most")
     batch: Positive = Field(description="sequences at once")
-    hub: bool = Field(False, description="also lm-eval's own tasks, which read the Hugging Face hub")
+    hub: bool = Field(False, description="lm-eval's own tasks from the Hugging Face hub, not the archive's")
 
 
 class ArchiveMix(Strict):

@@ -86,7 +86,8 @@ def run_jobs(
                     continue
                 if kind == "progress":
                     done, loss, speed = value
-                    progress.update(bars[number], completed=done, note=f"loss {loss:.3f}  {speed:,.0f} tokens/s")
+                    pace = f"  {speed:,.0f} tokens/s" if speed else ""
+                    progress.update(bars[number], completed=done, note=f"loss {loss:.3f}{pace}")
                 elif kind == "result":
                     results[number] = value
                     running.pop(number).join()

@@ -147,7 +147,7 @@ def test_touching_a_threshold_runs_one_analysis(restored):
 
 
 def test_touching_a_task_file_scores_the_benchmarks_again(restored):
-    restored.edit("stemrepro/evaluation/tasks/openbookqa.yaml", "task: openbookqa", "task: openbookqa ")
+    restored.edit("stemrepro/evaluation/tasks/archive/openbookqa.yaml", "task: openbookqa", "task: openbookqa ")
     assert {stage.split("@")[0] for stage in restored.stale()} == {"benchmarks"}
 
 

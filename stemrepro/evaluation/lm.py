@@ -33,12 +33,15 @@ TASKS = Path(__file__).with_name("tasks")
 
 
 def task_manager(items: Path | str, hub: bool = False) -> TaskManager:
-    """lm-eval's task manager with our tasks; with `hub` also lm-eval's own, where the names differ.
+    """lm-eval's task manager with our tasks.
 
     Args:
         items: folder that `stemrepro data items` wrote.
+        hub: take lm-eval's own tasks, which read the Hugging Face hub, instead of those of the pinned archive (the names
+            are the same); tasks made from the training text stay.
     """
-    return TaskManager(include_path=TASKS, include_defaults=hub, metadata={"items": str(items)})
+    folders = [TASKS / "text"] if hub else [TASKS / "text", TASKS / "archive"]
+    return TaskManager(include_path=folders, include_defaults=hub, metadata={"items": str(items)})
 
 
 class StemLM(TemplateLM):

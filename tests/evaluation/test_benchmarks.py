@@ -4,13 +4,16 @@ import json
 
 import numpy as np
 import pytest
+from datasets import Dataset, DatasetDict
 from lm_eval import simple_evaluate
+from lm_eval.evaluator import evaluate
 from tokenizers import Tokenizer
 
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.errors import UserError
-from stemrepro.evaluation.benchmarks import load_task, margin, score, times_seen, write_scores
+from stemrepro.evaluation.benchmarks import item_scores, load_task, margin, score, times_seen, write_scores
 from stemrepro.evaluation.lm import StemLM, task_manager
+from stemrepro.model.transformer import build
 from stemrepro.training.train import train
 from tests.conftest import quiet
 
@@ -124,3 +127,52 @@ def test_a_task_that_does_not_ask_for_the_answers_alone_is_made_to(sample, tmp_p
     manager = TaskManager(include_path=tmp_path, include_defaults=False, metadata={"items": str(sample / "items")})
     with pytest.raises(UserError, match="'other' is not multiple choice"):
         load_task(manager, "other")
+
+
+ROWS = {
+    "allenai/ai2_arc": [
+        {"question": f"Which is number {n}?", "choices": {"label": ["A", "B", "C"], "text": ["one", "two", f"{n}"]}, "answerKey": "C"}
+        for n in range(4)
+    ],
+    "allenai/winogrande": [
+        {"sentence": f"The {n} fits in the case because _ is small.", "option1": "the case", "option2": f"the {n}", "answer": "2"}
+        for n in range(4)
+    ],
+}  # fmt: skip
+
+
+def test_lm_evals_own_tasks_from_the_hub(sample, make_run, monkeypatch):
+    """Its task files, on local rows of the hub's form: gold, answers alone and margins come out as for our own."""
+    asked = []
+
+    def load_dataset(path, name=None, **_):
+        asked.append(path)
+        rows = Dataset.from_list(ROWS[path])
+        return DatasetDict({split: rows for split in ("train", "validation", "test")})
+
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+    manager = task_manager(sample / "items", hub=True)
+    names = {
+        "arc_easy",
+        "arc_challenge",
+        "hellaswag",
+        "winogrande",
+        "boolq",
+        "piqa",
+        "social_iqa",
+        "openbookqa",
+        "atlas_capital",
+    }
+    assert names <= set(manager.all_tasks)
+    lm = StemLM(build(make_run("dense").model, 0), Tokenizer.from_file(str(sample / "tokenizer.json")), 32)
+    for name, gold in (("arc_easy", 2), ("winogrande", 1)):
+        task = load_task(manager, name)
+        found = [
+            item_scores(task, s) for s in evaluate(lm, {"tasks": {name: task}}, bootstrap_iters=0)["samples"][name]
+        ]
+        assert [row["gold"] for row in found] == [gold] * 4
+        assert found[0]["cluster"] == f"{name}/0"
+        assert {row["acc"] for row in found} <= {0.0, 1.0}
+    assert set(asked) == set(ROWS)
+    with pytest.raises(UserError, match=r"openbookqa\.jsonl is missing"):
+        task_manager(sample / "none").load(["openbookqa"])  # without the hub the name is the archive's
