@@ -3,6 +3,7 @@ thinks has to run again after an edit."""
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -117,6 +118,12 @@ def test_every_run_was_tracked_while_it_trained_and_scores_come_with_a_sync(proj
     names, metrics = runs()
     assert len(names) == 10
     assert {"final/prose_loss", "tasks/openbookqa"} <= metrics
+
+
+def test_the_readmes_snippet_runs(project):
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    code = code.replace("laptop", "smoke").replace("data/text", "data/sample") + "\nprint(lm.truncated)"
+    assert project.call(sys.executable, "-c", code).strip().endswith("0")
 
 
 def test_verify_compares_with_the_committed_verdicts(project):

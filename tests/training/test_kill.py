@@ -26,6 +26,17 @@ def files(run):
     return {path.name: path.read_bytes() for path in run.folder.iterdir() if path.name != "provenance.json"}
 
 
+def kill_after(run, step, threads=1):
+    """Starts or resumes a run and kills it after a step."""
+    process, pipe = start(run, threads)
+    while pipe.recv() < step:
+        pass
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert not run.weights.exists()
+
+
 def other(run, name):
     return replace(run, folder=run.folder.parent / name)
 
@@ -48,13 +59,7 @@ def test_killed_at_a_random_step(make_run, wholes, threads):
     run = make_run("stem-full", seed=1)
     expected = whole(run, threads, wholes)
     killed, stop = other(run, "killed"), random.randint(1, 11)
-    process, pipe = start(killed, threads)
-    while pipe.recv() < stop:
-        pass
-    os.kill(process.pid, signal.SIGKILL)
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
-    assert not killed.weights.exists()
+    kill_after(killed, stop, threads)
     good = readable(killed.folder / "resume")[2]
     assert good >= stop // 5 * 5
     finish(killed, threads)
@@ -81,11 +86,7 @@ def test_killed_between_a_save_and_a_validation(make_run, wholes):
     run = make_run("stem-full", seed=1)
     expected = whole(run, 1, wholes)
     killed = other(run, "killed")
-    process, pipe = start(killed)
-    while pipe.recv() < 6:
-        pass
-    os.kill(process.pid, signal.SIGKILL)
-    process.join()
+    kill_after(killed, 6)
     finish(killed)
     assert files(killed) == expected
 
@@ -106,11 +107,7 @@ def test_the_state_behind_the_weights_is_the_same_too(make_run, threads):
 
     def checkpoint(run, *stops):
         for stop in stops:
-            process, pipe = start(run, threads)
-            while pipe.recv() < stop:
-                pass
-            os.kill(process.pid, signal.SIGKILL)
-            process.join()
+            kill_after(run, stop, threads)
         return dict(tensors(AtomicCheckpointIO().load_checkpoint(checkpoint_path(run.folder / "resume", 10))))
 
     run = make_run("stem-full", seed=1)
@@ -148,11 +145,7 @@ def test_a_garbled_checkpoint_is_named_and_the_one_before_used(make_run, wholes,
     run = make_run("stem-full", seed=1)
     expected = whole(run, 1, wholes)
     killed = other(run, "killed")
-    process, pipe = start(killed)
-    while pipe.recv() < 11:
-        pass
-    os.kill(process.pid, signal.SIGKILL)
-    process.join()
+    kill_after(killed, 11)
     last = checkpoint_path(killed.folder / "resume", 10)
     damaged = bytearray(last.read_bytes())
     damaged[len(damaged) // 2] ^= 255
