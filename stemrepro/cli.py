@@ -99,11 +99,11 @@ def train(options: argparse.Namespace) -> int:
         "-m",
         "stemrepro.cli",
         "track",
+        "--follow",
         "--scale",
         options.scale,
         "--arm",
         options.arm,
-        "--follow",
     ]
     with subprocess.Popen(follower, stdin=subprocess.PIPE):  # ends when its input does, also when this is killed
         _each_seed(partial(train_job, replace=options.replace), runs, "stemrepro.training.train")

@@ -42,6 +42,16 @@ def write_json(path: Path | str, value: object) -> None:
     atomic_write(path, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
 
+def read_rows(path: Path) -> list[dict]:
+    """The rows of a JSON-lines file; UserError when it is damaged."""
+    try:
+        return [json.loads(line) for line in path.read_text().splitlines()]
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path} is missing or damaged ({error}); delete its folder and run 'dvc repro' again"
+        ) from error
+
+
 def sha256(path: Path | str) -> str:
     """Hex digest of a file's bytes."""
     with open(path, "rb") as file:

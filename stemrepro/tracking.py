@@ -17,7 +17,7 @@ import numpy as np
 import yaml
 
 from stemrepro.errors import UserError
-from stemrepro.files import digest, flat, sha256
+from stemrepro.files import digest, flat, read_rows, sha256
 from stemrepro.recipe import Book
 from stemrepro.report.items import ArmItems
 from stemrepro.report.scores import ArmScores
@@ -34,6 +34,7 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
 DEFAULT_URI = "sqlite:///mlflow.db"
+GREY = "#888888"  # an arm without a colour of its own
 BATCH = 1000  # MLflow takes no more metrics at once
 
 
@@ -56,6 +57,16 @@ def plainly() -> Iterator[None]:
         if isinstance(error, MlflowException | OSError | SQLAlchemyError):
             raise UserError(f"MLflow at {uri} can't be used ({reason[:200]})") from error
         raise
+
+
+def read_config(folder: Path) -> dict:
+    """The settings in a run folder; UserError when they can't be read."""
+    try:
+        config = yaml.safe_load((folder / "config.yaml").read_text())
+        return config | {"seed": int(config["seed"]), "arm": dict(config["arm"]), "data": dict(config["data"])}
+    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"{folder}/config.yaml is damaged ({reason}); train that run again") from error
 
 
 class Tracker:
@@ -120,7 +131,7 @@ class Tracker:
 
     def sync_run(self, folder: Path, parent: Run, scores: dict[str, dict[int, float]]) -> list[dict]:
         """Brings one run folder's MLflow run up to date; returns the rows of metrics.jsonl."""
-        config = yaml.safe_load((folder / "config.yaml").read_text())
+        config = read_config(folder)
         arm, seed, started = config["arm"]["name"], config["seed"], int((folder / "config.yaml").stat().st_mtime * 1000)
         about = json.loads(path.read_text()) if (path := folder / "provenance.json").exists() else {}
         weights = folder / "weights.safetensors"  # there if and only if the run is finished
@@ -129,16 +140,11 @@ class Tracker:
             "dvc_stage": f"train@{self.scale}-{arm}", "params_hash": params_hash(config),
             "data_hash": config["data"]["train_sha256"][:12], "commit": about.get("commit", "unknown"),
             "mlflow.parentRunId": parent.info.run_id, "mlflow.source.name": "stemrepro train",
-            "mlflow.runColor": ARM_COLOUR[arm],
+            "mlflow.runColor": ARM_COLOUR.get(arm, GREY),
         }  # fmt: skip
-        run = self._run(
-            f"{self.scale}/{arm}/seed{seed}/{digest(config)}",
-            f"{arm} seed {seed}",
-            {k: str(v) for k, v in tags.items()},
-            started,
-        )
-        lines = (folder / "metrics.jsonl").read_text().splitlines() if (folder / "metrics.jsonl").exists() else []
-        rows = [json.loads(line) for line in lines]
+        key = f"{self.scale}/{arm}/seed{seed}/{digest(config)}"
+        run = self._run(key, f"{arm} seed {seed}", {name: str(value) for name, value in tags.items()}, started)
+        rows = read_rows(folder / "metrics.jsonl") if (folder / "metrics.jsonl").exists() else []
         done = int(run.data.tags.get("rows", 0))
         metrics = [
             Metric(name, value, started + row["step"], row["step"])  # rows carry no clock: equal runs have equal rows
@@ -165,16 +171,17 @@ class Tracker:
         folders = sorted(path.parent for path in (self.runs / arm).glob("seed*/config.yaml"))
         if not folders:
             return 0
-        configs = [yaml.safe_load((folder / "config.yaml").read_text()) for folder in folders]
+        configs = [read_config(folder) for folder in folders]
         key = f"{self.scale}/{arm}/{params_hash(configs[0])}"
         started = int((folders[0] / "config.yaml").stat().st_mtime * 1000)
         tags = {"scale": self.scale, "arm": arm, "recipes": ", ".join(self.recipes(arm)), "kind": "mean over seeds"}
-        tags["mlflow.runColor"] = ARM_COLOUR[arm]
+        tags["mlflow.runColor"] = ARM_COLOUR.get(arm, GREY)
         parent = self._run(key, arm, tags, started)
         scores = self.arm_scores(arm, params_hash(configs[0]))
         curves = [self.sync_run(folder, parent, scores) for folder in folders]
         shared = {name: value for name, value in flat(configs[0]).items() if name != "seed"}
-        self._add(parent, self._means(parent, curves, scores, started), shared | {"seeds": len(folders)}, tags)
+        metrics, marks = self._means(parent, curves, scores, started)
+        self._add(parent, metrics, shared | {"seeds": len(folders)}, tags | {"marks": marks})
         for recipe in self.recipes(arm):
             figure = self.results / recipe / "figure.png"
             if figure.exists() and parent.data.tags.get(f"figure.{recipe}") != (found := sha256(figure)[:12]):
@@ -187,8 +194,9 @@ class Tracker:
             )
         return len(folders)
 
-    def _means(self, parent: Run, curves: list[list[dict]], scores: dict, started: int) -> list[Metric]:
-        """Means over seeds that the arm's run lacks: losses at the marks that every seed has reached, final scores."""
+    def _means(self, parent: Run, curves: list[list[dict]], scores: dict, started: int) -> tuple[list[Metric], int]:
+        """Means over seeds that the arm's run lacks: losses at the marks that every seed has reached, final scores; and
+        how many marks those are."""
         done, metrics = int(parent.data.tags.get("marks", 0)), []
         marked = [[row for row in rows if "validation" in row] for rows in curves]
         shared = min(map(len, marked))
@@ -199,15 +207,13 @@ class Tracker:
                 for source in rows[0]["validation"]
             }
             metrics += [Metric(name, value, started + step, step) for name, value in values.items()]
-        if shared > done:
-            self.client.set_tag(parent.info.run_id, "marks", str(shared))
         for name, values in scores.items():
             seeds, spread = list(values.values()), f"seed_sd/{name.split('/')[1]}"
             found = {name: float(np.mean(seeds))} | ({spread: float(np.std(seeds, ddof=1))} if len(seeds) > 1 else {})
             metrics += [
                 Metric(key, value, started, 0) for key, value in found.items() if parent.data.metrics.get(key) != value
             ]
-        return metrics
+        return metrics, max(done, shared)
 
     def sync(self, arm: str | None = None) -> int:
         """Syncs one arm, or all that have run folders; returns how many runs that were."""

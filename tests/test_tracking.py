@@ -229,3 +229,9 @@ def test_a_server(project, book, monkeypatch):
     finally:
         os.killpg(server.pid, 9)
         server.wait()
+
+
+def test_a_damaged_run_folder_is_named(project, book):
+    Path("runs/tiny/stem-third/seed0/config.yaml").write_text("arm: {name")
+    with pytest.raises(UserError, match=r"seed0/config\.yaml is damaged"):
+        tracker(book).sync()

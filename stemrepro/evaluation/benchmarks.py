@@ -24,7 +24,7 @@ from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.errors import UserError
 from stemrepro.evaluation.lm import StemLM, task_manager
-from stemrepro.evaluation.losses import load_weights
+from stemrepro.evaluation.weights import load_run
 from stemrepro.files import atomic_write, write_json
 from stemrepro.training.spec import Run
 
@@ -110,7 +110,7 @@ def score(run: Run, tokenizer_file: Path, items: Path, report: Callable) -> dict
     """
     logging.getLogger("lm_eval").setLevel(logging.ERROR)  # one line a metric and task
     settings, tokenizer = run.scale.benchmarks, read_tokenizer(tokenizer_file)
-    lm = StemLM(load_weights(run), tokenizer, run.scale.model.sequence, settings.batch)
+    lm = StemLM(load_run(run), tokenizer, run.scale.model.sequence, settings.batch)
     manager, results = task_manager(items, settings.hub), {}
     for number, name in enumerate(settings.tasks):
         share = (number + 1) / len(settings.tasks)

@@ -10,24 +10,22 @@ Every text is scored as the start of a document: behind the end mark, as in trai
 context loses its beginning (as in lm-eval's own models) and is counted; an answer that is longer is refused.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
-import yaml
 from lm_eval.api.model import TemplateLM
 from lm_eval.models.utils import Collator, normalize_gen_kwargs, postprocess_generated_text
 from lm_eval.tasks import TaskManager
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
-from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.errors import UserError
+from stemrepro.evaluation.weights import load_model, recorded_shape
 from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder
-from stemrepro.recipe import Arm, Shape, shaped
 
 TASKS = Path(__file__).with_name("tasks")
 
@@ -60,25 +58,9 @@ class StemLM(TemplateLM):
 
     @classmethod
     def from_folder(cls, folder: Path | str, tokenizer: Path | str, batch: int = 64) -> "StemLM":
-        """The trained model of a run folder.
-
-        Raises:
-            UserError: no finished run there, or weights that don't fit its config.yaml.
-        """
-        folder = Path(folder)
-        for path in (folder / "config.yaml", folder / "weights.safetensors"):
-            if not path.exists():
-                raise UserError(f"{path} is missing; train the run first ('dvc repro' or 'stemrepro train')")
-        config = yaml.safe_load((folder / "config.yaml").read_text())
-        shape = Shape(**config["model"])
-        model = Decoder(shaped(shape, Arm(**{k: v for k, v in config["arm"].items() if k != "name"})))
-        try:
-            model.load_state_dict(load_file(folder / "weights.safetensors"))
-        except Exception as error:
-            raise UserError(
-                f"{folder}/weights.safetensors does not hold the weights of its config.yaml: {error}"
-            ) from error
-        return cls(model, read_tokenizer(tokenizer), shape.sequence, batch)
+        """The trained model of a run folder; raises UserError as load_model and read_tokenizer do."""
+        config, context = recorded_shape(Path(folder))
+        return cls(load_model(Path(folder), config), read_tokenizer(tokenizer), context, batch)
 
     @property
     def eot_token_id(self) -> int:
@@ -95,53 +77,47 @@ class StemLM(TemplateLM):
 
     def _cut(self, context: list[int], answer: list[int], text: str) -> list[int]:
         """End mark, prompt and answer, the newest context + 1 tokens of them."""
-        whole = [*([] if context[:1] == [END_OF_DOCUMENT] else [END_OF_DOCUMENT]), *context, *answer]
-        if len(answer) > self.context:
+        if not 0 < len(answer) <= self.context:
             raise UserError(
-                f"an answer of {len(answer)} tokens ('{text.strip()[:60]}...') is longer than the model's context of "
-                f"{self.context}; leave that task out of the scale's benchmarks or give it a longer sequence"
+                f"an answer of {len(answer)} tokens ('{text.strip()[:60]}...') is empty or longer than the model's context "
+                f"of {self.context}; leave that task out of the scale's benchmarks or give it a longer sequence"
             )
+        whole = [*([] if context[:1] == [END_OF_DOCUMENT] else [END_OF_DOCUMENT]), *context, *answer]
         self.truncated += len(whole) > self.context + 1
         return whole[-(self.context + 1) :]
 
     @torch.no_grad()
-    def _batched(self, rows: list[list[int]]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Losses and greedy hits [length - 1] of each token row, for rows of any length; padding stands on the right."""
-        device, size = next(self.model.parameters()).device, max(map(len, rows))
-        padded = torch.tensor([row + [END_OF_DOCUMENT] * (size - len(row)) for row in rows], device=device)
-        logits = self.model(padded[:, :-1])
-        losses, hits = token_losses(logits, padded[:, 1:]).cpu(), (logits.argmax(-1) == padded[:, 1:]).cpu()
-        real = sum(len(row) - 1 for row in rows)
-        total = sum(float(loss[: len(row) - 1].sum()) for loss, row in zip(losses, rows, strict=True))
-        if self.on_batch:
-            self.on_batch(real, total / real)
-        for loss, hit, row in zip(losses, hits, rows, strict=True):
-            yield loss[: len(row) - 1], hit[: len(row) - 1]
+    def _score(self, rows: list[tuple[list[int], int]]) -> list[tuple[float, bool]]:
+        """Log-likelihood of the last n tokens of each row [tokens, n], and whether they are greedy decoding's choice.
+
+        Longest rows first, so that a batch has little padding; it stands on the right, where a causal model can't see it.
+        """
+        collator, results = Collator(rows, sort_fn=lambda row: -len(row[0])), []
+        device = next(self.model.parameters()).device
+        for chunk in collator.get_batched(n=self.batch):
+            size = max(len(row) for row, _ in chunk)
+            padded = torch.tensor([row + [END_OF_DOCUMENT] * (size - len(row)) for row, _ in chunk], device=device)
+            logits = self.model(padded[:, :-1])
+            losses, hits = token_losses(logits, padded[:, 1:]).cpu(), (logits.argmax(-1) == padded[:, 1:]).cpu()
+            for loss, hit, (row, answer) in zip(losses, hits, chunk, strict=True):
+                part = slice(len(row) - 1 - answer, len(row) - 1)
+                results.append((-float(loss[part].double().sum()), bool(hit[part].all())))
+            if self.on_batch:
+                nats, tokens = -sum(score for score, _ in results[-len(chunk) :]), sum(answer for _, answer in chunk)
+                self.on_batch(tokens, nats / tokens)
+        return collator.get_original(results)
 
     def _loglikelihood_tokens(self, requests: list, **_: object) -> list[tuple[float, bool]]:
-        """The same for token lists, longest rows first so that a batch has little padding."""
-        prepared = [(self._cut(context, answer, text[1]), len(answer)) for text, context, answer in requests]
-        collator, results = Collator(prepared, sort_fn=lambda pair: -len(pair[0])), []
-        for chunk in collator.get_batched(n=self.batch):
-            found = self._batched([row for row, _ in chunk])
-            for (_, answer), (loss, hit) in zip(chunk, found, strict=True):
-                results.append((-float(loss[-answer:].double().sum()), bool(hit[-answer:].all())))
-        return collator.get_original(results)
+        """What lm-eval calls with ((prompt, answer), prompt tokens, answer tokens)."""
+        return self._score([(self._cut(context, answer, text[1]), len(answer)) for text, context, answer in requests])
 
     def loglikelihood_rolling(self, requests: list, disable_tqdm: bool = False) -> list[float]:
         """Log-likelihood in nats of whole texts, in windows of the context that score each token once."""
         totals = []
         for (text,) in (request.args for request in requests):
             windows = get_rolling_token_windows(self.tok_encode(text), END_OF_DOCUMENT, self.context, 1)
-            parts = [(("", text), context, answer) for context, answer in map(make_disjoint_window, windows)]
-            rows, results = [(context + answer, len(answer)) for _, context, answer in parts], 0.0
-            for first in range(0, len(rows), self.batch):
-                chunk = rows[first : first + self.batch]
-                found = self._batched([row for row, _ in chunk])
-                results -= sum(
-                    float(loss[-size:].double().sum()) for (_, size), (loss, _) in zip(chunk, found, strict=True)
-                )
-            totals.append(results)
+            rows = [(context + answer, len(answer)) for context, answer in map(make_disjoint_window, windows)]
+            totals.append(sum(score for score, _ in self._score(rows)))
         return totals
 
     @torch.no_grad()

@@ -5,23 +5,20 @@ document, for the error between items), curve.csv (losses during training), summ
 """
 
 import io
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
-from safetensors.torch import load_file
 from scipy.sparse import coo_array, csr_array
 
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.sources import prose
-from stemrepro.errors import UserError
-from stemrepro.files import atomic_write, write_json
+from stemrepro.evaluation.weights import load_run
+from stemrepro.files import atomic_write, read_rows, write_json
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.loss import token_losses
-from stemrepro.model.transformer import Decoder
 from stemrepro.training.spec import Run
 
 BUCKETS = {
@@ -39,32 +36,6 @@ def bucket_name(edges: tuple[int, ...], number: int) -> str:
         return f"{low}+"
     high = edges[number + 1] - 1
     return str(low) if low == high else f"{low}-{high}"
-
-
-def load_weights(run: Run) -> Decoder:
-    """The trained model of a run, on the CPU.
-
-    Raises:
-        UserError: no finished run there, or weights of another shape.
-    """
-    if not run.weights.exists():
-        raise UserError(f"{run.weights} is missing; run 'dvc repro' or 'stemrepro train' for arm {run.arm_name} first")
-    model = Decoder(run.model)
-    try:
-        model.load_state_dict(load_file(run.weights))
-    except Exception as error:
-        raise UserError(f"{run.weights} does not hold the weights of arm {run.arm_name}: {error}") from error
-    return model.eval()
-
-
-def read_rows(path: Path) -> list[dict]:
-    """The rows of a run's metrics.jsonl; UserError when the file is damaged."""
-    try:
-        return [json.loads(line) for line in path.read_text().splitlines()]
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"{path} is missing or damaged ({error}); delete {path.parent} and train that run again"
-        ) from error
 
 
 def seen_pairs(run: Run) -> csr_array:
@@ -92,7 +63,7 @@ def score(run: Run, report: Callable) -> dict:
     """
     scale = run.scale
     blocks = TokenBlocks(run.blocks, "validation", scale.model.sequence, run.model.vocab)
-    model = load_weights(run)
+    model = load_run(run)
     numbers, documents = blocks.spread(scale.evaluation.tokens)
     nats = np.empty(documents.shape)
     inputs, targets = np.empty(documents.shape, np.int64), np.empty(documents.shape, np.int64)

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from stemrepro.files import digest, sha256
+import yaml
+
+from stemrepro.files import digest, flat, sha256
 from stemrepro.model.config import ModelConfig
 from stemrepro.recipe import Arm, Scale, model_config
 
@@ -67,6 +69,17 @@ class Run:
             "data": {"mix": self.scale.data, "train_sha256": self.data_hash},
             "code": code_hash(),
         }
+
+    def other_settings(self) -> str:
+        """How the settings in the run folder differ from this run's, "" when they don't. A file that can't be read
+        differs in everything."""
+        try:
+            value = yaml.safe_load((self.folder / "config.yaml").read_text())
+        except (OSError, yaml.YAMLError, UnicodeDecodeError):
+            value = None
+        found, asked = flat(value if isinstance(value, dict) else {}), flat(self.config)
+        keys = sorted(key for key in found.keys() | asked.keys() if found.get(key) != asked.get(key))
+        return "; ".join(f"{key}: {found.get(key)} there, {asked.get(key)} asked" for key in keys[:5])
 
     @property
     def params_hash(self) -> str:

@@ -12,7 +12,7 @@ import yaml
 from safetensors.torch import save as to_bytes
 
 from stemrepro.errors import UserError
-from stemrepro.files import atomic_write, flat, write_json
+from stemrepro.files import atomic_write, write_json
 from stemrepro.provenance import provenance
 from stemrepro.training.callbacks import Recorder, Report
 from stemrepro.training.checkpoint import AtomicCheckpointIO, newest
@@ -29,15 +29,6 @@ def remove_leftovers(folder: Path) -> None:
             path.unlink()
 
 
-def read_config(path: Path) -> dict:
-    """A run's settings; an unreadable file gives none, so that every key differs."""
-    try:
-        value = yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError):
-        value = None
-    return value if isinstance(value, dict) else {}
-
-
 def claim_folder(run: Run, replace: bool) -> None:
     """Makes sure that what lies in the run folder belongs to this run; with `replace` anything else is removed.
 
@@ -47,12 +38,10 @@ def claim_folder(run: Run, replace: bool) -> None:
     config = run.folder / "config.yaml"
     remove_leftovers(run.folder)
     if config.exists():
-        found, asked = flat(read_config(config)), flat(run.config)
-        keys = sorted(key for key in found.keys() | asked.keys() if found.get(key) != asked.get(key))
-        if keys and not replace:
-            changes = "; ".join(f"{key}: {found.get(key)} there, {asked.get(key)} asked" for key in keys[:5])
+        changes = run.other_settings()
+        if changes and not replace:
             raise UserError(f"{run.folder} holds a run with other settings ({changes}); move it or pass --replace")
-        if keys:
+        if changes:
             shutil.rmtree(run.folder)
     elif run.folder.exists() and any(run.folder.iterdir()):
         if not replace:

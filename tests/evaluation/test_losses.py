@@ -12,7 +12,8 @@ from safetensors.torch import load_file
 
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.errors import UserError
-from stemrepro.evaluation.losses import bucket_name, load_weights, score, seen_pairs, write_scores
+from stemrepro.evaluation.losses import bucket_name, score, seen_pairs, write_scores
+from stemrepro.files import read_rows
 from stemrepro.model.transformer import Decoder
 from stemrepro.training.train import train
 from tests.conftest import quiet
@@ -103,17 +104,13 @@ def test_score_files_are_complete_and_repeatable(scored, tmp_path):
     assert 4 < summary["unigram_nats_per_token"] < np.log(300)
 
 
-def test_a_missing_run_and_foreign_weights_are_named(make_run):
-    run = make_run("stem-full")
-    with pytest.raises(UserError, match=r"weights\.safetensors is missing"):
-        load_weights(run)
-    dense = make_run("dense")
-    train(dense, quiet)
-    run.folder.mkdir(parents=True)
-    run.weights.write_bytes(dense.weights.read_bytes())
-    with pytest.raises(UserError, match="does not hold the weights of arm stem-full"):
-        load_weights(run)
-
-
 def test_bucket_names():
     assert [bucket_name((0, 1, 4, 32), i) for i in range(4)] == ["0", "1-3", "4-31", "32+"]
+
+
+def test_damaged_metrics_are_named(scored):
+    run, _ = scored
+    path = run.folder / "metrics.jsonl"
+    path.write_text(path.read_text()[:-20])
+    with pytest.raises(UserError, match=r"metrics\.jsonl is missing or damaged"):
+        read_rows(path)
