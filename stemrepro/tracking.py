@@ -151,7 +151,7 @@ class Tracker:
             for row in rows[done:]
             for name, value in {
                 "training/loss": row["loss"], "training/rate": row["rate"], "training/gradient_norm": row["norm"],
-                **{f"validation/{source}": loss for source, loss in row.get("validation", {}).items()},
+                **{f"loss_curve/{source}": loss for source, loss in row.get("validation", {}).items()},
             }.items()
         ]  # fmt: skip
         last = rows[-1]["step"] if rows else 0
@@ -203,12 +203,12 @@ class Tracker:
         for rows in list(zip(*marked, strict=False))[done:shared]:
             step = rows[0]["step"]
             values = {
-                f"validation/{source}": float(np.mean([row["validation"][source] for row in rows]))
+                f"loss_curve/{source}": float(np.mean([row["validation"][source] for row in rows]))
                 for source in rows[0]["validation"]
             }
             metrics += [Metric(name, value, started + step, step) for name, value in values.items()]
         for name, values in scores.items():
-            seeds, spread = list(values.values()), f"seed_sd/{name.split('/')[1]}"
+            seeds, spread = list(values.values()), f"variation_over_seeds/{name.split('/')[1]}"
             found = {name: float(np.mean(seeds))} | ({spread: float(np.std(seeds, ddof=1))} if len(seeds) > 1 else {})
             metrics += [
                 Metric(key, value, started, 0) for key, value in found.items() if parent.data.metrics.get(key) != value

@@ -76,7 +76,7 @@ def test_a_run_has_its_parameters_metrics_and_tags(project, book):
     rows = [json.loads(line) for line in Path("runs/tiny/stem-third/seed1/metrics.jsonl").read_text().splitlines()]
     history = MlflowClient(tracking.tracking_uri()).get_metric_history(run.info.run_id, "training/loss")
     assert [(m.step, m.value) for m in history] == [(row["step"], row["loss"]) for row in rows]
-    assert run.data.metrics["validation/bible"] == rows[-1]["validation"]["bible"]
+    assert run.data.metrics["loss_curve/bible"] == rows[-1]["validation"]["bible"]
     assert run.data.params["arm.placement"] == "third"
     assert run.info.status == "FINISHED"
     expected = {
@@ -95,8 +95,8 @@ def test_a_run_has_its_parameters_metrics_and_tags(project, book):
     }.items() <= run.data.tags.items()
     mean = runs["stem-third"]
     assert run.data.tags["mlflow.parentRunId"] == mean.info.run_id
-    other = runs["stem-third seed 0"].data.metrics["validation/bible"]
-    assert mean.data.metrics["validation/bible"] == pytest.approx((other + run.data.metrics["validation/bible"]) / 2)
+    other = runs["stem-third seed 0"].data.metrics["loss_curve/bible"]
+    assert mean.data.metrics["loss_curve/bible"] == pytest.approx((other + run.data.metrics["loss_curve/bible"]) / 2)
 
 
 def test_again_changes_nothing_and_a_deleted_database_is_rebuilt(project, book, empty_database, monkeypatch):
@@ -158,7 +158,7 @@ def test_scores_and_figures_of_the_same_settings(project, book, sample, make_run
     mean = runs["stem-third"].data.metrics
     values = [runs[f"stem-third seed {seed}"].data.metrics["final/prose_loss"] for seed in (0, 1)]
     assert mean["final/prose_loss"] == pytest.approx(sum(values) / 2)
-    assert mean["seed_sd/prose_loss"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
+    assert mean["variation_over_seeds/prose_loss"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
     (artifact,) = client.list_artifacts(runs["stem-third"].info.run_id, "figures/validation_loss")
     assert artifact.path.endswith("figure.png")
     summary = Path("scores/tiny/stem-third/losses/summary.json")

@@ -1,3 +1,6 @@
+import pickle
+from pathlib import Path
+
 import pytest
 
 from stemrepro.errors import UserError
@@ -19,6 +22,16 @@ def test_a_missing_run_and_foreign_weights_are_named(make_run):
     run.weights.write_bytes(dense.weights.read_bytes()[:-30])
     with pytest.raises(UserError, match="does not hold the weights"):
         load_run(run)
+
+
+def test_weights_are_read_without_executing_anything(make_run, tmp_path):
+    run = make_run("dense")
+    train(run, quiet)
+    bomb = (Path.touch, (tmp_path / "executed",))
+    run.weights.write_bytes(pickle.dumps(type("Bomb", (), {"__reduce__": lambda self: bomb})()))
+    with pytest.raises(UserError, match="does not hold the weights"):
+        load_run(run)
+    assert not (tmp_path / "executed").exists()
 
 
 def test_a_run_of_other_settings_is_not_scored(make_run):
