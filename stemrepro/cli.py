@@ -145,7 +145,9 @@ def track(options: argparse.Namespace) -> int:
         print(
             f"{count} runs of scale '{options.scale}' are in {tracking_uri()}; 'make ui' shows them, arms side by side at"
         )
-        print(f"  http://127.0.0.1:5000/#/experiments/{tracker.experiment}/runs?workflowType=machine_learning&compareRunsMode=CHART")
+        print(
+            f"  http://127.0.0.1:5000/#/experiments/{tracker.experiment}/runs?workflowType=machine_learning&compareRunsMode=CHART"
+        )
     return 0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.kills import finish, kill_once, last_step, readable, start
+from benchmarks.kills import finish, kill_once, last_step, look, start
 from stemrepro.training.checkpoint import AtomicCheckpointIO, checkpoint_path
 
 WRITES = {
@@ -60,7 +60,8 @@ def test_killed_at_a_random_step(make_run, wholes, threads):
     expected = whole(run, threads, wholes)
     killed, stop = other(run, "killed"), random.randint(1, 11)
     kill_after(killed, stop, threads)
-    good = readable(killed.folder / "resume")[2]
+    unreadable, _, good = look(killed.folder / "resume")
+    assert unreadable == 0
     assert good >= stop // 5 * 5
     finish(killed, threads)
     assert files(killed) == expected, f"killed after step {stop}"
@@ -136,6 +137,7 @@ def test_kill_after_kill(make_run, wholes):
         found = kill_once(killed, number % 2 == 1, rng)
         if found is None:
             break
+        assert found["unreadable"] == 0
         assert found["lost"] <= run.scale.training.save_every
     finish(killed)
     assert files(killed) == expected
