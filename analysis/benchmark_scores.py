@@ -48,7 +48,8 @@ def collect(recipe: Recipe, arms: dict[str, ArmItems]) -> pd.DataFrame:
             continue
         metric, about = f"accuracy:{task}", dense.summary["tasks"][task]
         rows += [
-            {"panel": "floor", "what": task, "arm": name, "value": value} for name, value in dense.floors(task).items()
+            {"panel": "floor", "what": task, "arm": name, "value": value}
+            for name, value in dense.floors(metric).items()
         ]
         rows.append({"panel": "truncated", "what": task, "arm": "all", "value": 100 * about["truncated"]})
         rows += [row("accuracy", task, arm, scores.sample(metric).contrast()) for arm, scores in arms.items()]

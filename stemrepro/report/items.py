@@ -91,19 +91,20 @@ class ArmItems:
             return Sample(np.empty((seeds, 0)), np.empty((seeds, 0)), np.empty(0))
         return Sample(np.concatenate(values, axis=1), np.concatenate(weights, axis=1) / total, np.concatenate(clusters))
 
-    def floors(self, task: str) -> dict[str, float]:
-        """Accuracies on a task that need no knowledge, in points."""
-        about = self.summary["tasks"][task]
-        alone = float(self.sample(f"accuracy:{task}", alone=True).by_seed.mean())
-        return {
-            "chance": 100 * about["chance"],
-            "the most frequent answer": 100 * about["majority"],
-            "answers alone": alone,
-        }
+    def floors(self, metric: str) -> dict[str, float]:
+        """Accuracies on a metric's items that need no knowledge, in points."""
+        tasks = [self.summary["tasks"][task] for task in self.tasks(metric.split(":")[1])]
+        chance, frequent = (100 * float(np.mean([task[name] for task in tasks])) for name in ("chance", "majority"))
+        alone = float(self.sample(metric, alone=True).by_seed.mean())
+        return {"chance": chance, "the most frequent answer": frequent, "answers alone": alone}
 
     def floor(self, metric: str) -> tuple[float, str]:
-        """The best of a task's floors, or the mean over the tasks of a group, and what it is."""
-        floors = [self.floors(task) for task in self.tasks(metric.split(":")[1])]
+        """The best of the floors and what it is; of a group the mean over its tasks. The items that were seen are few in a
+        task, so these count as one task."""
+        tasks = self.tasks(metric.split(":")[1])
+        floors = (
+            [self.floors(metric)] if metric.endswith(":seen") else [self.floors(f"accuracy:{task}") for task in tasks]
+        )
         what = max(floors[0], key=floors[0].get) if len(floors) == 1 else "what needs no knowledge"
         return float(np.mean([max(floor.values()) for floor in floors])), what
 

@@ -98,6 +98,14 @@ def test_dense_must_beat_chance_majority_and_the_answers_alone(arms, tmp_path):
     assert "add 0.010 bits" in failed(none, "margin:big")
 
 
+def test_the_floor_of_seen_items_is_theirs(tmp_path):
+    seen = {"big": [[1, 1, 0, 0], [1, 1, 0, 0]]}
+    arms = {"dense": write_arm(tmp_path / "d", {"big": [1, 1, 0, 0]}, seen, alone=[True, False, False, False])}
+    assert arms["dense"].floors("accuracy:big:seen")["answers alone"] == 50
+    assert arms["dense"].floors("accuracy:big")["answers alone"] == 25
+    assert failed(arms, "accuracy:big:seen") is None
+
+
 def test_what_a_scale_lacks_is_said(arms):
     assert failed(arms, "accuracy:elsewhere") == "this scale has no items of it"
     assert failed(arms, "accuracy:big:seen") == "no item's fact was seen in training"
