@@ -26,19 +26,16 @@ def _items_table(items: dict) -> list[str]:
     return lines
 
 
-def data_card(source: Path, folder: Path, out: Path) -> None:
+def data_card(mix: Path, folder: Path, out: Path) -> None:
     """Writes the data card: source, licence, documents, bytes, words and tokens of the text; items of the benchmarks.
 
     Args:
-        source: folder of the mix (corpus/corpus.json, items/items.json).
+        mix: folder of the data mix (corpus/corpus.json, items/items.json).
         folder: the token blocks.
         out: the page.
     """
-    report = json.loads((source / "corpus" / "corpus.json").read_text())
-    items, index = (
-        json.loads((source / "items" / "items.json").read_text()),
-        json.loads((folder / "index.json").read_text()),
-    )
+    paths = (mix / "corpus" / "corpus.json", mix / "items" / "items.json", folder / "index.json")
+    report, items, index = (json.loads(path.read_text()) for path in paths)
     removed = report["removed"]
     lines = [
         f"# Data card: mix `{report['mix']}`",

@@ -148,7 +148,8 @@ def _query(task: str, row: dict) -> str:
 
 
 def parse(task: str, lines: Iterable[str]) -> tuple[list[Item], int]:
-    """Items of a benchmark file, and how many lines were malformed (options or answer that can't be told)."""
+    """Items of a benchmark file, and how many lines were malformed (options or answer that can't be told, or two equal
+    options)."""
     items, malformed = [], 0
     for number, line in enumerate(lines):
         row = json.loads(line)

@@ -102,9 +102,8 @@ class ArmItems:
         """The best of the floors and what it is; of a group the mean over its tasks. The items that were seen are few in a
         task, so these count as one task."""
         tasks = self.tasks(metric.split(":")[1])
-        floors = (
-            [self.floors(metric)] if metric.endswith(":seen") else [self.floors(f"accuracy:{task}") for task in tasks]
-        )
+        metrics = [metric] if metric.endswith(":seen") else [f"accuracy:{task}" for task in tasks]
+        floors = [self.floors(metric) for metric in metrics]
         what = max(floors[0], key=floors[0].get) if len(floors) == 1 else "what needs no knowledge"
         return float(np.mean([max(floor.values()) for floor in floors])), what
 
@@ -126,7 +125,8 @@ def failed_precondition(claim: Claim, arms: dict[str, ArmItems]) -> str | None:
     """Why a claim can't be tested at this scale, or None; judged by the dense arm alone.
 
     dense-beats-answer-only: dense must score 2 points above chance, the most frequent answer and the answers without
-    their prompt (in a group, above the mean of each task's best of these); for margins, its prompts must add 0.05 bits to right answers over wrong ones.
+    their prompt (in a group, above the mean of each task's best of these); for margins, its prompts must add 0.05 bits to
+    right answers over wrong ones.
     """
     dense, metric = arms["dense"], claim.metric
     if claim.precondition != "dense-beats-answer-only":

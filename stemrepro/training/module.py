@@ -81,10 +81,8 @@ class LanguageModule(L.LightningModule):
     def train_dataloader(self) -> DataLoader:
         """Micro-batches from where the run stands; one epoch is the whole run."""
         batches = Batches(self.blocks, self.run.seed, self.run.scale.training.micro_batch, self.first_batch)
-        own = (
-            torch.Generator()
-        )  # a loader draws a seed when it starts: from here, or a resume would shift the random state
-        return DataLoader(batches, batch_size=None, generator=own)
+        # A loader draws a seed when it starts. It has a generator of its own, or a resume would shift the random state.
+        return DataLoader(batches, batch_size=None, generator=torch.Generator())
 
     def on_save_checkpoint(self, checkpoint: dict) -> None:
         """Adds the random state and what the checkpoint belongs to."""
