@@ -107,3 +107,8 @@ def test_each_analysis_stage_names_its_recipe_and_the_scores_of_its_arms(book):
         assert f"recipes/{name}.yaml" in deps
         assert {d.split("/")[2] for d in deps if d.startswith("scores/")} == set(recipe.arms)
         assert f"results/${{item.scale}}/{name}/verdicts.json" in stages["report"]["deps"]
+
+
+def test_make_figures_redraws_every_recipe(book):
+    makefile = (ROOT / "Makefile").read_text()
+    assert all(f"{name}@$(SCALE)" in makefile for name in book.recipes)
