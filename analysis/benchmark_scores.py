@@ -128,7 +128,7 @@ def draw_differences(axes: Axes, data: pd.DataFrame, score: str, label: str, pap
     axes.set_ylim(len(groups) - 0.5, -0.5)
     axes.set_xlabel(label)
     if paper:
-        axes.legend(fontsize=6.5, loc="upper right", handletextpad=0.1)
+        axes.legend(fontsize=6.5, loc="upper right", bbox_to_anchor=(1.04, 0.89), handletextpad=0.1)
 
 
 def main() -> None:
