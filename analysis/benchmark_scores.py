@@ -53,6 +53,8 @@ def collect(recipe: Recipe, arms: dict[str, ArmItems]) -> pd.DataFrame:
         ]
         rows.append({"panel": "truncated", "what": task, "arm": "all", "value": 100 * about["truncated"]})
         rows += [row("accuracy", task, arm, scores.sample(metric).contrast()) for arm, scores in arms.items()]
+        paper = recipe.paper.get(task, {})
+        rows += [{"panel": "paper", "what": task, "arm": arm, "value": number.value} for arm, number in paper.items()]
     for score in ("accuracy", "margin"):
         for what in ROWS:
             if np.isfinite(dense.sample(f"{score}:{what}").by_seed).all():
@@ -86,6 +88,8 @@ def draw_accuracy(axes: Axes, data: pd.DataFrame, recipe: Recipe) -> None:
         shifts = np.linspace(-0.3, 0.3, len(found))
         for shift, (_, line) in zip(shifts, found.iterrows(), strict=True):
             point(axes, place + shift, line)
+            for value in own[(own["panel"] == "paper") & (own["arm"] == line["arm"])]["value"]:
+                axes.plot(value, place + shift, "d", mfc="white", mec=ARM_COLOUR[line["arm"]], ms=4)
         good = found.loc["dense", "value"] >= limit
         why = "testable" if good else f"not testable:\n{floors.idxmax().removeprefix('the ')} {floors.max():.0f}%"
         axes.text(1.01, place, why, transform=axes.get_yaxis_transform(), va="center",
@@ -103,6 +107,7 @@ def draw_accuracy(axes: Axes, data: pd.DataFrame, recipe: Recipe) -> None:
         for a in found["arm"]
     ]
     handles += [
+        plt.Line2D([], [], color="black", marker="d", mfc="white", ms=4, lw=0, label="paper (350M)"),
         plt.Line2D([], [], color="black", lw=1.1, ls=(0, (2, 1.2)), label="chance"),
         plt.Line2D([], [], color="#7a5195", lw=1.3, label="answers alone (dense)"),
         plt.Rectangle((0, 0), 1, 1, color="#ececec", label="dense below: not testable"),
