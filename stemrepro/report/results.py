@@ -14,7 +14,7 @@ from stemrepro.claims import Contrast, Evidence, judge
 from stemrepro.files import atomic_write, digest, write_json
 from stemrepro.provenance import provenance
 from stemrepro.recipe import Claim, Recipe
-from stemrepro.report.style import footer, render
+from stemrepro.report.style import footer, render, settle
 
 Arms = dict[str, Any]
 """What was measured of each arm: ArmScores (losses) or ArmItems (benchmarks)."""
@@ -85,6 +85,7 @@ def save(folder: Path, figure: Figure, data: pd.DataFrame, rows: list[dict], arm
     data_hash = next(iter(arms.values())).summary["data_hash"]
     seeds = "1 seed" if rows[0]["seeds"] == 1 else f"{rows[0]['seeds']} seeds"
     footer(figure, f"scale {rows[0]['scale']}, {seeds}, parameters {params}, data {data_hash}")
+    settle(figure)
     for kind in ("pdf", "svg", "png"):
         atomic_write(folder / f"figure.{kind}", render(figure, kind))
     atomic_write(folder / "data.csv", data.to_csv(index=False, float_format="%.6g"))

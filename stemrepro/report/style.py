@@ -42,6 +42,15 @@ def footer(figure: Figure, text: str) -> None:
     figure.text(0.995, 0.003, text, ha="right", va="bottom", fontsize=6, color="#555555")
 
 
+def settle(figure: Figure) -> None:
+    """Fixes the layout at positions rounded to a millionth of the figure. The solver's last digits differ between processes
+    now and then, and the ids in an SVG are made from them."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for axes in figure.axes:
+        axes.set_position([round(float(value), 6) for value in axes.get_position().bounds])
+
+
 def render(figure: Figure, kind: str) -> bytes:
     """The figure as pdf, svg or png, without dates or versions in its bytes."""
     buffer = io.BytesIO()
@@ -54,4 +63,4 @@ def render(figure: Figure, kind: str) -> bytes:
     return buffer.getvalue()
 
 
-__all__ = ["ARM_COLOUR", "ARM_LABEL", "ARM_MARKER", "footer", "plt", "render", "use_style"]
+__all__ = ["ARM_COLOUR", "ARM_LABEL", "ARM_MARKER", "footer", "plt", "render", "settle", "use_style"]
