@@ -29,10 +29,11 @@ from stemrepro.training.spec import Run
 MODULE = "stemrepro.training.train"
 
 
-def victim(run: Run, pipe: Connection, threads: int, die_at_write: int | None = None) -> None:
+def victim(run: Run, pipe: Connection, threads: int, die_at_write: int | None, hold_after: int | None) -> None:
     """Trains in a process of its own and reports every step; dies at its nth file write when asked to.
 
-    A write is temporary file, fsync, rename: it dies between the last two, where a half-made file would be left.
+    A write is temporary file, fsync, rename: it dies between the last two, where a half-made file would be left. With
+    `hold_after` it waits behind that step for its end, so that it can't come to its own first.
     """
     import torch
 
@@ -51,15 +52,23 @@ def victim(run: Run, pipe: Connection, threads: int, die_at_write: int | None = 
             rename(source, target)
 
         os.replace = deadly
-    train(run, lambda step, *_: pipe.send(step))
+
+    def report(step: int, *_: float) -> None:
+        pipe.send(step)
+        if step == hold_after:
+            signal.pause()
+
+    train(run, report)
 
 
-def start(run: Run, threads: int = 1, die_at_write: int | None = None) -> tuple[multiprocessing.Process, Connection]:
+def start(
+    run: Run, threads: int = 1, die_at_write: int | None = None, hold_after: int | None = None
+) -> tuple[multiprocessing.Process, Connection]:
     """Starts a victim; its steps come through the pipe."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([MODULE])
     here, there = context.Pipe(duplex=False)
-    process = context.Process(target=victim, args=(run, there, threads, die_at_write), daemon=True)
+    process = context.Process(target=victim, args=(run, there, threads, die_at_write, hold_after), daemon=True)
     process.start()
     there.close()
     return process, here

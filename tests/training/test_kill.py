@@ -28,9 +28,8 @@ def files(run):
 
 def kill_after(run, step, threads=1):
     """Starts or resumes a run and kills it after a step."""
-    process, pipe = start(run, threads)
-    while pipe.recv() < step:
-        pass
+    process, pipe = start(run, threads, hold_after=step)
+    assert step in iter(pipe.recv, None)
     os.kill(process.pid, signal.SIGKILL)
     process.join()
     assert process.exitcode == -signal.SIGKILL
@@ -131,14 +130,15 @@ def run_parameters(run):
 def test_kill_after_kill(make_run, wholes):
     """The loop of benchmarks/kills.py, six kills long."""
     run = make_run("stem-full", seed=1)
-    expected, rng = whole(run, 1, wholes), random.Random()
+    expected, rng, seen = whole(run, 1, wholes), random.Random(), []
     killed = other(run, "killed")
     for number in range(6):
         found = kill_once(killed, number % 2 == 1, rng)
         if found is None:
             break
-        assert found["unreadable"] == 0
-        assert found["lost"] <= run.scale.training.save_every
+        seen.append(found)
+        assert found["unreadable"] == 0, seen
+        assert found["lost"] <= run.scale.training.save_every, seen
     finish(killed)
     assert files(killed) == expected
 
