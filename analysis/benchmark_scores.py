@@ -13,13 +13,15 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from stemrepro.claims import Contrast
-from stemrepro.recipe import Recipe, load
+from stemrepro.paper import Paper
+from stemrepro.recipe import RECIPES, Recipe, load
 from stemrepro.report import items as measure
 from stemrepro.report.items import ACCURACY_LEAD, ArmItems, contrast
-from stemrepro.report.results import save, verdicts
+from stemrepro.report.results import run_inputs, save, verdicts
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, plt, use_style
 
 NAME = "benchmark_scores"
+PAPER_ARMS = ("dense", "stem-third", "stem-half", "stem-full")
 ROWS = {
     "held_out": "held-out\nbenchmarks",
     "recall": "facts\n(recall)",
@@ -40,7 +42,7 @@ def row(panel: str, what: str, arm: str, found: Contrast) -> dict:
     }  # fmt: skip
 
 
-def collect(recipe: Recipe, arms: dict[str, ArmItems]) -> pd.DataFrame:
+def collect(recipe: Recipe, arms: dict[str, ArmItems], paper: Paper) -> pd.DataFrame:
     """Accuracy of each arm and task beside its floor, and differences to dense by group."""
     dense, rows = arms["dense"], []
     for task in recipe.tasks:
@@ -53,8 +55,9 @@ def collect(recipe: Recipe, arms: dict[str, ArmItems]) -> pd.DataFrame:
         ]
         rows.append({"panel": "truncated", "what": task, "arm": "all", "value": 100 * about["truncated"]})
         rows += [row("accuracy", task, arm, scores.sample(metric).contrast()) for arm, scores in arms.items()]
-        paper = recipe.paper.get(task, {})
-        rows += [{"panel": "paper", "what": task, "arm": arm, "value": number.value} for arm, number in paper.items()]
+        if task in paper.blocks["table-3-350m"].columns:
+            values = {arm: paper.row(f"table-3-350m/{arm}")[task] for arm in PAPER_ARMS}
+            rows += [{"panel": "paper", "what": task, "arm": arm, "value": value} for arm, value in values.items()]
     for score in ("accuracy", "margin"):
         for what in ROWS:
             if np.isfinite(dense.sample(f"{score}:{what}").by_seed).all():
@@ -143,7 +146,7 @@ def main() -> None:
     scale = parser.parse_args().scale
     recipe = load().recipes[NAME]
     arms = {arm: ArmItems(Path("scores") / scale / arm / "benchmarks", recipe) for arm in recipe.arms}
-    data = collect(recipe, arms)
+    data = collect(recipe, arms, Paper(RECIPES / "paper.yaml"))
     use_style()
     figure = plt.figure(figsize=(7.4, 7), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0.015, 1, 0.985))
@@ -159,7 +162,7 @@ def main() -> None:
     titles = ("a  Accuracy by task", "b  Difference to dense", "c  Margin against dense")
     for axes, title in zip((accuracy, points, bits), titles, strict=True):
         axes.set_title(title)
-    save(Path("results") / scale / NAME, figure, data, verdicts(recipe, arms, scale, measure), arms)
+    save(Path("results") / scale / NAME, figure, data, verdicts(recipe, arms, scale, measure), run_inputs(arms))
 
 
 if __name__ == "__main__":

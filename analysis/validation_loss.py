@@ -13,9 +13,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from stemrepro.claims import Contrast
-from stemrepro.recipe import Recipe, load
+from stemrepro.paper import Paper
+from stemrepro.recipe import RECIPES, load
 from stemrepro.report import scores as measure
-from stemrepro.report.results import save, verdicts
+from stemrepro.report.results import run_inputs, save, verdicts
 from stemrepro.report.scores import ArmScores, contrast
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, plt, use_style
 
@@ -74,16 +75,17 @@ def draw_curve(axes: Axes, data: pd.DataFrame, x: str, unit: float, label: str) 
     axes.set(xlabel=label, ylabel="prose loss (nats/token)")
 
 
-def draw_gaps(axes: Axes, data: pd.DataFrame, recipe: Recipe) -> None:
+def draw_gaps(axes: Axes, data: pd.DataFrame, paper: Paper) -> None:
     """Final gap to dense of every arm; open diamonds are the paper's numbers."""
     final = data[data["panel"] == "final"].reset_index(drop=True)
     for place, row in final.iterrows():
         axes.bar(place, row["value"], color=ARM_COLOUR[row["arm"]], width=0.62)
         axes.errorbar(place, row["value"], yerr=errors(row)[:, None], color="black", capsize=3, lw=1)
     for place, arm in enumerate(final["arm"]):
-        if number := recipe.paper["gap_to_dense"].get(arm):
+        if arm in paper.blocks["fig-5b"].rows:
+            value = paper.value("fig-5b/dense/5.45e8") - paper.value(f"fig-5b/{arm}/5.45e8")
             label = "paper, 350M (read off Fig. 5b)" if place == 0 else None
-            axes.plot(place, number.value, marker="d", mfc="white", mec="black", ms=6, ls="none", label=label, zorder=5)
+            axes.plot(place, value, marker="d", mfc="white", mec="black", ms=6, ls="none", label=label, zorder=5)
     axes.set_xticks(range(len(final)), [ARM_LABEL[arm].replace(" (control)", "\n(control)") for arm in final["arm"]])
     axes.axhline(0, color="black", lw=0.6)
     axes.set_ylabel("dense - arm (nats/token)")
@@ -121,14 +123,14 @@ def main() -> None:
     figure.get_layout_engine().set(rect=(0, 0.015, 1, 0.985))
     draw_curve(by_tokens, curve, "tokens", 1e6, "training tokens (millions)")
     draw_curve(by_flops, curve, "flops", 1e12, "training FLOPs (TFLOP)")
-    draw_gaps(final, gap, recipe)
+    draw_gaps(final, gap, Paper(RECIPES / "paper.yaml"))
     draw_split(split, gap)
     by_tokens.legend(fontsize=7)
     titles = ("a  Loss against tokens", "b  Loss against FLOPs", "c  Final gap to dense", "d  STEM full's gap, split")
     for axes, title in zip((by_tokens, by_flops, final, split), titles, strict=True):
         axes.set_title(title)
     rows = verdicts(recipe, arms, scale, measure)
-    save(Path("results") / scale / NAME, figure, pd.concat([curve, gap]), rows, arms)
+    save(Path("results") / scale / NAME, figure, pd.concat([curve, gap]), rows, run_inputs(arms))
 
 
 if __name__ == "__main__":

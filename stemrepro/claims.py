@@ -12,7 +12,8 @@ it positive. `m` is the smallest effect that counts, `E` the paper's effect. In 
 
 Equivalences are reproduced when the 90% interval lies inside +-m and contradicted when the adjusted interval lies outside
 it; "not better" is reproduced when the adjusted upper bound is below m and contradicted when the lower one exceeds m;
-orderings need every adjacent pair, without a correction inside.
+orderings need every adjacent pair, without a correction inside. Exact claims (the paper's arithmetic, closed forms) know no
+chance: reproduced when the computed number equals the paper's within m, half its last printed digit, else contradicted.
 
 Multiplicity. Primary claims: Holm at 5% with eight places over all recipes, filled or not. Each recipe steps down by
 itself from level 5%/8; a family of k <= 8 claims with n true nulls errs with at most n/(8 - k + n) <= k/8 of 5%, so the
@@ -95,8 +96,8 @@ class Evidence:
     """What the runs say about one claim, before the rule is applied.
 
     Attributes:
-        kind: greater, equivalent, not-better or ordering.
-        contrasts: one, or one for each adjacent pair of an ordering.
+        kind: greater, equivalent, not-better, ordering or exact.
+        contrasts: one, or one for each adjacent pair of an ordering; of an exact claim the computed number.
         smallest_effect: m.
         paper_effect: E, or None.
         transportable: may E be expected at this scale?
@@ -176,7 +177,7 @@ def _levels(evidence: list[Evidence], threshold: str) -> list[float]:
     p = [e.p(0.0 if threshold == "zero" else e.smallest_effect) for e in evidence]
     levels = [0.0] * len(evidence)
     for primary, procedure in ((True, holm_levels), (False, benjamini_hochberg_levels)):
-        members = [i for i, e in enumerate(evidence) if e.primary == primary and not _blocked(e)]
+        members = [i for i, e in enumerate(evidence) if e.primary == primary and e.kind != "exact" and not _blocked(e)]
         for number, level in zip(members, procedure([p[i] for i in members]), strict=True):
             levels[number] = level
     return levels
@@ -186,6 +187,8 @@ def _blocked(evidence: Evidence) -> tuple[str, str] | None:
     """Steps 1 and 2 of the rule, which never look at the contrast."""
     if evidence.failed_precondition:
         return NOT_TESTABLE, evidence.failed_precondition
+    if evidence.kind == "exact":
+        return None
     needed = 5 if evidence.primary else 3
     if evidence.seeds < needed:
         kind = "primary" if evidence.primary else "secondary"
@@ -256,6 +259,13 @@ def _judge_bounds(e: Evidence, level: float) -> tuple[str, str]:
     return INCONCLUSIVE, f"the interval {low:.3f} to {high:.3f} is neither inside nor outside +-{m:g}"
 
 
+def _judge_exact(e: Evidence) -> tuple[str, str]:
+    found, printed, half = e.contrasts[0].mean, e.paper_effect, e.smallest_effect
+    if abs(found - printed) <= half + 1e-9:
+        return REPRODUCED, f"{found:.6g} is the paper's {printed:g} within {half:g}"
+    return CONTRADICTED, f"{found:.6g} is not the paper's {printed:g} within {half:g}"
+
+
 def judge(evidence: list[Evidence]) -> list[Judgement]:
     """Applies the rule to all claims of a recipe together, because levels depend on the family."""
     zero, above = _levels(evidence, "zero"), _levels(evidence, "m")
@@ -265,6 +275,8 @@ def judge(evidence: list[Evidence]) -> list[Judgement]:
         level = zero_level or (PRIMARY_ALPHA / PRIMARY_PLACES if e.primary else SECONDARY_RATE)
         if blocked:
             verdict, reason = blocked
+        elif e.kind == "exact":
+            verdict, reason = _judge_exact(e)
         elif e.kind == "ordering":
             verdict, reason = _judge_ordering(e, zero_level, m_level)
         elif e.kind == "greater":

@@ -7,21 +7,17 @@ file, the key and the value.
 from pathlib import Path
 from typing import Annotated, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from stemrepro.errors import UserError
 from stemrepro.model.config import ModelConfig, placed_layers
+from stemrepro.paper import Cells, Paper, PaperNumber
+from stemrepro.records import Strict, parse, read_yaml
 
 RECIPES = Path("recipes")
+NO_RECIPES = ("arms.yaml", "mixes.yaml", "paper.yaml", "shapes.yaml")
 Positive = Annotated[int, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
-
-
-class Strict(BaseModel):
-    """A record that knows its keys and never changes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Arm(Strict):
@@ -94,6 +90,21 @@ class Benchmarks(Strict):
     hub: bool = Field(False, description="lm-eval's own tasks from the Hugging Face hub, not the archive's")
 
 
+class Counting(Strict):
+    """What is counted in the text without any model: distinct tokens and hits of row caches."""
+
+    vocab: Positive = Field(description="a second vocabulary, nearer the paper's than the model's is")
+    length: Positive = Field(description="tokens of the longest context")
+    cache_tokens: Positive = Field(description="tokens a source that are streamed through the caches, at most")
+
+
+class Geometry(Strict):
+    """How the vectors of a model are compared."""
+
+    tokens: Positive = Field(description="distinct tokens, one occurrence each, whose FFN vectors are compared")
+    bins: Positive = Field(description="bins of a density between cosines -1 and 1")
+
+
 class ArchiveMix(Strict):
     """Text of the pinned archives."""
 
@@ -134,6 +145,8 @@ class Scale(Strict):
     training: Training
     evaluation: Evaluation
     benchmarks: Benchmarks
+    counting: Counting
+    geometry: Geometry
     workers: Positive = Field(description="runs at the same time; the operating system shares the cores")
     learning_rate: float = Field(gt=0, description="peak rate, the same for every arm as in the paper")
     seeds: Annotated[tuple[int, ...], Field(min_length=1)]
@@ -153,32 +166,24 @@ class Scale(Strict):
         return self.training.tokens // (self.training.batch * self.model.sequence)
 
 
-class PaperNumber(Strict):
-    """A number of the paper. `source` and `confidence` say where it was read and how sure that is."""
-
-    value: float
-    unit: str
-    source: str
-    confidence: Literal["read", "secondary", "figure", "inferred"] = Field(
-        description="read in the paper, its blog or code / secondary notes / read off an image / computed from others"
-    )
-
-
 class Claim(Strict):
     """One sentence of the paper that can be false, and the contrast that would show it.
 
-    The effect is the metric of the first arm less that of the second, so that the claim makes it positive.
+    The effect is the metric of the first arm less that of the second, so that the claim makes it positive. An exact claim has
+    no arms: its metric is computed, without chance, and must equal the paper's number.
     """
 
     sentence: str
-    kind: Literal["greater", "equivalent", "not-better", "ordering"]
+    kind: Literal["greater", "equivalent", "not-better", "ordering", "exact"]
     metric: str
     arms: tuple[str, ...] = Field(
-        min_length=1, description="greater, equivalent, not-better: [higher, lower]; ordering: from high to low"
+        (), description="greater, equivalent, not-better: [higher, lower]; ordering: from high to low; exact: none"
     )
     primary: bool = False
-    smallest_effect: float = Field(gt=0, description="m: the smallest effect that counts, in the metric's unit")
-    paper: PaperNumber | None = None
+    smallest_effect: float = Field(
+        gt=0, description="m: the smallest effect that counts, in the metric's unit; exact: half the last printed digit"
+    )
+    paper: PaperNumber | Cells | None = Field(None, description="once loaded a number, never cells")
     transportable: bool = Field(False, description="may the paper's size be expected at our scales?")
     unit: str = "nats/token"
     precondition: Literal[
@@ -187,10 +192,11 @@ class Claim(Strict):
 
     @model_validator(mode="after")
     def _fits(self) -> "Claim":
-        if (len(self.arms) < 3) if self.kind == "ordering" else (len(self.arms) != 2):
-            raise ValueError(
-                f"a claim of kind '{self.kind}' can't have {len(self.arms)} arms: two, or more for an ordering"
-            )
+        count, wanted = len(self.arms), {"ordering": "three or more", "exact": "none"}.get(self.kind, "two")
+        if {"ordering": count < 3, "exact": count > 0}.get(self.kind, count != 2):
+            raise ValueError(f"a claim of kind '{self.kind}' can't have {count} arms: {wanted}")
+        if self.kind == "exact" and (self.paper is None or self.primary):
+            raise ValueError("a claim of kind 'exact' needs the paper's number and can't be primary")
         return self
 
 
@@ -202,15 +208,15 @@ class Task(Strict):
 
 
 class Recipe(Strict):
-    """One table or figure of the paper: arms, the paper's numbers, claims."""
+    """One table or figure of the paper: arms, what is measured, claims."""
 
     title: str
     paper_item: str
-    arms: Annotated[tuple[str, ...], Field(min_length=1)]
+    place: int = Field(description="on the scoreboard, in the paper's order")
+    arms: tuple[str, ...] = Field(description="arms that are trained for it; none when it is about the paper alone")
     tasks: dict[str, Task] = Field(default_factory=dict, description="benchmarks, by lm-eval's name")
     groups: dict[str, tuple[str, ...]] = Field(default_factory=dict, description="tasks averaged with equal weight")
     claims: dict[str, Claim]
-    paper: dict[str, dict[str, PaperNumber]] = Field(default_factory=dict, description="numbers to draw beside ours")
 
 
 class Book(Strict):
@@ -219,7 +225,8 @@ class Book(Strict):
     mixes: dict[str, Mix]
     arms: dict[str, Arm]
     scales: dict[str, Scale]
-    recipes: dict[str, Recipe]
+    recipes: dict[str, Recipe] = Field(description="in the paper's order")
+    shapes: dict[str, Shape] = Field(description="published models, for the cost model")
 
     def scale(self, name: str) -> Scale:
         """A scale by name; UserError names those there are."""
@@ -228,37 +235,12 @@ class Book(Strict):
         return self.scales[name]
 
 
-def _parse(model: type[Strict], value: object, file: Path, key: str = "") -> Strict:
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(filter(None, [key, *map(str, first["loc"])]))
-        got = "" if isinstance(first["input"], dict) else f" (got {first['input']!r})"
-        if first["type"] == "extra_forbidden":
-            raise UserError(f"{file}: unknown key '{where}'; known are {', '.join(model.model_fields)}") from error
-        message = first["msg"].removeprefix("Value error, ")
-        raise UserError(f"{file}: {where + ': ' if where else ''}{message}{got}") from error
-
-
-def _read(path: Path) -> dict:
-    if not path.exists():
-        raise UserError(f"{path} is missing; run from the repository's root")
-    try:
-        value = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(value, dict):
-        raise UserError(f"{path} must hold keys and values")
-    return value
-
-
 def parse_mix(value: object, file: Path, name: str) -> Mix:
     """One entry of mixes.yaml or params.yaml; `kind` tells which."""
     kind = value.get("kind") if isinstance(value, dict) else None
     if kind not in MIX_KINDS:
         raise UserError(f"{file}: {name}.kind: choose one of {', '.join(MIX_KINDS)} (got {kind!r})")
-    return _parse(MIX_KINDS[kind], value, file, name)
+    return parse(MIX_KINDS[kind], value, file, name)
 
 
 def shaped(shape: Shape, arm: Arm) -> ModelConfig:
@@ -276,13 +258,36 @@ def model_config(scale: Scale, arm: Arm) -> ModelConfig:
     return shaped(scale.model, arm)
 
 
+def _claims(recipe: Recipe, paper: Paper, file: Path) -> Recipe:
+    """The recipe with its claims' cells turned into numbers, and with its names checked."""
+    for group, members in recipe.groups.items():
+        if unknown := [task for task in members if task not in recipe.tasks]:
+            raise UserError(f"{file}: group '{group}' names '{unknown[0]}', which is not among the recipe's tasks")
+    claims = {}
+    for key, claim in recipe.claims.items():
+        for arm in claim.arms if recipe.arms else ():
+            if arm not in recipe.arms:
+                raise UserError(f"{file}: claim '{key}' names arm '{arm}', which is not among the recipe's arms")
+        try:
+            number = paper.number(claim.paper) if isinstance(claim.paper, Cells) else claim.paper
+        except UserError as error:
+            raise UserError(f"{file}: claim '{key}': {error}") from error
+        claims[key] = claim.model_copy(update={"paper": number})
+    return recipe.model_copy(update={"claims": claims})
+
+
 def load(folder: Path = RECIPES) -> Book:
     """Reads and checks every arm, scale and recipe, also against each other."""
-    arms = {name: _parse(Arm, value, folder / "arms.yaml", name) for name, value in _read(folder / "arms.yaml").items()}
-    scales = {p.stem: _parse(Scale, _read(p), p) for p in sorted((folder / "scales").glob("*.yaml"))}
-    mixes = {n: parse_mix(v, folder / "mixes.yaml", n) for n, v in _read(folder / "mixes.yaml").items()}
-    files = {p.stem: p for p in sorted(folder.glob("*.yaml")) if p.name not in ("arms.yaml", "mixes.yaml")}
-    recipes = {name: _parse(Recipe, _read(path), path) for name, path in files.items()}
+
+    def records(model: type[Strict], file: str) -> dict:
+        return {name: parse(model, value, folder / file, name) for name, value in read_yaml(folder / file).items()}
+
+    arms, shapes = records(Arm, "arms.yaml"), records(Shape, "shapes.yaml")
+    scales = {p.stem: parse(Scale, read_yaml(p), p) for p in sorted((folder / "scales").glob("*.yaml"))}
+    mixes = {n: parse_mix(v, folder / "mixes.yaml", n) for n, v in read_yaml(folder / "mixes.yaml").items()}
+    files = {p.stem: p for p in sorted(folder.glob("*.yaml")) if p.name not in NO_RECIPES}
+    read = {name: parse(Recipe, read_yaml(path), path) for name, path in files.items()}
+    recipes = dict(sorted(read.items(), key=lambda item: item[1].place))
     for name, scale in scales.items():
         if scale.data not in mixes:
             raise UserError(
@@ -293,23 +298,12 @@ def load(folder: Path = RECIPES) -> Book:
                 model_config(scale, arm)
             except UserError as error:
                 raise UserError(f"{folder}/scales/{name}.yaml with arm '{arm_name}': {error}") from error
-    primary = 0
     for name, recipe in recipes.items():
-        for arm in recipe.arms:
-            if arm not in arms:
-                raise UserError(f"{files[name]}: unknown arm '{arm}'; recipes/arms.yaml has {', '.join(arms)}")
-        for group, members in recipe.groups.items():
-            if unknown := [task for task in members if task not in recipe.tasks]:
-                raise UserError(
-                    f"{files[name]}: group '{group}' names '{unknown[0]}', which is not among the recipe's tasks"
-                )
-        for key, claim in recipe.claims.items():
-            primary += claim.primary
-            for arm in claim.arms:
-                if arm not in recipe.arms:
-                    raise UserError(
-                        f"{files[name]}: claim '{key}' names arm '{arm}', which is not among the recipe's arms"
-                    )
+        if unknown := [arm for arm in recipe.arms if arm not in arms]:
+            raise UserError(f"{files[name]}: unknown arm '{unknown[0]}'; recipes/arms.yaml has {', '.join(arms)}")
+    paper = Paper(folder / "paper.yaml")
+    recipes = {name: _claims(recipe, paper, files[name]) for name, recipe in recipes.items()}
+    primary = sum(claim.primary for recipe in recipes.values() for claim in recipe.claims.values())
     if primary > 8:
         raise UserError(f"{folder}: {primary} primary claims over all recipes; at most 8 are allowed")
-    return Book(mixes=mixes, arms=arms, scales=scales, recipes=recipes)
+    return Book(mixes=mixes, arms=arms, scales=scales, recipes=recipes, shapes=shapes)

@@ -50,3 +50,11 @@ def paper_gflops(config: ModelConfig) -> float:
 def table_bytes_per_token(config: ModelConfig, bytes_per_number: int = 2) -> int:
     """Bytes of table rows that one token reads over all layers."""
     return len(config.placed) * config.ffn_width * bytes_per_number if config.ffn != "dense" else 0
+
+
+def table_1_saving(shape: ModelConfig, length: int) -> float:
+    """Share of a layer's multiply-adds that STEM saves by the paper's Table 1: d_ff / (4 d + 2 L + 3 d_ff).
+
+    As printed: full multi-head attention, every query against every key, the layer replaced. `shape` needs width and ffn_width.
+    """
+    return shape.ffn_width / (4 * shape.width + 2 * length + 3 * shape.ffn_width)

@@ -2,11 +2,10 @@
 
 import itertools
 import math
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -17,18 +16,16 @@ from stemrepro.recipe import Claim, Recipe
 from stemrepro.report.style import footer, render, settle
 
 Arms = dict[str, Any]
-"""What was measured of each arm: ArmScores (losses) or ArmItems (benchmarks)."""
+"""What was measured of each arm: ArmScores (losses), ArmItems (benchmarks) or the like."""
 
 
-def evidence_for(claim: Claim, arms: Arms, contrast: Callable, failed_precondition: Callable) -> Evidence:
-    """Collects what the rule needs to know of a claim.
-
-    Args:
-        contrast: (arms, first, second, metric) -> Contrast.
-        failed_precondition: (claim, arms) -> why it can't be tested, or None.
-    """
-    pairs = list(itertools.pairwise(claim.arms))
-    contrasts: tuple[Contrast, ...] = tuple(contrast(arms, high, low, claim.metric) for high, low in pairs)
+def evidence_for(claim: Claim, arms: Arms, measure: Any) -> Evidence:
+    """Collects what the rule needs to know of a claim; `measure` as in `verdicts`."""
+    if claim.kind == "exact":
+        contrasts = (Contrast(np.array([measure.value(arms, claim.metric)])),)
+    else:
+        pairs = itertools.pairwise(claim.arms)
+        contrasts = tuple(measure.contrast(arms, high, low, claim.metric) for high, low in pairs)
     return Evidence(
         kind=claim.kind,
         contrasts=contrasts,
@@ -36,7 +33,7 @@ def evidence_for(claim: Claim, arms: Arms, contrast: Callable, failed_preconditi
         paper_effect=claim.paper.value if claim.paper else None,
         transportable=claim.transportable,
         primary=claim.primary,
-        failed_precondition=failed_precondition(claim, arms),
+        failed_precondition=measure.failed_precondition(claim, arms),
     )
 
 
@@ -44,14 +41,15 @@ def _number(value: float) -> float | None:
     return round(float(value), 6) if math.isfinite(value) else None
 
 
-def verdicts(recipe: Recipe, arms: Arms, scale: str, measure: ModuleType) -> list[dict]:
+def verdicts(recipe: Recipe, arms: Arms, scale: str, measure: Any) -> list[dict]:
     """Judges all claims of a recipe; one row a claim, as verdicts.json holds them.
 
     Args:
-        measure: stemrepro.report.scores or stemrepro.report.items, whose `contrast` and `failed_precondition` apply.
+        measure: a module or object (stemrepro.report.scores, stemrepro.report.items, ...) with
+            contrast(arms, first, second, metric) -> Contrast, value(arms, metric) -> number of an exact claim, and
+            failed_precondition(claim, arms) -> why a claim can't be tested, or None.
     """
-    functions = (measure.contrast, measure.failed_precondition)
-    evidence = [evidence_for(claim, arms, *functions) for claim in recipe.claims.values()]
+    evidence = [evidence_for(claim, arms, measure) for claim in recipe.claims.values()]
     rows = []
     for (name, claim), facts, found in zip(recipe.claims.items(), evidence, judge(evidence), strict=True):
         rows.append({
@@ -67,11 +65,11 @@ def verdicts(recipe: Recipe, arms: Arms, scale: str, measure: ModuleType) -> lis
             "ours": _number(found.ours),
             "ci_low": _number(found.ci_low),
             "ci_high": _number(found.ci_high),
-            "level": round(found.level, 6),
+            "level": None if claim.kind == "exact" else round(found.level, 6),
             "seed_se": _number(found.seed_se),
             "item_se": _number(found.item_se) or None,
-            "p": _number(found.p),
-            "seeds": facts.seeds,
+            "p": None if claim.kind == "exact" else _number(found.p),
+            "seeds": 0 if claim.kind == "exact" else facts.seeds,
             "scale": scale,
             "verdict": found.verdict,
             "reason": found.reason,
@@ -79,20 +77,30 @@ def verdicts(recipe: Recipe, arms: Arms, scale: str, measure: ModuleType) -> lis
     return rows
 
 
-def save(folder: Path, figure: Figure, data: pd.DataFrame, rows: list[dict], arms: Arms) -> None:
-    """Writes figure.{pdf,svg,png}, data.csv and verdicts.json (equal inputs, equal bytes) and provenance.json beside."""
-    params = digest({name: scores.summary["params_hash"] for name, scores in arms.items()})
-    data_hash = next(iter(arms.values())).summary["data_hash"]
-    seeds = "1 seed" if rows[0]["seeds"] == 1 else f"{rows[0]['seeds']} seeds"
-    footer(figure, f"scale {rows[0]['scale']}, {seeds}, parameters {params}, data {data_hash}")
+def run_inputs(arms: Arms) -> dict:
+    """What `save` writes of the runs behind a result: hashes of their settings and data, seeds of each arm."""
+    runs = {
+        name: {"params_hash": scores.summary["params_hash"], "seeds": scores.summary["seeds"]}
+        for name, scores in arms.items()
+    }
+    params = digest({name: run["params_hash"] for name, run in runs.items()})
+    return {"params_hash": params, "data_hash": next(iter(arms.values())).summary["data_hash"], "runs": runs}
+
+
+def save(folder: Path, figure: Figure, data: pd.DataFrame, rows: list[dict], inputs: dict) -> None:
+    """Writes figure.{pdf,svg,png}, data.csv and verdicts.json (equal inputs, equal bytes) and provenance.json beside.
+
+    Args:
+        inputs: "params_hash", "data_hash" (None where no text of ours is behind it) and whatever else belongs into
+            provenance.json; `run_inputs` makes it for recipes with runs.
+    """
+    seeds = max(row["seeds"] for row in rows)
+    words = {0: "no runs", 1: "1 seed"}.get(seeds if inputs.get("runs") else 0, f"{seeds} seeds")
+    parts = [f"scale {rows[0]['scale']}", words, f"parameters {inputs['params_hash']}"]
+    footer(figure, ", ".join([*parts, f"data {inputs['data_hash']}"] if inputs["data_hash"] else parts))
     settle(figure)
     for kind in ("pdf", "svg", "png"):
         atomic_write(folder / f"figure.{kind}", render(figure, kind))
     atomic_write(folder / "data.csv", data.to_csv(index=False, float_format="%.6g"))
     write_json(folder / "verdicts.json", rows)
-    runs = {
-        name: {"params_hash": scores.summary["params_hash"], "seeds": scores.summary["seeds"]}
-        for name, scores in arms.items()
-    }
-    about = {"params_hash": params, "data_hash": data_hash, "runs": runs}
-    write_json(folder / "provenance.json", provenance() | about)
+    write_json(folder / "provenance.json", provenance() | inputs)

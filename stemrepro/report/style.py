@@ -20,6 +20,7 @@ ARM_COLOUR = {
 ARM_MARKER = {"dense": "o", "stem-third": "^", "stem-half": "s", "stem-full": "D", "token-only": "X"}
 ARM_LABEL = {
     "dense": "dense",
+    "hash-moe": "Hash-MoE",
     "stem-third": "STEM 1/3",
     "stem-half": "STEM 1/2",
     "stem-full": "STEM full",

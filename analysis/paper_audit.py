@@ -1,0 +1,198 @@
+"""The paper's own arithmetic: item counts behind its accuracies, parameter totals, item errors, what its gains consist of.
+
+    python analysis/paper_audit.py --scale laptop
+
+Reads recipes/{paper,shapes,paper_audit}.yaml, writes results/<scale>/paper_audit/. No run is involved.
+"""
+
+import argparse
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
+
+from stemrepro.audit import EIGHT, Z95, Audit, granularity, item_error
+from stemrepro.claims import Contrast
+from stemrepro.files import digest
+from stemrepro.paper import Paper
+from stemrepro.recipe import RECIPES, load
+from stemrepro.report.results import save, verdicts
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, plt, use_style
+
+NAME = "paper_audit"
+BLOCKS = {"table-3-350m": "350M", "table-3-1b": "1B", "table-4": "1B mid-trained"}
+TASKS = ("ARC-E", "ARC-C", "BoolQ", "PIQA", "SIQA", "HSwag", "OBQA", "Wino")
+FITS = {"true size only": "#0173b2", "padded size only": "#de8f05", "both": "#d9d9d9", "neither": "#b02020"}
+GAINS = {"table-3-350m": "#0173b2", "table-3-1b": "#d55e00", "table-4": "#029e73"}
+
+
+def contrast(audit: Audit, high: str, low: str, block: str) -> Contrast:
+    """Difference of two averages of the paper: one run each, and the item error of independent models."""
+    first, second = audit.accuracies(f"{block}/{high}"), audit.accuracies(f"{block}/{low}")
+    return Contrast(np.array([(first - second).mean()]), item_error(first, second, audit.items(), None))
+
+
+MEASURE = SimpleNamespace(
+    contrast=contrast, value=lambda audit, metric: audit.value(metric), failed_precondition=lambda *_: None
+)
+
+
+def collect(audit: Audit) -> pd.DataFrame:
+    """Everything that is drawn, one line a number."""
+    fits = granularity(audit)
+    kinds = np.select([fits.fits_items & fits.fits_padded, fits.fits_items, fits.fits_padded],
+                      ["both", "true size only", "padded size only"], "neither")  # fmt: skip
+    rows = [fits.assign(panel="items", what=kinds)]
+    scorers = [(f"{block}/{row}", audit.scorer(f"{block}/{row}")) for block, row in dict.fromkeys(zip(fits.block, fits.row, strict=True))]  # fmt: skip
+    rows.append(pd.DataFrame([{"panel": "scorer", "row": row, "what": what} for row, what in scorers]))
+    for row in ("table-3-350m/stem-third", "table-3-350m/stem-half", "table-3-350m/stem-full", "table-3-1b/stem-third"):
+        values = {"printed": audit.paper.value(f"{row}/total")}
+        values |= {name: audit.total(f"{row}:{name}") for name in ("kept", "tensors")}
+        rows.append(pd.DataFrame([{"panel": "total", "row": row, "what": k, "value": v} for k, v in values.items()]))
+    for block in BLOCKS:
+        first, second = audit.accuracies(f"{block}/stem-third"), audit.accuracies(f"{block}/dense")
+        frame = [
+            {"panel": "gain", "row": block, "what": t, "value": v} for t, v in zip(EIGHT, first - second, strict=True)
+        ]
+        for q in [None, *np.linspace(0.05, 0.5, 19)]:
+            error = item_error(first, second, audit.items(), q)
+            where = "independent" if q is None else f"{q:.3f}"
+            frame.append({"panel": "item error", "row": block, "what": where, "value": error})
+        rows.append(pd.DataFrame(frame))
+    shares = {
+        "a replaced FFN": audit.ffn_saved(""),
+        "a replaced layer\n(Table 1, 4,096 tokens)": audit.saved("llama-3.2-1b"),
+        "the model, 1B, 1/3": audit.flops_saved("table-3-1b/stem-third"),
+        "the model, 350M, 1/3": audit.flops_saved("table-3-350m/stem-third"),
+        "the model, 350M, 1/2": audit.flops_saved("table-3-350m/stem-half"),
+        "the model, 350M, full": audit.flops_saved("table-3-350m/stem-full"),
+    }
+    rows.append(pd.DataFrame([{"panel": "saved", "what": what, "value": value} for what, value in shares.items()]))
+    return pd.concat(rows)
+
+
+def draw_items(axes: Axes, data: pd.DataFrame) -> None:
+    """A square a cell of Tables 3 and 4: which item count can have given it."""
+    own = data[data["panel"] == "items"]
+    rows = list(dict.fromkeys(zip(own["block"], own["row"], strict=True)))
+    grid = np.full((len(rows), 8), np.nan)
+    for _, cell in own.iterrows():
+        at = rows.index((cell["block"], cell["row"])), EIGHT.index(cell["task"])
+        grid[at] = list(FITS).index(cell["what"])
+        axes.text(at[1], at[0], f"{cell['value']:.2f}", ha="center", va="center", fontsize=6.5,
+                  color="black" if cell["what"] == "both" else "white")  # fmt: skip
+    axes.imshow(grid, cmap=ListedColormap(list(FITS.values())), vmin=0, vmax=len(FITS) - 1, aspect="auto")
+    axes.hlines(np.arange(0.5, len(rows)), -0.5, 7.5, color="white", lw=2)
+    axes.vlines(np.arange(0.5, 8), -0.5, len(rows) - 0.5, color="white", lw=2)
+    axes.set_xticks(range(8), TASKS)
+    axes.set_yticks(range(len(rows)), [f"{BLOCKS[block]} {ARM_LABEL.get(row, row)}" for block, row in rows])
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0)
+    handles = [plt.Rectangle((0, 0), 1, 1, color=colour, label=what) for what, colour in FITS.items()]
+    axes.legend(handles=handles, fontsize=7, ncol=4, loc="upper center", bbox_to_anchor=(0.45, -0.1), columnspacing=1.2)
+
+
+def draw_totals(axes: Axes, data: pd.DataFrame) -> None:
+    """Printed totals against both ways of counting."""
+    own = data[data["panel"] == "total"].pivot(index="row", columns="what", values="value")
+    own = own.loc[list(dict.fromkeys(data[data["panel"] == "total"]["row"]))]
+    for place, printed in enumerate(own["printed"]):  # what the printed digits leave open
+        axes.plot(
+            [1 - 0.005 / printed, 1 + 0.005 / printed], [place, place], color="#de8f05", lw=7, solid_capstyle="butt"
+        )
+    own = own.div(own["printed"], axis=0)
+    for column, marker, label in (("kept", "s", "dense + tables"), ("tensors", "o", "tensors that are there")):
+        axes.plot(
+            own[column],
+            range(len(own)),
+            marker,
+            ms=6,
+            mfc="white" if marker == "s" else "#333333",
+            mec="#333333",
+            label=label,
+        )
+    axes.axvline(1, color="black", lw=0.8)
+    axes.set_yticks(range(len(own)), [f"{BLOCKS[r.split('/')[0]]} {ARM_LABEL[r.split('/')[1]]}" for r in own.index])
+    axes.set_ylim(len(own) - 0.5, -0.5)
+    axes.set_xlabel("counted / printed total")
+    axes.legend(fontsize=6.5, loc="lower left")
+
+
+def draw_errors(axes: Axes, data: pd.DataFrame) -> None:
+    """Half width of the 95% interval from the items alone, against how often the two models differ."""
+    own = data[data["panel"] == "item error"]
+    curve = own[(own["row"] == "table-3-350m") & (own["what"] != "independent")]
+    axes.plot(curve["what"].astype(float), Z95 * curve["value"], color="black", lw=1.3)
+    independent = own[(own["row"] == "table-3-350m") & (own["what"] == "independent")]["value"].item()
+    axes.axhline(Z95 * independent, color="black", lw=0.8, ls=(0, (2, 2)))
+    axes.text(0.055, Z95 * independent + 0.02, "the same for independent models", fontsize=6.5, va="bottom")
+    for block, name in BLOCKS.items():
+        gain = data[(data["panel"] == "gain") & (data["row"] == block)]["value"].mean()
+        axes.axhline(gain, color=GAINS[block], lw=1.4)
+        axes.text(0.055, gain - 0.02, f"{name}: +{gain:.2f}", color=GAINS[block], fontsize=6.5, va="top")
+    axes.set(
+        xlabel="share of items only one model gets right (assumed)",
+        ylabel="points",
+        ylim=(0, 1.5),
+        xlim=(0.05, 0.5),
+    )
+    axes.text(0.25, 0.74, "95% half width from\nthe items alone", fontsize=6.5, va="top")
+
+
+def draw_gain(axes: Axes, data: pd.DataFrame) -> None:
+    """STEM 1/3 less dense by task, at 350M, 1B and mid-trained."""
+    for shift, (block, name) in zip((-0.27, 0, 0.27), BLOCKS.items(), strict=True):
+        own = data[(data["panel"] == "gain") & (data["row"] == block)]
+        axes.bar(np.arange(8) + shift, own["value"], width=0.25, color=GAINS[block], label=name)
+    axes.axhline(0, color="black", lw=0.6)
+    axes.set_xticks(range(8), TASKS, fontsize=7)
+    axes.set_ylabel("STEM 1/3 - dense (points)")
+    axes.legend(fontsize=6.5)
+
+
+def draw_saved(axes: Axes, data: pd.DataFrame) -> None:
+    """A third of what? FLOPs saved in an FFN, a layer, a model."""
+    own = data[data["panel"] == "saved"]
+    axes.barh(range(len(own)), own["value"], color=[ARM_COLOUR["dense"]] * 2 + ["#8c8c8c"] * 4, height=0.65)
+    for place, value in enumerate(own["value"]):
+        axes.text(value + 0.5, place, f"{value:.1f}", va="center", fontsize=7)
+    axes.set_yticks(range(len(own)), own["what"], fontsize=7)
+    axes.set_ylim(len(own) - 0.5, -0.5)
+    axes.set(xlabel="FLOPs saved (%)", xlim=(0, 38))
+
+
+def main() -> None:
+    """Draws the figure and judges the claims; the scale only says where they go."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", required=True)
+    scale = parser.parse_args().scale
+    book, paper = load(), Paper(RECIPES / "paper.yaml")
+    audit = Audit(paper, book.shapes)
+    data = collect(audit)
+    use_style()
+    figure = plt.figure(figsize=(7.4, 8.6), layout="constrained")
+    figure.get_layout_engine().set(rect=(0, 0.015, 1, 0.985))
+    top, middle, bottom = figure.subfigures(3, 1, height_ratios=(1.15, 1, 1))
+    items, (totals, errors) = top.subplots(), middle.subplots(1, 2)
+    gain, saved = bottom.subplots(1, 2, width_ratios=(1.5, 1))
+    draw_items(items, data)
+    draw_totals(totals, data)
+    draw_errors(errors, data)
+    draw_gain(gain, data)
+    draw_saved(saved, data)
+    titles = (
+        "a  Which number of items can have given each accuracy", "b  Total parameters",
+        "c  Gains against the item error", "d  What the gains consist of", "e  One third of what?",
+    )  # fmt: skip
+    for axes, title in zip((items, totals, errors, gain, saved), titles, strict=True):
+        axes.set_title(title)
+    shapes = {name: shape.model_dump() for name, shape in book.shapes.items()}
+    inputs = {"params_hash": digest([list(paper.listing()), shapes]), "data_hash": None}
+    save(Path("results") / scale / NAME, figure, data, verdicts(book.recipes[NAME], audit, scale, MEASURE), inputs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""The paper's numbers as typed data: recipes/paper.yaml, cell by cell, and differences between cells.
+
+A cell is named block/row/column, "table-3-350m/dense/average". A cell without a value was looked for and not found.
+"""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from stemrepro.errors import UserError
+from stemrepro.records import Strict, parse, read_yaml
+
+Confidence = Literal["read", "secondary", "figure", "inferred"]
+CONFIDENCES: tuple[Confidence, ...] = ("read", "inferred", "secondary", "figure")
+"""From the surest to the least sure."""
+
+
+class Cell(Strict):
+    """A number of the paper; what is left out is that of its column or block."""
+
+    value: float | None = Field(None, description="None: looked for, not found")
+    unit: str | None = None
+    source: str | None = None
+    confidence: Confidence | None = None
+
+
+class Block(Strict):
+    """One table or figure of the paper."""
+
+    item: str = Field(description="where the paper has it")
+    title: str = ""
+    source: str = Field(description="where it was read")
+    confidence: Confidence = "read"
+    unit: str
+    columns: tuple[str, ...]
+    by_column: dict[str, Cell] = Field(default_factory=dict, description="columns with a unit, source or confidence")
+    rows: dict[str, tuple[float | Cell | None, ...]]
+
+
+class PaperNumber(Strict):
+    """A number of the paper with where it was read and how sure that is."""
+
+    value: float
+    unit: str
+    source: str
+    confidence: Confidence = Field(
+        description="read in the paper, its blog or code / secondary notes / read off an image / computed from others"
+    )
+
+
+class Cells(Strict):
+    """A number that follows from cells: one cell, first - second, or (first - second) - (third - fourth)."""
+
+    cells: tuple[str, ...]
+    log: bool = Field(False, description="differences of logarithms, in nats/token (for perplexities)")
+    note: str = ""
+
+
+class Paper:
+    """All blocks of recipes/paper.yaml.
+
+    Raises:
+        UserError: a bad key, a row with too many or too few cells.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.blocks = {name: parse(Block, value, file, name) for name, value in read_yaml(file).items()}
+        for name, block in self.blocks.items():
+            for row, cells in block.rows.items():
+                if len(cells) != len(block.columns):
+                    raise UserError(
+                        f"{file}: {name}.rows.{row} has {len(cells)} cells for {len(block.columns)} columns"
+                    )
+            if unknown := block.by_column.keys() - set(block.columns):
+                raise UserError(f"{file}: {name}.by_column names '{min(unknown)}', which is not among its columns")
+
+    def cell(self, name: str) -> Cell:
+        """A cell with all its fields; `value` is None where nothing was found.
+
+        Raises:
+            UserError: there is no such cell.
+        """
+        block_name, _, rest = name.partition("/")
+        row, _, column = rest.partition("/")
+        block = self.blocks.get(block_name)
+        if block is None or row not in block.rows or column not in block.columns:
+            raise UserError(
+                f"{self.file}: no cell '{name}'; cells are named block/row/column ('stemrepro paper' lists)"
+            )
+        found = block.rows[row][block.columns.index(column)]
+        own = found if isinstance(found, Cell) else Cell(value=found)
+        general = block.by_column.get(column, Cell())
+        return Cell(
+            value=own.value,
+            unit=next(u for u in (own.unit, general.unit, block.unit) if u is not None),
+            source=own.source or general.source or block.source,
+            confidence=own.confidence or general.confidence or block.confidence,
+        )
+
+    def value(self, name: str) -> float:
+        """The number in a cell, nan where none was found."""
+        found = self.cell(name).value
+        return math.nan if found is None else found
+
+    def row(self, name: str) -> dict[str, float]:
+        """The numbers of a row, "table-3-350m/dense", by column; nan where none was found."""
+        return {column: self.value(f"{name}/{column}") for column in self.blocks[name.split("/")[0]].columns}
+
+    def number(self, asked: Cells) -> PaperNumber:
+        """The number that follows from cells, with its source in words and the confidence of the least sure of them.
+
+        Raises:
+            UserError: no such cell, an empty one, or a number of cells that no difference can be formed from.
+        """
+        found = [self.cell(name) for name in asked.cells]
+        if len(found) not in (1, 2, 4):
+            raise UserError(f"{self.file}: {list(asked.cells)}: one, two or four cells make a number, not {len(found)}")
+        for name, cell in zip(asked.cells, found, strict=True):
+            if cell.value is None:
+                raise UserError(f"{self.file}: the cell '{name}' is empty; a claim's number can't follow from it")
+        values = [math.log(cell.value) if asked.log else cell.value for cell in found]
+        value = sum(sign * value for sign, value in zip((1, -1, -1, 1), values, strict=False))
+        terms = [f"ln {cell.value:g}" if asked.log else f"{cell.value:g}" for cell in found]
+        pairs = [" - ".join(terms[i : i + 2]) for i in range(0, len(terms), 2)]
+        words = pairs[0] if len(pairs) == 1 else f"({pairs[0]}) - ({pairs[1]})"
+        block = self.blocks[asked.cells[0].split("/")[0]]
+        where = f"{block.item}, {block.title}" if block.title else block.item
+        unit = "nats/token" if asked.log else "points" if found[0].unit == "%" and len(found) > 1 else found[0].unit
+        weakest = max((cell.confidence for cell in found), key=CONFIDENCES.index)
+        return PaperNumber(
+            value=round(value, 6),
+            unit=unit,
+            source=f"{where}{f': {words}' if len(found) > 1 else ''}{f'; {asked.note}' if asked.note else ''}",
+            confidence="inferred" if weakest == "read" and len(found) > 1 else weakest,
+        )
+
+    def listing(self) -> Iterator[dict]:
+        """One record a cell: name, item, title, value, unit, confidence, source."""
+        for name, block in self.blocks.items():
+            for row in block.rows:
+                for column in block.columns:
+                    cell = self.cell(f"{name}/{row}/{column}")
+                    yield {
+                        "cell": f"{name}/{row}/{column}",
+                        "item": block.item,
+                        "title": block.title,
+                    } | cell.model_dump()
