@@ -151,6 +151,31 @@ def track(options: argparse.Namespace) -> int:
     return 0
 
 
+def paper(options: argparse.Namespace) -> int:
+    """lists the paper's numbers with source and confidence; words filter them"""
+    from rich.console import Console
+
+    from stemrepro.paper import Paper
+    from stemrepro.paper_table import find, show
+    from stemrepro.recipe import RECIPES
+
+    found = find(Paper(RECIPES / "paper.yaml"), options.words, options.confidence, options.missing)
+    show(found, options.csv, Console())
+    return 0
+
+
+def cost(options: argparse.Namespace) -> int:
+    """parameters, FLOPs and bytes of a shape with and without STEM, in closed form"""
+    from rich.console import Console
+
+    from stemrepro.cost_table import show
+    from stemrepro.recipe import load
+
+    asked = {name: getattr(options, name) for name in ("shape", "length", "batch", "distinct", "tflops")}
+    show(load(), Console(), options.distinct is None, placement=options.stem, width=options.bytes, **asked)
+    return 0
+
+
 def report(options: argparse.Namespace) -> int:
     """writes the page with every claim of a scale"""
     from stemrepro.plan import read_params
@@ -175,6 +200,8 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "train": train,
     "evaluate": evaluate,
     "track": track,
+    "paper": paper,
+    "cost": cost,
     "report": report,
     "verify": verify,
 }
@@ -198,6 +225,19 @@ def parser() -> argparse.ArgumentParser:
     made["evaluate"].add_argument("--part", choices=["losses", "benchmarks"], help="only this (default: both)")
     made["track"].add_argument("--arm", help="only this arm (default: all that have runs)")
     made["track"].add_argument("--follow", action="store_true", help="keep up with a training until the input ends")
+    made["paper"].add_argument("words", nargs="*", help="words that a cell's name, item, title or source must hold")
+    made["paper"].add_argument("--confidence", choices=["read", "inferred", "secondary", "figure"])
+    made["paper"].add_argument("--missing", action="store_true", help="only what was looked for and not found")
+    made["paper"].add_argument("--csv", action="store_true", help="comma-separated values")
+    made["cost"].add_argument("--shape", required=True, help="a name of recipes/shapes.yaml, or a scale")
+    made["cost"].add_argument("--stem", choices=["third", "half", "full"], default="third", help="layers replaced")
+    made["cost"].add_argument("--length", type=int, help="tokens a sequence (default: the shape's)")
+    made["cost"].add_argument("--batch", type=int, default=1, help="sequences (default: 1)")
+    made["cost"].add_argument("--bytes", type=int, default=2, help="bytes a number (default: 2)")
+    made["cost"].add_argument("--distinct", type=int, help="distinct tokens in the batch (default: a Zipf estimate)")
+    made["cost"].add_argument(
+        "--tflops", type=float, default=400, help="TFLOP/s that the device sustains (default: 400)"
+    )
     made["train"].add_argument("--replace", action="store_true", help="remove runs that were made with other settings")
     return top
 

@@ -7,6 +7,8 @@ Per layer and token, with width d, ffn width f, heads H of width e, key/value he
     dense FFN              2 (3 d f)                        STEM  2 (2 d f)             token-only  2 (d f)
 """
 
+import numpy as np
+
 from stemrepro.model.config import ModelConfig
 
 FFN_MATRICES = {"dense": 3, "stem": 2, "token-only": 1}
@@ -58,3 +60,59 @@ def table_1_saving(shape: ModelConfig, length: int) -> float:
     As printed: full multi-head attention, every query against every key, the layer replaced. `shape` needs width and ffn_width.
     """
     return shape.ffn_width / (4 * shape.width + 2 * length + 3 * shape.ffn_width)
+
+
+def table_1_decode_saving(shape: ModelConfig, length: int, batch: int) -> float:
+    """Share of a decode step's memory reads in a replaced layer that STEM saves.
+
+    Table 1 has B (4 d^2 + 2 L d + 3 d d_ff) reads, as if every sequence read the weights anew, and so the same share as of
+    compute. A step reads the weights once for its whole batch and the keys and values once a sequence:
+    4 d^2 + B 2 L d + 3 d d_ff, of which d d_ff goes.
+    """
+    d, f = shape.width, shape.ffn_width
+    return d * f / (4 * d * d + batch * 2 * length * d + 3 * d * f)
+
+
+def expected_distinct(tokens: int, vocab: int) -> float:
+    """Distinct tokens to expect among so many, if each were drawn by itself with a chance of 1 / (rank + 2.7).
+
+    Zipf's law in Mandelbrot's form. Text repeats its topic's words, so it has fewer: the long_context_capacity recipe measures.
+    """
+    chance = 1 / (np.arange(1, vocab + 1) + 2.7)
+    return float(-np.expm1(tokens * np.log1p(-chance / chance.sum())).sum())
+
+
+def row_bytes(config: ModelConfig, rows: float, width: int = 2) -> float:
+    """Bytes of so many tokens' rows in all tables, `width` bytes a number. Without de-duplication `rows` is batch x length, with
+    it the distinct tokens among them; training moves twice as much, because the rows' gradients go back."""
+    return rows * table_bytes_per_token(config, width)
+
+
+def cache_bytes(config: ModelConfig, length: int, batch: int, width: int = 2) -> int:
+    """Bytes of the keys and values of `batch` sequences of `length` tokens."""
+    return 2 * config.layers * batch * length * config.kv_heads * config.head_width * width
+
+
+def decode_bytes(config: ModelConfig, length: int, batch: int, width: int = 2) -> int:
+    """Bytes that a decode step reads on the device: weights once for the batch (of embedding and tables only the tokens' rows),
+    keys and values of every sequence."""
+    rows = batch * (config.width * width + table_bytes_per_token(config, width))
+    weights = parameter_counts(config)["active"] - config.vocab * config.width
+    return weights * width + rows + cache_bytes(config, length, batch, width)
+
+
+def break_even_bandwidth(
+    config: ModelConfig, length: int, rows: float, tokens: int, flops: float, training: bool = False, width: int = 2
+) -> float:
+    """Bytes a second from host to device at which rows arrive as fast as they are used up.
+
+    Args:
+        length: context of each token.
+        rows: table rows moved, de-duplicated or not.
+        tokens: tokens computed meanwhile.
+        flops: FLOPs a second that the device sustains.
+        training: a training step (three times the compute, twice the bytes: gradients go back), not a prefill.
+        width: bytes a number.
+    """
+    seconds = (3 if training else 1) * tokens * flops_per_token(config, length) / flops
+    return (2 if training else 1) * row_bytes(config, rows, width) / seconds

@@ -1,0 +1,205 @@
+"""What STEM saves and moves, in closed form: over length, width, placement, batch; the link that hides the prefetch.
+
+    python analysis/cost_model.py --scale laptop
+
+Reads recipes/{shapes,cost_model}.yaml, writes results/<scale>/cost_model/. No run is involved.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from stemrepro.files import digest
+from stemrepro.model.cost import (
+    break_even_bandwidth,
+    expected_distinct,
+    parameter_counts,
+    row_bytes,
+    table_1_decode_saving,
+    table_1_saving,
+)
+from stemrepro.recipe import Shape, load
+from stemrepro.report import costs
+from stemrepro.report.costs import dense_and_stem, layer_saving, model_saving
+from stemrepro.report.results import save, verdicts
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, plt, use_style
+
+NAME = "cost_model"
+PLACEMENTS = ("third", "half", "full")
+MODELS = {"llama-3.2-1b": ("1B", "-"), "mobilellm-350m": ("350M", (0, (4, 2)))}
+SUSTAINED = 4e14  # FLOPs a second: about 40% of an H100's bfloat16 peak
+LINKS = {"PCIe 4.0 x16": 32, "PCIe 5.0 x16": 64}  # GB/s, nominal
+LENGTHS = 2 ** np.arange(9, 18)
+WIDTHS = 2 ** np.arange(8, 14)
+TOKENS = 2 ** np.arange(7, 21)
+BATCHES = 2 ** np.arange(0, 9)
+
+
+def family(width: int) -> Shape:
+    """A shape of the paper's 1B proportions at another width."""
+    heads = max(1, width // 64)
+    return Shape(vocab=128256, width=width, layers=16, heads=heads, kv_heads=max(1, heads // 4), ffn_width=4 * width, sequence=4096)  # fmt: skip
+
+
+def collect(shapes: dict[str, Shape]) -> pd.DataFrame:
+    """Everything that is drawn, one line a number."""
+    rows = []
+
+    def add(panel: str, model: str, what: str, x: float, value: float) -> None:
+        rows.append({"panel": panel, "model": model, "what": what, "x": x, "value": value})
+
+    for model in MODELS:
+        for length in LENGTHS:
+            add("length", model, "a layer (Table 1)", length, 100 * table_1_saving(shapes[model], int(length)))
+            add("length", model, "a layer", length, 100 * layer_saving(shapes[model], int(length)))
+            for placement in PLACEMENTS:
+                add("length", model, placement, length, 100 * model_saving(shapes[model], placement, int(length)))
+    for width in WIDTHS:
+        for placement in PLACEMENTS:
+            add("width", "family", placement, width, 100 * model_saving(family(int(width)), placement))
+    for length in (512, 4096, 32768):
+        for batch in BATCHES:
+            value = table_1_decode_saving(shapes["llama-3.2-1b"], length, int(batch))
+            add("decode", "llama-3.2-1b", f"{length:,} tokens", batch, 100 * value)
+        add(
+            "decode",
+            "llama-3.2-1b",
+            f"Table 1, {length:,} tokens",
+            1,
+            100 * table_1_saving(shapes["llama-3.2-1b"], length),
+        )
+    for model in MODELS:
+        for placement in PLACEMENTS:
+            dense, stem = dense_and_stem(shapes[model], placement)
+            counts = parameter_counts(stem)
+            add("memory", model, f"{placement}: all but tables", 0, 2 * counts["active"] / 1e9)
+            add("memory", model, f"{placement}: tables", 0, 2 * counts["tables"] / 1e9)
+            for tokens in TOKENS:
+                distinct = expected_distinct(int(tokens), stem.vocab)
+                add("bytes", model, placement, tokens, row_bytes(stem, int(tokens)) / 1e9)
+                add("bytes, distinct", model, placement, tokens, row_bytes(stem, distinct) / 1e9)
+                for name, count in (("link", tokens), ("link, distinct", distinct)):
+                    value = break_even_bandwidth(stem, 4096, float(count), int(tokens), SUSTAINED)
+                    add(name, model, placement, tokens, value / 1e9)
+        add("memory", model, "dense", 0, 2 * parameter_counts(dense)["active"] / 1e9)
+    return pd.DataFrame(rows)
+
+
+def colour(placement: str) -> str:
+    """The colour of the arm with that placement."""
+    return ARM_COLOUR[f"stem-{placement}"]
+
+
+def draw_length(axes: Axes, data: pd.DataFrame) -> None:
+    """Share of forward FLOPs saved against length, by placement, for both of the paper's models."""
+    for (model, what), rows in data[data["panel"] == "length"].groupby(["model", "what"], sort=False):
+        dashes = MODELS[model][1]
+        if what in PLACEMENTS:
+            axes.plot(rows["x"], rows["value"], color=colour(what), ls=dashes, lw=1.3)
+        else:
+            axes.plot(rows["x"], rows["value"], color="#8c8c8c", ls=dashes, lw=0.9 if "Table" in what else 1.8)
+    handles = [plt.Line2D([], [], color=colour(p), label=ARM_LABEL[f"stem-{p}"]) for p in PLACEMENTS]
+    handles += [plt.Line2D([], [], color="#8c8c8c", lw=1.8, label="one layer"),
+                plt.Line2D([], [], color="#8c8c8c", lw=0.9, label="one layer, Table 1")]  # fmt: skip
+    handles += [plt.Line2D([], [], color="black", ls=dashes, lw=1, label=label) for label, dashes in MODELS.values()]
+    axes.legend(handles=handles, fontsize=6, ncol=2, columnspacing=0.8, handlelength=1.8)
+    axes.set_xscale("log", base=2)
+    axes.set(xlabel="tokens a sequence", ylabel="forward FLOPs saved (%)", ylim=(0, 36))
+
+
+def draw_width(axes: Axes, data: pd.DataFrame) -> None:
+    """The same against width at 4,096 tokens, in models of the 1B's proportions."""
+    for placement, rows in data[data["panel"] == "width"].groupby("what", sort=False):
+        axes.plot(rows["x"], rows["value"], color=colour(placement), marker="o", ms=3, lw=1.3)
+        axes.text(rows["x"].iloc[-1], rows["value"].iloc[-1] + 0.6, ARM_LABEL[f"stem-{placement}"],
+                  fontsize=6.5, color=colour(placement), ha="right")  # fmt: skip
+    axes.set_xscale("log", base=2)
+    axes.set(xlabel="width (4,096 tokens, 16 layers, d_ff = 4 d)", ylabel="forward FLOPs saved (%)", ylim=(0, 36))
+
+
+def draw_decode(axes: Axes, data: pd.DataFrame) -> None:
+    """Share of a layer's reads saved in a decode step, against the batch that reads the weights together."""
+    own = data[data["panel"] == "decode"]
+    shades = {"512 tokens": "#9ecae1", "4,096 tokens": "#3182bd", "32,768 tokens": "#08306b"}
+    for what, shade in shades.items():
+        rows = own[own["what"] == what]
+        axes.plot(rows["x"], rows["value"], color=shade, marker="o", ms=3, lw=1.2, label=what)
+        printed = own[own["what"] == f"Table 1, {what}"]["value"].item()
+        axes.axhline(printed, color=shade, lw=1, ls=(0, (2, 2)))
+    axes.plot([], [], color="black", lw=1, ls=(0, (2, 2)), label="Table 1: at any batch")
+    axes.set_xscale("log", base=2)
+    axes.set(xlabel="sequences decoded together", ylabel="reads saved (% of a layer)", ylim=(0, 32))
+    axes.legend(fontsize=6.5, loc="upper right", ncol=2, columnspacing=0.8)
+
+
+def draw_memory(axes: Axes, data: pd.DataFrame) -> None:
+    """Where the bytes lie in bfloat16: tables against all else."""
+    own = data[data["panel"] == "memory"].set_index(["model", "what"])["value"]
+    place, ticks = 0, []
+    for model, (label, _) in MODELS.items():
+        axes.bar(place, own[model, "dense"], color=ARM_COLOUR["dense"])
+        ticks.append(f"{label}\ndense")
+        for placement in PLACEMENTS:
+            place += 1
+            rest = own[model, f"{placement}: all but tables"]
+            axes.bar(place, rest, color=ARM_COLOUR["dense"])
+            axes.bar(place, own[model, f"{placement}: tables"], bottom=rest, color=colour(placement), hatch="//", edgecolor="white", lw=0)  # fmt: skip
+            ticks.append(f"{label}\n{ARM_LABEL[f'stem-{placement}'].removeprefix('STEM ')}")
+        place += 1
+    axes.set_xticks(range(len(ticks)), ticks, fontsize=6.5)
+    axes.set_ylabel("GB in bfloat16")
+    handles = [plt.Rectangle((0, 0), 1, 1, color=ARM_COLOUR["dense"], label="all but tables"),
+               plt.Rectangle((0, 0), 1, 1, fc="#bbbbbb", ec="white", hatch="//", label="tables")]  # fmt: skip
+    axes.legend(handles=handles, fontsize=6.5)
+
+
+def draw_moved(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
+    """Bytes or bandwidth against the tokens of a batch, 1B: dashed without de-duplication, solid with it."""
+    for placement in PLACEMENTS:
+        for name, dashes in ((panel, (0, (2, 2))), (f"{panel}, distinct", "-")):
+            rows = data[(data["panel"] == name) & (data["model"] == "llama-3.2-1b") & (data["what"] == placement)]
+            axes.plot(rows["x"], rows["value"], color=colour(placement), ls=dashes, lw=1.3)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set(xlabel="tokens in the batch (1B)", ylabel=label)
+
+
+def main() -> None:
+    """Draws the figure and judges the claims; the scale only says where they go."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", required=True)
+    scale = parser.parse_args().scale
+    book = load()
+    data = collect(book.shapes)
+    use_style()
+    figure, grid = plt.subplots(3, 2, figsize=(7.4, 8.2), layout="constrained")
+    figure.get_layout_engine().set(rect=(0, 0.015, 1, 0.985))
+    length, width, decode, memory, moved, link = grid.flat
+    draw_length(length, data)
+    draw_width(width, data)
+    draw_decode(decode, data)
+    draw_memory(memory, data)
+    draw_moved(moved, data, "bytes", "row bytes to the device (GB)")
+    draw_moved(link, data, "link", "break-even bandwidth (GB/s)")
+    moved.plot([], [], color="black", ls=(0, (2, 2)), lw=1, label="every token")
+    moved.plot([], [], color="black", lw=1, label="distinct tokens (Zipf estimate)")
+    moved.legend(fontsize=6.5)
+    for name, speed in LINKS.items():
+        link.axhline(speed, color="#8c8c8c", lw=0.8)
+        link.text(TOKENS[-1], speed * 0.96, f"{name}, nominal", fontsize=6, ha="right", va="top", color="#555555")
+    titles = (
+        "a  Compute saved, by length", "b  Compute saved, by width", "c  Reads saved in decoding (1B layer)",
+        "d  Where the bytes are", "e  What a prefill moves", "f  Link that hides a prefill's rows",
+    )  # fmt: skip
+    for axes, title in zip(grid.flat, titles, strict=True):
+        axes.set_title(title)
+    shapes = {name: shape.model_dump() for name, shape in book.shapes.items()}
+    rows = verdicts(book.recipes[NAME], book.shapes, scale, costs)
+    save(Path("results") / scale / NAME, figure, data, rows, {"params_hash": digest(shapes), "data_hash": None})
+
+
+if __name__ == "__main__":
+    main()
