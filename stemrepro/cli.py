@@ -34,7 +34,7 @@ def plan(options: argparse.Namespace) -> int:
 
 
 def data(options: argparse.Namespace) -> int:
-    """one step of the data's way: fetch, corpus, items, tokenizer, blocks"""
+    """one step of the data's way: fetch, corpus, items, tokenizer, blocks; or counts, of the text alone"""
     from stemrepro.plan import mix, read_params
 
     step, values = options.step, read_params()
@@ -60,6 +60,12 @@ def data(options: argparse.Namespace) -> int:
         from stemrepro.data.tokenizer import train_tokenizer
 
         train_tokenizer(corpus, scale["model"]["vocab"], folder / "tokenizer.json")
+    elif step == "counts":
+        from stemrepro.data.counting import write_counts
+        from stemrepro.recipe import Counting
+
+        asked = Counting(**scale["counting"])
+        write_counts(corpus, folder / "tokenizer.json", asked, SCORES / options.scale / "text")
     else:
         from stemrepro.data.blocks import write_blocks
         from stemrepro.data.card import data_card
@@ -216,9 +222,11 @@ def parser() -> argparse.ArgumentParser:
         made[name].add_argument("--scale", default="laptop", help="a file of recipes/scales/ (default: laptop)")
     made["plan"].add_argument("--check", action="store_true", help="fail unless params.yaml follows from recipes/")
     made["plan"].add_argument("--quiet", action="store_true", help="print no estimate")
-    made["data"].add_argument("step", choices=["fetch", "corpus", "items", "tokenizer", "blocks"])
+    made["data"].add_argument("step", choices=["fetch", "corpus", "items", "tokenizer", "blocks", "counts"])
     made["data"].add_argument("--mix", default="text", help="data mix, for fetch, corpus and items (default: text)")
-    made["data"].add_argument("--scale", default="laptop", help="scale, for tokenizer and blocks (default: laptop)")
+    made["data"].add_argument(
+        "--scale", default="laptop", help="scale, for tokenizer, blocks and counts (default: laptop)"
+    )
     for name in ("train", "evaluate"):
         made[name].add_argument("--scale", default="laptop")
         made[name].add_argument("--arm", required=True, help="a name of recipes/arms.yaml")

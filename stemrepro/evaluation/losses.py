@@ -1,7 +1,8 @@
 """Validation losses of finished runs, split by source, position, token frequency, token pair and document.
 
 Written a whole arm at a time, as small files that git keeps: losses.csv (sums a seed and bucket), documents.npz (sums a
-document, for the error between items), curve.csv (losses during training), summary.json (means over seeds).
+document, for the error between items), curve.csv (losses during training), context.npz (stemrepro.evaluation.context),
+tokens.npz (sums an input token), summary.json (means over seeds).
 """
 
 import io
@@ -15,6 +16,7 @@ from scipy.sparse import coo_array, csr_array
 
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.sources import prose
+from stemrepro.evaluation.context import context_sums
 from stemrepro.evaluation.weights import load_run
 from stemrepro.files import atomic_write, read_rows, write_json
 from stemrepro.model.cost import flops_per_token, parameter_counts
@@ -59,7 +61,8 @@ def score(run: Run, report: Callable) -> dict:
 
     Returns:
         "buckets": rows (by, source, bucket, tokens, nats, bytes); "documents": nats of each document [documents];
-        "document_tokens" [documents]; "curve": the run's metrics rows.
+        "document_tokens" [documents]; "context": see stemrepro.evaluation.context, prose only; "tokens", "token_nats",
+        "token_seen" [vocab]: targets behind each input token, their nats, its count in training; "curve": the run's metrics rows.
     """
     scale = run.scale
     blocks = TokenBlocks(run.blocks, "validation", scale.model.sequence, run.model.vocab)
@@ -73,7 +76,7 @@ def score(run: Run, report: Callable) -> dict:
             rows = blocks.at(numbers[part])
             losses = token_losses(model(rows[:, :-1]), rows[:, 1:])
             nats[part], inputs[part], targets[part] = losses.numpy(), rows[:, :-1].numpy(), rows[:, 1:].numpy()
-            report(int(scale.steps * (first + len(rows)) / len(numbers)), float(losses.mean()), 0.0)
+            report(int(scale.steps / 2 * (first + len(rows)) / len(numbers)), float(losses.mean()), 0.0)
     pairs = seen_pairs(run)
     frequency = np.asarray(pairs.sum(axis=1)).ravel()
     keys = {
@@ -82,6 +85,11 @@ def score(run: Run, report: Callable) -> dict:
         "position": np.broadcast_to(np.arange(scale.model.sequence), inputs.shape),
     }
     sources = np.array([document[1] for document in blocks.about["documents"]])[documents]
+    long = np.isin(sources[:, 0], prose(np.unique(sources)))
+    context = context_sums(
+        model, blocks, numbers[long], documents[long], nats[long], scale.evaluation.batch,
+        lambda done: report(int(scale.steps / 2 * (1 + done / long.sum())), float(nats.mean()), 0.0),
+    )  # fmt: skip
     size = np.array(blocks.index["token_bytes"])[targets]
     frame = pd.DataFrame({"source": sources.ravel(), "nats": nats.ravel(), "bytes": size.ravel(), "tokens": 1})
     tables = []
@@ -96,6 +104,10 @@ def score(run: Run, report: Callable) -> dict:
         "documents": np.bincount(documents.ravel(), weights=nats.ravel(), minlength=count),
         "document_tokens": np.bincount(documents.ravel(), minlength=count),
         "document_source": np.array([document[1] for document in blocks.about["documents"]]),
+        "context": context,
+        "tokens": np.bincount(inputs.ravel(), minlength=run.model.vocab),
+        "token_nats": np.bincount(inputs.ravel(), weights=nats.ravel(), minlength=run.model.vocab),
+        "token_seen": frequency,
         "curve": read_rows(run.folder / "metrics.jsonl"),
     }
 
@@ -129,12 +141,26 @@ def write_scores(runs: list[Run], results: list[dict], out: Path) -> None:
     columns = ["seed", "by", "source", "bucket", "tokens", "nats", "bytes"]
     atomic_write(out / "losses.csv", buckets[columns].to_csv(index=False, float_format="%.6f"))
     scored = results[0]["document_tokens"] > 0
-    buffer = io.BytesIO()
-    np.savez_compressed(
-        buffer, seeds=np.array([run.seed for run in runs]), source=results[0]["document_source"][scored],
-        tokens=results[0]["document_tokens"][scored], nats=np.stack([r["documents"][scored] for r in results]),
-    )  # fmt: skip
-    atomic_write(out / "documents.npz", buffer.getvalue())
+    seeds = np.array([run.seed for run in runs])
+    arrays = {
+        "documents": {
+            "seeds": seeds, "source": results[0]["document_source"][scored],
+            "tokens": results[0]["document_tokens"][scored], "nats": np.stack([r["documents"][scored] for r in results]),
+        },
+        "context": {
+            "seeds": seeds, "source": results[0]["document_source"][results[0]["context"]["document"]],
+            **{name: results[0]["context"][name] for name in ("by_position_tokens", "by_target_tokens")},
+            **{name: np.stack([r["context"][name] for r in results]) for name in ("by_position", "by_target")},
+        },
+        "tokens": {
+            "seeds": seeds, "tokens": results[0]["tokens"], "nats": np.stack([r["token_nats"] for r in results]),
+            "seen": np.stack([r["token_seen"] for r in results]),
+        },
+    }  # fmt: skip
+    for name, found in arrays.items():
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **found)
+        atomic_write(out / f"{name}.npz", buffer.getvalue())
     cost = flops_per_token(first.model, scale.model.sequence)
     curve = [
         {"seed": run.seed, "tokens": row["tokens"], "flops": row["tokens"] * 3 * cost, "train": row["loss"], **marks}

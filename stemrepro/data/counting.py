@@ -1,0 +1,146 @@
+"""What a text asks of token-indexed tables, counted without any model: distinct tokens by length, hits of row caches.
+
+Two vocabularies: the model's, which is too small to be interesting, and a larger one nearer the paper's (section 3, "dynamic
+capacity", and the systems text). Written as small files that git keeps: distinct.csv (a window of text and a length a line) and
+cache.csv (a stretch of text, cache size and policy a line).
+"""
+
+import hashlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from cachetools import Cache, LFUCache, LRUCache
+from rich.progress import track
+
+from stemrepro.data.tokenizer import read_tokenizer, train_tokenizer
+from stemrepro.errors import UserError
+from stemrepro.files import atomic_write
+from stemrepro.model.config import END_OF_DOCUMENT
+from stemrepro.recipe import Counting
+
+SHORTEST = 16
+FEWEST_WINDOWS = 8
+MOST_WINDOWS = 128
+CACHE_SHARES = (1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 10, 1 / 8, 1 / 4)
+"""Rows that a cache holds / rows of the table."""
+CHUNK = 128
+"""Tokens of a prefill chunk in the official offload engine; distinct ones among them are fetched once."""
+STRETCHES = 8
+"""Parts of a stream whose hit rates are averaged, after a first one that fills the cache."""
+
+
+def streams(corpus: Path, tokenizer_file: Path) -> dict[str, np.ndarray]:
+    """Each source's documents of all splits, one behind the other in the order of their ids' hashes: {source: int64 [tokens]}."""
+    from datasets import Dataset
+
+    tokenizer = read_tokenizer(tokenizer_file)
+    rows = Dataset.from_parquet(str(corpus), keep_in_memory=True).to_list()
+    rows.sort(key=lambda row: hashlib.sha256(f"{row['source']}/{row['id']}".encode()).hexdigest())
+    found = {}
+    for source in sorted({row["source"] for row in rows}):
+        texts = [row["text"] for row in rows if row["source"] == source]
+        parts = [
+            ids
+            for first in track(range(0, len(texts), 512), f"encoding {source}", transient=True)
+            for encoded in tokenizer.encode_batch(texts[first : first + 512])
+            for ids in (encoded.ids, [END_OF_DOCUMENT])
+        ]
+        found[source] = np.concatenate(parts).astype(np.int64)
+    return found
+
+
+def lengths(tokens: int, longest: int) -> list[int]:
+    """Powers of two from SHORTEST up to the longest of which the stream has at least FEWEST_WINDOWS."""
+    return [n for n in (2**k for k in range(4, 31)) if SHORTEST <= n <= min(longest, tokens // FEWEST_WINDOWS)]
+
+
+def distinct_tokens(stream: np.ndarray, longest: int) -> pd.DataFrame:
+    """Distinct tokens among the first n of every window, for every length n; windows don't overlap and lie evenly spread.
+
+    Raises:
+        UserError: the text is too short for FEWEST_WINDOWS windows of SHORTEST tokens.
+    """
+    sizes = lengths(len(stream), longest)
+    if not sizes:
+        raise UserError(f"{len(stream)} tokens are too few to count in: {FEWEST_WINDOWS * SHORTEST} are needed")
+    size = sizes[-1]
+    windows = stream[: len(stream) // size * size].reshape(-1, size)
+    chosen = np.unique(np.linspace(0, len(windows) - 1, MOST_WINDOWS).round().astype(int))
+    rows = []
+    for window in chosen:
+        firsts = np.sort(np.unique(windows[window], return_index=True)[1])
+        rows += [(int(window), n, int(np.searchsorted(firsts, n))) for n in sizes]
+    return pd.DataFrame(rows, columns=["window", "length", "distinct"])
+
+
+def hits(cache: Cache, keys: np.ndarray) -> np.ndarray:
+    """Which accesses find their row in the cache, bool [accesses]; a miss fetches it."""
+    found = np.empty(len(keys), bool)
+    for place, key in enumerate(keys.tolist()):
+        if key in cache:
+            cache[key]  # the access that LFU and LRU count
+            found[place] = True
+        else:
+            cache[key] = None
+            found[place] = False
+    return found
+
+
+def static_hits(keys: np.ndarray, size: int, vocab: int) -> np.ndarray:
+    """The same for a cache that always holds the stream's own most frequent tokens, known in hindsight: the best that any
+    unchanging set can do."""
+    best = np.argsort(-np.bincount(keys, minlength=vocab), kind="stable")[:size]
+    return np.isin(keys, best)
+
+
+def chunk_keys(stream: np.ndarray) -> np.ndarray:
+    """The distinct tokens of each chunk of CHUNK tokens, one behind the other: what is left to fetch after de-duplication."""
+    chunks = stream[: len(stream) // CHUNK * CHUNK].reshape(-1, CHUNK)
+    return np.concatenate([np.unique(chunk) for chunk in chunks])
+
+
+def cache_rows(stream: np.ndarray, vocab: int, name: str) -> Iterator[dict]:
+    """Hit rates by policy, size and what is asked for, a stretch of the stream a line."""
+    for asked, keys in (("every token", stream), ("distinct in a chunk", chunk_keys(stream))):
+        parts = np.array_split(np.arange(len(keys)), STRETCHES + 1)[1:]
+        for share in track(CACHE_SHARES, f"caches for {name}, {asked}", transient=True):
+            size = max(1, round(share * vocab))
+            runs = {
+                "LRU": hits(LRUCache(size), keys),
+                "LFU": hits(LFUCache(size), keys),
+                "static-best": static_hits(keys, size, vocab),
+            }
+            for policy, found in runs.items():
+                for number, part in enumerate(parts):
+                    yield {"asked": asked, "policy": policy, "rows": size, "share": share, "stretch": number,
+                           "hit_rate": found[part].mean()}  # fmt: skip
+
+
+def write_counts(corpus: Path, tokenizer_file: Path, asked: Counting, out: Path) -> None:
+    """Writes distinct.csv and cache.csv; the same text gives the same bytes.
+
+    Args:
+        corpus: corpus.parquet of a mix.
+        tokenizer_file: the model's tokenizer.json; a larger one is trained on the same text and thrown away.
+
+    Raises:
+        UserError: too little text for the larger vocabulary or for the windows.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        larger = Path(folder) / "tokenizer.json"
+        train_tokenizer(corpus, asked.vocab, larger)
+        distinct, cache = [], []
+        for file in (tokenizer_file, larger):
+            vocab = read_tokenizer(file).get_vocab_size()
+            for source, stream in streams(corpus, file).items():
+                distinct.append(distinct_tokens(stream, asked.length).assign(vocab=vocab, source=source))
+                if file == larger:
+                    rows = pd.DataFrame(cache_rows(stream[: asked.cache_tokens], vocab, source))
+                    cache.append(rows.assign(vocab=vocab, source=source))
+    for name, tables in (("distinct", distinct), ("cache", cache)):
+        table = pd.concat(tables)
+        columns = ["vocab", "source", *(c for c in table.columns if c not in ("vocab", "source"))]
+        atomic_write(out / f"{name}.csv", table[columns].to_csv(index=False, float_format="%.6g"))

@@ -1,0 +1,89 @@
+"""What more context is worth: losses by position, and of the same targets with and without the half sequence before them.
+
+The second half of a block is scored three times: behind its first half as it stands ("intact"), behind the same tokens in a
+shuffled order ("shuffled"), and behind nothing ("alone"). Targets and their last tokens are the same each time, so differences
+between arms that grow from "alone" to "intact" can only come from the first half; what "shuffled" leaves of them needs no order.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from stemrepro.data.blocks import TokenBlocks
+from stemrepro.model.loss import token_losses
+from stemrepro.model.transformer import Decoder
+
+CONDITIONS = ("intact", "shuffled", "alone")
+
+
+def edges(length: int) -> tuple[int, ...]:
+    """Lower edges of position buckets: 0, 1, 2, 4, ... below `length`."""
+    return (0, *(2**k for k in range(20) if 2**k < length))
+
+
+def shuffled_prefixes(rows: torch.Tensor, numbers: np.ndarray, half: int) -> torch.Tensor:
+    """Blocks [n, T + 1] with their first `half` tokens in another order, which the block's number fixes: the same for all arms
+    and seeds."""
+    rows = rows.clone()
+    for place, number in enumerate(numbers):
+        order = np.random.Generator(np.random.PCG64([7, int(number)])).permutation(half)
+        rows[place, :half] = rows[place, torch.from_numpy(order)]
+    return rows
+
+
+def _sums(values: np.ndarray, documents: np.ndarray, buckets: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """Sums of `values` [n, t] by document [n] and bucket of the position [t] -> [documents, buckets]."""
+    keys = documents[:, None] * shape[1] + buckets
+    return np.bincount(keys.ravel(), weights=values.ravel(), minlength=shape[0] * shape[1]).reshape(shape)
+
+
+def context_sums(
+    model: Decoder, blocks: TokenBlocks, numbers: np.ndarray, documents: np.ndarray, nats: np.ndarray, batch: int,
+    report: Callable,
+) -> dict[str, np.ndarray]:  # fmt: skip
+    """Sums of losses over the blocks that lie within one document.
+
+    Args:
+        numbers: block numbers [n].
+        documents: number of each target's document [n, T].
+        nats: losses of the blocks as they stand [n, T].
+        batch: sequences at once.
+        report: called with the blocks done.
+
+    Returns:
+        by_position, by_position_tokens [documents, buckets of T]: losses and targets by position in the block;
+        by_target [3, documents, buckets of T/2], by_target_tokens [documents, buckets]: of the second half under each condition,
+        by offset from its start; document [documents]: their numbers in the index.
+    """
+    length = nats.shape[1]
+    half = length // 2
+    spans = blocks.about["documents"]
+    starts = numbers * blocks.length
+    whole = np.array([spans[d][2] <= s and s + length < spans[d][2] + spans[d][3] for s, d in zip(starts, documents[:, 0], strict=True)])  # fmt: skip
+    kept = np.flatnonzero(whole)
+    losses = {
+        "intact": nats[kept, half:],
+        "shuffled": np.empty((len(kept), half)),
+        "alone": np.empty((len(kept), half)),
+    }
+    with torch.no_grad():
+        for first in range(0, len(kept), batch):
+            part = slice(first, first + batch)
+            rows = blocks.at(numbers[kept[part]])
+            mixed = shuffled_prefixes(rows, numbers[kept[part]], half)
+            for condition, tokens in (("shuffled", mixed), ("alone", rows[:, half:])):
+                found = token_losses(model(tokens[:, :-1]), tokens[:, 1:])
+                losses[condition][part] = found[:, -half:].numpy()
+            report(first + len(rows))
+    chosen, place = np.unique(documents[kept, 0], return_inverse=True)
+    by_position, by_offset = (np.searchsorted(edges(n), np.arange(n), side="right") - 1 for n in (length, half))
+    wide, narrow = (len(chosen), len(edges(length))), (len(chosen), len(edges(half)))
+    ones = np.ones((len(kept), length))
+    return {
+        "document": chosen,
+        "by_position": _sums(nats[kept], place, by_position, wide),
+        "by_position_tokens": _sums(ones, place, by_position, wide).astype(int),
+        "by_target": np.stack([_sums(losses[c], place, by_offset, narrow) for c in CONDITIONS]),
+        "by_target_tokens": _sums(ones[:, half:], place, by_offset, narrow).astype(int),
+    }
