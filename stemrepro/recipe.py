@@ -187,7 +187,11 @@ class Claim(Strict):
     transportable: bool = Field(False, description="may the paper's size be expected at our scales?")
     unit: str = "nats/token"
     precondition: Literal[
-        "none", "token-only-below-three-quarters", "dense-beats-unigram", "dense-beats-answer-only", "dense-uses-context"
+        "none",
+        "token-only-below-three-quarters",
+        "dense-beats-unigram",
+        "dense-beats-answer-only",
+        "dense-uses-context",
     ] = "none"
 
     @model_validator(mode="after")

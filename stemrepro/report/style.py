@@ -26,6 +26,13 @@ ARM_LABEL = {
     "stem-full": "STEM full",
     "token-only": "token-only (control)",
 }
+SOURCE_COLOUR = {
+    "speeches": _COLOURS[0],
+    "bible": _COLOURS[1],
+    "factbook": _COLOURS[2],
+    "glosses": _COLOURS[4],
+    "hub": _COLOURS[7],
+}
 
 
 def use_style() -> None:

@@ -1,0 +1,226 @@
+"""What a longer context touches (distinct tokens, table rows, caches), and what it is worth to each arm.
+
+    python analysis/long_context_capacity.py --scale laptop
+
+Reads scores/<scale>/text, scores/<scale>/<arm>/losses and the recipe, writes results/<scale>/long_context_capacity/.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from stemrepro.claims import Contrast
+from stemrepro.evaluation.context import edges
+from stemrepro.files import sha256
+from stemrepro.model.config import placed_layers
+from stemrepro.model.cost import expected_distinct
+from stemrepro.recipe import load
+from stemrepro.report.context import ArmContext, Measure, half, mean_difference, part, worth
+from stemrepro.report.results import run_inputs, save, verdicts
+from stemrepro.report.style import ARM_COLOUR, SOURCE_COLOUR, plt, use_style
+from stemrepro.report.text import TextCounts, experts_touched
+
+NAME = "long_context_capacity"
+PAPER_SHAPE = "mobilellm-350m"
+MOES = {"MoE, top-2 of 8": (8, 2), "MoE, top-1 of 16": (16, 1), "MoE, top-8 of 256": (256, 8)}
+POLICIES = {"static-best": (0, (1, 1)), "LFU": "-", "LRU": (0, (4, 2))}
+PAIRS = {
+    ("dense", "stem-full"): ("dense - STEM full", ARM_COLOUR["stem-full"]),
+    ("dense", "stem-third"): ("dense - STEM 1/3", ARM_COLOUR["stem-third"]),
+    ("token-only", "stem-full"): ("token-only - STEM full (contextual part)", ARM_COLOUR["token-only"]),
+}
+
+
+def row(panel: str, what: str, x: float, found: Contrast) -> dict:
+    """One line of data.csv: a mean with its 95% interval."""
+    low, high = found.interval(0.05)
+    return {"panel": panel, "what": what, "x": x, "value": found.mean, "ci_low": low, "ci_high": high, "count": len(found.differences)}  # fmt: skip
+
+
+def count_rows(text: TextCounts, layers: int, ffn_width: int) -> list[dict]:
+    """Distinct tokens, Heaps' law, active parameters, hit rates: intervals are over windows and stretches of text."""
+    rows = []
+    for vocab in sorted(text.distinct["vocab"].unique()):
+        for source in text.sources():
+            table = text.growth(source, vocab)
+            rows += [row(f"distinct, {vocab}", source, n, Contrast(table[n].to_numpy())) for n in table.columns]
+            exponent, intercept = text.heaps(source, vocab)
+            rows += [row(f"Heaps b, {vocab}", source, 0, exponent), row(f"Heaps ln K, {vocab}", source, 0, intercept)]
+    own = text.distinct[text.distinct["vocab"] == text.vocab]
+    for n, group in own.groupby("length"):
+        share = Contrast(group.groupby("source")["distinct"].mean().to_numpy() / text.vocab)
+        rows.append(row("share touched", "STEM tables", n, share))
+        for placement in ("third", "half", "full"):
+            scale = len(placed_layers(placement, layers)) * ffn_width * text.vocab / 1e6
+            rows.append(row("active parameters", placement, n, Contrast(scale * share.differences)))
+        rows += [
+            row("share touched", name, n, Contrast(np.array([experts_touched(n, *moe)]))) for name, moe in MOES.items()
+        ]
+        zipf = expected_distinct(int(n), text.vocab)
+        rows.append(row(f"distinct, {text.vocab}", "Zipf, independent draws", n, Contrast(np.array([zipf]))))
+    for asked in text.cache["asked"].unique():
+        for policy in POLICIES:
+            for share in sorted(text.cache["share"].unique()):
+                rates = [text.hit_rate(source, asked, policy, share) for source in text.sources()]
+                rows.append(
+                    row(f"cache, {asked}", policy, 100 * share, Contrast(np.array([rate.mean for rate in rates])))
+                )
+                rows += [row(f"cache, {asked}, {source}", policy, 100 * share, rate)
+                         for source, rate in zip(text.sources(), rates, strict=True)]  # fmt: skip
+    return rows
+
+
+def loss_rows(arms: dict[str, ArmContext]) -> list[dict]:
+    """Differences of arms by position, and how they grow on the same targets behind more context."""
+    rows = []
+    source = arms["dense"].arrays["source"]
+    for (high, low), (label, _) in PAIRS.items():
+        for at in edges(2 * half(arms[high])):
+            parts = [part(arms[name], "position", at, max(1, 2 * at)) for name in (high, low)]
+            rows.append(row("by position", label, at, mean_difference(*parts, None, None, source)))
+        alone = [part(arms[name], "alone") for name in (high, low)]
+        for condition in ("shuffled", "intact"):
+            parts = [part(arms[name], condition) for name in (high, low)]
+            rows.append(row(f"growth, {condition}", label, half(arms[high]), mean_difference(*parts, *alone, source)))
+    for name, arm in arms.items():
+        rows.append(row("worth of the first half", name, half(arm), worth(arm)))
+    return rows
+
+
+def draw_distinct(axes: Axes, data: pd.DataFrame, vocab: int) -> None:
+    """Distinct tokens against length by source, Heaps' exponent in the legend."""
+    for source in [name for name in SOURCE_COLOUR if name in set(data["what"])]:
+        own = data[(data["panel"] == f"distinct, {vocab}") & (data["what"] == source)]
+        fit = data[(data["panel"] == f"Heaps b, {vocab}") & (data["what"] == source)].iloc[0]
+        label = f"{source}: b = {fit['value']:.3f} ({fit['ci_low']:.3f} to {fit['ci_high']:.3f})"
+        axes.plot(own["x"], own["value"], color=SOURCE_COLOUR[source], lw=1.3, label=label)
+        axes.fill_between(
+            own["x"].astype(float), own["ci_low"], own["ci_high"], color=SOURCE_COLOUR[source], alpha=0.2, lw=0
+        )
+    zipf = data[data["what"] == "Zipf, independent draws"]
+    axes.plot(zipf["x"], zipf["value"], color="black", lw=0.9, ls=(0, (2, 2)), label="Zipf, independent draws")
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    axes.set(xlabel="tokens of context", ylabel=f"distinct tokens (of {vocab:,})")
+    axes.legend(fontsize=6)
+
+
+def draw_touched(axes: Axes, data: pd.DataFrame) -> None:
+    """Share of a layer's table rows and of an equally large MoE's experts that a context touches."""
+    own = data[data["panel"] == "share touched"]
+    for name, colour in zip(
+        ("STEM tables", *MOES), (ARM_COLOUR["stem-full"], "#252525", "#737373", "#b0b0b0"), strict=True
+    ):
+        line = own[own["what"] == name]
+        axes.plot(line["x"], 100 * line["value"], color=colour, lw=1.6 if name == "STEM tables" else 1.1, label=name)
+        if name == "STEM tables":
+            axes.fill_between(
+                line["x"].astype(float), 100 * line["ci_low"], 100 * line["ci_high"], color=colour, alpha=0.2, lw=0
+            )
+    axes.set_xscale("log", base=2)
+    axes.set(xlabel="tokens of context", ylabel="touched (% of table or experts)", ylim=(0, 105))
+    axes.legend(fontsize=6.5)
+
+
+def draw_active(axes: Axes, data: pd.DataFrame) -> None:
+    """Table parameters that a context touches in the paper's 350M shape, by placement."""
+    for placement in ("third", "half", "full"):
+        own = data[(data["panel"] == "active parameters") & (data["what"] == placement)]
+        axes.plot(own["x"], own["value"], color=ARM_COLOUR[f"stem-{placement}"], lw=1.3, label=f"STEM {placement}")
+        axes.fill_between(own["x"].astype(float), own["ci_low"], own["ci_high"], color=ARM_COLOUR[f"stem-{placement}"], alpha=0.2, lw=0)  # fmt: skip
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set(xlabel="tokens of context", ylabel="parameters (M), 350M shape")
+    axes.legend(fontsize=6.5)
+
+
+def draw_cache(axes: Axes, data: pd.DataFrame) -> None:
+    """Hit rates against cache size: over all tokens, and over what de-duplication leaves."""
+    for asked, colour in (("every token", "#0173b2"), ("distinct in a chunk", "#de8f05")):
+        for policy, dashes in POLICIES.items():
+            own = data[(data["panel"] == f"cache, {asked}") & (data["what"] == policy)]
+            axes.plot(own["x"], own["value"], color=colour, ls=dashes, lw=1.2)
+            if policy == "LFU":
+                axes.fill_between(own["x"].astype(float), own["ci_low"], own["ci_high"].clip(upper=100), color=colour, alpha=0.15, lw=0)  # fmt: skip
+    axes.axhline(80, color="black", lw=0.8)
+    axes.text(25, 79, "paper: above 80%", fontsize=6.5, ha="right", va="top")
+    handles = [plt.Line2D([], [], color="#0173b2", label="every token"),
+               plt.Line2D([], [], color="#de8f05", label="distinct tokens of a\n128-token chunk")]  # fmt: skip
+    handles += [plt.Line2D([], [], color="black", ls=dashes, lw=1, label=name) for name, dashes in POLICIES.items()]
+    axes.legend(handles=handles, fontsize=6, loc="lower right")
+    axes.set_xscale("log", base=2)
+    ticks = sorted(data[data["panel"] == "cache, every token"]["x"].unique())
+    axes.set_xticks([t for t in ticks if t != 10], [f"{t:.1f}" if t < 3 else f"{t:.0f}" for t in ticks if t != 10])
+    axes.set(xlabel="cache (% of a table's rows)", ylabel="hit rate (%)", ylim=(0, 102))
+
+
+def errors(rows: pd.DataFrame) -> np.ndarray:
+    """Distances from values to interval ends [2, n]; none where one seed gives no interval."""
+    return np.nan_to_num(np.array([rows["value"] - rows["ci_low"], rows["ci_high"] - rows["value"]], float))
+
+
+def draw_position(axes: Axes, data: pd.DataFrame) -> None:
+    """Paired differences by position in the block."""
+    for shift, (label, colour) in zip((0.1, 0, -0.1), PAIRS.values(), strict=True):
+        own = data[(data["panel"] == "by position") & (data["what"] == label)]
+        axes.errorbar(np.arange(len(own)) + shift, own["value"], yerr=errors(own), color=colour, marker="o", ms=3.5, lw=1.2,
+                      capsize=2, label=label)  # fmt: skip
+    names = [str(int(x)) if x < 2 else f"{int(x)}-{2 * int(x) - 1}" for x in own["x"]]
+    axes.set_xticks(range(len(own)), names, fontsize=7)
+    axes.axhline(0, color="black", lw=0.6)
+    axes.set(xlabel="position in the sequence", ylabel="difference of losses (nats/token)", ylim=(-0.13, None))
+    axes.legend(fontsize=6.5, loc="lower right")
+
+
+def draw_growth(axes: Axes, data: pd.DataFrame) -> None:
+    """How much a difference grows on the same targets when the first half of the block stands before them."""
+    for shift, (label, colour) in zip((0.08, 0, -0.08), PAIRS.values(), strict=True):
+        own = data[data["panel"].isin(["growth, shuffled", "growth, intact"]) & (data["what"] == label)]
+        axes.errorbar(np.arange(1, 3) + shift, own["value"], yerr=errors(own), color=colour, marker="o", ms=4, lw=0, elinewidth=1.2, capsize=2)  # fmt: skip
+    length = int(own["x"].iloc[0])
+    axes.plot(0, 0, "o", color="black", ms=4)
+    axes.set_xticks(
+        range(3), ["nothing\n(reference)", f"{length} tokens,\nshuffled", f"{length} tokens\nin order"], fontsize=7
+    )
+    axes.axhline(0, color="black", lw=0.6)
+    axes.set(
+        xlabel="what stands before the scored half", ylabel="growth (nats/token)", xlim=(-0.4, 2.4)
+    )
+
+
+def main() -> None:
+    """Draws the figure and judges the claims of one scale."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", required=True)
+    scale = parser.parse_args().scale
+    book, scores = load(), Path("scores") / scale
+    recipe, shape = book.recipes[NAME], book.shapes[PAPER_SHAPE]
+    arms, text = {arm: ArmContext(scores / arm / "losses") for arm in recipe.arms}, TextCounts(scores / "text")
+    data = pd.DataFrame(count_rows(text, shape.layers, shape.ffn_width) + loss_rows(arms))
+    use_style()
+    figure, grid = plt.subplots(3, 2, figsize=(7.4, 8.4), layout="constrained")
+    figure.get_layout_engine().set(rect=(0, 0.015, 1, 0.985))
+    distinct, touched, active, cache, position, context = grid.flat
+    draw_distinct(distinct, data, text.vocab)
+    draw_touched(touched, data)
+    draw_active(active, data)
+    draw_cache(cache, data)
+    draw_position(position, data)
+    draw_growth(context, data)
+    titles = (
+        "a  Distinct tokens by source, Heaps' law", "b  Share touched, equal total size", "c  Table parameters touched",
+        "d  Row caches", "e  What position changes", "f  The same targets, more context",
+    )  # fmt: skip
+    for axes, title in zip(grid.flat, titles, strict=True):
+        axes.set_title(title)
+    inputs = run_inputs(arms) | {
+        "counts": {name: sha256(scores / "text" / f"{name}.csv")[:12] for name in ("distinct", "cache")}
+    }
+    save(Path("results") / scale / NAME, figure, data, verdicts(recipe, arms, scale, Measure(text)), inputs)
+
+
+if __name__ == "__main__":
+    main()
