@@ -186,9 +186,7 @@ def draw_growth(axes: Axes, data: pd.DataFrame) -> None:
         range(3), ["nothing\n(reference)", f"{length} tokens,\nshuffled", f"{length} tokens\nin order"], fontsize=7
     )
     axes.axhline(0, color="black", lw=0.6)
-    axes.set(
-        xlabel="what stands before the scored half", ylabel="growth (nats/token)", xlim=(-0.4, 2.4)
-    )
+    axes.set(xlabel="what stands before the scored half", ylabel="growth (nats/token)", xlim=(-0.4, 2.4))
 
 
 def main() -> None:

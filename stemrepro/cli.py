@@ -117,21 +117,26 @@ def train(options: argparse.Namespace) -> int:
 
 
 def evaluate(options: argparse.Namespace) -> int:
-    """scores one arm's runs: validation losses, benchmarks through lm-eval"""
+    """scores one arm's runs: validation losses, benchmarks through lm-eval, angles between FFN vectors"""
     from stemrepro import jobs
 
     runs, out = _runs(options), SCORES / options.scale / options.arm
-    if options.part != "benchmarks":
+    if options.part in (None, "losses"):
         from stemrepro.evaluation import losses
 
         results = _each_seed(jobs.loss_job, runs, "stemrepro.evaluation.losses")
         losses.write_scores(runs, results, out / "losses")
-    if options.part != "losses":
+    if options.part in (None, "benchmarks"):
         from stemrepro.evaluation import benchmarks
 
         files = {"tokenizer": DATA / options.scale / "tokenizer.json", "items": DATA / runs[0].scale.data / "items"}
         results = _each_seed(partial(jobs.benchmark_job, **files), runs, "stemrepro.evaluation.benchmarks")
         benchmarks.write_scores(runs, results, out / "benchmarks")
+    if options.part in (None, "geometry"):
+        from stemrepro.evaluation import geometry
+
+        results = _each_seed(jobs.geometry_job, runs, "stemrepro.evaluation.geometry")
+        geometry.write_scores(runs, results, out / "geometry")
     return 0
 
 
@@ -230,7 +235,9 @@ def parser() -> argparse.ArgumentParser:
     for name in ("train", "evaluate"):
         made[name].add_argument("--scale", default="laptop")
         made[name].add_argument("--arm", required=True, help="a name of recipes/arms.yaml")
-    made["evaluate"].add_argument("--part", choices=["losses", "benchmarks"], help="only this (default: both)")
+    made["evaluate"].add_argument(
+        "--part", choices=["losses", "benchmarks", "geometry"], help="only this (default: all)"
+    )
     made["track"].add_argument("--arm", help="only this arm (default: all that have runs)")
     made["track"].add_argument("--follow", action="store_true", help="keep up with a training until the input ends")
     made["paper"].add_argument("words", nargs="*", help="words that a cell's name, item, title or source must hold")

@@ -23,3 +23,10 @@ def benchmark_job(run: object, report: Callable, tokenizer: Path, items: Path) -
     from stemrepro.evaluation.benchmarks import score
 
     return score(run, tokenizer, items, report)
+
+
+def geometry_job(run: object, report: Callable) -> dict:
+    """Compares the run's FFN vectors."""
+    from stemrepro.evaluation.geometry import score
+
+    return score(run, report)

@@ -140,7 +140,7 @@ class Scale(Strict):
     """How big: data, shape, budget, seeds."""
 
     data: str = Field(description="a mix of recipes/mixes.yaml")
-    scoreboard: str = Field(description="where the page with every claim is written")
+    scoreboard: str = Field(description="folder of the pages with every claim")
     model: Shape
     training: Training
     evaluation: Evaluation

@@ -38,7 +38,7 @@ def sample(tmp_path_factory):
 
 TINY = {
     "data": "sample",
-    "scoreboard": "results/tiny/README.md",
+    "scoreboard": "results/tiny",
     "model": {"vocab": 300, "width": 16, "layers": 4, "heads": 2, "kv_heads": 1, "ffn_width": 24, "sequence": 32},
     "training": {
         "tokens": 32 * 4 * 12, "batch": 4, "micro_batch": 2, "warmup": 0.25, "final_rate": 0.1, "betas": [0.9, 0.95],

@@ -1,80 +1,217 @@
-"""The page with every claim: the paper's number beside ours, interval, seeds, verdict."""
+"""The pages with every claim: index.html for people, README.md the same as a table. Both follow from verdicts.json alone."""
 
-import json
+import base64
 import os
+import re
+from collections import Counter
 from pathlib import Path
 
-from stemrepro.claims import VERDICTS
+from jinja2 import Environment, FileSystemLoader
+from markupsafe import Markup
+
+from stemrepro.claims import NOT_TESTABLE, VERDICTS
 from stemrepro.errors import UserError
 from stemrepro.files import atomic_write
-from stemrepro.recipe import load
+from stemrepro.paper import Paper
+from stemrepro.recipe import RECIPES, Book, Recipe, load
+from stemrepro.report.files import read_json
 
 MEANING = {
-    "reproduced": "the effect is there, larger than what counts, and of the paper's size",
+    "reproduced": "the effect is there, larger than what counts, and of the paper's size; of a number: it is the paper's",
     "direction only": "the effect has the paper's sign; its size is not shown, or can't be expected at this scale",
-    "contradicted": "the effect has the opposite sign, or is shown to be smaller than what counts",
+    "contradicted": "the effect has the opposite sign, or is shown to be smaller than what counts; of a number: it is another",
     "inconclusive": "our runs can't tell",
     "not testable at this scale": "a precondition fails, whatever the contrast says",
 }
+COLOUR = dict(zip(VERDICTS, ("#00705a", "#3f8fc5", "#c8502d", "#8a8f96", "#c9b458"), strict=True))
+"""Told apart by the colour-blind, and in grey by their words."""
+
+SURE = {"read": "", "inferred": "computed: ", "secondary": "second-hand: ", "figure": "read off an image: "}
 
 
-def _value(row: dict) -> str:
+def number(value: float, sign: bool = True) -> str:
+    """Three decimals below 10, else fewer; with a sign for effects."""
+    digits = 3 if abs(value) < 10 else 2 if abs(value) < 100 else 1
+    return f"{value:{'+' if sign else ''}.{digits}f}"
+
+
+def ours(row: dict) -> str:
+    """Our number with its interval."""
     if row["ours"] is None:
         return "-"
-    if row["ci_low"] is None:
-        return f"{row['ours']:+.3f} {row['unit']}"
-    return f"{row['ours']:+.3f} ({row['ci_low']:+.3f} to {row['ci_high']:+.3f}) {row['unit']}"
+    value = f"{row['ours']:.5g}" if row["kind"] == "exact" else number(row["ours"])
+    interval = "" if row["ci_low"] is None else f" ({number(row['ci_low'])} to {number(row['ci_high'])})"
+    return f"{value}{interval} {row['unit']}"
 
 
-def _paper(row: dict) -> str:
+def paper(row: dict) -> str:
+    """The paper's number."""
     if not row["paper"]:
         return "not in the paper"
-    return (
-        f"{row['paper']['value']:+.3f} {row['paper']['unit']} ({row['paper']['confidence']}: {row['paper']['source']})"
+    value, unit = row["paper"]["value"], row["paper"]["unit"]
+    return f"{value:g} {unit}" if row["kind"] == "exact" else f"{number(value)} {unit}"
+
+
+def source(row: dict) -> str:
+    """Where the paper's number is from and how sure that is."""
+    return f"{SURE[row['paper']['confidence']]}{row['paper']['source']}" if row["paper"] else ""
+
+
+def contrast(row: dict) -> str:
+    """Arms and metric in short."""
+    arms = " - ".join(dict.fromkeys(row["arms"]))
+    return f"{arms}, {row['metric']}" if arms else row["metric"]
+
+
+def evidence(row: dict) -> str:
+    """Seeds, and both errors where there are two."""
+    if row["kind"] == "exact":
+        return "computed, no chance involved"
+    words = [f"{row['seeds']} seed{'' if row['seeds'] == 1 else 's'}"]
+    if row["seed_se"]:
+        words.append(f"error between seeds {row['seed_se']:.3g}")
+    if row["item_se"]:
+        words.append(f"between items {row['item_se']:.3g}")
+    return ", ".join(words)
+
+
+def drawing(row: dict) -> Markup:
+    """Interval, smallest effect and the paper's number as a small SVG; empty where there is no interval."""
+    if row["ci_low"] is None:
+        return Markup("")
+    m, low, high = row["smallest_effect"], row["ci_low"], row["ci_high"]
+    same_unit = row["paper"] and row["paper"]["unit"] == row["unit"] and row["kind"] != "equivalent"
+    marks = [low, high, -m, m, *([row["paper"]["value"]] if same_unit else [])]
+    left, right = min(marks), max(marks)
+    pad = 0.06 * (right - left)
+
+    def x(value: float) -> float:
+        return round(4 + 182 * (value - left + pad) / (right - left + 2 * pad), 1)
+
+    parts = [
+        f'<rect x="{x(-m)}" y="2" width="{round(x(m) - x(-m), 1)}" height="18" fill="#e4e8ec"/>',
+        f'<line x1="{x(0)}" x2="{x(0)}" y1="1" y2="21" stroke="#5a646e" stroke-width="1"/>',
+        f'<line x1="{x(low)}" x2="{x(high)}" y1="11" y2="11" stroke="{COLOUR[row["verdict"]]}" stroke-width="4"/>',
+        f'<circle cx="{x(row["ours"])}" cy="11" r="4.5" fill="{COLOUR[row["verdict"]]}"/>',
+    ]
+    if same_unit:
+        at = x(row["paper"]["value"])
+        parts.append(f'<path d="M{at} 5 l5 6 l-5 6 l-5 -6 z" fill="#fff" stroke="#1d2329" stroke-width="1.3"/>')
+    label = f"{ours(row)}; no effect is within {m:g} of 0"
+    return Markup('<svg class="interval" viewBox="0 0 190 22" role="img" aria-label="{}">').format(label) + Markup(
+        "".join(parts) + "</svg>"
     )
 
 
-def write_scoreboard(scale: str, results: Path, out: Path) -> None:
-    """Writes the page of one scale from its verdicts.json files.
+def rows_of(results: Path, scale: str, name: str) -> list[dict]:
+    """A recipe's verdicts at a scale, primary claims first.
 
     Raises:
-        UserError: a recipe has no verdicts there.
+        UserError: there are none, or they are damaged.
     """
-    book, rule = load(), os.path.relpath("docs/verdicts.md", out.parent)
-    lines = [f"# Scoreboard: scale `{scale}`", ""]
-    lines += [
-        "Written by the pipeline. A row is a claim; its effect is signed so that the claim makes it positive; brackets hold",
-        f"the interval after the correction for multiple claims ([how]({rule})).",
-        "",
-        "| verdict | means |",
-        "|---|---|",
-        *(f"| **{verdict}** | {MEANING[verdict]} |" for verdict in VERDICTS),
-    ]
-    for name, recipe in book.recipes.items():
-        path = results / scale / name / "verdicts.json"
-        if not path.exists():
-            raise UserError(f"{path} is missing; run 'dvc repro' for scale '{scale}'")
-        rows = json.loads(path.read_text())
-        figure = os.path.relpath(results / scale / name / "figure.png", out.parent)
-        lines += ["", f"## {name}: {recipe.title}", "", f"Paper: {recipe.paper_item}.", "", f"![{name}]({figure})", ""]
-        lines += ["| claim | paper | ours | seeds | verdict | why |", "|---|---|---|--:|---|---|"]
-        for row in sorted(rows, key=lambda row: not row["primary"]):
-            mark = " (primary)" if row["primary"] else ""
-            arms = " - ".join(row["arms"])
-            lines.append(
-                f"| {row['sentence']}{mark}<br>`{row['claim']}`: {arms}, {row['metric']} | {_paper(row)} | {_value(row)} "
-                f"| {row['seeds']} | **{row['verdict']}** | {row['reason']} |"
-            )
-        split = [
-            f"{row['claim']}: seeds {row['seed_se']:.4f}, items {row['item_se']:.4f}"
+    path = results / scale / name / "verdicts.json"
+    if not path.exists():
+        raise UserError(f"{path} is missing; run 'dvc repro' for scale '{scale}'")
+    return sorted(read_json(path), key=lambda row: not row["primary"])
+
+
+def section(results: Path, scale: str, name: str, recipe: Recipe, out: Path) -> dict:
+    """What a page shows of one recipe at one scale."""
+    folder = results / scale / name
+    try:
+        svg = (folder / "figure.svg").read_bytes()
+    except OSError as error:
+        raise UserError(f"{folder}/figure.svg is missing; run 'dvc repro' for scale '{scale}'") from error
+    size = re.search(rb'width="([\d.]+)pt" height="([\d.]+)pt"', svg)
+    rows = rows_of(results, scale, name)
+    found = Counter(row["verdict"] for row in rows)
+    said = ", ".join(f"{found[verdict]} {verdict}" for verdict in VERDICTS if found[verdict])
+    return {
+        "name": name, "title": recipe.title, "paper_item": recipe.paper_item, "scale": scale, "runs": bool(recipe.arms),
+        "folder": os.path.relpath(folder, out), "image": f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}",
+        "width": round(float(size[1])), "height": round(float(size[2])),
+        "alt": f"Figure of {name} at scale {scale}: {recipe.title}. Its claims: {said}.",
+        "rows": [
+            row | {
+                "number": VERDICTS.index(row["verdict"]), "contrast": contrast(row), "paper": paper(row), "source": source(row),
+                "ours": ours(row), "drawing": drawing(row), "evidence": evidence(row), "scale": scale,
+                "anchor": f"{name}-{scale}-{row['claim']}",
+            }
             for row in rows
-            if row["item_se"] and row["seed_se"]
-        ]
-        if split:
-            lines += [
-                "",
-                "Standard errors between seeds and between items (documents, questions), apart: "
-                + "; ".join(split)
-                + ".",
-            ]
-    atomic_write(out, "\n".join(lines) + "\n")
+        ],
+    }  # fmt: skip
+
+
+def unspoken(numbers: Paper, sections: list[dict]) -> dict[str, str]:
+    """Tables and figures of the paper that no claim's source names: {item: titles}."""
+    said = " ".join(row["source"] for part in sections for row in part["rows"])
+    found: dict[str, list[str]] = {}
+    for block in numbers.blocks.values():
+        if block.item not in said and block.item != "Benchmarks":
+            found.setdefault(block.item, []).append(block.title)
+    return {item: "; ".join(filter(None, titles)) for item, titles in found.items()}
+
+
+def scales_of(book: Book, scale: str, results: Path) -> list[str]:
+    """This scale, and those with the same page that have results."""
+    same = [name for name, other in book.scales.items() if other.scoreboard == book.scales[scale].scoreboard]
+    return [scale, *(name for name in same if name != scale and list((results / name).glob("*/verdicts.json")))]
+
+
+def html(sections: list[dict], numbers: Paper, out: Path) -> str:
+    """The page index.html, complete in itself."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    rows = [row for part in sections for row in part["rows"]]
+    root = os.path.relpath(".", out)
+    return environment.get_template("scoreboard.html").render(
+        sections=sections, meanings=MEANING, colours=COLOUR, counts=Counter(row["verdict"] for row in rows), total=len(rows),
+        scales=list(dict.fromkeys(part["scale"] for part in sections)), root=f"{root}/", unspoken=unspoken(numbers, sections),
+        refused=[row for row in rows if row["verdict"] == NOT_TESTABLE],
+        missing=sum(cell["value"] is None for cell in numbers.listing()),
+    )  # fmt: skip
+
+
+def markdown(sections: list[dict], out: Path) -> str:
+    """The page README.md: the same claims as tables."""
+    rule, predictions = os.path.relpath("docs/verdicts.md", out), os.path.relpath("docs/predictions.md", out)
+    counts = Counter(row["verdict"] for part in sections for row in part["rows"])
+    lines = [
+        "# Scoreboard", "",
+        f"Written by the pipeline; [index.html](index.html) is the same with filters (download it, or open it from a clone). A row "
+        f"is a claim; its effect is signed so that the claim makes it positive; brackets hold the interval after the correction for "
+        f"multiple claims ([how]({rule}); [what we had expected]({predictions})).", "",
+        "| verdict | claims | means |", "|---|--:|---|",
+        *(f"| **{verdict}** | {counts[verdict]} | {MEANING[verdict]} |" for verdict in VERDICTS),
+    ]  # fmt: skip
+    for part in sections:
+        where = f"scale `{part['scale']}`" if part["runs"] else "arithmetic: the same at every scale"
+        lines += ["", f"## {part['title']}", "", f"Paper: {part['paper_item']}. Recipe `{part['name']}`, {where}.", "",
+                  f"![{part['alt']}]({part['folder']}/figure.png)", "",
+                  "| claim | paper | ours | evidence | verdict | why |", "|---|---|---|---|---|---|"]  # fmt: skip
+        for row in part["rows"]:
+            mark = " (primary)" if row["primary"] else ""
+            origin = f"<br>{row['source']}" if row["source"] else ""
+            lines.append(
+                f"| {row['sentence']}{mark}<br>`{row['claim']}`: {row['contrast']} | {row['paper']}{origin} | {row['ours']} | "
+                f"{row['evidence']} | **{row['verdict']}** | {row['reason']} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def write_scoreboard(scale: str, results: Path, out: Path) -> None:
+    """Writes `out`/index.html and `out`/README.md of a scale, and of the scales that share its pages.
+
+    Raises:
+        UserError: a recipe has no verdicts or no figure at this scale.
+    """
+    book = load()
+    sections = [
+        section(results, name, recipe_name, recipe, out)
+        for recipe_name, recipe in book.recipes.items()
+        for name in scales_of(book, scale, results)
+        if name == scale or (results / name / recipe_name / "verdicts.json").exists()
+    ]
+    atomic_write(out / "index.html", html(sections, Paper(RECIPES / "paper.yaml"), out))
+    atomic_write(out / "README.md", markdown(sections, out))

@@ -1,0 +1,213 @@
+"""Angles between the tables' rows: against random directions, dense outputs, over training, by frequency; do they predict loss?
+
+    python analysis/angular_spread.py --scale laptop
+
+Reads scores/<scale>/<arm>/{geometry,losses} and the recipe, writes results/<scale>/angular_spread/.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from scipy import stats
+
+from stemrepro.claims import Contrast
+from stemrepro.evaluation.losses import BUCKETS, bucket_name
+from stemrepro.paper import Paper
+from stemrepro.recipe import RECIPES, load
+from stemrepro.report import geometry as measure
+from stemrepro.report.geometry import ArmGeometry, random_p95, token_gains
+from stemrepro.report.results import run_inputs, save, verdicts
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, plt, use_style
+
+NAME = "angular_spread"
+FREQUENCIES = tuple(bucket_name(BUCKETS["frequency"], number) for number in range(len(BUCKETS["frequency"])))
+SHADES = ("#bdbdbd", "#c6dbef", "#6baed6", "#2171b5", "#08306b")
+TABLE_ARMS = ("stem-third", "stem-full", "token-only")
+
+
+def row(panel: str, what: str, x: object, found: Contrast) -> dict:
+    """One line of data.csv: a mean over seeds with its 95% interval."""
+    low, high = found.interval(0.05)
+    return {"panel": panel, "what": what, "x": x, "value": found.mean, "ci_low": low, "ci_high": high}
+
+
+def density_rows(arms: dict[str, ArmGeometry]) -> list[dict]:
+    """Densities of cosines, means over seeds and over the layers that STEM 1/3 replaces."""
+    third, rows = arms["stem-third"], []
+    wanted = [("rows", "stem-third", "rows"), ("up", "dense", "up"), ("up", "dense", "up:centred"), ("up", "stem-full", "up"),
+              ("gated", "dense", "gated"), ("gated", "dense", "gated:centred"), ("gated", "stem-full", "gated"),
+              ("gated", "stem-full", "gated:centred")]  # fmt: skip
+    for panel, arm, key in wanted:
+        layers = list(arms[arm].density["layers"])
+        heights = arms[arm].density[key][[layers.index(layer) for layer in third.layers]]
+        bins = heights.shape[1]
+        middles = -1 + 2 * (np.arange(bins) + 0.5) / bins
+        for layer, line in [
+            (0, heights.mean(axis=0)),
+            *(zip(third.layers, heights, strict=True) if panel == "rows" else ()),
+        ]:
+            label = f"{arm}, {key}" + (f", layer {layer}" if layer else "")
+            rows += [
+                {"panel": f"density, {panel}", "what": label, "x": x, "value": y}
+                for x, y in zip(middles, line, strict=True)
+            ]
+    return rows
+
+
+def spread_rows(arms: dict[str, ArmGeometry]) -> list[dict]:
+    """P95 of |cos| over that of random directions: over training, by training count, by arm and kind."""
+    rows = []
+    for name in TABLE_ARMS:
+        arm = arms[name]
+        floor = arm.random("rows")
+        for share in sorted(arm.cosines[arm.cosines.what == "rows"]["share"].unique()):
+            found = arm.by_layer("p95", "rows", share=share).mean(axis=1).to_numpy()
+            rows.append(row("over training", name, 100 * share, Contrast(found / floor)))
+        for bucket in FREQUENCIES:
+            if arm.has("rows", bucket):
+                found = arm.by_layer("p95", "rows", bucket=bucket).mean(axis=1).to_numpy()
+                rows.append(row("by training count", name, bucket, Contrast(found / floor)))
+    for name, arm in arms.items():
+        for what in ("up", "gated"):
+            for centred in (False, True):
+                if arm.has(what):
+                    found = arm.by_layer("p95", what, centred).mean(axis=1).to_numpy()
+                    label = f"{what}{', centred' if centred else ''}"
+                    rows += [row("p95", name, label, Contrast(found)), row("p95 / random", name, label, Contrast(found / arm.random(what)))]  # fmt: skip
+    return rows
+
+
+def token_rows(dense: ArmGeometry, arm: ArmGeometry) -> list[dict]:
+    """One line a token, means over seeds: mean |cos| of its row, loss gained over dense behind it, training count; and means by
+    bucket of the training count."""
+    kept, gain, spread, seen = token_gains(dense, arm)
+    buckets = np.array(FREQUENCIES)[np.searchsorted(BUCKETS["frequency"], seen.mean(axis=0), side="right") - 1]
+    rows = [
+        {"panel": "token", "what": bucket, "x": x, "value": y, "token": token}
+        for token, bucket, x, y in zip(kept, buckets, spread.mean(axis=0), gain.mean(axis=0), strict=True)
+    ]
+    for bucket in FREQUENCIES:
+        if (buckets == bucket).sum() > 1:
+            own = buckets == bucket
+            found = Contrast(gain[:, own].mean(axis=1))
+            rows.append(row("bucket", bucket, float(spread[:, own].mean()), found))
+    return rows
+
+
+def draw_rows(axes: Axes, data: pd.DataFrame, ffn_width: int) -> None:
+    """Fig. 6a: cosines between the rows of each table, against random directions of that width."""
+    own = data[data["panel"] == "density, rows"]
+    layers = [what for what in dict.fromkeys(own["what"]) if "layer" in what]
+    for what, dashes in zip(layers, ("-", (0, (4, 2)), (0, (1, 1))), strict=False):
+        line = own[own["what"] == what]
+        axes.plot(
+            line["x"],
+            line["value"],
+            color=ARM_COLOUR["stem-third"],
+            ls=dashes,
+            lw=1.3,
+            label=f"trained,{what.split(',')[-1]}",
+        )
+    x = own[own["what"] == layers[0]]["x"].to_numpy(float)
+    beta = stats.beta((ffn_width - 1) / 2, (ffn_width - 1) / 2)
+    axes.plot(x, beta.pdf((x + 1) / 2) / 2, color="black", lw=1, label=f"random, {ffn_width} dimensions")
+    axes.set(xlim=(-0.7, 0.7), xlabel="cosine between two rows (STEM 1/3)", ylabel="density")
+    axes.legend(fontsize=6.5, loc="upper left")
+
+
+def draw_pair(axes: Axes, data: pd.DataFrame, panel: str, key: str) -> None:
+    """Fig. 6b and 6c: dense against STEM, raw (solid) and with the mean vector taken off (dashed)."""
+    own = data[data["panel"] == f"density, {panel}"]
+    for arm in ("dense", "stem-full"):
+        for what, dashes in ((f"{arm}, {key}", "-"), (f"{arm}, {key}:centred", (0, (3, 1.5)))):
+            line = own[own["what"] == what]
+            if len(line):
+                label = ARM_LABEL[arm] + (", centred" if "centred" in what else "")
+                axes.plot(line["x"], line["value"], color=ARM_COLOUR[arm], ls=dashes, lw=1.3, label=label)
+    axes.set(xlim=(-0.9, 0.9), xlabel="cosine between two tokens' vectors", ylabel="density")
+    axes.legend(fontsize=6.5, loc="upper left")
+
+
+def errors(rows: pd.DataFrame) -> np.ndarray:
+    """Distances from values to interval ends [2, n]; none where one seed gives no interval."""
+    return np.nan_to_num(np.array([rows["value"] - rows["ci_low"], rows["ci_high"] - rows["value"]], float))
+
+
+def draw_training(axes: Axes, data: pd.DataFrame, paper: Paper) -> None:
+    """P95 of |cos| over the random one, from start to end; diamonds are the paper's three layers."""
+    for arm in TABLE_ARMS:
+        own = data[(data["panel"] == "over training") & (data["what"] == arm)]
+        axes.errorbar(own["x"].astype(float), own["value"], yerr=errors(own), color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], ms=4,
+                      lw=1.2, capsize=2, label=ARM_LABEL[arm])  # fmt: skip
+    values = [paper.value(f"fig-6a/{layer}/p95") / random_p95(8192) for layer in ("layer-1", "layer-7", "layer-13")]
+    axes.plot([104] * 3, values, "d", mfc="white", mec="black", ms=5, label="paper, 1B (layers 1, 7, 13)")
+    axes.axhline(1, color="black", lw=0.8)
+    axes.set(xlabel="training (%)", ylabel="P95 of |cos| / random", ylim=(0.9, None))
+    axes.legend(fontsize=6.5, loc="center right", bbox_to_anchor=(1, 0.77))
+
+
+def draw_frequency(axes: Axes, data: pd.DataFrame) -> None:
+    """The same by the tokens' training counts."""
+    own = data[data["panel"] == "by training count"]
+    places = [bucket for bucket in FREQUENCIES if bucket in set(own["x"])]
+    for shift, arm in zip((-0.12, 0, 0.12), TABLE_ARMS, strict=True):
+        rows = own[own["what"] == arm]
+        at = np.array([places.index(x) for x in rows["x"]]) + shift
+        axes.errorbar(at, rows["value"], yerr=errors(rows), color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], ms=4, lw=0, elinewidth=1.2, capsize=2)  # fmt: skip
+    axes.set_xticks(range(len(places)), ["never" if place == "0" else place for place in places])
+    axes.axhline(1, color="black", lw=0.8)
+    axes.set(xlabel="training count of the token", ylabel="P95 of |cos| / random", ylim=(0.9, None))
+
+
+def draw_tokens(axes: Axes, data: pd.DataFrame, rows: list[dict]) -> None:
+    """Gain over dense behind each token against how close its row lies to the others."""
+    tokens = data[data["panel"] == "token"]
+    for bucket, colour in zip(FREQUENCIES, SHADES, strict=True):
+        own = tokens[tokens["what"] == bucket]
+        if len(own):
+            axes.plot(own["x"].astype(float), own["value"], "o", ms=2, color=colour, mew=0, alpha=0.8, label="never" if bucket == "0" else bucket)  # fmt: skip
+    buckets = data[data["panel"] == "bucket"]
+    for bucket, colour in zip(FREQUENCIES, SHADES, strict=True):
+        own = buckets[buckets["what"] == bucket]
+        axes.errorbar(own["x"].astype(float), own["value"], yerr=errors(own), fmt="s", color=colour, mec="black", ecolor="black", ms=5, capsize=2, zorder=5)  # fmt: skip
+    found = next(found for found in rows if found["claim"] == "spread-predicts-gain")
+    if found["ours"] is not None:
+        axes.set_title(f"rank correlation with closeness\nat equal count: {-found['ours']:+.2f}", fontsize=6.5, loc="right", fontweight="normal")  # fmt: skip
+    axes.axhline(0, color="black", lw=0.6)
+    axes.set(xlabel="mean |cos| of the token's row to all others", ylabel="dense - STEM full (nats/token)")
+    axes.legend(fontsize=6, title="training count", title_fontsize=6, markerscale=2, handletextpad=0.1)
+
+
+def main() -> None:
+    """Draws the figure and judges the claims of one scale."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", required=True)
+    scale = parser.parse_args().scale
+    recipe = load().recipes[NAME]
+    arms = {arm: ArmGeometry(Path("scores") / scale / arm) for arm in recipe.arms}
+    data = pd.DataFrame(density_rows(arms) + spread_rows(arms) + token_rows(arms["dense"], arms["stem-full"]))
+    judged = verdicts(recipe, arms, scale, measure)
+    use_style()
+    figure, grid = plt.subplots(3, 2, figsize=(7.4, 8.4), layout="constrained")
+    figure.get_layout_engine().set(rect=(0, 0.015, 1, 0.985))
+    rows, up, gated, training, frequency, tokens = grid.flat
+    draw_rows(rows, data, arms["stem-third"].summary["ffn_width"])
+    draw_pair(up, data, "up", "up")
+    draw_pair(gated, data, "gated", "gated")
+    draw_training(training, data, Paper(RECIPES / "paper.yaml"))
+    draw_frequency(frequency, data)
+    draw_tokens(tokens, data, judged)
+    titles = (
+        "a  Rows of a table", "b  In the up-projection's place", "c  After the gate",
+        "d  Over training", "e  By frequency", "f  Spread and gain",
+    )  # fmt: skip
+    for axes, title in zip(grid.flat, titles, strict=True):
+        axes.set_title(title)
+    save(Path("results") / scale / NAME, figure, data, judged, run_inputs(arms))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""Angles between the vectors that stand in the up-projection's place (paper, Fig. 6).
+
+"rows": all rows of a replaced layer's table, at the start, at each snapshot and at the end, also by the tokens' training counts.
+"up": for one occurrence each of some distinct tokens, the vector that meets the gate (a row, or dense's W_u x).
+"gated": the same times SiLU(W_g x), what enters the down-projection.
+Each raw, and with the set's mean vector taken off ("centred"). Written a whole arm at a time, as small files that git keeps:
+cosines.csv, density.npz, spread.npz, summary.json.
+"""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+from torch import Tensor
+
+from stemrepro.data.blocks import TokenBlocks
+from stemrepro.errors import UserError
+from stemrepro.evaluation.losses import BUCKETS, bucket_name, seen_pairs
+from stemrepro.evaluation.weights import load_run
+from stemrepro.files import atomic_write, write_json
+from stemrepro.model.ffn import table_parameters
+from stemrepro.model.transformer import Decoder, build
+from stemrepro.training.spec import Run
+
+MOST_ROWS = 4096
+"""Rows of a table that are compared at most, all pairs of them (torch's quantile takes 2^24 values); larger tables are sampled."""
+FEWEST = 8
+"""Vectors that a set must have."""
+
+
+def cosines(vectors: Tensor, centred: bool) -> Tensor:
+    """Cosines of all pairs of different vectors: [n, f] -> [n (n - 1) / 2]."""
+    vectors = vectors.double()
+    if centred:
+        vectors = vectors - vectors.mean(dim=0)
+    unit = F.normalize(vectors, dim=1)
+    first, second = torch.triu_indices(len(unit), len(unit), offset=1)
+    return (unit @ unit.T)[first, second]
+
+
+def density(values: Tensor, bins: int) -> np.ndarray:
+    """Histogram between -1 and 1 whose area is 1 [bins]."""
+    return np.histogram(values.numpy(), bins=bins, range=(-1, 1), density=True)[0]
+
+
+def statistics(values: Tensor, bins: int) -> dict[str, float]:
+    """95th percentile of |cos|, mean cosine, and where and how high the density of cosines peaks."""
+    heights = density(values, bins)
+    peak = int(heights.argmax())
+    return {
+        "p95": float(values.abs().quantile(0.95)),
+        "mean": float(values.mean()),
+        "mode": -1 + 2 * (peak + 0.5) / bins,
+        "peak": float(heights[peak]),
+    }
+
+
+def chosen_places(blocks: TokenBlocks, tokens_per_source: int, wanted: int) -> tuple[np.ndarray, np.ndarray]:
+    """One occurrence each of up to `wanted` distinct tokens in the scored validation blocks, the same for all arms and seeds.
+
+    Returns:
+        Block numbers [n] and positions in them [n].
+    """
+    numbers, _ = blocks.spread(tokens_per_source)
+    inputs = blocks.at(numbers)[:, :-1].numpy()
+    order = np.random.default_rng(0).permutation(inputs.size)
+    tokens, first = np.unique(inputs.ravel()[order], return_index=True)
+    first = np.sort(first)[:wanted]  # the first distinct ones in random order
+    places = order[first]
+    if len(tokens) < FEWEST:
+        raise UserError(f"{blocks.path} has {len(tokens)} distinct tokens; {FEWEST} are needed to compare vectors")
+    return numbers[places // inputs.shape[1]], places % inputs.shape[1]
+
+
+def ffn_vectors(model: Decoder, rows: Tensor, positions: Tensor) -> dict[int, dict[str, Tensor]]:
+    """ "up" and "gated" vectors [n, f] of every layer but the first at one position of each sequence.
+
+    Args:
+        rows: [n, T] tokens; positions: [n].
+    """
+    found: dict[int, dict[str, Tensor]] = {}
+
+    def keep(layer: int) -> Callable:
+        def hook(ffn: torch.nn.Module, inputs: tuple[Tensor, Tensor]) -> None:
+            at = torch.arange(len(positions))
+            x, tokens = inputs[0][at, positions], inputs[1][at, positions]
+            up = ffn.up(x) if hasattr(ffn, "up") else ffn.table(tokens)
+            found[layer] = {"up": up}
+            if hasattr(ffn, "gate"):
+                found[layer]["gated"] = F.silu(ffn.gate(x)) * up
+
+        return hook
+
+    handles = [b.ffn.register_forward_pre_hook(keep(layer)) for layer, b in enumerate(model.blocks) if layer]
+    try:
+        with torch.no_grad():
+            model(rows)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found
+
+
+def tables_over_training(run: Run, model: Decoder) -> dict[float, dict[int, Tensor]]:
+    """Every replaced layer's table [V, f] by the share of training done: the start (from the seed), snapshots, the end.
+
+    Raises:
+        UserError: a snapshot is missing.
+    """
+
+    def by_layer(tables: dict[str, Tensor]) -> dict[int, Tensor]:
+        return {int(name.split(".")[1]): table.detach().float() for name, table in sorted(tables.items())}
+
+    found = {0.0: by_layer(table_parameters(build(run.model, run.seed)))}
+    for share in run.scale.training.snapshots:
+        path = run.folder / f"tables-{round(100 * share):03d}.safetensors"
+        if not path.exists():
+            raise UserError(f"{path} is missing; train that run again ('dvc repro')")
+        found[share] = by_layer(load_file(path))
+    return found | {1.0: by_layer(table_parameters(model))}
+
+
+def score(run: Run, report: Callable) -> dict:
+    """Angles of one run.
+
+    Returns:
+        "cosines": one line a share of training, layer, kind of vector, bucket and centring; "density": {(what, centred): [layers,
+        bins]} at the end of training; "layers" [layers]; "spread" [V]: mean |cos| of each token's row to all others, mean over
+        layers (nan without tables).
+    """
+    scale, bins = run.scale, run.scale.geometry.bins
+    model = load_run(run)
+    blocks = TokenBlocks(run.blocks, "validation", scale.model.sequence, run.model.vocab)
+    placed = run.model.placed or tuple(range(1, run.model.layers))
+    lines: list[dict] = []
+    heights: dict[tuple[str, bool], list[np.ndarray]] = {}
+
+    def add(share: float, layer: int, what: str, bucket: str, vectors: Tensor) -> None:
+        if len(vectors) < FEWEST:
+            return
+        for centred in (False, True):
+            values = cosines(vectors, centred)
+            about = {"share": share, "layer": layer, "what": what, "bucket": bucket, "centred": centred}
+            lines.append(about | {"vectors": len(vectors)} | statistics(values, bins))
+            if share == 1.0 and bucket == "all":
+                heights.setdefault((what, centred), []).append(density(values, bins))
+
+    numbers, positions = chosen_places(blocks, scale.evaluation.tokens, scale.geometry.tokens)
+    vectors = ffn_vectors(model, blocks.at(numbers)[:, :-1], torch.from_numpy(positions))
+    for layer in placed:
+        for what, found in vectors[layer].items():
+            add(1.0, layer, what, "all", found)
+    spread = np.full(run.model.vocab, np.nan)
+    if run.model.placed:
+        seen = np.asarray(seen_pairs(run).sum(axis=1)).ravel()
+        sample = np.random.default_rng(0).permutation(run.model.vocab)[:MOST_ROWS]
+        edges = BUCKETS["frequency"]
+        bucket = np.searchsorted(edges, seen[sample], side="right") - 1
+        times = tables_over_training(run, model)
+        for number, (share, tables) in enumerate(times.items()):
+            for layer, table in tables.items():
+                add(share, layer, "rows", "all", table[sample])
+                for which in range(len(edges)):
+                    add(share, layer, "rows", bucket_name(edges, which), table[sample[bucket == which]])
+            report(int(scale.steps * (number + 1) / len(times)), 0.0, 0.0)
+        means = []
+        for table in times[1.0].values():
+            unit = F.normalize(table[sample].double(), dim=1)
+            means.append(((unit @ unit.T).abs().sum(dim=1) - 1) / (len(sample) - 1))
+        spread[sample] = torch.stack(means).mean(dim=0).numpy()
+    return {
+        "cosines": pd.DataFrame(lines),
+        "density": {key: np.stack(value) for key, value in heights.items()},
+        "layers": np.array(placed),
+        "spread": spread,
+    }
+
+
+def write_scores(runs: list[Run], results: list[dict], out: Path) -> None:
+    """Writes the score files of one arm (all its seeds); equal results give equal bytes."""
+    first = runs[0]
+    frame = pd.concat([r["cosines"].assign(seed=run.seed) for run, r in zip(runs, results, strict=True)])
+    columns = ["seed", *(name for name in frame.columns if name != "seed")]
+    atomic_write(out / "cosines.csv", frame[columns].to_csv(index=False, float_format="%.6f"))
+    names = {key: f"{key[0]}{':centred' if key[1] else ''}" for key in results[0]["density"]}
+    densities = {name: np.mean([r["density"][key] for r in results], axis=0) for key, name in names.items()}
+    seeds = np.array([run.seed for run in runs])
+    for file, arrays in {
+        "density": {"layers": results[0]["layers"], **densities},
+        "spread": {"seeds": seeds, "spread": np.stack([r["spread"] for r in results])},
+    }.items():
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **arrays)
+        atomic_write(out / f"{file}.npz", buffer.getvalue())
+    about = {
+        "width": first.model.width,
+        "ffn_width": first.model.ffn_width,
+        "layers": [int(layer) for layer in results[0]["layers"]],
+        "params_hash": first.params_hash,
+        "data_hash": first.data_hash[:12],
+        "seeds": len(runs),
+    }
+    write_json(out / "summary.json", about)
