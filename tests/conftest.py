@@ -47,6 +47,8 @@ TINY = {
     },
     "evaluation": {"tokens": 512, "batch": 4},
     "benchmarks": {"tasks": ["openbookqa", "atlas_capital"], "items": 6, "batch": 4},
+    "counting": {"vocab": 320, "length": 64, "cache_tokens": 600},
+    "geometry": {"tokens": 40, "bins": 40},
     "workers": 1,
     "learning_rate": 0.01,
     "seeds": [0],

@@ -182,3 +182,18 @@ def test_true_effects_are_found():
     """The rule isn't merely silent: a clear effect is found nearly always, and a null isn't 'absent' for lack of data."""
     assert positive_rate([0.2], True, {DIRECTION}, 300, 5, {}) > 0.95
     assert positive_rate([0.0], False, {CONTRADICTED}, 300, 3, {}) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("found", "printed", "half", "expected"),
+    [(22.2798, 22.8, 0.05, CONTRADICTED), (21.7391, 21.7, 0.05, REPRODUCED), (0.375, 0.37, 0.005, REPRODUCED), (7.0, 0.0, 0.5, CONTRADICTED)],
+)  # fmt: skip
+def test_exact_claims_know_no_chance(found, printed, half, expected):
+    assert verdict(Contrast(np.array([found])), kind="exact", paper_effect=printed, smallest_effect=half) == expected
+
+
+def test_exact_claims_take_no_part_in_the_correction_for_many_claims():
+    exact = Evidence("exact", (Contrast(np.array([1.0])),), 0.5, paper_effect=1.0)
+    alone = judge([Evidence("greater", (around(0.05),), 0.02)])
+    together = judge([Evidence("greater", (around(0.05),), 0.02), *[exact] * 30])
+    assert together[0] == alone[0]

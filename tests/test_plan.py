@@ -104,9 +104,11 @@ def test_each_analysis_stage_names_its_recipe_and_the_scores_of_its_arms(book):
     stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
     for name, recipe in book.recipes.items():
         deps = stages[name]["deps"]
-        assert f"recipes/{name}.yaml" in deps
-        assert {d.split("/")[2] for d in deps if d.startswith("scores/")} == set(recipe.arms)
-        assert f"results/${{item.scale}}/{name}/verdicts.json" in stages["report"]["deps"]
+        assert {f"recipes/{name}.yaml", f"analysis/{name}.py", "recipes/paper.yaml"} <= set(deps)
+        assert {d.split("/")[2] for d in deps if d.startswith("scores/")} - {"text"} == set(recipe.arms)
+        assert {f"results/${{item.scale}}/{name}/{file}" for file in ("verdicts.json", "figure.svg")} <= set(
+            stages["report"]["deps"]
+        )
 
 
 def test_make_figures_redraws_every_recipe(book):

@@ -90,7 +90,7 @@ def test_score_files_are_complete_and_repeatable(scored, tmp_path):
     run, result = scored
     write_scores([run], [result], tmp_path / "a")
     write_scores([run], [score(run, quiet)], tmp_path / "b")
-    names = {"summary.json", "losses.csv", "curve.csv", "documents.npz"}
+    names = {"summary.json", "losses.csv", "curve.csv", "documents.npz", "context.npz", "tokens.npz"}
     assert {path.name for path in (tmp_path / "a").iterdir()} == names
     assert all((tmp_path / "a" / n).read_bytes() == (tmp_path / "b" / n).read_bytes() for n in names)
     summary = json.loads((tmp_path / "a" / "summary.json").read_text())

@@ -1,12 +1,25 @@
 """Closed forms against the tensors, against torch's counter, and against the paper's own counts."""
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from stemrepro.model.config import ModelConfig, placed_layers
-from stemrepro.model.cost import flops_per_token, paper_gflops, parameter_counts, table_bytes_per_token
+from stemrepro.model.cost import (
+    break_even_bandwidth,
+    cache_bytes,
+    decode_bytes,
+    expected_distinct,
+    flops_per_token,
+    paper_gflops,
+    parameter_counts,
+    row_bytes,
+    table_1_decode_saving,
+    table_1_saving,
+    table_bytes_per_token,
+)
 from stemrepro.model.ffn import table_parameters
 from stemrepro.model.transformer import Decoder
 
@@ -77,3 +90,52 @@ def test_the_papers_total_of_1b_leaves_the_removed_projections_in():
     counts = parameter_counts(config("stem", "third", **LLAMA_1B))
     assert counts["paper_total"] / 1e9 == pytest.approx(6.75, abs=0.005)
     assert counts["total"] / 1e9 == pytest.approx(6.668, abs=0.005)
+
+
+def test_table_1_as_printed():
+    """The multiply-adds of the paper's Table 1, summed by hand for one shape."""
+    d, f, length = 2048, 8192, 4096
+    dense = 4 * length * d**2 + 2 * length**2 * d + 3 * length * d * f
+    stem = 4 * length * d**2 + 2 * length**2 * d + 2 * length * d * f
+    shape = config(**LLAMA_1B)
+    assert table_1_saving(shape, length) == pytest.approx(1 - stem / dense)
+    reads = [4 * d**2 + 8 * 2 * length * d + matrices * d * f for matrices in (3, 2)]  # weights once, eight caches
+    assert table_1_decode_saving(shape, length, 8) == pytest.approx(1 - reads[1] / reads[0])
+    assert table_1_decode_saving(shape, length, 1) == pytest.approx(table_1_saving(shape, length))
+
+
+def test_sizes_of_the_papers_tables():
+    """1B, five layers: 5.25B parameters, 10.5 GB, 40,960 parameters a token; 350M, ten layers: 0.82B, 1.64 GB, 25,600."""
+    for shape, parameters, gigabytes, a_token in ((LLAMA_1B, 5.25e9, 10.5, 40960), (MOBILE_350M, 0.82e9, 1.64, 25600)):
+        stem = config("stem", "third", **shape)
+        assert parameter_counts(stem)["tables"] == pytest.approx(parameters, rel=0.002)
+        assert 2 * parameter_counts(stem)["tables"] / 1e9 == pytest.approx(gigabytes, abs=0.01)
+        assert row_bytes(stem, 1, 1) == a_token
+        assert row_bytes(stem, 1000, 2) == 2000 * a_token
+
+
+def test_decode_reads_every_weight_once_and_every_cache():
+    """Against the tensors that a step uses: all but the embedding and the tables, of which it reads one row a sequence."""
+    model = Decoder(config("stem", "half"))
+    whole = sum(p.numel() for name, p in model.named_parameters() if "embedding" not in name and "table" not in name)
+    rows = 3 * (24 + 3 * 40)
+    keys_and_values = 3 * 6 * 2 * 2 * 6 * 100
+    assert cache_bytes(model.config, 100, 3, 2) == 2 * keys_and_values
+    assert decode_bytes(model.config, 100, 3, 2) == 2 * (whole + rows + keys_and_values)
+
+
+def test_expected_distinct_equals_drawing():
+    rng, chance = np.random.default_rng(0), 1 / (np.arange(1, 501) + 2.7)
+    counts = [len(np.unique(rng.choice(500, 300, p=chance / chance.sum()))) for _ in range(300)]
+    assert expected_distinct(300, 500) == pytest.approx(np.mean(counts), rel=0.01)
+    assert expected_distinct(1, 500) == pytest.approx(1)
+    assert expected_distinct(10**9, 500) == pytest.approx(500)
+
+
+def test_at_the_break_even_bandwidth_rows_take_as_long_as_compute():
+    stem = config("stem", "third", **LLAMA_1B)
+    seconds = 8192 * flops_per_token(stem, 4096) / 4e14
+    bandwidth = break_even_bandwidth(stem, 4096, 3000, 8192, 4e14)
+    assert row_bytes(stem, 3000) / bandwidth == pytest.approx(seconds)
+    training = break_even_bandwidth(stem, 4096, 3000, 8192, 4e14, training=True)
+    assert training == pytest.approx(bandwidth * 2 / 3)

@@ -10,7 +10,7 @@ from stemrepro.recipe import Claim, Recipe
 from stemrepro.report.items import ArmItems, Sample, contrast, failed_precondition
 
 RECIPE = Recipe.model_validate({
-    "title": "t", "paper_item": "p", "arms": ["dense", "stem-full"], "claims": {},
+    "title": "t", "paper_item": "p", "place": 1, "arms": ["dense", "stem-full"], "claims": {},
     "tasks": {name: {"label": name, "score": "acc"} for name in ("big", "small")}, "groups": {"both": ["big", "small", "elsewhere"]},
 })  # fmt: skip
 

@@ -1,0 +1,135 @@
+"""Angles against plain loops, and vectors against the layers' own outputs."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import torch.nn.functional as F
+
+from stemrepro.data.blocks import TokenBlocks
+from stemrepro.errors import UserError
+from stemrepro.evaluation.geometry import (
+    chosen_places,
+    cosines,
+    density,
+    ffn_vectors,
+    score,
+    statistics,
+    tables_over_training,
+    write_scores,
+)
+from stemrepro.evaluation.weights import load_run
+from stemrepro.model.ffn import table_parameters
+from stemrepro.model.transformer import build
+from stemrepro.training.train import train
+from tests.conftest import quiet
+
+
+def test_cosines_equal_a_loop():
+    vectors = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
+    rows = vectors.double().numpy()
+    for centred, shift in ((False, 0), (True, rows.mean(axis=0))):
+        expected = [
+            (a - shift) @ (b - shift) / math.dist(a, shift + 0 * a) / math.dist(b, shift + 0 * b)
+            for i, a in enumerate(rows)
+            for b in rows[i + 1 :]
+        ]
+        assert np.allclose(cosines(vectors, centred), expected)
+
+
+def test_statistics_of_known_values():
+    values = torch.tensor([-0.5, 0.14, 0.14, 0.14, 0.9], dtype=torch.float64)
+    found = statistics(values, 20)
+    assert found["p95"] == pytest.approx(np.quantile([0.5, 0.14, 0.14, 0.14, 0.9], 0.95))
+    assert found["mean"] == pytest.approx(0.164)
+    assert found["mode"] == pytest.approx(0.15)  # the bin from 0.1 to 0.2
+    assert density(values, 20).sum() * 0.1 == pytest.approx(1)
+
+
+def test_random_rows_are_at_the_closed_form_floor():
+    from stemrepro.report.geometry import random_p95
+
+    vectors = torch.randn(600, 48, generator=torch.Generator().manual_seed(0))
+    assert statistics(cosines(vectors, False), 200)["p95"] == pytest.approx(random_p95(48), rel=0.01)
+    assert random_p95(8192) == pytest.approx(1.96 / math.sqrt(8192), rel=1e-3)
+
+
+@pytest.mark.parametrize("arm", ["dense", "stem-full", "token-only"])
+def test_gated_vectors_give_the_ffns_output(make_run, arm):
+    """W_d times the gated vector is what the layer's FFN returns at that place."""
+    model = build(make_run(arm).model, 0)
+    rows, positions = torch.randint(0, 300, (6, 20)), torch.tensor([3, 0, 19, 7, 7, 1])
+    outputs = {}
+    for layer, block in enumerate(model.blocks):
+        block.ffn.register_forward_hook(lambda m, i, o, layer=layer: outputs.update({layer: o}))
+    found = ffn_vectors(model, rows, positions)
+    assert set(found) == {1, 2, 3}
+    for layer, vectors in found.items():
+        middle = vectors["up"] if arm == "token-only" else vectors["gated"]
+        assert torch.allclose(
+            model.blocks[layer].ffn.down(middle), outputs[layer][torch.arange(6), positions], atol=1e-5
+        )
+        if arm == "stem-full":
+            assert torch.equal(vectors["up"], model.blocks[layer].ffn.table.weight[rows[torch.arange(6), positions]])
+    assert ("gated" in found[1]) == (arm != "token-only")
+
+
+def test_places_are_one_occurrence_each_of_distinct_tokens(make_run):
+    blocks = TokenBlocks(make_run("dense").blocks, "validation", 32, 300)
+    numbers, positions = chosen_places(blocks, 512, 40)
+    tokens = blocks.at(numbers)[torch.arange(len(numbers)), torch.from_numpy(positions)]
+    assert len(set(tokens.tolist())) == len(tokens) == 40
+    again = chosen_places(blocks, 512, 40)
+    assert np.array_equal(again[0], numbers)
+    assert np.array_equal(again[1], positions)
+
+
+@pytest.fixture
+def trained(make_run):
+    run = make_run("stem-third")
+    train(run, quiet)
+    return run
+
+
+def test_tables_from_start_to_end(trained):
+    model = load_run(trained)
+    found = tables_over_training(trained, model)
+    assert list(found) == [0.0, 0.25, 0.5, 1.0]
+    ((name, final),) = table_parameters(model).items()
+    assert torch.equal(found[1.0][1], final.detach())
+    assert torch.equal(found[0.0][1], table_parameters(build(trained.model, 0))[name].detach())
+    steps = [(found[share][1] - found[0.0][1]).norm() for share in (0.25, 0.5, 1.0)]
+    assert steps == sorted(steps)
+    (trained.folder / "tables-050.safetensors").unlink()
+    with pytest.raises(UserError, match=r"tables-050\.safetensors is missing"):
+        tables_over_training(trained, model)
+
+
+def test_score_files_are_complete_and_repeatable(trained, tmp_path):
+    result = score(trained, quiet)
+    for name in ("a", "b"):
+        write_scores([trained], [result if name == "a" else score(trained, quiet)], tmp_path / name)
+    files = {"cosines.csv", "density.npz", "spread.npz", "summary.json"}
+    assert {path.name for path in (tmp_path / "a").iterdir()} == files
+    assert all((tmp_path / "a" / f).read_bytes() == (tmp_path / "b" / f).read_bytes() for f in files)
+    assert json.loads((tmp_path / "a" / "summary.json").read_text())["layers"] == [1]
+    table = pd.read_csv(tmp_path / "a" / "cosines.csv", dtype={"bucket": str})
+    rows = table[(table.what == "rows") & (table.bucket == "all") & ~table.centred & (table.share == 1)]
+    unit = F.normalize(table_parameters(load_run(trained))["blocks.1.ffn.table.weight"].detach().double(), dim=1)
+    every = (unit @ unit.T)[*np.triu_indices(300, 1)].abs()
+    assert rows["p95"].item() == pytest.approx(float(every.quantile(0.95)), abs=1e-6)
+    spread = np.load(tmp_path / "a" / "spread.npz")["spread"][0]
+    assert spread[17] == pytest.approx(float(((unit @ unit[17]).abs().sum() - 1) / 299))
+    never = table[(table.what == "rows") & (table.bucket == "0") & ~table.centred]
+    assert never[never.share == 0]["p95"].item() == pytest.approx(never[never.share == 1]["p95"].item(), abs=0.01)
+
+
+def test_dense_has_outputs_but_no_rows(make_run):
+    run = make_run("dense")
+    train(run, quiet)
+    result = score(run, quiet)
+    assert set(result["cosines"]["what"]) == {"up", "gated"}
+    assert np.isnan(result["spread"]).all()

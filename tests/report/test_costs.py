@@ -1,0 +1,42 @@
+"""Numbers of the cost model's claims against models counted on the meta device."""
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from stemrepro.errors import UserError
+from stemrepro.model.transformer import Decoder
+from stemrepro.recipe import Shape
+from stemrepro.report.costs import dense_and_stem, doubled, layer_saving, model_saving, value
+
+SHAPE = Shape(vocab=97, width=24, layers=6, heads=4, kv_heads=2, ffn_width=40, sequence=16)
+
+
+def counted(config, length):
+    with torch.device("meta"):
+        model, tokens = Decoder(config), torch.zeros((1, length), dtype=torch.long)
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH), torch.device("meta"):
+        model(tokens)
+    return counter.get_total_flops()
+
+
+@pytest.mark.parametrize("placement", ["third", "half", "full"])
+def test_savings_equal_the_counter(placement):
+    dense, stem = dense_and_stem(SHAPE, placement)
+    before, after = counted(dense, 16), counted(stem, 16)
+    assert model_saving(SHAPE, placement, 16) == pytest.approx(1 - after / before)
+    head = 2 * 16 * 24 * 97
+    a_layer = (before - head) / 6
+    assert layer_saving(SHAPE, 16) == pytest.approx((before - after) / len(stem.placed) / a_layer)
+
+
+def test_growth_with_width():
+    assert doubled(SHAPE) == (4, 2)
+
+
+def test_metrics(book):
+    assert value(book.shapes, "decode_saving:llama-3.2-1b:1") == pytest.approx(20.0)
+    assert value(book.shapes, "model_saving:llama-3.2-1b:third") == pytest.approx(5.6, abs=0.1)
+    with pytest.raises(UserError, match="metric 'chess' is unknown"):
+        value(book.shapes, "chess")

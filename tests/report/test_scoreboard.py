@@ -1,0 +1,183 @@
+"""The page, in a headless browser as a reader sees it: no error, no request, filters, pictures, phone and print."""
+
+import json
+import os
+import re
+import shutil
+
+import pytest
+
+from stemrepro.claims import VERDICTS
+from stemrepro.errors import UserError
+from stemrepro.recipe import load
+from stemrepro.report.scoreboard import drawing, write_scoreboard
+from tests.conftest import ROOT
+
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome", "chrome") if (path := shutil.which(name))), None
+)
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="533pt" height="417pt" viewBox="0 0 533 417"><rect width="533" height="417"/></svg>'
+
+
+def row(claim: str, verdict: str, **fields: object) -> dict:
+    return {
+        "claim": claim, "sentence": f"Sentence of {claim}.", "primary": False, "kind": "greater", "metric": "prose", "unit": "nats/token",
+        "arms": ["dense", "stem-full"], "smallest_effect": 0.02, "ours": 0.1, "ci_low": 0.05, "ci_high": 0.15, "level": 0.95,
+        "paper": {"value": 0.05, "unit": "nats/token", "source": "Fig. 5b", "confidence": "figure"}, "seed_se": 0.01, "item_se": None,
+        "p": 0.01, "seeds": 5, "scale": "laptop", "verdict": verdict, "reason": "because <b>",
+    } | fields  # fmt: skip
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """recipes/ and, for every recipe, one made-up claim of each verdict; validation_loss at a second scale too."""
+    shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
+    (tmp_path / "recipes/scales/gpu.yaml").write_text((ROOT / "recipes/scales/laptop.yaml").read_text())
+    monkeypatch.chdir(tmp_path)
+    for scale, names in (("laptop", load().recipes), ("gpu", ["validation_loss"])):
+        for name in names:
+            folder = tmp_path / "results" / scale / name
+            folder.mkdir(parents=True)
+            rows = [row(f"{name}-{i}", verdict) for i, verdict in enumerate(VERDICTS)]
+            rows[1] |= {"primary": True}
+            rows[2] |= {"kind": "exact", "ci_low": None, "ci_high": None, "seed_se": None, "arms": [], "ours": 22.2798}
+            (folder / "verdicts.json").write_text(json.dumps(rows))
+            (folder / "figure.svg").write_text(SVG)
+    write_scoreboard("laptop", tmp_path / "results", tmp_path / "results")
+    return tmp_path / "results"
+
+
+def test_markdown_and_page_hold_every_claim_in_the_papers_order(project):
+    page, table = (project / "index.html").read_text(), (project / "README.md").read_text()
+    names = list(load().recipes)
+    for text in (page, table):
+        places = [text.index(f"Sentence of {name}-0.") for name in names]
+        assert places == sorted(places)
+        assert all(
+            text.count(f"Sentence of {name}-{i}.") == (2 if name == "validation_loss" else 1)
+            for name in names
+            for i in range(5)
+        )
+        assert text.index("Sentence of validation_loss-1.") < text.index(
+            "Sentence of validation_loss-0."
+        )  # primary first
+    assert "because &lt;b&gt;" in page
+    assert "22.28 nats/token" in table
+    assert "Table 2: setup" in page  # nothing tests it
+
+
+def test_every_local_link_leads_somewhere(project):
+    """But the figures' other forms, which this test's made-up results lack."""
+    page = (project / "index.html").read_text()
+    links = {link for link in re.findall(r'href="([^"#]+)"', page) if not link.startswith(("https:", "data:"))}
+    assert {"../recipes/cost_model.yaml", "../docs/verdicts.md", "laptop/cost_model/verdicts.json"} <= links
+    for link in links:
+        base = ROOT / "results" if link.startswith("../") else project
+        if not link.endswith((".pdf", ".png", ".csv", "provenance.json")):
+            assert (base / link).exists(), link
+
+
+def test_equal_results_give_equal_bytes(project):
+    before = (project / "index.html").read_bytes()
+    write_scoreboard("laptop", project, project)
+    assert (project / "index.html").read_bytes() == before
+
+
+def test_missing_verdicts_and_figures_are_named(project):
+    (project / "laptop/cost_model/figure.svg").unlink()
+    with pytest.raises(UserError, match=r"cost_model/figure\.svg is missing"):
+        write_scoreboard("laptop", project, project)
+    (project / "laptop/paper_audit/verdicts.json").unlink()
+    shutil.copy(project / "laptop/validation_loss/figure.svg", project / "laptop/cost_model/figure.svg")
+    with pytest.raises(UserError, match=r"paper_audit/verdicts\.json is missing"):
+        write_scoreboard("laptop", project, project)
+
+
+def test_the_small_drawing_keeps_its_proportions():
+    found = drawing(row("a", "direction only"))
+    low, high = (float(re.search(rf'{end}="([\d.]+)" {other}', found)[1]) for end, other in (("x1", 'x2="[\\d.]+" y1="11"'), ("x2", 'y1="11"')))  # fmt: skip
+    zero = float(re.search(r'<line x1="([\d.]+)"', found)[1])
+    middle = float(re.search(r'cx="([\d.]+)"', found)[1])
+    assert (middle - zero) / (low - zero) == pytest.approx(2, abs=0.05)
+    assert (high - zero) / (low - zero) == pytest.approx(3, abs=0.05)
+    assert "diamond" not in drawing(row("a", "direction only", ci_low=None))
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"] if os.geteuid() == 0 else []
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser, project):
+    """The page, opened from the file system at desktop width; errors and requests are collected."""
+    page = browser.new_page(viewport={"width": 1200, "height": 900})
+    page.problems, page.requests = [], []
+    page.on(
+        "console", lambda message: page.problems.append(message.text) if message.type in ("error", "warning") else None
+    )
+    page.on("pageerror", lambda error: page.problems.append(str(error)))
+    page.on("request", lambda request: page.requests.append(request.url))
+    page.goto(f"file://{project / 'index.html'}")
+    yield page
+    page.close()
+
+
+def shown(page) -> list[str]:
+    return page.eval_on_selector_all(".claim", "all => all.filter(c => c.offsetParent !== null).map(c => c.id)")
+
+
+def test_no_error_and_no_request(page):
+    assert page.problems == []
+    assert {url.split(":")[0] for url in page.requests} <= {"file", "data"}
+    assert sum(url.startswith("file:") for url in page.requests) == 1
+
+
+def test_pictures_have_size_and_alternative_text(page, book):
+    images = page.eval_on_selector_all(
+        "img", "all => all.map(i => [i.naturalWidth, i.naturalHeight, i.clientWidth, i.alt])"
+    )
+    assert len(images) == len(book.recipes) + 1
+    assert all(
+        width > 0 and height > 0 and drawn > 300 and "Its claims:" in alt for width, height, drawn, alt in images
+    )
+
+
+def test_filters_by_verdict_scale_and_words(page, book):
+    every = shown(page)
+    assert len(every) == 5 * (len(book.recipes) + 1)
+    button = page.locator("button[data-verdict='contradicted']")
+    button.click()
+    assert button.get_attribute("aria-pressed") == "false"
+    assert shown(page) == [name for name in every if not name.endswith(f"-{VERDICTS.index('contradicted')}")]
+    assert page.locator("#shown").inner_text() == f"{4 * (len(book.recipes) + 1)} of {len(every)} claims"
+    button.click()
+    page.select_option("#scale", "gpu")
+    assert {name.split("-")[1] for name in shown(page)} == {"gpu"}
+    assert page.eval_on_selector_all("main > section", "all => all.filter(s => s.offsetParent !== null).length") == 2
+    page.select_option("#scale", "")
+    page.fill("#words", "cost_model-3 because")
+    assert shown(page) == ["cost_model-laptop-cost_model-3"]
+
+
+def test_works_at_phone_width(page):
+    page.set_viewport_size({"width": 360, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    widths = page.eval_on_selector_all(".claim > div", "all => all.map(d => d.clientWidth)")
+    assert min(widths) > 250
+
+
+def test_prints_every_claim_without_the_filters(page):
+    page.emulate_media(media="print")
+    assert not page.locator(".filters").is_visible()
+    assert len(shown(page)) == page.locator(".claim").count()
+    assert len(page.pdf()) > 10_000

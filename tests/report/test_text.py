@@ -1,0 +1,74 @@
+"""Readings of counted text against laws and loops."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from stemrepro.errors import UserError
+from stemrepro.report.text import TextCounts, experts_touched
+
+
+@pytest.fixture
+def counts(tmp_path):
+    """Two sources that follow Heaps' law exactly, and caches with known rates."""
+    rows = [
+        (vocab, source, window, n, factor * (1 + 0.1 * window) * n**power)
+        for vocab in (1000, 50000)
+        for source, factor, power in (("a", 3, 0.6), ("b", 2, 0.8))
+        for window in range(4)
+        for n in (64, 256, 1024, 4096)
+    ]
+    pd.DataFrame(rows, columns=["vocab", "source", "window", "length", "distinct"]).to_csv(
+        tmp_path / "distinct.csv", index=False
+    )
+    rates = [
+        (50000, source, asked, policy, 0.1, 5000, stretch, rate + 0.01 * stretch)
+        for source, rate in (("a", 0.85), ("b", 0.7))
+        for asked in ("every token", "distinct in a chunk")
+        for policy in ("LFU", "LRU")
+        for stretch in range(3)
+    ]
+    columns = ["vocab", "source", "asked", "policy", "share", "rows", "stretch", "hit_rate"]
+    pd.DataFrame(rates, columns=columns).to_csv(tmp_path / "cache.csv", index=False)
+    return TextCounts(tmp_path)
+
+
+def test_heaps_law_is_found_again(counts):
+    assert counts.vocab == 50000
+    for source, factor, power in (("a", 3, 0.6), ("b", 2, 0.8)):
+        exponent, intercept = counts.heaps(source, 50000)
+        assert exponent.mean == pytest.approx(power)
+        assert intercept.mean == pytest.approx(np.mean([np.log(factor * (1 + 0.1 * w)) for w in range(4)]))
+        fit = np.polyfit(np.log([256, 1024, 4096]), np.log(counts.growth(source, 50000)[[256, 1024, 4096]]).mean(), 1)
+        assert [exponent.mean, intercept.mean] == pytest.approx(list(fit))
+
+
+def test_exact_claims_count_sources(counts):
+    assert counts.value("not_sublinear") == 0
+    assert counts.value("cache_below:every token:LFU:0.1:80") == 1
+    assert counts.value("cache_below:every token:LFU:0.1:60") == 0
+    assert counts.value("touches_more:16:1") == 0
+    assert counts.value("touches_more:1000000:1") == 2
+    with pytest.raises(UserError, match="metric 'chess' is unknown"):
+        counts.value("chess")
+
+
+def test_hit_rates_are_means_over_stretches(counts):
+    assert counts.hit_rate("a", "every token", "LFU", 0.1).mean == pytest.approx(86)
+
+
+def test_experts_touched_equals_drawing():
+    rng = np.random.default_rng(0)
+    share = np.mean([len({e for _ in range(10) for e in rng.choice(16, 2, replace=False)}) / 16 for _ in range(2000)])
+    assert experts_touched(10, 16, 2) == pytest.approx(share, abs=0.01)
+
+
+def test_a_short_text_and_missing_files_are_named(tmp_path):
+    with pytest.raises(UserError, match=r"distinct\.csv is missing or damaged"):
+        TextCounts(tmp_path).sources()
+    frame = pd.DataFrame(
+        {"vocab": [9] * 2, "source": ["a"] * 2, "window": [0, 0], "length": [64, 128], "distinct": [9, 9]}
+    )
+    frame.to_csv(tmp_path / "distinct.csv", index=False)
+    with pytest.raises(UserError, match="'a' is too short for Heaps' law from 256 tokens on"):
+        TextCounts(tmp_path).heaps("a", 9)

@@ -1,0 +1,147 @@
+"""The audit against numbers that were calculated by hand, from the paper's printed cells and published shapes."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from stemrepro.audit import EIGHT, Audit, chance_of_fit, fits, granularity, item_error
+from stemrepro.errors import UserError
+from stemrepro.paper import Paper
+from tests.conftest import ROOT
+
+
+@pytest.fixture(scope="module")
+def audit(book):
+    return Audit(Paper(ROOT / "recipes" / "paper.yaml"), book.shapes)
+
+
+@pytest.mark.parametrize(
+    ("row", "differences"),
+    [
+        ("table-3-350m/stem-third", [5.35, 2.13, 2.11, 0.76, -1.34, 2.70, -1.80, -0.47, 1.18]),
+        ("table-3-350m/stem-half", [5.29, 9.45, 3.82, 1.52, 2.60, 1.81, 11.88, -0.57, 4.48]),
+        ("table-3-350m/stem-full", [4.55, 9.06, 3.79, 1.31, 2.50, -1.24, 9.73, -0.02, 3.71]),
+        ("table-3-1b/stem-third", [-1.03, 0.15, -2.55, 1.56, 0.69, 0.72, 6.06, 0.86, 0.81]),
+        ("table-4/stem-third", [-1.00, 2.11, 2.70, 1.74, -1.48, 1.51, 2.73, -0.39, 0.99]),
+    ],
+)
+def test_differences_to_dense(audit, row, differences):
+    """Hand-calculated differences of the printed cells; the last one is the average."""
+    dense = f"{row.split('/')[0]}/dense"
+    assert np.allclose(audit.accuracies(row) - audit.accuracies(dense), differences[:-1], atol=1e-9)
+    assert audit.gain(row) == pytest.approx(differences[-1], abs=0.0051)
+
+
+def test_averages_and_roi(audit):
+    for block in ("table-3-350m", "table-3-1b", "table-4"):
+        assert audit.average_deviation(block) <= 0.005 + 1e-9
+    rows = {"hash-moe": 1.017, "stem-third": 1.082, "stem-half": 1.204, "stem-full": 1.325}
+    for row, value in rows.items():
+        assert audit.roi(f"table-3-350m/{row}") == pytest.approx(value, abs=0.0005)
+    assert audit.roi("table-3-1b/stem-third") == pytest.approx(1.075, abs=0.0005)
+
+
+@pytest.mark.parametrize(
+    ("row", "active", "tensors", "kept"),
+    [
+        ("table-3-1b/dense", 1.4985, 1.4985, 1.4985), ("table-3-1b/stem-third", 1.4146, 6.668, 6.7518),
+        ("table-3-350m/dense", 0.3761, 0.3761, 0.3761), ("table-3-350m/stem-third", 0.3515, 1.1707, 1.195),
+        ("table-3-350m/stem-half", 0.3368, 1.6475, 1.687), ("table-3-350m/stem-full", 0.2999, 2.8394, 2.916),
+    ],
+)  # fmt: skip
+def test_parameters_under_both_conventions(audit, row, active, tensors, kept):
+    assert audit.active(row) == pytest.approx(active, abs=0.0005)
+    assert audit.gflops(row) == pytest.approx(2 * active, abs=0.001)
+    assert audit.total(f"{row}:tensors") == pytest.approx(tensors, abs=0.0005)
+    assert audit.total(f"{row}:kept") == pytest.approx(kept, abs=0.0005)
+
+
+def test_totals_that_can_not_be_rebuilt(audit):
+    totals = audit.hash_totals("table-3-350m/hash-moe")
+    assert totals[7] == pytest.approx(1.15, abs=0.005)
+    assert totals[8] == pytest.approx(1.26, abs=0.005)
+    assert audit.hash_total("table-3-350m/hash-moe") == totals[8]
+    sizes = [(1.14 - 0.37) / 10, (1.85 - 0.37) / 16, (3.25 - 0.37) / 31]
+    assert audit.table_spread("table-3-350m") == pytest.approx(max(sizes) - min(sizes))
+
+
+def test_qwen_fractions(audit):
+    expected = {"1.5b": 21.74, "3b": 22.28, "7b": 23.87, "14b": 19.71, "32b": 24.77}
+    for size, value in expected.items():
+        assert audit.saved(f"qwen2.5-{size}") == pytest.approx(value, abs=0.005)
+
+
+def test_one_third_of_what(audit):
+    assert audit.ffn_saved("") == pytest.approx(100 / 3)
+    saved = {"stem-third": 5.4, "stem-half": 9.5, "stem-full": 18.9}
+    for row, value in saved.items():
+        assert audit.flops_saved(f"table-3-350m/{row}") == pytest.approx(value, abs=0.05)
+    assert audit.flops_saved("table-3-1b/stem-third") == pytest.approx(5.7, abs=0.05)
+
+
+@pytest.mark.parametrize("items", [500, 512, 1172, 1280, 10042])
+def test_fits_equals_rounding_every_possible_score(items):
+    possible = {round(Fraction(10000 * k, items)) for k in range(items + 1)}
+    ties = {10000 * k / items % 1 == 0.5 for k in range(items + 1)}
+    grid = range(0, 10001, 7)
+    if not any(ties):
+        assert all(fits(hundredths / 100, items) == (hundredths in possible) for hundredths in grid)
+    assert chance_of_fit(items) == pytest.approx(len(possible) / 10001, abs=2e-4)
+
+
+def test_granularity_finds_two_scorers(audit):
+    """Hand-calculated: 239/512, 228/512, 201/512, 204/512, 235/512 and 512/1280, 507/1280, 465/1280, 536/1280."""
+    table = granularity(audit).set_index(["block", "row", "task"])
+    for row, k in {"stem-half": 239, "stem-full": 228, "hash-moe": 201}.items():
+        cell = table.loc["table-3-350m", row, "openbookqa"]
+        assert cell["value"] == round(100 * k / 512, 2)
+        assert cell["fits_padded"]
+        assert not cell["fits_items"]
+    for block, row, k in (("table-3-350m", "stem-half", 512), ("table-3-350m", "stem-full", 507),
+                          ("table-3-350m", "hash-moe", 465), ("table-3-1b", "dense", 536)):  # fmt: skip
+        assert table.loc[block, row, "arc_challenge"]["value"] == pytest.approx(100 * k / 1280, abs=0.0051)
+        assert not table.loc[block, row, "arc_challenge"]["fits_items"]
+    assert audit.scorer("table-3-350m/dense") == audit.scorer("table-3-350m/stem-third") == "true sizes"
+    rows = (
+        "table-3-350m/stem-half",
+        "table-3-350m/stem-full",
+        "table-3-350m/hash-moe",
+        "table-3-1b/dense",
+        "table-3-1b/stem-third",
+    )
+    assert {audit.scorer(row) for row in rows} == {"padded sizes"}
+    assert audit.scorer("table-4/dense") == "neither"
+
+
+def test_openbookqas_share_of_the_gain_at_1b(audit):
+    difference = audit.accuracies("table-3-1b/stem-third") - audit.accuracies("table-3-1b/dense")
+    assert difference.sum() == pytest.approx(6.46, abs=0.005)
+    assert difference[EIGHT.index("openbookqa")] == pytest.approx(6.06)
+    assert audit.gain("table-3-1b/stem-third:without openbookqa") == pytest.approx(0.06, abs=0.005)
+
+
+def test_item_error_equals_a_simulation():
+    """Pairs of right-or-wrong answers with the stated chances, many times over."""
+    rng, items = np.random.default_rng(0), np.array([400, 900])
+    p, r, q = np.array([0.5, 0.6]), np.array([0.45, 0.62]), 0.3
+    only_first, only_second = (q + p - r) / 2, (q - p + r) / 2
+    draws = []
+    for _ in range(4000):
+        counts = [rng.multinomial(n, [a, b, 1 - a - b]) for n, a, b in zip(items, only_first, only_second, strict=True)]
+        draws.append(np.mean([100 * (c[0] - c[1]) / n for c, n in zip(counts, items, strict=True)]))
+    assert item_error(100 * p, 100 * r, items, q) == pytest.approx(np.std(draws), rel=0.04)
+    independent = item_error(100 * p, 100 * r, items, None)
+    exact = 100 * np.sqrt((p * (1 - p) / items + r * (1 - r) / items).sum()) / 2
+    assert independent == pytest.approx(exact)
+
+
+def test_long_context_leads_and_boolq(audit):
+    assert [audit.value(f"shrinks:{name}") for name in ("table-5:multihop", "table-5:code", "table-6:")] == [2, 0, 3]
+    assert audit.below_majority("table-3-350m") == 4
+    assert audit.below_majority("table-3-1b") == 1
+
+
+def test_an_unknown_metric_is_named(audit):
+    with pytest.raises(UserError, match="metric 'chess:x' is unknown; the audit has average"):
+        audit.value("chess:x")

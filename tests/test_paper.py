@@ -1,0 +1,90 @@
+"""The paper's numbers: read as they stand in the file, and differences between them by hand."""
+
+import math
+
+import pytest
+import yaml
+
+from stemrepro.errors import UserError
+from stemrepro.paper import Cells, Paper
+from stemrepro.paper_table import find, show
+from tests.conftest import ROOT
+
+FILE = ROOT / "recipes" / "paper.yaml"
+
+
+@pytest.fixture(scope="module")
+def paper():
+    return Paper(FILE)
+
+
+def test_every_cell_is_listed_with_source_and_confidence(paper):
+    raw, listed = yaml.safe_load(FILE.read_text()), list(paper.listing())
+    assert len(listed) == sum(len(cells) for block in raw.values() for cells in block["rows"].values())
+    assert all(row["source"] and row["confidence"] and row["unit"] is not None for row in listed)
+    plain = {
+        f"{name}/{row}/{column}": cell
+        for name, block in raw.items()
+        for row, cells in block["rows"].items()
+        for column, cell in zip(block["columns"], cells, strict=True)
+    }
+    for row in listed:
+        cell = plain[row["cell"]]
+        assert row["value"] == (cell["value"] if isinstance(cell, dict) else cell)
+
+
+def test_tables_1_to_6_and_the_figures_that_could_be_read_are_there(paper):
+    items = {block.item for block in paper.blocks.values()}
+    assert {f"Table {n}" for n in range(1, 7)} <= items
+    assert {"Fig. 1a", "Fig. 1b", "Fig. 5a", "Fig. 5b", "Fig. 6a", "Fig. 6b", "Fig. 6c", "Fig. 7"} <= items
+    found = [row for row in paper.listing() if row["value"] is not None]
+    assert len(found) > 300
+
+
+def test_a_cell_takes_what_it_lacks_from_its_column_and_block(paper):
+    own = paper.cell("table-3-350m/hash-moe/arc_challenge")
+    assert (own.value, own.unit, own.confidence, own.source) == (36.33, "%", "secondary", "one note")
+    column = paper.cell("table-3-350m/dense/gflops")
+    assert (column.value, column.unit, column.confidence) == (0.74, "GFLOP/token", "secondary")
+    block = paper.cell("table-3-350m/dense/boolq")
+    assert (block.value, block.unit, block.confidence) == (58.20, "%", "read")
+    assert paper.cell("fig-1b/lead/16k").value is None
+    assert math.isnan(paper.row("table-3-350m/hash-moe")["boolq"])
+
+
+def test_numbers_that_follow_from_cells(paper):
+    difference = paper.number(Cells(cells=("table-3-350m/stem-third/average", "table-3-350m/dense/average")))
+    assert (difference.value, difference.unit, difference.confidence) == (1.18, "points", "inferred")
+    assert difference.source == "Table 3, 350M backbone, 100B tokens: 50.9 - 49.72"
+    logs = paper.number(Cells(cells=("fig-1a/dense/1.0T", "fig-1a/stem-third/1.0T"), log=True))
+    assert logs.value == pytest.approx(math.log(13.19 / 12.64), abs=1e-6)
+    assert (logs.unit, logs.confidence) == ("nats/token", "figure")
+    names = ("fig-1a/dense/1.0T", "fig-1a/stem-third/1.0T", "fig-1a/dense/0.1T", "fig-1a/stem-third/0.1T")
+    change = paper.number(Cells(cells=names, log=True))
+    assert change.value == pytest.approx(math.log(13.19 / 12.64) - math.log(14.50 / 13.90), abs=1e-6)
+    single = paper.number(Cells(cells=("table-3-350m/stem-full/roi",)))
+    assert (single.value, single.unit, single.confidence) == (1.33, "x dense", "secondary")
+
+
+@pytest.mark.parametrize("name", ["table-3-350m", "table-3-350m/dense", "table-3-350m/dense/chess", "x/y/z"])
+def test_unknown_cells_are_named(paper, name):
+    with pytest.raises(UserError, match="no cell"):
+        paper.cell(name)
+
+
+def test_listing_filters_and_prints(paper, capsys):
+    from rich.console import Console
+
+    assert {row["cell"] for row in find(paper, ["openbookqa", "hash"], None, False)} == {
+        "table-3-350m/hash-moe/openbookqa"
+    }
+    assert all(row["value"] is None for row in find(paper, [], None, True))
+    assert {row["confidence"] for row in find(paper, ["fig-5b"], "figure", False)} == {"figure"}
+    with pytest.raises(UserError, match="no number of the paper matches chess"):
+        find(paper, ["chess"], None, False)
+    show(find(paper, ["fig-1b"], None, False), False, Console(width=120))
+    output = capsys.readouterr().out
+    assert "not found" in output
+    assert "13" in output
+    show(find(paper, ["fig-1b/lead"], None, False), True, Console())
+    assert capsys.readouterr().out.splitlines()[1].startswith('fig-1b/lead/8k,Fig. 1b,"needle in a haystack')
