@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from scipy import stats
 
 from stemrepro.claims import Contrast
-from stemrepro.evaluation.losses import BUCKETS, bucket_name
+from stemrepro.evaluation.buckets import BUCKETS, bucket_name
 from stemrepro.paper import Paper
 from stemrepro.recipe import RECIPES, load
 from stemrepro.report import geometry as measure

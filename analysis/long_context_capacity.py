@@ -13,7 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from stemrepro.claims import Contrast
-from stemrepro.evaluation.context import edges
+from stemrepro.evaluation.buckets import position_edges
 from stemrepro.files import sha256
 from stemrepro.model.config import placed_layers
 from stemrepro.model.cost import expected_distinct
@@ -78,7 +78,7 @@ def loss_rows(arms: dict[str, ArmContext]) -> list[dict]:
     rows = []
     source = arms["dense"].arrays["source"]
     for (high, low), (label, _) in PAIRS.items():
-        for at in edges(2 * half(arms[high])):
+        for at in position_edges(2 * half(arms[high])):
             parts = [part(arms[name], "position", at, max(1, 2 * at)) for name in (high, low)]
             rows.append(row("by position", label, at, mean_difference(*parts, None, None, source)))
         alone = [part(arms[name], "alone") for name in (high, low)]

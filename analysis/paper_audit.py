@@ -47,7 +47,21 @@ def collect(audit: Audit) -> pd.DataFrame:
                       ["both", "true size only", "padded size only"], "neither")  # fmt: skip
     rows = [fits.assign(panel="items", what=kinds)]
     scorers = [(f"{block}/{row}", audit.scorer(f"{block}/{row}")) for block, row in dict.fromkeys(zip(fits.block, fits.row, strict=True))]  # fmt: skip
-    rows.append(pd.DataFrame([{"panel": "scorer", "row": row, "what": what} for row, what in scorers]))
+    rows.append(
+        pd.DataFrame([{"panel": "scorer", "row": r, "what": what, "value": audit.chance(r)} for r, what in scorers])
+    )
+    for block in BLOCKS:
+        for row in audit.paper.blocks[block].rows:
+            for base in audit.paper.blocks[block].rows:
+                same = audit.scorer(f"{block}/{row}") == audit.scorer(f"{block}/{base}") != "neither"
+                gain = audit.paper.value(f"{block}/{row}/average") - audit.paper.value(f"{block}/{base}/average")
+                what = "one scorer" if same else "two scorers"
+                if row != base:
+                    rows.append(
+                        pd.DataFrame(
+                            [{"panel": "comparison", "row": f"{block}: {row} - {base}", "what": what, "value": gain}]
+                        )
+                    )
     for row in ("table-3-350m/stem-third", "table-3-350m/stem-half", "table-3-350m/stem-full", "table-3-1b/stem-third"):
         values = {"printed": audit.paper.value(f"{row}/total")}
         values |= {name: audit.total(f"{row}:{name}") for name in ("kept", "tensors")}
@@ -91,6 +105,11 @@ def draw_items(axes: Axes, data: pd.DataFrame) -> None:
     axes.set_yticks(range(len(rows)), [f"{BLOCKS[block]} {ARM_LABEL.get(row, row)}" for block, row in rows])
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
+    scorers = data[data["panel"] == "scorer"].set_index("row")
+    for place, (block, row) in enumerate(rows):
+        found = scorers.loc[f"{block}/{row}"]
+        by_chance = "" if np.isnan(found["value"]) else f"\nby accident {found['value']:.0e}"
+        axes.text(7.6, place, f"{found['what']}{by_chance}", fontsize=6, va="center")
     handles = [plt.Rectangle((0, 0), 1, 1, color=colour, label=what) for what, colour in FITS.items()]
     axes.legend(handles=handles, fontsize=7, ncol=4, loc="upper center", bbox_to_anchor=(0.45, -0.1), columnspacing=1.2)
 
@@ -134,7 +153,7 @@ def draw_errors(axes: Axes, data: pd.DataFrame) -> None:
         axes.axhline(gain, color=GAINS[block], lw=1.4)
         axes.text(0.055, gain - 0.02, f"{name}: +{gain:.2f}", color=GAINS[block], fontsize=6.5, va="top")
     axes.set(
-        xlabel="share of items only one model gets right (assumed)",
+        xlabel="share of items only one gets right (assumed)",
         ylabel="points",
         ylim=(0, 1.5),
         xlim=(0.05, 0.5),

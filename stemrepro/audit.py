@@ -135,6 +135,14 @@ class Audit:
         pairs = zip(self.accuracies(row), self.items("padded"), strict=True)
         return "padded sizes" if all(math.isnan(v) or fits(v, n) for v, n in pairs) else "neither"
 
+    def chance(self, row: str) -> float:
+        """How likely it is that numbers from elsewhere would fit the item counts that explain a row, all of them (nan for none)."""
+        kind = {"true sizes": "items", "padded sizes": "padded"}.get(self.scorer(row))
+        if kind is None:
+            return math.nan
+        pairs = zip(self.accuracies(row), self.items(kind), strict=True)
+        return math.prod(chance_of_fit(int(size)) for value, size in pairs if not math.isnan(value))
+
     def ffn_saved(self, _: str) -> float:
         """Share of a replaced FFN's matrix multiply-adds that is saved, in percent."""
         shape = self.shapes["llama-3.2-1b"]

@@ -19,6 +19,7 @@ import yaml
 from stemrepro.errors import UserError
 from stemrepro.files import digest, flat, read_rows, sha256
 from stemrepro.recipe import Book
+from stemrepro.report.geometry import ArmGeometry
 from stemrepro.report.items import ArmItems
 from stemrepro.report.scores import ArmScores
 from stemrepro.report.style import ARM_COLOUR
@@ -127,6 +128,10 @@ class Tracker:
                     values = items.sample(f"accuracy:{what}").by_seed
                     if np.isfinite(values).all():
                         found[name] = dict(zip(items.arrays["seeds"].tolist(), values.tolist(), strict=True))
+        if (self.scores / arm / "geometry" / "summary.json").exists():
+            angles = ArmGeometry(self.scores / arm)
+            if angles.summary["params_hash"] == params_hash:
+                found["final/p95_cosine"] = angles.by_layer("p95", "up").mean(axis=1).to_dict()
         return found
 
     def sync_run(self, folder: Path, parent: Run, scores: dict[str, dict[int, float]]) -> list[dict]:

@@ -18,6 +18,8 @@ def run(*arguments):
         (("train", "--arm", "dense"), "params.yaml is missing"),
         (("data", "fetch", "--mix", "poems"), "unknown data mix 'poems'"),
         (("verify", "--scale", "laptop"), "has no verdicts"),
+        (("cost", "--shape", "gpt-9"), "shape 'gpt-9' is unknown"),
+        (("paper", "chess"), "no number of the paper matches chess"),
     ],
 )
 def test_one_sentence_and_exit_code_two(arguments, words, tmp_path, monkeypatch, capsys):
@@ -25,6 +27,8 @@ def test_one_sentence_and_exit_code_two(arguments, words, tmp_path, monkeypatch,
     (tmp_path / "recipes" / "scales").mkdir(parents=True)
     (tmp_path / "recipes" / "arms.yaml").write_text("dense: {ffn: dense, placement: none}")
     (tmp_path / "recipes" / "mixes.yaml").write_text("text: {kind: archives}")
+    for name in ("paper", "shapes"):
+        (tmp_path / "recipes" / f"{name}.yaml").write_text("{}")
     if arguments[0] == "data":
         (tmp_path / "params.yaml").write_text("scales: [tiny]\nmix: {text: {kind: archives}}")
     assert run(*arguments) == 2
@@ -43,5 +47,5 @@ def test_every_command_has_help(capsys):
 
 
 def test_commands_have_not_crept():
-    assert set(COMMANDS) == {"plan", "data", "train", "evaluate", "track", "report", "verify"}
+    assert set(COMMANDS) == {"plan", "data", "train", "evaluate", "track", "paper", "cost", "report", "verify"}
     assert parser().prog == "stemrepro"

@@ -84,7 +84,7 @@ def test_a_run_has_its_parameters_metrics_and_tags(project, book):
         "arm": "stem-third",
         "seed": "1",
         "dvc_stage": "train@tiny-stem-third",
-        "recipes": "benchmark_scores, validation_loss",
+        "recipes": "validation_loss, benchmark_scores, angular_spread, long_context_capacity",
     }
     assert expected.items() <= run.data.tags.items()
     about = json.loads(Path("runs/tiny/stem-third/seed1/provenance.json").read_text())

@@ -11,15 +11,9 @@ import numpy as np
 import torch
 
 from stemrepro.data.blocks import TokenBlocks
+from stemrepro.evaluation.buckets import CONTEXTS, position_edges
 from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder
-
-CONDITIONS = ("intact", "shuffled", "alone")
-
-
-def edges(length: int) -> tuple[int, ...]:
-    """Lower edges of position buckets: 0, 1, 2, 4, ... below `length`."""
-    return (0, *(2**k for k in range(20) if 2**k < length))
 
 
 def shuffled_prefixes(rows: torch.Tensor, numbers: np.ndarray, half: int) -> torch.Tensor:
@@ -77,13 +71,15 @@ def context_sums(
                 losses[condition][part] = found[:, -half:].numpy()
             report(first + len(rows))
     chosen, place = np.unique(documents[kept, 0], return_inverse=True)
-    by_position, by_offset = (np.searchsorted(edges(n), np.arange(n), side="right") - 1 for n in (length, half))
-    wide, narrow = (len(chosen), len(edges(length))), (len(chosen), len(edges(half)))
+    by_position, by_offset = (
+        np.searchsorted(position_edges(n), np.arange(n), side="right") - 1 for n in (length, half)
+    )
+    wide, narrow = (len(chosen), len(position_edges(length))), (len(chosen), len(position_edges(half)))
     ones = np.ones((len(kept), length))
     return {
         "document": chosen,
         "by_position": _sums(nats[kept], place, by_position, wide),
         "by_position_tokens": _sums(ones, place, by_position, wide).astype(int),
-        "by_target": np.stack([_sums(losses[c], place, by_offset, narrow) for c in CONDITIONS]),
+        "by_target": np.stack([_sums(losses[c], place, by_offset, narrow) for c in CONTEXTS]),
         "by_target_tokens": _sums(ones[:, half:], place, by_offset, narrow).astype(int),
     }

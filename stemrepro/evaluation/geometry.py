@@ -20,7 +20,8 @@ from torch import Tensor
 
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.errors import UserError
-from stemrepro.evaluation.losses import BUCKETS, bucket_name, seen_pairs
+from stemrepro.evaluation.buckets import BUCKETS, bucket_name
+from stemrepro.evaluation.losses import seen_pairs
 from stemrepro.evaluation.weights import load_run
 from stemrepro.files import atomic_write, write_json
 from stemrepro.model.ffn import table_parameters

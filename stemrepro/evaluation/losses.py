@@ -16,28 +16,13 @@ from scipy.sparse import coo_array, csr_array
 
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.sources import prose
+from stemrepro.evaluation.buckets import BUCKETS, bucket_name
 from stemrepro.evaluation.context import context_sums
 from stemrepro.evaluation.weights import load_run
 from stemrepro.files import atomic_write, read_rows, write_json
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.loss import token_losses
 from stemrepro.training.spec import Run
-
-BUCKETS = {
-    "pair": (0, 1, 4, 32),
-    "frequency": (0, 1, 32, 256, 2048),
-    "position": (0, 1, 4, 16, 64, 256, 1024, 4096),
-}
-"""Lower edges: training count of the pair (input token, target), of the input token; position in the sequence."""
-
-
-def bucket_name(edges: tuple[int, ...], number: int) -> str:
-    """'1-3' for the bucket from 1 up to the next edge, '32+' for the last."""
-    low = edges[number]
-    if number + 1 == len(edges):
-        return f"{low}+"
-    high = edges[number + 1] - 1
-    return str(low) if low == high else f"{low}-{high}"
 
 
 def seen_pairs(run: Run) -> csr_array:

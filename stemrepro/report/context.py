@@ -8,7 +8,7 @@ from scipy import stats
 
 from stemrepro.claims import Contrast
 from stemrepro.errors import UserError
-from stemrepro.evaluation.context import CONDITIONS, edges
+from stemrepro.evaluation.buckets import CONTEXTS, position_edges
 from stemrepro.recipe import Claim
 from stemrepro.report.files import read_json, read_npz
 from stemrepro.report.text import TextCounts
@@ -40,12 +40,12 @@ def part(arm: ArmContext, what: str, low: int = 0, high: int = 2**30) -> Part:
     """Losses at positions (or offsets in the second half) from `low` up to `high`.
 
     Args:
-        what: "position", or one of CONDITIONS for the second half's targets.
+        what: "position", or one of CONTEXTS for the second half's targets.
     """
     name = "by_position" if what == "position" else "by_target"
     tokens = arm.arrays[f"{name}_tokens"]
-    nats = arm.arrays[name] if what == "position" else arm.arrays[name][:, CONDITIONS.index(what)]
-    at = np.array(edges(2**30)[: tokens.shape[1]])
+    nats = arm.arrays[name] if what == "position" else arm.arrays[name][:, CONTEXTS.index(what)]
+    at = np.array(position_edges(2**30)[: tokens.shape[1]])
     chosen = (at >= low) & (at < high)
     return Part(nats[:, :, chosen].sum(axis=2), tokens[:, chosen].sum(axis=1))
 

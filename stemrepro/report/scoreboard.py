@@ -1,6 +1,7 @@
 """The pages with every claim: index.html for people, README.md the same as a table. Both follow from verdicts.json alone."""
 
 import base64
+import math
 import os
 import re
 from collections import Counter
@@ -35,11 +36,18 @@ def number(value: float, sign: bool = True) -> str:
     return f"{value:{'+' if sign else ''}.{digits}f}"
 
 
+def printed(row: dict, value: float, more: int = 0) -> str:
+    """A number of an exact claim, with the digits that its rounding or the paper's own number has, and `more`; counts are whole."""
+    given = f"{row['paper']['value']:g}".partition(".")[2]
+    digits = max(len(given), round(-math.log10(2 * row["smallest_effect"]))) + more
+    return f"{value:.0f}" if value == int(value) and not given else f"{value:.{digits}f}"
+
+
 def ours(row: dict) -> str:
     """Our number with its interval."""
     if row["ours"] is None:
         return "-"
-    value = f"{row['ours']:.5g}" if row["kind"] == "exact" else number(row["ours"])
+    value = printed(row, row["ours"], 2) if row["kind"] == "exact" else number(row["ours"])
     interval = "" if row["ci_low"] is None else f" ({number(row['ci_low'])} to {number(row['ci_high'])})"
     return f"{value}{interval} {row['unit']}"
 
@@ -49,7 +57,7 @@ def paper(row: dict) -> str:
     if not row["paper"]:
         return "not in the paper"
     value, unit = row["paper"]["value"], row["paper"]["unit"]
-    return f"{value:g} {unit}" if row["kind"] == "exact" else f"{number(value)} {unit}"
+    return f"{printed(row, value) if row['kind'] == 'exact' else number(value)} {unit}"
 
 
 def source(row: dict) -> str:
@@ -147,7 +155,7 @@ def unspoken(numbers: Paper, sections: list[dict]) -> dict[str, str]:
     said = " ".join(row["source"] for part in sections for row in part["rows"])
     found: dict[str, list[str]] = {}
     for block in numbers.blocks.values():
-        if block.item not in said and block.item != "Benchmarks":
+        if block.item not in said and block.item.startswith(("Table", "Fig")):
             found.setdefault(block.item, []).append(block.title)
     return {item: "; ".join(filter(None, titles)) for item, titles in found.items()}
 

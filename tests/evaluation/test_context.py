@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.evaluation.context import CONDITIONS, context_sums, edges, shuffled_prefixes
+from stemrepro.evaluation.buckets import CONTEXTS
+from stemrepro.evaluation.context import context_sums, shuffled_prefixes
 from stemrepro.model.transformer import build
 from tests.conftest import quiet
 
@@ -47,7 +48,7 @@ def test_sums_equal_a_loop_over_blocks(scored):
         losses = {"intact": loss(model, row), "shuffled": loss(model, mixed), "alone": loss(model, row[:, 16:])}
         for t in range(32):
             expected["by_position"][place, t.bit_length()] += losses["intact"][t]
-        for which, condition in enumerate(CONDITIONS):
+        for which, condition in enumerate(CONTEXTS):
             for t in range(16):
                 expected["by_target"][which, place, t.bit_length()] += losses[condition][-16:][t]
     assert kept > 3
@@ -66,8 +67,3 @@ def test_only_the_order_of_the_first_half_changes():
     assert torch.equal(mixed[:, :16].sort().values, rows[:, :16])
     assert torch.equal(shuffled_prefixes(rows, np.array([4, 5, 6]), 16), mixed)
     assert torch.equal(rows, torch.arange(3 * 33).view(3, 33))
-
-
-def test_edges():
-    assert edges(32) == (0, 1, 2, 4, 8, 16)
-    assert edges(33) == (0, 1, 2, 4, 8, 16, 32)

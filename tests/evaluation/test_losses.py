@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.errors import UserError
-from stemrepro.evaluation.losses import bucket_name, score, seen_pairs, write_scores
+from stemrepro.evaluation.losses import score, seen_pairs, write_scores
 from stemrepro.files import read_rows
 from stemrepro.model.transformer import Decoder
 from stemrepro.training.train import train
@@ -102,10 +102,6 @@ def test_score_files_are_complete_and_repeatable(scored, tmp_path):
     bits = speeches.nats.sum() / np.log(2) / speeches.bytes.sum()
     assert summary["loss"]["speeches"]["bits_per_byte"] == pytest.approx(bits, abs=1e-5)
     assert 4 < summary["unigram_nats_per_token"] < np.log(300)
-
-
-def test_bucket_names():
-    assert [bucket_name((0, 1, 4, 32), i) for i in range(4)] == ["0", "1-3", "4-31", "32+"]
 
 
 def test_damaged_metrics_are_named(scored):

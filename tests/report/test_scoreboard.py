@@ -10,6 +10,7 @@ import pytest
 from stemrepro.claims import VERDICTS
 from stemrepro.errors import UserError
 from stemrepro.recipe import load
+from stemrepro.report import scoreboard
 from stemrepro.report.scoreboard import drawing, write_scoreboard
 from tests.conftest import ROOT
 
@@ -62,7 +63,7 @@ def test_markdown_and_page_hold_every_claim_in_the_papers_order(project):
             "Sentence of validation_loss-0."
         )  # primary first
     assert "because &lt;b&gt;" in page
-    assert "22.28 nats/token" in table
+    assert "22.2798 nats/token" in table
     assert "Table 2: setup" in page  # nothing tests it
 
 
@@ -165,6 +166,9 @@ def test_filters_by_verdict_scale_and_words(page, book):
     assert {name.split("-")[1] for name in shown(page)} == {"gpu"}
     assert page.eval_on_selector_all("main > section", "all => all.filter(s => s.offsetParent !== null).length") == 2
     page.select_option("#scale", "")
+    page.select_option("#evidence", "computed")
+    assert {name[-1] for name in shown(page)} == {"2"}
+    page.select_option("#evidence", "")
     page.fill("#words", "cost_model-3 because")
     assert shown(page) == ["cost_model-laptop-cost_model-3"]
 
@@ -181,3 +185,14 @@ def test_prints_every_claim_without_the_filters(page):
     assert not page.locator(".filters").is_visible()
     assert len(shown(page)) == page.locator(".claim").count()
     assert len(page.pdf()) > 10_000
+
+
+@pytest.mark.parametrize(
+    ("paper", "half", "found", "texts"),
+    [(1.2, 0.005, 1.204, ("1.20 u", "1.2040 u")), (0, 0.5, 7.0, ("0 u", "7 u")), (3.5, 0.5, 0.8075, ("3.5 u", "0.807 u")),
+     (0.81, 0.4, 0.057143, ("0.81 u", "0.0571 u")), (20, 0.05, 8.333333, ("20 u", "8.333 u"))],
+)  # fmt: skip
+def test_exact_numbers_show_the_papers_digits_and_two_more(paper, half, found, texts):
+    made = row("a", "reproduced", kind="exact", unit="u", ours=found, ci_low=None, smallest_effect=half,
+               paper={"value": paper, "unit": "u", "source": "s", "confidence": "read"})  # fmt: skip
+    assert (scoreboard.paper(made), scoreboard.ours(made)) == texts
