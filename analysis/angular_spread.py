@@ -19,19 +19,13 @@ from stemrepro.paper import Paper
 from stemrepro.recipe import RECIPES, load
 from stemrepro.report import geometry as measure
 from stemrepro.report.geometry import ArmGeometry, random_p95, token_gains
-from stemrepro.report.results import run_inputs, save, verdicts
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, plt, use_style
+from stemrepro.report.results import mean_row, run_inputs, save, verdicts
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt, use_style
 
 NAME = "angular_spread"
 FREQUENCIES = tuple(bucket_name(BUCKETS["frequency"], number) for number in range(len(BUCKETS["frequency"])))
 SHADES = ("#bdbdbd", "#c6dbef", "#6baed6", "#2171b5", "#08306b")
 TABLE_ARMS = ("stem-third", "stem-full", "token-only")
-
-
-def row(panel: str, what: str, x: object, found: Contrast) -> dict:
-    """One line of data.csv: a mean over seeds with its 95% interval."""
-    low, high = found.interval(0.05)
-    return {"panel": panel, "what": what, "x": x, "value": found.mean, "ci_low": low, "ci_high": high}
 
 
 def density_rows(arms: dict[str, ArmGeometry]) -> list[dict]:
@@ -65,18 +59,18 @@ def spread_rows(arms: dict[str, ArmGeometry]) -> list[dict]:
         floor = arm.random("rows")
         for share in sorted(arm.cosines[arm.cosines.what == "rows"]["share"].unique()):
             found = arm.by_layer("p95", "rows", share=share).mean(axis=1).to_numpy()
-            rows.append(row("over training", name, 100 * share, Contrast(found / floor)))
+            rows.append(mean_row("over training", name, 100 * share, Contrast(found / floor)))
         for bucket in FREQUENCIES:
             if arm.has("rows", bucket):
                 found = arm.by_layer("p95", "rows", bucket=bucket).mean(axis=1).to_numpy()
-                rows.append(row("by training count", name, bucket, Contrast(found / floor)))
+                rows.append(mean_row("by training count", name, bucket, Contrast(found / floor)))
     for name, arm in arms.items():
         for what in ("up", "gated"):
             for centred in (False, True):
                 if arm.has(what):
                     found = arm.by_layer("p95", what, centred).mean(axis=1).to_numpy()
                     label = f"{what}{', centred' if centred else ''}"
-                    rows += [row("p95", name, label, Contrast(found)), row("p95 / random", name, label, Contrast(found / arm.random(what)))]  # fmt: skip
+                    rows += [mean_row("p95", name, label, Contrast(found)), mean_row("p95 / random", name, label, Contrast(found / arm.random(what)))]  # fmt: skip
     return rows
 
 
@@ -93,7 +87,7 @@ def token_rows(dense: ArmGeometry, arm: ArmGeometry) -> list[dict]:
         if (buckets == bucket).sum() > 1:
             own = buckets == bucket
             found = Contrast(gain[:, own].mean(axis=1))
-            rows.append(row("bucket", bucket, float(spread[:, own].mean()), found))
+            rows.append(mean_row("bucket", bucket, float(spread[:, own].mean()), found))
     return rows
 
 
@@ -131,16 +125,11 @@ def draw_pair(axes: Axes, data: pd.DataFrame, panel: str, key: str) -> None:
     axes.legend(fontsize=6.5, loc="upper left")
 
 
-def errors(rows: pd.DataFrame) -> np.ndarray:
-    """Distances from values to interval ends [2, n]; none where one seed gives no interval."""
-    return np.nan_to_num(np.array([rows["value"] - rows["ci_low"], rows["ci_high"] - rows["value"]], float))
-
-
 def draw_training(axes: Axes, data: pd.DataFrame, paper: Paper) -> None:
     """P95 of |cos| over the random one, from start to end; diamonds are the paper's three layers."""
     for arm in TABLE_ARMS:
         own = data[(data["panel"] == "over training") & (data["what"] == arm)]
-        axes.errorbar(own["x"].astype(float), own["value"], yerr=errors(own), color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], ms=4,
+        axes.errorbar(own["x"].astype(float), own["value"], yerr=error_bars(own), color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], ms=4,
                       lw=1.2, capsize=2, label=ARM_LABEL[arm])  # fmt: skip
     values = [paper.value(f"fig-6a/{layer}/p95") / random_p95(8192) for layer in ("layer-1", "layer-7", "layer-13")]
     axes.plot([104] * 3, values, "d", mfc="white", mec="black", ms=5, label="paper, 1B (layers 1, 7, 13)")
@@ -156,7 +145,7 @@ def draw_frequency(axes: Axes, data: pd.DataFrame) -> None:
     for shift, arm in zip((-0.12, 0, 0.12), TABLE_ARMS, strict=True):
         rows = own[own["what"] == arm]
         at = np.array([places.index(x) for x in rows["x"]]) + shift
-        axes.errorbar(at, rows["value"], yerr=errors(rows), color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], ms=4, lw=0, elinewidth=1.2, capsize=2)  # fmt: skip
+        axes.errorbar(at, rows["value"], yerr=error_bars(rows), color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], ms=4, lw=0, elinewidth=1.2, capsize=2)  # fmt: skip
     axes.set_xticks(range(len(places)), ["never" if place == "0" else place for place in places])
     axes.axhline(1, color="black", lw=0.8)
     axes.set(xlabel="training count of the token", ylabel="P95 of |cos| / random", ylim=(0.9, None))
@@ -172,7 +161,7 @@ def draw_tokens(axes: Axes, data: pd.DataFrame, rows: list[dict]) -> None:
     buckets = data[data["panel"] == "bucket"]
     for bucket, colour in zip(FREQUENCIES, SHADES, strict=True):
         own = buckets[buckets["what"] == bucket]
-        axes.errorbar(own["x"].astype(float), own["value"], yerr=errors(own), fmt="s", color=colour, mec="black", ecolor="black", ms=5, capsize=2, zorder=5)  # fmt: skip
+        axes.errorbar(own["x"].astype(float), own["value"], yerr=error_bars(own), fmt="s", color=colour, mec="black", ecolor="black", ms=5, capsize=2, zorder=5)  # fmt: skip
     found = next(found for found in rows if found["claim"] == "spread-predicts-gain")
     if found["ours"] is not None:
         axes.set_title(f"rank correlation with closeness\nat equal count: {-found['ours']:+.2f}", fontsize=6.5, loc="right", fontweight="normal")  # fmt: skip

@@ -19,8 +19,8 @@ from stemrepro.model.config import placed_layers
 from stemrepro.model.cost import expected_distinct
 from stemrepro.recipe import load
 from stemrepro.report.context import ArmContext, Measure, half, mean_difference, part, worth
-from stemrepro.report.results import run_inputs, save, verdicts
-from stemrepro.report.style import ARM_COLOUR, SOURCE_COLOUR, plt, use_style
+from stemrepro.report.results import mean_row, run_inputs, save, verdicts
+from stemrepro.report.style import ARM_COLOUR, SOURCE_COLOUR, error_bars, plt, use_style
 from stemrepro.report.text import TextCounts, experts_touched
 
 NAME = "long_context_capacity"
@@ -34,41 +34,39 @@ PAIRS = {
 }
 
 
-def row(panel: str, what: str, x: float, found: Contrast) -> dict:
-    """One line of data.csv: a mean with its 95% interval."""
-    low, high = found.interval(0.05)
-    return {"panel": panel, "what": what, "x": x, "value": found.mean, "ci_low": low, "ci_high": high, "count": len(found.differences)}  # fmt: skip
-
-
 def count_rows(text: TextCounts, layers: int, ffn_width: int) -> list[dict]:
     """Distinct tokens, Heaps' law, active parameters, hit rates: intervals are over windows and stretches of text."""
     rows = []
     for vocab in sorted(text.distinct["vocab"].unique()):
         for source in text.sources():
             table = text.growth(source, vocab)
-            rows += [row(f"distinct, {vocab}", source, n, Contrast(table[n].to_numpy())) for n in table.columns]
+            rows += [mean_row(f"distinct, {vocab}", source, n, Contrast(table[n].to_numpy())) for n in table.columns]
             exponent, intercept = text.heaps(source, vocab)
-            rows += [row(f"Heaps b, {vocab}", source, 0, exponent), row(f"Heaps ln K, {vocab}", source, 0, intercept)]
+            rows += [
+                mean_row(f"Heaps b, {vocab}", source, 0, exponent),
+                mean_row(f"Heaps ln K, {vocab}", source, 0, intercept),
+            ]
     own = text.distinct[text.distinct["vocab"] == text.vocab]
     for n, group in own.groupby("length"):
         share = Contrast(group.groupby("source")["distinct"].mean().to_numpy() / text.vocab)
-        rows.append(row("share touched", "STEM tables", n, share))
+        rows.append(mean_row("share touched", "STEM tables", n, share))
         for placement in ("third", "half", "full"):
             scale = len(placed_layers(placement, layers)) * ffn_width * text.vocab / 1e6
-            rows.append(row("active parameters", placement, n, Contrast(scale * share.differences)))
+            rows.append(mean_row("active parameters", placement, n, Contrast(scale * share.differences)))
         rows += [
-            row("share touched", name, n, Contrast(np.array([experts_touched(n, *moe)]))) for name, moe in MOES.items()
+            mean_row("share touched", name, n, Contrast(np.array([experts_touched(n, *moe)])))
+            for name, moe in MOES.items()
         ]
         zipf = expected_distinct(int(n), text.vocab)
-        rows.append(row(f"distinct, {text.vocab}", "Zipf, independent draws", n, Contrast(np.array([zipf]))))
+        rows.append(mean_row(f"distinct, {text.vocab}", "Zipf, independent draws", n, Contrast(np.array([zipf]))))
     for asked in text.cache["asked"].unique():
         for policy in POLICIES:
             for share in sorted(text.cache["share"].unique()):
                 rates = [text.hit_rate(source, asked, policy, share) for source in text.sources()]
                 rows.append(
-                    row(f"cache, {asked}", policy, 100 * share, Contrast(np.array([rate.mean for rate in rates])))
+                    mean_row(f"cache, {asked}", policy, 100 * share, Contrast(np.array([rate.mean for rate in rates])))
                 )
-                rows += [row(f"cache, {asked}, {source}", policy, 100 * share, rate)
+                rows += [mean_row(f"cache, {asked}, {source}", policy, 100 * share, rate)
                          for source, rate in zip(text.sources(), rates, strict=True)]  # fmt: skip
     return rows
 
@@ -80,13 +78,15 @@ def loss_rows(arms: dict[str, ArmContext]) -> list[dict]:
     for (high, low), (label, _) in PAIRS.items():
         for at in position_edges(2 * half(arms[high])):
             parts = [part(arms[name], "position", at, max(1, 2 * at)) for name in (high, low)]
-            rows.append(row("by position", label, at, mean_difference(*parts, None, None, source)))
+            rows.append(mean_row("by position", label, at, mean_difference(*parts, None, None, source)))
         alone = [part(arms[name], "alone") for name in (high, low)]
         for condition in ("shuffled", "intact"):
             parts = [part(arms[name], condition) for name in (high, low)]
-            rows.append(row(f"growth, {condition}", label, half(arms[high]), mean_difference(*parts, *alone, source)))
+            rows.append(
+                mean_row(f"growth, {condition}", label, half(arms[high]), mean_difference(*parts, *alone, source))
+            )
     for name, arm in arms.items():
-        rows.append(row("worth of the first half", name, half(arm), worth(arm)))
+        rows.append(mean_row("worth of the first half", name, half(arm), worth(arm)))
     return rows
 
 
@@ -157,16 +157,11 @@ def draw_cache(axes: Axes, data: pd.DataFrame) -> None:
     axes.set(xlabel="cache (% of a table's rows)", ylabel="hit rate (%)", ylim=(0, 102))
 
 
-def errors(rows: pd.DataFrame) -> np.ndarray:
-    """Distances from values to interval ends [2, n]; none where one seed gives no interval."""
-    return np.nan_to_num(np.array([rows["value"] - rows["ci_low"], rows["ci_high"] - rows["value"]], float))
-
-
 def draw_position(axes: Axes, data: pd.DataFrame) -> None:
     """Paired differences by position in the block."""
     for shift, (label, colour) in zip((0.1, 0, -0.1), PAIRS.values(), strict=True):
         own = data[(data["panel"] == "by position") & (data["what"] == label)]
-        axes.errorbar(np.arange(len(own)) + shift, own["value"], yerr=errors(own), color=colour, marker="o", ms=3.5, lw=1.2,
+        axes.errorbar(np.arange(len(own)) + shift, own["value"], yerr=error_bars(own), color=colour, marker="o", ms=3.5, lw=1.2,
                       capsize=2, label=label)  # fmt: skip
     names = [str(int(x)) if x < 2 else f"{int(x)}-{2 * int(x) - 1}" for x in own["x"]]
     axes.set_xticks(range(len(own)), names, fontsize=7)
@@ -179,7 +174,7 @@ def draw_growth(axes: Axes, data: pd.DataFrame) -> None:
     """How much a difference grows on the same targets when the first half of the block stands before them."""
     for shift, (label, colour) in zip((0.08, 0, -0.08), PAIRS.values(), strict=True):
         own = data[data["panel"].isin(["growth, shuffled", "growth, intact"]) & (data["what"] == label)]
-        axes.errorbar(np.arange(1, 3) + shift, own["value"], yerr=errors(own), color=colour, marker="o", ms=4, lw=0, elinewidth=1.2, capsize=2)  # fmt: skip
+        axes.errorbar(np.arange(1, 3) + shift, own["value"], yerr=error_bars(own), color=colour, marker="o", ms=4, lw=0, elinewidth=1.2, capsize=2)  # fmt: skip
     length = int(own["x"].iloc[0])
     axes.plot(0, 0, "o", color="black", ms=4)
     axes.set_xticks(

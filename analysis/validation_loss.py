@@ -18,7 +18,7 @@ from stemrepro.recipe import RECIPES, load
 from stemrepro.report import scores as measure
 from stemrepro.report.results import run_inputs, save, verdicts
 from stemrepro.report.scores import ArmScores, contrast
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, plt, use_style
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt, use_style
 
 NAME = "validation_loss"
 STEM_ARMS = ("stem-third", "stem-half", "stem-full")
@@ -52,11 +52,6 @@ def gaps(arms: dict[str, ArmScores]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def errors(row: pd.Series | pd.DataFrame) -> np.ndarray:
-    """Distances from value to interval ends, [2] or [2, n]; none where one seed gives no interval."""
-    return np.nan_to_num(np.array([row["value"] - row["ci_low"], row["ci_high"] - row["value"]]))
-
-
 def draw_curve(axes: Axes, data: pd.DataFrame, x: str, unit: float, label: str) -> None:
     """Loss against tokens or FLOPs, one line an arm with its interval as a band."""
     for arm, rows in data.groupby("arm", sort=False):
@@ -80,7 +75,7 @@ def draw_gaps(axes: Axes, data: pd.DataFrame, paper: Paper) -> None:
     final = data[data["panel"] == "final"].reset_index(drop=True)
     for place, row in final.iterrows():
         axes.bar(place, row["value"], color=ARM_COLOUR[row["arm"]], width=0.62)
-        axes.errorbar(place, row["value"], yerr=errors(row)[:, None], color="black", capsize=3, lw=1)
+        axes.errorbar(place, row["value"], yerr=error_bars(row)[:, None], color="black", capsize=3, lw=1)
     for place, arm in enumerate(final["arm"]):
         if arm in paper.blocks["fig-5b"].rows:
             value = paper.value("fig-5b/dense/5.45e8") - paper.value(f"fig-5b/{arm}/5.45e8")
@@ -103,7 +98,7 @@ def draw_split(axes: Axes, data: pd.DataFrame) -> None:
         rows = data[data["panel"] == panel].set_index("pair_count").loc[list(places)]
         at = np.arange(len(places)) + shift
         axes.bar(at, rows["value"], width=0.38, color=ARM_COLOUR[arm], hatch=hatch, edgecolor="white", label=panel)
-        axes.errorbar(at, rows["value"], yerr=errors(rows), color="black", capsize=2.5, lw=0.9, ls="none")
+        axes.errorbar(at, rows["value"], yerr=error_bars(rows), color="black", capsize=2.5, lw=0.9, ls="none")
     axes.set_xticks(range(len(places)), ["all\npairs", "never", *PAIRS[1:]])
     axes.axhline(0, color="black", lw=0.6)
     axes.set(xlabel="training count of the pair (token before, target)", ylabel="part of the gap (nats/token)")

@@ -5,6 +5,7 @@ thresholds and thread counts are set here, before the server starts, because gli
 keeping freed pages is worth 6% of a step at the laptop scale (docs/LOG.md) and more where tensors are larger.
 """
 
+import math
 import multiprocessing
 import os
 import sys
@@ -49,7 +50,7 @@ def run_jobs(
     """Calls `function(job, report)` for every job, `workers` at a time, and returns the results in order.
 
     Args:
-        function: a module-level function; `report(done, loss, tokens per second)` moves its bar.
+        function: a module-level function; `report(done, loss or nan, tokens per second)` moves its bar.
         jobs: what to call it with (pickled).
         names: labels of the bars.
         total: length of each bar.
@@ -87,7 +88,9 @@ def run_jobs(
                 if kind == "progress":
                     done, loss, speed = value
                     pace = f"  {speed:,.0f} tokens/s" if speed else ""
-                    progress.update(bars[number], completed=done, note=f"loss {loss:.3f}{pace}")
+                    progress.update(
+                        bars[number], completed=done, note="" if math.isnan(loss) else f"loss {loss:.3f}{pace}"
+                    )
                 elif kind == "result":
                     results[number] = value
                     running.pop(number).join()

@@ -72,6 +72,15 @@ def test_qwen_fractions(audit):
         assert audit.saved(f"qwen2.5-{size}") == pytest.approx(value, abs=0.005)
 
 
+def test_table_1s_coefficients_give_the_fractions(audit):
+    """The closed form against the coefficients as they stand in the data, at 4,096 tokens."""
+    dense, stem = (audit.paper.row(f"table-1/{row}") for row in ("dense", "stem"))
+    for name, shape in audit.shapes.items():
+        terms = {"L_d_d": shape.width**2, "L_L_d": 4096 * shape.width, "L_d_dff": shape.width * shape.ffn_width}
+        before, after = (sum(row[key] * value for key, value in terms.items()) for row in (dense, stem))
+        assert audit.saved(name) == pytest.approx(100 * (1 - after / before))
+
+
 def test_one_third_of_what(audit):
     assert audit.ffn_saved("") == pytest.approx(100 / 3)
     saved = {"stem-third": 5.4, "stem-half": 9.5, "stem-full": 18.9}

@@ -8,6 +8,7 @@ cosines.csv, density.npz, spread.npz, summary.json.
 """
 
 import io
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -168,7 +169,7 @@ def score(run: Run, report: Callable) -> dict:
                 add(share, layer, "rows", "all", table[sample])
                 for which in range(len(edges)):
                     add(share, layer, "rows", bucket_name(edges, which), table[sample[bucket == which]])
-            report(int(scale.steps * (number + 1) / len(times)), 0.0, 0.0)
+            report(int(scale.steps * (number + 1) / len(times)), math.nan, 0.0)
         means = []
         for table in times[1.0].values():
             unit = F.normalize(table[sample].double(), dim=1)

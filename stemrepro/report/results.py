@@ -77,6 +77,20 @@ def verdicts(recipe: Recipe, arms: Arms, scale: str, measure: Any) -> list[dict]
     return rows
 
 
+def mean_row(panel: str, what: str, x: object, found: Contrast) -> dict:
+    """A line of data.csv: a mean with its 95% interval and the number of values behind it."""
+    low, high = found.interval(0.05)
+    return {
+        "panel": panel,
+        "what": what,
+        "x": x,
+        "value": found.mean,
+        "ci_low": low,
+        "ci_high": high,
+        "count": len(found.differences),
+    }
+
+
 def run_inputs(arms: Arms) -> dict:
     """What `save` writes of the runs behind a result: hashes of their settings and data, seeds of each arm."""
     runs = {

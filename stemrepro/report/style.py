@@ -3,6 +3,8 @@
 import io
 
 import matplotlib as mpl
+import numpy as np
+import pandas as pd
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -45,6 +47,11 @@ def use_style() -> None:
     })  # fmt: skip
 
 
+def error_bars(rows: pd.DataFrame | pd.Series) -> np.ndarray:
+    """Distances from values to interval ends, [2] or [2, n], as matplotlib's yerr; none where one seed gives no interval."""
+    return np.nan_to_num(np.array([rows["value"] - rows["ci_low"], rows["ci_high"] - rows["value"]], float))
+
+
 def footer(figure: Figure, text: str) -> None:
     """Small print under a figure: scale, seeds, hashes."""
     figure.text(0.995, 0.003, text, ha="right", va="bottom", fontsize=6, color="#555555")
@@ -71,4 +78,15 @@ def render(figure: Figure, kind: str) -> bytes:
     return buffer.getvalue()
 
 
-__all__ = ["ARM_COLOUR", "ARM_LABEL", "ARM_MARKER", "footer", "plt", "render", "settle", "use_style"]
+__all__ = [
+    "ARM_COLOUR",
+    "ARM_LABEL",
+    "ARM_MARKER",
+    "SOURCE_COLOUR",
+    "error_bars",
+    "footer",
+    "plt",
+    "render",
+    "settle",
+    "use_style",
+]
