@@ -18,7 +18,7 @@ from stemrepro.evaluation.buckets import BUCKETS, bucket_name
 from stemrepro.paper import Paper
 from stemrepro.recipe import RECIPES, load
 from stemrepro.report import geometry as measure
-from stemrepro.report.geometry import ArmGeometry, random_p95, token_gains
+from stemrepro.report.geometry import ArmGeometry, gain_correlation, random_p95, token_gains
 from stemrepro.report.results import mean_row, run_inputs, save, verdicts
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt, use_style
 
@@ -83,6 +83,9 @@ def token_rows(dense: ArmGeometry, arm: ArmGeometry) -> list[dict]:
         {"panel": "token", "what": bucket, "x": x, "value": y, "token": token}
         for token, bucket, x, y in zip(kept, buckets, spread.mean(axis=0), gain.mean(axis=0), strict=True)
     ]
+    for classes in (None, 5, 20, 50):
+        what = f"within {classes} classes of frequency" if classes else "ranks of frequency taken out"
+        rows.append(mean_row("correlation of spread and gain", what, "", gain_correlation(dense, arm, classes)))
     for bucket in FREQUENCIES:
         if (buckets == bucket).sum() > 1:
             own = buckets == bucket

@@ -192,7 +192,9 @@ def report(options: argparse.Namespace) -> int:
     from stemrepro.plan import read_params
     from stemrepro.report.scoreboard import write_scoreboard
 
-    write_scoreboard(options.scale, RESULTS, Path(read_params()["scoreboard"]))
+    out = Path(read_params()["scoreboard"])
+    write_scoreboard(options.scale, RESULTS, out)
+    print(f"every claim: {out}/index.html, and as a table in {out}/README.md")
     return 0
 
 

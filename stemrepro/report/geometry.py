@@ -102,6 +102,14 @@ def partial_rank_correlation(x: np.ndarray, y: np.ndarray, given: np.ndarray) ->
     return float(np.corrcoef(*rests)[0, 1])
 
 
+def correlation_within(x: np.ndarray, y: np.ndarray, given: np.ndarray, classes: int) -> float:
+    """The same with the mean ranks of equally large classes of `given` taken out instead: a control that assumes no straight line."""
+    which = (stats.rankdata(given) * classes / (len(given) + 1)).astype(int)
+    ranks = pd.DataFrame({"x": stats.rankdata(x), "y": stats.rankdata(y)})
+    rests = ranks - ranks.groupby(which).transform("mean")
+    return float(np.corrcoef(rests["x"], rests["y"])[0, 1])
+
+
 def token_gains(dense: ArmGeometry, arm: ArmGeometry) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Of the tokens with enough scored targets: their numbers [n], loss of dense less the arm's behind them [seeds, n], mean |cos|
     of their rows [seeds, n], training counts [seeds, n].
@@ -116,6 +124,16 @@ def token_gains(dense: ArmGeometry, arm: ArmGeometry) -> tuple[np.ndarray, np.nd
     kept = np.flatnonzero((count >= FEWEST_TARGETS) & np.isfinite(arm.spread).all(axis=0))
     gain = (dense.tokens["nats"] - arm.tokens["nats"])[:, kept] / count[kept]
     return kept, gain, arm.spread[:, kept], arm.tokens["seen"][:, kept]
+
+
+def gain_correlation(dense: ArmGeometry, arm: ArmGeometry, classes: int | None = None) -> Contrast:
+    """Rank correlation over tokens of spread (-mean |cos|) and gain over dense at equal training count, a value a seed; with
+    `classes` taken within so many classes of the count."""
+    _, gain, spread, seen = token_gains(dense, arm)
+    triples = zip(-spread, gain, seen, strict=True)
+    if classes:
+        return Contrast(np.array([correlation_within(*triple, classes) for triple in triples]))
+    return Contrast(np.array([partial_rank_correlation(*triple) for triple in triples]))
 
 
 def contrast(arms: dict[str, ArmGeometry], high: str, low: str, metric: str) -> Contrast:
@@ -146,10 +164,7 @@ def contrast(arms: dict[str, ArmGeometry], high: str, low: str, metric: str) -> 
     if statistic == "frequency":
         return Contrast(bucket_mean(first, "p95", FREQUENT) - bucket_mean(first, "p95", RARE))
     if statistic == "gain":
-        _, gain, spread, seen = token_gains(first, second)
-        return Contrast(
-            np.array([partial_rank_correlation(-s, g, n) for s, g, n in zip(spread, gain, seen, strict=True)])
-        )
+        return gain_correlation(first, second)
     raise UserError(f"metric '{metric}' is unknown; see recipes/angular_spread.yaml for those there are")
 
 

@@ -11,6 +11,7 @@ from stemrepro.errors import UserError
 from stemrepro.report.geometry import (
     ArmGeometry,
     contrast,
+    correlation_within,
     failed_precondition,
     partial_rank_correlation,
     random_p95,
@@ -95,6 +96,11 @@ def test_partial_rank_correlation():
     assert stats.spearmanr(x, y).statistic > 0.4
     assert partial_rank_correlation(x, y, z) == pytest.approx(0, abs=0.05)
     assert partial_rank_correlation(x, x**3, z) == pytest.approx(1)
+    bent = z**2
+    x, y = bent + rng.normal(size=5000), bent + rng.normal(size=5000)
+    assert partial_rank_correlation(x, y, z) > 0.4  # no straight line takes a parabola out, classes do
+    assert correlation_within(x, y, z, 50) == pytest.approx(0, abs=0.06)
+    assert correlation_within(x, x**3, z, 50) == pytest.approx(1)
 
 
 def test_what_can_not_be_tested(arms, book):
