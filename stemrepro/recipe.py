@@ -11,23 +11,50 @@ from pydantic import Field, model_validator
 
 from stemrepro.errors import UserError
 from stemrepro.model.config import ModelConfig, placed_layers
+from stemrepro.model.cost import matched
 from stemrepro.paper import Cells, Paper, PaperNumber
 from stemrepro.records import Strict, parse, read_yaml
 
 RECIPES = Path("recipes")
 NO_RECIPES = ("arms.yaml", "mixes.yaml", "paper.yaml", "shapes.yaml")
 Positive = Annotated[int, Field(gt=0)]
+FFNName = Literal[
+    "dense", "stem", "token-only", "gate-replaced", "down-replaced", "stem-dagger", "blend", "stem-shuffled", "stem-lowrank",
+    "ngram-table", "ple", "input-add", "hash-moe", "topk-moe",
+]  # fmt: skip
+Placement = Literal["none", "third", "third-shifted", "early", "late", "half", "full", "single"]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
 class Arm(Strict):
     """One model variant, as a few fields over the dense base. The defaults are the code-faithful ones (official code)."""
 
-    ffn: Literal["dense", "stem", "token-only"]
-    placement: Literal["none", "third", "half", "full"]
-    table_init: Literal["xavier", "normal"] = "xavier"
+    ffn: FFNName
+    placement: Placement
+    values: Placement = Field("none", description="layers whose attention adds a table row to its values")
+    rank: float = Field(0.0, ge=0, description="width of a narrow table / width of the model")
+    experts: int = Field(0, ge=0, description="experts of a mixture; 0 with `match`: as many as match")
+    chosen: Positive = Field(1, description="experts that a token uses")
+    match: Literal["none", "total", "flops"] = Field(
+        "none", description="what is made equal to STEM's, by ffn_width (dense) or by the number of experts"
+    )
+    match_placement: Placement = Field("full", description="placement of the STEM that is matched")
+    table_init: Literal["xavier", "small", "normal"] = "xavier"
     table_rate_factor: float = Field(1.0, gt=0, description="table learning rate / backbone learning rate")
     table_decay_factor: float = Field(1.0, ge=0, description="table weight decay / backbone weight decay")
+    table_update: Literal["dense", "touched"] = Field(
+        "dense", description="touched: only rows of a batch's tokens move, an optimiser of another kind"
+    )
+    table_trained: bool = True
+    table_shared: bool = Field(False, description="one table for all placed layers")
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Arm":
+        if self.match != "none" and self.ffn not in ("dense", "hash-moe", "topk-moe"):
+            raise ValueError(f"match '{self.match}' works by ffn_width or experts; '{self.ffn}' has neither to choose")
+        if self.match == "flops" and self.ffn != "dense":
+            raise ValueError("match 'flops' works by the ffn_width of a dense arm")
+        return self
 
 
 class Shape(Strict):
@@ -251,10 +278,24 @@ def shaped(shape: Shape, arm: Arm) -> ModelConfig:
     """The model of an arm in a shape.
 
     Raises:
-        UserError: the shape fits no model, or the placement replaces no layer.
+        UserError: the shape fits no model, the placement replaces no layer, or nothing can be matched.
     """
-    placed = placed_layers(arm.placement, shape.layers)
-    return ModelConfig(**shape.model_dump(exclude={"sequence"}), ffn=arm.ffn, placed=placed, table_init=arm.table_init)
+    base = shape.model_dump(exclude={"sequence"})
+    fields = {
+        "ffn": arm.ffn,
+        "placed": placed_layers(arm.placement, shape.layers),
+        "value_layers": placed_layers(arm.values, shape.layers),
+        "rank": round(arm.rank * shape.width),
+        "experts": arm.experts or (arm.chosen if "moe" in arm.ffn else 0),
+        "chosen": arm.chosen,
+        "table_init": arm.table_init,
+        "table_shared": arm.table_shared,
+    }
+    config = ModelConfig(**base, **fields)
+    if arm.match == "none":
+        return config
+    stem = ModelConfig(**base, ffn="stem", placed=placed_layers(arm.match_placement, shape.layers))
+    return matched(config, stem, arm.match, shape.sequence)
 
 
 def model_config(scale: Scale, arm: Arm) -> ModelConfig:

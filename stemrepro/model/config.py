@@ -11,21 +11,27 @@ def placed_layers(placement: str, layers: int) -> tuple[int, ...]:
     """The layers whose FFN an arm replaces; layer 0 never is (STEM, section 3 and Table 3).
 
     `third` takes every third layer from layer 1 on, layers // 3 of them: 5 of the paper's 16 and 10 of its 32.
-    `half` takes every other layer from layer 1 on, `full` all but layer 0.
+    `half` takes every other layer from layer 1 on, `full` all but layer 0. As many as `third`, elsewhere: `third-shifted` one
+    layer deeper, `early` the first ones, `late` the last ones. `single` is one layer in the middle.
 
     Raises:
         UserError: unknown placement, or too few layers to replace even one.
     """
+    count = layers // 3
     rules = {
         "none": (),
-        "third": tuple(range(1, layers, 3))[: layers // 3],
+        "third": tuple(range(1, layers, 3))[:count],
+        "third-shifted": tuple(range(2, layers, 3))[:count],
+        "early": tuple(range(1, 1 + count)),
+        "late": tuple(range(layers - count, layers)),
         "half": tuple(range(1, layers, 2))[: layers // 2],
         "full": tuple(range(1, layers)),
+        "single": (layers // 2,) if layers > 1 else (),
     }
     if placement not in rules:
         raise UserError(f"placement '{placement}' is unknown: choose one of {', '.join(rules)}")
     if placement != "none" and not rules[placement]:
-        needed = 3 if placement == "third" else 2
+        needed = 2 if placement in ("half", "full", "single") else 3
         raise UserError(f"placement '{placement}' needs layers >= {needed}, but the model has layers {layers}")
     return rules[placement]
 
@@ -42,7 +48,12 @@ class ModelConfig:
         ffn_width: d_ff.
         ffn: name of the FFN in the layers of `placed` (see stemrepro.model.ffn.FFNS); the others are "dense".
         placed: layers whose FFN is replaced.
-        table_init: "xavier" (std sqrt(2 / (V + d_ff)), the official main branch) or "normal" (std 1, its offload branch).
+        table_init: "xavier" (std sqrt(2 / (V + d_ff)), the official main branch), "small" (std 0.02) or "normal" (std 1, the
+            official offload branch).
+        table_shared: one table for all placed layers.
+        rank: width of a narrow table (stem-lowrank, ple).
+        experts, chosen: experts of a mixture, and how many of them a token uses.
+        value_layers: layers whose attention adds a table row to its values.
         rope_base: base of the rotary angles.
         norm_eps: epsilon of RMSNorm.
         document_mask: attention stays inside a document (ends are marked by token 0).
@@ -57,6 +68,11 @@ class ModelConfig:
     ffn: str = "dense"
     placed: tuple[int, ...] = ()
     table_init: str = "xavier"
+    table_shared: bool = False
+    rank: int = 0
+    experts: int = 0
+    chosen: int = 1
+    value_layers: tuple[int, ...] = ()
     rope_base: float = 10000.0
     norm_eps: float = 1e-5
     document_mask: bool = False
@@ -75,6 +91,10 @@ class ModelConfig:
             raise UserError(
                 f"placed {list(self.placed)}: layer 0 is never replaced and layers go up to {self.layers - 1}"
             )
+        if self.ffn in ("hash-moe", "topk-moe") and not 1 <= self.chosen <= self.experts:
+            raise UserError(f"experts {self.experts}, chosen {self.chosen}: a token uses 1 to {self.experts} experts")
+        if self.ffn in ("stem-lowrank", "ple") and self.rank < 1:
+            raise UserError(f"rank {self.rank}: '{self.ffn}' needs the width of its narrow table")
 
     @property
     def head_width(self) -> int:

@@ -4,32 +4,91 @@ A multiply-add counts as 2 FLOPs. A table look-up counts none; the bytes it move
 Per layer and token, with width d, ffn width f, heads H of width e, key/value heads K and context T:
 
     attention projections  2 (d H e + 2 d K e + H e d)      attention itself  4 T H e   (all T x T, as counters do)
-    dense FFN              2 (3 d f)                        STEM  2 (2 d f)             token-only  2 (d f)
+    FFN                    2 x the elements of its matrices that a token uses (`ffn_cost`)
 """
+
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from stemrepro.model.config import ModelConfig
 
-FFN_MATRICES = {"dense": 3, "stem": 2, "token-only": 1}
-"""Dense matrices of width x ffn_width in each FFN; all but "dense" have one table of vocab x ffn_width besides."""
+
+@dataclass(frozen=True)
+class FFNCost:
+    """Elements of one FFN.
+
+    Attributes:
+        stored: of all its matrices, tables apart.
+        used: of the matrices that a token goes through, 2 FLOPs each.
+        row: of the table row that a token reads; the table has `vocab` of them.
+        idle: of the experts that a token doesn't go through.
+    """
+
+    stored: int
+    used: int
+    row: int
+    idle: int = 0
+
+
+def ffn_cost(name: str, config: ModelConfig) -> FFNCost:
+    """The closed form of an FFN: d f elements a matrix between width and ffn_width."""
+    d, f, r = config.width, config.ffn_width, config.rank
+    expert, router = 3 * d * f, d * config.experts
+    costs: dict[str, tuple[int, ...]] = {
+        "dense": (3 * d * f, 3 * d * f, 0),
+        "stem": (2 * d * f, 2 * d * f, f),
+        "stem-shuffled": (2 * d * f, 2 * d * f, f),
+        "ngram-table": (2 * d * f, 2 * d * f, f),
+        "token-only": (d * f, d * f, f),
+        "gate-replaced": (2 * d * f, 2 * d * f, f),
+        "down-replaced": (0, 0, d),
+        "stem-dagger": (3 * d * f, 3 * d * f, f),
+        "blend": (3 * d * f + 1, 3 * d * f, f),
+        "stem-lowrank": (2 * d * f + r * f, 2 * d * f + r * f, r),
+        "ple": (3 * d * f + 2 * d * r, 3 * d * f + 2 * d * r, r),
+        "input-add": (3 * d * f, 3 * d * f, d),
+        "hash-moe": (config.experts * expert, expert, 0, (config.experts - 1) * expert),
+        "topk-moe": (
+            config.experts * expert + router,
+            config.chosen * expert + router,
+            0,
+            (config.experts - config.chosen) * expert,
+        ),
+    }
+    return FFNCost(*costs[name])
+
+
+def ffn_costs(config: ModelConfig) -> list[FFNCost]:
+    """Of every layer's FFN."""
+    return [ffn_cost(config.ffn_of(layer), config) for layer in range(config.layers)]
+
+
+def row_elements(config: ModelConfig) -> int:
+    """Elements of the table rows that one token reads over all layers, those of value embeddings included."""
+    return sum(c.row for c in ffn_costs(config)) + len(config.value_layers) * config.kv_heads * config.head_width
 
 
 def parameter_counts(config: ModelConfig) -> dict[str, int]:
     """Counts real tensors, and gives the paper's two other conventions beside them.
 
     Returns:
-        total: every element; active: total less the tables (what the paper calls active; with untied embeddings both
-        counted); tables: elements of the tables; paper_total: dense model plus tables, the removed up-projections not
-        subtracted (FACTS: the convention of the paper's 1B row).
+        total: every element; active: what a token goes through, without tables and unused experts (what the paper calls
+        active; with untied embeddings both counted); tables: elements of the tables; paper_total: dense model plus tables,
+        what the arm removed not subtracted (FACTS: the convention of the paper's 1B row).
     """
-    d, f, e = config.width, config.ffn_width, config.head_width
+    d, e = config.width, config.head_width
     attention = 2 * d * config.heads * e + 2 * d * config.kv_heads * e
-    ffn = sum(FFN_MATRICES[config.ffn_of(layer)] for layer in range(config.layers)) * d * f
-    active = 2 * config.vocab * d + config.layers * (attention + 2 * d) + d + ffn
-    tables = len(config.placed) * config.vocab * f if config.ffn != "dense" else 0
-    removed = config.layers * FFN_MATRICES["dense"] * d * f - ffn
-    return {"total": active + tables, "active": active, "tables": tables, "paper_total": active + removed + tables}
+    rest = 2 * config.vocab * d + config.layers * (attention + 2 * d) + d
+    costs = ffn_costs(config)
+    stored = sum(cost.stored for cost in costs)
+    tables = config.vocab * row_elements(config)
+    if config.table_shared:
+        tables //= len(config.placed)
+    removed = sum(max(0, ffn_cost("dense", config).stored - cost.stored) for cost in costs)
+    total = rest + stored + tables
+    active = total - tables - sum(cost.idle for cost in costs)
+    return {"total": total, "active": active, "tables": tables, "paper_total": total + removed}
 
 
 def flops_per_token(config: ModelConfig, context: int) -> int:
@@ -37,10 +96,10 @@ def flops_per_token(config: ModelConfig, context: int) -> int:
 
     A training step costs three times as much (the backward pass needs two products for each forward one).
     """
-    d, f, e = config.width, config.ffn_width, config.head_width
+    d, e = config.width, config.head_width
     projections = 2 * (2 * d * config.heads * e + 2 * d * config.kv_heads * e)
     attention = 4 * context * config.heads * e
-    ffn = sum(2 * FFN_MATRICES[config.ffn_of(layer)] * d * f for layer in range(config.layers))
+    ffn = sum(2 * cost.used for cost in ffn_costs(config))
     return config.layers * (projections + attention) + ffn + 2 * d * config.vocab
 
 
@@ -49,9 +108,27 @@ def paper_gflops(config: ModelConfig) -> float:
     return 2 * parameter_counts(config)["active"] / 1e9
 
 
+def matched(config: ModelConfig, target: ModelConfig, quantity: str, context: int) -> ModelConfig:
+    """The same model with the ffn_width (dense) or number of experts that comes nearest to the target.
+
+    Args:
+        quantity: "total" parameters, or "flops" of a forward pass at `context` tokens.
+    """
+    field = "experts" if config.ffn.endswith("moe") else "ffn_width"
+
+    def size(value: int) -> int:
+        other = replace(config, **{field: value})
+        return parameter_counts(other)["total"] if quantity == "total" else flops_per_token(other, context)
+
+    wanted = parameter_counts(target)["total"] if quantity == "total" else flops_per_token(target, context)
+    low = max(1, config.chosen)
+    step = size(low + 1) - size(low)  # both quantities are straight lines in either field
+    return replace(config, **{field: max(low, low + round((wanted - size(low)) / step))})
+
+
 def table_bytes_per_token(config: ModelConfig, bytes_per_number: int = 2) -> int:
     """Bytes of table rows that one token reads over all layers."""
-    return len(config.placed) * config.ffn_width * bytes_per_number if config.ffn != "dense" else 0
+    return row_elements(config) * bytes_per_number
 
 
 def table_1_saving(shape: ModelConfig, length: int) -> float:

@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stemrepro.model.config import END_OF_DOCUMENT, ModelConfig
-from stemrepro.model.ffn import FFNS, is_table
+from stemrepro.model.ffn import is_table
+from stemrepro.model.ffns import FFNS
 
 
 def rotary_angles(length: int, head_width: int, base: float) -> tuple[Tensor, Tensor]:
@@ -41,21 +42,25 @@ def document_mask(tokens: Tensor) -> Tensor:
 
 
 class Attention(nn.Module):
-    """Causal grouped-query attention with rotary positions."""
+    """Causal grouped-query attention with rotary positions; in `value_layers` a table row is added to the values:
+    v = W_v x + U[token], U [vocab, kv_heads x head_width] (value embeddings)."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
         self.heads, self.kv_heads = config.heads, config.kv_heads
         self.query = nn.Linear(config.width, config.heads * config.head_width, bias=False)
         self.key = nn.Linear(config.width, config.kv_heads * config.head_width, bias=False)
         self.value = nn.Linear(config.width, config.kv_heads * config.head_width, bias=False)
         self.out = nn.Linear(config.heads * config.head_width, config.width, bias=False)
+        placed = layer in config.value_layers
+        self.table = nn.Embedding(config.vocab, config.kv_heads * config.head_width) if placed else None
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
-        """x [B, T, D], cos and sin [T, E], mask [B, 1, T, T] or None for plain causal -> [B, T, D]."""
+    def forward(self, x: Tensor, tokens: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
+        """x [B, T, D], tokens [B, T], cos and sin [T, E], mask [B, 1, T, T] or None for plain causal -> [B, T, D]."""
         query = rotate(self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2), cos, sin)
         key = rotate(self.key(x).unflatten(-1, (self.kv_heads, -1)).transpose(1, 2), cos, sin)
-        value = self.value(x).unflatten(-1, (self.kv_heads, -1)).transpose(1, 2)
+        value = self.value(x) if self.table is None else self.value(x) + self.table(tokens)
+        value = value.unflatten(-1, (self.kv_heads, -1)).transpose(1, 2)
         mixed = F.scaled_dot_product_attention(
             query.to(value.dtype), key.to(value.dtype), value, mask, is_causal=mask is None,
             enable_gqa=self.heads != self.kv_heads,
@@ -69,13 +74,13 @@ class Block(nn.Module):
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
         self.attention_norm = nn.RMSNorm(config.width, config.norm_eps)
-        self.attention = Attention(config)
+        self.attention = Attention(config, layer)
         self.ffn_norm = nn.RMSNorm(config.width, config.norm_eps)
         self.ffn = FFNS[config.ffn_of(layer)](config)
 
     def forward(self, x: Tensor, tokens: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
         """x [B, T, D], tokens [B, T] -> [B, T, D]."""
-        x = x + self.attention(self.attention_norm(x), cos, sin, mask)
+        x = x + self.attention(self.attention_norm(x), tokens, cos, sin, mask)
         return x + self.ffn(self.ffn_norm(x), tokens)
 
 
@@ -87,6 +92,11 @@ class Decoder(nn.Module):
         self.config = config
         self.embedding = nn.Embedding(config.vocab, config.width)
         self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.layers))
+        if config.table_shared:
+            first, *others = (self.blocks[layer].ffn for layer in config.placed)
+            for ffn in others:
+                del ffn.table
+                ffn.__dict__["table"] = first.table  # read, not registered: it is counted, saved and trained once
         self.norm = nn.RMSNorm(config.width, config.norm_eps)
         self.head = nn.Linear(config.width, config.vocab, bias=False)
 
@@ -109,21 +119,28 @@ def initialise(model: Decoder, seed: int) -> None:
     | norms                   | 1                                                   |                            |
     | matrices, embeddings    | normal, std 1/sqrt(width), cut at 3 std             | official code              |
     | ffn.down                | normal, std 1/sqrt(ffn_width), cut at 3 std         | official code              |
-    | tables, xavier          | normal, std sqrt(2 / (vocab + ffn_width))           | official code, main branch |
+    | mix of a blend          | 0                                                   |                            |
+    | tables, xavier          | normal, std sqrt(2 / (vocab + its width))           | official code, main branch |
+    | tables, small           | normal, std 0.02                                    |                            |
     | tables, normal          | normal, std 1                                       | official code, offload     |
     """
     config = model.config
     for name, parameter in model.named_parameters():
-        if parameter.dim() == 1:
-            nn.init.ones_(parameter)
+        if parameter.dim() < 2:
+            nn.init.constant_(parameter, parameter.dim())  # norms 1, mixes 0
             continue
         stream = int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:7], "big")
         generator = torch.Generator().manual_seed(stream)
         if is_table(name):
-            std = math.sqrt(2 / (config.vocab + config.ffn_width)) if config.table_init == "xavier" else 1.0
+            xavier = math.sqrt(2 / sum(parameter.shape))
+            std = {"xavier": xavier, "small": 0.02, "normal": 1.0}[config.table_init]
             nn.init.normal_(parameter, 0.0, std, generator)
         else:
-            std = (config.ffn_width if name.endswith("ffn.down.weight") else config.width) ** -0.5
+            std = (
+                parameter.shape[-1] ** -0.5
+                if name.endswith(("ffn.down.weight", "experts.down"))
+                else config.width**-0.5
+            )
             nn.init.trunc_normal_(parameter, 0.0, std, -3 * std, 3 * std, generator)
 
 

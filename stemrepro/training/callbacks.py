@@ -76,9 +76,10 @@ class Recorder(L.Callback):
         self, trainer: L.Trainer, module: LanguageModule, outputs: dict, batch: Tensor, batch_idx: int
     ) -> None:
         """Acts once an optimiser step, after its last micro-batch."""
-        self.losses.append(outputs["loss"].detach())
         step, training = trainer.global_step, self.run.scale.training
-        if len(self.losses) < training.batch // training.micro_batch:
+        parts = training.batch // training.micro_batch
+        self.losses.append(outputs["loss"].detach() - outputs.get("balance", 0.0) / parts)
+        if len(self.losses) < parts:
             return
         loss = float(torch.stack(self.losses).sum())  # Lightning has divided each by the number accumulated
         self.losses.clear()

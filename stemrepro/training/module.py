@@ -1,5 +1,6 @@
 """The LightningModule: next-token loss, AdamW with one group for the backbone and one for the tables, cosine rate."""
 
+import hashlib
 import math
 from collections.abc import Iterator
 
@@ -9,10 +10,15 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.model.ffn import table_parameters
+from stemrepro.model.ffn import StemShuffled, table_parameters
 from stemrepro.model.loss import token_losses
+from stemrepro.model.moe import TopkMoE
 from stemrepro.model.transformer import build
 from stemrepro.training.spec import Run
+from stemrepro.training.touched import TouchedAdamW
+
+BALANCE = 0.01
+"""Weight of a learned router's load-balancing loss (Switch Transformers)."""
 
 
 class Batches(IterableDataset):
@@ -45,26 +51,45 @@ class LanguageModule(L.LightningModule):
         super().__init__()
         self.run = run
         self.model = build(run.model, run.seed)
+        for table in table_parameters(self.model).values():
+            table.requires_grad_(run.arm.table_trained)
         self.blocks = TokenBlocks(run.blocks, "train", run.scale.model.sequence, run.model.vocab)
         self.first_batch = 0
         self.gradient_norm = torch.zeros(())
 
-    def training_step(self, batch: Tensor, _: int) -> Tensor:
-        """batch [micro_batch, sequence + 1] -> mean loss in nats per token."""
-        return token_losses(self.model(batch[:, :-1]), batch[:, 1:]).mean()
+    def on_train_batch_start(self, batch: Tensor, batch_idx: int) -> None:
+        """Deals the rows of shuffled tables out anew, by (seed, step, layer)."""
+        for layer, block in enumerate(self.model.blocks):
+            if isinstance(block.ffn, StemShuffled):
+                key = int.from_bytes(
+                    hashlib.sha256(f"{self.run.seed}:{self.global_step}:{layer}".encode()).digest()[:7], "big"
+                )
+                generator = torch.Generator().manual_seed(key)
+                block.ffn.order.copy_(torch.randperm(len(block.ffn.order), generator=generator))
+
+    def training_step(self, batch: Tensor, _: int) -> Tensor | dict:
+        """batch [micro_batch, sequence + 1] -> mean loss in nats per token; with a learned router {"loss": that and what balances
+        it, "balance": the latter}."""
+        loss = token_losses(self.model(batch[:, :-1]), batch[:, 1:]).mean()
+        routers = [block.ffn for block in self.model.blocks if isinstance(block.ffn, TopkMoE)]
+        if not routers:
+            return loss
+        balance = BALANCE * torch.stack([router.balance for router in routers]).sum()
+        return {"loss": loss + balance, "balance": balance.detach()}
 
     def configure_optimizers(self) -> dict:
         """One fused AdamW. Weight decay acts on all parameters, as in the official code; its factor on tables is a field."""
         run, training = self.run, self.run.scale.training
         tables = list(table_parameters(self.model).values())
-        table_ids = {id(parameter) for parameter in tables}
+        table_ids, tables = {id(table) for table in tables}, [table for table in tables if table.requires_grad]
         backbone = [parameter for parameter in self.model.parameters() if id(parameter) not in table_ids]
         rate, decay = run.learning_rate, training.weight_decay
         groups = [{"params": backbone, "lr": rate, "weight_decay": decay}]
         if tables:
             factors = {"lr": rate * run.arm.table_rate_factor, "weight_decay": decay * run.arm.table_decay_factor}
-            groups.append({"params": tables, **factors})
-        optimizer = torch.optim.AdamW(groups, betas=training.betas, eps=training.eps, fused=True)
+            groups.append({"params": tables, **factors, "touched": run.arm.table_update == "touched"})
+        optimizer_class = TouchedAdamW if run.arm.table_update == "touched" else torch.optim.AdamW
+        optimizer = optimizer_class(groups, betas=training.betas, eps=training.eps, fused=True)
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer, lambda step: rate_factor(step, run.scale.steps, training.warmup, training.final_rate)
         )

@@ -11,7 +11,10 @@ from stemrepro.model.config import ModelConfig
 from stemrepro.recipe import Arm, Scale, model_config
 
 PACKAGE = Path(__file__).parent.parent
-CODE = ("data/blocks.py", "model/config.py", "model/ffn.py", "model/loss.py", "model/transformer.py", "training")
+CODE = (
+    "data/blocks.py", "model/config.py", "model/ffn.py", "model/ffns.py", "model/loss.py", "model/moe.py", "model/rivals.py",
+    "model/transformer.py", "training",
+)  # fmt: skip
 """What decides a run's weights beside its settings: the code that the train stages of dvc.yaml depend on."""
 
 
@@ -61,12 +64,14 @@ class Run:
     def config(self) -> dict:
         """All that decides the weights, as it stands in the run folder's config.yaml."""
         training = self.scale.training.model_dump(mode="json")
+        matched = {"ffn_width": self.model.ffn_width, "experts": self.model.experts}
         return {
             "arm": {"name": self.arm_name, **self.arm.model_dump(mode="json")},
             "seed": self.seed,
             "model": self.scale.model.model_dump(mode="json"),
             "training": {**training, "learning_rate": self.learning_rate},
             "data": {"mix": self.scale.data, "train_sha256": self.data_hash},
+            **({} if self.arm.match == "none" else {"matched": matched}),
             "code": code_hash(),
         }
 

@@ -1,5 +1,7 @@
 """Closed forms against the tensors, against torch's counter, and against the paper's own counts."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +15,7 @@ from stemrepro.model.cost import (
     decode_bytes,
     expected_distinct,
     flops_per_token,
+    matched,
     paper_gflops,
     parameter_counts,
     row_bytes,
@@ -21,15 +24,26 @@ from stemrepro.model.cost import (
     table_bytes_per_token,
 )
 from stemrepro.model.ffn import table_parameters
+from stemrepro.model.ffns import FFNS
 from stemrepro.model.transformer import Decoder
 
 
-def config(ffn: str = "dense", placement: str = "none", **shape: int) -> ModelConfig:
-    shape = {"vocab": 97, "width": 24, "layers": 6, "heads": 4, "kv_heads": 2, "ffn_width": 40} | shape
-    return ModelConfig(**shape, ffn=ffn, placed=placed_layers(placement, shape["layers"]))
+def config(ffn: str = "dense", placement: str = "none", **fields: object) -> ModelConfig:
+    fields = {
+        "vocab": 97,
+        "width": 24,
+        "layers": 6,
+        "heads": 4,
+        "kv_heads": 2,
+        "ffn_width": 40,
+        "rank": 5,
+        "experts": 4,
+    } | fields
+    return ModelConfig(**fields, ffn=ffn, placed=placed_layers(placement, fields["layers"]))
 
 
-ARMS = [("dense", "none"), ("stem", "third"), ("stem", "half"), ("stem", "full"), ("token-only", "full")]
+ARMS = [("stem", placement) for placement in ("third", "third-shifted", "early", "late", "half", "full", "single")]
+ARMS += [(ffn, "none" if ffn == "dense" else "full") for ffn in FFNS if ffn != "stem"]
 
 
 @pytest.mark.parametrize(("ffn", "placement"), ARMS)
@@ -39,9 +53,11 @@ def test_parameters_equal_numel(ffn, placement):
     tables = sum(parameter.numel() for parameter in table_parameters(model).values())
     assert counts["total"] == sum(parameter.numel() for parameter in model.parameters())
     assert counts["tables"] == tables
-    assert counts["active"] == counts["total"] - tables
-    dense = sum(parameter.numel() for parameter in Decoder(config()).parameters())
-    assert counts["paper_total"] == dense + tables
+    idle = sum(p[1:].numel() for name, p in model.named_parameters() if ".experts." in name)  # one of four is used
+    assert counts["active"] == counts["total"] - tables - idle
+    if ffn in ("stem", "token-only"):
+        dense = sum(parameter.numel() for parameter in Decoder(config()).parameters())
+        assert counts["paper_total"] == dense + tables
 
 
 @pytest.mark.parametrize(("ffn", "placement"), ARMS)
@@ -50,6 +66,36 @@ def test_flops_equal_the_counter(ffn, placement):
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         model(tokens)
     assert counter.get_total_flops() == 2 * 16 * flops_per_token(model.config, 16)
+
+
+@pytest.mark.parametrize(("ffn", "chosen"), [("hash-moe", 1), ("topk-moe", 1), ("topk-moe", 3)])
+def test_a_mixture_costs_what_its_chosen_experts_cost(ffn, chosen):
+    model, tokens = Decoder(config(ffn, "third", chosen=chosen)), torch.randint(0, 97, (2, 16))
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        model(tokens)
+    assert counter.get_total_flops() == 2 * 16 * flops_per_token(model.config, 16)
+
+
+def test_value_embeddings_and_shared_tables_are_counted():
+    for fields in ({"value_layers": (1, 3)}, {"ffn": "stem", "placement": "full", "table_shared": True}):
+        model = Decoder(config(**fields))
+        counts = parameter_counts(model.config)
+        assert counts["total"] == sum(parameter.numel() for parameter in model.parameters())
+        assert counts["tables"] == sum(parameter.numel() for parameter in table_parameters(model).values())
+    assert table_bytes_per_token(config(value_layers=(1, 3)), 2) == 2 * 2 * 12
+
+
+@pytest.mark.parametrize(("ffn", "quantity", "field"), [("dense", "total", "ffn_width"), ("dense", "flops", "ffn_width"), ("hash-moe", "total", "experts"), ("topk-moe", "total", "experts")])  # fmt: skip
+def test_matched_models_come_nearest(ffn, quantity, field):
+    stem, shape = config("stem", "full", vocab=1000), config(ffn, "none" if ffn == "dense" else "third", vocab=1000)
+    found = matched(shape, stem, quantity, 64)
+
+    def distance(value):
+        other = replace(shape, **{field: value})
+        pair = [parameter_counts(m)["total"] if quantity == "total" else flops_per_token(m, 64) for m in (other, stem)]
+        return abs(pair[0] - pair[1])
+
+    assert min(range(1, 1200), key=distance) == getattr(found, field)
 
 
 def test_a_training_step_costs_three_forward_passes():

@@ -1,12 +1,20 @@
 """STEM's FFN against a plain loop, against the dense FFN it replaces, and its gradients."""
 
+import math
+
 import pytest
 import torch
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn import FFNS, Stem, SwiGLU, TokenOnly
+from stemrepro.model.ffn import Blend, DownReplaced, GateReplaced, Stem, StemDagger, StemShuffled, SwiGLU, TokenOnly
+from stemrepro.model.ffns import FFNS
 
-CONFIG = ModelConfig(vocab=11, width=8, layers=2, heads=2, kv_heads=1, ffn_width=10)
+CONFIG = ModelConfig(vocab=11, width=8, layers=2, heads=2, kv_heads=1, ffn_width=10, rank=3, experts=4, chosen=2)
+
+
+def silu(v):
+    """Of one number, from its definition."""
+    return float(v) / (1 + math.exp(-float(v)))
 
 
 @pytest.fixture
@@ -55,6 +63,64 @@ def test_only_rows_of_seen_tokens_get_gradients(inputs, kind):
     ffn(x, tokens).square().sum().backward()
     touched = ffn.table.weight.grad.abs().sum(dim=1) > 0
     assert set(touched.nonzero().flatten().tolist()) == set(tokens.flatten().tolist())
+
+
+def by_loop(ffn, x, tokens, middle):
+    """y = W_d m, where middle(ffn, x [width], token) gives m as a list."""
+    expected = torch.zeros_like(x)
+    for b in range(x.shape[0]):
+        for t in range(x.shape[1]):
+            expected[b, t] = ffn.down.weight @ torch.tensor(middle(ffn, x[b, t], int(tokens[b, t])))
+    return expected
+
+
+MIDDLES = {
+    GateReplaced: lambda f, x, t: [silu(u) * float(w @ x) for u, w in zip(f.table.weight[t], f.up.weight, strict=True)],
+    StemDagger: lambda f, x, t: [
+        silu(g @ x) * (float(w @ x) + float(u))
+        for g, w, u in zip(f.gate.weight, f.up.weight, f.table.weight[t], strict=True)
+    ],
+    Blend: lambda f, x, t: [
+        silu(g @ x) * (float(w @ x) + math.exp(-float(f.mix)) * float(u)) / (1 + math.exp(-float(f.mix)))
+        for g, w, u in zip(f.gate.weight, f.up.weight, f.table.weight[t], strict=True)
+    ],
+    SwiGLU: lambda f, x, t: [silu(g @ x) * float(w @ x) for g, w in zip(f.gate.weight, f.up.weight, strict=True)],
+}
+
+
+@pytest.mark.parametrize("kind", MIDDLES)
+def test_variants_equal_plain_loops(kind, inputs):
+    x, tokens = inputs
+    ffn = kind(CONFIG)
+    if kind is Blend:
+        torch.nn.init.constant_(ffn.mix, 0.7)
+    torch.testing.assert_close(ffn(x, tokens), by_loop(ffn, x, tokens, MIDDLES[kind]))
+
+
+def test_down_replaced_is_a_row_of_the_residuals_width(inputs):
+    x, tokens = inputs
+    ffn = DownReplaced(CONFIG)
+    assert torch.equal(ffn(x, tokens)[1, 4], ffn.table.weight[7])
+    assert [name for name, _ in ffn.named_parameters()] == ["table.weight"]
+
+
+def test_a_blend_at_its_ends_is_dense_or_stem(inputs):
+    x, tokens = inputs
+    blend, dense, stem = Blend(CONFIG), SwiGLU(CONFIG), Stem(CONFIG)
+    for other in (dense, stem):
+        other.gate, other.down = blend.gate, blend.down
+    dense.up, stem.table = blend.up, blend.table
+    for mix, other in ((40.0, dense), (-40.0, stem)):
+        torch.nn.init.constant_(blend.mix, mix)
+        torch.testing.assert_close(blend(x, tokens), other(x, tokens))
+
+
+def test_shuffled_rows_are_stem_with_other_tokens(inputs):
+    x, tokens = inputs
+    shuffled = StemShuffled(CONFIG)
+    assert torch.equal(shuffled(x, tokens), Stem.forward(shuffled, x, tokens))
+    shuffled.order.copy_(torch.randperm(11, generator=torch.Generator().manual_seed(3)))
+    torch.testing.assert_close(shuffled(x, tokens), Stem.forward(shuffled, x, shuffled.order[tokens]))
 
 
 @pytest.mark.parametrize("name", FFNS)

@@ -1,0 +1,67 @@
+"""Rivals and their hashes against plain loops."""
+
+import math
+from collections import Counter
+
+import pytest
+import torch
+
+from stemrepro.model.config import ModelConfig
+from stemrepro.model.ffn import Stem, SwiGLU
+from stemrepro.model.rivals import InputAdd, NgramTable, PerLayerEmbedding, StemLowRank, bigram_rows
+
+CONFIG = ModelConfig(vocab=11, width=8, layers=2, heads=2, kv_heads=1, ffn_width=10, rank=3)
+
+
+@pytest.fixture
+def inputs():
+    torch.manual_seed(0)
+    return torch.randn(2, 5, 8), torch.tensor([[1, 3, 3, 0, 10], [2, 1, 4, 3, 7]])
+
+
+def test_low_rank_is_stem_with_the_widened_table(inputs):
+    narrow, stem = StemLowRank(CONFIG), Stem(CONFIG)
+    stem.gate, stem.down = narrow.gate, narrow.down
+    with torch.no_grad():
+        for token in range(11):
+            stem.table.weight[token] = narrow.widen.weight @ narrow.table.weight[token]
+    torch.testing.assert_close(narrow(*inputs), stem(*inputs))
+
+
+def test_per_layer_embedding_adds_a_gated_row(inputs):
+    x, tokens = inputs
+    ffn = PerLayerEmbedding(CONFIG)
+    plain = SwiGLU.forward(ffn, x, tokens)
+    for b, t in ((0, 1), (1, 4)):
+        v = [float(w @ x[b, t]) for w in ffn.narrow.weight]
+        gelu = [0.5 * a * (1 + math.tanh(math.sqrt(2 / math.pi) * (a + 0.044715 * a**3))) for a in v]
+        row = ffn.table.weight[tokens[b, t]]
+        side = ffn.project.weight @ torch.tensor([g * float(u) for g, u in zip(gelu, row, strict=True)])
+        torch.testing.assert_close(ffn(x, tokens)[b, t], plain[b, t] + side)
+
+
+def test_input_add_adds_a_row(inputs):
+    x, tokens = inputs
+    ffn = InputAdd(CONFIG)
+    torch.testing.assert_close(ffn(x, tokens) - SwiGLU.forward(ffn, x, tokens), ffn.table.weight[tokens])
+
+
+def test_bigram_rows_equal_whole_numbers(inputs):
+    _, tokens = inputs
+    found = bigram_rows(tokens, 97)
+    for row, expected in zip(tokens.tolist(), found.tolist(), strict=True):
+        for before, token, place in zip([0, *row[:-1]], row, expected, strict=True):
+            assert place == (((before * 1000003 + token) * 2654435761 % 2**32) >> 7) % 97
+
+
+def test_bigrams_spread_evenly_over_the_rows():
+    pairs = torch.tensor([[a, b] for a in range(1, 101) for b in range(1, 101)])
+    counts = Counter(bigram_rows(pairs, 1000)[:, 1].tolist())
+    assert len(counts) > 990
+    assert max(counts.values()) < 40  # 10 on average
+
+
+def test_the_ngram_table_reads_the_pairs_row(inputs):
+    x, tokens = inputs
+    ffn = NgramTable(CONFIG)
+    torch.testing.assert_close(ffn(x, tokens), Stem.forward(ffn, x, bigram_rows(tokens, 11)))
