@@ -44,8 +44,8 @@ class Recorder(L.Callback):
     a checkpoint always holds what was written before it.
     """
 
-    def __init__(self, run: Run, report: Report) -> None:
-        self.run, self.report = run, report
+    def __init__(self, run: Run, report: Report, mark: Callable[[int, dict], None] | None = None) -> None:
+        self.run, self.report, self.mark = run, report, mark
         self.rows: list[dict] = []
         self.losses: list[Tensor] = []
         self.validation: TokenBlocks | None = None
@@ -91,6 +91,8 @@ class Recorder(L.Callback):
         self.rows.append(row)
         if step in self.marks:
             row["validation"] = self.validate(module)
+            if self.mark:
+                self.mark(step, row["validation"])
         if step in self.snapshots:
             save_tables(module.model, self.run.folder / f"tables-{round(100 * self.snapshots[step]):03d}.safetensors")
         if step % training.save_every == 0 and step < self.run.scale.steps:

@@ -4,6 +4,7 @@ import logging
 import shutil
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import lightning as L
@@ -51,11 +52,15 @@ def claim_folder(run: Run, replace: bool) -> None:
         atomic_write(config, yaml.safe_dump(run.config, sort_keys=False))
 
 
-def train(run: Run, report: Report, replace: bool = False) -> None:
+def train(run: Run, report: Report, replace: bool = False, mark: Callable[[int, dict], None] | None = None) -> None:
     """Trains one run to its end.
 
     Leaves config.yaml, metrics.jsonl, weights.safetensors, table snapshots (hashed by DVC) and provenance.json (not).
     Weights are written last: a folder that has them is finished. Resume checkpoints are deleted then.
+
+    Args:
+        replace: remove what was made with other settings.
+        mark: called with (step, losses by source) after each validation; what it raises ends the run (sweeps stop trials so).
     """
     claim_folder(run, replace)
     if run.weights.exists():
@@ -65,7 +70,7 @@ def train(run: Run, report: Report, replace: bool = False) -> None:
     warnings.filterwarnings("ignore", module="lightning")
     started, training = time.monotonic(), run.scale.training
     torch.manual_seed(run.seed)  # nothing draws from it so far; whatever will, does so the same in every run of a seed
-    module, recorder, resume = LanguageModule(run), Recorder(run, report), run.folder / "resume"
+    module, recorder, resume = LanguageModule(run), Recorder(run, report, mark), run.folder / "resume"
     trainer = L.Trainer(
         accelerator=training.accelerator,
         devices=1,

@@ -1,0 +1,92 @@
+"""Every arm of recipes/arms.yaml as a model: it counts, shares its backbone, matches what it says, and learns nothing it shouldn't."""
+
+import pytest
+import torch
+
+from stemrepro.model.cost import flops_per_token, parameter_counts
+from stemrepro.model.ffn import StemShuffled, is_table, table_parameters
+from stemrepro.model.transformer import Decoder, build
+from stemrepro.recipe import load, model_config
+from stemrepro.training.module import BALANCE, LanguageModule
+from tests.conftest import ROOT
+
+ARMS = load(ROOT / "recipes").arms
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_counts_and_backbone_at_the_laptop_scale(book, arm):
+    config = model_config(book.scales["laptop"], ARMS[arm])
+    with torch.device("meta"):
+        model = Decoder(config)
+    assert sum(p.numel() for p in model.parameters()) == parameter_counts(config)["total"]
+    assert sum(p.numel() for p in table_parameters(model).values()) == parameter_counts(config)["tables"]
+
+
+@pytest.mark.parametrize("arm", [name for name, arm in ARMS.items() if arm.match != "flops" and name != "dense-wide"])
+def test_what_arms_have_in_common_starts_equal(book, arm):
+    dense = dict(build(model_config(book.scales["smoke"], ARMS["dense"]), 3).named_parameters())
+    other = dict(build(model_config(book.scales["smoke"], ARMS[arm]), 3).named_parameters())
+    shared = [name for name in dense if name in other]
+    assert {"embedding.weight", "blocks.0.ffn.gate.weight", "blocks.5.attention.out.weight"} <= set(shared)
+    assert all(torch.equal(dense[name], other[name]) for name in shared)
+
+
+@pytest.mark.parametrize("shape", ["laptop", "mobilellm-350m"])
+def test_matched_arms_match(book, shape):
+    from stemrepro.recipe import shaped
+
+    form = book.scales[shape].model if shape in book.scales else book.shapes[shape]
+    totals = {name: parameter_counts(shaped(form, arm))["total"] for name, arm in ARMS.items()}
+    for name, other in (("dense-wide", "stem-full"), ("hash-moe", "stem-third"), ("topk-moe", "stem-third")):
+        assert totals[name] == pytest.approx(totals[other], rel=0.06), name
+    costs = {name: flops_per_token(shaped(form, arm), form.sequence) for name, arm in ARMS.items()}
+    assert costs["dense-equal-flops"] == pytest.approx(costs["stem-full"], rel=0.005)
+    assert costs["hash-moe"] == costs["dense"]
+
+
+def test_shared_tables_are_one(book):
+    model = build(model_config(book.scales["smoke"], ARMS["stem-shared"]), 0)
+    names = [name for name in model.state_dict() if is_table(name)]
+    assert names == ["blocks.1.ffn.table.weight"]
+    assert all(model.blocks[layer].ffn.table is model.blocks[1].ffn.table for layer in (2, 3, 4, 5))
+    tokens = torch.randint(0, 512, (2, 9))
+    model(tokens).sum().backward()
+    assert model.blocks[1].ffn.table.weight.grad.abs().sum() > 0
+
+
+def test_a_frozen_table_has_no_place_in_the_optimiser(make_run):
+    module = LanguageModule(make_run("stem-frozen"))
+    (group,) = module.configure_optimizers()["optimizer"].param_groups
+    tables = {id(table) for table in table_parameters(module.model).values()}
+    assert len(tables) == 3
+    assert not tables & {id(parameter) for parameter in group["params"]}
+    assert not any(table.requires_grad for table in table_parameters(module.model).values())
+
+
+def test_rows_are_dealt_out_by_seed_step_and_layer(make_run):
+    def orders(seed, step):
+        module = LanguageModule(make_run("stem-shuffled", seed))
+        type(module).global_step, before = property(lambda _: step), type(module).global_step
+        try:
+            module.on_train_batch_start(None, 0)
+        finally:
+            type(module).global_step = before
+        return [b.ffn.order.tolist() for b in module.model.blocks if isinstance(b.ffn, StemShuffled)]
+
+    first = orders(0, 5)
+    assert first == orders(0, 5)
+    assert all(sorted(order) == list(range(300)) for order in first)
+    assert len({tuple(order) for order in [*first, *orders(0, 6), *orders(1, 5)]}) == 9
+
+
+def test_a_learned_router_is_balanced_beside_the_loss(make_run):
+    from stemrepro.model.loss import token_losses
+    from stemrepro.model.moe import TopkMoE
+
+    module = LanguageModule(make_run("topk-moe"))
+    batch = torch.randint(0, 300, (2, 33))
+    found = module.training_step(batch, 0)
+    plain = token_losses(module.model(batch[:, :-1]), batch[:, 1:]).mean()
+    balance = BALANCE * sum(b.ffn.balance for b in module.model.blocks if isinstance(b.ffn, TopkMoE))
+    torch.testing.assert_close(found["loss"], plain + balance)
+    torch.testing.assert_close(found["balance"], balance)
