@@ -16,12 +16,15 @@ DATA, RUNS, SCORES, RESULTS = Path("data"), Path("runs"), Path("scores"), Path("
 
 
 def plan(options: argparse.Namespace) -> int:
-    """validates recipes/, writes params.yaml and prints the estimate (--check: only compares)"""
+    """validates recipes/, writes params.yaml and prints the estimate (--check: only compares, --arms: only lists all arms)"""
     from rich.console import Console
 
     from stemrepro import plan as planning
 
-    if options.check:
+    if options.arms:
+        book = planning.load()
+        planning.show_arms(book, options.scale, list(book.arms), Console())
+    elif options.check:
         planning.check()
         stamp = DATA / options.scale / "plan-checked"  # what DVC orders the later stages by
         stamp.parent.mkdir(parents=True, exist_ok=True)
@@ -187,6 +190,27 @@ def cost(options: argparse.Namespace) -> int:
     return 0
 
 
+def sweep(options: argparse.Namespace) -> int:
+    """searches fields of arms by Optuna on the tune split; start it again for another worker, or after a kill"""
+    from rich.console import Console
+
+    from stemrepro.recipe import load
+    from stemrepro.sweeps import run_sweep
+
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    run_sweep(
+        options.file,
+        load(),
+        options.scale,
+        DATA / options.scale / "blocks",
+        RESULTS,
+        options.workers,
+        options.worker,
+        Console(),
+    )
+    return 0
+
+
 def report(options: argparse.Namespace) -> int:
     """writes the page with every claim of a scale"""
     from stemrepro.plan import read_params
@@ -215,6 +239,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "track": track,
     "paper": paper,
     "cost": cost,
+    "sweep": sweep,
     "report": report,
     "verify": verify,
 }
@@ -228,6 +253,7 @@ def parser() -> argparse.ArgumentParser:
     for name in ("plan", "track", "report", "verify"):
         made[name].add_argument("--scale", default="laptop", help="a file of recipes/scales/ (default: laptop)")
     made["plan"].add_argument("--check", action="store_true", help="fail unless params.yaml follows from recipes/")
+    made["plan"].add_argument("--arms", action="store_true", help="print every arm with its counts; write nothing")
     made["plan"].add_argument("--quiet", action="store_true", help="print no estimate")
     made["data"].add_argument("step", choices=["fetch", "corpus", "items", "tokenizer", "blocks", "counts"])
     made["data"].add_argument("--mix", default="text", help="data mix, for fetch, corpus and items (default: text)")
@@ -255,6 +281,10 @@ def parser() -> argparse.ArgumentParser:
     made["cost"].add_argument(
         "--tflops", type=float, default=400, help="TFLOP/s that the device sustains (default: 400)"
     )
+    made["sweep"].add_argument("file", type=Path, help="a file of recipes/sweeps/")
+    made["sweep"].add_argument("--scale", default="laptop")
+    made["sweep"].add_argument("--workers", type=int, default=1, help="processes to start (default: this one alone)")
+    made["sweep"].add_argument("--worker", type=int, default=0, help=argparse.SUPPRESS)
     made["train"].add_argument("--replace", action="store_true", help="remove runs that were made with other settings")
     return top
 

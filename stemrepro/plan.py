@@ -10,7 +10,7 @@ from rich.table import Table
 
 from stemrepro.errors import UserError
 from stemrepro.files import atomic_write
-from stemrepro.model.cost import flops_per_token, parameter_counts
+from stemrepro.model.cost import flops_per_token, parameter_counts, table_bytes_per_token
 from stemrepro.recipe import RECIPES, Arm, Book, Mix, Scale, load, model_config, parse_mix
 
 PARAMS = Path("params.yaml")
@@ -135,19 +135,32 @@ def estimate(book: Book, scale_name: str, cores: int | None = None) -> dict:
     }
 
 
-def show(book: Book, scale_name: str, console: Console) -> None:
-    """Prints the arms with their layers and the estimate."""
+def show_arms(book: Book, scale_name: str, names: list[str], console: Console) -> None:
+    """Prints arms as one table: layers, parameters, forward FLOPs a token, bytes of table rows a token reads (4 a number)."""
     scale = book.scale(scale_name)
-    table = Table("arm", "layers", "total", "active", "tables", "MFLOP", title=f"{scale_name}: arms", expand=False)
-    for name in needed_arms(book):
+    columns = ("arm", "layers", "d_ff", "experts", "total", "active", "tables", "MFLOP", "row bytes")
+    table = Table(*columns, title=f"{scale_name}: arms", expand=False)
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for name in names:
         config = model_config(scale, book.arms[name])
         counts = parameter_counts(config)
         flops = flops_per_token(config, scale.model.sequence) / 1e6
-        layers = ", ".join(map(str, config.placed)) or "none"
-        table.add_row(name, layers, *(f"{counts[key]:,}" for key in ("total", "active", "tables")), f"{flops:.2f}")
+        layers = ", ".join(map(str, config.placed or config.value_layers)) or "none"
+        table.add_row(
+            name, layers, f"{config.ffn_width:,}", str(config.experts or ""), *(f"{counts[key]:,}" for key in ("total", "active", "tables")),
+            f"{flops:.2f}", f"{table_bytes_per_token(config, 4):,}",
+        )  # fmt: skip
     console.print(table)
+    console.print(
+        "layers: those replaced (value-embeddings: with a table); active: less tables and unused experts; MFLOP: forward, a token"
+    )
+
+
+def show(book: Book, scale_name: str, console: Console) -> None:
+    """Prints the arms with their layers and the estimate."""
+    show_arms(book, scale_name, needed_arms(book), console)
     cost = estimate(book, scale_name)
-    console.print("layers: those replaced; MFLOP: forward, a token")
     console.print(
         f"{cost['runs']} runs, {cost['tokens']:,} tokens, {cost['flops']:.2g} FLOPs: about {cost['minutes']:.0f} minutes "
         f"of training on this machine's CPU, {cost['disk'] / 1e6:,.0f} MB in runs/ and as much again in DVC's cache"

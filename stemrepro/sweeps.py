@@ -6,30 +6,38 @@ The study lives in sweeps/<scale>/<sweep>/study.db; start the same command again
 """
 
 import fcntl
-import itertools
-import os
-import shutil
+import json
+import math
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from threading import Event, Thread
 from typing import Literal
 
+import numpy as np
 import optuna
 import pandas as pd
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
-from optuna.trial import FrozenTrial, Trial, TrialState
+from optuna.trial import Trial, TrialState
 from pydantic import Field, model_validator
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress
 
 from stemrepro.data.integrity import verified_hash
 from stemrepro.data.sources import prose
 from stemrepro.errors import UserError
-from stemrepro.files import atomic_write, digest
+from stemrepro.files import digest, write_json
 from stemrepro.recipe import Arm, Book
 from stemrepro.records import Strict, parse, read_yaml
+from stemrepro.report.sweeps import best_settings, write_results
+from stemrepro.tracking import Tracker
 from stemrepro.training.spec import Run
 
 ARM_FIELDS = ("table_rate_factor", "table_decay_factor", "table_init", "placement")
+MOST_EXTENSIONS = 3
 HEARTBEAT = 20
 """Seconds between a worker's signs of life; a trial whose worker gave none for three of them is retried."""
 
@@ -42,12 +50,15 @@ class Range(Strict):
     log: bool = False
 
 
+Space = dict[str, tuple[float | int | str, ...] | Range]
+
+
 class Sweep(Strict):
     """One file of recipes/sweeps/."""
 
     title: str
     sampler: Literal["grid", "tpe"]
-    space: dict[str, tuple[float | int | str, ...] | Range]
+    space: Space
     trials: int | None = Field(None, gt=0, description="runs of an open search")
     extend: str | None = Field(
         None, description="a numeric key whose grid is extended while an arm's best lies at its edge"
@@ -74,14 +85,19 @@ def read_sweep(path: Path) -> Sweep:
     return parse(Sweep, read_yaml(path), path)
 
 
-def suggested(trial: Trial, space: dict) -> dict:
-    """A value for every key of the space."""
-    return {
-        key: trial.suggest_float(key, values.low, values.high, log=values.log)
-        if isinstance(values, Range)
-        else trial.suggest_categorical(key, list(values))
-        for key, values in space.items()
-    }
+def suggested(trial: Trial, space: Space) -> dict:
+    """A value for every key of the space. Lists of numbers are given as wide ranges, so that a grid may grow within its study."""
+    found = {}
+    for key, values in space.items():
+        if isinstance(values, Range):
+            found[key] = trial.suggest_float(key, values.low, values.high, log=values.log)
+        elif key == "seed":
+            found[key] = trial.suggest_int(key, min(values), max(values)) if len(set(values)) > 1 else values[0]
+        elif all(isinstance(value, int | float) for value in values):
+            found[key] = trial.suggest_float(key, 0.0, 1e6)
+        else:
+            found[key] = trial.suggest_categorical(key, list(values))
+    return found
 
 
 def run_of(values: dict, book: Book, scale_name: str, data: Path, out: Path) -> Run:
@@ -102,6 +118,14 @@ def run_of(values: dict, book: Book, scale_name: str, data: Path, out: Path) -> 
     return Run(name, seed, arm, scale, rate, out / "runs" / f"{name}-{key}", data, verified_hash(data))
 
 
+def settings_of(run: Run, space: Space) -> dict:
+    """What the space asked of a run, as far as its arm has such fields."""
+    known = {"arm": run.arm_name, "seed": run.seed, "learning_rate": run.learning_rate} | run.arm.model_dump(
+        mode="json"
+    )
+    return {key: known[key] for key in space}
+
+
 def tune_loss(run: Run) -> float:
     """Prose loss of a finished run on the tune split, in nats per token."""
     from stemrepro.data.blocks import TokenBlocks
@@ -114,7 +138,7 @@ def tune_loss(run: Run) -> float:
     return sum(losses[source] for source in prose(losses)) / len(prose(losses))
 
 
-def objective(trial: Trial, sweep: Sweep, space: dict, book: Book, scale: str, data: Path, out: Path) -> float:
+def objective(trial: Trial, sweep: Sweep, space: Space, book: Book, scale: str, data: Path, out: Path) -> float:
     """Trains the trial's run and scores it; in an open search the pruner may end it at a mark.
 
     Raises:
@@ -125,6 +149,7 @@ def objective(trial: Trial, sweep: Sweep, space: dict, book: Book, scale: str, d
     from stemrepro.training.train import train
 
     run = run_of(suggested(trial, space), book, scale, data, out)
+    trial.set_user_attr("settings", settings_of(run, space))
     torch.set_num_threads(run.scale.training.threads)
 
     def mark(step: int, losses: dict[str, float]) -> None:
@@ -156,8 +181,8 @@ def storage(out: Path) -> RDBStorage:
     )
 
 
-def open_study(name: str, sweep: Sweep, space: dict, out: Path, worker: int = 0) -> optuna.Study:
-    """The study, made or joined. Workers of a search have random streams of their own, of a grid one order."""
+def open_study(name: str, sweep: Sweep, space: Space, out: Path, worker: int = 0) -> optuna.Study:
+    """The study, made or joined. Workers of an open search have random streams of their own; of a grid they share one order."""
     if sweep.sampler == "grid":
         sampler = optuna.samplers.GridSampler({key: list(values) for key, values in space.items()}, seed=0)
         pruner = optuna.pruners.NopPruner()
@@ -169,76 +194,133 @@ def open_study(name: str, sweep: Sweep, space: dict, out: Path, worker: int = 0)
     )
 
 
-def finished(study: optuna.Study) -> list[FrozenTrial]:
-    """Trials with a score."""
-    return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+def work(name: str, sweep: Sweep, space: Space, call: Callable[[Trial], float], out: Path, worker: int = 0) -> None:
+    """Takes trials until the grid is done, or the search has as many as it asks for."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = open_study(name, sweep, space, out, worker)
+    if sweep.sampler == "grid":
+        if not study.sampler.is_exhausted(study):
+            study.optimize(call)
+        return
+    ended = (TrialState.COMPLETE, TrialState.PRUNED)
+    if len(study.get_trials(deepcopy=False, states=ended)) < sweep.trials:
+        study.optimize(call, callbacks=[optuna.study.MaxTrialsCallback(sweep.trials, states=ended)])
 
 
 def trial_table(study: optuna.Study) -> pd.DataFrame:
-    """One line a setting: its fields and its prose loss on the tune split (settings that came up twice once)."""
-    rows = [trial.params | {"prose": trial.value} for trial in finished(study)]
+    """One line a setting: its fields, its prose loss on the tune split, and how it ended (settings that came up twice once)."""
+    states = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned"}
+    rows = [
+        trial.user_attrs["settings"] | {"prose": trial.value, "state": states[trial.state]}
+        for trial in study.get_trials(deepcopy=False, states=tuple(states))
+    ]
     if not rows:
         return pd.DataFrame()
     frame = pd.DataFrame(rows)
-    keys = [key for key in frame.columns if key != "prose"]
-    return frame.drop_duplicates(keys).sort_values(keys).reset_index(drop=True)
+    keys = [key for key in frame.columns if key not in ("prose", "state")]
+    return frame.sort_values([*keys, "state"]).drop_duplicates(keys).reset_index(drop=True)
 
 
-def best_settings(table: pd.DataFrame) -> pd.DataFrame:
-    """For each arm the settings with the lowest mean loss over seeds."""
-    keys = [key for key in table.columns if key not in ("seed", "prose")]
-    means = table.groupby(keys, as_index=False)["prose"].mean()
-    return means.loc[means.groupby("arm")["prose"].idxmin()].reset_index(drop=True)
+def extended(table: pd.DataFrame, key: str) -> list[float]:
+    """Values of `key` that are still missing: the next beyond each edge at which some arm has its best, by the grid's own factor."""
+    values, best = np.sort(table[key].unique()), best_settings(table)[key]
+    below = [values[0] ** 2 / values[1]] if (best == values[0]).any() else []
+    above = [values[-1] ** 2 / values[-2]] if (best == values[-1]).any() else []
+    return [float(f"{value:.6g}") for value in (*below, *above)]
 
 
-def extended(table: pd.DataFrame, key: str, space: dict) -> tuple[float, ...]:
-    """The values of `key` that are still missing: one beyond each edge at which some arm has its best, by the grid's own factor."""
-    values = sorted(float(value) for value in space[key])
-    best = best_settings(table)[key]
-    factor = values[1] / values[0]
-    below = [values[0] / factor] if (best <= values[0] * 1.0001).any() else []
-    above = [values[-1] * values[-1] / values[-2]] if (best >= values[-1] * 0.9999).any() else []
-    return (*below, *above)
+def work_together(command: list[str], number: int, alone: Callable[[], None]) -> None:
+    """Works with `number` - 1 further processes of the same command; they end when this one does.
 
-
-def points(space: dict) -> int:
-    """Number of points of a grid."""
-    return len(list(itertools.product(*space.values())))
-
-
-def work(name: str, sweep: Sweep, space: dict, call: Callable[[Trial], float], out: Path, worker: int) -> None:
-    """Takes trials until there are no more."""
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = open_study(name, sweep, space, out, worker)
-    total = sweep.trials or points(space)
-    done = (TrialState.COMPLETE, TrialState.PRUNED)
-    study.optimize(call, callbacks=[optuna.study.MaxTrialsCallback(total, states=done)]) if count(
-        study, done
-    ) < total else None
-
-
-def count(study: optuna.Study, states: tuple[TrialState, ...]) -> int:
-    """Trials in these states."""
-    return len(study.get_trials(deepcopy=False, states=states))
-
-
-def workers(command: list[str], number: int) -> None:
-    """Starts the same command as further workers and waits for them; they end when this process does."""
-    children = [
-        subprocess.Popen([sys.executable, "-m", "stemrepro.cli", *command, "--worker", str(i)])
-        for i in range(1, number)
-    ]
+    Raises:
+        UserError: a worker failed.
+    """
+    children = [subprocess.Popen([*command, "--worker", str(i)]) for i in range(1, number)]
     try:
-        for child in children:
-            child.wait()
+        alone()
+        if any([child.wait() for child in children]):
+            raise UserError(
+                "a worker of the sweep failed; its message stands above. Start the command again: finished trials are kept"
+            )
     finally:
         for child in children:
             child.terminate()
 
 
-def clear(out: Path) -> None:
-    """Removes the weights of a finished sweep; the study keeps every score."""
-    shutil.rmtree(out / "runs", ignore_errors=True)
+@contextmanager
+def progress(console: Console, study: optuna.Study, total: int) -> Iterator[None]:
+    """A bar of the trials that ended since the study began, over all workers."""
+    ended, stop = (TrialState.COMPLETE, TrialState.PRUNED), Event()
+    with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console, transient=True) as bar:
+        task = bar.add_task("trials", total=total)
+
+        def watch() -> None:
+            while not stop.wait(2):
+                bar.update(task, completed=len(study.get_trials(deepcopy=False, states=ended)))
+
+        watcher = Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            watcher.join()
 
 
-__all__ = ["atomic_write", "os"]
+def run_sweep(
+    file: Path, book: Book, scale: str, data: Path, results: Path, number: int, worker: int, console: Console
+) -> None:
+    """Runs what is left of a sweep, then writes its results.
+
+    Args:
+        data: token blocks.
+        results: `results`/<scale>/sweeps/<name>/ gets data.csv, best.csv and figures.
+        number: processes; `worker` is this one's number, the first coordinates.
+
+    Raises:
+        UserError: a mistake in the file, missing data, a failed worker.
+    """
+    sweep, name, out = read_sweep(file), file.stem, Path("sweeps") / scale / file.stem
+    slices = out / "slice.json"  # what the workers are at: the grid, or what it was extended by
+    space: Space = dict(sweep.space)
+    if worker:
+        if slices.exists():
+            space |= json.loads(slices.read_text())
+        work(
+            name,
+            sweep,
+            space,
+            partial(objective, sweep=sweep, space=space, book=book, scale=scale, data=data, out=out),
+            out,
+            worker,
+        )
+        return
+    run_of(
+        {key: values[0] if isinstance(values, tuple) else values.low for key, values in space.items()},
+        book,
+        scale,
+        data,
+        out,
+    )
+    command = [sys.executable, "-m", "stemrepro.cli", "sweep", str(file), "--scale", scale]
+    slices.unlink(missing_ok=True)
+    for _ in range(1 + MOST_EXTENSIONS):
+        call = partial(objective, sweep=sweep, space=space, book=book, scale=scale, data=data, out=out)
+        study = open_study(name, sweep, space, out)
+        total = sweep.trials or len(study.get_trials()) + math.prod(len(values) for values in space.values())
+        with progress(console, study, total):
+            work_together(command, number, partial(work, name, sweep, space, call, out))
+        table = trial_table(study)
+        more = extended(table, sweep.extend) if sweep.extend else []
+        if not more:
+            break
+        console.print(
+            f"an arm has its best {sweep.extend} at the grid's edge: all arms get {', '.join(f'{v:g}' for v in more)} too"
+        )
+        space = dict(sweep.space) | {sweep.extend: tuple(more)}
+        write_json(slices, {sweep.extend: more})
+    write_results(study, sweep.sampler, table, results / scale / "sweeps" / name)
+    Tracker(scale, book, Path("runs"), Path("scores"), results).sync_sweep(
+        name, table, results / scale / "sweeps" / name
+    )
+    console.print(best_settings(table).to_string(index=False))

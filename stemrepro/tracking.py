@@ -9,11 +9,13 @@ import fcntl
 import json
 import logging
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import yaml
 
 from stemrepro.errors import UserError
@@ -170,6 +172,32 @@ class Tracker:
         if weights.exists() and run.info.status != "FINISHED":
             self.client.set_terminated(run.info.run_id, end_time=int(weights.stat().st_mtime * 1000))
         return rows
+
+    def sync_sweep(self, name: str, table: pd.DataFrame, folder: Path) -> None:
+        """A sweep as one run with its figures, and a run below it a setting: what was set and the loss on the tune split."""
+        with plainly():
+            now = int(time.time() * 1000)
+            parent = self._run(f"{self.scale}/sweep/{name}", f"sweep {name}", {"scale": self.scale, "sweep": name}, now)
+            for row in table.to_dict("records"):
+                settings = {key: value for key, value in row.items() if key not in ("prose", "state")}
+                tags = {
+                    "scale": self.scale,
+                    "sweep": name,
+                    "state": row["state"],
+                    "mlflow.parentRunId": parent.info.run_id,
+                }
+                label = f"{row['arm']} {row['learning_rate']:g} seed {row['seed']}"
+                run = self._run(f"{self.scale}/sweep/{name}/{digest(settings)}", label, tags, now)
+                metrics = (
+                    [Metric("tune/prose_loss", row["prose"], now, 0)]
+                    if "tune/prose_loss" not in run.data.metrics
+                    else []
+                )
+                self._add(run, metrics, settings, tags)
+                self.client.set_terminated(run.info.run_id)
+            for figure in sorted(folder.glob("*.png")):
+                self.client.log_artifact(parent.info.run_id, str(figure), "figures")
+            self.client.set_terminated(parent.info.run_id)
 
     def sync_arm(self, arm: str) -> int:
         """Brings an arm's runs up to date, and the run above them that holds their means and the figures."""

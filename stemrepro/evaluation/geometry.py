@@ -25,7 +25,7 @@ from stemrepro.evaluation.buckets import BUCKETS, bucket_name
 from stemrepro.evaluation.losses import seen_pairs
 from stemrepro.evaluation.weights import load_run
 from stemrepro.files import atomic_write, write_json
-from stemrepro.model.ffn import table_parameters
+from stemrepro.model.ffn import Stem, TokenOnly, table_parameters
 from stemrepro.model.transformer import Decoder, build
 from stemrepro.training.spec import Run
 
@@ -90,8 +90,15 @@ def ffn_vectors(model: Decoder, rows: Tensor, positions: Tensor) -> dict[int, di
     def keep(layer: int) -> Callable:
         def hook(ffn: torch.nn.Module, inputs: tuple[Tensor, Tensor]) -> None:
             at = torch.arange(len(positions))
-            x, tokens = inputs[0][at, positions], inputs[1][at, positions]
-            up = ffn.up(x) if hasattr(ffn, "up") else ffn.table(tokens)
+            x, tokens = inputs[0][at, positions], inputs[1]
+            if isinstance(ffn, Stem):
+                up = ffn.rows(tokens)[at, positions]
+            elif hasattr(ffn, "up"):
+                up = ffn.up(x)
+            elif isinstance(ffn, TokenOnly):
+                up = ffn.table(tokens[at, positions])
+            else:  # mixtures and rows of the residual's width have no such vector
+                return
             found[layer] = {"up": up}
             if hasattr(ffn, "gate"):
                 found[layer]["gated"] = F.silu(ffn.gate(x)) * up
@@ -155,7 +162,7 @@ def score(run: Run, report: Callable) -> dict:
     numbers, positions = chosen_places(blocks, scale.evaluation.tokens, scale.geometry.tokens)
     vectors = ffn_vectors(model, blocks.at(numbers)[:, :-1], torch.from_numpy(positions))
     for layer in placed:
-        for what, found in vectors[layer].items():
+        for what, found in vectors.get(layer, {}).items():
             add(1.0, layer, what, "all", found)
     spread = np.full(run.model.vocab, np.nan)
     if run.model.placed:

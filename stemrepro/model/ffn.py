@@ -43,9 +43,13 @@ class Stem(nn.Module):
         self.table = nn.Embedding(config.vocab, config.ffn_width)
         self.down = matrix(config.ffn_width, config.width)
 
+    def rows(self, tokens: Tensor) -> Tensor:
+        """U[token]: tokens [batch, seq] -> [batch, seq, ffn_width]."""
+        return self.table(tokens)
+
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
         """x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
-        return self.down(F.silu(self.gate(x)) * self.table(tokens))
+        return self.down(F.silu(self.gate(x)) * self.rows(tokens))
 
 
 class TokenOnly(nn.Module):
@@ -127,9 +131,9 @@ class StemShuffled(Stem):
         super().__init__(config)
         self.register_buffer("order", torch.arange(config.vocab))
 
-    def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
-        return super().forward(x, self.order[tokens])
+    def rows(self, tokens: Tensor) -> Tensor:
+        """U[order[token]]: tokens [batch, seq] -> [batch, seq, ffn_width]."""
+        return self.table(self.order[tokens])
 
 
 def is_table(parameter_name: str) -> bool:

@@ -7,19 +7,17 @@ from stemrepro.model.config import END_OF_DOCUMENT, ModelConfig
 from stemrepro.model.ffn import Stem, SwiGLU, matrix
 
 
-class StemLowRank(nn.Module):
+class StemLowRank(Stem):
     """STEM with a narrow table: y = W_d (SiLU(W_g x) * W_r N[token]), N [vocab, rank], W_r the same for all tokens."""
 
     def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.gate = matrix(config.width, config.ffn_width)
+        super().__init__(config)
         self.table = nn.Embedding(config.vocab, config.rank)
         self.widen = matrix(config.rank, config.ffn_width)
-        self.down = matrix(config.ffn_width, config.width)
 
-    def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
-        return self.down(F.silu(self.gate(x)) * self.widen(self.table(tokens)))
+    def rows(self, tokens: Tensor) -> Tensor:
+        """W_r N[token]: tokens [batch, seq] -> [batch, seq, ffn_width]."""
+        return self.widen(self.table(tokens))
 
 
 class PerLayerEmbedding(SwiGLU):
@@ -62,6 +60,6 @@ def bigram_rows(tokens: Tensor, rows: int) -> Tensor:
 class NgramTable(Stem):
     """STEM addressed by two tokens: y = W_d (SiLU(W_g x) * U[hash(token before, token)]), as many rows as the vocabulary."""
 
-    def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
-        return super().forward(x, bigram_rows(tokens, self.table.num_embeddings))
+    def rows(self, tokens: Tensor) -> Tensor:
+        """U[hash(token before, token)]: tokens [batch, seq] -> [batch, seq, ffn_width]."""
+        return self.table(bigram_rows(tokens, self.table.num_embeddings))
