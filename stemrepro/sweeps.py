@@ -10,6 +10,7 @@ import json
 import math
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -35,6 +36,8 @@ from stemrepro.records import Strict, parse, read_yaml
 from stemrepro.report.sweeps import best_settings, write_results
 from stemrepro.tracking import Tracker
 from stemrepro.training.spec import Run
+
+warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)  # heartbeats, since 2.9
 
 ARM_FIELDS = ("table_rate_factor", "table_decay_factor", "table_init", "placement")
 MOST_EXTENSIONS = 3

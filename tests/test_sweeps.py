@@ -1,0 +1,218 @@
+"""Sweeps: points, extension, pruning and results in-process; workers, kills and retries as real processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+
+import optuna
+import pandas as pd
+import pytest
+import yaml
+from mlflow import MlflowClient
+from rich.console import Console
+
+from stemrepro import sweeps
+from stemrepro.errors import UserError
+from stemrepro.sweeps import (
+    Range,
+    Sweep,
+    extended,
+    open_study,
+    read_sweep,
+    run_of,
+    run_sweep,
+    storage,
+    trial_table,
+    work,
+)
+from stemrepro.tracking import tracking_uri
+from tests.conftest import ROOT, TINY
+
+GRID = {
+    "title": "t", "sampler": "grid", "extend": "learning_rate",
+    "space": {"arm": ["dense", "stem-full"], "learning_rate": [0.01, 0.02], "table_rate_factor": [1.0, 2.0], "seed": [100, 101]},
+}  # fmt: skip
+
+
+@pytest.fixture
+def project(sample, tiny, book, tmp_path, monkeypatch):
+    """A folder with recipes/, a scale `tiny` and its blocks; in it the book."""
+    import shutil
+
+    shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
+    (tmp_path / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(TINY))
+    (tmp_path / "data/tiny").mkdir(parents=True)
+    (tmp_path / "data/tiny/blocks").symlink_to(sample / "blocks")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    return book.model_copy(update={"scales": {"tiny": tiny}})
+
+
+def sweep_file(project_path, value, name="sweep"):
+    path = project_path / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(value))
+    return path
+
+
+def fake_loss(arm, rate, factor, seed):
+    """Best at 0.04 for dense, at 0.02 and factor 2 for STEM."""
+    best = 0.04 if arm == "dense" else 0.02
+    return abs(rate - best) + (0.001 if arm == "dense" or factor == 2.0 else 0.002) + seed / 1e6
+
+
+def fake_objective(trial, space, **_):
+    values = sweeps.suggested(trial, space)
+    if values["arm"] == "dense":
+        values["table_rate_factor"] = 1.0
+    trial.set_user_attr("settings", values)
+    return fake_loss(values["arm"], values["learning_rate"], values["table_rate_factor"], values["seed"])
+
+
+def test_a_grid_visits_every_point_and_grows_until_no_arm_is_at_its_edge(project, tmp_path, monkeypatch):
+    monkeypatch.setattr(sweeps, "objective", fake_objective)
+    file = sweep_file(tmp_path, GRID)
+    run_sweep(file, project, "tiny", tmp_path / "data/tiny/blocks", tmp_path / "results", 1, 0, Console(quiet=True))
+    folder = tmp_path / "results/tiny/sweeps/sweep"
+    table = pd.read_csv(folder / "data.csv")
+    assert sorted(table["learning_rate"].unique()) == [0.01, 0.02, 0.04, 0.08]
+    assert len(table) == 4 * (1 + 2) * 2  # rates x (dense + STEM's two factors) x seeds
+    best = pd.read_csv(folder / "best.csv").set_index("arm")
+    assert best.loc["dense", "learning_rate"] == 0.04
+    assert list(best.loc["stem-full", ["learning_rate", "table_rate_factor"]]) == [0.02, 2.0]
+    assert (folder / "figure.png").stat().st_size > 10_000
+    runs = MlflowClient(tracking_uri()).search_runs(["1"])
+    parents = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
+    assert len(runs) == 25
+    assert [run.info.run_name for run in parents] == ["sweep sweep"]
+    again = pd.read_csv(folder / "data.csv")
+    run_sweep(file, project, "tiny", tmp_path / "data/tiny/blocks", tmp_path / "results", 1, 0, Console(quiet=True))
+    assert pd.read_csv(folder / "data.csv").equals(again)
+
+
+def test_extension_is_by_the_grids_own_factor_on_the_side_that_needs_it():
+    rows = [{"arm": arm, "learning_rate": rate, "seed": 0, "prose": abs(rate - best), "state": "complete"}
+            for arm, best in (("a", 0.01), ("b", 0.02)) for rate in (0.01, 0.02, 0.04)]  # fmt: skip
+    assert extended(pd.DataFrame(rows), "learning_rate") == [0.005]
+    assert extended(pd.DataFrame(rows[3:]), "learning_rate") == []
+
+
+def test_a_trial_is_a_run_scored_on_the_tune_split(project, tmp_path):
+    from stemrepro.data.blocks import TokenBlocks
+    from stemrepro.evaluation.weights import load_run
+    from stemrepro.training.callbacks import losses_by_source
+
+    space = {"arm": ("stem-full",), "learning_rate": (0.01,), "table_rate_factor": (2.0,), "seed": (100,)}
+    sweep = Sweep(title="t", sampler="grid", space=space)
+    data, out = tmp_path / "data/tiny/blocks", tmp_path / "sweeps"
+    call = partial(sweeps.objective, sweep=sweep, space=space, book=project, scale="tiny", data=data, out=out)
+    work("s", sweep, space, call, out)
+    study = open_study("s", sweep, space, out)
+    values = {"arm": "stem-full", "learning_rate": 0.01, "table_rate_factor": 2.0, "seed": 100}
+    run = run_of(values, project, "tiny", data, out)
+    assert run.arm.table_rate_factor == 2.0
+    losses = losses_by_source(load_run(run), TokenBlocks(data, "tune", 32, 300), 512, 4)
+    prose = [losses[source] for source in ("speeches", "bible") if source in losses]
+    (row,) = trial_table(study).to_dict("records")
+    assert row["prose"] == pytest.approx(sum(prose) / len(prose))
+    assert {key: row[key] for key in values} == values
+    work("s", sweep, space, call, out)  # nothing is left to do
+    assert len(study.get_trials()) == 1
+
+
+def test_arms_without_tables_have_one_run_for_all_table_fields(project, tmp_path):
+    data = tmp_path / "data/tiny/blocks"
+    values = {"arm": "dense", "learning_rate": 0.01, "seed": 1}
+    folders = {run_of(values | {"table_rate_factor": f}, project, "tiny", data, tmp_path).folder for f in (1.0, 2.0)}
+    assert len(folders) == 1
+    values["arm"] = "value-embeddings"  # no FFN table, but one in its attention
+    folders = {run_of(values | {"table_rate_factor": f}, project, "tiny", data, tmp_path).folder for f in (1.0, 2.0)}
+    assert len(folders) == 2
+
+
+def test_an_open_search_stops_what_falls_behind_and_draws_what_mattered(project, tmp_path):
+    space = {"arm": ["stem-full"], "learning_rate": {"low": 1e-4, "high": 0.03, "log": True},
+             "table_init": ["xavier", "normal"], "seed": [100]}  # fmt: skip
+    file = sweep_file(tmp_path, {"title": "t", "sampler": "tpe", "trials": 9, "space": space}, "open")
+    run_sweep(file, project, "tiny", tmp_path / "data/tiny/blocks", tmp_path / "results", 1, 0, Console(quiet=True))
+    folder = tmp_path / "results/tiny/sweeps/open"
+    states = pd.read_csv(folder / "data.csv")["state"].value_counts()
+    assert states.sum() == 9
+    assert states["pruned"] > 0
+    assert states["complete"] > 3
+    assert {"importances.png", "parallel.png"} <= {path.name for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"sampler": "random"}, r"sampler: .*'grid' or 'tpe' \(got 'random'\)"),
+        ({"trials": 3}, "a grid has as many as its points"),
+        ({"sampler": "tpe"}, "needs `trials`"),
+        ({"space": GRID["space"] | {"colour": ["red"]}}, "space has no 'colour'"),
+        ({"space": {"arm": ["dense"], "seed": [1]}, "extend": None}, "space lacks 'learning_rate'"),
+        ({"space": GRID["space"] | {"learning_rate": {"low": 1, "high": 2}}}, "a grid needs lists"),
+        ({"extend": "table_init"}, "must be a key of a grid's space"),
+    ],
+)
+def test_mistakes_are_named(tmp_path, change, words):
+    with pytest.raises(UserError, match=words):
+        read_sweep(sweep_file(tmp_path, GRID | change))
+
+
+def test_an_unknown_arm_is_named_before_anything_runs(project, tmp_path):
+    file = sweep_file(tmp_path, GRID | {"space": GRID["space"] | {"arm": ["dens"]}})
+    with pytest.raises(UserError, match="arm 'dens' is unknown"):
+        run_sweep(file, project, "tiny", tmp_path / "data/tiny/blocks", tmp_path / "results", 1, 0, Console(quiet=True))
+
+
+def test_the_shipped_sweeps_are_valid(book):
+    for path in (ROOT / "recipes/sweeps").glob("*.yaml"):
+        sweep = read_sweep(path)
+        assert set(sweep.space["arm"]) <= set(book.arms)
+        used = {seed for scale in book.scales.values() for seed in scale.seeds}
+        assert not used & set(sweep.space["seed"])
+    assert isinstance(read_sweep(ROOT / "recipes/sweeps/tables.yaml").space["learning_rate"], Range)
+
+
+SLOW = """
+import sys, time
+from stemrepro import sweeps
+sweeps.HEARTBEAT = 1
+before = sweeps.objective
+def slow(trial, **rest):
+    if sys.argv[1] == "victim":
+        open("started", "w").write(str(trial.number))
+        time.sleep(60)
+    return before(trial, **rest)
+sweeps.objective = slow
+from stemrepro.cli import main
+main(["sweep", "sweep.yaml", "--scale", "tiny"])
+"""
+
+
+def test_a_killed_workers_trial_is_put_back_and_retried(project, tmp_path):
+    """The victim dies in its first trial; another worker, started later, finds it stale and does it with all others."""
+    sweep_file(tmp_path, GRID | {"extend": None, "space": GRID["space"] | {"seed": [100], "table_rate_factor": [1.0]}})
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    victim = subprocess.Popen([sys.executable, "-c", SLOW, "victim"], env=environment)
+    for _ in range(600):
+        if (tmp_path / "started").exists():
+            break
+        time.sleep(0.1)
+    time.sleep(1.5)  # a heartbeat
+    victim.send_signal(signal.SIGKILL)
+    victim.wait()
+    time.sleep(4)
+    subprocess.run([sys.executable, "-c", SLOW, "other"], env=environment, check=True, capture_output=True)
+    study = optuna.load_study(study_name="sweep", storage=storage(tmp_path / "sweeps/tiny/sweep"))
+    states = [trial.state.name for trial in study.get_trials()]
+    assert states.count("FAIL") == 1
+    assert states.count("COMPLETE") == 4
+    retried = [trial for trial in study.get_trials() if trial.system_attrs.get("failed_trial") is not None]
+    assert len(retried) == 1
+    assert len(trial_table(study)) == 4
+    assert json.loads(json.dumps(study.user_attrs)) == {}
