@@ -16,7 +16,18 @@ from stemrepro.claims import VERDICTS
 from tests.conftest import ROOT
 
 SKIPPED = shutil.ignore_patterns(
-    ".git", ".venv", "data", "runs", "scores", "smoke", "pilot", "cache", "tmp", "__pycache__", "dvc.lock", "*.egg-info"
+    ".git",
+    ".venv",
+    "data",
+    "runs",
+    "scores",
+    "smoke",
+    "sweeps",
+    "cache",
+    "tmp",
+    "__pycache__",
+    "dvc.lock",
+    "*.egg-info",
 )
 
 

@@ -1,0 +1,90 @@
+"""Training step of every arm against dense, beside what its FLOPs would make it: medians of interleaved steps in one process.
+
+    python benchmarks/arms.py [--scale laptop] [--steps 40] [--arms dense stem-full] [--shape 4096 128 4 344]
+
+A step is forward, backward, clipping and the optimiser on one batch. An arm more than 15% slower than its FLOP ratio is marked;
+`optimiser` is that part of its step. --shape takes vocabulary, width, layers and ffn_width instead of the scale's (with random
+tokens), --threads the threads.
+"""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+from statistics import median
+
+import torch
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from stemrepro.data.integrity import verified_hash
+from stemrepro.model.cost import flops_per_token
+from stemrepro.recipe import load
+from stemrepro.training.module import LanguageModule
+from stemrepro.training.spec import Run
+from stemrepro.workers import ENVIRONMENT
+
+SLOW = 1.15
+
+
+def step(module: LanguageModule, optimizer: torch.optim.Optimizer, batch: torch.Tensor) -> tuple[float, float]:
+    """Seconds of one training step, and of its optimiser alone."""
+    start = time.perf_counter()
+    found = module.training_step(batch, 0)
+    (found["loss"] if isinstance(found, dict) else found).backward()
+    module.configure_gradient_clipping(optimizer)
+    before = time.perf_counter()
+    optimizer.step()
+    optimizer.zero_grad()
+    return time.perf_counter() - start, time.perf_counter() - before
+
+
+def main() -> None:
+    """Prints one row an arm."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", default="laptop")
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--arms", nargs="+")
+    parser.add_argument("--shape", type=int, nargs=4, metavar=("VOCAB", "WIDTH", "LAYERS", "FFN_WIDTH"))
+    parser.add_argument("--threads", type=int)
+    options = parser.parse_args()
+    if "MALLOC_TRIM_THRESHOLD_" not in os.environ:  # glibc reads it at process start
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ENVIRONMENT)
+    book, blocks = load(), Path("data") / options.scale / "blocks"
+    scale = book.scale(options.scale)
+    if options.shape:
+        names = ("vocab", "width", "layers", "ffn_width")
+        scale = scale.model_copy(
+            update={"model": scale.model.model_copy(update=dict(zip(names, options.shape, strict=True)))}
+        )
+    torch.set_num_threads(options.threads or scale.training.threads)
+    size, length = scale.training.micro_batch, scale.model.sequence
+    modules = {}
+    for name in options.arms or book.arms:
+        run = Run(name, 0, book.arms[name], scale, scale.learning_rate, Path("none"), blocks, verified_hash(blocks))
+        module = LanguageModule(run)
+        modules[name] = module, module.configure_optimizers()["optimizer"]
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in modules}
+    for number in track(range(options.steps + 3), "steps", transient=True):
+        batch = torch.randint(0, scale.model.vocab, (size, length + 1), generator=torch.Generator().manual_seed(number))
+        for name, (module, optimizer) in modules.items():
+            found = step(module, optimizer, batch)
+            if number >= 3:
+                taken[name].append(found)
+    seconds = {name: (median(s for s, _ in times), median(o for _, o in times)) for name, times in taken.items()}
+    flops = {name: flops_per_token(module.run.model, length) for name, (module, _) in modules.items()}
+    base = next(iter(modules))
+    table = Table("arm", "tokens/s", f"step / {base}", f"FLOPs / {base}", "optimiser", "")
+    for name, (whole, update) in seconds.items():
+        ratio, cost = whole / seconds[base][0], flops[name] / flops[base]
+        mark = f"{100 * (ratio / cost - 1):+.0f}%" if ratio > SLOW * cost else ""
+        table.add_row(
+            name, f"{size * length / whole:,.0f}", f"{ratio:.2f}", f"{cost:.2f}", f"{100 * update / whole:.0f}%", mark
+        )
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
