@@ -47,5 +47,5 @@ def test_every_command_has_help(capsys):
 
 
 def test_commands_have_not_crept():
-    assert set(COMMANDS) == {"plan", "data", "train", "evaluate", "track", "paper", "cost", "report", "verify"}
+    assert set(COMMANDS) == {"plan", "data", "train", "evaluate", "track", "paper", "cost", "sweep", "report", "verify"}
     assert parser().prog == "stemrepro"

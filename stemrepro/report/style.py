@@ -12,22 +12,38 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 _COLOURS = sns.color_palette("colorblind", 10).as_hex()
-ARM_COLOUR = {
-    "dense": "#333333",
-    "stem-third": _COLOURS[0],
-    "stem-half": _COLOURS[2],
-    "stem-full": _COLOURS[3],
-    "token-only": _COLOURS[1],
+_DENSE, _BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN, _PINK, _GREY, _YELLOW, _CYAN = "#333333", *_COLOURS
+_ARMS = {
+    "dense": (_DENSE, "o", "dense"),
+    "stem-third": (_BLUE, "^", "STEM 1/3"),
+    "stem-half": (_GREEN, "s", "STEM 1/2"),
+    "stem-full": (_RED, "D", "STEM full"),
+    "token-only": (_ORANGE, "X", "token-only (control)"),
+    "gate-replaced": (_PURPLE, "^", "gate replaced"),
+    "down-replaced": (_BROWN, "v", "down replaced"),
+    "stem-dagger": (_PINK, "P", "STEM-dagger"),
+    "blend": (_PINK, "d", "blend"),
+    "stem-shifted": (_BLUE, ">", "STEM 1/3, shifted"),
+    "stem-early": (_BLUE, "<", "STEM 1/3, early"),
+    "stem-late": (_BLUE, "v", "STEM 1/3, late"),
+    "stem-single": (_BLUE, "o", "STEM, one layer"),
+    "hash-moe": (_GREY, "h", "Hash-MoE"),
+    "topk-moe": (_GREY, "H", "top-2 MoE"),
+    "dense-wide": (_DENSE, "s", "dense, equal parameters"),
+    "dense-equal-flops": (_DENSE, "v", "dense, equal FLOPs"),
+    "value-embeddings": (_CYAN, "p", "value embeddings"),
+    "ple": (_CYAN, "d", "PLE"),
+    "stem-lowrank": (_YELLOW, "s", "STEM, narrow table"),
+    "ngram-table": (_YELLOW, "D", "bigram table"),
+    "stem-tuned": (_RED, "^", "STEM full, tuned"),
+    "stem-touched": (_RED, "s", "STEM full, touched rows"),
+    "stem-frozen": (_ORANGE, "o", "STEM, frozen rows (control)"),
+    "stem-shuffled": (_ORANGE, "s", "STEM, shuffled rows (control)"),
+    "stem-shared": (_ORANGE, "D", "STEM, one table (control)"),
+    "input-add": (_ORANGE, "v", "rows added to the input (control)"),
 }
-ARM_MARKER = {"dense": "o", "stem-third": "^", "stem-half": "s", "stem-full": "D", "token-only": "X"}
-ARM_LABEL = {
-    "dense": "dense",
-    "hash-moe": "Hash-MoE",
-    "stem-third": "STEM 1/3",
-    "stem-half": "STEM 1/2",
-    "stem-full": "STEM full",
-    "token-only": "token-only (control)",
-}
+"""Colour, marker and name of every arm: a hue a family, told apart by markers within."""
+ARM_COLOUR, ARM_MARKER, ARM_LABEL = ({arm: look[i] for arm, look in _ARMS.items()} for i in range(3))
 SOURCE_COLOUR = {
     "speeches": _COLOURS[0],
     "bible": _COLOURS[1],

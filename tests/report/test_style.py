@@ -1,6 +1,6 @@
 import pytest
 
-from stemrepro.report.style import plt, render, settle, use_style
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, plt, render, settle, use_style
 
 
 def draw(nudge):
@@ -31,3 +31,10 @@ def test_settling_moves_nothing_that_could_be_seen():
     for old, axes in zip(before, figure.axes, strict=True):
         assert axes.get_position().bounds == pytest.approx(old, abs=1e-3)  # solving twice moves a little, too
     plt.close("all")
+
+
+def test_every_arm_has_a_look_of_its_own(book):
+    looks = [(ARM_COLOUR[arm], ARM_MARKER[arm]) for arm in book.arms]
+    assert len(set(looks)) == len(looks)
+    assert len({ARM_LABEL[arm] for arm in book.arms}) == len(book.arms)
+    assert ARM_COLOUR.keys() == book.arms.keys()
