@@ -1,6 +1,6 @@
 """Sweeps by Optuna: grids and open searches over arms and their fields, several workers on one study, killed trials retried.
 
-A trial is one run, trained like any other into sweeps/<scale>/<sweep>/<settings>/ and scored on the tune split, which no recipe
+A trial is one run, trained like any other into sweeps/<scale>/<sweep>/runs/<settings>/ and scored on the tune split, which no recipe
 uses. Its folder is named by its settings, so a trial that was killed resumes, and settings that come up twice are trained once.
 The study lives in sweeps/<scale>/<sweep>/study.db; start the same command again for another worker.
 """
@@ -16,14 +16,12 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
-from typing import Literal
 
 import numpy as np
 import optuna
 import pandas as pd
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
 from optuna.trial import Trial, TrialState
-from pydantic import Field, model_validator
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 
@@ -32,60 +30,17 @@ from stemrepro.data.sources import prose
 from stemrepro.errors import UserError
 from stemrepro.files import digest, write_json
 from stemrepro.recipe import Arm, Book
-from stemrepro.records import Strict, parse, read_yaml
+from stemrepro.records import parse
 from stemrepro.report.sweeps import best_settings, write_results
+from stemrepro.sweep_spec import ARM_FIELDS, Range, Space, Sweep, read_sweep
 from stemrepro.tracking import Tracker
 from stemrepro.training.spec import Run
 
 warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)  # heartbeats, since 2.9
 
-ARM_FIELDS = ("table_rate_factor", "table_decay_factor", "table_init", "placement")
 MOST_EXTENSIONS = 3
 HEARTBEAT = 20
 """Seconds between a worker's signs of life; a trial whose worker gave none for three of them is retried."""
-
-
-class Range(Strict):
-    """An interval to search in."""
-
-    low: float
-    high: float
-    log: bool = False
-
-
-Space = dict[str, tuple[float | int | str, ...] | Range]
-
-
-class Sweep(Strict):
-    """One file of recipes/sweeps/."""
-
-    title: str
-    sampler: Literal["grid", "tpe"]
-    space: Space
-    trials: int | None = Field(None, gt=0, description="runs of an open search")
-    extend: str | None = Field(
-        None, description="a numeric key whose grid is extended while an arm's best lies at its edge"
-    )
-
-    @model_validator(mode="after")
-    def _fits(self) -> "Sweep":
-        known = ("arm", "seed", "learning_rate", *ARM_FIELDS)
-        if unknown := [key for key in self.space if key not in known]:
-            raise ValueError(f"space has no '{unknown[0]}'; there are {', '.join(known)}")
-        if missing := [key for key in ("arm", "seed", "learning_rate") if key not in self.space]:
-            raise ValueError(f"space lacks '{missing[0]}'")
-        if self.sampler == "grid" and any(isinstance(values, Range) for values in self.space.values()):
-            raise ValueError("a grid needs lists, not ranges")
-        if (self.sampler == "tpe") != (self.trials is not None):
-            raise ValueError("an open search (tpe) needs `trials`, a grid has as many as its points")
-        if self.extend and (self.sampler != "grid" or self.extend not in self.space):
-            raise ValueError(f"extend '{self.extend}' must be a key of a grid's space")
-        return self
-
-
-def read_sweep(path: Path) -> Sweep:
-    """A sweep file; UserError names what is wrong in it."""
-    return parse(Sweep, read_yaml(path), path)
 
 
 def suggested(trial: Trial, space: Space) -> dict:

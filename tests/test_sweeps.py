@@ -17,18 +17,8 @@ from rich.console import Console
 
 from stemrepro import sweeps
 from stemrepro.errors import UserError
-from stemrepro.sweeps import (
-    Range,
-    Sweep,
-    extended,
-    open_study,
-    read_sweep,
-    run_of,
-    run_sweep,
-    storage,
-    trial_table,
-    work,
-)
+from stemrepro.sweep_spec import Range, Sweep, read_sweep
+from stemrepro.sweeps import extended, open_study, run_of, run_sweep, storage, trial_table, work
 from stemrepro.tracking import tracking_uri
 from tests.conftest import ROOT, TINY
 

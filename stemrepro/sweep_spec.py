@@ -1,0 +1,54 @@
+"""What a sweep is, as data: recipes/sweeps/*.yaml."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from stemrepro.records import Strict, parse, read_yaml
+
+ARM_FIELDS = ("table_rate_factor", "table_decay_factor", "table_init", "placement")
+"""Fields of an arm that a sweep may set."""
+
+
+class Range(Strict):
+    """An interval to search in."""
+
+    low: float
+    high: float
+    log: bool = False
+
+
+Space = dict[str, tuple[float | int | str, ...] | Range]
+
+
+class Sweep(Strict):
+    """One file of recipes/sweeps/."""
+
+    title: str
+    sampler: Literal["grid", "tpe"]
+    space: Space
+    trials: int | None = Field(None, gt=0, description="runs of an open search")
+    extend: str | None = Field(
+        None, description="a numeric key whose grid is extended while an arm's best lies at its edge"
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Sweep":
+        known = ("arm", "seed", "learning_rate", *ARM_FIELDS)
+        if unknown := [key for key in self.space if key not in known]:
+            raise ValueError(f"space has no '{unknown[0]}'; there are {', '.join(known)}")
+        if missing := [key for key in ("arm", "seed", "learning_rate") if key not in self.space]:
+            raise ValueError(f"space lacks '{missing[0]}'")
+        if self.sampler == "grid" and any(isinstance(values, Range) for values in self.space.values()):
+            raise ValueError("a grid needs lists, not ranges")
+        if (self.sampler == "tpe") != (self.trials is not None):
+            raise ValueError("an open search (tpe) needs `trials`, a grid has as many as its points")
+        if self.extend and (self.sampler != "grid" or self.extend not in self.space):
+            raise ValueError(f"extend '{self.extend}' must be a key of a grid's space")
+        return self
+
+
+def read_sweep(path: Path) -> Sweep:
+    """A sweep file; UserError names what is wrong in it."""
+    return parse(Sweep, read_yaml(path), path)
