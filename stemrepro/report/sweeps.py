@@ -77,7 +77,8 @@ def write_results(study: optuna.Study, sampler: str, table: pd.DataFrame, folder
     use_style()
     if sampler == "grid":
         figures = {"figure": rate_figure(table)}
-        footer(figures["figure"], f"{table['seed'].nunique()} seeds a setting, none of which a recipe uses")
+        seeds = table["seed"].nunique()
+        footer(figures["figure"], f"{seeds} seed{'' if seeds == 1 else 's'} a setting, none of which a recipe uses")
         settle(figures["figure"])
     else:
         varied = len(np.unique(table["prose"].dropna())) > 1
