@@ -27,7 +27,7 @@ def needed_arms(book: Book) -> list[str]:
 def params(book: Book, scale_name: str) -> dict:
     """What params.yaml holds for a scale."""
     scale = book.scale(scale_name)
-    shared = scale.model_dump(mode="json", exclude={"learning_rate", "best_rates", "scoreboard"})
+    shared = scale.model_dump(mode="json", exclude={"learning_rate", "scoreboard"})
     arms = {
         name: {
             **book.arms[name].model_dump(mode="json"),

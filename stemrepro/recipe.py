@@ -163,13 +163,6 @@ Mix = ArchiveMix | SampleMix | HubMix
 MIX_KINDS: dict[str, type[Strict]] = {"archives": ArchiveMix, "sample": SampleMix, "hub": HubMix}
 
 
-class BestRate(Strict):
-    """An arm family's own best rates, from the scale's learning-rate study."""
-
-    learning_rate: float = Field(gt=0)
-    table_rate_factor: float = Field(1.0, gt=0)
-
-
 class Scale(Strict):
     """How big: data, shape, budget, seeds."""
 
@@ -183,10 +176,6 @@ class Scale(Strict):
     geometry: Geometry
     workers: Positive = Field(description="runs at the same time; the operating system shares the cores")
     learning_rate: float = Field(gt=0, description="peak rate, the same for every arm as in the paper")
-    best_rates: dict[str, BestRate] = Field(
-        default_factory=dict,
-        description="winners of results/<scale>/sweeps/learning_rate, for claims at own-best rates",
-    )
     seeds: Annotated[tuple[int, ...], Field(min_length=1)]
 
     @model_validator(mode="after")

@@ -168,19 +168,6 @@ def test_the_shipped_sweeps_are_valid(book):
     assert isinstance(read_sweep(ROOT / "recipes/sweeps/tables.yaml").space["learning_rate"], Range)
 
 
-@pytest.mark.parametrize("name", [p.stem for p in (ROOT / "recipes/scales").glob("*.yaml")])
-def test_a_scales_best_rates_are_the_studys_winners(book, name):
-    scale, study = book.scales[name], ROOT / "results" / name / "sweeps/learning_rate/best.csv"
-    if not scale.best_rates:
-        return
-    best = pd.read_csv(study).set_index("arm")
-    assert scale.best_rates.keys() == set(best.index)
-    for arm, rates in scale.best_rates.items():
-        assert (rates.learning_rate, rates.table_rate_factor) == tuple(
-            best.loc[arm, ["learning_rate", "table_rate_factor"]]
-        )
-
-
 SLOW = """
 import sys, time
 from stemrepro import sweeps
