@@ -37,6 +37,7 @@ from stemrepro.tracking import Tracker
 from stemrepro.training.spec import Run
 
 warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)  # heartbeats, since 2.9
+optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 MOST_EXTENSIONS = 3
 HEARTBEAT = 20
@@ -154,7 +155,6 @@ def open_study(name: str, sweep: Sweep, space: Space, out: Path, worker: int = 0
 
 def work(name: str, sweep: Sweep, space: Space, call: Callable[[Trial], float], out: Path, worker: int = 0) -> None:
     """Takes trials until the grid is done, or the search has as many as it asks for."""
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = open_study(name, sweep, space, out, worker)
     if sweep.sampler == "grid":
         if not study.sampler.is_exhausted(study):
