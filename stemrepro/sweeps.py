@@ -36,7 +36,9 @@ from stemrepro.sweep_spec import ARM_FIELDS, Range, Space, Sweep, read_sweep
 from stemrepro.tracking import Tracker
 from stemrepro.training.spec import Run
 
-warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)  # heartbeats, since 2.9
+warnings.filterwarnings(
+    "ignore", category=optuna.exceptions.ExperimentalWarning
+)  # heartbeats and retries are marked so
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 MOST_EXTENSIONS = 3
@@ -85,6 +87,11 @@ def settings_of(run: Run, space: Space) -> dict:
     return {key: known[key] for key in space}
 
 
+def mean_prose(losses: dict[str, float]) -> float:
+    """Mean over the prose sources of losses by source."""
+    return float(np.mean([losses[source] for source in prose(losses)]))
+
+
 def tune_loss(run: Run) -> float:
     """Prose loss of a finished run on the tune split, in nats per token."""
     from stemrepro.data.blocks import TokenBlocks
@@ -93,8 +100,7 @@ def tune_loss(run: Run) -> float:
 
     scale = run.scale
     blocks = TokenBlocks(run.blocks, "tune", scale.model.sequence, run.model.vocab)
-    losses = losses_by_source(load_run(run), blocks, scale.evaluation.tokens, scale.evaluation.batch)
-    return sum(losses[source] for source in prose(losses)) / len(prose(losses))
+    return mean_prose(losses_by_source(load_run(run), blocks, scale.evaluation.tokens, scale.evaluation.batch))
 
 
 def objective(trial: Trial, sweep: Sweep, space: Space, book: Book, scale: str, data: Path, out: Path) -> float:
@@ -113,15 +119,14 @@ def objective(trial: Trial, sweep: Sweep, space: Space, book: Book, scale: str, 
 
     def mark(step: int, losses: dict[str, float]) -> None:
         if sweep.sampler == "tpe":
-            trial.report(sum(losses[source] for source in prose(losses)) / len(prose(losses)), step)
+            trial.report(mean_prose(losses), step)
             if trial.should_prune():
                 raise optuna.TrialPruned
 
     run.folder.parent.mkdir(parents=True, exist_ok=True)
     with open(run.folder.with_suffix(".lock"), "w") as lock:
-        fcntl.flock(
-            lock, fcntl.LOCK_EX
-        )  # another worker may have the same settings; the system lets go when it is killed
+        # Another worker may have the same settings; the system lets go of the lock when a worker is killed.
+        fcntl.flock(lock, fcntl.LOCK_EX)
         train(run, lambda *_: None, replace=True, mark=mark)
         for table in run.folder.glob("tables-*"):
             table.unlink()

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from scipy import stats
 
 from stemrepro.claims import Contrast
 from stemrepro.errors import UserError
 from stemrepro.evaluation.buckets import CONTEXTS, position_edges
 from stemrepro.recipe import Claim
+from stemrepro.report.bootstrap import bootstrap_error
 from stemrepro.report.files import read_json, read_npz
 from stemrepro.report.text import TextCounts
 
@@ -71,21 +71,15 @@ def mean_difference(first: Part, second: Part, more: Part | None, fewer: Part | 
     The error between documents is a bootstrap within each source, as for whole sources."""
     upper, lower = first.nats - second.nats, (more.nats - fewer.nats if more else np.zeros_like(first.nats))
     tokens, others = first.tokens.astype(float), (more.tokens if more else first.tokens).astype(float)
-    names = np.unique(source)
-    by_seed, variance, spread = np.zeros(len(upper)), 0.0, 0.0
+    by_seed, groups, names = np.zeros(len(upper)), [], np.unique(source)
     for name in names:
         own = source == name
         by_seed += upper[:, own].sum(axis=1) / tokens[own].sum() - lower[:, own].sum(axis=1) / others[own].sum()
-        if own.sum() > 1:
-            found = stats.bootstrap(
-                (upper[:, own].mean(axis=0), tokens[own], lower[:, own].mean(axis=0), others[own]),
-                lambda u, t, v, o, axis=-1: u.sum(axis=axis) / t.sum(axis=axis) - v.sum(axis=axis) / o.sum(axis=axis),
-                paired=True, n_resamples=1000, method="percentile", rng=np.random.default_rng(0),
-            )  # fmt: skip
-            variance += float(found.standard_error) ** 2
-            spread += float(found.standard_error) ** 4 / (own.sum() - 1)
-    df = variance**2 / spread if spread else float("inf")
-    return Contrast(by_seed / len(names), float(np.sqrt(variance)) / len(names), float(df))
+        groups.append((upper[:, own].mean(axis=0), tokens[own], lower[:, own].mean(axis=0), others[own]))
+    error = bootstrap_error(
+        groups, lambda u, t, v, o, axis=-1: u.sum(axis=axis) / t.sum(axis=axis) - v.sum(axis=axis) / o.sum(axis=axis)
+    )
+    return Contrast(by_seed / len(names), *error)
 
 
 def contrast(arms: dict[str, ArmContext], high: str, low: str, metric: str) -> Contrast:

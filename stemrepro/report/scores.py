@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from stemrepro.claims import Contrast
 from stemrepro.data.sources import prose
 from stemrepro.errors import UserError
 from stemrepro.recipe import Claim
+from stemrepro.report.bootstrap import bootstrap_error
 from stemrepro.report.files import read_csv, read_json, read_npz
 
 
@@ -72,25 +72,13 @@ def _item_error(high: ArmScores, low: ArmScores, mix: str) -> tuple[float, float
     first, second = high.documents, low.documents
     every = tuple(np.unique(first["source"]))
     sources = {"prose": prose(every), "all": every}.get(mix, (mix,))
-    variances, counts = [], []
     present = [source for source in sources if (first["source"] == source).any()]
+    groups = []
     for source in present:
         chosen = first["source"] == source
         difference = (first["nats"] - second["nats"]).mean(axis=0)[chosen]
-        tokens = first["tokens"][chosen].astype(float)
-        if len(tokens) < 2:
-            continue
-        result = stats.bootstrap(
-            (difference, tokens), lambda d, t, axis=-1: d.sum(axis=axis) / t.sum(axis=axis), paired=True,
-            n_resamples=1000, method="percentile", rng=np.random.default_rng(0),
-        )  # fmt: skip
-        variances.append(float(result.standard_error) ** 2)
-        counts.append(len(tokens))
-    total = sum(variances)
-    if total == 0:
-        return 0.0, float("inf")
-    df = total**2 / sum(v**2 / (n - 1) for v, n in zip(variances, counts, strict=True))
-    return float(np.sqrt(total)) / len(present), float(df)
+        groups.append((difference, first["tokens"][chosen].astype(float)))
+    return bootstrap_error(groups, lambda d, t, axis=-1: d.sum(axis=axis) / t.sum(axis=axis))
 
 
 def contrast(arms: dict[str, ArmScores], high: str, low: str, metric: str) -> Contrast:

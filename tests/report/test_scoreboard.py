@@ -101,7 +101,11 @@ def test_the_small_drawing_keeps_its_proportions():
     middle = float(re.search(r'cx="([\d.]+)"', found)[1])
     assert (middle - zero) / (low - zero) == pytest.approx(2, abs=0.05)
     assert (high - zero) / (low - zero) == pytest.approx(3, abs=0.05)
-    assert "diamond" not in drawing(row("a", "direction only", ci_low=None))
+    diamond = "l5 6 l-5 6 l-5 -6 z"
+    assert diamond in found
+    other_unit = {"value": 3, "unit": "points", "source": "s", "confidence": "read"}
+    assert diamond not in drawing(row("a", "direction only", paper=other_unit))
+    assert drawing(row("a", "direction only", ci_low=None)) == ""
 
 
 @pytest.fixture(scope="module")
