@@ -49,6 +49,8 @@ def rate_figure(table: pd.DataFrame) -> Figure:
         axes.xaxis.set_minor_locator(mpl.ticker.NullLocator())
     for axes in grid.flat[len(arms) :]:
         axes.set_visible(False)
+    for axes in grid.flat[max(0, len(arms) - 4) : len(arms)]:
+        axes.tick_params(labelbottom=True)  # where an incomplete last row leaves a column's end above it
     grid.flat[0].legend(fontsize=6)
     figure.supxlabel("learning rate (thousandths)", fontsize=8)
     figure.supylabel("prose loss, tune split (nats/token)", fontsize=8)
