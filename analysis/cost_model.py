@@ -21,11 +21,12 @@ from stemrepro.model.cost import (
     table_1_decode_saving,
     table_1_saving,
 )
-from stemrepro.recipe import Shape, load
+from stemrepro.recipe import load
 from stemrepro.report import costs
 from stemrepro.report.costs import dense_and_stem, layer_saving, model_saving
 from stemrepro.report.results import save, verdicts
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, plt, use_style
+from stemrepro.scale import Shape
 
 NAME = "cost_model"
 PLACEMENTS = ("third", "half", "full")

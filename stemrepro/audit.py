@@ -14,7 +14,8 @@ from stemrepro.errors import UserError
 from stemrepro.model.config import placed_layers
 from stemrepro.model.cost import parameter_counts, table_1_saving
 from stemrepro.paper import Paper
-from stemrepro.recipe import Arm, Shape, shaped
+from stemrepro.recipe import Arm, shaped
+from stemrepro.scale import Shape
 
 EIGHT = ("arc_easy", "arc_challenge", "boolq", "piqa", "social_iqa", "hellaswag", "openbookqa", "winogrande")
 SHAPE_OF = {"table-3-350m": "mobilellm-350m", "table-3-1b": "llama-3.2-1b"}

@@ -65,7 +65,7 @@ def data(options: argparse.Namespace) -> int:
         train_tokenizer(corpus, scale["model"]["vocab"], folder / "tokenizer.json")
     elif step == "counts":
         from stemrepro.data.counting import write_counts
-        from stemrepro.recipe import Counting
+        from stemrepro.scale import Counting
 
         asked = Counting(**scale["counting"])
         write_counts(corpus, folder / "tokenizer.json", asked, SCORES / options.scale / "text")
@@ -78,16 +78,24 @@ def data(options: argparse.Namespace) -> int:
     return 0
 
 
-def _runs(options: argparse.Namespace) -> list:
+def _runs(options: argparse.Namespace, part: str = "") -> list:
+    """The runs of an arm, or those of an arm at a recipe's points."""
     from stemrepro.data.integrity import verified_hash
-    from stemrepro.plan import read_params, scale_and_arm
+    from stemrepro.plan import points_of, read_params, scale_and_arm
     from stemrepro.training.spec import Run
 
-    scale, arm, rate = scale_and_arm(read_params(), options.scale, options.arm)
-    blocks = DATA / options.scale / "blocks"
+    blocks, values = DATA / options.scale / "blocks", read_params()
     data_hash = verified_hash(blocks)
-    folder = RUNS / options.scale / options.arm
-    return [Run(options.arm, seed, arm, scale, rate, folder / f"seed{seed}", blocks, data_hash) for seed in scale.seeds]
+    if options.points:
+        name, (_, points) = options.points.partition(".")[2], points_of(values, options.scale, options.points)
+        groups = {f"{options.points}/{key}": (f"{name} at {key}", *point) for key, point in points.items()}
+    else:
+        groups = {options.arm: (options.arm, *scale_and_arm(values, options.scale, options.arm, part))}
+    return [
+        Run(label, seed, arm, scale, rate, RUNS / options.scale / folder / f"seed{seed}", blocks, data_hash)
+        for folder, (label, scale, arm, rate) in groups.items()
+        for seed in scale.seeds
+    ]
 
 
 def _each_seed(function: Callable, runs: list, preload: str) -> list:
@@ -95,11 +103,12 @@ def _each_seed(function: Callable, runs: list, preload: str) -> list:
 
     scale, names = runs[0].scale, [f"{run.arm_name} seed {run.seed}" for run in runs]
     os.environ.setdefault("HF_HUB_OFFLINE", "0" if scale.benchmarks.hub else "1")
-    return run_jobs(function, runs, names, scale.steps, scale.workers, scale.training.threads, preload)
+    steps = [run.scale.steps for run in runs]
+    return run_jobs(function, runs, names, steps, scale.workers, scale.training.threads, preload)
 
 
 def train(options: argparse.Namespace) -> int:
-    """trains one arm's seeds; finished ones return at once, interrupted ones resume"""
+    """trains one arm's seeds, or an arm at a recipe's points; finished ones return at once, interrupted ones resume"""
     from stemrepro.jobs import train_job
 
     runs = _runs(options)
@@ -112,7 +121,7 @@ def train(options: argparse.Namespace) -> int:
         "--scale",
         options.scale,
         "--arm",
-        options.arm,
+        options.points or options.arm,
     ]
     with subprocess.Popen(follower, stdin=subprocess.PIPE):  # ends when its input does, also when this is killed
         _each_seed(partial(train_job, replace=options.replace), runs, "stemrepro.training.train")
@@ -120,26 +129,51 @@ def train(options: argparse.Namespace) -> int:
 
 
 def evaluate(options: argparse.Namespace) -> int:
-    """scores one arm's runs: validation losses, benchmarks through lm-eval, angles between FFN vectors"""
+    """scores one arm's runs, or those at a recipe's points: validation losses, benchmarks through lm-eval, angles between FFN vectors"""
     from stemrepro import jobs
 
-    runs, out = _runs(options), SCORES / options.scale / options.arm
+    if options.points:
+        return _evaluate_points(options)
+    out = SCORES / options.scale / options.arm
     if options.part in (None, "losses"):
         from stemrepro.evaluation import losses
 
-        results = _each_seed(jobs.loss_job, runs, "stemrepro.evaluation.losses")
+        runs = _runs(options)
+        results = _each_seed(partial(jobs.loss_job, context=True), runs, "stemrepro.evaluation.losses")
         losses.write_scores(runs, results, out / "losses")
     if options.part in (None, "benchmarks"):
         from stemrepro.evaluation import benchmarks
 
+        runs = _runs(options, "benchmark")
         files = {"tokenizer": DATA / options.scale / "tokenizer.json", "items": DATA / runs[0].scale.data / "items"}
         results = _each_seed(partial(jobs.benchmark_job, **files), runs, "stemrepro.evaluation.benchmarks")
         benchmarks.write_scores(runs, results, out / "benchmarks")
     if options.part in (None, "geometry"):
         from stemrepro.evaluation import geometry
 
+        runs = _runs(options, "geometry")
         results = _each_seed(jobs.geometry_job, runs, "stemrepro.evaluation.geometry")
         geometry.write_scores(runs, results, out / "geometry")
+    return 0
+
+
+def _evaluate_points(options: argparse.Namespace) -> int:
+    from itertools import groupby
+
+    from stemrepro import jobs
+    from stemrepro.evaluation import losses
+    from stemrepro.plan import points_of, read_params
+
+    what, _ = points_of(read_params(), options.scale, options.points)
+    runs, out = _runs(options), SCORES / options.scale / options.points
+    job, write = (
+        (jobs.steps_job, losses.write_steps)
+        if what == "steps"
+        else (partial(jobs.loss_job, context=False), losses.write_scores)
+    )
+    results = _each_seed(job, runs, "stemrepro.evaluation.losses")
+    for point, members in groupby(zip(runs, results, strict=True), lambda pair: pair[0].folder.parent.name):
+        write(*map(list, zip(*members, strict=True)), out / point / "losses")
     return 0
 
 
@@ -262,11 +296,13 @@ def parser() -> argparse.ArgumentParser:
     )
     for name in ("train", "evaluate"):
         made[name].add_argument("--scale", default="laptop")
-        made[name].add_argument("--arm", required=True, help="a name of recipes/arms.yaml")
+        which = made[name].add_mutually_exclusive_group(required=True)
+        which.add_argument("--arm", help="a name of recipes/arms.yaml")
+        which.add_argument("--points", metavar="RECIPE.ARM", help="an arm at the points of a recipe")
     made["evaluate"].add_argument(
         "--part", choices=["losses", "benchmarks", "geometry"], help="only this (default: all)"
     )
-    made["track"].add_argument("--arm", help="only this arm (default: all that have runs)")
+    made["track"].add_argument("--arm", help="only this arm, or RECIPE.ARM (default: all that have runs)")
     made["track"].add_argument("--follow", action="store_true", help="keep up with a training until the input ends")
     made["paper"].add_argument("words", nargs="*", help="words that a cell's name, item, title or source must hold")
     made["paper"].add_argument("--confidence", choices=["read", "inferred", "secondary", "figure"])

@@ -11,11 +11,18 @@ def train_job(run: object, report: Callable, replace: bool) -> None:
     train(run, report, replace)
 
 
-def loss_job(run: object, report: Callable) -> dict:
+def loss_job(run: object, report: Callable, context: bool) -> dict:
     """Scores the run on the validation split."""
     from stemrepro.evaluation.losses import score
 
-    return score(run, report)
+    return score(run, report, context)
+
+
+def steps_job(run: object, report: Callable) -> dict:
+    """Reads how the run's training went."""
+    from stemrepro.evaluation.losses import steps
+
+    return steps(run)
 
 
 def benchmark_job(run: object, report: Callable, tokenizer: Path, items: Path) -> dict:

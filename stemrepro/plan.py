@@ -11,39 +11,79 @@ from rich.table import Table
 from stemrepro.errors import UserError
 from stemrepro.files import atomic_write
 from stemrepro.model.cost import flops_per_token, parameter_counts, table_bytes_per_token
-from stemrepro.recipe import RECIPES, Arm, Book, Mix, Scale, load, model_config, parse_mix
+from stemrepro.recipe import RECIPES, Arm, Book, Mix, Recipe, load, model_config, parse_mix
+from stemrepro.scale import Scale
 
 PARAMS = Path("params.yaml")
 HEADER = "# Written by 'stemrepro plan' from recipes/. Edit those and plan again.\n"
+PLANNED = ("layers_replaced", "seeds", "benchmark_seeds", "geometry_seeds")
+"""What an arm's entry holds beside the arm's own fields and its rate."""
 CORE_FLOPS = 4e10  # training FLOPs a second of one core at the laptop scale (docs/LOG.md)
 
 
-def needed_arms(book: Book) -> list[str]:
-    """The arms that some recipe asks for, in the order of arms.yaml."""
-    wanted = {arm for recipe in book.recipes.values() for arm in recipe.arms}
+def needed_arms(book: Book, part: str | None = None) -> list[str]:
+    """The arms that some recipe asks for (with `part`: reads those scores of), in the order of arms.yaml."""
+    wanted = {arm for recipe in book.recipes.values() for arm in recipe.arms if part is None or part in recipe.scores}
     return [arm for arm in book.arms if arm in wanted]
+
+
+def seeds_of(book: Book, scale: Scale, arm: str, part: str | None = None) -> list[int]:
+    """The seeds of an arm at a scale: the most that a recipe takes; of those that read `part` without their extra seeds."""
+    recipes = [
+        recipe for recipe in book.recipes.values() if arm in recipe.arms and (part is None or part in recipe.scores)
+    ]
+    return list(scale.seeds[: max((recipe.seeds if part else recipe.seeds_of(arm) for recipe in recipes), default=0)])
+
+
+def point_params(book: Book, scale: Scale, recipe: Recipe, name: str) -> dict:
+    """Settings of an arm at each of a recipe's points, with everything the point changes written out."""
+    arm, points = book.arms[name], {}
+    for key, point in recipe.points.items():
+        there, own = point.at(scale), scale.best_rates.get(arm.family or name) if point.own_rate else None
+        points[key] = {
+            "tokens": there.training.tokens,
+            "clip": there.training.clip,
+            "width": there.model.width,
+            "ffn_width": there.model.ffn_width,
+            "learning_rate": own.learning_rate if own else there.learning_rate,
+            "table_rate_factor": own.table_rate_factor if own else arm.table_rate_factor,
+        }
+    seeds = list(scale.seeds[: recipe.point_seeds])
+    return {"arm": arm.model_dump(mode="json"), "scores": recipe.point_scores, "seeds": seeds, "points": points}
 
 
 def params(book: Book, scale_name: str) -> dict:
     """What params.yaml holds for a scale."""
     scale = book.scale(scale_name)
-    shared = scale.model_dump(mode="json", exclude={"learning_rate", "scoreboard"})
+    shared = scale.model_dump(mode="json", exclude={"learning_rate", "best_rates", "scoreboard", "seeds"})
     arms = {
         name: {
             **book.arms[name].model_dump(mode="json"),
             "layers_replaced": list(model_config(scale, book.arms[name]).placed),
             "learning_rate": scale.learning_rate,
+            "seeds": seeds_of(book, scale, name),
+            "benchmark_seeds": seeds_of(book, scale, name, "benchmarks"),
+            "geometry_seeds": seeds_of(book, scale, name, "geometry"),
         }
         for name in needed_arms(book)
+    }
+    points = {
+        name: {arm: point_params(book, scale, recipe, arm) for arm in recipe.point_arms}
+        for name, recipe in book.recipes.items()
+        if recipe.points
     }
     return {
         "scales": [scale_name],
         "mixes": [scale.data],
         "mix": {scale.data: book.mixes[scale.data].model_dump(mode="json")},
         "arms": list(arms),
+        "benchmark_arms": needed_arms(book, "benchmarks"),
+        "geometry_arms": needed_arms(book, "geometry"),
+        "points": [f"{recipe}.{arm}" for recipe, arms_at in points.items() for arm in arms_at],
         "scoreboard": scale.scoreboard,
         "scale": {scale_name: shared},
         "arm": {scale_name: arms},
+        "point": {scale_name: points},
     }
 
 
@@ -67,18 +107,41 @@ def read_params(path: Path = PARAMS) -> dict:
     return value
 
 
-def scale_and_arm(values: dict, scale_name: str, arm_name: str) -> tuple[Scale, Arm, float]:
-    """The scale, arm and peak rate that params.yaml asks for (an experiment may have changed them)."""
+def scale_and_arm(values: dict, scale_name: str, arm_name: str, part: str = "") -> tuple[Scale, Arm, float]:
+    """The scale (with the seeds of the arm, or of its `part` "benchmark" or "geometry"), arm and peak rate that params.yaml
+    asks for (an experiment may have changed them)."""
     try:
         raw_scale, raw_arm = values["scale"][scale_name], dict(values["arm"][scale_name][arm_name])
     except KeyError as error:
         raise UserError(
             f"{PARAMS} has no {error} for scale '{scale_name}' and arm '{arm_name}'; plan that scale"
         ) from error
-    rate = raw_arm.pop("learning_rate")
-    raw_arm.pop("layers_replaced")
-    scale = Scale(**raw_scale, learning_rate=rate, scoreboard=values["scoreboard"])
+    found = {key: raw_arm.pop(key) for key in (*PLANNED, "learning_rate")}
+    seeds, rate = found[f"{part}_seeds" if part in ("benchmark", "geometry") else "seeds"], found["learning_rate"]
+    scale = Scale(**raw_scale, learning_rate=rate, scoreboard=values["scoreboard"], seeds=seeds)
     return scale, Arm(**raw_arm), rate
+
+
+def points_of(values: dict, scale_name: str, name: str) -> tuple[str, dict[str, tuple[Scale, Arm, float]]]:
+    """What is scored ("losses" or "steps"), and scale, arm and peak rate of each point of `name`, "<recipe>.<arm>"."""
+    recipe, _, arm_name = name.partition(".")
+    try:
+        raw_scale, raw = values["scale"][scale_name], values["point"][scale_name][recipe][arm_name]
+    except KeyError as error:
+        raise UserError(
+            f"{PARAMS} has no {error} for scale '{scale_name}' and points '{name}'; plan that scale"
+        ) from error
+    found = {}
+    for key, point in raw["points"].items():
+        scale = {
+            **raw_scale,
+            "model": raw_scale["model"] | {field: point[field] for field in ("width", "ffn_width")},
+            "training": raw_scale["training"] | {field: point[field] for field in ("tokens", "clip")},
+            "learning_rate": point["learning_rate"], "scoreboard": values["scoreboard"], "seeds": raw["seeds"],
+        }  # fmt: skip
+        arm = Arm(**raw["arm"] | {"table_rate_factor": point["table_rate_factor"]})
+        found[key] = Scale(**scale), arm, point["learning_rate"]
+    return raw["scores"], found
 
 
 def mix(values: dict, name: str) -> Mix:
@@ -116,23 +179,24 @@ def _differences(wanted: object, found: object, key: str = "") -> Iterator[str]:
 
 
 def estimate(book: Book, scale_name: str, cores: int | None = None) -> dict:
-    """Runs, tokens, FLOPs, minutes and disk of training a scale's arms."""
+    """Runs, tokens, FLOPs, minutes and disk of training a scale's arms, at points too."""
     scale, cores = book.scale(scale_name), cores or os.cpu_count() or 1
-    seeds, tokens = len(scale.seeds), scale.steps * scale.training.batch * scale.model.sequence
-    flops, disk = 0.0, 0
-    for name in needed_arms(book):
-        config = model_config(scale, book.arms[name])
-        cost, counts = flops_per_token(config, scale.model.sequence), parameter_counts(config)
-        flops += seeds * tokens * 3 * cost
-        disk += seeds * (4 * counts["total"] + len(scale.training.snapshots) * 2 * counts["tables"])
+    work = [(scale, book.arms[name], len(seeds_of(book, scale, name))) for name in needed_arms(book)]
+    for recipe in book.recipes.values():
+        seeds = len(scale.seeds[: recipe.point_seeds])
+        work += [
+            (point.at(scale), book.arms[name], seeds) for point in recipe.points.values() for name in recipe.point_arms
+        ]
+    total = {"runs": 0, "tokens": 0, "flops": 0.0, "disk": 0}
+    for place, arm, seeds in work:
+        config, tokens = model_config(place, arm), place.steps * place.training.batch * place.model.sequence
+        counts = parameter_counts(config)
+        total["runs"] += seeds
+        total["tokens"] += seeds * tokens
+        total["flops"] += seeds * tokens * 3 * flops_per_token(config, place.model.sequence)
+        total["disk"] += seeds * (4 * counts["total"] + len(place.training.snapshots) * 2 * counts["tables"])
     parallel = min(cores, scale.workers * scale.training.threads)
-    return {
-        "runs": seeds * len(needed_arms(book)),
-        "tokens": seeds * len(needed_arms(book)) * tokens,
-        "flops": flops,
-        "minutes": flops / CORE_FLOPS / parallel / 60,
-        "disk": disk,
-    }
+    return total | {"minutes": total["flops"] / CORE_FLOPS / parallel / 60}
 
 
 def show_arms(book: Book, scale_name: str, names: list[str], console: Console) -> None:

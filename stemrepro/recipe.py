@@ -5,7 +5,7 @@ file, the key and the value.
 """
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -14,16 +14,15 @@ from stemrepro.model.config import ModelConfig, placed_layers
 from stemrepro.model.cost import matched
 from stemrepro.paper import Cells, Paper, PaperNumber
 from stemrepro.records import Strict, parse, read_yaml
+from stemrepro.scale import Point, Positive, Scale, Shape
 
 RECIPES = Path("recipes")
 NO_RECIPES = ("arms.yaml", "mixes.yaml", "paper.yaml", "shapes.yaml")
-Positive = Annotated[int, Field(gt=0)]
 FFNName = Literal[
     "dense", "stem", "token-only", "gate-replaced", "down-replaced", "stem-dagger", "blend", "stem-shuffled", "stem-lowrank",
     "ngram-table", "ple", "input-add", "hash-moe", "topk-moe",
 ]  # fmt: skip
 Placement = Literal["none", "third", "third-shifted", "early", "late", "half", "full", "single"]
-Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
 class Arm(Strict):
@@ -47,6 +46,7 @@ class Arm(Strict):
     )
     table_trained: bool = True
     table_shared: bool = Field(False, description="one table for all placed layers")
+    family: str = Field("", exclude=True, description="whose best rates are its own; its own name when left out")
 
     @model_validator(mode="after")
     def _fits(self) -> "Arm":
@@ -55,81 +55,6 @@ class Arm(Strict):
         if self.match == "flops" and self.ffn != "dense":
             raise ValueError("match 'flops' works by the ffn_width of a dense arm")
         return self
-
-
-class Shape(Strict):
-    """Shape of the decoder at a scale."""
-
-    vocab: Positive
-    width: Positive
-    layers: Positive
-    heads: Positive
-    kv_heads: Positive
-    ffn_width: Positive
-    sequence: Positive
-    rope_base: float = 10000.0
-    norm_eps: float = 1e-5
-    document_mask: bool = False
-
-
-class Training(Strict):
-    """Training budget and optimiser of a scale; the same for every arm."""
-
-    tokens: Positive = Field(description="tokens a run is trained on")
-    batch: Positive = Field(description="sequences an optimiser step")
-    micro_batch: Positive = Field(description="sequences at once; the rest is accumulated")
-    warmup: Fraction = Field(description="share of the steps with a rising rate")
-    final_rate: Fraction = Field(description="rate at the end / peak rate (cosine)")
-    betas: tuple[float, float]
-    eps: float = 1e-8
-    weight_decay: float
-    clip: float = Field(
-        gt=0, description="norm limit; backbone and tables are clipped separately, as the official code does"
-    )
-    precision: Literal["32-true", "bf16-mixed", "bf16-true", "16-mixed"]
-    accelerator: Literal["cpu", "gpu"]
-    threads: Positive = Field(description="threads a worker")
-    marks: Positive = Field(description="validations during a run, evenly spaced")
-    mark_tokens: Positive = Field(description="tokens a source at each mark")
-    save_every: Positive = Field(description="optimiser steps between checkpoints")
-    snapshots: tuple[Fraction, ...] = Field(description="shares of the run after which tables are kept (bfloat16)")
-
-    @model_validator(mode="after")
-    def _fits(self) -> "Training":
-        if self.batch % self.micro_batch:
-            raise ValueError(f"micro_batch {self.micro_batch} does not divide batch {self.batch}")
-        return self
-
-
-class Evaluation(Strict):
-    """How runs of a scale are scored."""
-
-    tokens: Positive = Field(description="validation tokens a source")
-    batch: Positive = Field(description="sequences at once")
-
-
-class Benchmarks(Strict):
-    """Which benchmarks runs of a scale are scored on."""
-
-    tasks: Annotated[tuple[str, ...], Field(min_length=1, description="names of lm-eval tasks")]
-    items: Positive = Field(description="items a task, at most")
-    batch: Positive = Field(description="sequences at once")
-    hub: bool = Field(False, description="lm-eval's own tasks from the Hugging Face hub, not the archive's")
-
-
-class Counting(Strict):
-    """What is counted in the text without any model: distinct tokens and hits of row caches."""
-
-    vocab: Positive = Field(description="a second vocabulary, nearer the paper's than the model's is")
-    length: Positive = Field(description="tokens of the longest context")
-    cache_tokens: Positive = Field(description="tokens a source that are streamed through the caches, at most")
-
-
-class Geometry(Strict):
-    """How the vectors of a model are compared."""
-
-    tokens: Positive = Field(description="distinct tokens, one occurrence each, whose FFN vectors are compared")
-    bins: Positive = Field(description="bins of a density between cosines -1 and 1")
 
 
 class ArchiveMix(Strict):
@@ -163,36 +88,6 @@ Mix = ArchiveMix | SampleMix | HubMix
 MIX_KINDS: dict[str, type[Strict]] = {"archives": ArchiveMix, "sample": SampleMix, "hub": HubMix}
 
 
-class Scale(Strict):
-    """How big: data, shape, budget, seeds."""
-
-    data: str = Field(description="a mix of recipes/mixes.yaml")
-    scoreboard: str = Field(description="folder of the pages with every claim")
-    model: Shape
-    training: Training
-    evaluation: Evaluation
-    benchmarks: Benchmarks
-    counting: Counting
-    geometry: Geometry
-    workers: Positive = Field(description="runs at the same time; the operating system shares the cores")
-    learning_rate: float = Field(gt=0, description="peak rate, the same for every arm as in the paper")
-    seeds: Annotated[tuple[int, ...], Field(min_length=1)]
-
-    @model_validator(mode="after")
-    def _fits(self) -> "Scale":
-        step = self.training.batch * self.model.sequence
-        if self.training.tokens % step:
-            raise ValueError(f"training.tokens {self.training.tokens} is no multiple of batch x sequence = {step}")
-        if len(set(self.seeds)) < len(self.seeds):
-            raise ValueError(f"seeds {list(self.seeds)} names a seed twice")
-        return self
-
-    @property
-    def steps(self) -> int:
-        """Optimiser steps of a run."""
-        return self.training.tokens // (self.training.batch * self.model.sequence)
-
-
 class Claim(Strict):
     """One sentence of the paper that can be false, and the contrast that would show it.
 
@@ -219,6 +114,7 @@ class Claim(Strict):
         "dense-beats-unigram",
         "dense-beats-answer-only",
         "dense-uses-context",
+        "spikes-expected",
     ] = "none"
 
     @model_validator(mode="after")
@@ -245,9 +141,35 @@ class Recipe(Strict):
     paper_item: str
     place: int = Field(description="on the scoreboard, in the paper's order")
     arms: tuple[str, ...] = Field(description="arms that are trained for it; none when it is about the paper alone")
+    seeds: Positive = Field(5, description="seeds of each arm, the first of the scale's")
+    more_seeds: dict[str, Positive] = Field(default_factory=dict, description="arms with another number of seeds")
+    scores: tuple[Literal["losses", "benchmarks", "geometry"], ...] = Field(
+        ("losses",), description="what it reads of its arms"
+    )
+    points: dict[str, Point] = Field(
+        default_factory=dict, description="where else its point_arms are trained and scored"
+    )
+    point_arms: tuple[str, ...] = Field((), description="arms that are trained at the points too")
+    point_seeds: Positive = 3
+    point_scores: Literal["losses", "steps"] = Field(
+        "losses", description="steps: only losses and gradient norms of training"
+    )
     tasks: dict[str, Task] = Field(default_factory=dict, description="benchmarks, by lm-eval's name")
     groups: dict[str, tuple[str, ...]] = Field(default_factory=dict, description="tasks averaged with equal weight")
     claims: dict[str, Claim]
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Recipe":
+        for key, names in (("more_seeds", self.more_seeds), ("point_arms", self.point_arms)):
+            if unknown := [name for name in names if name not in self.arms]:
+                raise ValueError(f"{key} names '{unknown[0]}', which is not among the recipe's arms")
+        if bool(self.points) != bool(self.point_arms):
+            raise ValueError("points and point_arms need each other")
+        return self
+
+    def seeds_of(self, arm: str) -> int:
+        """How many seeds of an arm the recipe takes."""
+        return self.more_seeds.get(arm, self.seeds)
 
 
 class Book(Strict):

@@ -29,8 +29,8 @@ class Sweep(Strict):
     sampler: Literal["grid", "tpe"]
     space: Space
     trials: int | None = Field(None, gt=0, description="runs of an open search")
-    extend: str | None = Field(
-        None, description="a numeric key whose grid is extended while an arm's best lies at its edge"
+    extend: tuple[str, ...] = Field(
+        (), description="numeric keys whose values are extended while an arm's best lies at an edge, in this order"
     )
 
     @model_validator(mode="after")
@@ -44,8 +44,10 @@ class Sweep(Strict):
             raise ValueError("a grid needs lists, not ranges")
         if (self.sampler == "tpe") != (self.trials is not None):
             raise ValueError("an open search (tpe) needs `trials`, a grid has as many as its points")
-        if self.extend and (self.sampler != "grid" or self.extend not in self.space):
-            raise ValueError(f"extend '{self.extend}' must be a key of a grid's space")
+        for key in self.extend:
+            values = () if self.sampler != "grid" else self.space.get(key, ())
+            if len(values) < 2 or not all(isinstance(value, int | float) for value in values):
+                raise ValueError(f"extend '{key}' must be a key of a grid's space with two numbers or more")
         return self
 
 

@@ -184,12 +184,23 @@ def trial_table(study: optuna.Study) -> pd.DataFrame:
     return frame.sort_values([*keys, "state"]).drop_duplicates(keys).reset_index(drop=True)
 
 
-def extended(table: pd.DataFrame, key: str) -> list[float]:
-    """Values of `key` that are still missing: the next beyond each edge at which some arm has its best, by the grid's own factor."""
-    values, best = np.sort(table[key].unique()), best_settings(table)[key]
-    below = [values[0] ** 2 / values[1]] if (best == values[0]).any() else []
-    above = [values[-1] ** 2 / values[-2]] if (best == values[-1]).any() else []
-    return [float(f"{value:.6g}") for value in (*below, *above)]
+def extended(table: pd.DataFrame, keys: tuple[str, ...]) -> dict[str, list[float]]:
+    """The part of a grown grid that is still missing: {} when no arm has its best at an edge.
+
+    The first of `keys` at whose edge some arm has its best gets the next values there, by the grid's own factor; the other keys keep
+    the values they have. An arm that knows only one value of a key (no tables, no table rate) has no edge in it.
+    """
+    values = {key: np.sort(table[key].unique()) for key in keys}
+    for key in keys:
+        varied = table.groupby("arm")[key].nunique() > 1
+        best = best_settings(table).set_index("arm").loc[varied[varied].index, key]
+        low, high = values[key][:2], values[key][-2:]
+        below = [low[0] ** 2 / low[1]] if (best == low[0]).any() else []
+        above = [high[1] ** 2 / high[0]] if (best == high[1]).any() else []
+        if below or above:
+            kept = {other: [float(value) for value in values[other]] for other in keys}
+            return kept | {key: [float(f"{value:.6g}") for value in (*below, *above)]}
+    return {}
 
 
 def work_together(command: list[str], number: int, alone: Callable[[], None]) -> None:
@@ -267,21 +278,25 @@ def run_sweep(
     )
     command = [sys.executable, "-m", "stemrepro.cli", "sweep", str(file), "--scale", scale]
     slices.unlink(missing_ok=True)
-    for _ in range(1 + MOST_EXTENSIONS):
+    for round_ in range(1 + MOST_EXTENSIONS):
         call = partial(objective, sweep=sweep, space=space, book=book, scale=scale, data=data, out=out)
         study = open_study(name, sweep, space, out)
         total = sweep.trials or len(study.get_trials()) + math.prod(len(values) for values in space.values())
         with progress(console, study, total):
             work_together(command, number, partial(work, name, sweep, space, call, out))
         table = trial_table(study)
-        more = extended(table, sweep.extend) if sweep.extend else []
+        more = extended(table, sweep.extend)
         if not more:
             break
-        console.print(
-            f"an arm has its best {sweep.extend} at the grid's edge: all arms get {', '.join(f'{v:g}' for v in more)} too"
-        )
-        space = dict(sweep.space) | {sweep.extend: tuple(more)}
-        write_json(slices, {sweep.extend: more})
+        grown = "; ".join(f"{key} {', '.join(f'{value:g}' for value in values)}" for key, values in more.items())
+        if round_ == MOST_EXTENSIONS:
+            console.print(
+                f"an arm still has its best at the grid's edge; start the command again to go on with {grown}"
+            )
+            break
+        console.print(f"an arm has its best at the grid's edge: all arms get {grown} too")
+        space = dict(sweep.space) | {key: tuple(values) for key, values in more.items()}
+        write_json(slices, more)
     write_results(study, sweep.sampler, table, results / scale / "sweeps" / name)
     Tracker(scale, book, Path("runs"), Path("scores"), results).sync_sweep(
         name, table, results / scale / "sweeps" / name

@@ -110,14 +110,15 @@ class Tracker:
             self.client.log_batch(run.info.run_id, tags=changed)
 
     def recipes(self, arm: str) -> list[str]:
-        """The recipes that use an arm."""
-        return [name for name, recipe in self.book.recipes.items() if arm in recipe.arms]
+        """The recipes that use an arm, or the one whose point "<recipe>.<arm>/<point>" is."""
+        recipe, point, _ = arm.partition(".")
+        return [recipe] if point else [name for name, recipe in self.book.recipes.items() if arm in recipe.arms]
 
     def arm_scores(self, arm: str, params_hash: str) -> dict[str, dict[int, float]]:
         """Final metrics of an arm by name and seed, where they were scored from runs of these settings."""
         found: dict[str, dict[int, float]] = {}
         losses = ArmScores(self.scores / arm / "losses")
-        if (losses.folder / "summary.json").exists() and losses.summary["params_hash"] == params_hash:
+        if (losses.folder / "losses.csv").exists() and losses.summary["params_hash"] == params_hash:
             for metric in ("prose", "all"):
                 found[f"final/{metric}_loss"] = losses.loss(metric).to_dict()
         for recipe in (recipe for recipe in self.book.recipes.values() if recipe.tasks):
@@ -139,15 +140,17 @@ class Tracker:
     def sync_run(self, folder: Path, parent: Run, scores: dict[str, dict[int, float]]) -> list[dict]:
         """Brings one run folder's MLflow run up to date; returns the rows of metrics.jsonl."""
         config = read_config(folder)
+        place = folder.parent.relative_to(self.runs).as_posix()
+        stage = f"train_points@{self.scale}-{place.split('/')[0]}" if "/" in place else f"train@{self.scale}-{place}"
         arm, seed, started = config["arm"]["name"], config["seed"], int((folder / "config.yaml").stat().st_mtime * 1000)
         about = json.loads(path.read_text()) if (path := folder / "provenance.json").exists() else {}
         weights = folder / "weights.safetensors"  # there if and only if the run is finished
         tags = {
-            "scale": self.scale, "arm": arm, "seed": seed, "recipes": ", ".join(self.recipes(arm)),
-            "dvc_stage": f"train@{self.scale}-{arm}", "params_hash": params_hash(config),
+            "scale": self.scale, "arm": arm, "seed": seed, "recipes": ", ".join(self.recipes(place)),
+            "dvc_stage": stage, "params_hash": params_hash(config),
             "data_hash": config["data"]["train_sha256"][:12], "commit": about.get("commit", "unknown"),
             "mlflow.parentRunId": parent.info.run_id, "mlflow.source.name": "stemrepro train",
-            "mlflow.runColor": ARM_COLOUR.get(arm, GREY),
+            "mlflow.runColor": ARM_COLOUR.get(arm.split()[0], GREY),
         }  # fmt: skip
         key = f"{self.scale}/{arm}/seed{seed}/{digest(config)}"
         run = self._run(key, f"{arm} seed {seed}", {name: str(value) for name, value in tags.items()}, started)
@@ -200,7 +203,7 @@ class Tracker:
             self.client.set_terminated(parent.info.run_id)
 
     def sync_arm(self, arm: str) -> int:
-        """Brings an arm's runs up to date, and the run above them that holds their means and the figures."""
+        """Brings the runs of an arm (or of one at a point: "<recipe>.<arm>/<point>") up to date, and the run above them that holds their means and the figures."""
         folders = sorted(path.parent for path in (self.runs / arm).glob("seed*/config.yaml"))
         if not folders:
             return 0
@@ -208,7 +211,7 @@ class Tracker:
         key = f"{self.scale}/{arm}/{params_hash(configs[0])}"
         started = int((folders[0] / "config.yaml").stat().st_mtime * 1000)
         tags = {"scale": self.scale, "arm": arm, "recipes": ", ".join(self.recipes(arm)), "kind": "mean over seeds"}
-        tags["mlflow.runColor"] = ARM_COLOUR.get(arm, GREY)
+        tags["mlflow.runColor"] = ARM_COLOUR.get(configs[0]["arm"]["name"].split()[0], GREY)
         parent = self._run(key, arm, tags, started)
         scores = self.arm_scores(arm, params_hash(configs[0]))
         curves = [self.sync_run(folder, parent, scores) for folder in folders]
@@ -250,8 +253,9 @@ class Tracker:
 
     def sync(self, arm: str | None = None) -> int:
         """Syncs one arm, or all that have run folders; returns how many runs that were."""
-        arms = [arm] if arm else sorted(path.name for path in self.runs.glob("*") if path.is_dir())
         self.runs.mkdir(parents=True, exist_ok=True)
+        configs = (self.runs / (arm or "")).rglob("seed*/config.yaml")
+        arms = sorted({config.parent.parent.relative_to(self.runs).as_posix() for config in configs})
         with open(self.runs / ".track.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # two trackers would both make a run that neither finds
             with plainly():

@@ -45,7 +45,7 @@ def _child(function: Callable, job: object, number: int, queue: object, threads:
 
 
 def run_jobs(
-    function: Callable, jobs: list, names: list[str], total: int, workers: int, threads: int, preload: str
+    function: Callable, jobs: list, names: list[str], totals: list[int], workers: int, threads: int, preload: str
 ) -> list:
     """Calls `function(job, report)` for every job, `workers` at a time, and returns the results in order.
 
@@ -53,7 +53,7 @@ def run_jobs(
         function: a module-level function; `report(done, loss or nan, tokens per second)` moves its bar.
         jobs: what to call it with (pickled).
         names: labels of the bars.
-        total: length of each bar.
+        totals: length of each bar.
         workers: processes at a time.
         threads: torch threads in each.
         preload: module that the fork server imports beforehand.
@@ -69,7 +69,7 @@ def run_jobs(
     console = Console(file=sys.stderr)
     try:
         with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
-            bars = [progress.add_task(name, total=total, note="waiting") for name in names]
+            bars = [progress.add_task(n, total=t, note="waiting") for n, t in zip(names, totals, strict=True)]
             while waiting or running:
                 while waiting and len(running) < workers:
                     number, job = waiting.pop(0)
@@ -94,7 +94,7 @@ def run_jobs(
                 elif kind == "result":
                     results[number] = value
                     running.pop(number).join()
-                    progress.update(bars[number], completed=total)
+                    progress.update(bars[number], completed=totals[number])
                 elif kind == "error":
                     raise UserError(value)
                 else:

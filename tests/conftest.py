@@ -11,7 +11,8 @@ from stemrepro.data.corpus import build_corpus
 from stemrepro.data.items import write_items
 from stemrepro.data.tokenizer import train_tokenizer
 from stemrepro.files import sha256
-from stemrepro.recipe import Arm, SampleMix, Scale, load
+from stemrepro.recipe import Arm, SampleMix, load
+from stemrepro.scale import Scale
 from stemrepro.training.spec import Run
 
 torch.set_num_threads(1)  # two threads wait for each other when the machine is busy; golden losses need one

@@ -22,7 +22,7 @@ from stemrepro.tracking import tracking_uri
 from tests.conftest import ROOT, TINY
 
 GRID = {
-    "title": "t", "sampler": "grid", "extend": "learning_rate",
+    "title": "t", "sampler": "grid", "extend": ["learning_rate"],
     "space": {"arm": ["dense", "stem-full"], "learning_rate": [0.01, 0.02], "table_rate_factor": [1.0, 2.0], "seed": [100, 101]},
 }  # fmt: skip
 
@@ -85,8 +85,8 @@ def test_a_grid_visits_every_point_and_grows_until_no_arm_is_at_its_edge(project
 def test_extension_is_by_the_grids_own_factor_on_the_side_that_needs_it():
     rows = [{"arm": arm, "learning_rate": rate, "seed": 0, "prose": abs(rate - best), "state": "complete"}
             for arm, best in (("a", 0.01), ("b", 0.02)) for rate in (0.01, 0.02, 0.04)]  # fmt: skip
-    assert extended(pd.DataFrame(rows), "learning_rate") == [0.005]
-    assert extended(pd.DataFrame(rows[3:]), "learning_rate") == []
+    assert extended(pd.DataFrame(rows), ("learning_rate",)) == {"learning_rate": [0.005]}
+    assert extended(pd.DataFrame(rows[3:]), ("learning_rate",)) == {}
 
 
 def test_a_trial_is_a_run_scored_on_the_tune_split(project, tmp_path):
@@ -142,9 +142,9 @@ def test_an_open_search_stops_what_falls_behind_and_draws_what_mattered(project,
         ({"trials": 3}, "a grid has as many as its points"),
         ({"sampler": "tpe"}, "needs `trials`"),
         ({"space": GRID["space"] | {"colour": ["red"]}}, "space has no 'colour'"),
-        ({"space": {"arm": ["dense"], "seed": [1]}, "extend": None}, "space lacks 'learning_rate'"),
+        ({"space": {"arm": ["dense"], "seed": [1]}, "extend": []}, "space lacks 'learning_rate'"),
         ({"space": GRID["space"] | {"learning_rate": {"low": 1, "high": 2}}}, "a grid needs lists"),
-        ({"extend": "table_init"}, "must be a key of a grid's space"),
+        ({"extend": ["table_init"]}, "must be a key of a grid's space"),
     ],
 )
 def test_mistakes_are_named(tmp_path, change, words):
@@ -185,7 +185,7 @@ main(["sweep", "sweep.yaml", "--scale", "tiny"])
 
 def test_a_killed_workers_trial_is_put_back_and_retried(project, tmp_path):
     """The victim dies in its first trial; another worker, started later, finds it stale and does it with all others."""
-    sweep_file(tmp_path, GRID | {"extend": None, "space": GRID["space"] | {"seed": [100], "table_rate_factor": [1.0]}})
+    sweep_file(tmp_path, GRID | {"extend": [], "space": GRID["space"] | {"seed": [100], "table_rate_factor": [1.0]}})
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     victim = subprocess.Popen([sys.executable, "-c", SLOW, "victim"], env=environment)
     for _ in range(600):

@@ -19,7 +19,7 @@ from stemrepro.data.tokenizer import read_tokenizer, train_tokenizer
 from stemrepro.errors import UserError
 from stemrepro.files import atomic_write
 from stemrepro.model.config import END_OF_DOCUMENT
-from stemrepro.recipe import Counting
+from stemrepro.scale import Counting
 
 SHORTEST = 16
 FEWEST_WINDOWS = 8

@@ -2,7 +2,8 @@
 
 Written a whole arm at a time, as small files that git keeps: losses.csv (sums a seed and bucket), documents.npz (sums a
 document, for the error between items), curve.csv (losses during training), context.npz (stemrepro.evaluation.context),
-tokens.npz (sums an input token), summary.json (means over seeds).
+tokens.npz (sums an input token), steps.npz (losses and gradient norms of training), summary.json (means over seeds). At a
+recipe's points there are no context.npz and tokens.npz.
 """
 
 import io
@@ -41,8 +42,16 @@ def seen_pairs(run: Run) -> csr_array:
     return counts
 
 
-def score(run: Run, report: Callable) -> dict:
+def steps(run: Run) -> dict:
+    """How a run's training went: "curve": its metrics rows."""
+    return {"curve": read_rows(run.folder / "metrics.jsonl")}
+
+
+def score(run: Run, report: Callable, context: bool) -> dict:
     """Scores one run on the validation split.
+
+    Args:
+        context: also by position and context, and by input token.
 
     Returns:
         "buckets": rows (by, source, bucket, tokens, nats, bytes); "documents": nats of each document [documents];
@@ -71,29 +80,33 @@ def score(run: Run, report: Callable) -> dict:
     }
     sources = np.array([document[1] for document in blocks.about["documents"]])[documents]
     long = np.isin(sources[:, 0], prose(np.unique(sources)))
-    context = context_sums(
-        model, blocks, numbers[long], documents[long], nats[long], scale.evaluation.batch,
-        lambda done: report(int(scale.steps / 2 * (1 + done / long.sum())), float(nats.mean()), 0.0),
-    )  # fmt: skip
+    sums = {}
+    if context:
+        sums = {
+            "tokens": np.bincount(inputs.ravel(), minlength=run.model.vocab),
+            "token_nats": np.bincount(inputs.ravel(), weights=nats.ravel(), minlength=run.model.vocab),
+            "token_seen": frequency,
+            "context": context_sums(
+                model, blocks, numbers[long], documents[long], nats[long], scale.evaluation.batch,
+                lambda done: report(int(scale.steps / 2 * (1 + done / long.sum())), float(nats.mean()), 0.0),
+            ),
+        }  # fmt: skip
     size = np.array(blocks.index["token_bytes"])[targets]
     frame = pd.DataFrame({"source": sources.ravel(), "nats": nats.ravel(), "bytes": size.ravel(), "tokens": 1})
     tables = []
     for by, key in keys.items():
         names = [bucket_name(BUCKETS[by], number) for number in range(len(BUCKETS[by]))]
         frame["bucket"] = np.array(names)[np.searchsorted(BUCKETS[by], key.ravel(), side="right") - 1]
-        sums = frame.groupby(["source", "bucket"], as_index=False)[["tokens", "nats", "bytes"]].sum()
-        tables.append(sums.assign(by=by))
+        found = frame.groupby(["source", "bucket"], as_index=False)[["tokens", "nats", "bytes"]].sum()
+        tables.append(found.assign(by=by))
     count = len(blocks.about["documents"])
     return {
         "buckets": pd.concat(tables),
         "documents": np.bincount(documents.ravel(), weights=nats.ravel(), minlength=count),
         "document_tokens": np.bincount(documents.ravel(), minlength=count),
         "document_source": np.array([document[1] for document in blocks.about["documents"]]),
-        "context": context,
-        "tokens": np.bincount(inputs.ravel(), minlength=run.model.vocab),
-        "token_nats": np.bincount(inputs.ravel(), weights=nats.ravel(), minlength=run.model.vocab),
-        "token_seen": frequency,
-        "curve": read_rows(run.folder / "metrics.jsonl"),
+        **sums,
+        **steps(run),
     }
 
 
@@ -109,6 +122,13 @@ def unigram_entropy(run: Run) -> float:
     return float(-np.log(counts / counts.sum())[targets[np.isin(sources, prose(np.unique(sources)))]].mean())
 
 
+def training_entropy(run: Run) -> float:
+    """Entropy of the training tokens in nats per token: what knowing their frequencies is worth."""
+    tokens = TokenBlocks(run.blocks, "train", run.scale.model.sequence, run.model.vocab).tokens
+    shares = np.bincount(tokens) / len(tokens)
+    return float(-(shares[shares > 0] * np.log(shares[shares > 0])).sum())
+
+
 def _means(buckets: pd.DataFrame) -> dict:
     """Nats per token and bits per byte, by source and for the mixes `prose` and `all` (every source the same weight)."""
     sums = buckets[buckets.by == "pair"].groupby("source")[["tokens", "nats", "bytes"]].sum()
@@ -119,6 +139,32 @@ def _means(buckets: pd.DataFrame) -> dict:
     return {name: {"nats_per_token": float(a), "bits_per_byte": float(b)} for name, (a, b) in rows.items()}
 
 
+def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    atomic_write(path, buffer.getvalue())
+
+
+def write_steps(runs: list[Run], results: list[dict], out: Path, **about: object) -> None:
+    """Writes steps.npz (loss, norm [seeds, steps]) and summary.json of one arm; a run that was cut short by a loss that is no
+    number has none from there on."""
+    first = runs[0]
+    columns = {
+        name: np.stack([[row[name] for row in result["curve"]] for result in results]).astype(np.float32)
+        for name in ("loss", "norm")
+    }
+    _write_arrays(out / "steps.npz", {"seeds": np.array([run.seed for run in runs]), **columns})
+    shared = {
+        "forward_flops_per_token": flops_per_token(first.model, first.scale.model.sequence),
+        "learning_rate": first.learning_rate,
+        "training_entropy": round(training_entropy(first), 6),
+        "params_hash": first.params_hash,
+        "data_hash": first.data_hash[:12],
+        "seeds": len(runs),
+    }
+    write_json(out / "summary.json", about | shared)
+
+
 def write_scores(runs: list[Run], results: list[dict], out: Path) -> None:
     """Writes the score files of one arm (all its seeds); equal results give equal bytes."""
     first, scale = runs[0], runs[0].scale
@@ -127,25 +173,21 @@ def write_scores(runs: list[Run], results: list[dict], out: Path) -> None:
     atomic_write(out / "losses.csv", buckets[columns].to_csv(index=False, float_format="%.6f"))
     scored = results[0]["document_tokens"] > 0
     seeds = np.array([run.seed for run in runs])
-    arrays = {
-        "documents": {
-            "seeds": seeds, "source": results[0]["document_source"][scored],
-            "tokens": results[0]["document_tokens"][scored], "nats": np.stack([r["documents"][scored] for r in results]),
-        },
-        "context": {
-            "seeds": seeds, "source": results[0]["document_source"][results[0]["context"]["document"]],
-            **{name: results[0]["context"][name] for name in ("by_position_tokens", "by_target_tokens")},
-            **{name: np.stack([r["context"][name] for r in results]) for name in ("by_position", "by_target")},
-        },
-        "tokens": {
+    _write_arrays(out / "documents.npz", {
+        "seeds": seeds, "source": results[0]["document_source"][scored],
+        "tokens": results[0]["document_tokens"][scored], "nats": np.stack([r["documents"][scored] for r in results]),
+    })  # fmt: skip
+    if "context" in results[0]:
+        sums = [result["context"] for result in results]
+        _write_arrays(out / "context.npz", {
+            "seeds": seeds, "source": results[0]["document_source"][sums[0]["document"]],
+            **{name: sums[0][name] for name in ("by_position_tokens", "by_target_tokens")},
+            **{name: np.stack([own[name] for own in sums]) for name in ("by_position", "by_target")},
+        })  # fmt: skip
+        _write_arrays(out / "tokens.npz", {
             "seeds": seeds, "tokens": results[0]["tokens"], "nats": np.stack([r["token_nats"] for r in results]),
             "seen": np.stack([r["token_seen"] for r in results]),
-        },
-    }  # fmt: skip
-    for name, found in arrays.items():
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, **found)
-        atomic_write(out / f"{name}.npz", buffer.getvalue())
+        })  # fmt: skip
     cost = flops_per_token(first.model, scale.model.sequence)
     curve = [
         {"seed": run.seed, "tokens": row["tokens"], "flops": row["tokens"] * 3 * cost, "train": row["loss"], **marks}
@@ -159,14 +201,5 @@ def write_scores(runs: list[Run], results: list[dict], out: Path) -> None:
         name: {unit: round(float(np.mean([seed[name][unit] for seed in seeds])), 6) for unit in seeds[0][name]}
         for name in seeds[0]
     }
-    about = {
-        "loss": mean,
-        "unigram_nats_per_token": round(unigram_entropy(first), 6),
-        "parameters": parameter_counts(first.model),
-        "forward_flops_per_token": cost,
-        "learning_rate": first.learning_rate,
-        "params_hash": first.params_hash,
-        "data_hash": first.data_hash[:12],
-        "seeds": len(runs),
-    }
-    write_json(out / "summary.json", about)
+    unigram, parameters = round(unigram_entropy(first), 6), parameter_counts(first.model)
+    write_steps(runs, results, out, loss=mean, unigram_nats_per_token=unigram, parameters=parameters)

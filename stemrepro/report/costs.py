@@ -5,7 +5,8 @@ from dataclasses import replace
 from stemrepro.errors import UserError
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import flops_per_token, row_bytes, table_1_decode_saving
-from stemrepro.recipe import Arm, Claim, Shape, shaped
+from stemrepro.recipe import Arm, Claim, shaped
+from stemrepro.scale import Shape
 
 LENGTH = 4096
 """Tokens of context for every claim; with it Table 1 gives the paper's Qwen2.5 fractions."""

@@ -35,6 +35,8 @@ _ARMS = {
     "ple": (_CYAN, "d", "PLE"),
     "stem-lowrank": (_YELLOW, "s", "STEM, narrow table"),
     "ngram-table": (_YELLOW, "D", "bigram table"),
+    "stem-small": (_RED, "<", "STEM full, started at 0.02"),
+    "stem-normal": (_RED, ">", "STEM full, started at 1"),
     "stem-tuned": (_RED, "^", "STEM full, tuned"),
     "stem-touched": (_RED, "s", "STEM full, touched rows"),
     "stem-frozen": (_ORANGE, "o", "STEM, frozen rows (control)"),

@@ -19,7 +19,7 @@ from stemrepro.data.counting import (
     write_counts,
 )
 from stemrepro.errors import UserError
-from stemrepro.recipe import Counting
+from stemrepro.scale import Counting
 
 
 def keys(count: int = 3000, vocab: int = 60) -> np.ndarray:

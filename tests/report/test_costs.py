@@ -7,8 +7,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from stemrepro.errors import UserError
 from stemrepro.model.transformer import Decoder
-from stemrepro.recipe import Shape
 from stemrepro.report.costs import dense_and_stem, doubled, layer_saving, model_saving, value
+from stemrepro.scale import Shape
 
 SHAPE = Shape(vocab=97, width=24, layers=6, heads=4, kv_heads=2, ffn_width=40, sequence=16)
 
