@@ -191,7 +191,10 @@ def main() -> None:
     scale = parser.parse_args().scale
     book, scores = load(), Path("scores") / scale
     recipe, shape = book.recipes[NAME], book.shapes[PAPER_SHAPE]
-    arms, text = {arm: ArmContext(scores / arm / "losses") for arm in recipe.arms}, TextCounts(scores / "text")
+    arms, text = (
+        {arm: ArmContext(scores / arm / "losses", recipe.seeds_of(arm)) for arm in recipe.arms},
+        TextCounts(scores / "text"),
+    )
     data = pd.DataFrame(count_rows(text, shape.layers, shape.ffn_width) + loss_rows(arms))
     use_style()
     figure, grid = plt.subplots(3, 2, figsize=(7.4, 8.4), layout="constrained")

@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--scale", required=True)
     scale = parser.parse_args().scale
     recipe = load().recipes[NAME]
-    arms = {arm: ArmScores(Path("scores") / scale / arm / "losses") for arm in recipe.arms}
+    arms = {arm: ArmScores(Path("scores") / scale / arm / "losses", recipe.seeds_of(arm)) for arm in recipe.arms}
     curve, gap = curves(arms), gaps(arms)
     use_style()
     figure, ((by_tokens, by_flops), (final, split)) = plt.subplots(2, 2, figsize=(7.4, 5.8), layout="constrained")

@@ -15,6 +15,8 @@ it; "not better" is reproduced when the adjusted upper bound is below m and cont
 orderings need every adjacent pair, without a correction inside. Exact claims (the paper's arithmetic, closed forms) know no
 chance: reproduced when the computed number equals the paper's within m, half its last printed digit, else contradicted.
 
+Where a contrast was also measured with each arm at its own best learning rates and its sign differs there, it is inconclusive.
+
 Multiplicity. Primary claims: Holm at 5% with eight places over all recipes, filled or not. Each recipe steps down by
 itself from level 5%/8; a family of k <= 8 claims with n true nulls errs with at most n/(8 - k + n) <= k/8 of 5%, so the
 recipes together stay under 5%. Other claims: Benjamini-Hochberg at 10% within the recipe. Intervals match the tests
@@ -103,6 +105,7 @@ class Evidence:
         transportable: may E be expected at this scale?
         primary: one of the at most eight.
         failed_precondition: why the claim can't be tested here, or None.
+        own_rate: the same contrasts with each arm at its own best learning rates, or none.
     """
 
     kind: str
@@ -112,6 +115,7 @@ class Evidence:
     transportable: bool = False
     primary: bool = False
     failed_precondition: str | None = None
+    own_rate: tuple[Contrast, ...] = ()
 
     @property
     def seeds(self) -> int:
@@ -259,6 +263,14 @@ def _judge_bounds(e: Evidence, level: float) -> tuple[str, str]:
     return INCONCLUSIVE, f"the interval {low:.3f} to {high:.3f} is neither inside nor outside +-{m:g}"
 
 
+def _sign_differs(e: Evidence) -> str | None:
+    """Why a contrast says nothing when the arms' own best rates turn its sign around, or None."""
+    for common, own in zip(e.contrasts, e.own_rate, strict=False):
+        if common.mean * own.mean < 0:
+            return f"the sign differs at own best rates: {common.mean:+.3f} at the common rate, {own.mean:+.3f} there"
+    return None
+
+
 def _judge_exact(e: Evidence) -> tuple[str, str]:
     found, printed, half = e.contrasts[0].mean, e.paper_effect, e.smallest_effect
     if abs(found - printed) <= half + 1e-9:
@@ -275,6 +287,8 @@ def judge(evidence: list[Evidence]) -> list[Judgement]:
         level = zero_level or (PRIMARY_ALPHA / PRIMARY_PLACES if e.primary else SECONDARY_RATE)
         if blocked:
             verdict, reason = blocked
+        elif turned := _sign_differs(e):
+            verdict, reason = INCONCLUSIVE, turned
         elif e.kind == "exact":
             verdict, reason = _judge_exact(e)
         elif e.kind == "ordering":

@@ -105,7 +105,11 @@ def test_each_analysis_stage_names_its_recipe_and_the_scores_of_its_arms(book):
     for name, recipe in book.recipes.items():
         deps = stages[name]["deps"]
         assert {f"recipes/{name}.yaml", f"analysis/{name}.py", "recipes/paper.yaml"} <= set(deps)
-        assert {d.split("/")[2] for d in deps if d.startswith("scores/")} - {"text"} == set(recipe.arms)
+        scores = {d.removeprefix("scores/${item.scale}/") for d in deps if d.startswith("scores/")} - {"text"}
+        wanted = {f"{arm}/{part}" for arm in recipe.arms for part in recipe.scores}
+        wanted |= {f"{name}.{arm}" for arm in recipe.point_arms}
+        elsewhere = {f"ablation_graveyard.{arm}" for arm in ("stem-full", "token-only")} if name == "rivals" else set()
+        assert scores == wanted | elsewhere
         assert {f"results/${{item.scale}}/{name}/{file}" for file in ("verdicts.json", "figure.svg")} <= set(
             stages["report"]["deps"]
         )

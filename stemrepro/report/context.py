@@ -20,12 +20,13 @@ CONTEXT_WORTH = 0.02
 
 
 class ArmContext:
-    """context.npz and summary.json of an arm's losses."""
+    """context.npz and summary.json of an arm's losses, of its first `seeds` seeds."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, seeds: int | None = None) -> None:
         self.folder = folder
-        self.summary = read_json(folder / "summary.json")
-        self.arrays = read_npz(folder / "context.npz")
+        summary, arrays = read_json(folder / "summary.json"), read_npz(folder / "context.npz")
+        self.summary = summary | {"seeds": min(summary["seeds"], seeds or summary["seeds"])}
+        self.arrays = arrays | {name: arrays[name][:seeds] for name in ("seeds", "by_position", "by_target")}
 
 
 @dataclass(frozen=True)

@@ -51,8 +51,9 @@ class ArmGeometry:
 
     @cached_property
     def tokens(self) -> dict[str, np.ndarray]:
-        """Losses by input token: seeds, tokens [vocab], nats [seeds, vocab], seen [seeds, vocab]."""
-        return read_npz(self.folder / "losses" / "tokens.npz")
+        """Losses by input token of the seeds whose angles were taken: seeds, tokens [vocab], nats and seen [seeds, vocab]."""
+        found, count = read_npz(self.folder / "losses" / "tokens.npz"), self.summary["seeds"]
+        return found | {name: found[name][:count] for name in ("seeds", "nats", "seen")}
 
     @property
     def layers(self) -> list[int]:

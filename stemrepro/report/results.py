@@ -26,6 +26,9 @@ def evidence_for(claim: Claim, arms: Arms, measure: Any) -> Evidence:
     else:
         pairs = itertools.pairwise(claim.arms)
         contrasts = tuple(measure.contrast(arms, high, low, claim.metric) for high, low in pairs)
+    own = getattr(measure, "own_rate_contrast", None)  # measures of recipes without own rates have none
+    pairs = itertools.pairwise(claim.arms) if own else ()
+    own_rate = [own(arms, high, low, claim.metric) for high, low in pairs]
     return Evidence(
         kind=claim.kind,
         contrasts=contrasts,
@@ -34,6 +37,7 @@ def evidence_for(claim: Claim, arms: Arms, measure: Any) -> Evidence:
         transportable=claim.transportable,
         primary=claim.primary,
         failed_precondition=measure.failed_precondition(claim, arms),
+        own_rate=() if None in own_rate else tuple(own_rate),
     )
 
 
@@ -47,7 +51,8 @@ def verdicts(recipe: Recipe, arms: Arms, scale: str, measure: Any) -> list[dict]
     Args:
         measure: a module or object (stemrepro.report.scores, stemrepro.report.items, ...) with
             contrast(arms, first, second, metric) -> Contrast, value(arms, metric) -> number of an exact claim, and
-            failed_precondition(claim, arms) -> why a claim can't be tested, or None.
+            failed_precondition(claim, arms) -> why a claim can't be tested, or None; and where arms have runs at own best
+            rates own_rate_contrast(arms, first, second, metric) -> Contrast, or None.
     """
     evidence = [evidence_for(claim, arms, measure) for claim in recipe.claims.values()]
     rows = []
@@ -66,6 +71,7 @@ def verdicts(recipe: Recipe, arms: Arms, scale: str, measure: Any) -> list[dict]
             "ci_low": _number(found.ci_low),
             "ci_high": _number(found.ci_high),
             "level": None if claim.kind == "exact" else round(found.level, 6),
+            "own_rate": _number(min(c.mean for c in facts.own_rate)) if facts.own_rate else None,
             "seed_se": _number(found.seed_se),
             "item_se": _number(found.item_se) or None,
             "p": None if claim.kind == "exact" else _number(found.p),

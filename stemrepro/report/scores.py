@@ -15,29 +15,34 @@ from stemrepro.report.files import read_csv, read_json, read_npz
 
 
 class ArmScores:
-    """Scores of one arm: what `stemrepro evaluate` wrote.
+    """Scores of one arm: what `stemrepro evaluate` wrote, of its first `seeds` seeds (None: of all).
 
     Raises:
         UserError: a file is missing or unreadable.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, seeds: int | None = None) -> None:
+        self.folder, self.seeds = folder, seeds
+
+    def first(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The rows of the first seeds."""
+        return frame[frame["seed"].isin(frame["seed"].unique()[: self.seeds])]
 
     @cached_property
     def summary(self) -> dict:
-        """Means over seeds, costs and hashes."""
-        return read_json(self.folder / "summary.json")
+        """Means over all seeds, costs and hashes; "seeds" is the number of those read."""
+        found = read_json(self.folder / "summary.json")
+        return found | {"seeds": min(found["seeds"], self.seeds or found["seeds"])}
 
     @cached_property
     def losses(self) -> pd.DataFrame:
         """Sums by seed, source and bucket."""
-        return read_csv(self.folder / "losses.csv")
+        return self.first(read_csv(self.folder / "losses.csv"))
 
     @cached_property
     def curve(self) -> pd.DataFrame:
         """Validation losses during training, by seed and tokens; `prose` and `all` are means over sources."""
-        curve = read_csv(self.folder / "curve.csv")
+        curve = self.first(read_csv(self.folder / "curve.csv")).copy()
         sources = [name for name in curve.columns if name not in ("seed", "tokens", "flops", "train")]
         curve["all"] = curve[sources].mean(axis=1)
         curve["prose"] = curve[list(prose(sources))].mean(axis=1)
@@ -46,7 +51,14 @@ class ArmScores:
     @cached_property
     def documents(self) -> dict[str, np.ndarray]:
         """source [documents], tokens [documents], nats [seeds, documents]."""
-        return read_npz(self.folder / "documents.npz")
+        found = read_npz(self.folder / "documents.npz")
+        return found | {"nats": found["nats"][: self.seeds]}
+
+    @cached_property
+    def steps(self) -> dict[str, np.ndarray]:
+        """loss and norm of the gradient at every step [seeds, steps]."""
+        found = read_npz(self.folder / "steps.npz")
+        return {name: found[name][: self.seeds].astype(float) for name in ("loss", "norm")}
 
     def loss(self, metric: str) -> pd.Series:
         """Loss in nats per token of each seed. `metric` is a source, "prose" or "all", with ":pair=4-31" or the like
@@ -86,19 +98,34 @@ def contrast(arms: dict[str, ArmScores], high: str, low: str, metric: str) -> Co
 
     The metric "drift" is the change of the prose gap from the first mark of the training curve to its last.
 
+    Where one arm has more seeds, those that both have.
+
     Raises:
         UserError: the arms have different seeds.
     """
     if metric == "drift":
         gap = gap_curve(arms[high], arms[low])
         return Contrast((gap.iloc[:, -1] - gap.iloc[:, 0]).to_numpy())
-    first, second = arms[high].loss(metric), arms[low].loss(metric)
-    if list(first.index) != list(second.index):
-        raise UserError(
-            f"{arms[high].folder} and {arms[low].folder} have different seeds: {list(first.index)}, {list(second.index)}"
-        )
-    item_se, item_df = (0.0, float("inf")) if ":" in metric else _item_error(arms[high], arms[low], metric)
-    return Contrast((first - second).to_numpy(), item_se, item_df)
+    first, second = paired(arms[high], arms[low])
+    difference = first.loss(metric) - second.loss(metric)
+    item_se, item_df = (0.0, float("inf")) if ":" in metric else _item_error(first, second, metric)
+    return Contrast(difference.to_numpy(), item_se, item_df)
+
+
+def paired(first: ArmScores, second: ArmScores) -> tuple[ArmScores, ArmScores]:
+    """Both arms with as many seeds as the one with fewer has.
+
+    Raises:
+        UserError: these are not the same.
+    """
+    seeds = [list(arm.losses["seed"].unique()) for arm in (first, second)]
+    count = min(map(len, seeds))
+    if seeds[0][:count] != seeds[1][:count]:
+        raise UserError(f"{first.folder} and {second.folder} have different seeds: {seeds[0]}, {seeds[1]}")
+    return tuple(
+        arm if len(own) == count else ArmScores(arm.folder, count)
+        for arm, own in zip((first, second), seeds, strict=True)
+    )
 
 
 def gap_curve(high: ArmScores, low: ArmScores, metric: str = "prose") -> pd.DataFrame:

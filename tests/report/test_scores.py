@@ -49,7 +49,7 @@ def write_arm(folder, prose, seeds=(0, 1, 2), marks=(0.4, 0.2), documents=40, un
     pd.DataFrame(rows).to_csv(folder / "losses.csv", index=False)
     pd.DataFrame(curve).to_csv(folder / "curve.csv", index=False)
     np.savez(folder / "documents.npz", seeds=np.array(seeds), source=source, tokens=tokens, nats=np.stack(nats))
-    (folder / "summary.json").write_text(json.dumps({"unigram_nats_per_token": unigram}))
+    (folder / "summary.json").write_text(json.dumps({"unigram_nats_per_token": unigram, "seeds": len(seeds)}))
     return ArmScores(folder)
 
 
@@ -90,9 +90,18 @@ def test_drift_is_the_change_of_the_gap(arms):
 
 
 def test_different_seeds_are_refused(arms, tmp_path):
-    arms["dense"] = write_arm(tmp_path / "other", [4.0, 4.1, 4.2], seeds=(0, 1))
+    arms["dense"] = write_arm(tmp_path / "other", [4.0, 4.1, 4.2], seeds=(1, 2))
     with pytest.raises(UserError, match="different seeds"):
         contrast(arms, "dense", "stem-full", "prose")
+
+
+def test_an_arm_with_more_seeds_is_compared_on_the_first(arms, tmp_path):
+    arms["dense"] = write_arm(tmp_path / "other", [4.0, 4.1, 4.2], seeds=(0, 1))
+    found = contrast(arms, "dense", "stem-full", "prose")
+    assert found.differences == pytest.approx([0.3, 0.4])
+    first = ArmScores(tmp_path / "stem-full", 2)
+    assert first.loss("prose").tolist() == pytest.approx([3.7, 3.7])
+    assert len(first.documents["nats"]) == first.summary["seeds"] == first.curve["seed"].nunique() == 2
 
 
 def test_missing_and_damaged_files_are_named(arms, tmp_path):

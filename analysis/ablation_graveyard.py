@@ -1,0 +1,105 @@
+"""Table 3's ablations: every variant's loss and benchmark scores against dense, paired, beside the paper's and the costs.
+
+    python analysis/ablation_graveyard.py --scale laptop
+
+Reads scores/<scale>/ and recipes/ablation_graveyard.yaml, writes results/<scale>/ablation_graveyard/.
+"""
+
+import argparse
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from stemrepro.paper import Paper
+from stemrepro.recipe import RECIPES, load
+from stemrepro.report.arms import Comparison, Measured, all_runs, read_arms
+from stemrepro.report.forest import draw_forest, name_rows
+from stemrepro.report.results import mean_row, run_inputs, save, verdicts
+from stemrepro.report.style import plt, use_style
+
+NAME = "ablation_graveyard"
+AVERAGE = "accuracy:held_out"
+PAPER = {"gate-replaced": "table-3-ablations/gate-replaced", "stem-dagger": "table-3-ablations/stem-dagger"}
+
+
+def paper_gain(paper: Paper, arm: str) -> float | None:
+    """The paper's mean accuracy of an arm less dense's, in points; None where it has none."""
+    row = PAPER.get(arm, f"table-3-350m/{arm}")
+    block, _, name = row.partition("/")
+    if name not in paper.blocks[block].rows:
+        return None
+    value = paper.value(f"{row}/average")
+    return None if value is None else value - paper.value("table-3-350m/dense/average")
+
+
+def collect(measured: dict[str, Measured], comparison: Comparison, paper: Paper) -> pd.DataFrame:
+    """Gains over dense in loss at common and own rates, in accuracy, the paper's, and costs relative to dense's."""
+    rows, dense = [], measured["dense"].summary
+    for arm, found in measured.items():
+        costs = {
+            "FLOPs": found.summary["forward_flops_per_token"] / dense["forward_flops_per_token"],
+            "parameters": found.summary["parameters"]["total"] / dense["parameters"]["total"],
+        }
+        rows += [{"panel": what, "what": arm, "value": value} for what, value in costs.items()]
+        if arm == "dense":
+            continue
+        rows.append(mean_row("loss", arm, "common rate", comparison.contrast(measured, "dense", arm, "prose")))
+        own = comparison.own_rate_contrast(measured, "dense", arm, "prose")
+        if own:
+            rows.append(mean_row("loss, own rate", arm, "own rate", own))
+        rows.append(mean_row("accuracy", arm, "common rate", comparison.contrast(measured, arm, "dense", AVERAGE)))
+        gain = paper_gain(paper, arm)
+        if gain is not None:
+            rows.append({"panel": "paper", "what": arm, "x": "350M", "value": gain})
+    return pd.DataFrame(rows)
+
+
+def draw_costs(axes: Axes, data: pd.DataFrame, order: list[str]) -> None:
+    """FLOPs and parameters of each arm as multiples of dense's."""
+    for at, what in enumerate(("FLOPs", "parameters")):
+        values = data[data["panel"] == what].set_index("what")["value"]
+        for place, arm in enumerate(order):
+            axes.text(at, place, f"{values[arm]:.2f}", ha="center", va="center", fontsize=8)
+    axes.set_xlim(-0.6, 1.6)
+    axes.set_xticks([0, 1], ["FLOPs", "total\nparams"])
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+
+
+def main() -> None:
+    """Draws the figure and judges the claims of one scale."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", required=True)
+    scale, book = parser.parse_args().scale, load()
+    recipe = book.recipes[NAME]
+    measured = read_arms(NAME, recipe, Path("scores") / scale)
+    comparison = Comparison(book.arms, book.scale(scale))
+    data = collect(measured, comparison, Paper(RECIPES / "paper.yaml"))
+    gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)
+    order = list(gains["what"])
+    use_style()
+    figure, (loss, accuracy, costs) = plt.subplots(
+        1, 3, figsize=(7.4, 4.3), layout="constrained", sharey=True, width_ratios=(1.25, 1, 0.5)
+    )
+    figure.get_layout_engine().set(rect=(0, 0.025, 1, 0.975))
+    draw_forest(loss, gains, order, "dense - arm, prose loss (nats/token)", shift=-0.12)
+    draw_forest(loss, data[data["panel"] == "loss, own rate"], order, loss.get_xlabel(), hollow=True, shift=0.2)
+    draw_forest(accuracy, data[data["panel"] == "accuracy"], order, "arm - dense, accuracy (points)")
+    paper = data[data["panel"] == "paper"]
+    accuracy.plot(paper["value"], [order.index(arm) for arm in paper["what"]], "d", mfc="white", mec="black", ms=6, ls="none", label="paper, 350M")  # fmt: skip
+    loss.plot([], [], "o", color="#555555", label="common rate")
+    loss.plot([], [], "o", color="#555555", mfc="white", label="own best rate")
+    for axes in (loss, accuracy):
+        axes.legend(fontsize=7, loc="lower right")
+        axes.grid(axis="y", color="#eeeeee", lw=0.8)
+    draw_costs(costs, data, order)
+    name_rows(loss, order)
+    for axes, title in zip((loss, accuracy, costs), ("a  Better than dense by loss", "b  By benchmarks", "c  x dense"), strict=True):  # fmt: skip
+        axes.set_title(title)
+    rows = verdicts(recipe, measured, scale, comparison)
+    save(Path("results") / scale / NAME, figure, data, rows, run_inputs(all_runs(measured)))
+
+
+if __name__ == "__main__":
+    main()

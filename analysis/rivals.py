@@ -1,0 +1,132 @@
+"""Reviewers' wish: rivals at equal FLOPs, at equal parameters and with other memories, also by how often a pair was seen.
+
+    python analysis/rivals.py --scale laptop
+
+Reads scores/<scale>/ and recipes/rivals.yaml, writes results/<scale>/rivals/.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from stemrepro.claims import Contrast
+from stemrepro.recipe import load
+from stemrepro.report import scores
+from stemrepro.report.arms import OWN_RATE, Comparison, Measured, all_runs, read_arms
+from stemrepro.report.forest import draw_forest, name_rows
+from stemrepro.report.results import mean_row, run_inputs, save, verdicts
+from stemrepro.report.scores import ArmScores
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt, use_style
+
+NAME = "rivals"
+PAIRS = ("0", "1-3", "4-31", "32+")
+SPLIT = ("stem-full", "token-only", "ngram-table", "value-embeddings", "dense-wide")
+ELSEWHERE = ("stem-full", "token-only")
+"""Arms whose runs at own best rates belong to the graveyard."""
+
+
+class Rivals(Comparison):
+    """Adds what of STEM's gain is left over half of it."""
+
+    def contrast(self, measured: dict[str, Measured], high: str, low: str, metric: str) -> Contrast:
+        """As a comparison; "half-of-gain": (high - low) less half of (dense - low)."""
+        if metric != "half-of-gain":
+            return super().contrast(measured, high, low, metric)
+        part = super().contrast(measured, high, low, "prose").differences
+        gain = super().contrast(measured, "dense", low, "prose").differences
+        return Contrast(part - gain / 2)
+
+    def own_rate_contrast(self, measured: dict[str, Measured], high: str, low: str, metric: str) -> Contrast | None:
+        """As a comparison; none for the share of the gain."""
+        return None if metric == "half-of-gain" else super().own_rate_contrast(measured, high, low, metric)
+
+
+def collect(measured: dict[str, Measured], rivals: Rivals) -> pd.DataFrame:
+    """Gains over dense of each arm, at common and own rates and by pair count, with costs."""
+    rows, dense = [], measured["dense"].summary
+    for arm, found in measured.items():
+        costs = {
+            "FLOPs": found.summary["forward_flops_per_token"] / dense["forward_flops_per_token"],
+            "parameters": found.summary["parameters"]["total"] / dense["parameters"]["total"],
+        }
+        rows += [{"panel": what, "what": arm, "value": value} for what, value in costs.items()]
+        if arm == "dense":
+            continue
+        rows.append(mean_row("loss", arm, "common rate", rivals.contrast(measured, "dense", arm, "prose")))
+        own = rivals.own_rate_contrast(measured, "dense", arm, "prose")
+        if own:
+            rows.append(mean_row("loss, own rate", arm, "own rate", own))
+        pairs = [rivals.contrast(measured, "dense", arm, f"prose:pair={bucket}") for bucket in PAIRS]
+        rows += [mean_row("by pair", arm, bucket, gain) for bucket, gain in zip(PAIRS, pairs, strict=True)]
+    losses = {arm: found.losses for arm, found in measured.items()}
+    gain = scores.contrast(losses, "dense", "stem-full", "prose").differences
+    rows.append(mean_row("share beyond the last token", "stem-full", "", Contrast(1 - scores.contrast(losses, "dense", "token-only", "prose").differences / gain)))  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def draw_costs(axes: Axes, data: pd.DataFrame) -> None:
+    """Gain over dense against FLOPs; the area of a mark grows with the parameters."""
+    values = {panel: data[data["panel"] == panel].set_index("what") for panel in ("loss", "FLOPs", "parameters")}
+    for arm, row in values["loss"].iterrows():
+        x, size = values["FLOPs"].loc[arm, "value"], values["parameters"].loc[arm, "value"]
+        axes.errorbar(x, row["value"], yerr=error_bars(row)[:, None], color=ARM_COLOUR[arm], capsize=2, lw=0.9)
+        axes.scatter(x, row["value"], s=22 * size, marker=ARM_MARKER[arm], color=ARM_COLOUR[arm], zorder=3)
+    axes.axhline(0, color="black", lw=0.6)
+    axes.axvline(1, color="black", lw=0.6, ls=":")
+    axes.set_xscale("log", base=2)
+    ticks = [0.75, 1, 1.5, 2, 3]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set(xlabel="FLOPs a token / dense's (area: total parameters)", ylabel="dense - arm (nats/token)")
+
+
+def draw_pairs(axes: Axes, data: pd.DataFrame) -> None:
+    """Gain over dense by training count of the pair."""
+    own = data[data["panel"] == "by pair"]
+    for number, arm in enumerate(SPLIT):
+        rows = own[own["what"] == arm].set_index("x").loc[list(PAIRS)]
+        at = np.arange(len(PAIRS)) + 0.08 * (number - len(SPLIT) / 2)
+        axes.errorbar(at, rows["value"], yerr=error_bars(rows), color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], ms=4, lw=1, capsize=2, label=ARM_LABEL[arm])  # fmt: skip
+    axes.set_xticks(range(len(PAIRS)), ["never", *PAIRS[1:]])
+    axes.axhline(0, color="black", lw=0.6)
+    axes.set(xlabel="training count of the pair (token before, target)", ylabel="dense - arm (nats/token)")
+    axes.legend(fontsize=6.5, loc="upper left")
+
+
+def main() -> None:
+    """Draws the figure and judges the claims of one scale."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", required=True)
+    scale, book = parser.parse_args().scale, load()
+    recipe, folder = book.recipes[NAME], Path("scores") / scale
+    measured = read_arms(NAME, recipe, folder)
+    for arm in ELSEWHERE:
+        measured[arm].points[OWN_RATE] = ArmScores(folder / f"ablation_graveyard.{arm}" / OWN_RATE / "losses")
+    rivals = Rivals(book.arms, book.scale(scale))
+    data = collect(measured, rivals)
+    gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)
+    order = list(gains["what"])
+    use_style()
+    figure, grid = plt.subplot_mosaic([["a", "b"], ["a", "c"]], figsize=(7.4, 5.4), layout="constrained")
+    figure.get_layout_engine().set(rect=(0, 0.02, 1, 0.98))
+    draw_forest(grid["a"], gains, order, "dense - arm, prose loss (nats/token)", shift=-0.12)
+    draw_forest(
+        grid["a"], data[data["panel"] == "loss, own rate"], order, grid["a"].get_xlabel(), hollow=True, shift=0.2
+    )
+    grid["a"].plot([], [], "o", color="#555555", label="common rate")
+    grid["a"].plot([], [], "o", color="#555555", mfc="white", label="own best rate")
+    grid["a"].legend(fontsize=7, loc="lower right")
+    grid["a"].grid(axis="y", color="#eeeeee", lw=0.8)
+    name_rows(grid["a"], order)
+    draw_costs(grid["b"], data)
+    draw_pairs(grid["c"], data)
+    for name, title in {"a": "a  Better than dense", "b": "b  And what it costs", "c": "c  Where it is better"}.items():
+        grid[name].set_title(title)
+    rows = verdicts(recipe, measured, scale, rivals)
+    save(Path("results") / scale / NAME, figure, data, rows, run_inputs(all_runs(measured)))
+
+
+if __name__ == "__main__":
+    main()

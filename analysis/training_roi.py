@@ -1,0 +1,112 @@
+"""Table 3's ROI: the paper's taken apart into accuracy and FLOPs, ours, and what losses say of the same.
+
+    python analysis/training_roi.py --scale laptop
+
+Reads scores/<scale>/ and recipes/training_roi.yaml, writes results/<scale>/training_roi/.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from stemrepro.claims import Contrast
+from stemrepro.paper import Paper
+from stemrepro.recipe import RECIPES, load
+from stemrepro.report import roi
+from stemrepro.report.arms import Measured, all_runs, read_arms
+from stemrepro.report.results import mean_row, run_inputs, save, verdicts
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, error_bars, plt, use_style
+
+NAME = "training_roi"
+MULTIPLE_CHOICE_CHANCE = {"arc_easy": 25, "arc_challenge": 25, "boolq": 50, "piqa": 50, "social_iqa": 100 / 3, "hellaswag": 25, "openbookqa": 25, "winogrande": 50}  # fmt: skip
+"""Points that guessing gets on the paper's eight benchmarks."""
+
+
+def paper_factors(paper: Paper, arm: str) -> dict[str, float]:
+    """log of the paper's accuracy and FLOP factors of an arm over dense, and of the accuracy factor above chance."""
+    block = "table-3-350m"
+    accuracy, flops = (
+        [paper.value(f"{block}/{name}/{what}") for name in (arm, "dense")] for what in ("average", "gflops")
+    )
+    guess = float(np.mean(list(MULTIPLE_CHOICE_CHANCE.values())))
+    return {
+        "accuracy": float(np.log(accuracy[0] / accuracy[1])),
+        "FLOPs": float(np.log(flops[1] / flops[0])),
+        "accuracy above chance": float(np.log((accuracy[0] - guess) / (accuracy[1] - guess))),
+    }
+
+
+def collect(measured: dict[str, Measured], paper: Paper) -> pd.DataFrame:
+    """Factors of ROI, the paper's and ours, and gains in loss at equal FLOPs and in FLOPs at equal loss."""
+    rows = []
+    for arm in measured:
+        if arm == "dense":
+            continue
+        rows += [{"panel": "paper", "what": arm, "x": x, "value": v} for x, v in paper_factors(paper, arm).items()]
+        ours = {
+            "accuracy": roi.contrast(measured, arm, "dense", "accuracy-factor"),
+            "FLOPs": Contrast(np.array([roi.flop_factor(measured[arm], measured["dense"])])),
+            "accuracy above chance": roi.contrast(measured, arm, "dense", "roi-above-chance"),
+        }
+        rows += [mean_row("ours", arm, x, found) for x, found in ours.items()]
+        rows.append(mean_row("FLOPs to dense's loss", arm, "", roi.contrast(measured, "dense", arm, "flops")))
+        rows.append(mean_row("loss at equal FLOPs", arm, "", roi.contrast(measured, "dense", arm, "equal-flops")))
+    return pd.DataFrame(rows)
+
+
+def draw_factors(axes: Axes, data: pd.DataFrame, panel: str) -> None:
+    """log ROI of each arm as a pile of its FLOP factor and its accuracy factor."""
+    own = data[data["panel"] == panel].set_index(["what", "x"])
+    arms = list(dict.fromkeys(own.index.get_level_values(0)))
+    for place, arm in enumerate(arms):
+        flops, accuracy = (own.loc[(arm, what), "value"] for what in ("FLOPs", "accuracy"))
+        axes.bar(place, flops, color=ARM_COLOUR[arm], width=0.6, hatch="//", edgecolor="white")
+        axes.bar(place, accuracy, bottom=flops if accuracy * flops >= 0 else 0, color=ARM_COLOUR[arm], width=0.6, edgecolor="white")  # fmt: skip
+        if panel == "ours":
+            row = own.loc[(arm, "accuracy")]
+            axes.errorbar(place, flops + accuracy, yerr=error_bars(row)[:, None], color="black", capsize=3, lw=1)
+    axes.bar(0, 0, color="#888888", hatch="//", edgecolor="white", label="fewer FLOPs")
+    axes.bar(0, 0, color="#888888", label="higher accuracy")
+    axes.axhline(0, color="black", lw=0.6)
+    axes.set_xticks(range(len(arms)), [ARM_LABEL[arm] for arm in arms])
+    axes.set_ylabel("log ROI over dense")
+    axes.legend(fontsize=7, loc="upper left")
+
+
+def draw_gains(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
+    """A gain of each arm with its interval."""
+    rows = data[data["panel"] == panel].reset_index(drop=True)
+    axes.bar(range(len(rows)), rows["value"], color=[ARM_COLOUR[arm] for arm in rows["what"]], width=0.6)
+    axes.errorbar(range(len(rows)), rows["value"], yerr=error_bars(rows), color="black", capsize=3, lw=1, ls="none")
+    axes.axhline(0, color="black", lw=0.6)
+    axes.set_xticks(range(len(rows)), [ARM_LABEL[arm] for arm in rows["what"]])
+    axes.set_ylabel(label)
+
+
+def main() -> None:
+    """Draws the figure and judges the claims of one scale."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", required=True)
+    scale = parser.parse_args().scale
+    recipe = load().recipes[NAME]
+    measured = read_arms(NAME, recipe, Path("scores") / scale)
+    data = collect(measured, Paper(RECIPES / "paper.yaml"))
+    use_style()
+    figure, ((paper, ours), (flops, equal)) = plt.subplots(2, 2, figsize=(7.4, 5.6), layout="constrained")
+    figure.get_layout_engine().set(rect=(0, 0.02, 1, 0.98))
+    draw_factors(paper, data, "paper")
+    draw_factors(ours, data, "ours")
+    draw_gains(flops, data, "FLOPs to dense's loss", "log FLOPs saved")
+    draw_gains(equal, data, "loss at equal FLOPs", "dense - arm (nats/token)")
+    titles = ("a  The paper's ROI, 350M", "b  Ours, by the same definition", "c  FLOPs to dense's final loss", "d  Prose loss at equal FLOPs")  # fmt: skip
+    for axes, title in zip((paper, ours, flops, equal), titles, strict=True):
+        axes.set_title(title)
+    rows = verdicts(recipe, measured, scale, roi)
+    save(Path("results") / scale / NAME, figure, data, rows, run_inputs(all_runs(measured)))
+
+
+if __name__ == "__main__":
+    main()

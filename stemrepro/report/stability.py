@@ -1,0 +1,108 @@
+"""Loss spikes and the learning rate at divergence, from the losses and gradient norms of every training step."""
+
+import numpy as np
+
+from stemrepro.claims import Contrast
+from stemrepro.errors import UserError
+from stemrepro.paper import Paper
+from stemrepro.recipe import Claim
+from stemrepro.report import scores
+from stemrepro.report.arms import Measured
+from stemrepro.report.scores import ArmScores
+from stemrepro.scale import Scale
+
+WINDOW, DEVIATIONS, SKIPPED = 50, 6.0, 0.1
+"""A spike: a step above the median of the WINDOW steps before by more than DEVIATIONS times their median absolute deviation
+(scaled to a standard deviation), after the first SKIPPED share of the run. Neighbouring such steps are one spike."""
+EXPECTED = 1.0
+"""Spikes that the paper's rate for Hash-MoE must lead one to expect in all seeds together, for a count to be testable."""
+SPIKES = ("largest_at", "second_at", "third_at")
+"""Columns of the paper's fig-5a-spikes that name one after the first 5e10 tokens."""
+
+
+def spikes(loss: np.ndarray) -> np.ndarray:
+    """Steps at which a spike begins; loss [steps]. Steps whose loss is no number are spikes."""
+    start = max(WINDOW, int(SKIPPED * len(loss)))
+    high = np.zeros(len(loss), bool)
+    for step in range(start, len(loss)):
+        before = loss[step - WINDOW : step]
+        median = np.median(before)
+        deviation = 1.4826 * np.median(np.abs(before - median))
+        high[step] = not loss[step] <= median + DEVIATIONS * deviation
+    return np.flatnonzero(high & ~np.roll(high, 1))
+
+
+def rate(series: np.ndarray) -> np.ndarray:
+    """Spikes in a thousand steps of each seed; series [seeds, steps]."""
+    counted = series.shape[1] - max(WINDOW, int(SKIPPED * series.shape[1]))
+    return np.array([1000 * len(spikes(own)) / counted for own in series])
+
+
+def end(arm: ArmScores) -> np.ndarray:
+    """Mean training loss over the last tenth of the steps, by seed."""
+    loss = arm.steps["loss"]
+    return loss[:, -max(1, loss.shape[1] // 10) :].mean(axis=1)
+
+
+def divergence(measured: Measured, base_rate: float) -> np.ndarray:
+    """log2 of the rate, over `base_rate`, at which training ends no better than token frequencies, by seed.
+
+    Between two rates by a straight line; a run that bears all of the points' rates counts as one doubling beyond the last, one
+    that bears none as the first.
+    """
+    clipped = [arm for name, arm in measured.points.items() if "unclipped" not in name]
+    ordered = sorted(clipped, key=lambda arm: arm.summary["learning_rate"])
+    if not ordered:
+        raise UserError("the recipe has no points at other rates")
+    at = np.array([np.log2(arm.summary["learning_rate"] / base_rate) for arm in ordered])
+    over = np.stack([end(arm) - arm.summary["training_entropy"] for arm in ordered])  # [rates, seeds]
+    found = []
+    for own in over.T:
+        failed = np.flatnonzero(~(own < 0))
+        if not len(failed):
+            found.append(at[-1] + 1)
+        elif failed[0] == 0:
+            found.append(at[0])
+        else:
+            last, first = own[failed[0] - 1], own[failed[0]]
+            share = -last / (first - last) if np.isfinite(first) else 1.0
+            found.append(at[failed[0] - 1] + share * (at[failed[0]] - at[failed[0] - 1]))
+    return np.array(found)
+
+
+class Stability:
+    """Contrasts of recipes/training_stability.yaml, which defines the metrics."""
+
+    def __init__(self, scale: Scale, paper: Paper) -> None:
+        self.scale, self.paper = scale, paper
+
+    def contrast(self, measured: dict[str, Measured], high: str, low: str, metric: str) -> Contrast:
+        """metric(high) - metric(low) by seed."""
+        first, second = measured[high], measured[low]
+        if metric == "spikes":
+            return Contrast(rate(first.losses.steps["loss"]) - rate(second.losses.steps["loss"]))
+        if metric == "divergence":
+            base = self.scale.learning_rate
+            return Contrast(divergence(first, base) - divergence(second, base))
+        if metric == "early":
+            curves = [arm.losses.curve for arm in (first, second)]
+            marks = [curve[curve.tokens == curve.tokens.min()].set_index("seed")["prose"] for curve in curves]
+            return Contrast((marks[0] - marks[1]).to_numpy())
+        return scores.contrast({arm: measured[arm].losses for arm in (high, low)}, high, low, metric)
+
+    def expected_spikes(self, measured: dict[str, Measured]) -> float:
+        """How many spikes an arm's seeds together would show at the rate of the paper's Hash-MoE (Fig. 5a)."""
+        seen = sum(self.paper.value(f"fig-5a-spikes/hash-moe/{column}") is not None for column in SPIKES)
+        shown = 1e11 * float(self.paper.blocks["fig-5a"].columns[-1])
+        steps = next(iter(measured.values())).losses.steps["loss"].size
+        return seen * steps * self.scale.training.batch * self.scale.model.sequence / shown
+
+    def failed_precondition(self, claim: Claim, measured: dict[str, Measured]) -> str | None:
+        """Why a claim can't be tested at this scale, or None.
+
+        spikes-expected: at the paper's rate the runs of all seeds together must lead one to expect a spike.
+        """
+        expected = self.expected_spikes(measured)
+        if claim.precondition == "spikes-expected" and expected < EXPECTED:
+            return f"at the paper's rate all runs of an arm lead one to expect {expected:.1g} spikes, fewer than {EXPECTED:g}"
+        return None
