@@ -32,22 +32,19 @@ def collect(measured: dict[str, Measured], comparison: Comparison) -> pd.DataFra
             continue
         rows.append(mean_row("loss", arm, "", comparison.contrast(measured, "dense", arm, "prose")))
         for bucket in FREQUENCIES:
-            present = found.losses.losses
-            if (present[present.by == "frequency"].bucket == bucket).any():
-                gain = comparison.contrast(measured, "dense", arm, f"prose:frequency={bucket}")
-                rows.append(mean_row("by frequency", arm, bucket, gain))
+            gain = comparison.contrast(measured, "dense", arm, f"prose:frequency={bucket}")
+            rows.append(mean_row("by frequency", arm, bucket, gain))
     return pd.DataFrame(rows)
 
 
 def draw_frequencies(axes: Axes, data: pd.DataFrame) -> None:
     """Gain over dense by training count of the input token."""
     own = data[data["panel"] == "by frequency"]
-    places = [bucket for bucket in FREQUENCIES if (own["x"] == bucket).any()]
     for number, arm in enumerate(SPLIT):
-        rows = own[own["what"] == arm].set_index("x").loc[places]
-        at = np.arange(len(places)) + 0.08 * (number - len(SPLIT) / 2)
+        rows = own[own["what"] == arm].set_index("x").loc[list(FREQUENCIES)]
+        at = np.arange(len(FREQUENCIES)) + 0.08 * (number - len(SPLIT) / 2)
         axes.errorbar(at, rows["value"], yerr=error_bars(rows), color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], ms=4, lw=1, capsize=2, label=ARM_LABEL[arm])  # fmt: skip
-    axes.set_xticks(range(len(places)), places)
+    axes.set_xticks(range(len(FREQUENCIES)), FREQUENCIES)
     axes.axhline(0, color="black", lw=0.6)
     axes.set(xlabel="training count of the input token", ylabel="dense - arm (nats/token)")
     axes.legend(fontsize=6.5)

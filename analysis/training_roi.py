@@ -62,7 +62,14 @@ def draw_factors(axes: Axes, data: pd.DataFrame, panel: str) -> None:
     own = data[data["panel"] == panel].set_index(["what", "x"])
     arms = list(dict.fromkeys(own.index.get_level_values(0)))
     for place, arm in enumerate(arms):
-        flops, accuracy = (own.loc[(arm, what), "value"] for what in ("FLOPs", "accuracy"))
+        flops, accuracy, above = (
+            own.loc[(arm, what), "value"] for what in ("FLOPs", "accuracy", "accuracy above chance")
+        )
+        if not np.isfinite(accuracy):
+            continue  # no item was answered rightly
+        if np.isfinite(above):
+            label = "chance taken off" if place == 0 else None
+            axes.plot(place, flops + above, "d", mfc="white", mec="black", ms=6, ls="none", label=label, zorder=5)
         axes.bar(place, flops, color=ARM_COLOUR[arm], width=0.6, hatch="//", edgecolor="white")
         axes.bar(place, accuracy, bottom=flops if accuracy * flops >= 0 else 0, color=ARM_COLOUR[arm], width=0.6, edgecolor="white")  # fmt: skip
         if panel == "ours":

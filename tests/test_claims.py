@@ -197,3 +197,13 @@ def test_exact_claims_take_no_part_in_the_correction_for_many_claims():
     alone = judge([Evidence("greater", (around(0.05),), 0.02)])
     together = judge([Evidence("greater", (around(0.05),), 0.02), *[exact] * 30])
     assert together[0] == alone[0]
+
+
+def test_a_sign_that_turns_at_own_rates_is_inconclusive():
+    common, own = Contrast(np.array([0.3, 0.31, 0.29, 0.3, 0.3])), Contrast(np.array([-0.1, -0.1, -0.12]))
+    found = judge([Evidence("greater", (common,), 0.02, own_rate=(own,))])[0]
+    assert found.verdict == "inconclusive"
+    assert found.reason == "the sign differs at own best rates: +0.300 at the common rate, -0.107 there"
+    assert judge([Evidence("greater", (common,), 0.02, own_rate=(common,))])[0].verdict == "direction only"
+    blocked = Evidence("greater", (common,), 0.02, failed_precondition="no", own_rate=(own,))
+    assert judge([blocked])[0].reason == "no"

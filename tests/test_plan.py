@@ -10,6 +10,7 @@ from stemrepro import plan
 from stemrepro.errors import UserError
 from stemrepro.model.cost import parameter_counts
 from stemrepro.recipe import model_config
+from stemrepro.scale import Scale
 from tests.conftest import ROOT
 
 
@@ -76,21 +77,66 @@ def test_params_give_back_scale_arm_and_rate(planned, book):
     values = plan.read_params(planned)
     for name in plan.needed_arms(book):
         scale, arm, rate = plan.scale_and_arm(values, "laptop", name)
-        assert arm == book.arms[name]
+        assert arm.model_dump() == book.arms[name].model_dump()
+        assert list(scale.seeds) == plan.seeds_of(book, book.scales["laptop"], name)
         assert rate == book.scales["laptop"].learning_rate
         assert scale.training == book.scales["laptop"].training
     with pytest.raises(UserError, match="plan that scale"):
         plan.scale_and_arm(values, "smoke", "dense")
 
 
-def test_the_estimate_counts_runs_tokens_and_disk(book):
+def test_the_estimate_counts_disk_and_cores(book):
     cost, scale = plan.estimate(book, "laptop", cores=2), book.scales["laptop"]
-    tokens = scale.steps * scale.training.batch * scale.model.sequence
-    assert cost["runs"] == len(scale.seeds) * len(plan.needed_arms(book))
-    assert cost["tokens"] == cost["runs"] * tokens
     largest = parameter_counts(model_config(scale, book.arms["stem-full"]))["total"]
-    assert cost["disk"] < cost["runs"] * 8 * largest
+    assert 0 < cost["disk"] < cost["runs"] * 8 * largest
     assert plan.estimate(book, "laptop", cores=1)["minutes"] == pytest.approx(2 * cost["minutes"])
+
+
+def test_an_arm_has_the_seeds_of_the_recipe_that_takes_most(book):
+    scale = book.scales["laptop"]
+    assert plan.seeds_of(book, scale, "dense") == list(range(8))
+    assert plan.seeds_of(book, scale, "dense", "benchmarks") == list(range(5))  # extra seeds are for losses
+    assert plan.seeds_of(book, scale, "stem-half") == list(range(5))
+    assert plan.seeds_of(book, scale, "stem-frozen", "benchmarks") == []
+    assert plan.seeds_of(book, book.scales["smoke"], "dense") == [0]
+
+
+def test_points_give_back_scale_arm_and_rate(planned, book):
+    base = book.scales["laptop"]
+    what, points = plan.points_of(plan.read_params(planned), "laptop", "scaling_ladder.stem-full")
+    assert what == "losses"
+    assert list(points) == list(book.recipes["scaling_ladder"].points)
+    scale, arm, rate = points["width-half"]
+    assert (scale.model.width, scale.model.ffn_width) == (base.model.width // 2, base.model.ffn_width // 2)
+    assert scale.training == base.training
+    assert points["tokens-half"][0].training.tokens == base.training.tokens // 2
+    assert (rate, list(scale.seeds)) == (base.learning_rate, [0, 1, 2])
+    assert arm.model_dump() == book.arms["stem-full"].model_dump()
+    what, points = plan.points_of(plan.read_params(planned), "laptop", "training_stability.dense")
+    assert (what, points["rate-8"][2]) == ("steps", 8 * base.learning_rate)
+    with pytest.raises(UserError, match=r"no 'rivals2' for scale 'laptop' and points 'rivals2\.dense'"):
+        plan.points_of(plan.read_params(planned), "laptop", "rivals2.dense")
+
+
+def test_own_rates_are_those_of_the_family(book):
+    best = {"stem-full": {"learning_rate": 0.5, "table_rate_factor": 3.0}}
+    scale = Scale.model_validate(book.scales["laptop"].model_dump() | {"best_rates": best})
+    recipe = book.recipes["ablation_graveyard"]
+    third = plan.point_params(book, scale, recipe, "stem-third")["points"]["own-rate"]
+    assert (third["learning_rate"], third["table_rate_factor"]) == (0.5, 3.0)
+    gate = plan.point_params(book, scale, recipe, "gate-replaced")["points"]["own-rate"]
+    assert (gate["learning_rate"], gate["table_rate_factor"]) == (scale.learning_rate, 1.0)  # its best isn't known
+
+
+def test_the_estimate_counts_points(book):
+    alone = book.model_copy(update={"recipes": {"validation_loss": book.recipes["validation_loss"]}})
+    found = plan.estimate(alone, "laptop")
+    assert (found["runs"], found["tokens"]) == (25, 25 * book.scales["laptop"].training.tokens)
+    alone = book.model_copy(update={"recipes": {"scaling_ladder": book.recipes["scaling_ladder"]}})
+    base, points = 20, 4 * 4 * 3
+    found = plan.estimate(alone, "laptop")
+    assert found["runs"] == base + points
+    assert found["tokens"] == book.scales["laptop"].training.tokens * (base + 4 * 3 * (0.25 + 0.5 + 1 + 1))
 
 
 def test_the_plan_prints_layers(book):

@@ -89,6 +89,21 @@ def test_extension_is_by_the_grids_own_factor_on_the_side_that_needs_it():
     assert extended(pd.DataFrame(rows[3:]), ("learning_rate",)) == {}
 
 
+def test_extension_in_two_keys_leaves_out_arms_that_know_only_one_value():
+    keys = ("learning_rate", "table_rate_factor")
+    rows = [
+        {"arm": "dense", "learning_rate": rate, "table_rate_factor": 1.0, "prose": abs(rate - 2)} for rate in (1, 2, 4)
+    ]
+    rows += [{"arm": "stem", "learning_rate": rate, "table_rate_factor": factor, "prose": abs(rate - 2) + abs(factor - 2)}
+             for rate in (1, 2, 4) for factor in (1.0, 2.0)]  # fmt: skip
+    table = pd.DataFrame([row | {"seed": 0, "state": "complete"} for row in rows])
+    assert extended(table, keys) == {"learning_rate": [1, 2, 4], "table_rate_factor": [4.0]}  # dense's 1 is no edge
+    more = table[table.arm == "stem"].assign(table_rate_factor=4.0, prose=table.prose + 1)
+    assert extended(pd.concat([table, more]), keys) == {}
+    table.loc[table.learning_rate == 4, "prose"] -= 10
+    assert extended(table, keys) == {"learning_rate": [8.0], "table_rate_factor": [1.0, 2.0]}  # rates first
+
+
 def test_a_trial_is_a_run_scored_on_the_tune_split(project, tmp_path):
     from stemrepro.data.blocks import TokenBlocks
     from stemrepro.evaluation.weights import load_run

@@ -39,7 +39,7 @@ def linger(job, report):
 
 def call(function, jobs):
     # One fork server serves the whole session: it had better have loaded what test_kill.py needs.
-    return run_jobs(function, jobs, [f"job {j}" for j in jobs], 1, 2, 1, "stemrepro.training.train")
+    return run_jobs(function, jobs, [f"job {j}" for j in jobs], [1] * len(jobs), 2, 1, "stemrepro.training.train")
 
 
 def test_results_in_order_with_threads_and_allocator_set():

@@ -3,7 +3,10 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from stemrepro.claims import Contrast
+from stemrepro.evaluation.buckets import BUCKETS, bucket_name
 from stemrepro.recipe import Arm, Claim, Recipe
 from stemrepro.report import items, scores
 from stemrepro.report.items import ArmItems
@@ -64,15 +67,27 @@ class Comparison:
         self.arms, self.scale = arms, scale
 
     def contrast(self, measured: dict[str, Measured], high: str, low: str, metric: str) -> Contrast:
-        """metric(high) - metric(low) by seed, over the seeds that both have."""
+        """metric(high) - metric(low) by seed, over the seeds that both have; nan for a bucket that no target fell into."""
+        if self.empty_bucket(measured, metric):
+            return Contrast(np.full(measured[high].summary["seeds"], np.nan))
         if metric.startswith(("accuracy", "margin")):
             return items.contrast({arm: found.items for arm, found in measured.items()}, high, low, metric)
         return scores.contrast({arm: found.losses for arm, found in measured.items()}, high, low, metric)
 
+    @staticmethod
+    def empty_bucket(measured: dict[str, Measured], metric: str) -> str | None:
+        """The bucket that a metric restricts losses to, when no target of the scale fell into it."""
+        by, _, bucket = metric.partition(":")[2].partition("=")
+        if by not in BUCKETS:
+            return None
+        names = [bucket_name(BUCKETS[by], number) for number in range(len(BUCKETS[by]))]
+        rows = next(iter(measured.values())).losses.losses
+        return bucket if bucket in names and not ((rows.by == by) & (rows.bucket == bucket)).any() else None
+
     def own_rate_contrast(self, measured: dict[str, Measured], high: str, low: str, metric: str) -> Contrast | None:
         """The same with each arm at its own best rates; None where they are not known, for other metrics than losses, or when
         they are the common ones for both."""
-        if metric.startswith(("accuracy", "margin")):
+        if metric.startswith(("accuracy", "margin")) or self.empty_bucket(measured, metric):
             return None
         own = {arm: at_own_rate(arm, measured[arm], self.arms[arm], self.scale) for arm in (high, low)}
         if any(found is None for found in own.values()) or all(own[arm] is measured[arm].losses for arm in own):
@@ -81,6 +96,8 @@ class Comparison:
 
     def failed_precondition(self, claim: Claim, measured: dict[str, Measured]) -> str | None:
         """Why a claim can't be tested at this scale, or None."""
+        if bucket := self.empty_bucket(measured, claim.metric):
+            return f"no target at this scale fell into the bucket {bucket}"
         if claim.precondition == "dense-beats-answer-only":
             return items.failed_precondition(claim, {arm: found.items for arm, found in measured.items()})
         return scores.failed_precondition(claim, {arm: found.losses for arm, found in measured.items()})

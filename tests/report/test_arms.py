@@ -1,0 +1,40 @@
+from pathlib import Path
+
+import pytest
+
+from stemrepro.recipe import Arm
+from stemrepro.report.arms import Measured, all_runs, at_own_rate
+from stemrepro.report.scores import ArmScores
+from stemrepro.scale import Scale
+
+BASE, THERE = ArmScores(Path("base")), ArmScores(Path("there"))
+
+
+@pytest.fixture
+def scale(tiny):
+    best = {
+        "dense": {"learning_rate": tiny.learning_rate},
+        "stem-full": {"learning_rate": 7.0, "table_rate_factor": 2.0},
+    }
+    return Scale.model_validate(tiny.model_dump() | {"best_rates": best})
+
+
+def test_own_rates(book, scale):
+    assert at_own_rate("dense", Measured(BASE), book.arms["dense"], scale) is BASE  # the common rate is its best
+    third = book.arms["stem-third"]
+    assert at_own_rate("stem-third", Measured(BASE), third, scale) is None  # its family's best was not run
+    assert at_own_rate("stem-third", Measured(BASE, points={"own-rate": THERE}), third, scale) is THERE
+    assert at_own_rate("blend", Measured(BASE), book.arms["blend"], scale) is None  # its family's best is not known
+
+
+def test_an_arm_with_the_best_rate_but_another_table_rate_is_not_at_its_best(tiny):
+    best = {"stem-full": {"learning_rate": tiny.learning_rate, "table_rate_factor": 2.0}}
+    scale = Scale.model_validate(tiny.model_dump() | {"best_rates": best})
+    arm = Arm(ffn="stem", placement="full", family="stem-full")
+    assert at_own_rate("x", Measured(BASE), arm, scale) is None
+    arm = Arm(ffn="stem", placement="full", family="stem-full", table_rate_factor=2.0)
+    assert at_own_rate("x", Measured(BASE), arm, scale) is BASE
+
+
+def test_all_runs_names_points():
+    assert list(all_runs({"dense": Measured(BASE, points={"rate-8": THERE})})) == ["dense", "dense at rate-8"]

@@ -1,0 +1,21 @@
+import numpy as np
+import pytest
+
+from stemrepro.report.ladder import places, slope
+
+
+def test_places_are_in_order_with_the_scale_among_them(book):
+    scale, recipe = book.scales["laptop"], book.recipes["scaling_ladder"]
+    tokens = scale.training.tokens
+    assert places(recipe, scale, "tokens") == {tokens // 4: "tokens-quarter", tokens // 2: "tokens-half", tokens: None}
+    assert list(places(recipe, scale, "width")) == [32, 48, 64]
+
+
+def test_slopes_are_per_doubling():
+    x = np.array([1.0, 2.0, 4.0])
+    assert slope(x, np.array([[0.0, 1.0], [0.1, 1.0], [0.2, 1.0]])) == pytest.approx([0.1, 0.0])
+
+
+def test_slopes_are_least_squares():
+    x, y = np.array([3.0, 5.0, 11.0, 17.0]), np.array([0.2, 0.9, 0.4, 1.4])
+    assert slope(x, y[:, None])[0] == pytest.approx(np.polyfit(np.log2(x), y, 1)[0])
