@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.t
 
 reproduce: $(BIN)/.installed
 	@stemrepro plan --scale $(SCALE)
-	@dvc repro
+	@dvc repro $(if $(RECIPE),$(RECIPE)@$(SCALE))
 	-@stemrepro track --scale $(SCALE)
 	@stemrepro verify --scale $(SCALE); code=$$?; echo "Figures and verdicts: results/$(SCALE)/"; exit $$code
 

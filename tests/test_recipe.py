@@ -79,5 +79,5 @@ def test_broken_yaml_and_missing_files(folder, tmp_path):
 
 
 def test_an_unknown_scale_names_those_there_are(book):
-    with pytest.raises(UserError, match="'huge' is unknown: recipes/scales/ has laptop, smoke"):
+    with pytest.raises(UserError, match="'huge' is unknown: recipes/scales/ has gpu, laptop, overnight, smoke"):
         book.scale("huge")

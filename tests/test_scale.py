@@ -1,6 +1,51 @@
 import pytest
+import torch
 
+from stemrepro import plan
+from stemrepro.model.cost import parameter_counts
+from stemrepro.model.transformer import Decoder
+from stemrepro.recipe import model_config
 from stemrepro.scale import Point
+from stemrepro.training.module import LanguageModule
+from tests.conftest import ROOT
+
+SCALES = [path.stem for path in (ROOT / "recipes/scales").glob("*.yaml")]
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_every_scale_builds_all_its_arms_and_points(book, name):
+    """On the meta device, where a model has shapes and no memory."""
+    scale = book.scales[name]
+    work = [(scale, arm) for arm in plan.needed_arms(book)]
+    work += [(p.at(scale), arm) for r in book.recipes.values() for p in r.points.values() for arm in r.point_arms]
+    assert plan.estimate(book, name)["runs"] > 0
+    for place, arm in work:
+        config = model_config(place, book.arms[arm])
+        with torch.device("meta"):
+            model = Decoder(config)
+        assert sum(p.numel() for p in model.parameters()) == parameter_counts(config)["total"]
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_first_steps_of_every_scale_at_a_cut_down_depth(book, make_run, name):
+    scale = book.scales[name]
+    model = scale.model.model_copy(update={"vocab": 300, "layers": 2})
+    training = scale.training.model_copy(update={"accelerator": "cpu"})
+    module = LanguageModule(
+        make_run("stem-full", scale=scale.model_copy(update={"model": model, "training": training}))
+    )
+    optimizer = module.configure_optimizers()["optimizer"]
+    losses = []
+    for step in range(2):
+        batch = module.blocks.batch(0, step, 2)
+        with torch.autocast("cpu", torch.bfloat16, enabled=training.precision == "bf16-mixed"):
+            loss = module.training_step(batch, step)
+        loss.backward()
+        module.configure_gradient_clipping(optimizer)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(float(loss.detach()))
+    assert all(4 < loss < 9 for loss in losses)  # ln 300 = 5.7
 
 
 def test_a_point_that_changes_nothing_is_the_scale(tiny):
