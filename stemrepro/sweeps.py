@@ -31,7 +31,7 @@ from stemrepro.errors import UserError
 from stemrepro.files import digest, write_json
 from stemrepro.recipe import Arm, Book
 from stemrepro.records import parse
-from stemrepro.report.sweeps import best_settings, write_results
+from stemrepro.report.sweeps import best_by, best_settings, write_results
 from stemrepro.sweep_spec import ARM_FIELDS, Range, Space, Sweep, read_sweep
 from stemrepro.tracking import Tracker
 from stemrepro.training.spec import Run
@@ -42,6 +42,8 @@ warnings.filterwarnings(
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 MOST_EXTENSIONS = 3
+EDGE_GAIN = 0.01
+"""Nats by which an edge of a grid must beat the value next to it to be a reason to go on; less is a seed's noise."""
 HEARTBEAT = 20
 """Seconds between a worker's signs of life; a trial whose worker gave none for three of them is retried."""
 
@@ -114,7 +116,11 @@ def objective(trial: Trial, sweep: Sweep, space: Space, book: Book, scale: str, 
     from stemrepro.training.train import train
 
     run = run_of(suggested(trial, space), book, scale, data, out)
-    trial.set_user_attr("settings", settings_of(run, space))
+    settings = settings_of(run, space)
+    trial.set_user_attr("settings", settings)
+    for other in trial.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
+        if other.user_attrs.get("settings") == settings:
+            return other.value  # a grown grid comes by its old points again
     torch.set_num_threads(run.scale.training.threads)
 
     def mark(step: int, losses: dict[str, float]) -> None:
@@ -185,21 +191,22 @@ def trial_table(study: optuna.Study) -> pd.DataFrame:
 
 
 def extended(table: pd.DataFrame, keys: tuple[str, ...]) -> dict[str, list[float]]:
-    """The part of a grown grid that is still missing: {} when no arm has its best at an edge.
+    """The values of `keys` in a grid that is grown where some arm has its best at an edge; {} where none has.
 
-    The first of `keys` at whose edge some arm has its best gets the next values there, by the grid's own factor; the other keys keep
-    the values they have. An arm that knows only one value of a key (no tables, no table rate) has no edge in it.
+    The first of `keys` at whose edge an arm gains more than EDGE_GAIN over the value next to it gets the next value there, by the
+    grid's own factor. An arm that knows only one value of a key (no tables, no table rate) has no edge in it.
     """
-    values = {key: np.sort(table[key].unique()) for key in keys}
+    values = {key: [float(value) for value in np.sort(table[key].unique())] for key in keys}
     for key in keys:
-        varied = table.groupby("arm")[key].nunique() > 1
-        best = best_settings(table).set_index("arm").loc[varied[varied].index, key]
-        low, high = values[key][:2], values[key][-2:]
-        below = [low[0] ** 2 / low[1]] if (best == low[0]).any() else []
-        above = [high[1] ** 2 / high[0]] if (best == high[1]).any() else []
-        if below or above:
-            kept = {other: [float(value) for value in values[other]] for other in keys}
-            return kept | {key: [float(f"{value:.6g}") for value in (*below, *above)]}
+        losses = best_by(table, key)
+        losses = losses[losses.notna().sum(axis=1) > 1]
+        best, grown = losses.min(axis=1), set()
+        for edge, inner in ((0, 1), (-1, -2)):
+            at, beside = losses[values[key][edge]], losses[values[key][inner]]
+            if ((at == best) & (beside - at > EDGE_GAIN)).any():
+                grown.add(float(f"{values[key][edge] ** 2 / values[key][inner]:.6g}"))
+        if grown:
+            return values | {key: sorted({*values[key], *grown})}
     return {}
 
 
@@ -255,11 +262,11 @@ def run_sweep(
         UserError: a mistake in the file, missing data, a failed worker.
     """
     sweep, name, out = read_sweep(file), file.stem, Path("sweeps") / scale / file.stem
-    slices = out / "slice.json"  # what the workers are at: the grid, or what it was extended by
+    grown = out / "grown.json"  # values of a grid that was extended, for the workers and after a kill
     space: Space = dict(sweep.space)
+    if grown.exists():
+        space |= {key: tuple(values) for key, values in json.loads(grown.read_text()).items() if key in sweep.extend}
     if worker:
-        if slices.exists():
-            space |= json.loads(slices.read_text())
         work(
             name,
             sweep,
@@ -277,8 +284,7 @@ def run_sweep(
         out,
     )
     command = [sys.executable, "-m", "stemrepro.cli", "sweep", str(file), "--scale", scale]
-    slices.unlink(missing_ok=True)
-    for round_ in range(1 + MOST_EXTENSIONS):
+    for number_of_extensions in range(1 + MOST_EXTENSIONS):
         call = partial(objective, sweep=sweep, space=space, book=book, scale=scale, data=data, out=out)
         study = open_study(name, sweep, space, out)
         total = sweep.trials or len(study.get_trials()) + math.prod(len(values) for values in space.values())
@@ -288,15 +294,13 @@ def run_sweep(
         more = extended(table, sweep.extend)
         if not more:
             break
-        grown = "; ".join(f"{key} {', '.join(f'{value:g}' for value in values)}" for key, values in more.items())
-        if round_ == MOST_EXTENSIONS:
-            console.print(
-                f"an arm still has its best at the grid's edge; start the command again to go on with {grown}"
-            )
+        whole = "; ".join(f"{key} {', '.join(f'{value:g}' for value in values)}" for key, values in more.items())
+        write_json(grown, more)
+        if number_of_extensions == MOST_EXTENSIONS:
+            console.print(f"an arm still has its best at the grid's edge; start the command again for {whole}")
             break
-        console.print(f"an arm has its best at the grid's edge: all arms get {grown} too")
-        space = dict(sweep.space) | {key: tuple(values) for key, values in more.items()}
-        write_json(slices, more)
+        console.print(f"an arm has its best at the grid's edge: the grid is now {whole}, for all arms")
+        space |= {key: tuple(values) for key, values in more.items()}
     write_results(study, sweep.sampler, table, results / scale / "sweeps" / name)
     Tracker(scale, book, Path("runs"), Path("scores"), results).sync_sweep(
         name, table, results / scale / "sweeps" / name

@@ -83,9 +83,9 @@ def test_a_grid_visits_every_point_and_grows_until_no_arm_is_at_its_edge(project
 
 
 def test_extension_is_by_the_grids_own_factor_on_the_side_that_needs_it():
-    rows = [{"arm": arm, "learning_rate": rate, "seed": 0, "prose": abs(rate - best), "state": "complete"}
+    rows = [{"arm": arm, "learning_rate": rate, "seed": 0, "prose": 100 * abs(rate - best), "state": "complete"}
             for arm, best in (("a", 0.01), ("b", 0.02)) for rate in (0.01, 0.02, 0.04)]  # fmt: skip
-    assert extended(pd.DataFrame(rows), ("learning_rate",)) == {"learning_rate": [0.005]}
+    assert extended(pd.DataFrame(rows), ("learning_rate",)) == {"learning_rate": [0.005, 0.01, 0.02, 0.04]}
     assert extended(pd.DataFrame(rows[3:]), ("learning_rate",)) == {}
 
 
@@ -97,11 +97,13 @@ def test_extension_in_two_keys_leaves_out_arms_that_know_only_one_value():
     rows += [{"arm": "stem", "learning_rate": rate, "table_rate_factor": factor, "prose": abs(rate - 2) + abs(factor - 2)}
              for rate in (1, 2, 4) for factor in (1.0, 2.0)]  # fmt: skip
     table = pd.DataFrame([row | {"seed": 0, "state": "complete"} for row in rows])
-    assert extended(table, keys) == {"learning_rate": [1, 2, 4], "table_rate_factor": [4.0]}  # dense's 1 is no edge
+    assert extended(table, keys) == {"learning_rate": [1, 2, 4], "table_rate_factor": [1, 2, 4]}  # dense's 1 is no edge
     more = table[table.arm == "stem"].assign(table_rate_factor=4.0, prose=table.prose + 1)
     assert extended(pd.concat([table, more]), keys) == {}
+    table.loc[table.table_rate_factor == 2, "prose"] += 0.995
+    assert extended(table, keys) == {}  # 0.005 better than beside is a seed's noise
     table.loc[table.learning_rate == 4, "prose"] -= 10
-    assert extended(table, keys) == {"learning_rate": [8.0], "table_rate_factor": [1.0, 2.0]}  # rates first
+    assert extended(table, keys) == {"learning_rate": [1, 2, 4, 8], "table_rate_factor": [1, 2]}  # rates first
 
 
 def test_a_trial_is_a_run_scored_on_the_tune_split(project, tmp_path):

@@ -20,6 +20,13 @@ def best_settings(table: pd.DataFrame) -> pd.DataFrame:
     return means.loc[means.groupby("arm")["prose"].idxmin()].reset_index(drop=True)
 
 
+def best_by(table: pd.DataFrame, key: str) -> pd.DataFrame:
+    """The lowest mean loss over seeds of each arm (rows) at each value of a key (columns); nan where an arm wasn't there."""
+    keys = [name for name in table.columns if name not in ("seed", "prose", "state")]
+    means = table[table["state"] == "complete"].groupby(keys, as_index=False)["prose"].mean()
+    return means.pivot_table(index="arm", columns=key, values="prose", aggfunc="min")
+
+
 def rate_figure(table: pd.DataFrame) -> Figure:
     """Tune loss against the learning rate, a panel an arm: one line a table factor, the mean over seeds and each seed as a dot, the
     best as a ring; grey lines are dense, for comparison."""
