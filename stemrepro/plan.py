@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -202,23 +203,37 @@ def estimate(book: Book, scale_name: str, cores: int | None = None) -> dict:
 def show_arms(book: Book, scale_name: str, names: list[str], console: Console) -> None:
     """Prints arms as one table: layers, parameters, forward FLOPs a token, bytes of table rows a token reads (4 a number)."""
     scale = book.scale(scale_name)
-    columns = ("arm", "layers", "d_ff", "experts", "total", "active", "tables", "MFLOP", "row bytes")
-    table = Table(*columns, title=f"{scale_name}: arms", expand=False)
+    columns = ("arm", "layers", "d_ff", "exp.", "total", "active", "tables", "MFLOP", "row B")
+    table = Table(*columns, title=f"{scale_name}: arms", box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
+    for column in table.columns:
+        column.no_wrap = True
     for column in table.columns[2:]:
         column.justify = "right"
     for name in names:
         config = model_config(scale, book.arms[name])
         counts = parameter_counts(config)
         flops = flops_per_token(config, scale.model.sequence) / 1e6
-        layers = ", ".join(map(str, config.placed or config.value_layers)) or "none"
         table.add_row(
-            name, layers, f"{config.ffn_width:,}", str(config.experts or ""), *(f"{counts[key]:,}" for key in ("total", "active", "tables")),
-            f"{flops:.2f}", f"{table_bytes_per_token(config, 4):,}",
+            name, ranges(config.placed or config.value_layers), f"{config.ffn_width:,}", str(config.experts or ""),
+            *(f"{counts[key] / 1e6:.3f}M" for key in ("total", "active", "tables")), f"{flops:.2f}",
+            f"{table_bytes_per_token(config, 4):,}",
         )  # fmt: skip
     console.print(table)
     console.print(
-        "layers: those replaced (value-embeddings: with a table); active: less tables and unused experts; MFLOP: forward, a token"
+        "layers: those replaced (value-embeddings: with a table); exp.: experts; active: less tables and unused experts; "
+        "MFLOP: forward, a token; row B: bytes of table rows a token reads"
     )
+
+
+def ranges(layers: tuple[int, ...]) -> str:
+    """Layers in short: "1-5, 7"; "none" for none."""
+    runs: list[list[int]] = []
+    for layer in layers:
+        if runs and layer == runs[-1][-1] + 1:
+            runs[-1].append(layer)
+        else:
+            runs.append([layer])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs) or "none"
 
 
 def show(book: Book, scale_name: str, console: Console) -> None:

@@ -143,6 +143,7 @@ def test_the_plan_prints_layers(book):
     console = Console(file=io.StringIO(), width=120)
     plan.show(book, "laptop", console)
     assert "1, 3, 5" in console.file.getvalue()
+    assert [plan.ranges(layers) for layers in ((), (3,), (1, 2, 4, 7, 8, 9))] == ["none", "3", "1-2, 4, 7-9"]
 
 
 def test_each_analysis_stage_names_its_recipe_and_the_scores_of_its_arms(book):

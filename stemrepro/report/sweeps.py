@@ -6,11 +6,12 @@ import matplotlib as mpl
 import numpy as np
 import optuna
 import pandas as pd
+import seaborn as sns
 from matplotlib.figure import Figure
 
 from stemrepro.files import atomic_write, write_json
 from stemrepro.provenance import provenance
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, footer, plt, render, settle, use_style
+from stemrepro.report.style import ARM_LABEL, footer, plt, render, settle, use_style
 
 
 def best_settings(table: pd.DataFrame) -> pd.DataFrame:
@@ -28,9 +29,10 @@ def best_by(table: pd.DataFrame, key: str) -> pd.DataFrame:
 
 
 def rate_figure(table: pd.DataFrame) -> Figure:
-    """Tune loss against the learning rate, a panel an arm: one line a table factor, the mean over seeds and each seed as a dot, the
-    best as a ring; grey lines are dense, for comparison."""
+    """Tune loss against the learning rate, a panel an arm: one line a table factor, darker for a higher one, the mean over seeds and
+    each seed as a dot, the best as a ring; grey lines are dense, for comparison."""
     factors = sorted(table.get("table_rate_factor", pd.Series([1.0])).unique())
+    shades = sns.color_palette("crest", len(factors))
     arms = list(dict.fromkeys(table["arm"]))
     rows = -(-len(arms) // 4)
     figure, grid = plt.subplots(
@@ -41,13 +43,14 @@ def rate_figure(table: pd.DataFrame) -> Figure:
     dense = table[table["arm"] == "dense"].groupby("learning_rate")["prose"].mean()
     for axes, arm in zip(grid.flat, arms, strict=False):
         axes.plot(dense.index, dense, color="#b0b0b0", lw=1)
-        for factor, dashes in zip(factors, ("-", (0, (4, 2)), (0, (1, 1))), strict=False):
+        for factor, shade in zip(factors, shades, strict=True):
             own = table[table["arm"] == arm]
             own = own[own["table_rate_factor"] == factor] if "table_rate_factor" in own else own
+            if own.empty:
+                continue
             means = own.groupby("learning_rate")["prose"].mean()
-            colour = ARM_COLOUR.get(arm, "#0173b2")
-            axes.plot(means.index, means, color=colour, ls=dashes, lw=1.3, label=f"table rate x {factor:g}")
-            axes.plot(own["learning_rate"], own["prose"], "o", color=colour, ms=2, alpha=0.6)
+            axes.plot(means.index, means, color=shade, lw=1.3)
+            axes.plot(own["learning_rate"], own["prose"], "o", color=shade, ms=2)
         axes.plot(best.loc[arm, "learning_rate"], best.loc[arm, "prose"], "o", mfc="none", mec="black", ms=7)
         axes.set_title(ARM_LABEL.get(arm, arm).replace(" (control)", ""), fontsize=8)
         axes.set_xscale("log", base=2)
@@ -58,7 +61,10 @@ def rate_figure(table: pd.DataFrame) -> Figure:
         axes.set_visible(False)
     for axes in grid.flat[max(0, len(arms) - 4) : len(arms)]:
         axes.tick_params(labelbottom=True)  # where an incomplete last row leaves a column's end above it
-    grid.flat[0].legend(fontsize=6)
+    if len(factors) > 1:
+        for factor, shade in zip(factors, shades, strict=True):
+            grid.flat[0].plot([], [], color=shade, label=f"{factor:g}")
+        grid.flat[0].legend(fontsize=6, title="table rate x", title_fontsize=6, ncols=2)
     figure.supxlabel("learning rate (thousandths)", fontsize=8)
     figure.supylabel("prose loss, tune split (nats/token)", fontsize=8)
     return figure
