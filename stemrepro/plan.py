@@ -203,7 +203,7 @@ def estimate(book: Book, scale_name: str, cores: int | None = None) -> dict:
 def show_arms(book: Book, scale_name: str, names: list[str], console: Console) -> None:
     """Prints arms as one table: layers, parameters, forward FLOPs a token, bytes of table rows a token reads (4 a number)."""
     scale = book.scale(scale_name)
-    columns = ("arm", "layers", "d_ff", "exp.", "total", "active", "tables", "MFLOP", "row B")
+    columns = ("arm", "layers", "d_ff", "exp.", "total", "active", "tables", "MFLOP", "KiB")
     table = Table(*columns, title=f"{scale_name}: arms", box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
     for column in table.columns:
         column.no_wrap = True
@@ -215,13 +215,13 @@ def show_arms(book: Book, scale_name: str, names: list[str], console: Console) -
         flops = flops_per_token(config, scale.model.sequence) / 1e6
         table.add_row(
             name, ranges(config.placed or config.value_layers), f"{config.ffn_width:,}", str(config.experts or ""),
-            *(f"{counts[key] / 1e6:.3f}M" for key in ("total", "active", "tables")), f"{flops:.2f}",
-            f"{table_bytes_per_token(config, 4):,}",
+            *(f"{counts[key] / 1e6:.3g}M" for key in ("total", "active", "tables")), f"{flops:.2f}",
+            f"{table_bytes_per_token(config, 4) / 1024:.3g}",
         )  # fmt: skip
     console.print(table)
     console.print(
         "layers: those replaced (value-embeddings: with a table); exp.: experts; active: less tables and unused experts; "
-        "MFLOP: forward, a token; row B: bytes of table rows a token reads"
+        "MFLOP: forward, a token; KiB: of table rows that a token reads"
     )
 
 
