@@ -67,6 +67,21 @@ def content(experiment):
     return found
 
 
+def test_runs_at_a_recipes_points_stand_under_their_point(project, book):
+    place = "scaling_ladder.stem-third/tokens-half"
+    shutil.copytree("runs/tiny/stem-third", f"runs/tiny/{place}")
+    for seed in (0, 1):
+        config = Path(f"runs/tiny/{place}/seed{seed}/config.yaml")
+        config.write_text(config.read_text().replace("name: stem-third", "name: stem-third at tokens-half"))
+    sync = tracker(book)
+    assert sync.sync("scaling_ladder.stem-third") == 2
+    runs = {run.info.run_name: run for run in MlflowClient(tracking.tracking_uri()).search_runs([sync.experiment])}
+    assert set(runs) == {place, "stem-third at tokens-half seed 0", "stem-third at tokens-half seed 1"}
+    tags = runs["stem-third at tokens-half seed 1"].data.tags
+    assert (tags["recipes"], tags["dvc_stage"]) == ("scaling_ladder", "train_points@tiny-scaling_ladder.stem-third")
+    assert sync.sync() == 4
+
+
 def test_a_run_has_its_parameters_metrics_and_tags(project, book):
     sync = tracker(book)
     assert sync.sync() == 2
@@ -84,7 +99,7 @@ def test_a_run_has_its_parameters_metrics_and_tags(project, book):
         "arm": "stem-third",
         "seed": "1",
         "dvc_stage": "train@tiny-stem-third",
-        "recipes": "validation_loss, benchmark_scores, angular_spread, long_context_capacity",
+        "recipes": ", ".join(name for name, recipe in book.recipes.items() if "stem-third" in recipe.arms),
     }
     assert expected.items() <= run.data.tags.items()
     about = json.loads(Path("runs/tiny/stem-third/seed1/provenance.json").read_text())
@@ -142,7 +157,9 @@ def test_scores_and_figures_of_the_same_settings(project, book, sample, make_run
     from stemrepro.evaluation import benchmarks, losses
 
     runs = [make_run("stem-third", seed) for seed in (0, 1)]
-    losses.write_scores(runs, [losses.score(run, quiet) for run in runs], Path("scores/tiny/stem-third/losses"))
+    losses.write_scores(
+        runs, [losses.score(run, quiet, context=False) for run in runs], Path("scores/tiny/stem-third/losses")
+    )
     scored = [benchmarks.score(run, sample / "tokenizer.json", sample / "items", quiet) for run in runs]
     benchmarks.write_scores(runs, scored, Path("scores/tiny/stem-third/benchmarks"))
     figure = Path("results/tiny/validation_loss/figure.png")

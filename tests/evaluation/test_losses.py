@@ -9,10 +9,11 @@ import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file
+from scipy.stats import entropy
 
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.errors import UserError
-from stemrepro.evaluation.losses import score, seen_pairs, write_scores
+from stemrepro.evaluation.losses import score, seen_pairs, steps, write_scores, write_steps
 from stemrepro.files import read_rows
 from stemrepro.model.transformer import Decoder
 from stemrepro.training.train import train
@@ -23,7 +24,7 @@ from tests.conftest import quiet
 def scored(make_run):
     run = make_run("stem-full")
     train(run, quiet)
-    return run, score(run, quiet)
+    return run, score(run, quiet, context=True)
 
 
 def pairs_by_hand(run):
@@ -89,8 +90,8 @@ def test_documents_add_up_to_the_total(scored):
 def test_score_files_are_complete_and_repeatable(scored, tmp_path):
     run, result = scored
     write_scores([run], [result], tmp_path / "a")
-    write_scores([run], [score(run, quiet)], tmp_path / "b")
-    names = {"summary.json", "losses.csv", "curve.csv", "documents.npz", "context.npz", "tokens.npz"}
+    write_scores([run], [score(run, quiet, context=True)], tmp_path / "b")
+    names = {"summary.json", "losses.csv", "curve.csv", "documents.npz", "context.npz", "tokens.npz", "steps.npz"}
     assert {path.name for path in (tmp_path / "a").iterdir()} == names
     assert all((tmp_path / "a" / n).read_bytes() == (tmp_path / "b" / n).read_bytes() for n in names)
     summary = json.loads((tmp_path / "a" / "summary.json").read_text())
@@ -102,6 +103,27 @@ def test_score_files_are_complete_and_repeatable(scored, tmp_path):
     bits = speeches.nats.sum() / np.log(2) / speeches.bytes.sum()
     assert summary["loss"]["speeches"]["bits_per_byte"] == pytest.approx(bits, abs=1e-5)
     assert 4 < summary["unigram_nats_per_token"] < np.log(300)
+
+
+def test_without_context_the_losses_are_the_same(scored, tmp_path):
+    run, result = scored
+    short = score(run, quiet, context=False)
+    assert short["buckets"].equals(result["buckets"])
+    write_scores([run], [short], tmp_path / "a")
+    names = {"summary.json", "losses.csv", "curve.csv", "documents.npz", "steps.npz"}
+    assert {path.name for path in (tmp_path / "a").iterdir()} == names
+
+
+def test_steps_hold_every_training_step(scored, tmp_path):
+    run, _ = scored
+    write_steps([run], [steps(run)], tmp_path / "a")
+    rows, found = read_rows(run.folder / "metrics.jsonl"), np.load(tmp_path / "a" / "steps.npz")
+    assert found["loss"][0] == pytest.approx([row["loss"] for row in rows])
+    assert found["norm"][0] == pytest.approx([row["norm"] for row in rows])
+    summary = json.loads((tmp_path / "a" / "summary.json").read_text())
+    assert (summary["seeds"], summary["learning_rate"]) == (1, run.learning_rate)
+    tokens = np.fromfile(run.blocks / "train.bin", np.uint16)
+    assert summary["training_entropy"] == pytest.approx(entropy(np.bincount(tokens)), abs=1e-5)
 
 
 def test_damaged_metrics_are_named(scored):
