@@ -1,10 +1,10 @@
 """Training step of every arm against dense, beside what its FLOPs would make it: medians of interleaved steps in one process.
 
-    python benchmarks/arms.py [--scale laptop] [--steps 40] [--arms dense stem-full] [--shape 4096 128 4 344]
+    python benchmarks/arms.py [--scale laptop] [--steps 40] [--arms dense stem-full] [--shape 4096 128 4 344] [--batch 16 256] [--bf16]
 
 A step is forward, backward, clipping and the optimiser on one batch. An arm more than 15% slower than its FLOP ratio is marked;
-`optimiser` is that part of its step. --shape takes vocabulary, width, layers and ffn_width instead of the scale's (with random
-tokens), --threads the threads.
+`optimiser` is that part of its step. Tokens are random. --shape takes vocabulary, width, layers and ffn_width instead of the scale's,
+--batch sequences and their length, --bf16 computes under bfloat16 autocast as the precision bf16-mixed does, --threads sets threads.
 """
 
 import argparse
@@ -29,10 +29,13 @@ from stemrepro.workers import ENVIRONMENT
 SLOW = 1.15
 
 
-def step(module: LanguageModule, optimizer: torch.optim.Optimizer, batch: torch.Tensor) -> tuple[float, float]:
+def step(
+    module: LanguageModule, optimizer: torch.optim.Optimizer, batch: torch.Tensor, bf16: bool
+) -> tuple[float, float]:
     """Seconds of one training step, and of its optimiser alone."""
     start = time.perf_counter()
-    found = module.training_step(batch, 0)
+    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        found = module.training_step(batch, 0)
     (found["loss"] if isinstance(found, dict) else found).backward()
     module.configure_gradient_clipping(optimizer)
     before = time.perf_counter()
@@ -48,6 +51,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--arms", nargs="+")
     parser.add_argument("--shape", type=int, nargs=4, metavar=("VOCAB", "WIDTH", "LAYERS", "FFN_WIDTH"))
+    parser.add_argument("--batch", type=int, nargs=2, metavar=("SEQUENCES", "LENGTH"))
+    parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--threads", type=int)
     options = parser.parse_args()
     if "MALLOC_TRIM_THRESHOLD_" not in os.environ:  # glibc reads it at process start
@@ -60,7 +65,7 @@ def main() -> None:
             update={"model": scale.model.model_copy(update=dict(zip(names, options.shape, strict=True)))}
         )
     torch.set_num_threads(options.threads or scale.training.threads)
-    size, length = scale.training.micro_batch, scale.model.sequence
+    size, length = options.batch or (scale.training.micro_batch, scale.model.sequence)
     modules = {}
     for name in options.arms or book.arms:
         run = Run(name, 0, book.arms[name], scale, scale.learning_rate, Path("none"), blocks, verified_hash(blocks))
@@ -70,7 +75,7 @@ def main() -> None:
     for number in track(range(options.steps + 3), "steps", transient=True):
         batch = torch.randint(0, scale.model.vocab, (size, length + 1), generator=torch.Generator().manual_seed(number))
         for name, (module, optimizer) in modules.items():
-            found = step(module, optimizer, batch)
+            found = step(module, optimizer, batch, options.bf16)
             if number >= 3:
                 taken[name].append(found)
     seconds = {name: (median(s for s, _ in times), median(o for _, o in times)) for name, times in taken.items()}

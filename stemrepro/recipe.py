@@ -4,6 +4,7 @@ The files under recipes/ are the single source of truth. `load` reads them all; 
 file, the key and the value.
 """
 
+import itertools
 from pathlib import Path
 from typing import Literal
 
@@ -250,6 +251,11 @@ def load(folder: Path = RECIPES) -> Book:
         return {name: parse(model, value, folder / file, name) for name, value in read_yaml(folder / file).items()}
 
     arms, shapes = records(Arm, "arms.yaml"), records(Shape, "shapes.yaml")
+    for name, arm in arms.items():
+        if arm.family and arm.family not in arms:
+            raise UserError(
+                f"{folder}/arms.yaml: {name}: unknown family '{arm.family}'; a family is an arm, {', '.join(arms)}"
+            )
     scales = {p.stem: parse(Scale, read_yaml(p), p) for p in sorted((folder / "scales").glob("*.yaml"))}
     mixes = {n: parse_mix(v, folder / "mixes.yaml", n) for n, v in read_yaml(folder / "mixes.yaml").items()}
     files = {p.stem: p for p in sorted(folder.glob("*.yaml")) if p.name not in NO_RECIPES}
@@ -268,6 +274,11 @@ def load(folder: Path = RECIPES) -> Book:
     for name, recipe in recipes.items():
         if unknown := [arm for arm in recipe.arms if arm not in arms]:
             raise UserError(f"{files[name]}: unknown arm '{unknown[0]}'; recipes/arms.yaml has {', '.join(arms)}")
+        for point, (where, scale) in itertools.product(recipe.points.items(), scales.items()):
+            try:
+                point[1].at(scale)
+            except ValueError as error:
+                raise UserError(f"{files[name]}: point '{point[0]}' at scale '{where}': {error}") from error
     paper = Paper(folder / "paper.yaml")
     recipes = {name: _claims(recipe, paper, files[name]) for name, recipe in recipes.items()}
     primary = sum(claim.primary for recipe in recipes.values() for claim in recipe.claims.values())

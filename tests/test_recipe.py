@@ -60,6 +60,10 @@ def test_the_shipped_recipes_are_valid(book):
         ("shapes.yaml", lambda v: v["llama-3.2-1b"].update(width=-1), r"shapes\.yaml: llama-3\.2-1b\.width: .*greater than 0"),
         ("scales/laptop.yaml", lambda v: v["training"].update(tokens=1000), r"training\.tokens 1000 is no multiple of batch x sequence = 1024"),
         ("scales/laptop.yaml", lambda v: v.update(seeds=[0, 1, 1]), r"seeds \[0, 1, 1\] names a seed twice"),
+        ("arms.yaml", lambda v: v["stem-half"].update(family="stems"), r"arms\.yaml: stem-half: unknown family 'stems'; a family is an arm"),
+        ("scaling_ladder.yaml", lambda v: v["points"]["width-half"].update(width=0.3), r"scaling_ladder\.yaml: point 'width-half' at scale '\w+': width 9?[0-9.]+ with"),
+        ("scaling_ladder.yaml", lambda v: v["point_arms"].append("ple"), r"scaling_ladder\.yaml: point_arms names 'ple', which is not among the recipe's arms"),
+        ("scaling_ladder.yaml", lambda v: v.pop("points"), r"points and point_arms need each other"),
         ("validation_loss.yaml", lambda v: [c.update(primary=True) for c in v["claims"].values()], r"primary claims over all recipes; at most 8"),
     ],
 )  # fmt: skip
