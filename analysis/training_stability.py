@@ -17,7 +17,7 @@ from stemrepro.paper import Paper
 from stemrepro.recipe import RECIPES, load
 from stemrepro.report.arms import Measured, all_runs, read_arms
 from stemrepro.report.results import mean_row, run_inputs, save, verdicts
-from stemrepro.report.stability import Stability, divergence, end, rate, spikes
+from stemrepro.report.stability import Stability, coincidence, divergence, end, rate, spikes
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt, use_style
 
 NAME = "training_stability"
@@ -37,6 +37,12 @@ def collect(measured: dict[str, Measured], base_rate: float) -> pd.DataFrame:
             rows += [{"panel": "spike", "what": arm, "x": int(at), "value": own[at], "seed": number} for at in spikes(own)]  # fmt: skip
         rows.append(mean_row("spikes", arm, "loss", Contrast(rate(steps["loss"]))))
         rows.append(mean_row("spikes", arm, "gradient norm", Contrast(rate(steps["norm"]))))
+        if arm != "dense":
+            shares = coincidence(steps["loss"], measured["dense"].losses.steps["loss"])
+            rows += [
+                {"panel": "spikes shared with dense", "what": arm, "x": x, "value": share}
+                for x, share in zip(("same batches", "other batches"), shares, strict=True)
+            ]
         for name, point in found.points.items():
             kind = "unclipped" if "unclipped" in name else "clipped"
             times = point.summary["learning_rate"] / base_rate

@@ -38,6 +38,17 @@ def rate(series: np.ndarray) -> np.ndarray:
     return np.array([1000 * len(spikes(own)) / counted for own in series])
 
 
+def coincidence(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
+    """Shares of `first`'s spikes that `second` has too, within a step: in runs of the same seed, which saw the same batches, and in
+    runs of other seeds, which saw others. Where the first is larger, batches make spikes. Both [seeds, steps]; nan without spikes."""
+    own, other = [spikes(loss) for loss in first], [spikes(loss) for loss in second]
+    hits: dict[bool, list[bool]] = {True: [], False: []}
+    for i, steps in enumerate(own):
+        for j, others in enumerate(other):
+            hits[i == j] += [bool((np.abs(others - step) <= 1).any()) for step in steps]
+    return tuple(float(np.mean(hits[same])) if hits[same] else float("nan") for same in (True, False))
+
+
 def end(arm: ArmScores) -> np.ndarray:
     """Mean training loss over the last tenth of the steps, by seed."""
     loss = arm.steps["loss"]

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from stemrepro.report.stability import divergence, end, rate, spikes
+from stemrepro.report.stability import coincidence, divergence, end, rate, spikes
 
 
 def falling(steps=400, seed=0):
@@ -33,6 +33,16 @@ def test_rates_are_by_thousand_counted_steps():
     loss = np.stack([falling(), falling(seed=1)])
     loss[1, 200] += 2
     assert rate(loss) == pytest.approx([0, 1000 / 350])
+
+
+def test_spikes_of_hard_batches_coincide_in_runs_of_the_same_seed():
+    first = np.stack([falling(seed=0), falling(seed=1)])
+    second = np.stack([falling(seed=2), falling(seed=3)])
+    first[0, 150] += 3
+    first[0, 300] += 3
+    second[0, 151] += 3
+    assert coincidence(first, second) == (0.5, 0.0)
+    assert np.isnan(coincidence(np.stack([falling()]), second)).all()
 
 
 @dataclass
