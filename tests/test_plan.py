@@ -97,7 +97,7 @@ def test_an_arm_has_the_seeds_of_the_recipe_that_takes_most(book):
     assert plan.seeds_of(book, scale, "dense") == list(range(8))
     assert plan.seeds_of(book, scale, "dense", "benchmarks") == list(range(5))  # extra seeds are for losses
     assert plan.seeds_of(book, scale, "stem-half") == list(range(5))
-    assert plan.seeds_of(book, scale, "stem-frozen", "benchmarks") == []
+    assert plan.seeds_of(book, scale, "topk-moe", "benchmarks") == []
     assert plan.seeds_of(book, book.scales["smoke"], "dense") == [0]
 
 
