@@ -184,6 +184,15 @@ def test_the_shipped_sweeps_are_valid(book):
     assert isinstance(read_sweep(ROOT / "recipes/sweeps/tables.yaml").space["learning_rate"], Range)
 
 
+@pytest.mark.parametrize("name", [p.stem for p in (ROOT / "recipes/scales").glob("*.yaml")])
+def test_a_scales_best_rates_are_its_studys_winners(book, name):
+    study, rates = ROOT / "results" / name / "sweeps/learning_rate/best.csv", book.scales[name].best_rates
+    best = pd.read_csv(study).set_index("arm") if study.exists() else pd.DataFrame()
+    assert rates.keys() == set(best.index)
+    for arm, own in rates.items():
+        assert list(best.loc[arm, ["learning_rate", "table_rate_factor"]]) == [own.learning_rate, own.table_rate_factor]
+
+
 SLOW = """
 import sys, time
 from stemrepro import sweeps
