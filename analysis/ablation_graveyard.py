@@ -91,7 +91,8 @@ def main() -> None:
     loss.plot([], [], "o", color="#555555", label="common rate")
     loss.plot([], [], "o", color="#555555", mfc="white", label="own best rate")
     for axes in (loss, accuracy):
-        axes.legend(fontsize=7, loc="lower right")
+        axes.legend(fontsize=7, loc="lower right", ncols=2)
+        axes.set_ylim(len(order) + 0.2, -0.5)  # room for the legends, so that none of their marks stands in a row
         axes.grid(axis="y", color="#eeeeee", lw=0.8)
     draw_costs(costs, data, order)
     name_rows(loss, order)

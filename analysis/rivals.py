@@ -117,7 +117,8 @@ def main() -> None:
     )
     grid["a"].plot([], [], "o", color="#555555", label="common rate")
     grid["a"].plot([], [], "o", color="#555555", mfc="white", label="own best rate")
-    grid["a"].legend(fontsize=7, loc="lower right")
+    grid["a"].legend(fontsize=7, loc="lower right", ncols=2)
+    grid["a"].set_ylim(len(order) + 0.1, -0.5)  # room for the legend, so that none of its marks stands in a row
     grid["a"].grid(axis="y", color="#eeeeee", lw=0.8)
     name_rows(grid["a"], order)
     draw_costs(grid["b"], data)

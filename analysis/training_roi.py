@@ -80,7 +80,8 @@ def draw_factors(axes: Axes, data: pd.DataFrame, panel: str) -> None:
     axes.axhline(0, color="black", lw=0.6)
     axes.set_xticks(range(len(arms)), [ARM_LABEL[arm] for arm in arms])
     axes.set_ylabel("log ROI over dense")
-    axes.legend(fontsize=7, loc="upper left")
+    axes.margins(y=0.3)
+    axes.legend(fontsize=6.5, loc="upper left", ncols=3, columnspacing=1, handletextpad=0.4)
 
 
 def draw_gains(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
