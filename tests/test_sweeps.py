@@ -50,7 +50,7 @@ def sweep_file(project_path, value, name="sweep"):
 def fake_loss(arm, rate, factor, seed):
     """Best at 0.04 for dense, at 0.02 and factor 2 for STEM."""
     best = 0.04 if arm == "dense" else 0.02
-    return abs(rate - best) + (0.001 if arm == "dense" or factor == 2.0 else 0.002) + seed / 1e6
+    return 10 * abs(rate - best) + (0.001 if arm == "dense" or factor == 2.0 else 0.002) + seed / 1e6
 
 
 def fake_objective(trial, space, **_):

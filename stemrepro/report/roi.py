@@ -72,9 +72,10 @@ def contrast(measured: dict[str, Measured], high: str, low: str, metric: str) ->
     floor = chance(first) if metric == "roi-above-chance" else 0.0
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = np.log(accuracy(first) - floor) - np.log(accuracy(second) - floor)
+        between = items.contrast({arm: measured[arm].items for arm in (high, low)}, high, low, f"accuracy:{GROUP}")
+        item_se = float(between.item_se / (accuracy(second).mean() - floor))  # of a logarithm, to first order
     gain = 0.0 if metric == "accuracy-factor" else flop_factor(first, second)
-    between = items.contrast({arm: measured[arm].items for arm in (high, low)}, high, low, f"accuracy:{GROUP}")
-    return Contrast(ratio + gain, between.item_se / (float(accuracy(second).mean()) - floor), between.item_df)
+    return Contrast(ratio + gain, item_se, between.item_df)
 
 
 def failed_precondition(claim: Claim, measured: dict[str, Measured]) -> str | None:
