@@ -92,7 +92,7 @@ def main() -> None:
     draw_gaps(tokens, data, "tokens", "training tokens")
     draw_gaps(width, data, "width", "width")
     draw_slopes(slopes, data)
-    tokens.legend(fontsize=6.5)
+    tokens.legend(fontsize=6, loc="upper right", handlelength=1.5)
     for axes, title in zip((tokens, width, slopes), ("a  Over tokens", "b  Over width", "c  Slopes"), strict=True):
         axes.set_title(title)
     rows = verdicts(recipe, measured, name, ladder)

@@ -115,7 +115,6 @@ class Claim(Strict):
         "dense-beats-unigram",
         "dense-beats-answer-only",
         "dense-uses-context",
-        "spikes-expected",
     ] = "none"
 
     @model_validator(mode="after")

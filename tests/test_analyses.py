@@ -16,7 +16,7 @@ from stemrepro.training.spec import Run
 from stemrepro.training.train import train
 from tests.conftest import ROOT, TINY, quiet
 
-RECIPES = ("ablation_graveyard", "training_roi", "training_stability", "rivals", "scaling_ladder")
+RECIPES = ("ablation_graveyard", "training_roi", "rivals", "scaling_ladder")
 SHORT = {"tokens": 32 * 4 * 60, "marks": 2, "mark_tokens": 64, "snapshots": [], "save_every": 100}
 BEST = {"dense": {"learning_rate": 0.01}, "stem-full": {"learning_rate": 0.02, "table_rate_factor": 2.0}}
 

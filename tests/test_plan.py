@@ -112,8 +112,6 @@ def test_points_give_back_scale_arm_and_rate(planned, book):
     assert points["tokens-half"][0].training.tokens == base.training.tokens // 2
     assert (rate, list(scale.seeds)) == (base.learning_rate, [0, 1, 2])
     assert arm.model_dump() == book.arms["stem-full"].model_dump()
-    what, points = plan.points_of(plan.read_params(planned), "laptop", "training_stability.dense")
-    assert (what, points["rate-8"][2]) == ("steps", 8 * base.learning_rate)
     with pytest.raises(UserError, match=r"no 'rivals2' for scale 'laptop' and points 'rivals2\.dense'"):
         plan.points_of(plan.read_params(planned), "laptop", "rivals2.dense")
 
