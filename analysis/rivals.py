@@ -79,7 +79,7 @@ def draw_costs(axes: Axes, data: pd.DataFrame) -> None:
     axes.set_xscale("log", base=2)
     ticks = [0.75, 1, 1.5, 2, 3]
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.set(xlabel="FLOPs a token / dense's (area: total parameters)", ylabel="dense - arm (nats/token)")
+    axes.set(xlabel="FLOPs / dense's (area: parameters)", ylabel="dense - arm (nats/token)")
 
 
 def draw_pairs(axes: Axes, data: pd.DataFrame) -> None:
@@ -91,8 +91,9 @@ def draw_pairs(axes: Axes, data: pd.DataFrame) -> None:
         axes.errorbar(at, rows["value"], yerr=error_bars(rows), color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], ms=4, lw=1, capsize=2, label=ARM_LABEL[arm])  # fmt: skip
     axes.set_xticks(range(len(PAIRS)), ["never", *PAIRS[1:]])
     axes.axhline(0, color="black", lw=0.6)
-    axes.set(xlabel="training count of the pair (token before, target)", ylabel="dense - arm (nats/token)")
-    axes.legend(fontsize=6.5, loc="upper left")
+    axes.set(xlabel="training count of the pair", ylabel="dense - arm (nats/token)")
+    axes.set_ylim(top=1.55 * np.nanmax(own["value"]))
+    axes.legend(fontsize=6, loc="upper left", ncols=2, columnspacing=1)
 
 
 def main() -> None:
