@@ -88,7 +88,6 @@ def project(tmp_path_factory):
     project = Project(tmp_path_factory.mktemp("project"))
     project.call("stemrepro", "plan", "--scale", "smoke")
     project.call("dvc", "repro", *TARGETS)
-    project.call("stemrepro", "report", "--scale", "smoke")
     project.left = project.stale()
     return project
 
@@ -112,8 +111,6 @@ def test_every_recipe_gives_figures_and_verdicts(project, book):
         assert {row["verdict"] for row in rows} <= set(VERDICTS)
         keys = {"claim", "metric", "arms", "paper", "ours", "ci_low", "ci_high", "seeds", "scale", "verdict", "reason"}
         assert all(keys <= row.keys() for row in rows)
-        board = (project.folder / "results" / "smoke" / "README.md").read_text()
-        assert all(claim.sentence in board for claim in recipe.claims.values())
     assert (project.folder / "results" / "smoke" / "data_card.md").exists()
 
 
