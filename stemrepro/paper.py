@@ -55,7 +55,7 @@ class Cells(Strict):
     """A number that follows from cells: one cell, first - second, or (first - second) - (third - fourth)."""
 
     cells: tuple[str, ...]
-    log: bool = Field(False, description="differences of logarithms, in nats/token (for perplexities)")
+    log: bool = Field(False, description="differences of logarithms (of perplexities: nats/token)")
     note: str = ""
 
 
@@ -129,7 +129,8 @@ class Paper:
         words = pairs[0] if len(pairs) == 1 else f"({pairs[0]}) - ({pairs[1]})"
         block = self.blocks[asked.cells[0].split("/")[0]]
         where = f"{block.item}, {block.title}" if block.title else block.item
-        unit = "nats/token" if asked.log else "points" if found[0].unit == "%" and len(found) > 1 else found[0].unit
+        logarithm = "nats/token" if found[0].unit == "perplexity" else "logarithm"
+        unit = logarithm if asked.log else "points" if found[0].unit == "%" and len(found) > 1 else found[0].unit
         weakest = max((cell.confidence for cell in found), key=CONFIDENCES.index)
         return PaperNumber(
             value=round(value, 6),

@@ -73,7 +73,8 @@ def contrast(measured: dict[str, Measured], high: str, low: str, metric: str) ->
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = np.log(accuracy(first) - floor) - np.log(accuracy(second) - floor)
         between = items.contrast({arm: measured[arm].items for arm in (high, low)}, high, low, f"accuracy:{GROUP}")
-        item_se = float(between.item_se / (accuracy(second).mean() - floor))  # of a logarithm, to first order
+        above = accuracy(second).mean() - floor
+        item_se = float(between.item_se / above) if above > 0 else float("nan")  # of a logarithm, to first order
     gain = 0.0 if metric == "accuracy-factor" else flop_factor(first, second)
     return Contrast(ratio + gain, item_se, between.item_df)
 

@@ -80,6 +80,8 @@ def evidence(row: dict) -> str:
         words.append(f"error between seeds {row['seed_se']:.3g}")
     if row["item_se"]:
         words.append(f"between items {row['item_se']:.3g}")
+    if row.get("own_rate") is not None:
+        words.append(f"at own best learning rates {number(row['own_rate'])}")
     return ", ".join(words)
 
 
