@@ -59,6 +59,8 @@ def test_numbers_that_follow_from_cells(paper):
     logs = paper.number(Cells(cells=("fig-1a/dense/1.0T", "fig-1a/stem-third/1.0T"), log=True))
     assert logs.value == pytest.approx(math.log(13.19 / 12.64), abs=1e-6)
     assert (logs.unit, logs.confidence) == ("nats/token", "figure")
+    scores = paper.number(Cells(cells=("table-3-350m/stem-full/roi", "table-3-350m/dense/roi"), log=True))
+    assert (scores.value, scores.unit) == (pytest.approx(math.log(1.33), abs=1e-6), "logarithm")
     names = ("fig-1a/dense/1.0T", "fig-1a/stem-third/1.0T", "fig-1a/dense/0.1T", "fig-1a/stem-third/0.1T")
     change = paper.number(Cells(cells=names, log=True))
     assert change.value == pytest.approx(math.log(13.19 / 12.64) - math.log(14.50 / 13.90), abs=1e-6)

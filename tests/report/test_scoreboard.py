@@ -94,6 +94,13 @@ def test_missing_verdicts_and_figures_are_named(project):
         write_scoreboard("laptop", project, project)
 
 
+def test_evidence_names_both_errors_and_the_contrast_at_own_rates():
+    shown = row("a", VERDICTS[1], seeds=5, seed_se=0.0123, item_se=None, own_rate=None)
+    assert scoreboard.evidence(shown) == "5 seeds, error between seeds 0.0123"
+    words = "5 seeds, error between seeds 0.0123, between items 0.2, at own best learning rates -0.050"
+    assert scoreboard.evidence(shown | {"item_se": 0.2, "own_rate": -0.05}) == words
+
+
 def test_the_small_drawing_keeps_its_proportions():
     found = drawing(row("a", "direction only"))
     low, high = (float(re.search(rf'{end}="([\d.]+)" {other}', found)[1]) for end, other in (("x1", 'x2="[\\d.]+" y1="11"'), ("x2", 'y1="11"')))  # fmt: skip
