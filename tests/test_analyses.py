@@ -17,13 +17,13 @@ from stemrepro.training.train import train
 from tests.conftest import ROOT, TINY, quiet
 
 RECIPES = ("ablation_graveyard", "training_roi", "rivals", "scaling_ladder")
-SHORT = {"tokens": 32 * 4 * 60, "marks": 2, "mark_tokens": 64, "snapshots": [], "save_every": 100}
+SHORT = {"tokens": 32 * 4 * 10, "marks": 2, "mark_tokens": 64, "snapshots": [], "save_every": 100}
 BEST = {"dense": {"learning_rate": 0.01}, "stem-full": {"learning_rate": 0.02, "table_rate_factor": 2.0}}
 
 
 @pytest.fixture(scope="module")
 def scored(sample, tmp_path_factory):
-    """A folder with recipes/ and the scores of all arms that the recipes read, at a scale of 60 steps and one seed."""
+    """A folder with recipes/ and the scores of all arms that the recipes read, at a scale of ten steps and one seed."""
     folder = tmp_path_factory.mktemp("analyses")
     shutil.copytree(ROOT / "recipes", folder / "recipes")
     training = TINY["training"] | SHORT
