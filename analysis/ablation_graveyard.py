@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 
 from stemrepro.paper import Paper
 from stemrepro.recipe import RECIPES, load
-from stemrepro.report.arms import Comparison, Measured, all_runs, read_arms
+from stemrepro.report.arms import Comparison, Measured, all_runs, cost_rows, read_arms
 from stemrepro.report.forest import draw_forest, name_rows
 from stemrepro.report.results import mean_row, run_inputs, save, verdicts
 from stemrepro.report.style import plt, use_style
@@ -35,13 +35,9 @@ def paper_gain(paper: Paper, arm: str) -> float | None:
 
 def collect(measured: dict[str, Measured], comparison: Comparison, paper: Paper) -> pd.DataFrame:
     """Gains over dense in loss at common and own rates, in accuracy, the paper's, and costs relative to dense's."""
-    rows, dense = [], measured["dense"].summary
-    for arm, found in measured.items():
-        costs = {
-            "FLOPs": found.summary["forward_flops_per_token"] / dense["forward_flops_per_token"],
-            "parameters": found.summary["parameters"]["total"] / dense["parameters"]["total"],
-        }
-        rows += [{"panel": what, "what": arm, "value": value} for what, value in costs.items()]
+    rows = []
+    for arm in measured:
+        rows += cost_rows(measured, arm)
         if arm == "dense":
             continue
         rows.append(mean_row("loss", arm, "common rate", comparison.contrast(measured, "dense", arm, "prose")))

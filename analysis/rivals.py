@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from stemrepro.claims import Contrast
 from stemrepro.recipe import load
 from stemrepro.report import scores
-from stemrepro.report.arms import OWN_RATE, Comparison, Measured, all_runs, read_arms
+from stemrepro.report.arms import OWN_RATE, Comparison, Measured, all_runs, cost_rows, read_arms
 from stemrepro.report.forest import draw_forest, name_rows
 from stemrepro.report.results import mean_row, run_inputs, save, verdicts
 from stemrepro.report.scores import ArmScores
@@ -46,13 +46,9 @@ class Rivals(Comparison):
 
 def collect(measured: dict[str, Measured], rivals: Rivals) -> pd.DataFrame:
     """Gains over dense of each arm, at common and own rates and by pair count, with costs."""
-    rows, dense = [], measured["dense"].summary
-    for arm, found in measured.items():
-        costs = {
-            "FLOPs": found.summary["forward_flops_per_token"] / dense["forward_flops_per_token"],
-            "parameters": found.summary["parameters"]["total"] / dense["parameters"]["total"],
-        }
-        rows += [{"panel": what, "what": arm, "value": value} for what, value in costs.items()]
+    rows = []
+    for arm in measured:
+        rows += cost_rows(measured, arm)
         if arm == "dense":
             continue
         rows.append(mean_row("loss", arm, "common rate", rivals.contrast(measured, "dense", arm, "prose")))

@@ -51,6 +51,16 @@ def all_runs(measured: dict[str, Measured]) -> dict[str, ArmScores]:
     return runs | {f"{arm} at {point}": own for arm, found in measured.items() for point, own in found.points.items()}
 
 
+def cost_rows(measured: dict[str, Measured], arm: str) -> list[dict]:
+    """Two lines of data.csv: an arm's FLOPs a token and its parameters in all, as multiples of dense's."""
+    own, dense = measured[arm].summary, measured["dense"].summary
+    costs = {
+        "FLOPs": own["forward_flops_per_token"] / dense["forward_flops_per_token"],
+        "parameters": own["parameters"]["total"] / dense["parameters"]["total"],
+    }
+    return [{"panel": what, "what": arm, "value": value} for what, value in costs.items()]
+
+
 def at_own_rate(name: str, measured: Measured, arm: Arm, scale: Scale) -> ArmScores | None:
     """Losses of an arm at its family's best rates: of the point, or of the scale itself where its rate is the best; else None."""
     if OWN_RATE in measured.points:
