@@ -119,6 +119,8 @@ def scale_and_arm(values: dict, scale_name: str, arm_name: str, part: str = "") 
         ) from error
     found = {key: raw_arm.pop(key) for key in (*PLANNED, "learning_rate")}
     seeds, rate = found[f"{part}_seeds" if part in ("benchmark", "geometry") else "seeds"], found["learning_rate"]
+    if not seeds:
+        raise UserError(f"no recipe reads {part} scores of arm '{arm_name}'; name it in one that does and plan again")
     scale = Scale(**raw_scale, learning_rate=rate, scoreboard=values["scoreboard"], seeds=seeds)
     return scale, Arm(**raw_arm), rate
 

@@ -203,7 +203,8 @@ class Tracker:
             self.client.set_terminated(parent.info.run_id)
 
     def sync_arm(self, arm: str) -> int:
-        """Brings the runs of an arm (or of one at a point: "<recipe>.<arm>/<point>") up to date, and the run above them that holds their means and the figures."""
+        """Brings the runs of an arm, or of one at a point ("<recipe>.<arm>/<point>"), up to date, and the run above them that holds
+        their means and the figures."""
         folders = sorted(path.parent for path in (self.runs / arm).glob("seed*/config.yaml"))
         if not folders:
             return 0

@@ -116,6 +116,12 @@ def test_points_give_back_scale_arm_and_rate(planned, book):
         plan.points_of(plan.read_params(planned), "laptop", "rivals2.dense")
 
 
+def test_an_arm_without_benchmarks_is_refused_by_name(planned):
+    values = plan.read_params(planned)
+    with pytest.raises(UserError, match="no recipe reads benchmark scores of arm 'topk-moe'"):
+        plan.scale_and_arm(values, "laptop", "topk-moe", "benchmark")
+
+
 def test_own_rates_are_those_of_the_family(book):
     best = {"stem-full": {"learning_rate": 0.5, "table_rate_factor": 3.0}}
     scale = Scale.model_validate(book.scales["laptop"].model_dump() | {"best_rates": best})
