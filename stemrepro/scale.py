@@ -43,6 +43,7 @@ class Training(Strict):
     precision: Literal["32-true", "bf16-mixed", "bf16-true", "16-mixed"]
     accelerator: Literal["cpu", "gpu"]
     threads: Positive = Field(description="threads a worker")
+    compile: bool = Field(False, description="torch.compile: faster on a GPU, other roundings")
     marks: Positive = Field(description="validations during a run, evenly spaced")
     mark_tokens: Positive = Field(description="tokens a source at each mark")
     save_every: Positive = Field(description="optimiser steps between checkpoints")

@@ -71,6 +71,8 @@ def train(run: Run, report: Report, replace: bool = False, mark: Callable[[int, 
     started, training = time.monotonic(), run.scale.training
     torch.manual_seed(run.seed)  # nothing draws from it so far; whatever will, does so the same in every run of a seed
     module, recorder, resume = LanguageModule(run), Recorder(run, report, mark), run.folder / "resume"
+    if training.compile:
+        module.model.compile()  # in place: the names of its weights stay
     trainer = L.Trainer(
         accelerator=training.accelerator,
         devices=1,

@@ -2,6 +2,7 @@
 
 import json
 import resource
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -228,3 +229,16 @@ def test_damaged_settings_are_refused_or_replaced(make_run):
         train(run, quiet)
     train(run, quiet, replace=True)
     assert yaml.safe_load((run.folder / "config.yaml").read_text()) == run.config
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a C++ compiler on the CPU")
+def test_a_compiled_run_has_the_losses_of_an_eager_one(make_run, tiny):
+    short = tiny.training.model_copy(update={"tokens": 32 * 4 * 3, "marks": 1})
+    eager = make_run("stem-third", scale=tiny.model_copy(update={"training": short}))
+    compiled = tiny.model_copy(update={"training": short.model_copy(update={"compile": True})})
+    compiled = replace(eager, scale=compiled, folder=eager.folder.with_name("compiled"))
+    for run in (eager, compiled):
+        train(run, quiet)
+    ours, theirs = ([row["loss"] for row in rows(run)] for run in (compiled, eager))
+    assert ours == pytest.approx(theirs, rel=1e-5)
+    assert load_file(compiled.weights).keys() == load_file(eager.weights).keys()
