@@ -25,7 +25,7 @@ test: $(BIN)/.installed-dev
 
 figures: $(BIN)/.installed
 	@stemrepro plan --scale $(SCALE) --quiet
-	@dvc repro --single-item --force validation_loss@$(SCALE) cost_model@$(SCALE) benchmark_scores@$(SCALE) training_roi@$(SCALE) ablation_graveyard@$(SCALE) angular_spread@$(SCALE) long_context_capacity@$(SCALE) paper_audit@$(SCALE) rivals@$(SCALE) scaling_ladder@$(SCALE) report@$(SCALE)
+	@dvc repro --single-item --force validation_loss@$(SCALE) cost_model@$(SCALE) benchmark_scores@$(SCALE) training_roi@$(SCALE) ablation_graveyard@$(SCALE) training_stability@$(SCALE) angular_spread@$(SCALE) long_context_capacity@$(SCALE) paper_audit@$(SCALE) rivals@$(SCALE) table_design@$(SCALE) scaling_ladder@$(SCALE) report@$(SCALE)
 	@echo "Figures and verdicts: results/$(SCALE)/"
 
 ui: $(BIN)/.installed

@@ -37,7 +37,7 @@ def plan(options: argparse.Namespace) -> int:
 
 
 def data(options: argparse.Namespace) -> int:
-    """one step of the data's way: fetch, corpus, items, tokenizer, blocks; or counts, of the text alone"""
+    """one step of the data's way: fetch, corpus, items, tokenizer, blocks, vocabularies (of points); or counts, of the text alone"""
     from stemrepro.plan import mix, read_params
 
     step, values = options.step, read_params()
@@ -63,6 +63,10 @@ def data(options: argparse.Namespace) -> int:
         from stemrepro.data.tokenizer import train_tokenizer
 
         train_tokenizer(corpus, scale["model"]["vocab"], folder / "tokenizer.json")
+    elif step == "vocabularies":
+        from stemrepro.data.vocabularies import write_vocabularies
+
+        write_vocabularies(corpus, values["vocabularies"], folder / "vocabularies")
     elif step == "counts":
         from stemrepro.data.counting import write_counts
         from stemrepro.scale import Counting
@@ -80,22 +84,24 @@ def data(options: argparse.Namespace) -> int:
 
 def _runs(options: argparse.Namespace, part: str = "") -> list:
     """The runs of an arm, or those of an arm at a recipe's points."""
-    from stemrepro.data.integrity import verified_hash
+    from stemrepro.data.vocabularies import own_text
     from stemrepro.plan import points_of, read_params, scale_and_arm
     from stemrepro.training.spec import Run
 
-    blocks, values = DATA / options.scale / "blocks", read_params()
-    data_hash = verified_hash(blocks)
+    data, values = DATA / options.scale, read_params()
     if options.points:
         name, (_, points) = options.points.partition(".")[2], points_of(values, options.scale, options.points)
         groups = {f"{options.points}/{key}": (f"{name} at {key}", *point) for key, point in points.items()}
     else:
         groups = {options.arm: (options.arm, *scale_and_arm(values, options.scale, options.arm, part))}
-    return [
-        Run(label, seed, arm, scale, rate, RUNS / options.scale / folder / f"seed{seed}", blocks, data_hash)
-        for folder, (label, scale, arm, rate) in groups.items()
-        for seed in scale.seeds
-    ]
+    runs = []
+    for folder, (label, scale, arm, rate) in groups.items():
+        scale, *text = own_text(scale, data)
+        runs += [
+            Run(label, seed, arm, scale, rate, RUNS / options.scale / folder / f"seed{seed}", *text)
+            for seed in scale.seeds
+        ]
+    return runs
 
 
 def _each_seed(function: Callable, runs: list, preload: str) -> list:
@@ -289,11 +295,11 @@ def parser() -> argparse.ArgumentParser:
     made["plan"].add_argument("--check", action="store_true", help="fail unless params.yaml follows from recipes/")
     made["plan"].add_argument("--arms", action="store_true", help="print every arm with its counts; write nothing")
     made["plan"].add_argument("--quiet", action="store_true", help="print no estimate")
-    made["data"].add_argument("step", choices=["fetch", "corpus", "items", "tokenizer", "blocks", "counts"])
-    made["data"].add_argument("--mix", default="text", help="data mix, for fetch, corpus and items (default: text)")
     made["data"].add_argument(
-        "--scale", default="laptop", help="scale, for tokenizer, blocks and counts (default: laptop)"
+        "step", choices=["fetch", "corpus", "items", "tokenizer", "blocks", "vocabularies", "counts"]
     )
+    made["data"].add_argument("--mix", default="text", help="data mix, for fetch, corpus and items (default: text)")
+    made["data"].add_argument("--scale", default="laptop", help="scale, for the last four (default: laptop)")
     for name in ("train", "evaluate"):
         made[name].add_argument("--scale", default="laptop")
         which = made[name].add_mutually_exclusive_group(required=True)

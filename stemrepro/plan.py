@@ -37,16 +37,17 @@ def seeds_of(book: Book, scale: Scale, arm: str, part: str | None = None) -> lis
 
 
 def point_params(book: Book, scale: Scale, recipe: Recipe, name: str) -> dict:
-    """Settings of an arm at each of a recipe's points, with everything the point changes written out."""
+    """Settings of an arm at each of its points of a recipe, with everything the point changes written out."""
     arm, points = book.arms[name], {}
-    for key, point in recipe.points.items():
+    for key, point in recipe.points_of(name).items():
         there, own = point.at(scale), scale.best_rates.get(arm.family or name) if point.own_rate else None
         points[key] = {
             "tokens": there.training.tokens,
             "clip": there.training.clip,
+            "vocab": there.model.vocab,
             "width": there.model.width,
             "ffn_width": there.model.ffn_width,
-            "learning_rate": own.learning_rate if own else there.learning_rate,
+            "learning_rate": point.rate * own.learning_rate if own else there.learning_rate,
             "table_rate_factor": own.table_rate_factor if own else arm.table_rate_factor,
         }
     seeds = list(scale.seeds[: recipe.point_seeds])
@@ -73,6 +74,9 @@ def params(book: Book, scale_name: str) -> dict:
         for name, recipe in book.recipes.items()
         if recipe.points
     }
+    vocabularies = {
+        point["vocab"] for arms_at in points.values() for own in arms_at.values() for point in own["points"].values()
+    }
     return {
         "scales": [scale_name],
         "mixes": [scale.data],
@@ -82,6 +86,7 @@ def params(book: Book, scale_name: str) -> dict:
         "geometry_arms": needed_arms(book, "geometry"),
         "points": [f"{recipe}.{arm}" for recipe, arms_at in points.items() for arm in arms_at],
         "scoreboard": scale.scoreboard,
+        "vocabularies": sorted(vocabularies - {scale.model.vocab}),
         "scale": {scale_name: shared},
         "arm": {scale_name: arms},
         "point": {scale_name: points},
@@ -138,7 +143,7 @@ def points_of(values: dict, scale_name: str, name: str) -> tuple[str, dict[str, 
     for key, point in raw["points"].items():
         scale = {
             **raw_scale,
-            "model": raw_scale["model"] | {field: point[field] for field in ("width", "ffn_width")},
+            "model": raw_scale["model"] | {field: point[field] for field in ("vocab", "width", "ffn_width")},
             "training": raw_scale["training"] | {field: point[field] for field in ("tokens", "clip")},
             "learning_rate": point["learning_rate"], "scoreboard": values["scoreboard"], "seeds": raw["seeds"],
         }  # fmt: skip
@@ -188,7 +193,9 @@ def estimate(book: Book, scale_name: str, cores: int | None = None) -> dict:
     for recipe in book.recipes.values():
         seeds = len(scale.seeds[: recipe.point_seeds])
         work += [
-            (point.at(scale), book.arms[name], seeds) for point in recipe.points.values() for name in recipe.point_arms
+            (point.at(scale), book.arms[name], seeds)
+            for name in recipe.point_arms
+            for point in recipe.points_of(name).values()
         ]
     total = {"runs": 0, "tokens": 0, "flops": 0.0, "disk": 0}
     for place, arm, seeds in work:

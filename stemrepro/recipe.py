@@ -115,6 +115,7 @@ class Claim(Strict):
         "dense-beats-unigram",
         "dense-beats-answer-only",
         "dense-uses-context",
+        "spikes-expected",
     ] = "none"
 
     @model_validator(mode="after")
@@ -165,11 +166,20 @@ class Recipe(Strict):
                 raise ValueError(f"{key} names '{unknown[0]}', which is not among the recipe's arms")
         if bool(self.points) != bool(self.point_arms):
             raise ValueError("points and point_arms need each other")
+        for key, point in self.points.items():
+            if unknown := [name for name in point.arms if name not in self.point_arms]:
+                raise ValueError(f"point '{key}' names '{unknown[0]}', which is not among point_arms")
         return self
 
     def seeds_of(self, arm: str) -> int:
         """How many seeds of an arm the recipe takes."""
         return self.more_seeds.get(arm, self.seeds)
+
+    def points_of(self, arm: str) -> dict[str, Point]:
+        """The points at which the recipe trains an arm."""
+        if arm not in self.point_arms:
+            return {}
+        return {key: point for key, point in self.points.items() if not point.arms or arm in point.arms}
 
 
 class Book(Strict):

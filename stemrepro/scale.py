@@ -131,27 +131,52 @@ class Point(Strict):
     """A place beside a scale at which a recipe trains its arms too: factors of the scale's own values."""
 
     tokens: Factor = 1.0
+    vocab: Factor = Field(1.0, description="a vocabulary of its own; tokens are then those of as much text, in bytes")
     width: Factor = Field(1.0, description="of width and ffn_width; the number of heads stays")
     rate: Factor = 1.0
     clip: Factor = 1.0
-    own_rate: bool = Field(False, description="each arm at the best rates of its family, where the scale knows them")
+    own_rate: bool = Field(False, description="`rate` is of each arm's best, where the scale knows its family's")
+    arms: tuple[str, ...] = Field((), description="only these of the recipe's point_arms")
 
     def at(self, scale: Scale) -> Scale:
-        """The scale at this point.
+        """The scale at this point; with a vocabulary of its own still with the scale's tokens (see `same_text`).
 
         Raises:
-            ValueError: a width that is no even number a head, or tokens that are no whole number of steps.
+            ValueError: a width that is no even number a head, or a vocabulary that is no whole number.
         """
         model, training = scale.model, scale.training
-        width, ffn_width = self.width * model.width, self.width * model.ffn_width
+        width, ffn_width, vocab = self.width * model.width, self.width * model.ffn_width, self.vocab * model.vocab
         if width % (2 * model.heads) or ffn_width % 1:
             raise ValueError(
                 f"width {width:g} with {model.heads} heads, ffn_width {ffn_width:g}: a head needs an even whole width"
             )
-        step = training.batch * model.sequence
-        tokens = max(1, round(self.tokens * training.tokens / step)) * step
+        if vocab % 1:
+            raise ValueError(f"vocab {vocab:g} is no whole number")
         return scale.model_copy(update={
-            "model": model.model_copy(update={"width": int(width), "ffn_width": int(ffn_width)}),
-            "training": training.model_copy(update={"tokens": tokens, "clip": self.clip * training.clip}),
+            "model": model.model_copy(update={"width": int(width), "ffn_width": int(ffn_width), "vocab": int(vocab)}),
+            "training": training.model_copy(update={
+                "tokens": whole_steps(self.tokens * training.tokens, scale), "clip": self.clip * training.clip,
+            }),
             "learning_rate": self.rate * scale.learning_rate,
         })  # fmt: skip
+
+
+def whole_steps(tokens: float, scale: Scale) -> int:
+    """`tokens`, rounded to optimiser steps of a scale; one at least."""
+    step = scale.training.batch * scale.model.sequence
+    return max(1, round(tokens / step)) * step
+
+
+def same_text(scale: Scale, ratio: float) -> Scale:
+    """The scale with the tokens, in training and scoring, that the same text has in another vocabulary.
+
+    Args:
+        ratio: tokens of a text in that vocabulary / in the scale's.
+    """
+    training, evaluation = scale.training, scale.evaluation
+    return scale.model_copy(update={
+        "training": training.model_copy(update={
+            "tokens": whole_steps(ratio * training.tokens, scale), "mark_tokens": round(ratio * training.mark_tokens),
+        }),
+        "evaluation": evaluation.model_copy(update={"tokens": round(ratio * evaluation.tokens)}),
+    })  # fmt: skip

@@ -10,13 +10,14 @@ import yaml
 
 from stemrepro import plan
 from stemrepro.claims import VERDICTS
+from stemrepro.data.vocabularies import own_text, write_vocabularies
 from stemrepro.evaluation import benchmarks, losses
 from stemrepro.recipe import load
 from stemrepro.training.spec import Run
 from stemrepro.training.train import train
 from tests.conftest import ROOT, TINY, quiet
 
-RECIPES = ("ablation_graveyard", "training_roi", "rivals", "scaling_ladder")
+RECIPES = ("ablation_graveyard", "training_roi", "training_stability", "rivals", "table_design", "scaling_ladder")
 SHORT = {"tokens": 32 * 4 * 10, "marks": 2, "mark_tokens": 64, "snapshots": [], "save_every": 100}
 BEST = {"dense": {"learning_rate": 0.01}, "stem-full": {"learning_rate": 0.02, "table_rate_factor": 2.0}}
 
@@ -31,10 +32,14 @@ def scored(sample, tmp_path_factory):
     (folder / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(tiny))
     book = load(folder / "recipes")
     book = book.model_copy(update={"recipes": {name: book.recipes[name] for name in RECIPES}})
-    values, blocks = plan.params(book, "tiny"), sample / "blocks"
+    values, data = plan.params(book, "tiny"), folder / "data"
+    data.mkdir()
+    (data / "blocks").symlink_to(sample / "blocks")
+    write_vocabularies(sample / "corpus" / "corpus.parquet", values["vocabularies"], data / "vocabularies")
 
     def run(name, scale, arm, rate, place):
-        made = Run(name, 0, arm, scale, rate, folder / "runs" / place / "seed0", blocks, "0" * 64)
+        scale, *text = own_text(scale, data)
+        made = Run(name, 0, arm, scale, rate, folder / "runs" / place / "seed0", *text)
         train(made, quiet)
         return made
 

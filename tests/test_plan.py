@@ -13,6 +13,13 @@ from stemrepro.recipe import model_config
 from stemrepro.scale import Scale
 from tests.conftest import ROOT
 
+ELSEWHERE = {
+    "rivals": ("stem-full", "token-only"),
+    "training_stability": ("stem-third",),
+    "table_design": ("stem-full",),
+}
+"""Arms whose runs at own best rates a recipe takes from the graveyard."""
+
 
 @pytest.fixture
 def planned(tmp_path):
@@ -143,6 +150,23 @@ def test_the_estimate_counts_points(book):
     assert found["tokens"] == book.scales["laptop"].training.tokens * (base + 4 * 3 * (0.25 + 0.5 + 1 + 1))
 
 
+def test_a_point_may_name_some_of_the_arms(planned, book):
+    values = plan.read_params(planned)
+    dense, third = (plan.points_of(values, "laptop", f"training_stability.{arm}")[1] for arm in ("dense", "stem-third"))
+    assert set(third) - set(dense) == {f"rate-{rate}-own" for rate in (16, 32, 64, 128)}
+    base, best = book.scales["laptop"].learning_rate, book.scales["laptop"].best_rates["stem-full"]
+    _, arm, rate = third["rate-16-own"]
+    assert (rate, arm.table_rate_factor) == (16 * best.learning_rate, best.table_rate_factor)
+    assert (third["rate-16"][2], third["rate-16"][1].table_rate_factor) == (16 * base, 1.0)
+    assert third["rate-16-unclipped"][0].training.clip == 1e9
+
+
+def test_points_with_other_vocabularies_name_them(planned, book):
+    values = plan.read_params(planned)
+    assert values["vocabularies"] == [2048, 4096]
+    assert plan.points_of(values, "laptop", "table_design.dense")[1]["vocab-4"][0].model.vocab == 4096
+
+
 def test_the_plan_prints_layers(book):
     console = Console(file=io.StringIO(), width=120)
     plan.show(book, "laptop", console)
@@ -159,8 +183,7 @@ def test_each_analysis_stage_names_its_recipe_and_the_scores_of_its_arms(book):
         scores = {d.removeprefix("scores/${item.scale}/") for d in deps if d.startswith("scores/")} - {"text"}
         wanted = {f"{arm}/{part}" for arm in recipe.arms for part in recipe.scores}
         wanted |= {f"{name}.{arm}" for arm in recipe.point_arms}
-        elsewhere = {f"ablation_graveyard.{arm}" for arm in ("stem-full", "token-only")} if name == "rivals" else set()
-        assert scores == wanted | elsewhere
+        assert scores == wanted | {f"ablation_graveyard.{arm}" for arm in ELSEWHERE.get(name, ())}
         assert {f"results/${{item.scale}}/{name}/{file}" for file in ("verdicts.json", "figure.svg")} <= set(
             stages["report"]["deps"]
         )

@@ -5,7 +5,7 @@ from stemrepro import plan
 from stemrepro.model.cost import parameter_counts
 from stemrepro.model.transformer import Decoder
 from stemrepro.recipe import model_config
-from stemrepro.scale import Point
+from stemrepro.scale import Point, same_text
 from stemrepro.training.module import LanguageModule
 from tests.conftest import ROOT
 
@@ -69,3 +69,16 @@ def test_width_keeps_the_heads(tiny):
 def test_rate_and_clip_are_factors(tiny):
     found = Point(rate=4, clip=10).at(tiny)
     assert (found.learning_rate, found.training.clip) == (4 * tiny.learning_rate, 10 * tiny.training.clip)
+
+
+def test_a_vocabulary_of_its_own_is_a_whole_number(tiny):
+    assert Point(vocab=2).at(tiny).model.vocab == 600
+    with pytest.raises(ValueError, match=r"vocab 100\.2 is no whole number"):
+        Point(vocab=0.334).at(tiny)
+
+
+def test_the_same_text_has_other_tokens(tiny):
+    found = same_text(tiny, 0.75)
+    assert found.training.tokens == 0.75 * tiny.training.tokens
+    assert found.evaluation.tokens == 0.75 * tiny.evaluation.tokens
+    assert same_text(tiny, 1.0) == tiny

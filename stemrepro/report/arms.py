@@ -37,9 +37,7 @@ def read_arms(name: str, recipe: Recipe, folder: Path) -> dict[str, Measured]:
         arm: Measured(
             ArmScores(folder / arm / "losses", recipe.seeds_of(arm)),
             ArmItems(folder / arm / "benchmarks", recipe) if recipe.tasks else None,
-            {point: ArmScores(folder / f"{name}.{arm}" / point / "losses") for point in recipe.points}
-            if arm in recipe.point_arms
-            else {},
+            {point: ArmScores(folder / f"{name}.{arm}" / point / "losses") for point in recipe.points_of(arm)},
         )
         for arm in recipe.arms
     }

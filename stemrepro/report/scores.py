@@ -60,6 +60,13 @@ class ArmScores:
         found = read_npz(self.folder / "steps.npz")
         return {name: found[name][: self.seeds].astype(float) for name in ("loss", "norm")}
 
+    def bits_per_byte(self) -> pd.Series:
+        """Loss on prose in bits per byte of each seed; both sources count the same."""
+        rows = self.losses[self.losses.by == "pair"]
+        rows = rows[rows.source.isin(prose(tuple(rows.source.unique())))]
+        sums = rows.groupby(["seed", "source"])[["nats", "bytes"]].sum()
+        return (sums.nats / np.log(2) / sums.bytes).groupby("seed").mean()
+
     def loss(self, metric: str) -> pd.Series:
         """Loss in nats per token of each seed. `metric` is a source, "prose" or "all", with ":pair=4-31" or the like
         behind it for one bucket. Every source of a mix counts the same, except in buckets, where every token does."""

@@ -38,6 +38,7 @@ _ARMS = {
     "stem-small": (_RED, "<", "STEM full, started at 0.02"),
     "stem-normal": (_RED, ">", "STEM full, started at 1"),
     "stem-tuned": (_RED, "^", "STEM full, tuned"),
+    "stem-decayed": (_RED, "v", "STEM full, rows decay"),
     "stem-touched": (_RED, "s", "STEM full, touched rows"),
     "stem-frozen": (_ORANGE, "o", "STEM, frozen rows (control)"),
     "stem-shuffled": (_ORANGE, "s", "STEM, shuffled rows (control)"),

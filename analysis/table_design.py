@@ -1,0 +1,117 @@
+"""Reviewers' wish: how a table starts, learns, how wide and how long it is and whether layers share it; gains by token frequency.
+
+    python analysis/table_design.py --scale laptop
+
+Reads scores/<scale>/ and recipes/table_design.yaml, writes results/<scale>/table_design/.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from stemrepro.claims import Contrast
+from stemrepro.recipe import load
+from stemrepro.report import scores
+from stemrepro.report.arms import OWN_RATE, Measured, all_runs, read_arms
+from stemrepro.report.forest import draw_forest, name_rows
+from stemrepro.report.results import mean_row, run_inputs, save, verdicts
+from stemrepro.report.scores import ArmScores
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt, use_style
+from stemrepro.report.tables import Tables
+
+NAME = "table_design"
+FREQUENCIES = ("1-31", "32-255", "256-2047", "2048+")
+VOCABULARIES = ("dense", "stem-full")
+SPLIT = ("stem-full", "token-only", "stem-tuned", "stem-lowrank", "stem-frozen")
+
+
+def collect(measured: dict[str, Measured], tables: Tables) -> pd.DataFrame:
+    """Gains over dense, in all and by training count of the input token; bits per byte by vocabulary."""
+    rows = []
+    for arm, found in measured.items():
+        rows.append({"panel": "table parameters", "what": arm, "value": found.summary["parameters"]["tables"]})
+        if arm == "dense":
+            continue
+        rows.append(mean_row("loss", arm, "", tables.contrast(measured, "dense", arm, "prose")))
+        for bucket in FREQUENCIES:
+            gain = tables.contrast(measured, "dense", arm, f"prose:frequency={bucket}")
+            rows.append(mean_row("by frequency", arm, bucket, gain))
+    own_rate = scores.contrast({"dense": measured["dense"].losses, "stem-full": measured["stem-full"].points[OWN_RATE]}, "dense", "stem-full", "prose")  # fmt: skip
+    rows.append(mean_row("loss, own rate", "stem-full", "", own_rate))
+    for arm in VOCABULARIES:
+        for vocab, own in tables.vocabularies(measured[arm]).items():
+            rows.append(mean_row("bits per byte", arm, vocab, Contrast(own.bits_per_byte().to_numpy())))
+    first, second = (tables.vocabularies(measured[arm]) for arm in VOCABULARIES)
+    for vocab in first:
+        gain = first[vocab].bits_per_byte() - second[vocab].bits_per_byte()
+        rows.append(mean_row("gain in bits per byte", "stem-full", vocab, Contrast(gain.to_numpy())))
+    return pd.DataFrame(rows)
+
+
+def draw_frequencies(axes: Axes, data: pd.DataFrame) -> None:
+    """Gain over dense by training count of the input token."""
+    own = data[data["panel"] == "by frequency"]
+    for number, arm in enumerate(SPLIT):
+        rows = own[own["what"] == arm].set_index("x").loc[list(FREQUENCIES)]
+        at = np.arange(len(FREQUENCIES)) + 0.08 * (number - len(SPLIT) / 2)
+        axes.errorbar(at, rows["value"], yerr=error_bars(rows), color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], ms=4, lw=1, capsize=2, label=ARM_LABEL[arm])  # fmt: skip
+    axes.set_xticks(range(len(FREQUENCIES)), FREQUENCIES)
+    axes.axhline(0, color="black", lw=0.6)
+    axes.set(xlabel="training count of the input token", ylabel="dense - arm (nats/token)")
+    axes.legend(fontsize=6.5)
+
+
+def draw_vocabularies(axes: Axes, data: pd.DataFrame) -> None:
+    """Gain over dense by size of the vocabulary."""
+    rows = data[data["panel"] == "gain in bits per byte"]
+    at = rows["x"].astype(float)
+    axes.errorbar(at, rows["value"], yerr=error_bars(rows), color=ARM_COLOUR["stem-full"], marker=ARM_MARKER["stem-full"], ms=5, lw=1, capsize=2.5)  # fmt: skip
+    for vocab, gain in zip(at, rows["value"], strict=True):
+        own = data[(data["panel"] == "bits per byte") & (data["x"] == vocab)].set_index("what")["value"]
+        axes.annotate("\n".join(f"{ARM_LABEL[arm]} {own[arm]:.3f}" for arm in VOCABULARIES), (vocab, gain), (6, -16), textcoords="offset points", fontsize=6.5)  # fmt: skip
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(at, [f"{vocab:,.0f}" for vocab in at])
+    axes.set_xlim(at.min() / 1.2, at.max() * 1.6)
+    axes.set_ylim(bottom=0)
+    axes.set(xlabel="tokens in the vocabulary", ylabel="dense - STEM full (bits/byte)")
+
+
+def main() -> None:
+    """Draws the figure and judges the claims of one scale."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", required=True)
+    scale, book = parser.parse_args().scale, load()
+    recipe, folder = book.recipes[NAME], Path("scores") / scale
+    measured = read_arms(NAME, recipe, folder)
+    measured["stem-full"].points[OWN_RATE] = ArmScores(folder / "ablation_graveyard.stem-full" / OWN_RATE / "losses")
+    tables = Tables(book.arms, book.scale(scale), recipe)
+    data = collect(measured, tables)
+    gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)
+    order = list(gains["what"])
+    use_style()
+    figure, grid = plt.subplot_mosaic([["a", "b"], ["a", "c"]], figsize=(7.4, 5.4), layout="constrained")
+    figure.get_layout_engine().set(rect=(0, 0.02, 1, 0.98))
+    draw_forest(grid["a"], gains, order, "dense - arm, prose loss (nats/token)")
+    draw_forest(
+        grid["a"], data[data["panel"] == "loss, own rate"], order, grid["a"].get_xlabel(), hollow=True, shift=0.25
+    )
+    grid["a"].grid(axis="y", color="#eeeeee", lw=0.8)
+    name_rows(grid["a"], order)
+    draw_frequencies(grid["b"], data)
+    draw_vocabularies(grid["c"], data)
+    titles = {
+        "a": "a  Better than dense",
+        "b": "b  By frequency of the input token",
+        "c": "c  By vocabulary, at equal bytes",
+    }
+    for name, title in titles.items():
+        grid[name].set_title(title)
+    rows = verdicts(recipe, measured, scale, tables)
+    save(Path("results") / scale / NAME, figure, data, rows, run_inputs(all_runs(measured)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""The same text in other vocabularies, counted in bytes."""
+
+import json
+
+import numpy as np
+import pytest
+
+from stemrepro.data.blocks import TokenBlocks
+from stemrepro.data.vocabularies import own_text, write_vocabularies
+from stemrepro.errors import UserError
+from stemrepro.recipe import shaped
+from stemrepro.scale import Point
+
+
+@pytest.fixture(scope="module")
+def data(sample, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "blocks").symlink_to(sample / "blocks")
+    write_vocabularies(sample / "corpus" / "corpus.parquet", [600], folder / "vocabularies")
+    return folder
+
+
+def test_every_vocabulary_has_the_same_bytes(data):
+    def size(blocks, vocab):
+        found = TokenBlocks(blocks, "train", 32, vocab)
+        return int(np.array(found.index["token_bytes"])[np.asarray(found.tokens)].sum())
+
+    assert size(data / "vocabularies/600/blocks", 600) == size(data / "blocks", 300)
+
+
+def test_a_run_has_the_tokens_of_as_much_text(data, tiny):
+    whole = json.loads((data / "blocks/index.json").read_text())["splits"]["train"]["tokens"]
+    longer = tiny.training.model_copy(update={"tokens": 32 * 4 * 400})
+    there, blocks, _ = own_text(Point(vocab=2).at(tiny.model_copy(update={"training": longer})), data)
+    assert blocks == data / "vocabularies/600/blocks"
+    own = TokenBlocks(blocks, "train", 32, 600).about["tokens"]
+    assert own < whole
+    assert there.training.tokens / own == pytest.approx(longer.tokens / whole, rel=0.005)  # whole steps
+    assert there.evaluation.tokens == round(tiny.evaluation.tokens * own / whole)
+
+
+def test_the_scales_own_vocabulary_changes_nothing(data, tiny):
+    there, blocks, hashed = own_text(tiny, data)
+    assert (there, blocks) == (tiny, data / "blocks")
+    assert hashed == json.loads((data / "blocks/index.json").read_text())["splits"]["train"]["sha256"]
+
+
+def test_a_vocabulary_that_was_not_written_is_named(data, tiny):
+    with pytest.raises(UserError, match=r"vocabularies/900/blocks is missing; run 'dvc repro vocabularies'"):
+        own_text(Point(vocab=3).at(tiny), data)
+
+
+def test_the_model_has_that_vocabulary(tiny, book):
+    assert shaped(Point(vocab=2).at(tiny).model, book.arms["stem-full"]).vocab == 600

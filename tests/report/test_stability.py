@@ -1,0 +1,139 @@
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from stemrepro.paper import Paper
+from stemrepro.report.arms import Measured
+from stemrepro.report.stability import Stability, coincidence, divergence, end, rate, spikes
+from stemrepro.scale import BestRate
+from tests.conftest import ROOT
+
+
+def falling(steps=400, seed=0):
+    noise = np.random.default_rng(seed).normal(0, 0.05, steps)
+    return 4 + 3 * np.exp(-np.arange(steps) / 100) + noise
+
+
+def test_a_falling_noisy_loss_has_no_spikes():
+    assert not len(spikes(falling()))
+
+
+def test_spikes_are_found_and_neighbours_are_one():
+    loss = falling()
+    loss[[150, 151, 152, 300]] += 2.0
+    assert spikes(loss).tolist() == [150, 300]
+    loss[10] += 5
+    assert spikes(loss).tolist() == [150, 300]  # the start doesn't count
+
+
+def test_a_loss_that_is_no_number_is_a_spike():
+    loss = falling()
+    loss[200:] = np.nan
+    assert spikes(loss).tolist() == [200]
+
+
+def test_rates_are_by_thousand_counted_steps():
+    loss = np.stack([falling(), falling(seed=1)])
+    loss[1, 200] += 2
+    assert rate(loss) == pytest.approx([0, 1000 / 350])
+
+
+def test_spikes_of_hard_batches_coincide_in_runs_of_the_same_seed():
+    first = np.stack([falling(seed=0), falling(seed=1)])
+    second = np.stack([falling(seed=2), falling(seed=3)])
+    first[0, 150] += 3
+    first[0, 300] += 3
+    second[0, 151] += 3
+    assert coincidence(first, second) == (0.5, 0.0)
+    assert np.isnan(coincidence(np.stack([falling()]), second)).all()
+
+
+@dataclass
+class Ended:
+    """Runs of two seeds that end at the given losses."""
+
+    ends: tuple
+    learning_rate: float
+
+    @property
+    def steps(self):
+        return {"loss": np.tile(np.array(self.ends)[:, None], (1, 20))}
+
+    @property
+    def summary(self):
+        return {"learning_rate": self.learning_rate, "training_entropy": 6.0}
+
+
+def test_the_end_is_the_last_tenth():
+    arm = Ended((5.0, 6.0), 1.0)
+    assert end(arm).tolist() == [5.0, 6.0]
+
+
+def test_divergence_is_where_the_end_crosses_token_frequencies():
+    arm = [Ended((6.5, 7.0), 16.0), Ended((5.5, 6.5), 4.0), Ended((5.5, 7.0), 8.0)]
+    assert divergence(arm, 1.0) == pytest.approx([3.5, 2.0])  # half way between 8 and 16; at the first rate already
+    arm = [Ended((5.5, 5.5), 4.0), Ended((5.5, np.nan), 8.0)]
+    assert divergence(arm, 1.0) == pytest.approx([4.0, 3.0])  # never: one doubling on; no number: at that rate
+
+
+@dataclass
+class Whole:
+    """A whole run's losses and gradient norms."""
+
+    steps: dict
+    summary: dict
+
+
+@pytest.fixture
+def measured(book):
+    """Two arms: dense spikes once in the loss of its first seed, STEM in the gradient norm of both; STEM bears less at its own rate."""
+
+    def arm(loss_spikes, norm_spikes, points):
+        series = {key: np.stack([falling(seed=0), falling(seed=1)]) for key in ("loss", "norm")}
+        for key, at in (("loss", loss_spikes), ("norm", norm_spikes)):
+            for seed in at:
+                series[key][seed, 200] += 3
+        return Measured(Whole(series, {"seeds": 2}), points=points)
+
+    clipped = {"rate-16": Ended((5.0, 5.0), 16.0), "rate-32": Ended((7.0, 7.0), 32.0)}
+    own = {"rate-16-own": Ended((7.0, 7.0), 16.0), "rate-32-own": Ended((7.0, 7.0), 32.0)}
+    loose = {"rate-16-unclipped": Ended((9.0, 9.0), 16.0)}
+    whole = Whole({key: np.stack([falling(seed=0)]) for key in ("loss", "norm")}, {"seeds": 1})
+    return {
+        "dense": arm([0], [], clipped | loose),
+        "stem-third": arm([], [0, 1], clipped | own | loose | {"own-rate": whole}),
+    }
+
+
+@pytest.fixture
+def stability(book):
+    scale = book.scale("laptop")
+    best = {"dense": BestRate(learning_rate=1), "stem-full": BestRate(learning_rate=1, table_rate_factor=8)}
+    scale = scale.model_copy(update={"learning_rate": 1.0, "best_rates": best})
+    return Stability(book.arms, scale, book.recipes["training_stability"], Paper(ROOT / "recipes/paper.yaml"))
+
+
+def test_contrasts_at_the_common_rate(measured, stability):
+    def differences(metric):
+        return stability.contrast(measured, "dense", "stem-third", metric).differences.tolist()
+
+    assert differences("spikes") == pytest.approx([1000 / 350, 0])
+    assert differences("norm-spikes") == pytest.approx([-1000 / 350] * 2)
+    assert differences("divergence") == [0, 0]  # unclipped points and those at own rates are left out
+
+
+def test_contrasts_at_own_rates(measured, stability):
+    found = stability.own_rate_contrast(measured, "dense", "stem-third", "divergence")
+    assert found.differences == pytest.approx([0.5, 0.5])  # dense half way from 16 to 32, STEM at 16
+    found = stability.own_rate_contrast(measured, "dense", "stem-third", "spikes")
+    assert found.differences == pytest.approx([1000 / 350])  # over the seeds that both have
+    assert stability.own_rate_contrast(measured, "dense", "dense", "spikes") is None
+
+
+def test_a_count_of_spikes_needs_steps_enough(measured, stability, book):
+    claim = book.recipes["training_stability"].claims["hash-spikes"]
+    assert "fewer than 1" in stability.failed_precondition(claim, measured)
+    tokens = stability.scale.training.batch * stability.scale.model.sequence
+    long = {"dense": Measured(Whole({"loss": np.zeros((1, round(2.09e11 / 3 / tokens) + 1))}, {}))}
+    assert stability.failed_precondition(claim, long) is None
