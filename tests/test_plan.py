@@ -163,7 +163,7 @@ def test_a_point_may_name_some_of_the_arms(planned, book):
 
 def test_points_with_other_vocabularies_name_them(planned, book):
     values = plan.read_params(planned)
-    assert values["vocabularies"] == [2048, 4096]
+    assert values["vocabularies"] == [4096]
     assert plan.points_of(values, "laptop", "table_design.dense")[1]["vocab-4"][0].model.vocab == 4096
 
 
