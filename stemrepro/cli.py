@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -82,8 +83,8 @@ def data(options: argparse.Namespace) -> int:
     return 0
 
 
-def _runs(options: argparse.Namespace, part: str = "") -> list:
-    """The runs of an arm, or those of an arm at a recipe's points."""
+def _runs(options: argparse.Namespace, arms: list[str], part: str = "") -> list:
+    """The runs of arms, or those of an arm at a recipe's points."""
     from stemrepro.data.vocabularies import own_text
     from stemrepro.plan import points_of, read_params, scale_and_arm
     from stemrepro.training.spec import Run
@@ -93,7 +94,7 @@ def _runs(options: argparse.Namespace, part: str = "") -> list:
         name, (_, points) = options.points.partition(".")[2], points_of(values, options.scale, options.points)
         groups = {f"{options.points}/{key}": (f"{name} at {key}", *point) for key, point in points.items()}
     else:
-        groups = {options.arm: (options.arm, *scale_and_arm(values, options.scale, options.arm, part))}
+        groups = {arm: (arm, *scale_and_arm(values, options.scale, arm, part)) for arm in arms}
     runs = []
     for folder, (label, scale, arm, rate) in groups.items():
         scale, *text = own_text(scale, data)
@@ -114,53 +115,50 @@ def _each_seed(function: Callable, runs: list, preload: str) -> list:
 
 
 def train(options: argparse.Namespace) -> int:
-    """trains one arm's seeds, or an arm at a recipe's points; finished ones return at once, interrupted ones resume"""
+    """trains all seeds of arms, or an arm at a recipe's points; finished ones return at once, interrupted ones resume"""
     from stemrepro.jobs import train_job
 
-    runs = _runs(options)
-    follower = [
-        sys.executable,
-        "-m",
-        "stemrepro.cli",
-        "track",
-        "--follow",
-        "--scale",
-        options.scale,
-        "--arm",
-        options.points or options.arm,
-    ]
-    with subprocess.Popen(follower, stdin=subprocess.PIPE):  # ends when its input does, also when this is killed
+    runs = _runs(options, options.arm or [])
+    names = [options.points] if options.points else options.arm
+    command = [sys.executable, "-m", "stemrepro.cli", "track", "--follow", "--scale", options.scale, "--arm", *names]
+    # The follower ends when its input does, also when this is killed.
+    with nullcontext() if options.untracked else subprocess.Popen(command, stdin=subprocess.PIPE):
         _each_seed(partial(train_job, replace=options.replace), runs, "stemrepro.training.train")
     return 0
 
 
 def evaluate(options: argparse.Namespace) -> int:
-    """scores one arm's runs, or those at a recipe's points: validation losses, benchmarks through lm-eval, angles between FFN vectors"""
-    from stemrepro import jobs
-
+    """scores the runs of arms, or those at a recipe's points: validation losses, benchmarks through lm-eval, angles between FFN vectors"""
     if options.points:
         return _evaluate_points(options)
-    out = SCORES / options.scale / options.arm
+    for arm in options.arm:
+        _evaluate_arm(options, arm)
+    return 0
+
+
+def _evaluate_arm(options: argparse.Namespace, arm: str) -> None:
+    from stemrepro import jobs
+
+    out = SCORES / options.scale / arm
     if options.part in (None, "losses"):
         from stemrepro.evaluation import losses
 
-        runs = _runs(options)
+        runs = _runs(options, [arm])
         results = _each_seed(partial(jobs.loss_job, context=True), runs, "stemrepro.evaluation.losses")
         losses.write_scores(runs, results, out / "losses")
     if options.part in (None, "benchmarks"):
         from stemrepro.evaluation import benchmarks
 
-        runs = _runs(options, "benchmark")
+        runs = _runs(options, [arm], "benchmark")
         files = {"tokenizer": DATA / options.scale / "tokenizer.json", "items": DATA / runs[0].scale.data / "items"}
         results = _each_seed(partial(jobs.benchmark_job, **files), runs, "stemrepro.evaluation.benchmarks")
         benchmarks.write_scores(runs, results, out / "benchmarks")
     if options.part in (None, "geometry"):
         from stemrepro.evaluation import geometry
 
-        runs = _runs(options, "geometry")
+        runs = _runs(options, [arm], "geometry")
         results = _each_seed(jobs.geometry_job, runs, "stemrepro.evaluation.geometry")
         geometry.write_scores(runs, results, out / "geometry")
-    return 0
 
 
 def _evaluate_points(options: argparse.Namespace) -> int:
@@ -171,7 +169,7 @@ def _evaluate_points(options: argparse.Namespace) -> int:
     from stemrepro.plan import points_of, read_params
 
     what, _ = points_of(read_params(), options.scale, options.points)
-    runs, out = _runs(options), SCORES / options.scale / options.points
+    runs, out = _runs(options, []), SCORES / options.scale / options.points
     job, write = (
         (jobs.steps_job, losses.write_steps)
         if what == "steps"
@@ -192,9 +190,9 @@ def track(options: argparse.Namespace) -> int:
 
     tracker, more = Tracker(options.scale, load(), RUNS, SCORES, RESULTS), options.follow
     while more:
-        tracker.sync(options.arm)
+        tracker.sync(*options.arm or ())
         more = not select.select([sys.stdin], [], [], FOLLOW_SECONDS)[0]
-    count = tracker.sync(options.arm)
+    count = tracker.sync(*options.arm or ())
     if not options.follow:
         print(
             f"{count} runs of scale '{options.scale}' are in {tracking_uri()}; 'make ui' shows them, arms side by side at"
@@ -303,12 +301,12 @@ def parser() -> argparse.ArgumentParser:
     for name in ("train", "evaluate"):
         made[name].add_argument("--scale", default="laptop")
         which = made[name].add_mutually_exclusive_group(required=True)
-        which.add_argument("--arm", help="a name of recipes/arms.yaml")
+        which.add_argument("--arm", nargs="+", help="names of recipes/arms.yaml; runs of all of them share the workers")
         which.add_argument("--points", metavar="RECIPE.ARM", help="an arm at the points of a recipe")
     made["evaluate"].add_argument(
         "--part", choices=["losses", "benchmarks", "geometry"], help="only this (default: all)"
     )
-    made["track"].add_argument("--arm", help="only this arm, or RECIPE.ARM (default: all that have runs)")
+    made["track"].add_argument("--arm", nargs="+", help="only these arms, or RECIPE.ARM (default: all that have runs)")
     made["track"].add_argument("--follow", action="store_true", help="keep up with a training until the input ends")
     made["paper"].add_argument("words", nargs="*", help="words that a cell's name, item, title or source must hold")
     made["paper"].add_argument("--confidence", choices=["read", "inferred", "secondary", "figure"])
@@ -327,6 +325,9 @@ def parser() -> argparse.ArgumentParser:
     made["sweep"].add_argument("--scale", default="laptop")
     made["sweep"].add_argument("--workers", type=int, default=1, help="processes to start (default: this one alone)")
     made["sweep"].add_argument("--worker", type=int, default=0, help=argparse.SUPPRESS)
+    made["train"].add_argument(
+        "--untracked", action="store_true", help="leave MLflow alone, which then need not be installed"
+    )
     made["train"].add_argument("--replace", action="store_true", help="remove runs that were made with other settings")
     return top
 

@@ -252,10 +252,10 @@ class Tracker:
             ]
         return metrics, max(done, shared)
 
-    def sync(self, arm: str | None = None) -> int:
-        """Syncs one arm, or all that have run folders; returns how many runs that were."""
+    def sync(self, *places: str) -> int:
+        """Syncs arms ("<arm>" or "<recipe>.<arm>"), or all that have run folders; returns how many runs that were."""
         self.runs.mkdir(parents=True, exist_ok=True)
-        configs = (self.runs / (arm or "")).rglob("seed*/config.yaml")
+        configs = (config for place in places or [""] for config in (self.runs / place).rglob("seed*/config.yaml"))
         arms = sorted({config.parent.parent.relative_to(self.runs).as_posix() for config in configs})
         with open(self.runs / ".track.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # two trackers would both make a run that neither finds

@@ -3,6 +3,9 @@
 The processes come from a fork server that has imported what they need, so that start-up is paid once. Allocator
 thresholds and thread counts are set here, before the server starts, because glibc reads them at process start only:
 keeping freed pages is worth 6% of a step at the laptop scale (docs/LOG.md) and more where tensors are larger.
+
+More processes than cores pack jobs well, as all end together, but share caches badly. So no more compute at a time than there
+are cores for; the others wait for their turn, which is passed on every second.
 """
 
 import math
@@ -10,6 +13,7 @@ import multiprocessing
 import os
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from queue import Empty
@@ -23,6 +27,7 @@ ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": "4294967296",
     "MALLOC_TRIM_THRESHOLD_": "17179869184",
 }
+TURN_SECONDS = 1.0
 
 
 def _leave_with_parent() -> None:
@@ -31,17 +36,31 @@ def _leave_with_parent() -> None:
     os._exit(1)
 
 
-def _child(function: Callable, job: object, number: int, queue: object, threads: int) -> None:
+def _child(function: Callable, job: object, number: int, queue: object, threads: int, turn: object) -> None:
     import torch
 
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
+    turn.acquire()
+    since = time.monotonic()
+
+    def report(*values: float) -> None:
+        nonlocal since
+        queue.put(("progress", number, values))
+        if time.monotonic() - since > TURN_SECONDS:
+            turn.release()
+            time.sleep(0.001)  # or this process would have the turn again before one that waits wakes up
+            turn.acquire()
+            since = time.monotonic()
+
     try:
-        queue.put(("result", number, function(job, lambda *values: queue.put(("progress", number, values)))))
+        queue.put(("result", number, function(job, report)))
     except UserError as error:
         queue.put(("error", number, str(error)))
     except BaseException:
         queue.put(("crash", number, traceback.format_exc()))
+    finally:
+        turn.release()
 
 
 def run_jobs(
@@ -65,6 +84,7 @@ def run_jobs(
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([preload])
     queue, results, running, waiting = context.Queue(), {}, {}, list(enumerate(jobs))
+    turn = context.Semaphore(max(1, (os.cpu_count() or 1) // threads))
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
     console = Console(file=sys.stderr)
     try:
@@ -73,7 +93,7 @@ def run_jobs(
             while waiting or running:
                 while waiting and len(running) < workers:
                     number, job = waiting.pop(0)
-                    arguments = (function, job, number, queue, threads)
+                    arguments = (function, job, number, queue, threads, turn)
                     running[number] = context.Process(target=_child, args=arguments)
                     running[number].start()
                 try:

@@ -60,26 +60,34 @@ def scored(sample, tmp_path_factory):
     return folder
 
 
+@pytest.fixture
+def judge(scored, monkeypatch):
+    """judge(name) runs a recipe's analysis and gives its verdicts by claim."""
+
+    def run(name):
+        monkeypatch.chdir(scored)
+        monkeypatch.setattr(sys, "argv", ["analysis", "--scale", "tiny"])
+        runpy.run_path(str(ROOT / "analysis" / f"{name}.py"), run_name="__main__")
+        rows = json.loads((scored / "results/tiny" / name / "verdicts.json").read_text())
+        return {row["claim"]: row for row in rows}
+
+    return run
+
+
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_recipe_is_drawn_and_judged(scored, book, name, monkeypatch):
-    monkeypatch.chdir(scored)
-    monkeypatch.setattr(sys, "argv", ["analysis", "--scale", "tiny"])
-    runpy.run_path(str(ROOT / "analysis" / f"{name}.py"), run_name="__main__")
-    folder = scored / "results/tiny" / name
-    rows = json.loads((folder / "verdicts.json").read_text())
-    assert [row["claim"] for row in rows] == list(book.recipes[name].claims)
-    assert {row["verdict"] for row in rows} <= {VERDICTS[-1], VERDICTS[-2]}  # one seed is never enough
+def test_a_recipe_is_drawn_and_judged(scored, book, name, judge):
+    rows, folder = judge(name), scored / "results/tiny" / name
+    assert list(rows) == list(book.recipes[name].claims)
+    assert {row["verdict"] for row in rows.values()} <= {VERDICTS[-1], VERDICTS[-2]}  # one seed is never enough
     assert all((folder / f"figure.{kind}").stat().st_size > 10_000 for kind in ("pdf", "svg", "png"))
     before = (folder / "figure.svg").read_bytes()
-    runpy.run_path(str(ROOT / "analysis" / f"{name}.py"), run_name="__main__")
+    judge(name)
     assert (folder / "figure.svg").read_bytes() == before
 
 
-def test_contrasts_at_own_rates_stand_beside_those_at_the_common_rate(scored):
+def test_contrasts_at_own_rates_stand_beside_those_at_the_common_rate(judge):
     """Dense's best is the common rate here; the gate's place has a best of its own, which is not known."""
-    rows = {
-        row["claim"]: row for row in json.loads((scored / "results/tiny/ablation_graveyard/verdicts.json").read_text())
-    }
+    rows = judge("ablation_graveyard")
     assert rows["up-over-dense"]["own_rate"] is not None
     assert rows["up-over-dense"]["own_rate"] != rows["up-over-dense"]["ours"]
     assert rows["blend-not-better"]["own_rate"] is None

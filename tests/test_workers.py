@@ -1,5 +1,6 @@
 """Jobs in processes of their own: results in order, errors as sentences, nothing left behind."""
 
+import itertools
 import os
 import signal
 import subprocess
@@ -37,6 +38,18 @@ def linger(job, report):
     time.sleep(60)
 
 
+def work(job, report):
+    """When it had the turn: computes for 2.5 seconds and reports ten times a second."""
+    spans, worked = [], 0.0
+    while worked < 2.5:
+        start = time.monotonic()
+        time.sleep(0.1)
+        spans.append((start, time.monotonic()))
+        worked += 0.1
+        report(1, 0.5, 0.0)
+    return spans
+
+
 def call(function, jobs):
     # One fork server serves the whole session: it had better have loaded what test_kill.py needs.
     return run_jobs(function, jobs, [f"job {j}" for j in jobs], [1] * len(jobs), 2, 1, "stemrepro.training.train")
@@ -59,6 +72,14 @@ def test_a_crash_names_the_job_and_shows_the_traceback():
 def test_a_killed_worker_is_named():
     with pytest.raises(UserError, match="job 1 was killed"):
         call(die, [1])
+
+
+def test_with_one_core_two_jobs_take_turns(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    first, second = call(work, [1, 2])
+    order = sorted([(span, 1) for span in first] + [(span, 2) for span in second])
+    assert all(a[0][1] <= b[0][0] for a, b in itertools.pairwise(order))  # never both at once
+    assert sum(a[1] != b[1] for a, b in itertools.pairwise(order)) >= 3  # and not one after the other
 
 
 def alive(pid):

@@ -141,3 +141,9 @@ def test_preconditions(arms, tmp_path):
     assert failed("dense-beats-unigram", arms) is None
     early = arms | {"dense": write_arm(tmp_path / "early", [4.9, 4.9, 4.9])}
     assert "no better than token frequencies" in failed("dense-beats-unigram", early)
+
+
+def test_bits_per_byte_are_of_prose(arms):
+    """Two tokens of loss x stand for five bytes."""
+    expected = [loss * 2 / 5 / np.log(2) for loss in (4.0, 4.1, 4.2)]
+    assert arms["dense"].bits_per_byte().tolist() == pytest.approx(expected)
