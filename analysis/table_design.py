@@ -61,7 +61,9 @@ def draw_frequencies(axes: Axes, data: pd.DataFrame) -> None:
     axes.set_xticks(range(len(FREQUENCIES)), FREQUENCIES)
     axes.axhline(0, color="black", lw=0.6)
     axes.set(xlabel="training count of the input token", ylabel="dense - arm (nats/token)")
-    axes.legend(fontsize=6.5)
+    frequent = own[own["x"] != FREQUENCIES[0]]  # bars of the rarest may leave the panel
+    axes.set_ylim(own["value"].min() - 0.45, max(frequent["ci_high"].max(), own["value"].max()) + 0.05)
+    axes.legend(fontsize=6, loc="lower right")
 
 
 def draw_vocabularies(axes: Axes, data: pd.DataFrame) -> None:
@@ -98,6 +100,9 @@ def main() -> None:
     draw_forest(
         grid["a"], data[data["panel"] == "loss, own rate"], order, grid["a"].get_xlabel(), hollow=True, shift=0.25
     )
+    grid["a"].plot([], [], "o", color="#555555", label="common rate")
+    grid["a"].plot([], [], "o", color="#555555", mfc="white", label="own best rate")
+    grid["a"].legend(fontsize=7, loc="lower right")
     grid["a"].grid(axis="y", color="#eeeeee", lw=0.8)
     name_rows(grid["a"], order)
     draw_frequencies(grid["b"], data)

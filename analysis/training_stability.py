@@ -19,7 +19,7 @@ from stemrepro.report.arms import OWN_RATE, Measured, all_runs, at_own_rate, rea
 from stemrepro.report.forest import draw_forest, name_rows
 from stemrepro.report.results import mean_row, run_inputs, save, verdicts
 from stemrepro.report.scores import ArmScores
-from stemrepro.report.stability import Stability, coincidence, divergence, end, rate, spikes
+from stemrepro.report.stability import Stability, borne, coincidence, divergence, end, rate, spikes
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt, use_style
 
 NAME = "training_stability"
@@ -57,6 +57,8 @@ def collect(measured: dict[str, Measured], stability: Stability) -> pd.DataFrame
             times = there.summary["learning_rate"] / base_rate
             rows.append(mean_row(f"end, {kind}", arm, times, Contrast(end(there))))
         rows.append(mean_row("divergence", arm, "", Contrast(divergence(stability.raised(found), base_rate))))
+        bears = borne(stability.raised(found))
+        rows.append({"panel": "bears all rates", "what": arm, "value": bears.sum(), "count": len(bears)})
         if stability.raised(found, own=True) != stability.raised(found):
             failed = Contrast(divergence(stability.raised(found, own=True), base_rate))
             rows.append(mean_row("divergence, own", arm, "", failed))
@@ -73,7 +75,7 @@ def count_rows(arm: str, runs: ArmScores, kind: str) -> list[dict]:
 def draw_losses(axes: Axes, data: pd.DataFrame) -> None:
     """Smoothed training loss, mean over seeds; dots are steps that count as a spike in some seed."""
     for arm, rows in data[data["panel"] == "loss"].groupby("what", sort=False):
-        axes.plot(rows["x"], rows["value"], color=ARM_COLOUR[arm], lw=1.2, label=ARM_LABEL[arm])
+        axes.plot(rows["x"], rows["value"], color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], markevery=(6, 12), ms=4, lw=1.2, label=ARM_LABEL[arm])  # fmt: skip
         own = data[(data["panel"] == "spike") & (data["what"] == arm)]
         axes.plot(own["x"], own["value"], ARM_MARKER[arm], color=ARM_COLOUR[arm], ms=3, alpha=0.6)
     lines = data[data["panel"] == "loss"]["value"]
@@ -89,22 +91,27 @@ def draw_spikes(axes: Axes, data: pd.DataFrame) -> None:
     for shift, what, hatch in ((-0.2, "loss", ""), (0.2, "gradient norm", "//")):
         rows = own[own["x"] == what].set_index("what").loc[arms]
         at = np.arange(len(arms)) + shift
-        axes.bar(at, rows["value"], width=0.38, color=[ARM_COLOUR[arm] for arm in arms], hatch=hatch, edgecolor="white")
-        axes.errorbar(at, rows["value"], yerr=error_bars(rows), color="black", capsize=2.5, lw=0.9, ls="none")
-        axes.bar(0, 0, color="#888888", hatch=hatch, edgecolor="white", label=what)
-    axes.set_xticks(range(len(arms)), [ARM_LABEL[arm] for arm in arms])
-    axes.set_ylabel("spikes in 1,000 steps")
-    axes.set_ylim(bottom=0)
-    axes.legend(fontsize=7)
+        axes.barh(
+            at, rows["value"], height=0.38, color=[ARM_COLOUR[arm] for arm in arms], hatch=hatch, edgecolor="white"
+        )
+        axes.errorbar(rows["value"], at, xerr=error_bars(rows), color="#777777", capsize=2.5, lw=0.9, ls="none")
+        axes.barh(0, 0, color="#888888", hatch=hatch, edgecolor="white", label=what)
+    name_rows(axes, arms)
+    axes.set_ylim(len(arms) - 0.5, -0.5)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("spikes in 1,000 steps")
+    axes.legend(fontsize=7, loc="lower right")
 
 
 def draw_ends(axes: Axes, data: pd.DataFrame) -> None:
     """Final training loss of short runs against the learning rate."""
     kinds = {"clipped": ("-", True, "clipped"), "unclipped": ("none", False, "not clipped"), "own": ("--", True, "own table rate")}  # fmt: skip
+    arms = list(dict.fromkeys(data["what"]))
     for kind, (line, filled, label) in kinds.items():
         every = data[data["panel"] == f"end, {kind}"]
         for arm, rows in every.groupby("what", sort=False):
-            rows = rows.assign(x=rows["x"].astype(float)).sort_values("x")
+            aside = 1.03 ** (arms.index(arm) - len(arms) / 2)  # so that error bars stand side by side
+            rows = rows.assign(x=aside * rows["x"].astype(float)).sort_values("x")
             axes.errorbar(
                 rows["x"], rows["value"], yerr=error_bars(rows), color=ARM_COLOUR[arm], marker=ARM_MARKER[arm],
                 mfc=ARM_COLOUR[arm] if filled else "white", ms=4.5, lw=1, ls=line, capsize=2,
@@ -113,12 +120,12 @@ def draw_ends(axes: Axes, data: pd.DataFrame) -> None:
             axes.plot([], [], color="#555555", marker="o", ms=4.5, mfc="#555555" if filled else "white", ls=line, lw=1, label=label)  # fmt: skip
     known = data[data["panel"] == "token frequencies"]["value"].iloc[0]
     axes.axhline(known, color="black", lw=0.8, ls=":")
-    axes.text(0.98, known, "token frequencies", transform=axes.get_yaxis_transform(), fontsize=7, va="bottom", ha="right")  # fmt: skip
+    axes.text(0.98, known + 0.13, "token frequencies (dotted)", transform=axes.get_yaxis_transform(), fontsize=7, ha="right")  # fmt: skip
     axes.set_xscale("log", base=2)
     ticks = sorted(data[data["panel"] == "end, clipped"]["x"].astype(float).unique())
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     ends = data[data["panel"] == "end, clipped"]["value"]
-    axes.set_ylim(ends.min() - 0.3, min(ends.max() + 0.6, 12))
+    axes.set_ylim(ends.min() - 0.3, min(ends.max() + 0.9, 12))
     axes.set(xlabel="learning rate / the scale's", ylabel="last tenth's training loss")
     axes.legend(fontsize=6.5, loc="upper left")
 
@@ -128,6 +135,12 @@ def draw_divergence(axes: Axes, data: pd.DataFrame) -> None:
     order = list(data[data["panel"] == "divergence"]["what"])
     draw_forest(axes, data[data["panel"] == "divergence"], order, "doublings of the scale's rate at divergence")
     draw_forest(axes, data[data["panel"] == "divergence, own"], order, axes.get_xlabel(), hollow=True, shift=0.25)
+    for place, arm in enumerate(order):
+        count, seeds = data[(data["panel"] == "bears all rates") & (data["what"] == arm)][["value", "count"]].iloc[0]
+        if count:
+            x = data[(data["panel"] == "divergence") & (data["what"] == arm)]["value"].iloc[0]
+            axes.text(x, place - 0.2, f"{count:.0f} of {seeds:.0f} never", fontsize=6.5, ha="center")
+    axes.set_xlim(0, 1.15 * data[data["panel"] == "divergence"]["ci_high"].max(skipna=True) if seeds > 1 else None)
     name_rows(axes, order)
 
 

@@ -56,6 +56,17 @@ def end(arm: ArmScores) -> np.ndarray:
     return loss[:, -max(1, loss.shape[1] // 10) :].mean(axis=1)
 
 
+def excess(points: list[ArmScores]) -> np.ndarray:
+    """End of training less the entropy of the training tokens at rising rates [rates, seeds]."""
+    ordered = sorted(points, key=lambda arm: arm.summary["learning_rate"])
+    return np.stack([end(arm) - arm.summary["training_entropy"] for arm in ordered])
+
+
+def borne(points: list[ArmScores]) -> np.ndarray:
+    """Whether an arm bears all rates that were tried, by seed; its rate at divergence is then unknown but for a bound."""
+    return (excess(points) < 0).all(axis=0)
+
+
 def divergence(points: list[ArmScores], base_rate: float) -> np.ndarray:
     """log2 of the rate, over `base_rate`, at which training ends no better than token frequencies, by seed.
 
@@ -65,11 +76,9 @@ def divergence(points: list[ArmScores], base_rate: float) -> np.ndarray:
     Args:
         points: the same arm at several rates.
     """
-    ordered = sorted(points, key=lambda arm: arm.summary["learning_rate"])
-    at = np.array([np.log2(arm.summary["learning_rate"] / base_rate) for arm in ordered])
-    over = np.stack([end(arm) - arm.summary["training_entropy"] for arm in ordered])  # [rates, seeds]
+    at = np.log2(np.sort([arm.summary["learning_rate"] for arm in points]) / base_rate)
     found = []
-    for own in over.T:
+    for own in excess(points).T:
         failed = np.flatnonzero(~(own < 0))
         if not len(failed):
             found.append(at[-1] + 1)
@@ -139,8 +148,13 @@ class Stability(Comparison):
     def failed_precondition(self, claim: Claim, measured: dict[str, Measured]) -> str | None:
         """Why a claim can't be tested at this scale, or None.
 
-        spikes-expected: at the paper's rate the runs of all seeds together must lead one to expect a spike.
+        spikes-expected: at the paper's rate the runs of all seeds together must lead one to expect a spike. Rates at divergence can't
+        be compared where neither arm diverges.
         """
+        if claim.metric == "divergence":
+            neither = np.logical_and(*(borne(self.raised(measured[arm])) for arm in claim.arms))
+            if neither.any():
+                return f"in {neither.sum()} of {len(neither)} seeds neither arm diverges at any rate that was tried"
         expected = self.expected_spikes(measured)
         if claim.precondition == "spikes-expected" and expected < EXPECTED:
             return f"at the paper's rate all runs of an arm lead one to expect {expected:.1g} spikes, fewer than {EXPECTED:g}"

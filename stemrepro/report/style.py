@@ -28,7 +28,7 @@ _ARMS = {
     "stem-late": (_BLUE, "v", "STEM 1/3, late"),
     "stem-single": (_BLUE, "o", "STEM, one layer"),
     "hash-moe": (_GREY, "h", "Hash-MoE"),
-    "topk-moe": (_GREY, "H", "top-2 MoE"),
+    "topk-moe": (_GREY, "*", "top-2 MoE"),
     "dense-wide": (_DENSE, "s", "dense, equal parameters"),
     "dense-equal-flops": (_DENSE, "v", "dense, equal FLOPs"),
     "value-embeddings": (_CYAN, "p", "value embeddings"),

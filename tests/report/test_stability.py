@@ -131,6 +131,15 @@ def test_contrasts_at_own_rates(measured, stability):
     assert stability.own_rate_contrast(measured, "dense", "dense", "spikes") is None
 
 
+def test_where_neither_diverges_nothing_is_known(measured, stability, book):
+    claim = book.recipes["training_stability"].claims["stem-as-robust-as-dense"]
+    assert stability.failed_precondition(claim, measured) is None
+    bears = {
+        name: Measured(found.losses, points={"rate-16": Ended((5.0, 7.0), 16.0)}) for name, found in measured.items()
+    }
+    assert stability.failed_precondition(claim, bears).startswith("in 1 of 2 seeds neither arm diverges")
+
+
 def test_a_count_of_spikes_needs_steps_enough(measured, stability, book):
     claim = book.recipes["training_stability"].claims["hash-spikes"]
     assert "fewer than 1" in stability.failed_precondition(claim, measured)
