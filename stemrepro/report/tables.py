@@ -1,4 +1,4 @@
-"""Contrasts of how tables are made: decay alone, and bits per byte over vocabularies."""
+"""Contrasts of how tables are made: rate or decay alone, and bits per byte over vocabularies."""
 
 import numpy as np
 
@@ -29,10 +29,10 @@ class Tables(Comparison):
         return dict(sorted(own.items()))
 
     def contrast(self, measured: dict[str, Measured], high: str, low: str, metric: str) -> Contrast:
-        """As a comparison, and "decay": loss of `high` at its family's best rates less that of `low`; "vocabulary": slope of the
-        difference in bits per byte a doubling, by seed."""
-        if metric == "decay":
-            pair = {high: measured[high].points[OWN_RATE], low: measured[low].losses}
+        """As a comparison, and "decay", "rate": losses with STEM full at its family's best rates; "vocabulary": slope of the difference
+        in bits per byte a doubling, by seed."""
+        if metric in ("decay", "rate"):
+            pair = {arm: measured[arm].points.get(OWN_RATE, measured[arm].losses) for arm in (high, low)}
             return scores.contrast(pair, high, low, "prose")
         if metric != "vocabulary":
             return super().contrast(measured, high, low, metric)
@@ -48,4 +48,4 @@ class Tables(Comparison):
 
     def failed_precondition(self, claim: Claim, measured: dict[str, Measured]) -> str | None:
         """As a comparison."""
-        return None if claim.metric in ("decay", "vocabulary") else super().failed_precondition(claim, measured)
+        return None if claim.metric in ("decay", "rate", "vocabulary") else super().failed_precondition(claim, measured)

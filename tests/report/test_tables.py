@@ -43,6 +43,9 @@ def test_the_slope_is_in_bits_per_byte_a_doubling(measured, tables):
 def test_decay_is_compared_at_the_same_table_rate(measured, tables):
     both = {"stem-full": measured["stem-full"], "stem-tuned": Measured(measured["stem-full"].points["own-rate"])}
     assert tables.contrast(both, "stem-full", "stem-tuned", "decay").differences == pytest.approx([0, 0, 0])
+    assert tables.contrast(both, "stem-tuned", "stem-full", "rate").differences == pytest.approx([0, 0, 0])
+    common = {"stem-full": measured["stem-full"], "stem-decayed-8": Measured(measured["dense"].losses)}
+    assert tables.contrast(common, "stem-decayed-8", "stem-full", "rate").differences == pytest.approx([0.4] * 3)
 
 
 def test_other_metrics_are_a_comparisons(measured, tables):
