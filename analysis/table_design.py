@@ -62,7 +62,7 @@ def draw_frequencies(axes: Axes, data: pd.DataFrame) -> None:
     axes.axhline(0, color="black", lw=0.6)
     axes.set(xlabel="training count of the input token", ylabel="dense - arm (nats/token)")
     frequent = own[own["x"] != FREQUENCIES[0]]  # bars of the rarest may leave the panel
-    axes.set_ylim(own["value"].min() - 0.45, max(frequent["ci_high"].max(), own["value"].max()) + 0.05)
+    axes.set_ylim(own["value"].min() - 0.45, np.nanmax([frequent["ci_high"].max(), own["value"].max()]) + 0.05)
     axes.legend(fontsize=6, loc="lower right")
 
 
