@@ -156,6 +156,7 @@ def test_verify_compares_with_the_committed_verdicts(project):
 
 def test_nothing_is_left_to_do(project, book):
     assert {stage.split("@")[0] for stage in project.left} <= {
+        "vocabularies",
         "train",
         "train_points",
         "losses",
