@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from stemrepro.paper import Paper
 from stemrepro.recipe import RECIPES, load
 from stemrepro.report.arms import Comparison, Measured, all_runs, cost_rows, read_arms
-from stemrepro.report.forest import draw_forest, name_rows
+from stemrepro.report.forest import draw_forest, mark_rates, name_rows
 from stemrepro.report.results import mean_row, run_inputs, save, verdicts
 from stemrepro.report.style import plt, use_style
 
@@ -84,8 +84,7 @@ def main() -> None:
     draw_forest(accuracy, data[data["panel"] == "accuracy"], order, "arm - dense, accuracy (points)")
     paper = data[data["panel"] == "paper"]
     accuracy.plot(paper["value"], [order.index(arm) for arm in paper["what"]], "d", mfc="white", mec="black", ms=6, ls="none", label="paper, 350M")  # fmt: skip
-    loss.plot([], [], "o", color="#555555", label="common rate")
-    loss.plot([], [], "o", color="#555555", mfc="white", label="own best rate")
+    mark_rates(loss)
     for axes in (loss, accuracy):
         axes.legend(fontsize=7, loc="lower right", ncols=2)
         axes.set_ylim(len(order) + 0.2, -0.5)  # room for the legends, so that none of their marks stands in a row

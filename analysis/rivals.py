@@ -16,10 +16,10 @@ from stemrepro.claims import Contrast
 from stemrepro.recipe import load
 from stemrepro.report import scores
 from stemrepro.report.arms import OWN_RATE, Comparison, Measured, all_runs, cost_rows, read_arms
-from stemrepro.report.forest import draw_forest, name_rows
+from stemrepro.report.forest import draw_buckets, draw_forest, mark_rates, name_rows
 from stemrepro.report.results import mean_row, run_inputs, save, verdicts
 from stemrepro.report.scores import ArmScores
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt, use_style
+from stemrepro.report.style import ARM_COLOUR, ARM_MARKER, error_bars, plt, use_style
 
 NAME = "rivals"
 PAIRS = ("0", "1-3", "4-31", "32+")
@@ -81,12 +81,8 @@ def draw_costs(axes: Axes, data: pd.DataFrame) -> None:
 def draw_pairs(axes: Axes, data: pd.DataFrame) -> None:
     """Gain over dense by training count of the pair."""
     own = data[data["panel"] == "by pair"]
-    for number, arm in enumerate(SPLIT):
-        rows = own[own["what"] == arm].set_index("x").loc[list(PAIRS)]
-        at = np.arange(len(PAIRS)) + 0.08 * (number - len(SPLIT) / 2)
-        axes.errorbar(at, rows["value"], yerr=error_bars(rows), color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], ms=4, lw=1, capsize=2, label=ARM_LABEL[arm])  # fmt: skip
+    draw_buckets(axes, own, SPLIT, PAIRS)
     axes.set_xticks(range(len(PAIRS)), ["never", *PAIRS[1:]])
-    axes.axhline(0, color="black", lw=0.6)
     axes.set(xlabel="training count of the pair", ylabel="dense - arm (nats/token)")
     axes.set_ylim(top=1.55 * np.nanmax(own["value"]))
     axes.legend(fontsize=6, loc="upper left", ncols=2, columnspacing=1)
@@ -112,8 +108,7 @@ def main() -> None:
     draw_forest(
         grid["a"], data[data["panel"] == "loss, own rate"], order, grid["a"].get_xlabel(), hollow=True, shift=0.2
     )
-    grid["a"].plot([], [], "o", color="#555555", label="common rate")
-    grid["a"].plot([], [], "o", color="#555555", mfc="white", label="own best rate")
+    mark_rates(grid["a"])
     grid["a"].legend(fontsize=7, loc="lower right", ncols=2)
     grid["a"].set_ylim(len(order) + 0.1, -0.5)  # room for the legend, so that none of its marks stands in a row
     grid["a"].grid(axis="y", color="#eeeeee", lw=0.8)

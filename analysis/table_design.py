@@ -16,7 +16,7 @@ from stemrepro.claims import Contrast
 from stemrepro.recipe import load
 from stemrepro.report import scores
 from stemrepro.report.arms import OWN_RATE, Measured, all_runs, read_arms
-from stemrepro.report.forest import draw_forest, name_rows
+from stemrepro.report.forest import draw_buckets, draw_forest, mark_rates, name_rows
 from stemrepro.report.results import mean_row, run_inputs, save, verdicts
 from stemrepro.report.scores import ArmScores
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt, use_style
@@ -54,12 +54,7 @@ def collect(measured: dict[str, Measured], tables: Tables) -> pd.DataFrame:
 def draw_frequencies(axes: Axes, data: pd.DataFrame) -> None:
     """Gain over dense by training count of the input token."""
     own = data[data["panel"] == "by frequency"]
-    for number, arm in enumerate(SPLIT):
-        rows = own[own["what"] == arm].set_index("x").loc[list(FREQUENCIES)]
-        at = np.arange(len(FREQUENCIES)) + 0.08 * (number - len(SPLIT) / 2)
-        axes.errorbar(at, rows["value"], yerr=error_bars(rows), color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], ms=4, lw=1, capsize=2, label=ARM_LABEL[arm])  # fmt: skip
-    axes.set_xticks(range(len(FREQUENCIES)), FREQUENCIES)
-    axes.axhline(0, color="black", lw=0.6)
+    draw_buckets(axes, own, SPLIT, FREQUENCIES)
     axes.set(xlabel="training count of the input token", ylabel="dense - arm (nats/token)")
     frequent = own[own["x"] != FREQUENCIES[0]]  # bars of the rarest may leave the panel
     axes.set_ylim(own["value"].min() - 0.45, np.nanmax([frequent["ci_high"].max(), own["value"].max()]) + 0.05)
@@ -100,8 +95,7 @@ def main() -> None:
     draw_forest(
         grid["a"], data[data["panel"] == "loss, own rate"], order, grid["a"].get_xlabel(), hollow=True, shift=0.25
     )
-    grid["a"].plot([], [], "o", color="#555555", label="common rate")
-    grid["a"].plot([], [], "o", color="#555555", mfc="white", label="own best rate")
+    mark_rates(grid["a"])
     grid["a"].legend(fontsize=7, loc="lower right")
     grid["a"].grid(axis="y", color="#eeeeee", lw=0.8)
     name_rows(grid["a"], order)
