@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -73,7 +74,7 @@ def read_config(folder: Path) -> dict:
 
 
 class Tracker:
-    """Syncs one scale's run folders."""
+    """Syncs one scale's run folders: arms into one experiment, arms at recipes' points, which are many, into another."""
 
     def __init__(self, scale: str, book: Book, runs: Path, scores: Path, results: Path) -> None:
         for name in ("alembic", "mlflow"):
@@ -82,21 +83,26 @@ class Tracker:
         self.runs, self.scores, self.results = runs / scale, scores / scale, results / scale
         with plainly():
             self.client = MlflowClient(tracking_uri())
-            self.experiment = self._experiment()
+            self.experiment = self._experiment(f"stemrepro {self.scale}")
 
-    def _experiment(self) -> str:
-        name = f"stemrepro {self.scale}"
+    @cached_property
+    def points(self) -> str:
+        """The experiment of runs at points."""
+        return self._experiment(f"stemrepro {self.scale}, points")
+
+    def _experiment(self, name: str) -> str:
         found = self.client.get_experiment_by_name(name)
         if found:
             return found.experiment_id
         return self.client.create_experiment(name, tags={"mlflow.experimentKind": "custom_model_development"})
 
-    def _run(self, key: str, name: str, tags: dict[str, str], started: int) -> Run:
-        """The MLflow run of a key, made when it isn't there."""
-        found = self.client.search_runs([self.experiment], f"tags.run_key = '{key}'", max_results=1)
+    def _run(self, key: str, name: str, tags: dict[str, str], started: int, place: str = "") -> Run:
+        """The MLflow run of a key, made when it isn't there; `place` of its folder below runs/<scale> tells the experiment."""
+        experiment = self.points if "/" in place else self.experiment
+        found = self.client.search_runs([experiment], f"tags.run_key = '{key}'", max_results=1)
         if found:
             return found[0]
-        return self.client.create_run(self.experiment, started, tags | {"run_key": key}, name)
+        return self.client.create_run(experiment, started, tags | {"run_key": key}, name)
 
     def _add(self, run: Run, metrics: list[Metric], params: dict, tags: dict) -> None:
         """Logs what the run doesn't have yet."""
@@ -153,7 +159,7 @@ class Tracker:
             "mlflow.runColor": ARM_COLOUR.get(arm.split()[0], GREY),
         }  # fmt: skip
         key = f"{self.scale}/{arm}/seed{seed}/{digest(config)}"
-        run = self._run(key, f"{arm} seed {seed}", {name: str(value) for name, value in tags.items()}, started)
+        run = self._run(key, f"{arm} seed {seed}", {name: str(value) for name, value in tags.items()}, started, place)
         rows = read_rows(folder / "metrics.jsonl") if (folder / "metrics.jsonl").exists() else []
         done = int(run.data.tags.get("rows", 0))
         metrics = [
@@ -213,7 +219,7 @@ class Tracker:
         started = int((folders[0] / "config.yaml").stat().st_mtime * 1000)
         tags = {"scale": self.scale, "arm": arm, "recipes": ", ".join(self.recipes(arm)), "kind": "mean over seeds"}
         tags["mlflow.runColor"] = ARM_COLOUR.get(configs[0]["arm"]["name"].split()[0], GREY)
-        parent = self._run(key, arm, tags, started)
+        parent = self._run(key, arm, tags, started, arm)
         scores = self.arm_scores(arm, params_hash(configs[0]))
         curves = [self.sync_run(folder, parent, scores) for folder in folders]
         shared = {name: value for name, value in flat(configs[0]).items() if name != "seed"}
