@@ -237,8 +237,12 @@ def test_a_compiled_run_has_the_losses_of_an_eager_one(make_run, tiny):
     eager = make_run("stem-third", scale=tiny.model_copy(update={"training": short}))
     compiled = tiny.model_copy(update={"training": short.model_copy(update={"compile": True})})
     compiled = replace(eager, scale=compiled, folder=eager.folder.with_name("compiled"))
-    for run in (eager, compiled):
-        train(run, quiet)
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    train(eager, quiet)
+    assert not torch._dynamo.utils.counters["stats"]
+    train(compiled, quiet)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0  # else both were eager
     ours, theirs = ([row["loss"] for row in rows(run)] for run in (compiled, eager))
     assert ours == pytest.approx(theirs, rel=1e-5)
     assert load_file(compiled.weights).keys() == load_file(eager.weights).keys()
