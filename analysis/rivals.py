@@ -96,7 +96,7 @@ def main() -> None:
     recipe, folder = book.recipes[NAME], Path("scores") / scale
     measured = read_arms(NAME, recipe, folder)
     for arm in ELSEWHERE:
-        measured[arm].points[OWN_RATE] = ArmScores(folder / f"ablation_graveyard.{arm}" / OWN_RATE / "losses")
+        measured[arm].points[OWN_RATE] = ArmScores(folder / "ablation_graveyard" / arm / OWN_RATE / "losses")
     rivals = Rivals(book.arms, book.scale(scale))
     data = collect(measured, rivals)
     gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)

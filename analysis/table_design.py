@@ -18,7 +18,6 @@ from stemrepro.report import scores
 from stemrepro.report.arms import OWN_RATE, Measured, all_runs, read_arms
 from stemrepro.report.forest import draw_buckets, draw_forest, mark_rates, name_rows
 from stemrepro.report.results import mean_row, run_inputs, save, verdicts
-from stemrepro.report.scores import ArmScores
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt, use_style
 from stemrepro.report.tables import Tables
 
@@ -81,9 +80,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", required=True)
     scale, book = parser.parse_args().scale, load()
-    recipe, folder = book.recipes[NAME], Path("scores") / scale
-    measured = read_arms(NAME, recipe, folder)
-    measured["stem-full"].points[OWN_RATE] = ArmScores(folder / "ablation_graveyard.stem-full" / OWN_RATE / "losses")
+    recipe = book.recipes[NAME]
+    measured = read_arms(NAME, recipe, Path("scores") / scale)
     tables = Tables(book.arms, book.scale(scale), recipe)
     data = collect(measured, tables)
     gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)

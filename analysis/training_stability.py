@@ -151,7 +151,7 @@ def main() -> None:
     name, book = parser.parse_args().scale, load()
     recipe, folder = book.recipes[NAME], Path("scores") / name
     measured = read_arms(NAME, recipe, folder)
-    measured[ELSEWHERE].points[OWN_RATE] = ArmScores(folder / f"ablation_graveyard.{ELSEWHERE}" / OWN_RATE / "losses")
+    measured[ELSEWHERE].points[OWN_RATE] = ArmScores(folder / "ablation_graveyard" / ELSEWHERE / OWN_RATE / "losses")
     stability = Stability(book.arms, book.scale(name), recipe, Paper(RECIPES / "paper.yaml"))
     data = collect(measured, stability)
     use_style()

@@ -84,15 +84,15 @@ def data(options: argparse.Namespace) -> int:
 
 
 def _runs(options: argparse.Namespace, arms: list[str], part: str = "") -> list:
-    """The runs of arms, or those of an arm at a recipe's points."""
+    """The runs of arms, or those at a recipe's points."""
     from stemrepro.data.vocabularies import own_text
     from stemrepro.plan import points_of, read_params, scale_and_arm
     from stemrepro.training.spec import Run
 
     data, values = DATA / options.scale, read_params()
     if options.points:
-        name, (_, points) = options.points.partition(".")[2], points_of(values, options.scale, options.points)
-        groups = {f"{options.points}/{key}": (f"{name} at {key}", *point) for key, point in points.items()}
+        _, points = points_of(values, options.scale, options.points)
+        groups = {f"{options.points}/{place}": (place.replace("/", " at "), *point) for place, point in points.items()}
     else:
         groups = {arm: (arm, *scale_and_arm(values, options.scale, arm, part)) for arm in arms}
     runs = []
@@ -115,7 +115,7 @@ def _each_seed(function: Callable, runs: list, preload: str) -> list:
 
 
 def train(options: argparse.Namespace) -> int:
-    """trains all seeds of arms, or an arm at a recipe's points; finished ones return at once, interrupted ones resume"""
+    """trains all seeds of arms, or of a recipe's arms at its points; finished ones return at once, interrupted ones resume"""
     from stemrepro.jobs import train_job
 
     runs = _runs(options, options.arm or [])
@@ -176,8 +176,11 @@ def _evaluate_points(options: argparse.Namespace) -> int:
         else (partial(jobs.loss_job, context=False), losses.write_scores)
     )
     results = _each_seed(job, runs, "stemrepro.evaluation.losses")
-    for point, members in groupby(zip(runs, results, strict=True), lambda pair: pair[0].folder.parent.name):
-        write(*map(list, zip(*members, strict=True)), out / point / "losses")
+    base = RUNS / options.scale / options.points
+    for place, members in groupby(
+        zip(runs, results, strict=True), lambda pair: pair[0].folder.parent.relative_to(base)
+    ):
+        write(*map(list, zip(*members, strict=True)), out / place / "losses")
     return 0
 
 
@@ -302,11 +305,13 @@ def parser() -> argparse.ArgumentParser:
         made[name].add_argument("--scale", default="laptop")
         which = made[name].add_mutually_exclusive_group(required=True)
         which.add_argument("--arm", nargs="+", help="names of recipes/arms.yaml; runs of all of them share the workers")
-        which.add_argument("--points", metavar="RECIPE.ARM", help="an arm at the points of a recipe")
+        which.add_argument("--points", metavar="RECIPE", help="a recipe's arms at its points")
     made["evaluate"].add_argument(
         "--part", choices=["losses", "benchmarks", "geometry"], help="only this (default: all)"
     )
-    made["track"].add_argument("--arm", nargs="+", help="only these arms, or RECIPE.ARM (default: all that have runs)")
+    made["track"].add_argument(
+        "--arm", nargs="+", help="only these arms, or recipes' points (default: all that have runs)"
+    )
     made["track"].add_argument("--follow", action="store_true", help="keep up with a training until the input ends")
     made["paper"].add_argument("words", nargs="*", help="words that a cell's name, item, title or source must hold")
     made["paper"].add_argument("--confidence", choices=["read", "inferred", "secondary", "figure"])

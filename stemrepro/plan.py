@@ -24,14 +24,18 @@ CORE_FLOPS = 4e10  # training FLOPs a second of one core at the laptop scale (do
 
 def needed_arms(book: Book, part: str | None = None) -> list[str]:
     """The arms that some recipe asks for (with `part`: reads those scores of), in the order of arms.yaml."""
-    wanted = {arm for recipe in book.recipes.values() for arm in recipe.arms if part is None or part in recipe.scores}
+    wanted = {
+        arm for recipe in book.recipes.values() for arm in recipe.scale_arms if part is None or part in recipe.scores
+    }
     return [arm for arm in book.arms if arm in wanted]
 
 
 def seeds_of(book: Book, scale: Scale, arm: str, part: str | None = None) -> list[int]:
     """The seeds of an arm at a scale: the most that a recipe takes; of those that read `part` without their extra seeds."""
     recipes = [
-        recipe for recipe in book.recipes.values() if arm in recipe.arms and (part is None or part in recipe.scores)
+        recipe
+        for recipe in book.recipes.values()
+        if arm in recipe.scale_arms and (part is None or part in recipe.scores)
     ]
     return list(scale.seeds[: max((recipe.seeds if part else recipe.seeds_of(arm) for recipe in recipes), default=0)])
 
@@ -50,8 +54,7 @@ def point_params(book: Book, scale: Scale, recipe: Recipe, name: str) -> dict:
             "learning_rate": point.rate * own.learning_rate if own else there.learning_rate,
             "table_rate_factor": own.table_rate_factor if own else arm.table_rate_factor,
         }
-    seeds = list(scale.seeds[: recipe.point_seeds])
-    return {"arm": arm.model_dump(mode="json"), "scores": recipe.point_scores, "seeds": seeds, "points": points}
+    return {"arm": arm.model_dump(mode="json"), "points": points}
 
 
 def params(book: Book, scale_name: str) -> dict:
@@ -70,12 +73,19 @@ def params(book: Book, scale_name: str) -> dict:
         for name in needed_arms(book)
     }
     points = {
-        name: {arm: point_params(book, scale, recipe, arm) for arm in recipe.point_arms}
+        name: {
+            "scores": recipe.point_scores,
+            "seeds": list(scale.seeds[: recipe.point_seeds]),
+            "arms": {arm: point_params(book, scale, recipe, arm) for arm in recipe.point_arms},
+        }
         for name, recipe in book.recipes.items()
         if recipe.points
     }
     vocabularies = {
-        point["vocab"] for arms_at in points.values() for own in arms_at.values() for point in own["points"].values()
+        point["vocab"]
+        for found in points.values()
+        for own in found["arms"].values()
+        for point in own["points"].values()
     }
     return {
         "scales": [scale_name],
@@ -84,7 +94,7 @@ def params(book: Book, scale_name: str) -> dict:
         "arms": list(arms),
         "benchmark_arms": needed_arms(book, "benchmarks"),
         "geometry_arms": needed_arms(book, "geometry"),
-        "points": [f"{recipe}.{arm}" for recipe, arms_at in points.items() for arm in arms_at],
+        "points": list(points),
         "scoreboard": scale.scoreboard,
         "vocabularies": sorted(vocabularies - {scale.model.vocab}),
         "scale": {scale_name: shared},
@@ -130,25 +140,25 @@ def scale_and_arm(values: dict, scale_name: str, arm_name: str, part: str = "") 
     return scale, Arm(**raw_arm), rate
 
 
-def points_of(values: dict, scale_name: str, name: str) -> tuple[str, dict[str, tuple[Scale, Arm, float]]]:
-    """What is scored ("losses" or "steps"), and scale, arm and peak rate of each point of `name`, "<recipe>.<arm>"."""
-    recipe, _, arm_name = name.partition(".")
+def points_of(values: dict, scale_name: str, recipe: str) -> tuple[str, dict[str, tuple[Scale, Arm, float]]]:
+    """What is scored at a recipe's points ("losses" or "steps"); scale, arm and peak rate at each place, "<arm>/<point>"."""
     try:
-        raw_scale, raw = values["scale"][scale_name], values["point"][scale_name][recipe][arm_name]
+        raw_scale, raw = values["scale"][scale_name], values["point"][scale_name][recipe]
     except KeyError as error:
         raise UserError(
-            f"{PARAMS} has no {error} for scale '{scale_name}' and points '{name}'; plan that scale"
+            f"{PARAMS} has no {error} for scale '{scale_name}' and points of '{recipe}'; plan that scale"
         ) from error
     found = {}
-    for key, point in raw["points"].items():
-        scale = {
-            **raw_scale,
-            "model": raw_scale["model"] | {field: point[field] for field in ("vocab", "width", "ffn_width")},
-            "training": raw_scale["training"] | {field: point[field] for field in ("tokens", "clip")},
-            "learning_rate": point["learning_rate"], "scoreboard": values["scoreboard"], "seeds": raw["seeds"],
-        }  # fmt: skip
-        arm = Arm(**raw["arm"] | {"table_rate_factor": point["table_rate_factor"]})
-        found[key] = Scale(**scale), arm, point["learning_rate"]
+    for arm_name, own in raw["arms"].items():
+        for key, point in own["points"].items():
+            scale = {
+                **raw_scale,
+                "model": raw_scale["model"] | {field: point[field] for field in ("vocab", "width", "ffn_width")},
+                "training": raw_scale["training"] | {field: point[field] for field in ("tokens", "clip")},
+                "learning_rate": point["learning_rate"], "scoreboard": values["scoreboard"], "seeds": raw["seeds"],
+            }  # fmt: skip
+            arm = Arm(**own["arm"] | {"table_rate_factor": point["table_rate_factor"]})
+            found[f"{arm_name}/{key}"] = Scale(**scale), arm, point["learning_rate"]
     return raw["scores"], found
 
 
@@ -247,7 +257,9 @@ def ranges(layers: tuple[int, ...]) -> str:
 
 def show(book: Book, scale_name: str, console: Console) -> None:
     """Prints the arms with their layers and the estimate."""
-    show_arms(book, scale_name, needed_arms(book), console)
+    show_arms(
+        book, scale_name, [arm for arm in book.arms if any(arm in r.arms for r in book.recipes.values())], console
+    )
     cost = estimate(book, scale_name)
     console.print(
         f"{cost['runs']} runs, {cost['tokens']:,} tokens, {cost['flops']:.2g} FLOPs: about {cost['minutes']:.0f} minutes "

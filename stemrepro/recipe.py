@@ -142,6 +142,7 @@ class Recipe(Strict):
     paper_item: str
     place: int = Field(description="on the scoreboard, in the paper's order")
     arms: tuple[str, ...] = Field(description="arms that are trained for it; none when it is about the paper alone")
+    base: str = Field("", description="the point at which its arms are compared, in place of the scale itself")
     seeds: Positive = Field(5, description="seeds of each arm, the first of the scale's")
     more_seeds: dict[str, Positive] = Field(default_factory=dict, description="arms with another number of seeds")
     scores: tuple[Literal["losses", "benchmarks", "geometry"], ...] = Field(
@@ -169,7 +170,16 @@ class Recipe(Strict):
         for key, point in self.points.items():
             if unknown := [name for name in point.arms if name not in self.point_arms]:
                 raise ValueError(f"point '{key}' names '{unknown[0]}', which is not among point_arms")
+        if self.base and (
+            self.base not in self.points or self.points[self.base].arms or set(self.arms) - set(self.point_arms)
+        ):
+            raise ValueError(f"base '{self.base}' is no point at which all of the recipe's arms are trained")
         return self
+
+    @property
+    def scale_arms(self) -> tuple[str, ...]:
+        """The arms that it needs at the scale itself."""
+        return () if self.base else self.arms
 
     def seeds_of(self, arm: str) -> int:
         """How many seeds of an arm the recipe takes."""

@@ -116,8 +116,8 @@ class Tracker:
             self.client.log_batch(run.info.run_id, tags=changed)
 
     def recipes(self, arm: str) -> list[str]:
-        """The recipes that use an arm, or the one whose point "<recipe>.<arm>/<point>" is."""
-        recipe, point, _ = arm.partition(".")
+        """The recipes that use an arm, or the one whose point "<recipe>/<arm>/<point>" is."""
+        recipe, point, _ = arm.partition("/")
         return [recipe] if point else [name for name, recipe in self.book.recipes.items() if arm in recipe.arms]
 
     def arm_scores(self, arm: str, params_hash: str) -> dict[str, dict[int, float]]:
@@ -209,7 +209,7 @@ class Tracker:
             self.client.set_terminated(parent.info.run_id)
 
     def sync_arm(self, arm: str) -> int:
-        """Brings the runs of an arm, or of one at a point ("<recipe>.<arm>/<point>"), up to date, and the run above them that holds
+        """Brings the runs of an arm, or of one at a point ("<recipe>/<arm>/<point>"), up to date, and the run above them that holds
         their means and the figures."""
         folders = sorted(path.parent for path in (self.runs / arm).glob("seed*/config.yaml"))
         if not folders:
@@ -259,7 +259,7 @@ class Tracker:
         return metrics, max(done, shared)
 
     def sync(self, *places: str) -> int:
-        """Syncs arms ("<arm>" or "<recipe>.<arm>"), or all that have run folders; returns how many runs that were."""
+        """Syncs arms or the points of recipes, or all that have run folders; returns how many runs that were."""
         self.runs.mkdir(parents=True, exist_ok=True)
         configs = (config for place in places or [""] for config in (self.runs / place).rglob("seed*/config.yaml"))
         arms = sorted({config.parent.parent.relative_to(self.runs).as_posix() for config in configs})

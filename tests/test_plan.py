@@ -13,12 +13,8 @@ from stemrepro.recipe import model_config
 from stemrepro.scale import Scale
 from tests.conftest import ROOT
 
-ELSEWHERE = {
-    "rivals": ("stem-full", "token-only"),
-    "training_stability": ("stem-third",),
-    "table_design": ("stem-full",),
-}
-"""Arms whose runs at own best rates a recipe takes from the graveyard."""
+ELSEWHERE = ("rivals", "training_stability")
+"""Recipes that take runs at own best rates from the graveyard."""
 
 
 @pytest.fixture
@@ -110,17 +106,18 @@ def test_an_arm_has_the_seeds_of_the_recipe_that_takes_most(book):
 
 def test_points_give_back_scale_arm_and_rate(planned, book):
     base = book.scales["laptop"]
-    what, points = plan.points_of(plan.read_params(planned), "laptop", "scaling_ladder.stem-full")
+    recipe = book.recipes["scaling_ladder"]
+    what, points = plan.points_of(plan.read_params(planned), "laptop", "scaling_ladder")
     assert what == "losses"
-    assert list(points) == list(book.recipes["scaling_ladder"].points)
-    scale, arm, rate = points["width-half"]
+    assert list(points) == [f"{arm}/{point}" for arm in recipe.arms for point in recipe.points]
+    scale, arm, rate = points["stem-full/width-half"]
     assert (scale.model.width, scale.model.ffn_width) == (base.model.width // 2, base.model.ffn_width // 2)
-    assert scale.training == base.training
-    assert points["tokens-half"][0].training.tokens == base.training.tokens // 2
+    assert scale.training == points["stem-full/tokens-half"][0].training
+    assert scale.training.tokens == base.training.tokens // 2
     assert (rate, list(scale.seeds)) == (base.learning_rate, [0, 1, 2])
     assert arm.model_dump() == book.arms["stem-full"].model_dump()
-    with pytest.raises(UserError, match=r"no 'rivals2' for scale 'laptop' and points 'rivals2\.dense'"):
-        plan.points_of(plan.read_params(planned), "laptop", "rivals2.dense")
+    with pytest.raises(UserError, match=r"no 'rivals2' for scale 'laptop' and points of 'rivals2'"):
+        plan.points_of(plan.read_params(planned), "laptop", "rivals2")
 
 
 def test_an_arm_without_benchmarks_is_refused_by_name(planned):
@@ -147,12 +144,16 @@ def test_the_estimate_counts_points(book):
     base, points = 20, 4 * 4 * 3
     found = plan.estimate(alone, "laptop")
     assert found["runs"] == base + points
-    assert found["tokens"] == book.scales["laptop"].training.tokens * (base + 4 * 3 * (0.25 + 0.5 + 1 + 1))
+    assert found["tokens"] == book.scales["laptop"].training.tokens * (base + 4 * 3 * (0.25 + 3 * 0.5))
 
 
 def test_a_point_may_name_some_of_the_arms(planned, book):
     values = plan.read_params(planned)
-    dense, third = (plan.points_of(values, "laptop", f"training_stability.{arm}")[1] for arm in ("dense", "stem-third"))
+    _, points = plan.points_of(values, "laptop", "training_stability")
+    dense, third = (
+        {place.split("/")[1]: found for place, found in points.items() if place.startswith(f"{arm}/")}
+        for arm in ("dense", "stem-third")
+    )
     assert set(third) - set(dense) == {f"rate-{rate}-own" for rate in (16, 32, 64, 128)}
     base, best = book.scales["laptop"].learning_rate, book.scales["laptop"].best_rates["stem-full"]
     _, arm, rate = third["rate-16-own"]
@@ -164,7 +165,7 @@ def test_a_point_may_name_some_of_the_arms(planned, book):
 def test_points_with_other_vocabularies_name_them(planned, book):
     values = plan.read_params(planned)
     assert values["vocabularies"] == [4096]
-    assert plan.points_of(values, "laptop", "table_design.dense")[1]["vocab-4"][0].model.vocab == 4096
+    assert plan.points_of(values, "laptop", "table_design")[1]["dense/vocab-4"][0].model.vocab == 4096
 
 
 def test_the_plan_prints_layers(book):
@@ -181,9 +182,10 @@ def test_each_analysis_stage_names_its_recipe_and_the_scores_of_its_arms(book):
         deps = stages[name]["deps"]
         assert {f"recipes/{name}.yaml", f"analysis/{name}.py", "recipes/paper.yaml"} <= set(deps)
         scores = {d.removeprefix("scores/${item.scale}/") for d in deps if d.startswith("scores/")} - {"text"}
-        wanted = {f"{arm}/{part}" for arm in recipe.arms for part in recipe.scores}
-        wanted |= {f"{name}.{arm}" for arm in recipe.point_arms}
-        assert scores == wanted | {f"ablation_graveyard.{arm}" for arm in ELSEWHERE.get(name, ())}
+        wanted = {f"{arm}/{part}" for arm in recipe.scale_arms for part in recipe.scores}
+        assert scores == wanted | ({name} if recipe.points else set()) | (
+            {"ablation_graveyard"} if name in ELSEWHERE else set()
+        )
         assert {f"results/${{item.scale}}/{name}/{file}" for file in ("verdicts.json", "figure.svg")} <= set(
             stages["report"]["deps"]
         )

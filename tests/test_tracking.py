@@ -68,20 +68,20 @@ def content(experiment):
 
 
 def test_runs_at_a_recipes_points_stand_under_their_point(project, book):
-    place = "scaling_ladder.stem-third/tokens-half"
+    place = "scaling_ladder/stem-third/tokens-half"
     shutil.copytree("runs/tiny/stem-third", f"runs/tiny/{place}")
     for seed in (0, 1):
         config = Path(f"runs/tiny/{place}/seed{seed}/config.yaml")
         config.write_text(config.read_text().replace("name: stem-third", "name: stem-third at tokens-half"))
     sync = tracker(book)
-    assert sync.sync("scaling_ladder.stem-third") == 2
+    assert sync.sync("scaling_ladder") == 2
     client = MlflowClient(tracking.tracking_uri())
     assert client.get_experiment(sync.points).name == "stemrepro tiny, points"
     assert not client.search_runs([sync.experiment])  # they would bury the arms
     runs = {run.info.run_name: run for run in client.search_runs([sync.points])}
     assert set(runs) == {place, "stem-third at tokens-half seed 0", "stem-third at tokens-half seed 1"}
     tags = runs["stem-third at tokens-half seed 1"].data.tags
-    assert (tags["recipes"], tags["dvc_stage"]) == ("scaling_ladder", "train_points@tiny-scaling_ladder.stem-third")
+    assert (tags["recipes"], tags["dvc_stage"]) == ("scaling_ladder", "train_points@tiny-scaling_ladder")
     assert sync.sync() == 4
 
 

@@ -19,7 +19,7 @@ OWN_RATE = "own-rate"
 
 @dataclass
 class Measured:
-    """One arm: losses with the recipe's seeds, benchmark items where the recipe has tasks, losses or steps at points."""
+    """One arm: losses at the scale (or the recipe's base) with the recipe's seeds, benchmark items where the recipe has tasks, losses or steps at points."""
 
     losses: ArmScores
     items: ArmItems | None = None
@@ -33,14 +33,12 @@ class Measured:
 
 def read_arms(name: str, recipe: Recipe, folder: Path) -> dict[str, Measured]:
     """Everything that recipe `name` reads of its arms below `folder`, scores/<scale>."""
-    return {
-        arm: Measured(
-            ArmScores(folder / arm / "losses", recipe.seeds_of(arm)),
-            ArmItems(folder / arm / "benchmarks", recipe) if recipe.tasks else None,
-            {point: ArmScores(folder / f"{name}.{arm}" / point / "losses") for point in recipe.points_of(arm)},
-        )
-        for arm in recipe.arms
-    }
+    found = {}
+    for arm in recipe.arms:
+        points = {point: ArmScores(folder / name / arm / point / "losses") for point in recipe.points_of(arm)}
+        losses = points.pop(recipe.base, None) or ArmScores(folder / arm / "losses", recipe.seeds_of(arm))
+        found[arm] = Measured(losses, ArmItems(folder / arm / "benchmarks", recipe) if recipe.tasks else None, points)
+    return found
 
 
 def all_runs(measured: dict[str, Measured]) -> dict[str, ArmScores]:

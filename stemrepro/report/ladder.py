@@ -14,10 +14,15 @@ AXES = ("tokens", "width")
 
 
 def places(recipe: Recipe, scale: Scale, axis: str) -> dict[float, str | None]:
-    """Points along an axis with the scale itself (None), by tokens a run or by width, in rising order."""
-    at = {name: point.at(scale) for name, point in recipe.points.items() if getattr(point, axis) != 1}
-    value = {"tokens": lambda found: found.training.tokens, "width": lambda found: found.model.width}[axis]
-    return dict(sorted({**{value(found): name for name, found in at.items()}, value(scale): None}.items()))
+    """Points along an axis, by tokens a run or by width, in rising order; the scale itself (None) ends the axis of tokens.
+
+    Along the width all points have the same tokens, those of the point where only they differ from the scale.
+    """
+    narrow = [point.tokens for point in recipe.points.values() if point.width != 1]
+    if axis == "width":
+        return dict(sorted((p.at(scale).model.width, name) for name, p in recipe.points.items() if p.tokens in narrow))
+    at = {p.at(scale).training.tokens: name for name, p in recipe.points.items() if p.width == 1}
+    return dict(sorted({**at, scale.training.tokens: None}.items()))
 
 
 def slope(x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -38,7 +38,7 @@ _ARMS = {
     "stem-small": (_RED, "<", "STEM full, started at 0.02"),
     "stem-normal": (_RED, ">", "STEM full, started at 1"),
     "stem-tuned": (_RED, "^", "STEM full, rate x 8, no decay"),
-    "stem-decayed": (_RED, "v", "STEM full, decay x 20"),
+    "stem-decayed": (_RED, "v", "STEM full, decay x 40"),
     "stem-decayed-8": (_RED, "p", "STEM full, decay x 8"),
     "stem-touched": (_RED, "s", "STEM full, touched rows"),
     "stem-frozen": (_ORANGE, "o", "STEM, frozen rows (control)"),

@@ -19,14 +19,13 @@ class Tables(Comparison):
         self.recipe = recipe
 
     def vocabularies(self, found: Measured) -> dict[int, ArmScores]:
-        """An arm's runs by size of the vocabulary, the scale's among them with as many seeds as the points have."""
+        """An arm's runs by size of the vocabulary, the scale's among them, all of as much text."""
         own = {
             point.at(self.scale).model.vocab: found.points[name]
             for name, point in self.recipe.points.items()
             if point.vocab != 1
         }
-        own[self.scale.model.vocab] = ArmScores(found.losses.folder, self.recipe.point_seeds)
-        return dict(sorted(own.items()))
+        return dict(sorted({**own, self.scale.model.vocab: found.losses}.items()))
 
     def contrast(self, measured: dict[str, Measured], high: str, low: str, metric: str) -> Contrast:
         """As a comparison, and "decay", "rate": losses with STEM full at its family's best rates; "vocabulary": slope of the difference
