@@ -90,7 +90,7 @@ def main() -> None:
     figure, (tokens, width, slopes) = plt.subplots(1, 3, figsize=(7.4, 3.3), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0.03, 1, 0.97))
     draw_gaps(tokens, data, "tokens", "training tokens")
-    draw_gaps(width, data, "width", "width")
+    draw_gaps(width, data, "width", "width, at half the tokens")
     draw_slopes(slopes, data)
     tokens.legend(fontsize=6, loc="upper right", handlelength=1.5)
     for axes, title in zip((tokens, width, slopes), ("a  Over tokens", "b  Over width", "c  Slopes"), strict=True):

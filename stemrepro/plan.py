@@ -48,6 +48,7 @@ def point_params(book: Book, scale: Scale, recipe: Recipe, name: str) -> dict:
         points[key] = {
             "tokens": there.training.tokens,
             "clip": there.training.clip,
+            "marks": there.training.marks,
             "vocab": there.model.vocab,
             "width": there.model.width,
             "ffn_width": there.model.ffn_width,
@@ -154,7 +155,7 @@ def points_of(values: dict, scale_name: str, recipe: str) -> tuple[str, dict[str
             scale = {
                 **raw_scale,
                 "model": raw_scale["model"] | {field: point[field] for field in ("vocab", "width", "ffn_width")},
-                "training": raw_scale["training"] | {field: point[field] for field in ("tokens", "clip")},
+                "training": raw_scale["training"] | {field: point[field] for field in ("tokens", "clip", "marks")},
                 "learning_rate": point["learning_rate"], "scoreboard": values["scoreboard"], "seeds": raw["seeds"],
             }  # fmt: skip
             arm = Arm(**own["arm"] | {"table_rate_factor": point["table_rate_factor"]})

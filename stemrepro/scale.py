@@ -156,6 +156,7 @@ class Point(Strict):
             "model": model.model_copy(update={"width": int(width), "ffn_width": int(ffn_width), "vocab": int(vocab)}),
             "training": training.model_copy(update={
                 "tokens": whole_steps(self.tokens * training.tokens, scale), "clip": self.clip * training.clip,
+                "marks": max(1, round(self.tokens * training.marks)),  # as many tokens apart as at the scale
             }),
             "learning_rate": self.rate * scale.learning_rate,
         })  # fmt: skip

@@ -114,6 +114,7 @@ def test_points_give_back_scale_arm_and_rate(planned, book):
     assert (scale.model.width, scale.model.ffn_width) == (base.model.width // 2, base.model.ffn_width // 2)
     assert scale.training == points["stem-full/tokens-half"][0].training
     assert scale.training.tokens == base.training.tokens // 2
+    assert scale.training.marks == base.training.marks // 2
     assert (rate, list(scale.seeds)) == (base.learning_rate, [0, 1, 2])
     assert arm.model_dump() == book.arms["stem-full"].model_dump()
     with pytest.raises(UserError, match=r"no 'rivals2' for scale 'laptop' and points of 'rivals2'"):
@@ -145,6 +146,12 @@ def test_the_estimate_counts_points(book):
     found = plan.estimate(alone, "laptop")
     assert found["runs"] == base + points
     assert found["tokens"] == book.scales["laptop"].training.tokens * (base + 4 * 3 * (0.25 + 3 * 0.5))
+
+
+def test_a_recipe_with_a_base_asks_for_no_runs_at_the_scale(book):
+    alone = book.model_copy(update={"recipes": {"table_design": book.recipes["table_design"]}})
+    assert plan.needed_arms(alone) == []
+    assert plan.estimate(alone, "laptop")["runs"] == 3 * (12 + 1 + 2)
 
 
 def test_a_point_may_name_some_of_the_arms(planned, book):

@@ -64,6 +64,9 @@ def test_the_shipped_recipes_are_valid(book):
         ("scaling_ladder.yaml", lambda v: v["points"]["width-half"].update(width=0.3), r"scaling_ladder\.yaml: point 'width-half' at scale '\w+': width 9?[0-9.]+ with"),
         ("scaling_ladder.yaml", lambda v: v["point_arms"].append("ple"), r"scaling_ladder\.yaml: point_arms names 'ple', which is not among the recipe's arms"),
         ("scaling_ladder.yaml", lambda v: v.pop("points"), r"points and point_arms need each other"),
+        ("table_design.yaml", lambda v: v.update(base="halb"), r"table_design\.yaml: base 'halb' is no point at which all of the recipe's arms are trained"),
+        ("table_design.yaml", lambda v: v.update(base="vocab-4"), r"base 'vocab-4' is no point at which all"),
+        ("table_design.yaml", lambda v: v["point_arms"].pop(), r"base 'half' is no point at which all"),
         ("validation_loss.yaml", lambda v: [c.update(primary=True) for c in v["claims"].values()], r"primary claims over all recipes; at most 8"),
     ],
 )  # fmt: skip

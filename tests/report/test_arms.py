@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from stemrepro.recipe import Arm
-from stemrepro.report.arms import Measured, all_runs, at_own_rate
+from stemrepro.report.arms import Measured, all_runs, at_own_rate, read_arms
 from stemrepro.report.scores import ArmScores
 from stemrepro.scale import Scale
 
@@ -34,6 +34,19 @@ def test_an_arm_with_the_best_rate_but_another_table_rate_is_not_at_its_best(tin
     assert at_own_rate("x", Measured(BASE), arm, scale) is None
     arm = Arm(ffn="stem", placement="full", family="stem-full", table_rate_factor=2.0)
     assert at_own_rate("x", Measured(BASE), arm, scale) is BASE
+
+
+def test_a_recipe_with_a_base_reads_its_arms_there(book):
+    folder, recipe = Path("scores/x"), book.recipes["table_design"]
+    stem = read_arms("table_design", recipe, folder)["stem-full"]
+    assert stem.losses.folder == folder / "table_design/stem-full/half/losses"
+    assert {point: own.folder.parts[-2] for point, own in stem.points.items()} == {
+        "own-rate": "own-rate",
+        "vocab-4": "vocab-4",
+    }
+    ladder = read_arms("scaling_ladder", book.recipes["scaling_ladder"], folder)["stem-full"]
+    assert ladder.losses.folder == folder / "stem-full/losses"
+    assert list(ladder.points) == list(book.recipes["scaling_ladder"].points)
 
 
 def test_all_runs_names_points():
