@@ -176,10 +176,8 @@ def _evaluate_points(options: argparse.Namespace) -> int:
         else (partial(jobs.loss_job, context=False), losses.write_scores)
     )
     results = _each_seed(job, runs, "stemrepro.evaluation.losses")
-    base = RUNS / options.scale / options.points
-    for place, members in groupby(
-        zip(runs, results, strict=True), lambda pair: pair[0].folder.parent.relative_to(base)
-    ):
+    for folder, members in groupby(zip(runs, results, strict=True), lambda pair: pair[0].folder.parent):
+        place = folder.relative_to(RUNS / options.scale / options.points)
         write(*map(list, zip(*members, strict=True)), out / place / "losses")
     return 0
 

@@ -258,9 +258,8 @@ def ranges(layers: tuple[int, ...]) -> str:
 
 def show(book: Book, scale_name: str, console: Console) -> None:
     """Prints the arms with their layers and the estimate."""
-    show_arms(
-        book, scale_name, [arm for arm in book.arms if any(arm in r.arms for r in book.recipes.values())], console
-    )
+    used = {arm for recipe in book.recipes.values() for arm in recipe.arms}
+    show_arms(book, scale_name, [arm for arm in book.arms if arm in used], console)
     cost = estimate(book, scale_name)
     console.print(
         f"{cost['runs']} runs, {cost['tokens']:,} tokens, {cost['flops']:.2g} FLOPs: about {cost['minutes']:.0f} minutes "

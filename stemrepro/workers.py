@@ -89,13 +89,15 @@ def run_jobs(
     console = Console(file=sys.stderr)
     try:
         with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
-            bars = [progress.add_task(n, total=t, note="waiting") for n, t in zip(names, totals, strict=True)]
+            everything = progress.add_task("all", total=len(jobs), note="")
+            bars = [progress.add_task(n, total=t, note="", visible=False) for n, t in zip(names, totals, strict=True)]
             while waiting or running:
                 while waiting and len(running) < workers:
                     number, job = waiting.pop(0)
                     arguments = (function, job, number, queue, threads, turn)
                     running[number] = context.Process(target=_child, args=arguments)
                     running[number].start()
+                    progress.update(bars[number], visible=True)
                 try:
                     kind, number, value = queue.get(timeout=1)
                 except Empty:
@@ -114,7 +116,8 @@ def run_jobs(
                 elif kind == "result":
                     results[number] = value
                     running.pop(number).join()
-                    progress.update(bars[number], completed=totals[number])
+                    progress.update(bars[number], visible=False)
+                    progress.advance(everything)
                 elif kind == "error":
                     raise UserError(value)
                 else:

@@ -19,7 +19,8 @@ OWN_RATE = "own-rate"
 
 @dataclass
 class Measured:
-    """One arm: losses at the scale (or the recipe's base) with the recipe's seeds, benchmark items where the recipe has tasks, losses or steps at points."""
+    """One arm: losses at the scale (or the recipe's base) with the recipe's seeds, benchmark items where the recipe has
+    tasks, losses or steps at points."""
 
     losses: ArmScores
     items: ArmItems | None = None
