@@ -56,7 +56,7 @@ def draw_frequencies(axes: Axes, data: pd.DataFrame) -> None:
     draw_buckets(axes, own, SPLIT, FREQUENCIES)
     axes.set(xlabel="training count of the input token", ylabel="dense - arm (nats/token)")
     frequent = own[own["x"] != FREQUENCIES[0]]  # bars of the rarest may leave the panel
-    axes.set_ylim(own["value"].min() - 0.45, np.nanmax([frequent["ci_high"].max(), own["value"].max()]) + 0.05)
+    axes.set_ylim(own["value"].min() - 0.65, np.nanmax([frequent["ci_high"].max(), own["value"].max()]) + 0.05)
     axes.legend(fontsize=6, loc="lower right")
 
 
@@ -67,7 +67,7 @@ def draw_vocabularies(axes: Axes, data: pd.DataFrame) -> None:
     axes.errorbar(at, rows["value"], yerr=error_bars(rows), color=ARM_COLOUR["stem-full"], marker=ARM_MARKER["stem-full"], ms=5, lw=1, capsize=2.5)  # fmt: skip
     for vocab, gain in zip(at, rows["value"], strict=True):
         own = data[(data["panel"] == "bits per byte") & (data["x"] == vocab)].set_index("what")["value"]
-        axes.annotate("\n".join(f"{ARM_LABEL[arm]} {own[arm]:.3f}" for arm in VOCABULARIES), (vocab, gain), (6, -16), textcoords="offset points", fontsize=6.5)  # fmt: skip
+        axes.annotate("\n".join(f"{ARM_LABEL[arm]} {own[arm]:.3f}" for arm in VOCABULARIES), (vocab, gain), (6, -48), textcoords="offset points", fontsize=6.5)  # fmt: skip
     axes.set_xscale("log", base=2)
     axes.set_xticks(at, [f"{vocab:,.0f}" for vocab in at])
     axes.set_xlim(at.min() / 1.2, at.max() * 1.6)
@@ -100,7 +100,7 @@ def main() -> None:
     draw_frequencies(grid["b"], data)
     draw_vocabularies(grid["c"], data)
     titles = {
-        "a": "a  Better than dense",
+        "a": f"a  Better than dense after {recipe.points[recipe.base].at(book.scale(scale)).training.tokens / 1e6:.2g}M tokens",
         "b": "b  By frequency of the input token",
         "c": "c  By vocabulary, at equal bytes",
     }
