@@ -85,12 +85,13 @@ def main() -> None:
     recipe = book.recipes[NAME]
     measured = read_arms(NAME, recipe, Path("scores") / name)
     ladder = Ladder(recipe, book.scale(name))
+    narrow = next(point for point in recipe.points.values() if point.width != 1)
     data = collect(measured, ladder, Paper(RECIPES / "paper.yaml"))
     use_style()
     figure, (tokens, width, slopes) = plt.subplots(1, 3, figsize=(7.4, 3.3), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0.03, 1, 0.97))
     draw_gaps(tokens, data, "tokens", "training tokens")
-    draw_gaps(width, data, "width", "width, at half the tokens")
+    draw_gaps(width, data, "width", f"width, after {narrow.at(book.scale(name)).training.tokens / 1e6:.2g}M tokens")
     draw_slopes(slopes, data)
     tokens.legend(fontsize=6, loc="upper right", handlelength=1.5)
     for axes, title in zip((tokens, width, slopes), ("a  Over tokens", "b  Over width", "c  Slopes"), strict=True):

@@ -8,21 +8,27 @@ from stemrepro.recipe import Claim, Recipe
 from stemrepro.report import scores
 from stemrepro.report.arms import Measured
 from stemrepro.report.scores import ArmScores
-from stemrepro.scale import Scale
+from stemrepro.scale import Point, Scale
 
 AXES = ("tokens", "width")
 
 
 def places(recipe: Recipe, scale: Scale, axis: str) -> dict[float, str | None]:
-    """Points along an axis, by tokens a run or by width, in rising order; the scale itself (None) ends the axis of tokens.
+    """Points along an axis, by tokens a run or by width, in rising order; None is the scale itself.
 
-    Along the width all points have the same tokens, those of the point where only they differ from the scale.
+    Widths are compared at one budget; the scale's width stands there at the point, or the scale, that has it.
+
+    Raises:
+        UserError: the points with other widths have several budgets.
     """
-    narrow = [point.tokens for point in recipe.points.values() if point.width != 1]
-    if axis == "width":
-        return dict(sorted((p.at(scale).model.width, name) for name, p in recipe.points.items() if p.tokens in narrow))
-    at = {p.at(scale).training.tokens: name for name, p in recipe.points.items() if p.width == 1}
-    return dict(sorted({**at, scale.training.tokens: None}.items()))
+    everywhere: dict[str | None, Point] = {**recipe.points, None: Point()}
+    if axis == "tokens":
+        at = {point.at(scale).training.tokens: name for name, point in everywhere.items() if point.width == 1}
+        return dict(sorted(at.items()))
+    budgets = {point.tokens for point in recipe.points.values() if point.width != 1}
+    if len(budgets) > 1:
+        raise UserError(f"points with other widths need one budget; they have tokens {sorted(budgets)}")
+    return dict(sorted((p.at(scale).model.width, name) for name, p in everywhere.items() if p.tokens in budgets))
 
 
 def slope(x: np.ndarray, y: np.ndarray) -> np.ndarray:
