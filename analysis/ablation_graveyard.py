@@ -1,24 +1,17 @@
-"""Table 3's ablations: every variant's loss and benchmark scores against dense, paired, beside the paper's and the costs.
+"""Table 3's ablations: every variant's loss and benchmark scores against dense, paired, beside the paper's and the costs."""
 
-    python analysis/ablation_graveyard.py --scale laptop
-
-Reads scores/<scale>/ and recipes/ablation_graveyard.yaml, writes results/<scale>/ablation_graveyard/.
-"""
-
-import argparse
-from pathlib import Path
+import math
 
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
+from stemrepro.measures.comparison import Comparison
 from stemrepro.paper import Paper
-from stemrepro.recipe import RECIPES, load
-from stemrepro.report.arms import Comparison, Measured, all_runs, cost_rows, read_arms
-from stemrepro.report.forest import draw_forest, mark_rates, name_rows
-from stemrepro.report.results import mean_row, run_inputs, save, verdicts
-from stemrepro.report.style import plt, use_style
+from stemrepro.report.forest import cost_rows, draw_forest, mark_rates, name_rows
+from stemrepro.report.results import mean_row
+from stemrepro.report.style import plt
 
-NAME = "ablation_graveyard"
 AVERAGE = "accuracy:held_out"
 PAPER = {"gate-replaced": "table-3-ablations/gate-replaced", "stem-dagger": "table-3-ablations/stem-dagger"}
 
@@ -29,23 +22,23 @@ def paper_gain(paper: Paper, arm: str) -> float | None:
     block, _, name = row.partition("/")
     if name not in paper.blocks[block].rows:
         return None
-    value = paper.value(f"{row}/average")
-    return None if value is None else value - paper.value("table-3-350m/dense/average")
+    gain = paper.value(f"{row}/average") - paper.value("table-3-350m/dense/average")
+    return None if math.isnan(gain) else gain
 
 
-def collect(measured: dict[str, Measured], comparison: Comparison, paper: Paper) -> pd.DataFrame:
+def collect(measure: Comparison) -> pd.DataFrame:
     """Gains over dense in loss at common and own rates, in accuracy, the paper's, and costs relative to dense's."""
     rows = []
-    for arm in measured:
-        rows += cost_rows(measured, arm)
+    for arm in measure.arms:
+        rows += cost_rows(measure, arm)
         if arm == "dense":
             continue
-        rows.append(mean_row("loss", arm, "common rate", comparison.contrast(measured, "dense", arm, "prose")))
-        own = comparison.own_rate_contrast(measured, "dense", arm, "prose")
+        rows.append(mean_row("loss", arm, "common rate", measure.contrast("dense", arm, "prose")))
+        own = measure.own_rate_contrast("dense", arm, "prose")
         if own:
             rows.append(mean_row("loss, own rate", arm, "own rate", own))
-        rows.append(mean_row("accuracy", arm, "common rate", comparison.contrast(measured, arm, "dense", AVERAGE)))
-        gain = paper_gain(paper, arm)
+        rows.append(mean_row("accuracy", arm, "common rate", measure.contrast(arm, "dense", AVERAGE)))
+        gain = paper_gain(measure.inputs.book.paper, arm)
         if gain is not None:
             rows.append({"panel": "paper", "what": arm, "x": "350M", "value": gain})
     return pd.DataFrame(rows)
@@ -63,18 +56,10 @@ def draw_costs(axes: Axes, data: pd.DataFrame, order: list[str]) -> None:
     axes.spines[:].set_visible(False)
 
 
-def main() -> None:
-    """Draws the figure and judges the claims of one scale."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", required=True)
-    scale, book = parser.parse_args().scale, load()
-    recipe = book.recipes[NAME]
-    measured = read_arms(NAME, recipe, Path("scores") / scale)
-    comparison = Comparison(book.arms, book.scale(scale))
-    data = collect(measured, comparison, Paper(RECIPES / "paper.yaml"))
+def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
+    """Gains over dense by loss and by benchmarks, and costs."""
     gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)
     order = list(gains["what"])
-    use_style()
     figure, (loss, accuracy, costs) = plt.subplots(
         1, 3, figsize=(7.4, 4.3), layout="constrained", sharey=True, width_ratios=(1.25, 1, 0.5)
     )
@@ -93,9 +78,4 @@ def main() -> None:
     name_rows(loss, order)
     for axes, title in zip((loss, accuracy, costs), ("a  Better than dense by loss", "b  By benchmarks", "c  x dense"), strict=True):  # fmt: skip
         axes.set_title(title)
-    rows = verdicts(recipe, measured, scale, comparison)
-    save(Path("results") / scale / NAME, figure, data, rows, run_inputs(all_runs(measured)))
-
-
-if __name__ == "__main__":
-    main()
+    return figure

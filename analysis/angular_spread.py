@@ -1,31 +1,23 @@
-"""Angles between the tables' rows: against random directions, dense outputs, over training, by frequency; do they predict loss?
-
-    python analysis/angular_spread.py --scale laptop
-
-Reads scores/<scale>/<arm>/{geometry,losses} and the recipe, writes results/<scale>/angular_spread/.
-"""
-
-import argparse
-from pathlib import Path
+"""Angles between the tables' rows: against random directions, dense outputs, over training, by frequency; do they predict loss?"""
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from scipy import stats
 
 from stemrepro.claims import Contrast
 from stemrepro.evaluation.buckets import BUCKETS, bucket_name
+from stemrepro.measures.geometry import Angles, gain_correlation, token_gains
 from stemrepro.paper import Paper
-from stemrepro.recipe import RECIPES, load
-from stemrepro.report import geometry as measure
-from stemrepro.report.geometry import ArmGeometry, gain_correlation, random_p95, token_gains
-from stemrepro.report.results import mean_row, run_inputs, save, verdicts
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt, use_style
+from stemrepro.report.results import mean_row
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt
+from stemrepro.scores.geometry import ArmGeometry, random_p95
 
-NAME = "angular_spread"
 FREQUENCIES = tuple(bucket_name(BUCKETS["frequency"], number) for number in range(len(BUCKETS["frequency"])))
 SHADES = ("#bdbdbd", "#c6dbef", "#6baed6", "#2171b5", "#08306b")
 TABLE_ARMS = ("stem-third", "stem-full", "token-only")
+CORRELATION, RANKS = "correlation of spread and gain", "ranks of frequency taken out"
 
 
 def density_rows(arms: dict[str, ArmGeometry]) -> list[dict]:
@@ -84,8 +76,8 @@ def token_rows(dense: ArmGeometry, arm: ArmGeometry) -> list[dict]:
         for token, bucket, x, y in zip(kept, buckets, spread.mean(axis=0), gain.mean(axis=0), strict=True)
     ]
     for classes in (None, 5, 20, 50):
-        what = f"within {classes} classes of frequency" if classes else "ranks of frequency taken out"
-        rows.append(mean_row("correlation of spread and gain", what, "", gain_correlation(dense, arm, classes)))
+        what = f"within {classes} classes of frequency" if classes else RANKS
+        rows.append(mean_row(CORRELATION, what, "", gain_correlation(dense, arm, classes)))
     for bucket in FREQUENCIES:
         if (buckets == bucket).sum() > 1:
             own = buckets == bucket
@@ -154,7 +146,7 @@ def draw_frequency(axes: Axes, data: pd.DataFrame) -> None:
     axes.set(xlabel="training count of the token", ylabel="P95 of |cos| / random", ylim=(0.9, None))
 
 
-def draw_tokens(axes: Axes, data: pd.DataFrame, rows: list[dict]) -> None:
+def draw_tokens(axes: Axes, data: pd.DataFrame) -> None:
     """Gain over dense behind each token against how close its row lies to the others."""
     tokens = data[data["panel"] == "token"]
     for bucket, colour in zip(FREQUENCIES, SHADES, strict=True):
@@ -165,41 +157,35 @@ def draw_tokens(axes: Axes, data: pd.DataFrame, rows: list[dict]) -> None:
     for bucket, colour in zip(FREQUENCIES, SHADES, strict=True):
         own = buckets[buckets["what"] == bucket]
         axes.errorbar(own["x"].astype(float), own["value"], yerr=error_bars(own), fmt="s", color=colour, mec="black", ecolor="black", ms=5, capsize=2, zorder=5)  # fmt: skip
-    found = next(found for found in rows if found["claim"] == "spread-predicts-gain")
-    if found["ours"] is not None:
-        axes.set_title(f"rank correlation with closeness\nat equal count: {-found['ours']:+.2f}", fontsize=6.5, loc="right", fontweight="normal")  # fmt: skip
+    ranks = data[(data["panel"] == CORRELATION) & (data["what"] == RANKS)]["value"].item()
+    if np.isfinite(ranks):
+        axes.set_title(f"rank correlation with closeness\nat equal count: {-ranks:+.2f}", fontsize=6.5, loc="right", fontweight="normal")  # fmt: skip
     axes.axhline(0, color="black", lw=0.6)
     axes.set(xlabel="mean |cos| of the token's row to all others", ylabel="dense - STEM full (nats/token)")
     axes.legend(fontsize=6, title="training count", title_fontsize=6, markerscale=2, handletextpad=0.1)
 
 
-def main() -> None:
-    """Draws the figure and judges the claims of one scale."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", required=True)
-    scale = parser.parse_args().scale
-    recipe = load().recipes[NAME]
-    arms = {arm: ArmGeometry(Path("scores") / scale / arm) for arm in recipe.arms}
-    data = pd.DataFrame(density_rows(arms) + spread_rows(arms) + token_rows(arms["dense"], arms["stem-full"]))
-    judged = verdicts(recipe, arms, scale, measure)
-    use_style()
+def collect(measure: Angles) -> pd.DataFrame:
+    """Densities, spreads and tokens."""
+    arms = measure.arms
+    return pd.DataFrame(density_rows(arms) + spread_rows(arms) + token_rows(arms["dense"], arms["stem-full"]))
+
+
+def draw(data: pd.DataFrame, measure: Angles) -> Figure:
+    """Six panels."""
     figure, grid = plt.subplots(3, 2, figsize=(7.4, 8.4), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0.015, 1, 0.985))
     rows, up, gated, training, frequency, tokens = grid.flat
-    draw_rows(rows, data, arms["stem-third"].summary["ffn_width"])
+    draw_rows(rows, data, measure.arms["stem-third"].summary["ffn_width"])
     draw_pair(up, data, "up", "up")
     draw_pair(gated, data, "gated", "gated")
-    draw_training(training, data, Paper(RECIPES / "paper.yaml"))
+    draw_training(training, data, measure.inputs.book.paper)
     draw_frequency(frequency, data)
-    draw_tokens(tokens, data, judged)
+    draw_tokens(tokens, data)
     titles = (
         "a  Rows of a table", "b  In the up-projection's place", "c  After the gate",
         "d  Over training", "e  By frequency", "f  Spread and gain",
     )  # fmt: skip
     for axes, title in zip(grid.flat, titles, strict=True):
         axes.set_title(title)
-    save(Path("results") / scale / NAME, figure, data, judged, run_inputs(arms))
-
-
-if __name__ == "__main__":
-    main()
+    return figure

@@ -1,26 +1,16 @@
-"""Table 3: benchmark accuracies with both errors, what can be tested and why, differences to dense, margins in bits.
-
-    python analysis/benchmark_scores.py --scale laptop
-
-Reads scores/<scale>/<arm>/benchmarks and recipes/benchmark_scores.yaml, writes results/<scale>/benchmark_scores/.
-"""
-
-import argparse
-from pathlib import Path
+"""Table 3: benchmark accuracies with both errors, what can be tested and why, differences to dense, margins in bits."""
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from stemrepro.claims import Contrast
-from stemrepro.paper import Paper
-from stemrepro.recipe import RECIPES, Recipe, load
-from stemrepro.report import items as measure
-from stemrepro.report.items import ACCURACY_LEAD, ArmItems, contrast
-from stemrepro.report.results import run_inputs, save, verdicts
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, plt, use_style
+from stemrepro.measures.comparison import Comparison
+from stemrepro.measures.items import ACCURACY_LEAD
+from stemrepro.recipe import Recipe
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, plt
 
-NAME = "benchmark_scores"
 PAPER_ARMS = ("dense", "stem-third", "stem-half", "stem-full")
 ROWS = {
     "held_out": "held-out\nbenchmarks",
@@ -42,10 +32,11 @@ def row(panel: str, what: str, arm: str, found: Contrast) -> dict:
     }  # fmt: skip
 
 
-def collect(recipe: Recipe, arms: dict[str, ArmItems], paper: Paper) -> pd.DataFrame:
+def collect(measure: Comparison) -> pd.DataFrame:
     """Accuracy of each arm and task beside its floor, and differences to dense by group."""
+    arms, paper = {arm: own.items.whole() for arm, own in measure.arms.items()}, measure.inputs.book.paper
     dense, rows = arms["dense"], []
-    for task in recipe.tasks:
+    for task in measure.inputs.recipe.tasks:
         if not dense.tasks(task):
             continue
         metric, about = f"accuracy:{task}", dense.summary["tasks"][task]
@@ -63,7 +54,7 @@ def collect(recipe: Recipe, arms: dict[str, ArmItems], paper: Paper) -> pd.DataF
             if np.isfinite(dense.sample(f"{score}:{what}").by_seed).all():
                 rows.append(row(f"{score} of dense", what, "dense", dense.sample(f"{score}:{what}").contrast()))
                 rows += [
-                    row(f"{score} - dense", what, arm, contrast(arms, arm, "dense", f"{score}:{what}"))
+                    row(f"{score} - dense", what, arm, measure.contrast(arm, "dense", f"{score}:{what}"))
                     for arm in arms
                     if arm != "dense"
                 ]
@@ -139,15 +130,9 @@ def draw_differences(axes: Axes, data: pd.DataFrame, score: str, label: str, pap
         axes.legend(fontsize=6.5, loc="upper right", bbox_to_anchor=(1.04, 0.89), handletextpad=0.1)
 
 
-def main() -> None:
-    """Draws the figure and judges the claims of one scale."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", required=True)
-    scale = parser.parse_args().scale
-    recipe = load().recipes[NAME]
-    arms = {arm: ArmItems(Path("scores") / scale / arm / "benchmarks", recipe) for arm in recipe.arms}
-    data = collect(recipe, arms, Paper(RECIPES / "paper.yaml"))
-    use_style()
+def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
+    """Accuracies by task, and differences in points and in bits."""
+    recipe = measure.inputs.recipe
     figure = plt.figure(figsize=(7.4, 7), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0.015, 1, 0.985))
     grid = figure.add_gridspec(2, 2, width_ratios=(1.2, 1))
@@ -162,8 +147,4 @@ def main() -> None:
     titles = ("a  Accuracy by task", "b  Difference to dense", "c  Margin against dense")
     for axes, title in zip((accuracy, points, bits), titles, strict=True):
         axes.set_title(title)
-    save(Path("results") / scale / NAME, figure, data, verdicts(recipe, arms, scale, measure), run_inputs(arms))
-
-
-if __name__ == "__main__":
-    main()
+    return figure

@@ -1,18 +1,11 @@
-"""What STEM saves and moves, in closed form: over length, width, placement, batch; the link that hides the prefetch.
-
-    python analysis/cost_model.py --scale laptop
-
-Reads recipes/{shapes,cost_model}.yaml, writes results/<scale>/cost_model/. No run is involved.
-"""
-
-import argparse
-from pathlib import Path
+"""What STEM saves and moves, in closed form: over length, width, placement, batch; the link that hides the prefetch."""
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from stemrepro.files import digest
+from stemrepro.measures.costs import Costs, dense_and_stem, layer_saving, model_saving
 from stemrepro.model.cost import (
     break_even_bandwidth,
     expected_distinct,
@@ -21,14 +14,9 @@ from stemrepro.model.cost import (
     table_1_decode_saving,
     table_1_saving,
 )
-from stemrepro.recipe import load
-from stemrepro.report import costs
-from stemrepro.report.costs import dense_and_stem, layer_saving, model_saving
-from stemrepro.report.results import save, verdicts
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, plt, use_style
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, plt
 from stemrepro.scale import Shape
 
-NAME = "cost_model"
 PLACEMENTS = ("third", "half", "full")
 MODELS = {"llama-3.2-1b": ("1B", "-"), "mobilellm-350m": ("350M", (0, (4, 2)))}
 SUSTAINED = 4e14  # FLOPs a second: about 40% of an H100's bfloat16 peak
@@ -45,9 +33,9 @@ def family(width: int) -> Shape:
     return Shape(vocab=128256, width=width, layers=16, heads=heads, kv_heads=max(1, heads // 4), ffn_width=4 * width, sequence=4096)  # fmt: skip
 
 
-def collect(shapes: dict[str, Shape]) -> pd.DataFrame:
+def collect(measure: Costs) -> pd.DataFrame:
     """Everything that is drawn, one line a number."""
-    rows = []
+    rows, shapes = [], measure.shapes
 
     def add(panel: str, model: str, what: str, x: float, value: float) -> None:
         rows.append({"panel": panel, "model": model, "what": what, "x": x, "value": value})
@@ -168,14 +156,8 @@ def draw_moved(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
     axes.set(xlabel="tokens in the batch (1B)", ylabel=label)
 
 
-def main() -> None:
-    """Draws the figure and judges the claims; the scale only says where they go."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", required=True)
-    scale = parser.parse_args().scale
-    book = load()
-    data = collect(book.shapes)
-    use_style()
+def draw(data: pd.DataFrame, measure: Costs) -> Figure:
+    """Six panels."""
     figure, grid = plt.subplots(3, 2, figsize=(7.4, 8.2), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0.015, 1, 0.985))
     length, width, decode, memory, moved, link = grid.flat
@@ -197,10 +179,4 @@ def main() -> None:
     )  # fmt: skip
     for axes, title in zip(grid.flat, titles, strict=True):
         axes.set_title(title)
-    shapes = {name: shape.model_dump() for name, shape in book.shapes.items()}
-    rows = verdicts(book.recipes[NAME], book.shapes, scale, costs)
-    save(Path("results") / scale / NAME, figure, data, rows, {"params_hash": digest(shapes), "data_hash": None})
-
-
-if __name__ == "__main__":
-    main()
+    return figure

@@ -1,29 +1,20 @@
-"""What a longer context touches (distinct tokens, table rows, caches), and what it is worth to each arm.
-
-    python analysis/long_context_capacity.py --scale laptop
-
-Reads scores/<scale>/text, scores/<scale>/<arm>/losses and the recipe, writes results/<scale>/long_context_capacity/.
-"""
-
-import argparse
-from pathlib import Path
+"""What a longer context touches (distinct tokens, table rows, caches), and what it is worth to each arm."""
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from stemrepro.claims import Contrast
 from stemrepro.evaluation.buckets import position_edges
-from stemrepro.files import sha256
+from stemrepro.measures.context import Context, mean_difference, worth
 from stemrepro.model.config import placed_layers
 from stemrepro.model.cost import expected_distinct
-from stemrepro.recipe import load
-from stemrepro.report.context import ArmContext, Measure, half, mean_difference, part, worth
-from stemrepro.report.results import mean_row, run_inputs, save, verdicts
-from stemrepro.report.style import ARM_COLOUR, SOURCE_COLOUR, error_bars, plt, use_style
-from stemrepro.report.text import TextCounts, experts_touched
+from stemrepro.report.results import mean_row
+from stemrepro.report.style import ARM_COLOUR, SOURCE_COLOUR, error_bars, plt
+from stemrepro.scores.context import ArmContext, half, part
+from stemrepro.scores.text import TextCounts, experts_touched
 
-NAME = "long_context_capacity"
 PAPER_SHAPE = "mobilellm-350m"
 MOES = {"MoE, top-2 of 8": (8, 2), "MoE, top-1 of 16": (16, 1), "MoE, top-8 of 256": (256, 8)}
 POLICIES = {"static-best": (0, (1, 1)), "LFU": "-", "LRU": (0, (4, 2))}
@@ -184,23 +175,18 @@ def draw_growth(axes: Axes, data: pd.DataFrame) -> None:
     axes.set(xlabel="what stands before the scored half", ylabel="growth (nats/token)", xlim=(-0.4, 2.4))
 
 
-def main() -> None:
-    """Draws the figure and judges the claims of one scale."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", required=True)
-    scale = parser.parse_args().scale
-    book, scores = load(), Path("scores") / scale
-    recipe, shape = book.recipes[NAME], book.shapes[PAPER_SHAPE]
-    arms, text = (
-        {arm: ArmContext(scores / arm / "losses", recipe.seeds_of(arm)) for arm in recipe.arms},
-        TextCounts(scores / "text"),
-    )
-    data = pd.DataFrame(count_rows(text, shape.layers, shape.ffn_width) + loss_rows(arms))
-    use_style()
+def collect(measure: Context) -> pd.DataFrame:
+    """Counts in the text and differences of losses."""
+    shape = measure.inputs.book.shapes[PAPER_SHAPE]
+    return pd.DataFrame(count_rows(measure.text, shape.layers, shape.ffn_width) + loss_rows(measure.arms))
+
+
+def draw(data: pd.DataFrame, measure: Context) -> Figure:
+    """Six panels."""
     figure, grid = plt.subplots(3, 2, figsize=(7.4, 8.4), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0.015, 1, 0.985))
     distinct, touched, active, cache, position, context = grid.flat
-    draw_distinct(distinct, data, text.vocab)
+    draw_distinct(distinct, data, measure.text.vocab)
     draw_touched(touched, data)
     draw_active(active, data)
     draw_cache(cache, data)
@@ -212,11 +198,4 @@ def main() -> None:
     )  # fmt: skip
     for axes, title in zip(grid.flat, titles, strict=True):
         axes.set_title(title)
-    inputs = run_inputs(arms) | {
-        "counts": {name: sha256(scores / "text" / f"{name}.csv")[:12] for name in ("distinct", "cache")}
-    }
-    save(Path("results") / scale / NAME, figure, data, verdicts(recipe, arms, scale, Measure(text)), inputs)
-
-
-if __name__ == "__main__":
-    main()
+    return figure

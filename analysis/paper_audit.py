@@ -1,47 +1,23 @@
-"""The paper's own arithmetic: item counts behind its accuracies, parameter totals, item errors, what its gains consist of.
-
-    python analysis/paper_audit.py --scale laptop
-
-Reads recipes/{paper,shapes,paper_audit}.yaml, writes results/<scale>/paper_audit/. No run is involved.
-"""
-
-import argparse
-from pathlib import Path
-from types import SimpleNamespace
+"""The paper's own arithmetic: item counts behind its accuracies, parameter totals, item errors, what its gains consist of."""
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
 
-from stemrepro.audit import EIGHT, Z95, Audit, granularity, item_error
-from stemrepro.claims import Contrast
-from stemrepro.files import digest
-from stemrepro.paper import Paper
-from stemrepro.recipe import RECIPES, load
-from stemrepro.report.results import save, verdicts
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, plt, use_style
+from stemrepro.measures.audit import EIGHT, Z95, PaperAudit, granularity, item_error
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, plt
 
-NAME = "paper_audit"
 BLOCKS = {"table-3-350m": "350M", "table-3-1b": "1B", "table-4": "1B mid-trained"}
 TASKS = ("ARC-E", "ARC-C", "BoolQ", "PIQA", "SIQA", "HSwag", "OBQA", "Wino")
 FITS = {"true size only": "#0173b2", "padded size only": "#de8f05", "both": "#d9d9d9", "neither": "#b02020"}
 GAINS = {"table-3-350m": "#0173b2", "table-3-1b": "#d55e00", "table-4": "#029e73"}
 
 
-def contrast(audit: Audit, high: str, low: str, block: str) -> Contrast:
-    """Difference of two averages of the paper: one run each, and the item error of independent models."""
-    first, second = audit.accuracies(f"{block}/{high}"), audit.accuracies(f"{block}/{low}")
-    return Contrast(np.array([(first - second).mean()]), item_error(first, second, audit.items(), None))
-
-
-MEASURE = SimpleNamespace(
-    contrast=contrast, value=lambda audit, metric: audit.value(metric), failed_precondition=lambda *_: None
-)
-
-
-def collect(audit: Audit) -> pd.DataFrame:
+def collect(measure: PaperAudit) -> pd.DataFrame:
     """Everything that is drawn, one line a number."""
+    audit = measure.audit
     fits = granularity(audit)
     kinds = np.select([fits.fits_items & fits.fits_padded, fits.fits_items, fits.fits_padded],
                       ["both", "true size only", "padded size only"], "neither")  # fmt: skip
@@ -183,15 +159,8 @@ def draw_saved(axes: Axes, data: pd.DataFrame) -> None:
     axes.set(xlabel="FLOPs saved (%)", xlim=(0, 38))
 
 
-def main() -> None:
-    """Draws the figure and judges the claims; the scale only says where they go."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", required=True)
-    scale = parser.parse_args().scale
-    book, paper = load(), Paper(RECIPES / "paper.yaml")
-    audit = Audit(paper, book.shapes)
-    data = collect(audit)
-    use_style()
+def draw(data: pd.DataFrame, measure: PaperAudit) -> Figure:
+    """Five panels."""
     figure = plt.figure(figsize=(7.4, 8.6), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0.015, 1, 0.985))
     top, middle, bottom = figure.subfigures(3, 1, height_ratios=(1.15, 1, 1))
@@ -208,10 +177,4 @@ def main() -> None:
     )  # fmt: skip
     for axes, title in zip((items, totals, errors, gain, saved), titles, strict=True):
         axes.set_title(title)
-    shapes = {name: shape.model_dump() for name, shape in book.shapes.items()}
-    inputs = {"params_hash": digest([list(paper.listing()), shapes]), "data_hash": None}
-    save(Path("results") / scale / NAME, figure, data, verdicts(book.recipes[NAME], audit, scale, MEASURE), inputs)
-
-
-if __name__ == "__main__":
-    main()
+    return figure

@@ -1,65 +1,35 @@
-"""Reviewers' wish: rivals at equal FLOPs, at equal parameters and with other memories, also by how often a pair was seen.
-
-    python analysis/rivals.py --scale laptop
-
-Reads scores/<scale>/ and recipes/rivals.yaml, writes results/<scale>/rivals/.
-"""
-
-import argparse
-from pathlib import Path
+"""Reviewers' wish: rivals at equal FLOPs, at equal parameters and with other memories, also by how often a pair was seen."""
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from stemrepro.claims import Contrast
-from stemrepro.recipe import load
-from stemrepro.report import scores
-from stemrepro.report.arms import OWN_RATE, Comparison, Measured, all_runs, cost_rows, read_arms
-from stemrepro.report.forest import draw_buckets, draw_forest, mark_rates, name_rows
-from stemrepro.report.results import mean_row, run_inputs, save, verdicts
-from stemrepro.report.scores import ArmScores
-from stemrepro.report.style import ARM_COLOUR, ARM_MARKER, error_bars, plt, use_style
+from stemrepro.measures.rivals import Rivals
+from stemrepro.report.forest import cost_rows, draw_buckets, draw_forest, mark_rates, name_rows
+from stemrepro.report.results import mean_row
+from stemrepro.report.style import ARM_COLOUR, ARM_MARKER, error_bars, plt
 
-NAME = "rivals"
 PAIRS = ("0", "1-3", "4-31", "32+")
 SPLIT = ("stem-full", "token-only", "ngram-table", "value-embeddings", "dense-wide")
-ELSEWHERE = ("stem-full", "token-only")
-"""Arms whose runs at own best rates belong to the graveyard."""
 
 
-class Rivals(Comparison):
-    """Adds what of STEM's gain is left over half of it."""
-
-    def contrast(self, measured: dict[str, Measured], high: str, low: str, metric: str) -> Contrast:
-        """As a comparison; "half-of-gain": (high - low) less half of (dense - low)."""
-        if metric != "half-of-gain":
-            return super().contrast(measured, high, low, metric)
-        part = super().contrast(measured, high, low, "prose").differences
-        gain = super().contrast(measured, "dense", low, "prose").differences
-        return Contrast(part - gain / 2)
-
-    def own_rate_contrast(self, measured: dict[str, Measured], high: str, low: str, metric: str) -> Contrast | None:
-        """As a comparison; none for the share of the gain."""
-        return None if metric == "half-of-gain" else super().own_rate_contrast(measured, high, low, metric)
-
-
-def collect(measured: dict[str, Measured], rivals: Rivals) -> pd.DataFrame:
+def collect(measure: Rivals) -> pd.DataFrame:
     """Gains over dense of each arm, at common and own rates and by pair count, with costs."""
     rows = []
-    for arm in measured:
-        rows += cost_rows(measured, arm)
+    for arm in measure.arms:
+        rows += cost_rows(measure, arm)
         if arm == "dense":
             continue
-        rows.append(mean_row("loss", arm, "common rate", rivals.contrast(measured, "dense", arm, "prose")))
-        own = rivals.own_rate_contrast(measured, "dense", arm, "prose")
+        rows.append(mean_row("loss", arm, "common rate", measure.contrast("dense", arm, "prose")))
+        own = measure.own_rate_contrast("dense", arm, "prose")
         if own:
             rows.append(mean_row("loss, own rate", arm, "own rate", own))
-        pairs = [rivals.contrast(measured, "dense", arm, f"prose:pair={bucket}") for bucket in PAIRS]
+        pairs = [measure.contrast("dense", arm, f"prose:pair={bucket}") for bucket in PAIRS]
         rows += [mean_row("by pair", arm, bucket, gain) for bucket, gain in zip(PAIRS, pairs, strict=True)]
-    losses = {arm: found.losses for arm, found in measured.items()}
-    gain = scores.contrast(losses, "dense", "stem-full", "prose").differences
-    rows.append(mean_row("share beyond the last token", "stem-full", "", Contrast(1 - scores.contrast(losses, "dense", "token-only", "prose").differences / gain)))  # fmt: skip
+    gain, memory = (measure.contrast("dense", arm, "prose").differences for arm in ("stem-full", "token-only"))
+    rows.append(mean_row("share beyond the last token", "stem-full", "", Contrast(1 - memory / gain)))  # fmt: skip
     return pd.DataFrame(rows)
 
 
@@ -88,20 +58,10 @@ def draw_pairs(axes: Axes, data: pd.DataFrame) -> None:
     axes.legend(fontsize=6, loc="upper left", ncols=2, columnspacing=1)
 
 
-def main() -> None:
-    """Draws the figure and judges the claims of one scale."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", required=True)
-    scale, book = parser.parse_args().scale, load()
-    recipe, folder = book.recipes[NAME], Path("scores") / scale
-    measured = read_arms(NAME, recipe, folder)
-    for arm in ELSEWHERE:
-        measured[arm].points[OWN_RATE] = ArmScores(folder / "ablation_graveyard" / arm / OWN_RATE / "losses")
-    rivals = Rivals(book.arms, book.scale(scale))
-    data = collect(measured, rivals)
+def draw(data: pd.DataFrame, measure: Rivals) -> Figure:
+    """Gains over dense, their costs, and where they lie."""
     gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)
     order = list(gains["what"])
-    use_style()
     figure, grid = plt.subplot_mosaic([["a", "b"], ["a", "c"]], figsize=(7.4, 5.4), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0.02, 1, 0.98))
     draw_forest(grid["a"], gains, order, "dense - arm, prose loss (nats/token)", shift=-0.12)
@@ -117,9 +77,4 @@ def main() -> None:
     draw_pairs(grid["c"], data)
     for name, title in {"a": "a  Better than dense", "b": "b  And what it costs", "c": "c  Where it is better"}.items():
         grid[name].set_title(title)
-    rows = verdicts(recipe, measured, scale, rivals)
-    save(Path("results") / scale / NAME, figure, data, rows, run_inputs(all_runs(measured)))
-
-
-if __name__ == "__main__":
-    main()
+    return figure

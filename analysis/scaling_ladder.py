@@ -1,25 +1,14 @@
-"""Does STEM's gap to dense, and its contextual part, grow or shrink with tokens and width? A drawn trend, no number beyond it.
-
-    python analysis/scaling_ladder.py --scale laptop
-
-Reads scores/<scale>/ and recipes/scaling_ladder.yaml, writes results/<scale>/scaling_ladder/.
-"""
-
-import argparse
-from pathlib import Path
+"""Does STEM's gap to dense, and its contextual part, grow or shrink with tokens and width? A drawn trend, no number beyond it."""
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from stemrepro.paper import Paper
-from stemrepro.recipe import RECIPES, load
-from stemrepro.report.arms import Measured, all_runs, read_arms
-from stemrepro.report.ladder import AXES, Ladder
-from stemrepro.report.results import mean_row, run_inputs, save, verdicts
-from stemrepro.report.style import ARM_COLOUR, ARM_MARKER, error_bars, plt, use_style
+from stemrepro.measures.ladder import AXES, Ladder
+from stemrepro.report.results import mean_row
+from stemrepro.report.style import ARM_COLOUR, ARM_MARKER, error_bars, plt
 
-NAME = "scaling_ladder"
 GAPS = {
     "dense - STEM 1/3": ("dense", "stem-third"),
     "dense - STEM full": ("dense", "stem-full"),
@@ -35,14 +24,14 @@ LOOKS = {
 """Arm whose colour and marker a gap has, and its line."""
 
 
-def collect(measured: dict[str, Measured], ladder: Ladder, paper: Paper) -> pd.DataFrame:
+def collect(measure: Ladder) -> pd.DataFrame:
     """Gaps at each place of both ladders, their slopes, and the two predictions on record."""
-    rows = []
+    rows, paper = [], measure.inputs.book.paper
     for axis in AXES:
         for what, (high, low) in GAPS.items():
-            gaps = ladder.gaps(measured, high, low, axis)
+            gaps = measure.gaps(high, low, axis)
             rows += [mean_row(axis, what, at, gap) for at, gap in gaps.items()]
-            rows.append(mean_row(f"slope, {axis}", what, "", ladder.contrast(measured, high, low, axis)))
+            rows.append(mean_row(f"slope, {axis}", what, "", measure.contrast(high, low, axis)))
     paper_gap = np.log(paper.value("fig-1a/dense/1.0T") / paper.value("fig-1a/stem-third/1.0T"))
     rows.append({"panel": "paper", "what": "constant gap, 1B", "value": float(paper_gap)})
     return pd.DataFrame(rows)
@@ -77,28 +66,15 @@ def draw_slopes(axes: Axes, data: pd.DataFrame) -> None:
     axes.set_xlabel("nats per doubling")
 
 
-def main() -> None:
-    """Draws the figure and judges the claims of one scale."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", required=True)
-    name, book = parser.parse_args().scale, load()
-    recipe = book.recipes[NAME]
-    measured = read_arms(NAME, recipe, Path("scores") / name)
-    ladder = Ladder(recipe, book.scale(name))
-    narrow = next(point for point in recipe.points.values() if point.width != 1)
-    data = collect(measured, ladder, Paper(RECIPES / "paper.yaml"))
-    use_style()
+def draw(data: pd.DataFrame, measure: Ladder) -> Figure:
+    """Gaps over tokens and over width, and their slopes."""
+    narrow = next(point for point in measure.points.values() if point.width != 1)
     figure, (tokens, width, slopes) = plt.subplots(1, 3, figsize=(7.4, 3.3), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0.03, 1, 0.97))
     draw_gaps(tokens, data, "tokens", "training tokens")
-    draw_gaps(width, data, "width", f"width, after {narrow.at(book.scale(name)).training.tokens / 1e6:.2g}M tokens")
+    draw_gaps(width, data, "width", f"width, after {narrow.at(measure.inputs.scale).training.tokens / 1e6:.2g}M tokens")
     draw_slopes(slopes, data)
     tokens.legend(fontsize=6, loc="upper right", handlelength=1.5)
     for axes, title in zip((tokens, width, slopes), ("a  Over tokens", "b  Over width", "c  Slopes"), strict=True):
         axes.set_title(title)
-    rows = verdicts(recipe, measured, name, ladder)
-    save(Path("results") / name / NAME, figure, data, rows, run_inputs(all_runs(measured)))
-
-
-if __name__ == "__main__":
-    main()
+    return figure

@@ -1,49 +1,37 @@
-"""Reviewers' wish: how a table starts, learns, how wide and how long it is and whether layers share it; gains by token frequency.
-
-    python analysis/table_design.py --scale laptop
-
-Reads scores/<scale>/ and recipes/table_design.yaml, writes results/<scale>/table_design/.
-"""
-
-import argparse
-from pathlib import Path
+"""Reviewers' wish: how a table starts, learns, how wide and how long it is and whether layers share it; gains by token frequency."""
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from stemrepro.claims import Contrast
-from stemrepro.recipe import load
-from stemrepro.report import scores
-from stemrepro.report.arms import OWN_RATE, Measured, all_runs, read_arms
+from stemrepro.measures.tables import Tables
 from stemrepro.report.forest import draw_buckets, draw_forest, mark_rates, name_rows
-from stemrepro.report.results import mean_row, run_inputs, save, verdicts
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt, use_style
-from stemrepro.report.tables import Tables
+from stemrepro.report.results import mean_row
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt
 
-NAME = "table_design"
 FREQUENCIES = ("1-31", "32-255", "256-2047", "2048+")
 VOCABULARIES = ("dense", "stem-full")
 SPLIT = ("stem-full", "token-only", "stem-tuned", "stem-lowrank", "stem-frozen")
 
 
-def collect(measured: dict[str, Measured], tables: Tables) -> pd.DataFrame:
+def collect(measure: Tables) -> pd.DataFrame:
     """Gains over dense, in all and by training count of the input token; bits per byte by vocabulary."""
     rows = []
-    for arm, found in measured.items():
+    for arm, found in measure.arms.items():
         rows.append({"panel": "table parameters", "what": arm, "value": found.summary["parameters"]["tables"]})
         if arm == "dense":
             continue
-        rows.append(mean_row("loss", arm, "", tables.contrast(measured, "dense", arm, "prose")))
+        rows.append(mean_row("loss", arm, "", measure.contrast("dense", arm, "prose")))
         for bucket in FREQUENCIES:
-            gain = tables.contrast(measured, "dense", arm, f"prose:frequency={bucket}")
+            gain = measure.contrast("dense", arm, f"prose:frequency={bucket}")
             rows.append(mean_row("by frequency", arm, bucket, gain))
-    own_rate = scores.contrast({"dense": measured["dense"].losses, "stem-full": measured["stem-full"].points[OWN_RATE]}, "dense", "stem-full", "prose")  # fmt: skip
-    rows.append(mean_row("loss, own rate", "stem-full", "", own_rate))
+    rows.append(mean_row("loss, own rate", "stem-full", "", measure.contrast("dense", "stem-full", "rate")))
     for arm in VOCABULARIES:
-        for vocab, own in tables.vocabularies(measured[arm]).items():
+        for vocab, own in measure.vocabularies(arm).items():
             rows.append(mean_row("bits per byte", arm, vocab, Contrast(own.bits_per_byte().to_numpy())))
-    first, second = (tables.vocabularies(measured[arm]) for arm in VOCABULARIES)
+    first, second = (measure.vocabularies(arm) for arm in VOCABULARIES)
     for vocab in first:
         gain = first[vocab].bits_per_byte() - second[vocab].bits_per_byte()
         rows.append(mean_row("gain in bits per byte", "stem-full", vocab, Contrast(gain.to_numpy())))
@@ -75,18 +63,11 @@ def draw_vocabularies(axes: Axes, data: pd.DataFrame) -> None:
     axes.set(xlabel="tokens in the vocabulary", ylabel="dense - STEM full (bits/byte)")
 
 
-def main() -> None:
-    """Draws the figure and judges the claims of one scale."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", required=True)
-    scale, book = parser.parse_args().scale, load()
-    recipe = book.recipes[NAME]
-    measured = read_arms(NAME, recipe, Path("scores") / scale)
-    tables = Tables(book.arms, book.scale(scale), recipe)
-    data = collect(measured, tables)
+def draw(data: pd.DataFrame, measure: Tables) -> Figure:
+    """Gains over dense, by frequency of the input token, and by vocabulary."""
+    base = measure.inputs.book.point(measure.inputs.recipe.base)
     gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)
     order = list(gains["what"])
-    use_style()
     figure, grid = plt.subplot_mosaic([["a", "b"], ["a", "c"]], figsize=(7.4, 5.4), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0.02, 1, 0.98))
     draw_forest(grid["a"], gains, order, "dense - arm, prose loss (nats/token)")
@@ -100,15 +81,10 @@ def main() -> None:
     draw_frequencies(grid["b"], data)
     draw_vocabularies(grid["c"], data)
     titles = {
-        "a": f"a  Better than dense after {recipe.points[recipe.base].at(book.scale(scale)).training.tokens / 1e6:.2g}M tokens",
+        "a": f"a  Better than dense after {base.at(measure.inputs.scale).training.tokens / 1e6:.2g}M tokens",
         "b": "b  By frequency of the input token",
         "c": "c  By vocabulary, at equal bytes",
     }
     for name, title in titles.items():
         grid[name].set_title(title)
-    rows = verdicts(recipe, measured, scale, tables)
-    save(Path("results") / scale / NAME, figure, data, rows, run_inputs(all_runs(measured)))
-
-
-if __name__ == "__main__":
-    main()
+    return figure

@@ -1,26 +1,16 @@
-"""Table 3's ROI: the paper's taken apart into accuracy and FLOPs, ours, and what losses say of the same.
-
-    python analysis/training_roi.py --scale laptop
-
-Reads scores/<scale>/ and recipes/training_roi.yaml, writes results/<scale>/training_roi/.
-"""
-
-import argparse
-from pathlib import Path
+"""Table 3's ROI: the paper's taken apart into accuracy and FLOPs, ours, and what losses say of the same."""
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from stemrepro.claims import Contrast
+from stemrepro.measures.roi import TrainingRoi, flop_factor
 from stemrepro.paper import Paper
-from stemrepro.recipe import RECIPES, load
-from stemrepro.report import roi
-from stemrepro.report.arms import Measured, all_runs, read_arms
-from stemrepro.report.results import mean_row, run_inputs, save, verdicts
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, error_bars, plt, use_style
+from stemrepro.report.results import mean_row
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, error_bars, plt
 
-NAME = "training_roi"
 MULTIPLE_CHOICE_CHANCE = {"arc_easy": 25, "arc_challenge": 25, "boolq": 50, "piqa": 50, "social_iqa": 100 / 3, "hellaswag": 25, "openbookqa": 25, "winogrande": 50}  # fmt: skip
 """Points that guessing gets on the paper's eight benchmarks."""
 
@@ -39,21 +29,24 @@ def paper_factors(paper: Paper, arm: str) -> dict[str, float]:
     }
 
 
-def collect(measured: dict[str, Measured], paper: Paper) -> pd.DataFrame:
+def collect(measure: TrainingRoi) -> pd.DataFrame:
     """Factors of ROI, the paper's and ours, and gains in loss at equal FLOPs and in FLOPs at equal loss."""
     rows = []
-    for arm in measured:
+    for arm in measure.arms:
         if arm == "dense":
             continue
-        rows += [{"panel": "paper", "what": arm, "x": x, "value": v} for x, v in paper_factors(paper, arm).items()]
+        rows += [
+            {"panel": "paper", "what": arm, "x": x, "value": v}
+            for x, v in paper_factors(measure.inputs.book.paper, arm).items()
+        ]
         ours = {
-            "accuracy": roi.contrast(measured, arm, "dense", "accuracy-factor"),
-            "FLOPs": Contrast(np.array([roi.flop_factor(measured[arm], measured["dense"])])),
-            "accuracy above chance": roi.contrast(measured, arm, "dense", "roi-above-chance"),
+            "accuracy": measure.contrast(arm, "dense", "accuracy-factor"),
+            "FLOPs": Contrast(np.array([flop_factor(measure.arms[arm], measure.arms["dense"])])),
+            "accuracy above chance": measure.contrast(arm, "dense", "roi-above-chance"),
         }
         rows += [mean_row("ours", arm, x, found) for x, found in ours.items()]
-        rows.append(mean_row("FLOPs to dense's loss", arm, "", roi.contrast(measured, "dense", arm, "flops")))
-        rows.append(mean_row("loss at equal FLOPs", arm, "", roi.contrast(measured, "dense", arm, "equal-flops")))
+        rows.append(mean_row("FLOPs to dense's loss", arm, "", measure.contrast("dense", arm, "flops")))
+        rows.append(mean_row("loss at equal FLOPs", arm, "", measure.contrast("dense", arm, "equal-flops")))
     return pd.DataFrame(rows)
 
 
@@ -94,15 +87,8 @@ def draw_gains(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
     axes.set_ylabel(label)
 
 
-def main() -> None:
-    """Draws the figure and judges the claims of one scale."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", required=True)
-    scale = parser.parse_args().scale
-    recipe = load().recipes[NAME]
-    measured = read_arms(NAME, recipe, Path("scores") / scale)
-    data = collect(measured, Paper(RECIPES / "paper.yaml"))
-    use_style()
+def draw(data: pd.DataFrame, measure: TrainingRoi) -> Figure:
+    """The paper's factors and ours, and what losses say."""
     figure, ((paper, ours), (flops, equal)) = plt.subplots(2, 2, figsize=(7.4, 5.6), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0.02, 1, 0.98))
     draw_factors(paper, data, "paper")
@@ -112,9 +98,4 @@ def main() -> None:
     titles = ("a  The paper's ROI, 350M", "b  Ours, by the same definition", "c  FLOPs to dense's final loss", "d  Prose loss at equal FLOPs")  # fmt: skip
     for axes, title in zip((paper, ours, flops, equal), titles, strict=True):
         axes.set_title(title)
-    rows = verdicts(recipe, measured, scale, roi)
-    save(Path("results") / scale / NAME, figure, data, rows, run_inputs(all_runs(measured)))
-
-
-if __name__ == "__main__":
-    main()
+    return figure

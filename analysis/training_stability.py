@@ -1,38 +1,26 @@
-"""Fig. 5a: training losses and gradient norms, spikes by a stated rule, and how high a learning rate each arm bears.
-
-    python analysis/training_stability.py --scale laptop
-
-Reads scores/<scale>/ and recipes/training_stability.yaml, writes results/<scale>/training_stability/.
-"""
-
-import argparse
-from pathlib import Path
+"""Fig. 5a: training losses and gradient norms, spikes by a stated rule, and how high a learning rate each arm bears."""
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from stemrepro.claims import Contrast
-from stemrepro.paper import Paper
-from stemrepro.recipe import RECIPES, load
-from stemrepro.report.arms import OWN_RATE, Measured, all_runs, at_own_rate, read_arms
+from stemrepro.measures.comparison import OWN_RATES
+from stemrepro.measures.stability import Stability, borne, coincidence, divergence, end, rate, spikes
 from stemrepro.report.forest import draw_forest, name_rows
-from stemrepro.report.results import mean_row, run_inputs, save, verdicts
-from stemrepro.report.scores import ArmScores
-from stemrepro.report.stability import Stability, borne, coincidence, divergence, end, rate, spikes
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt, use_style
+from stemrepro.report.results import mean_row
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt
+from stemrepro.scores.losses import ArmLosses
 
-NAME = "training_stability"
-ELSEWHERE = "stem-third"
-"""The arm whose runs at its own best rate belong to the graveyard; the others' best is the common rate."""
 SMOOTH = 20
 """Steps of the moving mean that is drawn."""
 
 
-def collect(measured: dict[str, Measured], stability: Stability) -> pd.DataFrame:
+def collect(measure: Stability) -> pd.DataFrame:
     """Smoothed losses, spikes of losses and gradient norms, and where each rate ends."""
-    rows, base_rate = [], stability.scale.learning_rate
-    for arm, found in measured.items():
+    rows, base_rate = [], measure.inputs.scale.learning_rate
+    for arm, found in measure.arms.items():
         steps = found.losses.steps
         smooth = np.stack([np.convolve(own, np.ones(SMOOTH) / SMOOTH, "valid") for own in steps["loss"]])
         for step in range(0, smooth.shape[1], 10):
@@ -40,33 +28,33 @@ def collect(measured: dict[str, Measured], stability: Stability) -> pd.DataFrame
         for number, own in enumerate(steps["loss"]):
             rows += [{"panel": "spike", "what": arm, "x": int(at), "value": own[at], "seed": number} for at in spikes(own)]  # fmt: skip
         rows += count_rows(arm, found.losses, "")
-        own_rate = at_own_rate(arm, found, stability.arms[arm], stability.scale)
+        own_rate = measure.at_own_rate(arm)
         if own_rate and own_rate is not found.losses:
             rows += count_rows(arm, own_rate, ", own rate")
         if arm != "dense":
-            shares = coincidence(steps["loss"], measured["dense"].losses.steps["loss"])
+            shares = coincidence(steps["loss"], measure.arms["dense"].losses.steps["loss"])
             rows += [
                 {"panel": "spikes shared with dense", "what": arm, "x": x, "value": share}
                 for x, share in zip(("same batches", "other batches"), shares, strict=True)
             ]
         for name, there in found.points.items():
-            if name == OWN_RATE:
+            if name in OWN_RATES:
                 continue
-            point = stability.recipe.points[name]
+            point = measure.inputs.book.points[name]
             kind = "own" if point.own_rate else "clipped" if point.clip == 1 else "unclipped"
             times = there.summary["learning_rate"] / base_rate
             rows.append(mean_row(f"end, {kind}", arm, times, Contrast(end(there))))
-        rows.append(mean_row("divergence", arm, "", Contrast(divergence(stability.raised(found), base_rate))))
-        bears = borne(stability.raised(found))
+        rows.append(mean_row("divergence", arm, "", Contrast(divergence(measure.raised(arm), base_rate))))
+        bears = borne(measure.raised(arm))
         rows.append({"panel": "bears all rates", "what": arm, "value": bears.sum(), "count": len(bears)})
-        if stability.raised(found, own=True) != stability.raised(found):
-            failed = Contrast(divergence(stability.raised(found, own=True), base_rate))
+        if measure.raised(arm, own=True) != measure.raised(arm):
+            failed = Contrast(divergence(measure.raised(arm, own=True), base_rate))
             rows.append(mean_row("divergence, own", arm, "", failed))
         rows.append({"panel": "token frequencies", "what": arm, "value": found.summary["training_entropy"]})
     return pd.DataFrame(rows)
 
 
-def count_rows(arm: str, runs: ArmScores, kind: str) -> list[dict]:
+def count_rows(arm: str, runs: ArmLosses, kind: str) -> list[dict]:
     """Spikes in a thousand steps of the losses and of the gradient norms."""
     series = {"loss": "loss", "gradient norm": "norm"}
     return [mean_row(f"spikes{kind}", arm, what, Contrast(rate(runs.steps[key]))) for what, key in series.items()]
@@ -144,17 +132,8 @@ def draw_divergence(axes: Axes, data: pd.DataFrame) -> None:
     name_rows(axes, order)
 
 
-def main() -> None:
-    """Draws the figure and judges the claims of one scale."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", required=True)
-    name, book = parser.parse_args().scale, load()
-    recipe, folder = book.recipes[NAME], Path("scores") / name
-    measured = read_arms(NAME, recipe, folder)
-    measured[ELSEWHERE].points[OWN_RATE] = ArmScores(folder / "ablation_graveyard" / ELSEWHERE / OWN_RATE / "losses")
-    stability = Stability(book.arms, book.scale(name), recipe, Paper(RECIPES / "paper.yaml"))
-    data = collect(measured, stability)
-    use_style()
+def draw(data: pd.DataFrame, measure: Stability) -> Figure:
+    """Losses, spikes, ends at raised rates, and rates at divergence."""
     figure, ((losses, counts), (ends, failed)) = plt.subplots(2, 2, figsize=(7.4, 5.8), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0.02, 1, 0.98))
     draw_losses(losses, data)
@@ -164,9 +143,4 @@ def main() -> None:
     titles = ("a  Training losses", "b  Spikes", "c  Short runs at higher rates", "d  Rate at divergence")
     for axes, title in zip((losses, counts, ends, failed), titles, strict=True):
         axes.set_title(title)
-    rows = verdicts(recipe, measured, name, stability)
-    save(Path("results") / name / NAME, figure, data, rows, run_inputs(all_runs(measured)))
-
-
-if __name__ == "__main__":
-    main()
+    return figure

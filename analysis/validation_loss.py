@@ -1,35 +1,24 @@
-"""Fig. 1a and 5b: validation loss against tokens and FLOPs, final gaps to dense, and the gap split by token pair.
-
-    python analysis/validation_loss.py --scale laptop
-
-Reads scores/<scale>/<arm>/ and recipes/validation_loss.yaml, writes results/<scale>/validation_loss/.
-"""
-
-import argparse
-from pathlib import Path
+"""Fig. 1a and 5b: validation loss against tokens and FLOPs, final gaps to dense, and the gap split by token pair."""
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from stemrepro.claims import Contrast
+from stemrepro.measures.comparison import Comparison
 from stemrepro.paper import Paper
-from stemrepro.recipe import RECIPES, load
-from stemrepro.report import scores as measure
-from stemrepro.report.results import run_inputs, save, verdicts
-from stemrepro.report.scores import ArmScores, contrast
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt, use_style
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt
 
-NAME = "validation_loss"
 STEM_ARMS = ("stem-third", "stem-half", "stem-full")
 PAIRS = ("0", "1-3", "4-31", "32+")
 
 
-def curves(arms: dict[str, ArmScores]) -> pd.DataFrame:
+def curves(measure: Comparison) -> pd.DataFrame:
     """Mean prose loss of each arm at each mark with its 95% t interval over seeds."""
     rows = []
-    for arm, scores in arms.items():
-        for tokens, group in scores.curve.groupby("tokens"):
+    for arm, scores in measure.arms.items():
+        for tokens, group in scores.losses.whole().curve.groupby("tokens"):
             values = Contrast(group["prose"].to_numpy())
             low, high = values.interval(0.05)
             flops = float(group["flops"].iloc[0])
@@ -37,16 +26,16 @@ def curves(arms: dict[str, ArmScores]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def gaps(arms: dict[str, ArmScores]) -> pd.DataFrame:
+def gaps(measure: Comparison) -> pd.DataFrame:
     """Final gap of every arm to dense, and the token and contextual parts of stem-full's gap by pair count."""
-    contrasts = [("final", arm, "all pairs", "dense", arm, "prose") for arm in arms if arm != "dense"]
+    contrasts = [("final", arm, "all pairs", "dense", arm, "prose") for arm in measure.arms if arm != "dense"]
     for bucket in ("all pairs", *PAIRS):
         metric = "prose" if bucket == "all pairs" else f"prose:pair={bucket}"
         contrasts.append(("token part", "token-only", bucket, "dense", "token-only", metric))
         contrasts.append(("contextual part", "stem-full", bucket, "token-only", "stem-full", metric))
     rows = []
     for panel, arm, bucket, high, low, metric in contrasts:
-        found = contrast(arms, high, low, metric)
+        found = measure.contrast(high, low, metric)
         ends = found.interval(0.05)
         rows.append({"panel": panel, "arm": arm, "pair_count": bucket, "value": found.mean, "ci_low": ends[0], "ci_high": ends[1], "seeds": len(found.differences)})  # fmt: skip
     return pd.DataFrame(rows)
@@ -105,28 +94,22 @@ def draw_split(axes: Axes, data: pd.DataFrame) -> None:
     axes.legend(fontsize=7)
 
 
-def main() -> None:
-    """Draws the figure and judges the claims of one scale."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", required=True)
-    scale = parser.parse_args().scale
-    recipe = load().recipes[NAME]
-    arms = {arm: ArmScores(Path("scores") / scale / arm / "losses", recipe.seeds_of(arm)) for arm in recipe.arms}
-    curve, gap = curves(arms), gaps(arms)
-    use_style()
+def collect(measure: Comparison) -> pd.DataFrame:
+    """Curves and gaps."""
+    return pd.concat([curves(measure), gaps(measure)])
+
+
+def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
+    """Four panels."""
+    curve, gap = data[data["panel"] == "curve"], data[data["panel"] != "curve"]
     figure, ((by_tokens, by_flops), (final, split)) = plt.subplots(2, 2, figsize=(7.4, 5.8), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0.015, 1, 0.985))
     draw_curve(by_tokens, curve, "tokens", 1e6, "training tokens (millions)")
     draw_curve(by_flops, curve, "flops", 1e12, "training FLOPs (TFLOP)")
-    draw_gaps(final, gap, Paper(RECIPES / "paper.yaml"))
+    draw_gaps(final, gap, measure.inputs.book.paper)
     draw_split(split, gap)
     by_tokens.legend(fontsize=7)
     titles = ("a  Loss against tokens", "b  Loss against FLOPs", "c  Final gap to dense", "d  STEM full's gap, split")
     for axes, title in zip((by_tokens, by_flops, final, split), titles, strict=True):
         axes.set_title(title)
-    rows = verdicts(recipe, arms, scale, measure)
-    save(Path("results") / scale / NAME, figure, pd.concat([curve, gap]), rows, run_inputs(arms))
-
-
-if __name__ == "__main__":
-    main()
+    return figure

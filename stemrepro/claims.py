@@ -4,8 +4,9 @@
 it positive. `m` is the smallest effect that counts, `E` the paper's effect. In this order:
 
 1. not testable at this scale: a precondition fails, judged without the contrast;
-2. inconclusive: fewer than 3 seeds, or fewer than 5 for a primary claim;
-3. reproduced: the adjusted lower bound exceeds m, E is transportable and the interval meets [E/2, 2E];
+2. inconclusive: fewer than 3 seeds, or fewer than 5 for a primary claim, or a run that diverged;
+3. reproduced: the adjusted lower bound exceeds m, E is transportable and the interval meets [E/2, 2E]; of a control, which has no E,
+   the lower bound alone tells;
 4. direction only: the adjusted lower bound exceeds 0 otherwise;
 5. contradicted: the adjusted upper bound is below 0 (opposite), or the 90% interval lies inside +-m (absent);
 6. inconclusive: the rest.
@@ -15,7 +16,8 @@ it; "not better" is reproduced when the adjusted upper bound is below m and cont
 orderings need every adjacent pair, without a correction inside. Exact claims (the paper's arithmetic, closed forms) know no
 chance: reproduced when the computed number equals the paper's within m, half its last printed digit, else contradicted.
 
-Where a contrast was also measured with each arm at its own best learning rates and its sign differs there, it is inconclusive.
+Where a contrast was also measured with each arm at its own best learning rates and its sign turns there, it is inconclusive; a sign
+is one when the 95% interval excludes 0 (of an equivalence: when it lies outside +-m).
 
 Multiplicity. Primary claims: Holm at 5% with eight places over all recipes, filled or not. Each recipe steps down by
 itself from level 5%/8; a family of k <= 8 claims with n true nulls errs with at most n/(8 - k + n) <= k/8 of 5%, so the
@@ -27,7 +29,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.special import stdtr, stdtrit  # Student's t: distribution function and quantile
 
 PRIMARY_PLACES = 8
 PRIMARY_ALPHA = 0.05
@@ -39,6 +40,10 @@ CONTRADICTED = "contradicted"
 INCONCLUSIVE = "inconclusive"
 NOT_TESTABLE = "not testable at this scale"
 VERDICTS = (REPRODUCED, DIRECTION, CONTRADICTED, INCONCLUSIVE, NOT_TESTABLE)
+
+
+class Unmeasured(Exception):
+    """A contrast that the runs could not give, because of what came out; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +82,16 @@ class Contrast:
 
     def interval(self, alpha: float) -> tuple[float, float]:
         """Two-sided t interval at level 1 - alpha."""
+        from scipy.special import stdtrit  # Student's quantile; half a second that reading recipes can do without
+
         error, df = self.error
         half = stdtrit(df, 1 - alpha / 2) * error
         return self.mean - float(half), self.mean + float(half)
 
     def p_above(self, value: float) -> float:
         """Two-sided p of a mean of `value`, where only a mean above it speaks against it (else 1)."""
+        from scipy.special import stdtr
+
         error, df = self.error
         if np.isnan(error) or self.mean <= value:
             return 1.0
@@ -104,7 +113,9 @@ class Evidence:
         paper_effect: E, or None.
         transportable: may E be expected at this scale?
         primary: one of the at most eight.
-        failed_precondition: why the claim can't be tested here, or None.
+        control: a question of ours, to which the paper has no size.
+        failed_precondition: why the claim can't be tested here, or None; judged without the contrasts.
+        unmeasured: why the contrasts are nan, or None.
         own_rate: the same contrasts with each arm at its own best learning rates, or none.
     """
 
@@ -114,7 +125,9 @@ class Evidence:
     paper_effect: float | None = None
     transportable: bool = False
     primary: bool = False
+    control: bool = False
     failed_precondition: str | None = None
+    unmeasured: str | None = None
     own_rate: tuple[Contrast, ...] = ()
 
     @property
@@ -188,9 +201,11 @@ def _levels(evidence: list[Evidence], threshold: str) -> list[float]:
 
 
 def _blocked(evidence: Evidence) -> tuple[str, str] | None:
-    """Steps 1 and 2 of the rule, which never look at the contrast."""
+    """Steps 1 and 2 of the rule, which never look at the size of the contrast."""
     if evidence.failed_precondition:
         return NOT_TESTABLE, evidence.failed_precondition
+    if evidence.unmeasured:
+        return INCONCLUSIVE, evidence.unmeasured
     if evidence.kind == "exact":
         return None
     needed = 5 if evidence.primary else 3
@@ -205,7 +220,7 @@ def _judge_greater(e: Evidence, contrast: Contrast, zero: float, above: float) -
     strict_low, strict_high = contrast.interval(above)
     absent_low, absent_high = contrast.interval(0.10)
     size = e.paper_effect
-    if strict_low > m and e.kind == "ordering":
+    if strict_low > m and (e.kind == "ordering" or e.control):
         return REPRODUCED, f"lower bound {strict_low:.3f} exceeds {m:g}"
     if strict_low > m and e.transportable and size and strict_low <= 2 * size and strict_high >= size / 2:
         return (
@@ -213,7 +228,9 @@ def _judge_greater(e: Evidence, contrast: Contrast, zero: float, above: float) -
             f"lower bound {strict_low:.3f} exceeds {m:g} and the interval meets half to twice the paper's {size:g}",
         )
     if low > 0:
-        if strict_low <= m:
+        if high < m:
+            why = f"it is smaller than what counts, {m:g}"
+        elif strict_low <= m:
             why = f"the effect is not shown to exceed {m:g}"
         elif size is None:
             why = "the paper gives no size to compare with"
@@ -263,11 +280,18 @@ def _judge_bounds(e: Evidence, level: float) -> tuple[str, str]:
     return INCONCLUSIVE, f"the interval {low:.3f} to {high:.3f} is neither inside nor outside +-{m:g}"
 
 
-def _sign_differs(e: Evidence) -> str | None:
+def _sign(contrast: Contrast, nothing: float) -> int:
+    """-1 or 1 where the 95% interval lies below or above +-`nothing`, else 0."""
+    low, high = contrast.interval(0.05)
+    return int(low > nothing) - int(high < -nothing)
+
+
+def _sign_turns(e: Evidence) -> str | None:
     """Why a contrast says nothing when the arms' own best rates turn its sign around, or None."""
+    nothing = e.smallest_effect if e.kind == "equivalent" else 0.0
     for common, own in zip(e.contrasts, e.own_rate, strict=False):
-        if common.mean * own.mean < 0:
-            return f"the sign differs at own best rates: {common.mean:+.3f} at the common rate, {own.mean:+.3f} there"
+        if _sign(common, nothing) * _sign(own, nothing) < 0:
+            return f"the sign turns at own best rates: {common.mean:+.3f} at the common rate, {own.mean:+.3f} there"
     return None
 
 
@@ -287,7 +311,7 @@ def judge(evidence: list[Evidence]) -> list[Judgement]:
         level = zero_level or (PRIMARY_ALPHA / PRIMARY_PLACES if e.primary else SECONDARY_RATE)
         if blocked:
             verdict, reason = blocked
-        elif turned := _sign_differs(e):
+        elif turned := _sign_turns(e):
             verdict, reason = INCONCLUSIVE, turned
         elif e.kind == "exact":
             verdict, reason = _judge_exact(e)

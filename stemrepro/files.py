@@ -1,9 +1,12 @@
 """Small helpers: atomic writes, content hashes, nested settings as flat ones."""
 
+import fcntl
 import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from stemrepro.errors import UserError
@@ -37,9 +40,31 @@ def atomic_write(path: Path | str, content: str | bytes) -> None:
         raise
 
 
+@contextmanager
+def locked(folder: Path, otherwise: str = "") -> Iterator[None]:
+    """Keeps other processes out of a folder; the system lets go of it when this one is killed.
+
+    Args:
+        otherwise: what to say where another process has it; "" to wait for it.
+
+    Raises:
+        UserError: another process has it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (fcntl.LOCK_NB if otherwise else 0))
+        except BlockingIOError as error:
+            raise UserError(otherwise) from error
+        yield
+    finally:
+        os.close(handle)
+
+
 def write_json(path: Path | str, value: object) -> None:
-    """Writes JSON with sorted keys, so that equal values give equal bytes."""
-    atomic_write(path, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    """Writes JSON with sorted keys, so that equal values give equal bytes; ValueError for a number that is none."""
+    atomic_write(path, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_rows(path: Path) -> list[dict]:

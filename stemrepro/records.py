@@ -1,25 +1,33 @@
 """Typed records read from YAML: every mistake is one sentence with the file, the key and the value."""
 
+import re
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from stemrepro.errors import UserError
 
+NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
+"""Names of arms, points, scales, mixes: they become parts of paths, of shell commands and of addresses (arm@point)."""
+Name = Annotated[str, StringConstraints(pattern=f"^{NAME.pattern}$", max_length=64)]
+Positive = Annotated[int, Field(gt=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Factor = Annotated[float, Field(gt=0)]
+
 
 class Strict(BaseModel):
-    """A record that knows its keys and never changes."""
+    """A record that knows its keys, never changes and holds no number that is none."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 Record = TypeVar("Record", bound=Strict)
 
 
 def parse(model: type[Record], value: object, file: Path, key: str = "") -> Record:
-    """`value` as a record; UserError names the file, the key and what was found there."""
+    """`value` as a record; UserError names the file, the key and what stands there."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -32,13 +40,56 @@ def parse(model: type[Record], value: object, file: Path, key: str = "") -> Reco
         raise UserError(f"{file}: {where + ': ' if where else ''}{message}{got}") from error
 
 
+def checked_name(name: object, file: Path, pattern: re.Pattern[str] = NAME) -> str:
+    """A name that may stand in a path and in a command; UserError otherwise."""
+    if not isinstance(name, str) or not pattern.fullmatch(name) or len(name) > 64:
+        raise UserError(f"{file}: '{name}' is no name: up to 64 of {pattern.pattern}, like stem-third or rate-0.5")
+    return name
+
+
+MOST_NODES = 100_000
+"""Values that a file may hold once its aliases are unfolded; a few nested ones can stand for billions."""
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    """YAML whose mappings name a key once."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        if len(keys) < len(node.value):
+            raise yaml.constructor.ConstructorError(None, None, "a key must be a word", node.start_mark)
+        if twice := next((key for key in keys if keys.count(key) > 1), None):
+            raise yaml.constructor.ConstructorError(None, None, f"key '{twice}' stands twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+def _unfolded(node: yaml.Node, sizes: dict[int, float]) -> float:
+    """Values below a node, an alias counted each time it is used; infinite for a node that holds itself."""
+    if id(node) not in sizes:
+        sizes[id(node)] = float("inf")
+        inner = node.value if isinstance(node, yaml.CollectionNode) else []
+        parts = [part for item in inner for part in (item if isinstance(item, tuple) else (item,))]
+        sizes[id(node)] = 1 + sum(_unfolded(part, sizes) for part in parts)
+    return sizes[id(node)]
+
+
 def read_yaml(path: Path) -> dict:
-    """The mapping that a YAML file holds."""
-    if not path.exists():
-        raise UserError(f"{path} is missing; run from the repository's root")
+    """The mapping that a YAML file holds.
+
+    Raises:
+        UserError: the file is missing, unreadable, names a key twice, or unfolds to more than MOST_NODES values.
+    """
     try:
-        value = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
+        loader = _Loader(path.read_text(encoding="utf-8"))
+        node = loader.get_single_node()
+        if node and _unfolded(node, {}) > MOST_NODES:
+            raise UserError(f"{path}: its aliases unfold to more than {MOST_NODES:,} values; write them out")
+        value = loader.construct_document(node) if node else None
+    except FileNotFoundError as error:
+        raise UserError(f"{path} is missing; run from the repository's root") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} can't be read ({error})") from error
+    except (yaml.YAMLError, RecursionError) as error:
         raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(value, dict):
         raise UserError(f"{path} must hold keys and values")

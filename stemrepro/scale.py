@@ -1,14 +1,11 @@
-"""How big: the fields of recipes/scales/*.yaml, and the points that a recipe sets beside a scale."""
+"""How big: the fields of recipes/scales/*.yaml, and the points of recipes/points.yaml that lie beside a scale."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from stemrepro.records import Strict
-
-Positive = Annotated[int, Field(gt=0)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
-Factor = Annotated[float, Field(gt=0)]
+from stemrepro.records import Factor, Name, Positive, Strict
+from stemrepro.training.settings import Training
 
 
 class Shape(Strict):
@@ -21,39 +18,9 @@ class Shape(Strict):
     kv_heads: Positive
     ffn_width: Positive
     sequence: Positive
-    rope_base: float = 10000.0
-    norm_eps: float = 1e-5
+    rope_base: Factor = 10000.0
+    norm_eps: Factor = 1e-5
     document_mask: bool = False
-
-
-class Training(Strict):
-    """Training budget and optimiser of a scale; the same for every arm."""
-
-    tokens: Positive = Field(description="tokens a run is trained on")
-    batch: Positive = Field(description="sequences an optimiser step")
-    micro_batch: Positive = Field(description="sequences at once; the rest is accumulated")
-    warmup: Fraction = Field(description="share of the steps with a rising rate")
-    final_rate: Fraction = Field(description="rate at the end / peak rate (cosine)")
-    betas: tuple[float, float]
-    eps: float = 1e-8
-    weight_decay: float
-    clip: float = Field(
-        gt=0, description="norm limit; backbone and tables are clipped separately, as the official code does"
-    )
-    precision: Literal["32-true", "bf16-mixed", "bf16-true", "16-mixed"]
-    accelerator: Literal["cpu", "gpu"]
-    threads: Positive = Field(description="threads a worker")
-    compile: bool = Field(False, description="torch.compile: faster on a GPU, other roundings")
-    marks: Positive = Field(description="validations during a run, evenly spaced")
-    mark_tokens: Positive = Field(description="tokens a source at each mark")
-    save_every: Positive = Field(description="optimiser steps between checkpoints")
-    snapshots: tuple[Fraction, ...] = Field(description="shares of the run after which tables are kept (bfloat16)")
-
-    @model_validator(mode="after")
-    def _fits(self) -> "Training":
-        if self.batch % self.micro_batch:
-            raise ValueError(f"micro_batch {self.micro_batch} does not divide batch {self.batch}")
-        return self
 
 
 class Evaluation(Strict):
@@ -64,9 +31,8 @@ class Evaluation(Strict):
 
 
 class Benchmarks(Strict):
-    """Which benchmarks runs of a scale are scored on."""
+    """How runs of a scale are scored on the benchmarks that its recipes name."""
 
-    tasks: Annotated[tuple[str, ...], Field(min_length=1, description="names of lm-eval tasks")]
     items: Positive = Field(description="items a task, at most")
     batch: Positive = Field(description="sequences at once")
     hub: bool = Field(False, description="lm-eval's own tasks from the Hugging Face hub, not the archive's")
@@ -97,8 +63,10 @@ class BestRate(Strict):
 class Scale(Strict):
     """How big: data, shape, budget, seeds."""
 
-    data: str = Field(description="a mix of recipes/mixes.yaml")
-    scoreboard: str = Field(description="folder of the pages with every claim")
+    data: Name = Field(description="a mix of recipes/mixes.yaml")
+    scoreboard: str = Field(
+        pattern=r"^results(/[a-z0-9][a-z0-9.-]*)?$", description="folder of the pages with every claim"
+    )
     model: Shape
     training: Training
     evaluation: Evaluation
@@ -106,11 +74,14 @@ class Scale(Strict):
     counting: Counting
     geometry: Geometry
     workers: Positive = Field(description="runs at the same time; the operating system shares the cores")
-    learning_rate: float = Field(gt=0, description="peak rate, the same for every arm as in the paper")
-    best_rates: dict[str, BestRate] = Field(
+    learning_rate: Factor = Field(description="peak rate, the same for every arm as in the paper")
+    best_rates: dict[Name, BestRate] = Field(
         default_factory=dict, description="winners of results/<scale>/sweeps/learning_rate, by family of arms"
     )
-    seeds: Annotated[tuple[int, ...], Field(min_length=1, description="a recipe takes the first so many")]
+    seeds: Annotated[
+        tuple[Annotated[int, Field(ge=0, lt=2**32)], ...],
+        Field(min_length=1, description="a recipe takes the first so many"),
+    ]
 
     @model_validator(mode="after")
     def _fits(self) -> "Scale":
@@ -121,14 +92,9 @@ class Scale(Strict):
             raise ValueError(f"seeds {list(self.seeds)} names a seed twice")
         return self
 
-    @property
-    def steps(self) -> int:
-        """Optimiser steps of a run."""
-        return self.training.tokens // (self.training.batch * self.model.sequence)
-
 
 class Point(Strict):
-    """A place beside a scale at which a recipe trains its arms too: factors of the scale's own values."""
+    """A place beside a scale at which arms are trained too: factors of the scale's own values."""
 
     tokens: Factor = 1.0
     vocab: Factor = Field(1.0, description="a vocabulary of its own; tokens are then those of as much text, in bytes")
@@ -136,10 +102,9 @@ class Point(Strict):
     rate: Factor = 1.0
     clip: Factor = 1.0
     own_rate: bool = Field(False, description="`rate` is of each arm's best, where the scale knows its family's")
-    arms: tuple[str, ...] = Field((), description="only these of the recipe's point_arms")
 
     def at(self, scale: Scale) -> Scale:
-        """The scale at this point; with a vocabulary of its own still with the scale's tokens (see `same_text`).
+        """The scale at this point; with a vocabulary of its own still with the scale's tokens (RunTraining.same_text).
 
         Raises:
             ValueError: a width that is no even number a head, or a vocabulary that is no whole number.
@@ -152,32 +117,12 @@ class Point(Strict):
             )
         if vocab % 1:
             raise ValueError(f"vocab {vocab:g} is no whole number")
+        step = training.batch * model.sequence
         return scale.model_copy(update={
             "model": model.model_copy(update={"width": int(width), "ffn_width": int(ffn_width), "vocab": int(vocab)}),
             "training": training.model_copy(update={
-                "tokens": whole_steps(self.tokens * training.tokens, scale), "clip": self.clip * training.clip,
+                "tokens": max(1, round(self.tokens * training.tokens / step)) * step, "clip": self.clip * training.clip,
                 "marks": max(1, round(self.tokens * training.marks)),  # as many tokens apart as at the scale
             }),
             "learning_rate": self.rate * scale.learning_rate,
         })  # fmt: skip
-
-
-def whole_steps(tokens: float, scale: Scale) -> int:
-    """`tokens`, rounded to optimiser steps of a scale; one at least."""
-    step = scale.training.batch * scale.model.sequence
-    return max(1, round(tokens / step)) * step
-
-
-def same_text(scale: Scale, ratio: float) -> Scale:
-    """The scale with the tokens, in training and scoring, that the same text has in another vocabulary.
-
-    Args:
-        ratio: tokens of a text in that vocabulary / in the scale's.
-    """
-    training, evaluation = scale.training, scale.evaluation
-    return scale.model_copy(update={
-        "training": training.model_copy(update={
-            "tokens": whole_steps(ratio * training.tokens, scale), "mark_tokens": round(ratio * training.mark_tokens),
-        }),
-        "evaluation": evaluation.model_copy(update={"tokens": round(ratio * evaluation.tokens)}),
-    })  # fmt: skip

@@ -5,7 +5,6 @@ twice, stays one, and a deleted database is rebuilt. The runs of an arm stand un
 is what one compares arms by. SQLite by default (mlflow.db); MLFLOW_TRACKING_URI names a server.
 """
 
-import fcntl
 import json
 import logging
 import os
@@ -19,14 +18,14 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from stemrepro.arm import HUES
+from stemrepro.book import Book
 from stemrepro.errors import UserError
-from stemrepro.files import digest, flat, read_rows, sha256
-from stemrepro.recipe import Book
-from stemrepro.report.geometry import ArmGeometry
-from stemrepro.report.items import ArmItems
-from stemrepro.report.scores import ArmScores
-from stemrepro.report.style import ARM_COLOUR
-from stemrepro.training.spec import params_hash
+from stemrepro.files import digest, flat, locked, read_rows, sha256
+from stemrepro.runs import MAIN, Address, params_hash
+from stemrepro.scores.geometry import ArmGeometry
+from stemrepro.scores.items import ArmItems
+from stemrepro.scores.losses import ArmLosses
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
@@ -38,7 +37,6 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
 DEFAULT_URI = "sqlite:///mlflow.db"
-GREY = "#888888"  # an arm without a colour of its own
 BATCH = 1000  # MLflow takes no more metrics at once
 
 
@@ -67,28 +65,45 @@ def read_config(folder: Path) -> dict:
     """The settings in a run folder; UserError when they can't be read."""
     try:
         config = yaml.safe_load((folder / "config.yaml").read_text())
-        return config | {"seed": int(config["seed"]), "arm": dict(config["arm"]), "data": dict(config["data"])}
+        names = {"arm": str(config["arm"]), "point": str(config["point"]), "data": dict(config["data"])}
+        return config | names | {"seed": int(config["seed"])}
     except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{folder}/config.yaml is damaged ({reason}); train that run again") from error
 
 
 class Tracker:
-    """Syncs one scale's run folders: arms into one experiment, arms at recipes' points, which are many, into another."""
+    """Syncs one scale's run folders: arms at the scale itself into one experiment, those at points, which are many, into another.
+
+    Experiments are made with the first run that belongs into them.
+    """
 
     def __init__(self, scale: str, book: Book, runs: Path, scores: Path, results: Path) -> None:
         for name in ("alembic", "mlflow"):
             logging.getLogger(name).setLevel(logging.ERROR)
-        self.scale, self.book = scale, book
+        self.scale, self.book, self.all_runs = scale, book, runs
         self.runs, self.scores, self.results = runs / scale, scores / scale, results / scale
-        with plainly():
-            self.client = MlflowClient(tracking_uri())
-            self.experiment = self._experiment(f"stemrepro {self.scale}")
+
+    @cached_property
+    def client(self) -> MlflowClient:
+        """MLflow; the first one makes the database."""
+        return MlflowClient(tracking_uri())
+
+    @cached_property
+    def experiment(self) -> str:
+        """The experiment of arms at the scale itself, and of sweeps."""
+        return self._experiment(f"stemrepro {self.scale}")
 
     @cached_property
     def points(self) -> str:
-        """The experiment of runs at points."""
+        """The experiment of arms at points."""
         return self._experiment(f"stemrepro {self.scale}, points")
+
+    @property
+    def page(self) -> str:
+        """Where MLflow's own page shows the arms side by side."""
+        place = f"experiments/{self.experiment}/runs?workflowType=machine_learning&compareRunsMode=CHART"
+        return f"http://127.0.0.1:5000/#/{place}"
 
     def _experiment(self, name: str) -> str:
         found = self.client.get_experiment_by_name(name)
@@ -96,9 +111,9 @@ class Tracker:
             return found.experiment_id
         return self.client.create_experiment(name, tags={"mlflow.experimentKind": "custom_model_development"})
 
-    def _run(self, key: str, name: str, tags: dict[str, str], started: int, place: str = "") -> Run:
-        """The MLflow run of a key, made when it isn't there; `place` of its folder below runs/<scale> tells the experiment."""
-        experiment = self.points if "/" in place else self.experiment
+    def _run(self, key: str, name: str, tags: dict[str, str], started: int, point: str = MAIN) -> Run:
+        """The MLflow run of a key, made when it isn't there."""
+        experiment = self.experiment if point == MAIN else self.points
         found = self.client.search_runs([experiment], f"tags.run_key = '{key}'", max_results=1)
         if found:
             return found[0]
@@ -115,20 +130,23 @@ class Tracker:
         if changed:
             self.client.log_batch(run.info.run_id, tags=changed)
 
-    def recipes(self, arm: str) -> list[str]:
-        """The recipes that use an arm, or the one whose point "<recipe>/<arm>/<point>" is."""
-        recipe, point, _ = arm.partition("/")
-        return [recipe] if point else [name for name, recipe in self.book.recipes.items() if arm in recipe.arms]
+    def recipes(self, address: Address) -> list[str]:
+        """The recipes that want an address."""
+        return [name for name, recipe in self.book.recipes.items() if address in recipe.wanted()]
 
-    def arm_scores(self, arm: str, params_hash: str) -> dict[str, dict[int, float]]:
-        """Final metrics of an arm by name and seed, where they were scored from runs of these settings."""
+    def colour(self, arm: str) -> str:
+        """An arm's colour in figures."""
+        return HUES[self.book.arms[arm].hue if arm in self.book.arms else "grey"]
+
+    def arm_scores(self, address: Address, params_hash: str) -> dict[str, dict[int, float]]:
+        """Final metrics of an address by name and seed, where they were scored from runs of these settings."""
         found: dict[str, dict[int, float]] = {}
-        losses = ArmScores(self.scores / arm / "losses")
+        losses = ArmLosses(self.scores / "losses" / address.path)
         if (losses.folder / "losses.csv").exists() and losses.summary["params_hash"] == params_hash:
             for metric in ("prose", "all"):
                 found[f"final/{metric}_loss"] = losses.loss(metric).to_dict()
         for recipe in (recipe for recipe in self.book.recipes.values() if recipe.tasks):
-            items = ArmItems(self.scores / arm / "benchmarks", recipe)
+            items = ArmItems(self.scores / "benchmarks" / address.path, recipe)
             if (items.folder / "summary.json").exists() and items.summary["params_hash"] == params_hash:
                 names = {what: f"final/{what}_accuracy" for what in recipe.groups} | {
                     what: f"tasks/{what}" for what in recipe.tasks
@@ -137,8 +155,8 @@ class Tracker:
                     values = items.sample(f"accuracy:{what}").by_seed
                     if np.isfinite(values).all():
                         found[name] = dict(zip(items.arrays["seeds"].tolist(), values.tolist(), strict=True))
-        if (self.scores / arm / "geometry" / "summary.json").exists():
-            angles = ArmGeometry(self.scores / arm)
+        if address.point == MAIN and (self.scores / "geometry" / address.path / "summary.json").exists():
+            angles = ArmGeometry(self.scores, address.arm)
             if angles.summary["params_hash"] == params_hash:
                 found["final/p95_cosine"] = angles.by_layer("p95", "up").mean(axis=1).to_dict()
         return found
@@ -146,20 +164,19 @@ class Tracker:
     def sync_run(self, folder: Path, parent: Run, scores: dict[str, dict[int, float]]) -> list[dict]:
         """Brings one run folder's MLflow run up to date; returns the rows of metrics.jsonl."""
         config = read_config(folder)
-        place = folder.parent.relative_to(self.runs).as_posix()
-        stage = f"train_points@{self.scale}-{place.split('/')[0]}" if "/" in place else f"train@{self.scale}-{place}"
-        arm, seed, started = config["arm"]["name"], config["seed"], int((folder / "config.yaml").stat().st_mtime * 1000)
+        address, seed = Address(config["point"], config["arm"]), config["seed"]
+        started = int((folder / "config.yaml").stat().st_mtime * 1000)
         about = json.loads(path.read_text()) if (path := folder / "provenance.json").exists() else {}
         weights = folder / "weights.safetensors"  # there if and only if the run is finished
         tags = {
-            "scale": self.scale, "arm": arm, "seed": seed, "recipes": ", ".join(self.recipes(place)),
-            "dvc_stage": stage, "params_hash": params_hash(config),
+            "scale": self.scale, "arm": address.arm, "point": address.point, "seed": seed,
+            "recipes": ", ".join(self.recipes(address)), "dvc_stage": f"train@{self.scale}", "params_hash": params_hash(config),
             "data_hash": config["data"]["train_sha256"][:12], "commit": about.get("commit", "unknown"),
             "mlflow.parentRunId": parent.info.run_id, "mlflow.source.name": "stemrepro train",
-            "mlflow.runColor": ARM_COLOUR.get(arm.split()[0], GREY),
+            "mlflow.runColor": self.colour(address.arm),
         }  # fmt: skip
-        key = f"{self.scale}/{arm}/seed{seed}/{digest(config)}"
-        run = self._run(key, f"{arm} seed {seed}", {name: str(value) for name, value in tags.items()}, started, place)
+        key, strings = f"{self.scale}/{address}/seed{seed}/{digest(config)}", {k: str(v) for k, v in tags.items()}
+        run = self._run(key, f"{address} seed {seed}", strings, started, address.point)
         rows = read_rows(folder / "metrics.jsonl") if (folder / "metrics.jsonl").exists() else []
         done = int(run.data.tags.get("rows", 0))
         metrics = [
@@ -184,7 +201,7 @@ class Tracker:
 
     def sync_sweep(self, name: str, table: pd.DataFrame, folder: Path) -> None:
         """A sweep as one run with its figures, and a run below it a setting: what was set and the loss on the tune split."""
-        with plainly():
+        with locked(self.all_runs), plainly():
             now = int(time.time() * 1000)
             parent = self._run(f"{self.scale}/sweep/{name}", f"sweep {name}", {"scale": self.scale, "sweep": name}, now)
             for row in table.to_dict("records"):
@@ -208,24 +225,24 @@ class Tracker:
                 self.client.log_artifact(parent.info.run_id, str(figure), "figures")
             self.client.set_terminated(parent.info.run_id)
 
-    def sync_arm(self, arm: str) -> int:
-        """Brings the runs of an arm, or of one at a point ("<recipe>/<arm>/<point>"), up to date, and the run above them that holds
-        their means and the figures."""
-        folders = sorted(path.parent for path in (self.runs / arm).glob("seed*/config.yaml"))
+    def sync_arm(self, address: Address) -> int:
+        """Brings the runs of an address up to date, and the run above them that holds their means and the figures."""
+        folders = sorted(path.parent for path in (self.runs / address.path).glob("seed*/config.yaml"))
         if not folders:
             return 0
         configs = [read_config(folder) for folder in folders]
-        key = f"{self.scale}/{arm}/{params_hash(configs[0])}"
+        key = f"{self.scale}/{address}/{params_hash(configs[0])}"
         started = int((folders[0] / "config.yaml").stat().st_mtime * 1000)
-        tags = {"scale": self.scale, "arm": arm, "recipes": ", ".join(self.recipes(arm)), "kind": "mean over seeds"}
-        tags["mlflow.runColor"] = ARM_COLOUR.get(configs[0]["arm"]["name"].split()[0], GREY)
-        parent = self._run(key, arm, tags, started, arm)
-        scores = self.arm_scores(arm, params_hash(configs[0]))
+        recipes = self.recipes(address)
+        tags = {"scale": self.scale, "arm": address.arm, "point": address.point, "recipes": ", ".join(recipes)}
+        tags |= {"kind": "mean over seeds", "mlflow.runColor": self.colour(address.arm)}
+        parent = self._run(key, str(address), tags, started, address.point)
+        scores = self.arm_scores(address, params_hash(configs[0]))
         curves = [self.sync_run(folder, parent, scores) for folder in folders]
         shared = {name: value for name, value in flat(configs[0]).items() if name != "seed"}
         metrics, marks = self._means(parent, curves, scores, started)
         self._add(parent, metrics, shared | {"seeds": len(folders)}, tags | {"marks": marks})
-        for recipe in self.recipes(arm):
+        for recipe in recipes:
             figure = self.results / recipe / "figure.png"
             if figure.exists() and parent.data.tags.get(f"figure.{recipe}") != (found := sha256(figure)[:12]):
                 self.client.log_artifact(parent.info.run_id, str(figure), f"figures/{recipe}")
@@ -258,12 +275,10 @@ class Tracker:
             ]
         return metrics, max(done, shared)
 
-    def sync(self, *places: str) -> int:
-        """Syncs arms or the points of recipes, or all that have run folders; returns how many runs that were."""
-        self.runs.mkdir(parents=True, exist_ok=True)
-        configs = (config for place in places or [""] for config in (self.runs / place).rglob("seed*/config.yaml"))
-        arms = sorted({config.parent.parent.relative_to(self.runs).as_posix() for config in configs})
-        with open(self.runs / ".track.lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # two trackers would both make a run that neither finds
-            with plainly():
-                return sum(self.sync_arm(name) for name in arms)
+    def sync(self, *names: str) -> int:
+        """Syncs addresses by their names, or all that have run folders; returns how many runs that were."""
+        folders = {config.parent.parent for config in self.runs.glob("*/*/seed*/config.yaml")}
+        addresses = sorted(Address(folder.parent.name, folder.name) for folder in folders)
+        chosen = [address for address in addresses if not names or str(address) in names]
+        with locked(self.all_runs), plainly():  # two trackers would both make what neither finds
+            return sum(self.sync_arm(address) for address in chosen)

@@ -1,19 +1,44 @@
-"""Compares the verdicts in the working tree with the committed ones: does the reproduction reproduce?"""
+"""Compares the results in the working tree with the committed ones, field by field: does the reproduction reproduce?
+
+What was made here is told from what lies here: run folders whose weights the scores follow from, scores and figures that were written
+since. Without any of it there is nothing to say, and it isn't said.
+"""
 
 import json
+import math
+import re
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 from rich.console import Console
 
 from stemrepro.errors import UserError
+from stemrepro.params import Params, Part, read_params
 from stemrepro.provenance import provenance
-from stemrepro.report.files import read_json
+from stemrepro.records import read_yaml
+from stemrepro.report.verdicts import read_verdicts
+from stemrepro.runs import Address
+from stemrepro.scores.reading import read_json
+from stemrepro.work import RUNS, SCORES
+
+MOST = 0.5
+"""Deviation of a number, over half the width of the committed interval, from which on it is not the committed one any more."""
+NUMBERS = ("ours", "ci_low", "ci_high", "own_rate", "seed_se", "item_se")
+"""Fields that may deviate; all others must be equal."""
+FOLLOWING = ("p", "level", "reason")
+"""Fields that follow from them and from the recipe's other claims: equal where no number moved; else a reason keeps its words."""
+TRAINED, SCORED, DRAWN, COMPUTED, UNTOUCHED = "trained", "scored", "redrawn", "computed", "not made here"
+MADE = (TRAINED, SCORED, COMPUTED)
+"""What a claim rests on here that says something about the reproduction."""
 
 
 def committed(path: Path) -> object | None:
     """A JSON file of the commit, or None where the commit has none."""
-    shown = subprocess.run(["git", "show", f"HEAD:./{path.as_posix()}"], capture_output=True, text=True)
+    try:
+        shown = subprocess.run(["git", "show", f"HEAD:./{path.as_posix()}"], capture_output=True, text=True)
+    except OSError as error:
+        raise UserError(f"verify compares with the committed results, but git can't be run ({error})") from error
     return json.loads(shown.stdout) if shown.returncode == 0 else None
 
 
@@ -24,47 +49,143 @@ def committed_recipes(folder: Path) -> set[str]:
         UserError: there is no commit to compare with.
     """
     command = ["git", "ls-tree", "-r", "--name-only", "HEAD", f"{folder.as_posix()}/"]
-    shown = subprocess.run(command, capture_output=True, text=True)
+    try:
+        shown = subprocess.run(command, capture_output=True, text=True)
+    except OSError as error:
+        raise UserError(f"verify compares with the committed results, but git can't be run ({error})") from error
     if shown.returncode:
         raise UserError(f"verify compares with the committed results, but git says: {shown.stderr.strip()}")
     return {Path(line).parent.name for line in shown.stdout.splitlines() if line.endswith("/verdicts.json")}
 
 
-def compare(ours: list[dict], reference: list[dict]) -> tuple[int, list[str], tuple[float, str]]:
-    """How many verdicts are the same, the changed ones in words, and the largest deviation.
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
-    The deviation of a claim is the change of its effect over half the width of its committed interval.
-    """
-    before, same, changed, largest = {row["claim"]: row for row in reference}, 0, [], (0.0, "")
-    for row in ours:
-        old = before.get(row["claim"])
-        if old is None:
-            changed.append(f"{row['claim']}: new")
+
+def deviation(new: dict, old: dict) -> float:
+    """The largest change of a number of a claim over half the width of its committed interval; infinite where one side has none."""
+    ends = (old.get("ci_low"), old.get("ci_high"))
+    half = (ends[1] - ends[0]) / 2 if all(map(_is_number, ends)) else 0.0
+    largest = 0.0
+    for field in NUMBERS:
+        pair = new.get(field), old.get(field)
+        if pair[0] == pair[1]:
             continue
-        if row["verdict"] == old["verdict"]:
-            same += 1
-        else:
-            changed.append(f"{row['claim']}: {old['verdict']} -> {row['verdict']}")
-        if None not in (row["ours"], old["ours"], old["ci_low"], old["ci_high"]) and old["ci_high"] > old["ci_low"]:
-            deviation = 2 * abs(row["ours"] - old["ours"]) / (old["ci_high"] - old["ci_low"])
-            if deviation > largest[0]:
-                largest = (deviation, row["claim"])
-    changed += [f"{name}: gone" for name in before.keys() - {row["claim"] for row in ours}]
-    return same, changed, largest
+        if not all(map(_is_number, pair)) or half <= 0:
+            return math.inf
+        largest = max(largest, abs(pair[0] - pair[1]) / half)
+    return largest
+
+
+def _words(text: object) -> str:
+    """A sentence without its numbers."""
+    return re.sub(r"[-+]?\d[\d.e+-]*", "#", str(text))
+
+
+def compare(new: dict[str, dict], old: dict[str, dict]) -> tuple[dict[str, str], float, str]:
+    """What differs between verdicts, in words by claim; the largest deviation; and the claim that has it."""
+    equal = all(new.get(name, {}).get(field) == row.get(field) for name, row in old.items() for field in NUMBERS)
+    changes, largest, where = {}, 0.0, ""
+    for name, before in old.items():
+        if name not in new:
+            changes[name] = "gone"
+            continue
+        now, fields = new[name], []
+        for field in sorted(before.keys() | now.keys()):
+            pair = before.get(field), now.get(field)
+            same = pair[0] == pair[1] or (field in FOLLOWING and not equal)
+            if field == "reason" and not equal:
+                same = _words(pair[0]) == _words(pair[1])
+            if not same and field not in NUMBERS:
+                fields.append(f"{field} {pair[0]!r} -> {pair[1]!r}")
+        moved = deviation(now, before)
+        if moved > MOST:
+            numbers = [f"{f} {before.get(f)} -> {now.get(f)}" for f in NUMBERS if before.get(f) != now.get(f)]
+            fields.append(f"{', '.join(numbers)}, {moved:.2f} of its interval's half width")
+        if math.isfinite(moved) and moved > largest:
+            largest, where = moved, name
+        if fields:
+            changes[name] = "; ".join(fields)
+    return changes | dict.fromkeys(new.keys() - old.keys(), "new"), largest, where
 
 
 def differences(here: dict, there: dict) -> list[str]:
     """What differs between this machine and the one of the committed results: processor, Python, packages."""
-    found = (
+    machines = (
         [f"machine: {there['machine']} there, {here['machine']} here"] if here["machine"] != there["machine"] else []
     )
     names = sorted(here["versions"].keys() | there["versions"].keys())
     pairs = [(name, there["versions"].get(name, "none"), here["versions"].get(name, "none")) for name in names]
-    return found + [f"{name}: {old} there, {new} here" for name, old, new in pairs if old != new]
+    return machines + [f"{name}: {old} there, {new} here" for name, old, new in pairs if old != new]
 
 
-def verify(scale: str, results: Path, console: Console) -> bool:
-    """Prints the comparison for every recipe of a scale; True if all committed verdicts came out the same.
+class Made:
+    """What of a scale was made in this working tree."""
+
+    def __init__(self, params: Params | None, scale: str, results: Path) -> None:
+        self.params, self.scale, self.results = params, scale, results
+        self.planned = params.planned(scale) if params and scale in params.run else {}
+
+    def scores(self, address: Address, part: Part) -> str:
+        """Whether the scores of an address follow from runs that lie here, were written here, or came with the clone."""
+        from stemrepro.scoring import arguments, score_key
+        from stemrepro.work import runs_of
+
+        out, own = SCORES / self.scale / part / address.path, self.planned.get(address)
+        try:
+            key = json.loads((out / "summary.json").read_text()).get("key")
+        except (OSError, ValueError, AttributeError):
+            return UNTOUCHED
+        if own and (RUNS / self.scale / address.path).exists():
+            try:
+                runs = runs_of(self.scale, self.params.scale[self.scale].data, {address: own}, part)
+                if runs and key == score_key(runs, part, arguments(self.params, self.scale, part, own)):
+                    return TRAINED
+            except UserError:
+                return UNTOUCHED
+        try:
+            return SCORED if json.loads((out / "provenance.json").read_text()).get("key") == key else UNTOUCHED
+        except (OSError, ValueError, AttributeError):
+            return UNTOUCHED
+
+    def recipe(self, name: str, rows: list[dict]) -> dict[str, str]:
+        """How each claim of a recipe was made here."""
+        from stemrepro.book import load
+
+        sidecar = self.results / self.scale / name / "provenance.json"
+        drawn = sidecar.exists() and read_json(sidecar) != committed(sidecar)
+        recipe = load().recipe(name)
+        parts: dict[Address, dict[Part, str]] = {}
+        for address, wanted in recipe.wanted().items():
+            kinds: list[Part] = [part if part in ("benchmarks", "geometry") else "losses" for part in wanted]
+            parts[address] = {part: self.scores(address, part) for part in dict.fromkeys(kinds)}
+        ranks = (UNTOUCHED, SCORED, TRAINED)
+        made = {}
+        for row in rows:
+            own = [
+                state for address, states in parts.items() if address.arm in row["arms"] for state in states.values()
+            ]
+            if not row["arms"]:
+                made[row["claim"]] = COMPUTED if drawn else UNTOUCHED
+            elif not drawn or not own:
+                made[row["claim"]] = UNTOUCHED
+            else:
+                lowest = min(own, key=ranks.index)
+                made[row["claim"]] = DRAWN if lowest == UNTOUCHED else lowest
+        return made
+
+
+def known_machines(scale: str) -> list[str]:
+    """What runs of a scale on other machines gave, in words (docs/machines.yaml)."""
+    path = Path("docs/machines.yaml")
+    return read_yaml(path).get(scale, []) if path.exists() else []
+
+
+def verify(scale: str, results: Path, console: Console) -> int:
+    """Prints the comparison for every recipe of a scale.
+
+    Returns:
+        0 if all committed verdicts came out the same and something was made here; 1 if not; 3 if nothing was made here.
 
     Raises:
         UserError: there are no verdicts to compare.
@@ -72,31 +193,52 @@ def verify(scale: str, results: Path, console: Console) -> bool:
     folder = results / scale
     present = {path.parent.name for path in folder.glob("*/verdicts.json")}
     if not present:
-        raise UserError(f"{folder} has no verdicts; run 'dvc repro' first")
-    reference = committed_recipes(folder)
-    kept = total = 0
-    others: dict[str, None] = {}
+        raise UserError(f"{folder} has no verdicts; run 'make reproduce SCALE={scale}' first")
+    reference, params = committed_recipes(folder), read_params() if Path("params.yaml").exists() else None
+    here, how, others = Made(params, scale, results), Counter(), {}
+    total, kept, changed = 0, 0, False
     for name in sorted(present | reference):
-        path, before = folder / name / "verdicts.json", committed(folder / name / "verdicts.json")
-        if before is None:
+        path = folder / name / "verdicts.json"
+        old, new = committed(path), {row["claim"]: row for row in (read_verdicts(path) if path.exists() else [])}
+        if old is None:
             console.print(f"{name}: no committed verdicts for scale '{scale}' to compare with")
             continue
-        ours = read_json(path) if path.exists() else []
-        same, changed, (deviation, claim) = compare(ours, before)
-        kept, total = kept + same, total + len(before) + sum(line.endswith(": new") for line in changed)
-        where = f" of its interval's half width ({claim})" if claim else ""
-        console.print(f"{name}: {same} of {len(before)} committed verdicts came out the same")
-        console.print(f"  largest deviation: {deviation:.2f}{where}")
-        for line in changed:
-            console.print(f"  {line}")
+        before = {row["claim"]: row for row in old}
+        changes, largest, where = compare(new, before)
+        same = sum(claim not in changes for claim in before)
+        total, kept, changed = total + len(before), kept + same, changed or bool(changes)
+        made = Counter(here.recipe(name, list(new.values())).values())
+        how += made
+        words = ", ".join(f"{count} {way}" for way, count in made.items())
+        console.print(f"{name}: {same} of {len(before)} claims came out the same ({words})", highlight=False)
+        if where:
+            console.print(f"  largest deviation: {largest:.2f} of its interval's half width ({where})", highlight=False)
+        for claim, words in changes.items():
+            console.print(f"  {claim}: {words}", highlight=False, markup=False)
         if about := committed(folder / name / "provenance.json"):
             others |= dict.fromkeys(differences(provenance(), about))
-    if total:
-        sentence = "the reproduction reproduces" if kept == total else "the reproduction does not reproduce"
-        console.print(f"{kept} of {total} verdicts are the committed ones: {sentence}")
-        console.print(
-            "\n".join(["this machine differs from the committed results':", *map("  {}".format, others)])
-            if others
-            else "same processor, Python and packages as the committed results"
+    if not total:
+        return 3
+    return _conclude(console, scale, changed, f"{kept} of {total}", how, list(others))
+
+
+def _conclude(console: Console, scale: str, changed: bool, count: str, how: Counter, others: list[str]) -> int:
+    limit = f"(numbers may deviate by {MOST:g} of an interval's half width)"
+    ways = ", ".join(f"{how[way]} {way}" for way in (*MADE, DRAWN, UNTOUCHED) if how[way])
+    lines = [f"{count} claims are the committed ones; how all were made here: {ways}"]
+    if changed:
+        lines.append(f"the reproduction does not reproduce {limit}")
+    elif not any(how[way] for way in MADE):
+        lines.append(
+            f"nothing was trained, scored or computed here, so this vouches for nothing: 'make reproduce SCALE={scale}'"
         )
-    return kept == total
+    else:
+        lines.append(f"what was made here reproduces {limit}")
+        lines += (
+            ["this machine differs from that of the committed results:", *(f"  {line}" for line in others)]
+            if others
+            else ["same processor, Python and packages as the committed results"]
+        )
+        lines += [f"known of another machine: {words}" for words in known_machines(scale)]
+    console.print("\n".join(lines), highlight=False, markup=False)
+    return 1 if changed else 0 if any(how[way] for way in MADE) else 3

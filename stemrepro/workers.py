@@ -1,4 +1,4 @@
-"""Runs a function over several jobs in processes of their own, with progress, after one import.
+"""Runs functions over several jobs in processes of their own, with progress, after one import.
 
 The processes come from a fork server that has imported what they need, so that start-up is paid once. Allocator
 thresholds and thread counts are set here, before the server starts, because glibc reads them at process start only:
@@ -11,11 +11,16 @@ are cores for; the others wait for their turn, which is passed on every second.
 import math
 import multiprocessing
 import os
+import pkgutil
+import signal
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
 from queue import Empty
 
 from rich.console import Console
@@ -30,23 +35,57 @@ ENVIRONMENT = {
 TURN_SECONDS = 1.0
 
 
+@dataclass(frozen=True)
+class Job:
+    """One call of a function in a worker: `function(run, report, **arguments)`.
+
+    Attributes:
+        function: "module:function", imported in the worker alone, so that the parent needs no torch.
+        name: label of its bar.
+        total: length of its bar; `report(done, loss or nan, tokens per second)` moves it.
+    """
+
+    function: str
+    run: object
+    name: str
+    total: int
+    arguments: dict = field(default_factory=dict)
+
+
+class Stopped(BaseException):
+    """Another job failed, or the user stopped all: leave the work as a kill would."""
+
+
+_shared: dict = {}
+"""What a worker has from its parent: the queue of reports, the turns, and whether to stop."""
+
+
 def _leave_with_parent() -> None:
     """Ends this process when its parent is gone, so that a killed pipeline leaves nothing running."""
     multiprocessing.parent_process().join()
     os._exit(1)
 
 
-def _child(function: Callable, job: object, number: int, queue: object, threads: int, turn: object) -> None:
+def _begin(queue: object, turn: object, stop: object, threads: int) -> None:
     import torch
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says what happens then
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
+    _shared.update(queue=queue, turn=turn, stop=stop)
+
+
+def _work(number: int, job: Job) -> object:
+    queue, turn, stop = _shared["queue"], _shared["turn"], _shared["stop"]
+    queue.put((number, None))
     turn.acquire()
     since = time.monotonic()
 
     def report(*values: float) -> None:
         nonlocal since
-        queue.put(("progress", number, values))
+        if stop.is_set():
+            raise Stopped
+        queue.put((number, values))
         if time.monotonic() - since > TURN_SECONDS:
             turn.release()
             time.sleep(0.001)  # or this process would have the turn again before one that waits wakes up
@@ -54,75 +93,89 @@ def _child(function: Callable, job: object, number: int, queue: object, threads:
             since = time.monotonic()
 
     try:
-        queue.put(("result", number, function(job, report)))
-    except UserError as error:
-        queue.put(("error", number, str(error)))
-    except BaseException:
-        queue.put(("crash", number, traceback.format_exc()))
+        return pkgutil.resolve_name(job.function)(job.run, report, **job.arguments)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{job.name} failed:\n{traceback.format_exc()}") from error
     finally:
         turn.release()
 
 
-def run_jobs(
-    function: Callable, jobs: list, names: list[str], totals: list[int], workers: int, threads: int, preload: str
-) -> list:
-    """Calls `function(job, report)` for every job, `workers` at a time, and returns the results in order.
+class _Bars:
+    """A bar for each job that runs, under one of all."""
+
+    def __init__(self, progress: Progress, jobs: list[Job], done: int) -> None:
+        self.progress, self.running = progress, set()
+        self.everything = progress.add_task("all", total=len(jobs) + done, completed=done, note="")
+        self.bars = [progress.add_task(job.name, total=job.total, note="", visible=False) for job in jobs]
+
+    def take(self, queue: object) -> None:
+        """Shows what workers have reported since."""
+        while True:
+            try:
+                number, values = queue.get_nowait()
+            except Empty:
+                return
+            self.running.add(number)
+            if values is None:
+                self.progress.update(self.bars[number], visible=True)
+                continue
+            done, loss, speed = values
+            pace = f"  {speed:,.0f} tokens/s" if speed else ""
+            note = "" if math.isnan(loss) else f"loss {loss:.3f}{pace}"
+            self.progress.update(self.bars[number], completed=done, note=note)
+
+    def end(self, number: int) -> None:
+        """Takes a job's bar away."""
+        self.running.discard(number)
+        self.progress.update(self.bars[number], visible=False)
+        self.progress.advance(self.everything)
+
+
+def run_jobs(jobs: list[Job], workers: int, threads: int, preload: str, done: int = 0) -> Iterator[tuple[int, object]]:
+    """Runs jobs, `workers` at a time, and yields (number, result) of each as it ends.
 
     Args:
-        function: a module-level function; `report(done, loss or nan, tokens per second)` moves its bar.
-        jobs: what to call it with (pickled).
-        names: labels of the bars.
-        totals: length of each bar.
-        workers: processes at a time.
-        threads: torch threads in each.
+        threads: torch threads in each worker.
         preload: module that the fork server imports beforehand.
+        done: jobs of the same kind that had nothing left to do, for the bar of all.
 
     Raises:
         UserError: a job's own, or a crash with its traceback; the other jobs are ended.
     """
+    if not jobs:
+        return
     os.environ.update(ENVIRONMENT | {"OMP_NUM_THREADS": str(threads)})
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([preload])
-    queue, results, running, waiting = context.Queue(), {}, {}, list(enumerate(jobs))
+    queue, stop = context.Queue(), context.Event()
     turn = context.Semaphore(max(1, (os.cpu_count() or 1) // threads))
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
     console = Console(file=sys.stderr)
-    try:
-        with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
-            everything = progress.add_task("all", total=len(jobs), note="")
-            bars = [progress.add_task(n, total=t, note="", visible=False) for n, t in zip(names, totals, strict=True)]
-            while waiting or running:
-                while waiting and len(running) < workers:
-                    number, job = waiting.pop(0)
-                    arguments = (function, job, number, queue, threads, turn)
-                    running[number] = context.Process(target=_child, args=arguments)
-                    running[number].start()
-                    progress.update(bars[number], visible=True)
-                try:
-                    kind, number, value = queue.get(timeout=1)
-                except Empty:
-                    dead = [n for n, p in running.items() if not p.is_alive() and p.exitcode]
-                    if dead:
+    pool = ProcessPoolExecutor(min(workers, len(jobs)), context, _begin, (queue, turn, stop, threads))
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
+        bars = _Bars(progress, jobs, done)
+        try:
+            numbers: dict[Future, int] = {pool.submit(_work, number, job): number for number, job in enumerate(jobs)}
+            while numbers:
+                ended, _ = wait(numbers, timeout=0.5, return_when=FIRST_COMPLETED)
+                bars.take(queue)
+                for future in ended:
+                    number = numbers.pop(future)
+                    try:
+                        result = future.result()
+                    except BrokenProcessPool as error:
+                        names = ", ".join(jobs[n].name for n in sorted(bars.running)) or jobs[number].name
                         raise UserError(
-                            f"{names[dead[0]]} was killed (exit code {running[dead[0]].exitcode})"
-                        ) from None
-                    continue
-                if kind == "progress":
-                    done, loss, speed = value
-                    pace = f"  {speed:,.0f} tokens/s" if speed else ""
-                    progress.update(
-                        bars[number], completed=done, note="" if math.isnan(loss) else f"loss {loss:.3f}{pace}"
-                    )
-                elif kind == "result":
-                    results[number] = value
-                    running.pop(number).join()
-                    progress.update(bars[number], visible=False)
-                    progress.advance(everything)
-                elif kind == "error":
-                    raise UserError(value)
-                else:
-                    raise UserError(f"{names[number]} failed:\n{value}")
-    finally:
-        for process in running.values():
-            process.terminate()
-    return [results[number] for number in range(len(jobs))]
+                            f"a worker was killed while these ran: {names}; run again, they resume"
+                        ) from error
+                    except UserError:
+                        raise
+                    except Exception as error:  # a result that can't be sent back, say
+                        raise UserError(f"{jobs[number].name} failed: {type(error).__name__}: {error}") from error
+                    bars.end(number)
+                    yield number, result
+        finally:
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from rich.progress import track
 
+from stemrepro.data.mixes import Mix
 from stemrepro.errors import UserError
 from stemrepro.files import sha256
-from stemrepro.recipe import Mix
 
 PINS = Path(__file__).with_name("archives.txt")
 SAMPLE = Path(__file__).with_name("sample") / "documents.jsonl"

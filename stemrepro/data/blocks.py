@@ -1,60 +1,18 @@
 """Token blocks on disk, and batches that are a pure function of (seed, number).
 
-`write_blocks` turns a corpus into one flat uint16 file a split; `TokenBlocks` maps such a file into memory. A block is
+stemrepro.data.encoding turns a corpus into one flat uint16 file a split; `TokenBlocks` maps such a file into memory. A block is
 `length + 1` tokens: inputs and, shifted by one, targets. Because batch k needs nothing but the seed and k, a resumed run
 asks for batch k again and there is no loader state to lose.
 """
 
-import hashlib
 import json
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import torch
-from rich.progress import track
 
-from stemrepro.data.corpus import SPLITS
-from stemrepro.data.tokenizer import read_tokenizer, token_bytes
 from stemrepro.errors import UserError
-from stemrepro.files import atomic_write, sha256, write_json
-from stemrepro.model.config import END_OF_DOCUMENT
-
-
-def write_blocks(corpus: Path, tokenizer_file: Path, out: Path) -> None:
-    """Writes `out`/{train,tune,validation}.bin and `out`/index.json.
-
-    Training documents are concatenated in the order of their ids' hashes, so that sources mix; held-out documents are
-    grouped by source. Each document ends with END_OF_DOCUMENT. The index holds the vocabulary, the bytes of each token,
-    and for held-out splits each document's source, start and length in tokens.
-    """
-    from datasets import Dataset
-
-    tokenizer = read_tokenizer(tokenizer_file)
-    rows = Dataset.from_parquet(str(corpus), keep_in_memory=True).to_list()
-    rows.sort(key=lambda row: hashlib.sha256(f"{row['source']}/{row['id']}".encode()).hexdigest())
-    index: dict = {"vocab": tokenizer.get_vocab_size(), "token_bytes": token_bytes(tokenizer), "splits": {}}
-    for split in SPLITS:
-        chosen = [row for row in rows if row["split"] == split]
-        if split != "train":
-            chosen.sort(key=lambda row: row["source"])
-        tokens: list[np.ndarray] = []
-        documents, start = [], 0
-        for first in track(range(0, len(chosen), 512), f"encoding {split}", transient=True):
-            part = chosen[first : first + 512]
-            for row, encoded in zip(part, tokenizer.encode_batch([row["text"] for row in part]), strict=True):
-                tokens.append(np.array([*encoded.ids, END_OF_DOCUMENT], dtype=np.uint16))
-                documents.append((row["id"], row["source"], start, len(tokens[-1])))
-                start += len(tokens[-1])
-        atomic_write(out / f"{split}.bin", np.concatenate(tokens).tobytes())
-        by_source: dict[str, int] = {}
-        for _, source, _, length in documents:
-            by_source[source] = by_source.get(source, 0) + length
-        hashed = sha256(out / f"{split}.bin")
-        index["splits"][split] = {"tokens": start, "tokens_by_source": by_source, "sha256": hashed}
-        if split != "train":
-            index["splits"][split]["documents"] = documents
-    write_json(out / "index.json", index)
 
 
 class TokenBlocks:

@@ -18,7 +18,13 @@ def _items_table(items: dict) -> list[str]:
         "|---|--:|--:|--:|--:|---|---|",
     ]
     for task, row in items.items():
-        _, title, licence, attribution = BENCHMARKS.get(task, ("", task, "that of the text", "made from the text"))
+        source = BENCHMARKS.get(task)
+        about = (
+            (source.title, source.licence, source.attribution)
+            if source
+            else (task, "that of the text", "made from the text")
+        )
+        title, licence, attribution = about
         overlap = f"{row['in_training_text']:,}, left out" if row["held_out"] else "on purpose"
         lines.append(
             f"| {title} | {row['read']:,} | {row['malformed']:,} | {overlap} | {row['kept']:,} | {licence} | {attribution} |"

@@ -17,10 +17,10 @@ from pathlib import Path
 from datasketch import MinHash, MinHashLSH
 from rich.progress import track
 
+from stemrepro.data.mixes import Mix
 from stemrepro.data.sources import Document, about_sources, read_documents
 from stemrepro.errors import UserError
 from stemrepro.files import write_json
-from stemrepro.recipe import Mix
 
 SPLITS = ("train", "tune", "validation")
 VALIDATION, TUNE = 0.08, 0.04  # shares of a source's bytes

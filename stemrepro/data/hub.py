@@ -11,9 +11,9 @@ from pathlib import Path
 
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+from stemrepro.data.mixes import HubMix
 from stemrepro.errors import UserError
 from stemrepro.files import digest, sha256, write_json
-from stemrepro.recipe import HubMix
 
 
 def resolved_revision(mix: HubMix) -> str:

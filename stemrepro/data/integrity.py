@@ -16,7 +16,13 @@ def verified_hash(folder: Path) -> str:
     index = folder / "index.json"
     if not index.exists():
         raise UserError(f"{index} is missing; run 'dvc repro blocks' first")
-    splits = json.loads(index.read_text())["splits"]
+    try:
+        splits = json.loads(index.read_text())["splits"]
+        splits["train"]["sha256"], splits["validation"]["documents"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{index} is garbled ({type(error).__name__}: {error}); delete {folder} and run again"
+        ) from error
     for split, about in splits.items():
         path = folder / f"{split}.bin"
         if not path.exists() or sha256(path) != about["sha256"]:

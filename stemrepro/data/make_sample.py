@@ -12,9 +12,9 @@ from pathlib import Path
 
 from stemrepro.data.archives import SAMPLE
 from stemrepro.data.corpus import hash_order
+from stemrepro.data.mixes import ArchiveMix
 from stemrepro.data.sources import read_documents
 from stemrepro.files import atomic_write
-from stemrepro.recipe import ArchiveMix
 
 LIMITS = {"speeches": 110_000, "factbook": 85_000, "bible": 100_000}
 LONGEST = 16_000

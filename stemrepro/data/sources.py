@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stemrepro.data.archives import pinned
+from stemrepro.data.mixes import HubMix, Mix
 from stemrepro.errors import UserError
-from stemrepro.recipe import HubMix, Mix
 
 
 @dataclass

@@ -1,16 +1,16 @@
 """The same text in other vocabularies, for the points of recipes that ask for them. Without torch, as workers' parents need it."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 from stemrepro.data.integrity import verified_hash
 from stemrepro.errors import UserError
-from stemrepro.scale import Scale, same_text
 
 
 def write_vocabularies(corpus: Path, sizes: list[int], out: Path) -> None:
     """Writes `out`/<size>/tokenizer.json and `out`/<size>/blocks for each size; raises as `train_tokenizer` does."""
-    from stemrepro.data.blocks import write_blocks
+    from stemrepro.data.encoding import write_blocks
     from stemrepro.data.tokenizer import train_tokenizer
 
     out.mkdir(parents=True, exist_ok=True)
@@ -19,13 +19,26 @@ def write_vocabularies(corpus: Path, sizes: list[int], out: Path) -> None:
         write_blocks(corpus, out / str(size) / "tokenizer.json", out / str(size) / "blocks")
 
 
-def training_tokens(blocks: Path) -> int:
-    """Tokens of the training split, of which every vocabulary has the same documents."""
-    return json.loads((blocks / "index.json").read_text())["splits"]["train"]["tokens"]
+@dataclass(frozen=True)
+class Text:
+    """Token blocks in some vocabulary.
+
+    Attributes:
+        ratio: tokens of a text in it / in the scale's own.
+        data_hash: sha256 of the training split.
+    """
+
+    blocks: Path
+    data_hash: str
+    ratio: float = 1.0
 
 
-def own_text(scale: Scale, data: Path) -> tuple[Scale, Path, str]:
-    """The scale with as many tokens as the same text has in its vocabulary, that text's blocks, and the hash of their training split.
+def _index(blocks: Path) -> dict:
+    return json.loads((blocks / "index.json").read_text())
+
+
+def own_text(vocab: int, data: Path) -> Text:
+    """The text of a scale in a vocabulary of so many tokens.
 
     Args:
         data: the scale's folder, with `blocks` in the vocabulary of the scale itself and others below `vocabularies`.
@@ -34,11 +47,12 @@ def own_text(scale: Scale, data: Path) -> tuple[Scale, Path, str]:
         UserError: blocks are missing or garbled.
     """
     blocks = data / "blocks"
-    found = verified_hash(blocks)
-    if json.loads((blocks / "index.json").read_text())["vocab"] == scale.model.vocab:
-        return scale, blocks, found
-    own = data / "vocabularies" / str(scale.model.vocab) / "blocks"
+    hashed = verified_hash(blocks)
+    if _index(blocks)["vocab"] == vocab:
+        return Text(blocks, hashed)
+    own = data / "vocabularies" / str(vocab) / "blocks"
     if not own.exists():
         raise UserError(f"{own} is missing; run 'dvc repro vocabularies' first")
-    found = verified_hash(own)
-    return same_text(scale, training_tokens(own) / training_tokens(blocks)), own, found
+    # Every vocabulary has the same training documents.
+    tokens = [_index(place)["splits"]["train"]["tokens"] for place in (own, blocks)]
+    return Text(own, verified_hash(own), tokens[0] / tokens[1])

@@ -1,7 +1,8 @@
 """Benchmark scores of finished runs, by lm-eval's own code, and what the analyses need of each item.
 
 Written a whole arm at a time, as small files that git keeps: items.npz (for each task, seed and item: right or wrong
-under acc and acc_norm, with the prompt and with the answers alone; the margin in bits) and summary.json (means).
+under acc and acc_norm, with the prompt and with the answers alone; the margin in bits) and summary.json (means). A run that diverged
+has none.
 
 "Answer-only" scores the answers behind an empty prompt: what can be had without the question. The margin of an item is
 how many bits more the prompt adds to the log-probability of the right answer than to that of a wrong one, averaged over
@@ -9,7 +10,6 @@ the wrong ones: log2 p(right | prompt) / p(right) - mean of log2 p(wrong | promp
 about which answer is right has margin 0, however long or common the answers are.
 """
 
-import io
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -25,8 +25,9 @@ from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.errors import UserError
 from stemrepro.evaluation.lm import StemLM, task_manager
 from stemrepro.evaluation.weights import load_run
-from stemrepro.files import atomic_write, write_json
-from stemrepro.training.spec import Run
+from stemrepro.evaluation.writing import Scored, save_arrays
+from stemrepro.params import PlannedTasks
+from stemrepro.runs import Run
 
 FIELDS = ("acc", "acc_norm", "answer_acc", "answer_acc_norm", "margin", "seen")
 """Arrays of each task in items.npz, each [seeds, items]; "clusters" [items] and "gold" [items] besides."""
@@ -63,6 +64,8 @@ def item_scores(task: ConfigurableTask, sample: dict) -> dict:
     gold = (task.doc_to_text if task.multiple_input else task.doc_to_target)(sample["doc"])
     gold = choices.index(gold) if isinstance(gold, str) else int(gold)
     scores = np.array([score for score, _ in sample["filtered_resps"]])
+    if not np.isfinite(scores).all():
+        raise UserError(f"task '{task.config.task}': a log-likelihood is no number; the model's weights are damaged")
     with_prompt, alone = scores[: len(choices)], scores[len(choices) :]
     lengths = np.array([len(choice) for choice in choices])
     return {
@@ -82,12 +85,12 @@ def item_scores(task: ConfigurableTask, sample: dict) -> dict:
 
 def times_seen(run: Run, tokenizer: Tokenizer, passages: list[str]) -> np.ndarray:
     """How often each passage stood whole in a sequence that this run was trained on, [passages]; 0 for ''."""
-    scale = run.scale
-    blocks = TokenBlocks(run.blocks, "train", scale.model.sequence, run.model.vocab)
-    steps, batch = scale.steps, scale.training.batch
+    training = run.training
+    blocks = TokenBlocks(run.blocks, "train", training.sequence, run.model.vocab)
+    steps, batch = training.steps, training.batch
     drawn = np.bincount(blocks.block_numbers(run.seed, 0, steps * batch), minlength=blocks.count)
     seen = np.nonzero(drawn)[0]
-    width = scale.model.sequence + 1
+    width = training.sequence + 1
     text = blocks.at(seen).numpy().astype(np.uint16).tobytes()
     counts = np.zeros(len(passages), np.int64)
     for number, passage in enumerate(passages):
@@ -101,22 +104,24 @@ def times_seen(run: Run, tokenizer: Tokenizer, passages: list[str]) -> np.ndarra
     return counts
 
 
-def score(run: Run, tokenizer_file: Path, items: Path, report: Callable) -> dict[str, dict]:
-    """Scores one run on the scale's benchmarks.
+def score(run: Run, report: Callable, asked: PlannedTasks, tokenizer_file: Path, items: Path) -> dict[str, dict]:
+    """Scores one run on the planned benchmarks.
 
     Returns:
         For each task: the arrays FIELDS [items], "gold", "choices", "answer" and "clusters" [items], and how many requests lost the
         beginning of their prompt ("truncated", of "requests").
     """
     logging.getLogger("lm_eval").setLevel(logging.ERROR)  # one line a metric and task
-    settings, tokenizer = run.scale.benchmarks, read_tokenizer(tokenizer_file)
-    lm = StemLM(load_run(run), tokenizer, run.scale.model.sequence, settings.batch)
-    manager, results = task_manager(items, settings.hub), {}
-    for number, name in enumerate(settings.tasks):
-        share = (number + 1) / len(settings.tasks)
-        lm.on_batch = lambda _, loss, share=share: report(int(share * run.scale.steps), loss, 0.0)
+    if run.diverged is not None:
+        return {}
+    tokenizer = read_tokenizer(tokenizer_file)
+    lm = StemLM(load_run(run), tokenizer, run.training.sequence, asked.batch)
+    manager, results = task_manager(items, asked.hub), {}
+    for number, name in enumerate(asked.tasks):
+        share = (number + 1) / len(asked.tasks)
+        lm.on_batch = lambda _, loss, share=share: report(int(share * run.training.steps), loss, 0.0)
         lm.truncated, task = 0, load_task(manager, name)
-        samples = evaluate(lm, {"tasks": {name: task}}, limit=settings.items, bootstrap_iters=0)["samples"][name]
+        samples = evaluate(lm, {"tasks": {name: task}}, limit=asked.items, bootstrap_iters=0)["samples"][name]
         rows = [item_scores(task, sample) for sample in sorted(samples, key=lambda sample: sample["doc_id"])]
         columns = {field: np.array([row.get(field, 0) for row in rows]) for field in (*FIELDS, "gold", "choices")}
         columns["seen"] = times_seen(run, tokenizer, [row["evidence"] for row in rows])
@@ -126,14 +131,17 @@ def score(run: Run, tokenizer_file: Path, items: Path, report: Callable) -> dict
     return results
 
 
-def write_scores(runs: list[Run], results: list[dict[str, dict]], out: Path) -> None:
-    """Writes items.npz and summary.json of one arm (all its seeds); equal results give equal bytes."""
+def write(scored: Scored) -> dict:
+    """Writes items.npz of one arm (all its seeds) and returns what summary.json is to say; equal results give equal bytes."""
+    pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if run.diverged is None]
+    results = [result for _, result in pairs]
     types = dict.fromkeys(FIELDS, np.bool_) | {"margin": np.float16, "seen": np.uint8}
-    arrays: dict[str, np.ndarray] = {"seeds": np.array([run.seed for run in runs])}
+    arrays: dict[str, np.ndarray] = {"seeds": np.array([run.seed for run, _ in pairs])}
     tasks = {}
-    for name, first in results[0].items():
+    for name, first in (results[0] if results else {}).items():
         stacked = {field: np.stack([result[name][field] for result in results]) for field in FIELDS}
-        arrays |= {f"{name}/{field}": stacked[field].astype(types[field]) for field in FIELDS}
+        capped = stacked | {"seen": np.minimum(stacked["seen"], 255)}  # a byte holds no more
+        arrays |= {f"{name}/{field}": capped[field].astype(types[field]) for field in FIELDS}
         arrays |= {f"{name}/clusters": first["clusters"], f"{name}/gold": first["gold"].astype(np.uint8)}
         means = {field: round(float(stacked[field].mean()), 6) for field in FIELDS if field != "seen"}
         tasks[name] = means | {
@@ -143,13 +151,5 @@ def write_scores(runs: list[Run], results: list[dict[str, dict]], out: Path) -> 
             "truncated": round(first["truncated"] / first["requests"], 6),
             "seen": round(float((stacked["seen"] > 0).mean()), 6),
         }
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)
-    atomic_write(out / "items.npz", buffer.getvalue())
-    about = {
-        "params_hash": runs[0].params_hash,
-        "data_hash": runs[0].data_hash[:12],
-        "seeds": len(runs),
-        "tasks": tasks,
-    }
-    write_json(out / "summary.json", about)
+    save_arrays(scored.out / "items.npz", arrays)
+    return {"tasks": tasks}

@@ -61,14 +61,16 @@ def context_sums(
         "shuffled": np.empty((len(kept), half)),
         "alone": np.empty((len(kept), half)),
     }
+    device = next(model.parameters()).device
     with torch.no_grad():
         for first in range(0, len(kept), batch):
             part = slice(first, first + batch)
             rows = blocks.at(numbers[kept[part]])
             mixed = shuffled_prefixes(rows, numbers[kept[part]], half)
             for condition, tokens in (("shuffled", mixed), ("alone", rows[:, half:])):
-                found = token_losses(model(tokens[:, :-1]), tokens[:, 1:])
-                losses[condition][part] = found[:, -half:].numpy()
+                moved = tokens.to(device)
+                nats_there = token_losses(model(moved[:, :-1]), moved[:, 1:])
+                losses[condition][part] = nats_there[:, -half:].cpu().numpy()
             report(first + len(rows))
     chosen, place = np.unique(documents[kept, 0], return_inverse=True)
     by_position, by_offset = (

@@ -7,10 +7,8 @@ Each raw, and with the set's mean vector taken off ("centred"). Written a whole 
 cosines.csv, density.npz, spread.npz, summary.json.
 """
 
-import io
 import math
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -24,10 +22,11 @@ from stemrepro.errors import UserError
 from stemrepro.evaluation.buckets import BUCKETS, bucket_name
 from stemrepro.evaluation.losses import seen_pairs
 from stemrepro.evaluation.weights import load_run
-from stemrepro.files import atomic_write, write_json
-from stemrepro.model.ffn import Stem, TokenOnly, table_parameters
+from stemrepro.evaluation.writing import Scored, save_arrays, save_frame
+from stemrepro.model.ffn.base import FFN, table_parameters
 from stemrepro.model.transformer import Decoder, build
-from stemrepro.training.spec import Run
+from stemrepro.runs import Run
+from stemrepro.scale import Geometry
 
 MOST_ROWS = 4096
 """Rows of a table that are compared at most, all pairs of them (torch's quantile takes 2^24 values); larger tables are sampled."""
@@ -88,31 +87,22 @@ def ffn_vectors(model: Decoder, rows: Tensor, positions: Tensor) -> dict[int, di
     found: dict[int, dict[str, Tensor]] = {}
 
     def keep(layer: int) -> Callable:
-        def hook(ffn: torch.nn.Module, inputs: tuple[Tensor, Tensor]) -> None:
-            at = torch.arange(len(positions))
-            x, tokens = inputs[0][at, positions], inputs[1]
-            if isinstance(ffn, Stem):
-                up = ffn.rows(tokens)[at, positions]
-            elif hasattr(ffn, "up"):
-                up = ffn.up(x)
-            elif isinstance(ffn, TokenOnly):
-                up = ffn.table(tokens[at, positions])
-            else:  # mixtures and rows of the residual's width have no such vector
-                return
-            found[layer] = {"up": up}
-            if hasattr(ffn, "gate"):
-                found[layer]["gated"] = F.silu(ffn.gate(x)) * up
+        def hook(ffn: FFN, inputs: tuple[Tensor, Tensor]) -> None:
+            places = torch.arange(len(positions)), positions
+            up, gate = ffn.up_vectors(*inputs, places), ffn.gate_vectors(inputs[0], places)
+            if up is not None:
+                found[layer] = {"up": up} | ({} if gate is None else {"gated": gate * up})
 
         return hook
 
     handles = [b.ffn.register_forward_pre_hook(keep(layer)) for layer, b in enumerate(model.blocks) if layer]
     try:
         with torch.no_grad():
-            model(rows)
+            model(rows.to(next(model.parameters()).device))
     finally:
         for handle in handles:
             handle.remove()
-    return found
+    return {layer: {what: vectors.cpu() for what, vectors in kinds.items()} for layer, kinds in found.items()}
 
 
 def tables_over_training(run: Run, model: Decoder) -> dict[float, dict[int, Tensor]]:
@@ -123,10 +113,10 @@ def tables_over_training(run: Run, model: Decoder) -> dict[float, dict[int, Tens
     """
 
     def by_layer(tables: dict[str, Tensor]) -> dict[int, Tensor]:
-        return {int(name.split(".")[1]): table.detach().float() for name, table in sorted(tables.items())}
+        return {int(name.split(".")[1]): table.detach().cpu().float() for name, table in sorted(tables.items())}
 
     found = {0.0: by_layer(table_parameters(build(run.model, run.seed)))}
-    for share in run.scale.training.snapshots:
+    for share in run.training.snapshots:
         path = run.folder / f"tables-{round(100 * share):03d}.safetensors"
         if not path.exists():
             raise UserError(f"{path} is missing; train that run again ('dvc repro')")
@@ -134,17 +124,21 @@ def tables_over_training(run: Run, model: Decoder) -> dict[float, dict[int, Tens
     return found | {1.0: by_layer(table_parameters(model))}
 
 
-def score(run: Run, report: Callable) -> dict:
-    """Angles of one run.
+def score(run: Run, report: Callable, asked: Geometry, tokens: int) -> dict:
+    """Angles of one run; nothing of one that diverged.
+
+    Args:
+        tokens: a source, of the validation text that vectors are looked for in.
 
     Returns:
         "cosines": one line a share of training, layer, kind of vector, bucket and centring; "density": {(what, centred): [layers,
         bins]} at the end of training; "layers" [layers]; "spread" [V]: mean |cos| of each token's row to all others, mean over
         layers (nan without tables).
     """
-    scale, bins = run.scale, run.scale.geometry.bins
-    model = load_run(run)
-    blocks = TokenBlocks(run.blocks, "validation", scale.model.sequence, run.model.vocab)
+    if run.diverged is not None:
+        return {}
+    bins, model = asked.bins, load_run(run)
+    blocks = TokenBlocks(run.blocks, "validation", run.training.sequence, run.model.vocab)
     placed = run.model.placed or tuple(range(1, run.model.layers))
     lines: list[dict] = []
     heights: dict[tuple[str, bool], list[np.ndarray]] = {}
@@ -159,7 +153,7 @@ def score(run: Run, report: Callable) -> dict:
             if share == 1.0 and bucket == "all":
                 heights.setdefault((what, centred), []).append(density(values, bins))
 
-    numbers, positions = chosen_places(blocks, scale.evaluation.tokens, scale.geometry.tokens)
+    numbers, positions = chosen_places(blocks, tokens, asked.tokens)
     vectors = ffn_vectors(model, blocks.at(numbers)[:, :-1], torch.from_numpy(positions))
     for layer in placed:
         for what, found in vectors.get(layer, {}).items():
@@ -176,7 +170,7 @@ def score(run: Run, report: Callable) -> dict:
                 add(share, layer, "rows", "all", table[sample])
                 for which in range(len(edges)):
                     add(share, layer, "rows", bucket_name(edges, which), table[sample[bucket == which]])
-            report(int(scale.steps * (number + 1) / len(times)), math.nan, 0.0)
+            report(int(run.training.steps * (number + 1) / len(times)), math.nan, 0.0)
         means = []
         for table in times[1.0].values():
             unit = F.normalize(table[sample].double(), dim=1)
@@ -190,28 +184,21 @@ def score(run: Run, report: Callable) -> dict:
     }
 
 
-def write_scores(runs: list[Run], results: list[dict], out: Path) -> None:
-    """Writes the score files of one arm (all its seeds); equal results give equal bytes."""
-    first = runs[0]
-    frame = pd.concat([r["cosines"].assign(seed=run.seed) for run, r in zip(runs, results, strict=True)])
-    columns = ["seed", *(name for name in frame.columns if name != "seed")]
-    atomic_write(out / "cosines.csv", frame[columns].to_csv(index=False, float_format="%.6f"))
-    names = {key: f"{key[0]}{':centred' if key[1] else ''}" for key in results[0]["density"]}
-    densities = {name: np.mean([r["density"][key] for r in results], axis=0) for key, name in names.items()}
-    seeds = np.array([run.seed for run in runs])
-    for file, arrays in {
-        "density": {"layers": results[0]["layers"], **densities},
-        "spread": {"seeds": seeds, "spread": np.stack([r["spread"] for r in results])},
-    }.items():
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, **arrays)
-        atomic_write(out / f"{file}.npz", buffer.getvalue())
-    about = {
-        "width": first.model.width,
-        "ffn_width": first.model.ffn_width,
-        "layers": [int(layer) for layer in results[0]["layers"]],
-        "params_hash": first.params_hash,
-        "data_hash": first.data_hash[:12],
-        "seeds": len(runs),
-    }
-    write_json(out / "summary.json", about)
+def write(scored: Scored) -> dict:
+    """Writes the score files of one arm (all its seeds) but summary.json, and returns what that is to say; equal results give equal
+    bytes."""
+    pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if run.diverged is None]
+    first = scored.runs[0].model
+    about = {"width": first.width, "ffn_width": first.ffn_width, "layers": []}
+    if not pairs:
+        return about
+    results, shared = [result for _, result in pairs], pairs[0][1]
+    frame = pd.concat([result["cosines"].assign(seed=run.seed) for run, result in pairs])
+    save_frame(scored.out / "cosines.csv", frame[["seed", *(name for name in frame.columns if name != "seed")]])
+    names = {key: f"{key[0]}{':centred' if key[1] else ''}" for key in shared["density"]}
+    densities = {name: np.mean([result["density"][key] for result in results], axis=0) for key, name in names.items()}
+    save_arrays(scored.out / "density.npz", {"layers": shared["layers"], **densities})
+    seeds = np.array([run.seed for run, _ in pairs])
+    spread = np.stack([result["spread"] for result in results])
+    save_arrays(scored.out / "spread.npz", {"seeds": seeds, "spread": spread})
+    return about | {"layers": [int(layer) for layer in shared["layers"]]}

@@ -3,7 +3,7 @@
     from lm_eval import simple_evaluate
     from stemrepro.evaluation.lm import StemLM, task_manager
 
-    lm = StemLM.from_folder("runs/laptop/stem-full/seed0", "data/laptop/tokenizer.json")
+    lm = StemLM.from_folder("runs/laptop/main/stem-full/seed0", "data/laptop/tokenizer.json")
     simple_evaluate(lm, tasks=["openbookqa", "atlas_capital"], task_manager=task_manager("data/text/items"))
 
 Every text is scored as the start of a document: behind the end mark, as in training. A prompt that is longer than the
@@ -22,7 +22,7 @@ from tokenizers import Tokenizer
 
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.errors import UserError
-from stemrepro.evaluation.weights import load_model, recorded_shape
+from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder
@@ -58,9 +58,9 @@ class StemLM(TemplateLM):
 
     @classmethod
     def from_folder(cls, folder: Path | str, tokenizer: Path | str, batch: int = 64) -> "StemLM":
-        """The trained model of a run folder; raises UserError as load_model and read_tokenizer do."""
-        config, context = recorded_shape(Path(folder))
-        return cls(load_model(Path(folder), config), read_tokenizer(tokenizer), context, batch)
+        """The trained model of a run folder; raises UserError as load_folder and read_tokenizer do."""
+        model, context = load_folder(Path(folder))
+        return cls(model, read_tokenizer(tokenizer), context, batch)
 
     @property
     def eot_token_id(self) -> int:
@@ -101,6 +101,8 @@ class StemLM(TemplateLM):
             losses, hits = token_losses(logits, padded[:, 1:]).cpu(), (logits.argmax(-1) == padded[:, 1:]).cpu()
             for loss, hit, (row, answer) in zip(losses, hits, chunk, strict=True):
                 part = slice(len(row) - 1 - answer, len(row) - 1)
+                if not loss[part].isfinite().all():
+                    raise UserError("the model gives log-likelihoods that are no numbers; its weights are damaged")
                 results.append((-float(loss[part].double().sum()), bool(hit[part].all())))
             if self.on_batch:
                 nats, tokens = -sum(score for score, _ in results[-len(chunk) :]), sum(answer for _, answer in chunk)

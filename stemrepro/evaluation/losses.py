@@ -1,14 +1,12 @@
-"""Validation losses of finished runs, split by source, position, token frequency, token pair and document.
+"""Losses of finished runs, split by source, position, token frequency, token pair and document.
 
 Written a whole arm at a time, as small files that git keeps: losses.csv (sums a seed and bucket), documents.npz (sums a
 document, for the error between items), curve.csv (losses during training), context.npz (stemrepro.evaluation.context),
-tokens.npz (sums an input token), steps.npz (losses and gradient norms of training), summary.json (means over seeds). At a
-recipe's points there are no context.npz and tokens.npz.
+tokens.npz (sums an input token), steps.npz (losses and gradient norms of training), summary.json (means over seeds). What no recipe
+reads of an arm isn't written. A run that diverged has steps alone.
 """
 
-import io
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,23 +15,27 @@ from scipy.sparse import coo_array, csr_array
 
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.sources import prose
+from stemrepro.errors import UserError
 from stemrepro.evaluation.buckets import BUCKETS, bucket_name
 from stemrepro.evaluation.context import context_sums
 from stemrepro.evaluation.weights import load_run
-from stemrepro.files import atomic_write, read_rows, write_json
+from stemrepro.evaluation.writing import Scored, save_arrays, save_frame
+from stemrepro.files import read_rows
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.loss import token_losses
-from stemrepro.training.spec import Run
+from stemrepro.model.transformer import Decoder
+from stemrepro.runs import Run
+from stemrepro.scale import Evaluation
 
 
 def seen_pairs(run: Run) -> csr_array:
     """How often each pair (input token, target) occurred in the batches this run saw, sparse [vocab, vocab]."""
-    scale, vocab = run.scale, run.model.vocab
-    blocks = TokenBlocks(run.blocks, "train", scale.model.sequence, vocab)
+    training, vocab = run.training, run.model.vocab
+    blocks = TokenBlocks(run.blocks, "train", training.sequence, vocab)
     counts = csr_array((vocab, vocab), dtype=np.int64)
-    micro = scale.training.micro_batch
-    chunk = max(1, 2**20 // (micro * scale.model.sequence))
-    batches = scale.steps * scale.training.batch // micro
+    micro = training.micro_batch
+    chunk = max(1, 2**20 // (micro * training.sequence))
+    batches = training.steps * training.batch // micro
     for first in range(0, batches, chunk):
         numbers = range(first, min(first + chunk, batches))
         rows = torch.cat([blocks.batch(run.seed, k, micro) for k in numbers]).numpy()
@@ -42,81 +44,105 @@ def seen_pairs(run: Run) -> csr_array:
     return counts
 
 
-def steps(run: Run) -> dict:
-    """How a run's training went: "curve": its metrics rows."""
-    return {"curve": read_rows(run.folder / "metrics.jsonl")}
+def training_rows(run: Run) -> list[dict]:
+    """How a run's training went: a row a step, up to where it diverged if it did.
+
+    Raises:
+        UserError: rows are missing.
+    """
+    path = run.folder / "metrics.jsonl"
+    rows, steps = read_rows(path), run.training.steps if run.diverged is None else run.diverged - 1
+    if len(rows) != steps:
+        raise UserError(f"{path} has {len(rows)} rows where the run has {steps} steps; train that run again")
+    return rows
 
 
-def score(run: Run, report: Callable, context: bool) -> dict:
-    """Scores one run on the validation split.
+def validation_losses(
+    model: Decoder, blocks: TokenBlocks, numbers: np.ndarray, batch: int, report: Callable[[int, float], None]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scores blocks: losses in nats, input tokens and targets, each [n, T]; `report` gets blocks done and a mean loss."""
+    shape = (len(numbers), blocks.length)
+    nats, inputs, targets = np.empty(shape), np.empty(shape, np.int64), np.empty(shape, np.int64)
+    device = next(model.parameters()).device
+    with torch.no_grad():
+        for first in range(0, len(numbers), batch):
+            part = slice(first, first + batch)
+            rows = blocks.at(numbers[part])
+            moved = rows.to(device)
+            losses = token_losses(model(moved[:, :-1]), moved[:, 1:]).cpu()
+            nats[part], inputs[part], targets[part] = losses.numpy(), rows[:, :-1].numpy(), rows[:, 1:].numpy()
+            report(first + len(rows), float(losses.mean()))
+    if not np.isfinite(nats).all():
+        raise UserError(f"a model gives losses that are no numbers on {blocks.path}; its weights are damaged")
+    return nats, inputs, targets
+
+
+def score(run: Run, report: Callable, asked: Evaluation, level: str) -> dict:
+    """Scores one run.
 
     Args:
-        context: also by position and context, and by input token.
+        level: "steps" for how training went alone, "losses", or "context" for losses by position, context and input token too.
 
     Returns:
-        "buckets": rows (by, source, bucket, tokens, nats, bytes); "documents": nats of each document [documents];
-        "document_tokens" [documents]; "context": see stemrepro.evaluation.context, prose only; "tokens", "token_nats",
-        "token_seen" [vocab]: targets behind each input token, their nats, its count in training; "curve": the run's metrics rows.
+        "curve": the run's metrics rows; at the other levels of a run that didn't diverge also "buckets": rows (by, source, bucket,
+        tokens, nats, bytes); "documents": nats of each document [documents]; "document_tokens", "document_source" [documents];
+        "context": see stemrepro.evaluation.context, prose only; "tokens", "token_nats", "token_seen" [vocab]: targets behind each
+        input token, their nats, its count in training.
     """
-    scale = run.scale
-    blocks = TokenBlocks(run.blocks, "validation", scale.model.sequence, run.model.vocab)
+    curve = {"curve": training_rows(run)}
+    if level == "steps" or run.diverged is not None:
+        return curve
+    sequence, steps, vocab = run.training.sequence, run.training.steps, run.model.vocab
+    blocks = TokenBlocks(run.blocks, "validation", sequence, vocab)
     model = load_run(run)
-    numbers, documents = blocks.spread(scale.evaluation.tokens)
-    nats = np.empty(documents.shape)
-    inputs, targets = np.empty(documents.shape, np.int64), np.empty(documents.shape, np.int64)
-    with torch.no_grad():
-        for first in range(0, len(numbers), scale.evaluation.batch):
-            part = slice(first, first + scale.evaluation.batch)
-            rows = blocks.at(numbers[part])
-            losses = token_losses(model(rows[:, :-1]), rows[:, 1:])
-            nats[part], inputs[part], targets[part] = losses.numpy(), rows[:, :-1].numpy(), rows[:, 1:].numpy()
-            report(int(scale.steps / 2 * (first + len(rows)) / len(numbers)), float(losses.mean()), 0.0)
+    numbers, documents = blocks.spread(round(run.text_ratio * asked.tokens))
+    nats, inputs, targets = validation_losses(
+        model, blocks, numbers, asked.batch, lambda done, loss: report(int(steps / 2 * done / len(numbers)), loss, 0.0)
+    )
     pairs = seen_pairs(run)
     frequency = np.asarray(pairs.sum(axis=1)).ravel()
     keys = {
         "pair": np.asarray(pairs[inputs.ravel(), targets.ravel()]).reshape(inputs.shape),
         "frequency": frequency[inputs],
-        "position": np.broadcast_to(np.arange(scale.model.sequence), inputs.shape),
+        "position": np.broadcast_to(np.arange(sequence), inputs.shape),
     }
-    sources = np.array([document[1] for document in blocks.about["documents"]])[documents]
-    long = np.isin(sources[:, 0], prose(np.unique(sources)))
+    names = np.array([document[1] for document in blocks.about["documents"]])
+    sources = names[documents]
     sums = {}
-    if context:
+    if level == "context":
+        long = np.isin(sources[:, 0], prose(np.unique(sources)))
         sums = {
-            "tokens": np.bincount(inputs.ravel(), minlength=run.model.vocab),
-            "token_nats": np.bincount(inputs.ravel(), weights=nats.ravel(), minlength=run.model.vocab),
+            "tokens": np.bincount(inputs.ravel(), minlength=vocab),
+            "token_nats": np.bincount(inputs.ravel(), weights=nats.ravel(), minlength=vocab),
             "token_seen": frequency,
             "context": context_sums(
-                model, blocks, numbers[long], documents[long], nats[long], scale.evaluation.batch,
-                lambda done: report(int(scale.steps / 2 * (1 + done / long.sum())), float(nats.mean()), 0.0),
+                model, blocks, numbers[long], documents[long], nats[long], asked.batch,
+                lambda done: report(int(steps / 2 * (1 + done / long.sum())), float(nats.mean()), 0.0),
             ),
         }  # fmt: skip
     size = np.array(blocks.index["token_bytes"])[targets]
     frame = pd.DataFrame({"source": sources.ravel(), "nats": nats.ravel(), "bytes": size.ravel(), "tokens": 1})
     tables = []
     for by, key in keys.items():
-        names = [bucket_name(BUCKETS[by], number) for number in range(len(BUCKETS[by]))]
-        frame["bucket"] = np.array(names)[np.searchsorted(BUCKETS[by], key.ravel(), side="right") - 1]
-        found = frame.groupby(["source", "bucket"], as_index=False)[["tokens", "nats", "bytes"]].sum()
-        tables.append(found.assign(by=by))
-    count = len(blocks.about["documents"])
-    return {
+        buckets = [bucket_name(BUCKETS[by], number) for number in range(len(BUCKETS[by]))]
+        frame["bucket"] = np.array(buckets)[np.searchsorted(BUCKETS[by], key.ravel(), side="right") - 1]
+        summed = frame.groupby(["source", "bucket"], as_index=False)[["tokens", "nats", "bytes"]].sum()
+        tables.append(summed.assign(by=by))
+    count = len(names)
+    return curve | sums | {
         "buckets": pd.concat(tables),
         "documents": np.bincount(documents.ravel(), weights=nats.ravel(), minlength=count),
         "document_tokens": np.bincount(documents.ravel(), minlength=count),
-        "document_source": np.array([document[1] for document in blocks.about["documents"]]),
-        **sums,
-        **steps(run),
-    }
+        "document_source": names,
+    }  # fmt: skip
 
 
-def unigram_entropy(run: Run) -> float:
+def unigram_entropy(run: Run, asked: Evaluation) -> float:
     """Loss in nats per token, on the validation blocks of prose, of the best predictor without context (add-one counts)."""
-    scale = run.scale
-    blocks = TokenBlocks(run.blocks, "validation", scale.model.sequence, run.model.vocab)
-    train = TokenBlocks(run.blocks, "train", scale.model.sequence, run.model.vocab)
+    blocks = TokenBlocks(run.blocks, "validation", run.training.sequence, run.model.vocab)
+    train = TokenBlocks(run.blocks, "train", run.training.sequence, run.model.vocab)
     counts = np.bincount(train.tokens, minlength=run.model.vocab) + 1.0
-    numbers, documents = blocks.spread(scale.evaluation.tokens)
+    numbers, documents = blocks.spread(round(run.text_ratio * asked.tokens))
     sources = np.array([document[1] for document in blocks.about["documents"]])[documents]
     targets = blocks.at(numbers)[:, 1:].numpy()
     return float(-np.log(counts / counts.sum())[targets[np.isin(sources, prose(np.unique(sources)))]].mean())
@@ -124,7 +150,7 @@ def unigram_entropy(run: Run) -> float:
 
 def training_entropy(run: Run) -> float:
     """Entropy of the training tokens in nats per token: what knowing their frequencies is worth."""
-    tokens = TokenBlocks(run.blocks, "train", run.scale.model.sequence, run.model.vocab).tokens
+    tokens = TokenBlocks(run.blocks, "train", run.training.sequence, run.model.vocab).tokens
     shares = np.bincount(tokens) / len(tokens)
     return float(-(shares[shares > 0] * np.log(shares[shares > 0])).sum())
 
@@ -139,67 +165,66 @@ def _means(buckets: pd.DataFrame) -> dict:
     return {name: {"nats_per_token": float(a), "bits_per_byte": float(b)} for name, (a, b) in rows.items()}
 
 
-def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)
-    atomic_write(path, buffer.getvalue())
-
-
-def write_steps(runs: list[Run], results: list[dict], out: Path, **about: object) -> None:
-    """Writes steps.npz (loss, norm [seeds, steps]) and summary.json of one arm; a run that was cut short by a loss that is no
-    number has none from there on."""
-    first = runs[0]
-    columns = {
-        name: np.stack([[row[name] for row in result["curve"]] for result in results]).astype(np.float32)
-        for name in ("loss", "norm")
-    }
-    _write_arrays(out / "steps.npz", {"seeds": np.array([run.seed for run in runs]), **columns})
-    shared = {
-        "forward_flops_per_token": flops_per_token(first.model, first.scale.model.sequence),
-        "learning_rate": first.learning_rate,
+def _write_steps(scored: Scored) -> dict:
+    """Writes steps.npz (loss, norm [seeds, steps]), nan from where a run diverged; returns what summary.json says of training."""
+    first = scored.runs[0]
+    columns = {}
+    for name in ("loss", "norm"):
+        columns[name] = np.full((len(scored.runs), first.training.steps), np.nan, np.float32)
+        for row, result in zip(columns[name], scored.results, strict=True):
+            row[: len(result["curve"])] = [step[name] for step in result["curve"]]
+    save_arrays(scored.out / "steps.npz", {"seeds": np.array([run.seed for run in scored.runs]), **columns})
+    return {
+        "forward_flops_per_token": flops_per_token(first.model, first.training.sequence),
+        "learning_rate": first.training.learning_rate,
         "training_entropy": round(training_entropy(first), 6),
-        "params_hash": first.params_hash,
-        "data_hash": first.data_hash[:12],
-        "seeds": len(runs),
+        "parameters": parameter_counts(first.model),
     }
-    write_json(out / "summary.json", about | shared)
 
 
-def write_scores(runs: list[Run], results: list[dict], out: Path) -> None:
-    """Writes the score files of one arm (all its seeds); equal results give equal bytes."""
-    first, scale = runs[0], runs[0].scale
-    buckets = pd.concat([r["buckets"].assign(seed=run.seed) for run, r in zip(runs, results, strict=True)])
-    columns = ["seed", "by", "source", "bucket", "tokens", "nats", "bytes"]
-    atomic_write(out / "losses.csv", buckets[columns].to_csv(index=False, float_format="%.6f"))
-    scored = results[0]["document_tokens"] > 0
-    seeds = np.array([run.seed for run in runs])
-    _write_arrays(out / "documents.npz", {
-        "seeds": seeds, "source": results[0]["document_source"][scored],
-        "tokens": results[0]["document_tokens"][scored], "nats": np.stack([r["documents"][scored] for r in results]),
+def _write_losses(scored: Scored, asked: Evaluation) -> dict:
+    """Writes the other files, of the runs that came to their end; returns what summary.json says of losses."""
+    pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if "buckets" in result]
+    results, seeds = [result for _, result in pairs], np.array([run.seed for run, _ in pairs])
+    first, shared = scored.runs[0], results[0]
+    buckets = pd.concat([result["buckets"].assign(seed=run.seed) for run, result in pairs])
+    save_frame(scored.out / "losses.csv", buckets[["seed", "by", "source", "bucket", "tokens", "nats", "bytes"]])
+    kept = shared["document_tokens"] > 0
+    save_arrays(scored.out / "documents.npz", {
+        "seeds": seeds, "source": shared["document_source"][kept], "tokens": shared["document_tokens"][kept],
+        "nats": np.stack([result["documents"][kept] for result in results]),
     })  # fmt: skip
-    if "context" in results[0]:
+    if "context" in shared:
         sums = [result["context"] for result in results]
-        _write_arrays(out / "context.npz", {
-            "seeds": seeds, "source": results[0]["document_source"][sums[0]["document"]],
+        save_arrays(scored.out / "context.npz", {
+            "seeds": seeds, "source": shared["document_source"][sums[0]["document"]],
             **{name: sums[0][name] for name in ("by_position_tokens", "by_target_tokens")},
             **{name: np.stack([own[name] for own in sums]) for name in ("by_position", "by_target")},
         })  # fmt: skip
-        _write_arrays(out / "tokens.npz", {
-            "seeds": seeds, "tokens": results[0]["tokens"], "nats": np.stack([r["token_nats"] for r in results]),
-            "seen": np.stack([r["token_seen"] for r in results]),
+        save_arrays(scored.out / "tokens.npz", {
+            "seeds": seeds, "tokens": shared["tokens"], "nats": np.stack([result["token_nats"] for result in results]),
+            "seen": np.stack([result["token_seen"] for result in results]),
         })  # fmt: skip
-    cost = flops_per_token(first.model, scale.model.sequence)
+    cost = flops_per_token(first.model, first.training.sequence)
     curve = [
         {"seed": run.seed, "tokens": row["tokens"], "flops": row["tokens"] * 3 * cost, "train": row["loss"], **marks}
-        for run, result in zip(runs, results, strict=True)
+        for run, result in pairs
         for row in result["curve"]
         if (marks := row.get("validation"))
     ]
-    atomic_write(out / "curve.csv", pd.DataFrame(curve).to_csv(index=False, float_format="%.6f"))
-    seeds = [_means(result["buckets"]) for result in results]
-    mean = {
-        name: {unit: round(float(np.mean([seed[name][unit] for seed in seeds])), 6) for unit in seeds[0][name]}
-        for name in seeds[0]
+    save_frame(scored.out / "curve.csv", pd.DataFrame(curve))
+    means = [_means(result["buckets"]) for result in results]
+    loss = {
+        name: {unit: round(float(np.mean([mean[name][unit] for mean in means])), 6) for unit in means[0][name]}
+        for name in means[0]
     }
-    unigram, parameters = round(unigram_entropy(first), 6), parameter_counts(first.model)
-    write_steps(runs, results, out, loss=mean, unigram_nats_per_token=unigram, parameters=parameters)
+    return {"loss": loss, "unigram_nats_per_token": round(unigram_entropy(first, asked), 6)}
+
+
+def write(scored: Scored) -> dict:
+    """Writes the score files of one arm (all its seeds) but summary.json, and returns what that is to say; equal results give equal
+    bytes."""
+    about = _write_steps(scored)
+    if any("buckets" in result for result in scored.results):
+        about |= _write_losses(scored, scored.given["asked"])
+    return about

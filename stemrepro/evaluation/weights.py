@@ -2,47 +2,68 @@
 
 from pathlib import Path
 
+import torch
 import yaml
+from safetensors import safe_open
 from safetensors.torch import load_file
 
 from stemrepro.errors import UserError
+from stemrepro.files import digest
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.transformer import Decoder
-from stemrepro.recipe import Arm, Shape, shaped
-from stemrepro.training.spec import Run
+from stemrepro.runs import Run
 
 
-def load_model(folder: Path, config: ModelConfig) -> Decoder:
-    """The trained model of a run folder, on the CPU.
+def device_of(accelerator: str) -> torch.device:
+    """Where a scale's models are scored: where they are trained.
 
     Raises:
-        UserError: no finished run there, or weights of another shape.
+        UserError: the scale wants a GPU and torch sees none.
+    """
+    if accelerator == "gpu" and not torch.cuda.is_available():
+        raise UserError(
+            "the scale's accelerator is a GPU and torch sees none; score where there is one, or set 'accelerator: cpu'"
+        )
+    return torch.device("cuda" if accelerator == "gpu" else "cpu")
+
+
+def load_model(folder: Path, config: ModelConfig, settings: str, device: torch.device) -> Decoder:
+    """The trained model of a run folder.
+
+    Args:
+        settings: hash of the run's settings, which the weights must carry.
+
+    Raises:
+        UserError: no finished run there, or weights of another shape or of other settings.
     """
     path = folder / "weights.safetensors"
     if not path.exists():
         raise UserError(f"{path} is missing; train that run first ('dvc repro' or 'stemrepro train')")
     model = Decoder(config)
     try:
+        with safe_open(path, "pt") as opened:
+            made_with = (opened.metadata() or {}).get("config")
         model.load_state_dict(load_file(path))
     except Exception as error:
         raise UserError(f"{path} does not hold the weights of a model with {config}: {error}") from error
-    return model.eval()
+    if made_with != settings:
+        raise UserError(f"{path} was made with other settings ({made_with}, not {settings}); train that run again")
+    return model.eval().to(device)
 
 
 def load_run(run: Run) -> Decoder:
-    """The trained model of a run.
+    """The trained model of a run, where its scale scores.
 
     Raises:
         UserError: it isn't finished, or was made with other settings than those asked for.
     """
-    model = load_model(run.folder, run.model)
-    if changes := run.other_settings():
+    if changes := run.other_settings() if run.folder.exists() else "":
         raise UserError(f"{run.folder} holds a run with other settings ({changes}); train it again before scoring it")
-    return model
+    return load_model(run.folder, run.model, digest(run.config), device_of(run.training.accelerator))
 
 
-def recorded_shape(folder: Path) -> tuple[ModelConfig, int]:
-    """The model of a run folder's config.yaml, and the length of the sequences that it was trained on.
+def load_folder(folder: Path) -> tuple[Decoder, int]:
+    """The trained model of a run folder by what its config.yaml says, and the length of the sequences that it was trained on.
 
     Raises:
         UserError: there is none, or it is damaged.
@@ -50,10 +71,10 @@ def recorded_shape(folder: Path) -> tuple[ModelConfig, int]:
     path = folder / "config.yaml"
     try:
         config = yaml.safe_load(path.read_text())
-        arm = {key: value for key, value in config["arm"].items() if key != "name"}
-        shape = Shape(**config["model"])
-        return shaped(shape, Arm(**arm)), shape.sequence
-    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+        shape = {key: tuple(value) if isinstance(value, list) else value for key, value in config["model"].items()}
+        model, sequence = ModelConfig(**shape), int(config["training"]["sequence"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
         raise UserError(
             f"{path} is missing or damaged ({' '.join(str(error).split())}); train that run again"
         ) from error
+    return load_model(folder, model, digest(config), torch.device("cpu")), sequence

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
-from stemrepro.errors import UserError
+from pydantic import ConfigDict, with_config
+
+from stemrepro.errors import UserError, unknown
 
 END_OF_DOCUMENT = 0  # the token that ends every document
 
@@ -29,13 +31,14 @@ def placed_layers(placement: str, layers: int) -> tuple[int, ...]:
         "single": (layers // 2,) if layers > 1 else (),
     }
     if placement not in rules:
-        raise UserError(f"placement '{placement}' is unknown: choose one of {', '.join(rules)}")
+        raise unknown("placement", placement, rules, "stemrepro/model/config.py")
     if placement != "none" and not rules[placement]:
         needed = 2 if placement in ("half", "full", "single") else 3
         raise UserError(f"placement '{placement}' needs layers >= {needed}, but the model has layers {layers}")
     return rules[placement]
 
 
+@with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class ModelConfig:
     """Shape of one decoder.
@@ -46,10 +49,9 @@ class ModelConfig:
         layers: number of blocks.
         heads, kv_heads: query heads and key/value heads (grouped-query attention).
         ffn_width: d_ff.
-        ffn: name of the FFN in the layers of `placed` (see stemrepro.model.ffn.FFNS); the others are "dense".
+        ffn: name of the FFN in the layers of `placed` (stemrepro.model.specs.spec knows it); the others are "dense".
         placed: layers whose FFN is replaced.
-        table_init: "xavier" (std sqrt(2 / (V + d_ff)), the official main branch), "small" (std 0.02) or "normal" (std 1, the
-            official offload branch).
+        table_init: "xavier" (std sqrt(2 / (V + d_ff)), the official main branch), "small" (std 0.02) or "normal" (std 1).
         table_shared: one table for all placed layers.
         rank: width of a narrow table (stem-lowrank, ple).
         experts, chosen: experts of a mixture, and how many of them a token uses.
@@ -91,10 +93,6 @@ class ModelConfig:
             raise UserError(
                 f"placed {list(self.placed)}: layer 0 is never replaced and layers go up to {self.layers - 1}"
             )
-        if self.ffn in ("hash-moe", "topk-moe") and not 1 <= self.chosen <= self.experts:
-            raise UserError(f"experts {self.experts}, chosen {self.chosen}: a token uses 1 to {self.experts} experts")
-        if self.ffn in ("stem-lowrank", "ple") and self.rank < 1:
-            raise UserError(f"rank {self.rank}: '{self.ffn}' needs the width of its narrow table")
 
     @property
     def head_width(self) -> int:

@@ -4,64 +4,20 @@ A multiply-add counts as 2 FLOPs. A table look-up counts none; the bytes it move
 Per layer and token, with width d, ffn width f, heads H of width e, key/value heads K and context T:
 
     attention projections  2 (d H e + 2 d K e + H e d)      attention itself  4 T H e   (all T x T, as counters do)
-    FFN                    2 x the elements of its matrices that a token uses (`ffn_cost`)
+    FFN                    2 x the elements of its matrices that a token uses (stemrepro.model.specs)
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from stemrepro.model.config import ModelConfig
-
-
-@dataclass(frozen=True)
-class FFNCost:
-    """Elements of one FFN.
-
-    Attributes:
-        stored: of all its matrices, tables apart.
-        used: of the matrices that a token goes through, 2 FLOPs each.
-        row: of the table row that a token reads; the table has `vocab` of them.
-        idle: of the experts that a token doesn't go through.
-    """
-
-    stored: int
-    used: int
-    row: int
-    idle: int = 0
-
-
-def ffn_cost(name: str, config: ModelConfig) -> FFNCost:
-    """The closed form of an FFN: d f elements a matrix between width and ffn_width."""
-    d, f, r = config.width, config.ffn_width, config.rank
-    expert, router = 3 * d * f, d * config.experts
-    costs: dict[str, tuple[int, ...]] = {
-        "dense": (3 * d * f, 3 * d * f, 0),
-        "stem": (2 * d * f, 2 * d * f, f),
-        "stem-shuffled": (2 * d * f, 2 * d * f, f),
-        "ngram-table": (2 * d * f, 2 * d * f, f),
-        "token-only": (d * f, d * f, f),
-        "gate-replaced": (2 * d * f, 2 * d * f, f),
-        "down-replaced": (0, 0, d),
-        "stem-dagger": (3 * d * f, 3 * d * f, f),
-        "blend": (3 * d * f + 1, 3 * d * f, f),
-        "stem-lowrank": (2 * d * f + r * f, 2 * d * f + r * f, r),
-        "ple": (3 * d * f + 2 * d * r, 3 * d * f + 2 * d * r, r),
-        "input-add": (3 * d * f, 3 * d * f, d),
-        "hash-moe": (config.experts * expert, expert, 0, (config.experts - 1) * expert),
-        "topk-moe": (
-            config.experts * expert + router,
-            config.chosen * expert + router,
-            0,
-            (config.experts - config.chosen) * expert,
-        ),
-    }
-    return FFNCost(*costs[name])
+from stemrepro.model.specs import FFNCost, spec
 
 
 def ffn_costs(config: ModelConfig) -> list[FFNCost]:
     """Of every layer's FFN."""
-    return [ffn_cost(config.ffn_of(layer), config) for layer in range(config.layers)]
+    return [spec(config.ffn_of(layer)).cost(config) for layer in range(config.layers)]
 
 
 def row_elements(config: ModelConfig) -> int:
@@ -85,7 +41,7 @@ def parameter_counts(config: ModelConfig) -> dict[str, int]:
     tables = config.vocab * row_elements(config)
     if config.table_shared:
         tables //= len(config.placed)
-    removed = sum(max(0, ffn_cost("dense", config).stored - cost.stored) for cost in costs)
+    removed = sum(max(0, spec("dense").cost(config).stored - cost.stored) for cost in costs)
     total = rest + stored + tables
     active = total - tables - sum(cost.idle for cost in costs)
     return {"total": total, "active": active, "tables": tables, "paper_total": total + removed}
@@ -109,12 +65,12 @@ def paper_gflops(config: ModelConfig) -> float:
 
 
 def matched(config: ModelConfig, target: ModelConfig, quantity: str, context: int) -> ModelConfig:
-    """The same model with the ffn_width (dense) or number of experts that comes nearest to the target.
+    """The same model with the value of the field that its FFN grows by (FFNSpec.grows_by) that comes nearest to the target.
 
     Args:
         quantity: "total" parameters, or "flops" of a forward pass at `context` tokens.
     """
-    field = "experts" if config.ffn.endswith("moe") else "ffn_width"
+    field = spec(config.ffn).grows_by
 
     def size(value: int) -> int:
         other = replace(config, **{field: value})

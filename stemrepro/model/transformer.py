@@ -6,22 +6,25 @@ baseline. Shapes: B batch, T sequence, D width, H heads, K key/value heads, E he
 
 import hashlib
 import math
+from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stemrepro.model.config import END_OF_DOCUMENT, ModelConfig
-from stemrepro.model.ffn import is_table
-from stemrepro.model.ffns import FFNS
+from stemrepro.model.ffn.base import is_table
+from stemrepro.model.ffn.loading import ffn_class
 
 
-def rotary_angles(length: int, head_width: int, base: float) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of the rotary positions, each [length, head_width]."""
-    frequency = base ** (-torch.arange(0, head_width, 2, dtype=torch.float64) / head_width)
-    angle = torch.outer(torch.arange(length, dtype=torch.float64), frequency)
-    angle = torch.cat([angle, angle], dim=-1)
-    return angle.cos().float(), angle.sin().float()
+@lru_cache(maxsize=8)
+def rotary_angles(length: int, head_width: int, base: float, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of the rotary positions, each [length, head_width]; made once for a length and device."""
+    with torch.inference_mode(False):  # or a table made while scoring could not be trained with
+        steps = torch.arange(0, head_width, 2, dtype=torch.float64, device=device)
+        positions = torch.arange(length, dtype=torch.float64, device=device)
+        angle = torch.outer(positions, base ** (-steps / head_width)).repeat(1, 2)
+        return angle.cos().float(), angle.sin().float()
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -76,7 +79,7 @@ class Block(nn.Module):
         self.attention_norm = nn.RMSNorm(config.width, config.norm_eps)
         self.attention = Attention(config, layer)
         self.ffn_norm = nn.RMSNorm(config.width, config.norm_eps)
-        self.ffn = FFNS[config.ffn_of(layer)](config)
+        self.ffn = ffn_class(config.ffn_of(layer))(config)
 
     def forward(self, x: Tensor, tokens: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
         """x [B, T, D], tokens [B, T] -> [B, T, D]."""
@@ -102,8 +105,7 @@ class Decoder(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """tokens [B, T] -> logits [B, T, V]."""
-        cos, sin = rotary_angles(tokens.shape[1], self.config.head_width, self.config.rope_base)
-        cos, sin = cos.to(tokens.device), sin.to(tokens.device)
+        cos, sin = rotary_angles(tokens.shape[1], self.config.head_width, self.config.rope_base, tokens.device)
         mask = document_mask(tokens) if self.config.document_mask else None
         x = self.embedding(tokens)
         for block in self.blocks:
@@ -120,9 +122,9 @@ def initialise(model: Decoder, seed: int) -> None:
     | matrices, embeddings    | normal, std 1/sqrt(width), cut at 3 std             | official code              |
     | ffn.down                | normal, std 1/sqrt(ffn_width), cut at 3 std         | official code              |
     | mix of a blend          | 0                                                   |                            |
-    | tables, xavier          | normal, std sqrt(2 / (vocab + its width))           | official code, main branch |
+    | tables, xavier          | normal, std sqrt(2 / (vocab + its width))           | official code              |
     | tables, small           | normal, std 0.02                                    |                            |
-    | tables, normal          | normal, std 1                                       | official code, offload     |
+    | tables, normal          | normal, std 1                                       |                            |
     """
     config = model.config
     for name, parameter in model.named_parameters():

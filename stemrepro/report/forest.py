@@ -1,10 +1,18 @@
-"""Contrasts as a forest: a line an arm, a dot with its 95% interval, the zero that it has to leave; and as lines over buckets."""
+"""Contrasts as a forest: a line an arm, a dot with its 95% interval, the zero that it has to leave; as lines over buckets; and the
+figure that a recipe without one of its own gets, `collect` and `draw`, with a line a claim."""
+
+import textwrap
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars
+from stemrepro.claims import Contrast, Unmeasured
+from stemrepro.measures.base import Measure
+from stemrepro.measures.comparison import Comparison
+from stemrepro.report.results import contrasts, mean_row
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt
 
 
 def draw_forest(
@@ -42,6 +50,11 @@ def mark_rates(axes: Axes) -> None:
     axes.plot([], [], "o", color="#555555", mfc="white", label="own best rate")
 
 
+def cost_rows(measure: Comparison, arm: str) -> list[dict]:
+    """Two lines of data.csv: an arm's FLOPs a token and its parameters in all, as multiples of dense's."""
+    return [{"panel": what, "what": arm, "value": value} for what, value in measure.cost(arm).items()]
+
+
 def draw_buckets(axes: Axes, rows: pd.DataFrame, arms: tuple[str, ...], buckets: tuple[str, ...]) -> None:
     """Draws rows (what, x, value, ci_low, ci_high) as a line an arm over buckets, the arms side by side at each."""
     for number, arm in enumerate(arms):
@@ -53,3 +66,37 @@ def draw_buckets(axes: Axes, rows: pd.DataFrame, arms: tuple[str, ...], buckets:
         )  # fmt: skip
     axes.axhline(0, color="black", lw=0.6)
     axes.set_xticks(range(len(buckets)), buckets)
+
+
+def collect(measure: Measure) -> pd.DataFrame:
+    """A line a claim: its effect (of an exact one the distance to the paper's number) in units of the smallest that counts."""
+    rows = []
+    for name, claim in measure.inputs.recipe.claims.items():
+        try:
+            weakest = min(contrasts(claim, measure), key=lambda contrast: contrast.mean)
+        except Unmeasured:
+            weakest = Contrast(np.array([np.nan]))
+        zero = claim.paper.value if claim.kind == "exact" else 0.0
+        m = claim.smallest_effect
+        scaled = Contrast((weakest.differences - zero) / m, weakest.item_se / m, weakest.item_df)
+        rows.append(mean_row("claim", name, claim.unit, scaled))
+    return pd.DataFrame(rows)
+
+
+def draw(data: pd.DataFrame, measure: Measure, note: str = "") -> Figure:
+    """Every claim's effect over the smallest that counts, with 95% intervals; the band is what counts as none.
+
+    Args:
+        note: why this stands in place of the recipe's own figure.
+    """
+    figure, axes = plt.subplots(figsize=(7.4, 1.3 + 0.34 * len(data)), layout="constrained")
+    figure.get_layout_engine().set(rect=(0, 0.03, 1, 0.97))
+    axes.axvspan(-1, 1, color="#e4e8ec")
+    axes.axvline(0, color="black", lw=0.6)
+    axes.errorbar(data["value"], range(len(data)), xerr=error_bars(data), fmt="o", color=ARM_COLOUR["dense"], ms=5, capsize=2.5, lw=1.1)  # fmt: skip
+    axes.set_yticks(range(len(data)), [textwrap.fill(name, 34) for name in data["what"]], fontsize=7)
+    axes.set_ylim(len(data) - 0.5, -0.5)
+    axes.set_xscale("symlog", linthresh=2)
+    axes.set_xlabel("effect / smallest effect that counts (band: none)")
+    axes.set_title(textwrap.fill(note or measure.inputs.recipe.title, 80), fontsize=8 if note else None)
+    return figure

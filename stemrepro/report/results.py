@@ -3,40 +3,47 @@
 import itertools
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from stemrepro.claims import Contrast, Evidence, judge
-from stemrepro.files import atomic_write, digest, write_json
+from stemrepro.claims import Contrast, Evidence, Unmeasured, judge
+from stemrepro.files import atomic_write, digest, sha256, write_json
+from stemrepro.measures.base import Inputs, Measure
 from stemrepro.provenance import provenance
-from stemrepro.recipe import Claim, Recipe
+from stemrepro.recipe import Claim
 from stemrepro.report.style import footer, render, settle
 
-Arms = dict[str, Any]
-"""What was measured of each arm: ArmScores (losses), ArmItems (benchmarks) or the like."""
 
-
-def evidence_for(claim: Claim, arms: Arms, measure: Any) -> Evidence:
-    """Collects what the rule needs to know of a claim; `measure` as in `verdicts`."""
+def contrasts(claim: Claim, measure: Measure) -> tuple[Contrast, ...]:
+    """Those that a claim is about: one, or one for each adjacent pair of an ordering; of an exact claim its number."""
     if claim.kind == "exact":
-        contrasts = (Contrast(np.array([measure.value(arms, claim.metric)])),)
-    else:
+        return (Contrast(np.array([measure.value(claim.metric)])),)
+    return tuple(measure.contrast(high, low, claim.metric) for high, low in itertools.pairwise(claim.arms))
+
+
+def evidence_for(claim: Claim, measure: Measure) -> Evidence:
+    """Collects what the rule needs to know of a claim."""
+    failed = unmeasured = None
+    common, own_rate = (Contrast(np.array([math.nan])),), []
+    try:
+        failed = measure.untestable(claim.metric, claim.precondition)
+        common = contrasts(claim, measure)
         pairs = itertools.pairwise(claim.arms)
-        contrasts = tuple(measure.contrast(arms, high, low, claim.metric) for high, low in pairs)
-    own = getattr(measure, "own_rate_contrast", None)  # measures of recipes without own rates have none
-    pairs = itertools.pairwise(claim.arms) if own else ()
-    own_rate = [own(arms, high, low, claim.metric) for high, low in pairs]
+        own_rate = [measure.own_rate_contrast(high, low, claim.metric) for high, low in pairs]
+    except Unmeasured as reason:
+        unmeasured = str(reason)
     return Evidence(
         kind=claim.kind,
-        contrasts=contrasts,
+        contrasts=common,
         smallest_effect=claim.smallest_effect,
         paper_effect=claim.paper.value if claim.paper else None,
         transportable=claim.transportable,
         primary=claim.primary,
-        failed_precondition=measure.failed_precondition(claim, arms),
+        control=claim.origin == "control",
+        failed_precondition=failed,
+        unmeasured=unmeasured,
         own_rate=() if None in own_rate else tuple(own_rate),
     )
 
@@ -45,21 +52,17 @@ def _number(value: float) -> float | None:
     return round(float(value), 6) if math.isfinite(value) else None
 
 
-def verdicts(recipe: Recipe, arms: Arms, scale: str, measure: Any) -> list[dict]:
-    """Judges all claims of a recipe; one row a claim, as verdicts.json holds them.
-
-    Args:
-        measure: a module or object (stemrepro.report.scores, stemrepro.report.items, ...) with
-            contrast(arms, first, second, metric) -> Contrast, value(arms, metric) -> number of an exact claim, and
-            failed_precondition(claim, arms) -> why a claim can't be tested, or None; and where arms have runs at own best
-            rates own_rate_contrast(arms, first, second, metric) -> Contrast, or None.
-    """
-    evidence = [evidence_for(claim, arms, measure) for claim in recipe.claims.values()]
+def judged(inputs: Inputs, measure: Measure) -> list[dict]:
+    """Judges all claims of a recipe; one row a claim, as verdicts.json holds them."""
+    claims = inputs.recipe.claims
+    evidence = [evidence_for(claim, measure) for claim in claims.values()]
     rows = []
-    for (name, claim), facts, found in zip(recipe.claims.items(), evidence, judge(evidence), strict=True):
+    for (name, claim), facts, result in zip(claims.items(), evidence, judge(evidence), strict=True):
+        exact = claim.kind == "exact"
         rows.append({
             "claim": name,
             "sentence": claim.sentence,
+            "origin": claim.origin,
             "primary": claim.primary,
             "kind": claim.kind,
             "metric": claim.metric,
@@ -67,18 +70,18 @@ def verdicts(recipe: Recipe, arms: Arms, scale: str, measure: Any) -> list[dict]
             "arms": list(claim.arms),
             "paper": claim.paper.model_dump() if claim.paper else None,
             "smallest_effect": claim.smallest_effect,
-            "ours": _number(found.ours),
-            "ci_low": _number(found.ci_low),
-            "ci_high": _number(found.ci_high),
-            "level": None if claim.kind == "exact" else round(found.level, 6),
+            "ours": _number(result.ours),
+            "ci_low": _number(result.ci_low),
+            "ci_high": _number(result.ci_high),
+            "level": None if exact else round(result.level, 6),
             "own_rate": _number(min(c.mean for c in facts.own_rate)) if facts.own_rate else None,
-            "seed_se": _number(found.seed_se),
-            "item_se": _number(found.item_se) or None,
-            "p": None if claim.kind == "exact" else _number(found.p),
-            "seeds": 0 if claim.kind == "exact" else facts.seeds,
-            "scale": scale,
-            "verdict": found.verdict,
-            "reason": found.reason,
+            "seed_se": _number(result.seed_se),
+            "item_se": _number(result.item_se) or None,
+            "p": None if exact else _number(result.p),
+            "seeds": 0 if exact else facts.seeds,
+            "scale": inputs.scale_name,
+            "verdict": result.verdict,
+            "reason": result.reason,
         })  # fmt: skip
     return rows
 
@@ -97,26 +100,32 @@ def mean_row(panel: str, what: str, x: object, found: Contrast) -> dict:
     }
 
 
-def run_inputs(arms: Arms) -> dict:
-    """What `save` writes of the runs behind a result: hashes of their settings and data, seeds of each arm."""
-    runs = {
-        name: {"params_hash": scores.summary["params_hash"], "seeds": scores.summary["seeds"]}
-        for name, scores in arms.items()
-    }
-    params = digest({name: run["params_hash"] for name, run in runs.items()})
-    return {"params_hash": params, "data_hash": next(iter(arms.values())).summary["data_hash"], "runs": runs}
+def run_inputs(inputs: Inputs, measure: Measure) -> dict:
+    """What lies behind a result: hashes of the runs' settings and data with seeds of each arm, of counts in the text, or of the paper's
+    numbers and published shapes where nothing was trained."""
+    summaries = {name: scores.summary for name, scores in measure.runs().items()}
+    runs = {name: {"params_hash": own["params_hash"], "seeds": own["seeds"]} for name, own in summaries.items()}
+    if runs:
+        hashes = digest({name: run["params_hash"] for name, run in runs.items()})
+        about = {"params_hash": hashes, "data_hash": next(iter(summaries.values()))["data_hash"], "runs": runs}
+    else:
+        shapes = {name: shape.model_dump() for name, shape in inputs.book.shapes.items()}
+        about = {"params_hash": digest([list(inputs.book.paper.listing()), shapes]), "data_hash": None}
+    if measure.reads_text:
+        about["counts"] = {path.stem: sha256(path)[:12] for path in sorted((inputs.folder / "text").glob("*.csv"))}
+    return about
 
 
 def save(folder: Path, figure: Figure, data: pd.DataFrame, rows: list[dict], inputs: dict) -> None:
     """Writes figure.{pdf,svg,png}, data.csv and verdicts.json (equal inputs, equal bytes) and provenance.json beside.
 
     Args:
-        inputs: "params_hash", "data_hash" (None where no text of ours is behind it) and whatever else belongs into
-            provenance.json; `run_inputs` makes it for recipes with runs.
+        inputs: what `run_inputs` says.
     """
-    seeds = max(row["seeds"] for row in rows)
-    words = {0: "no runs", 1: "1 seed"}.get(seeds if inputs.get("runs") else 0, f"{seeds} seeds")
-    parts = [f"scale {rows[0]['scale']}", words, f"parameters {inputs['params_hash']}"]
+    seeds = sorted({run["seeds"] for run in inputs.get("runs", {}).values()})
+    words = {0: "no runs", 1: f"{seeds[0] if seeds else 0} seed{'' if seeds == [1] else 's'}"}
+    counted = words.get(len(seeds)) or f"{seeds[0]} to {seeds[-1]} seeds"
+    parts = [f"scale {rows[0]['scale']}", counted, f"parameters {inputs['params_hash']}"]
     footer(figure, ", ".join([*parts, f"data {inputs['data_hash']}"] if inputs["data_hash"] else parts))
     settle(figure)
     for kind in ("pdf", "svg", "png"):

@@ -10,16 +10,17 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
+from stemrepro.book import Book, load
 from stemrepro.claims import NOT_TESTABLE, VERDICTS
 from stemrepro.errors import UserError
 from stemrepro.files import atomic_write
 from stemrepro.paper import Paper
-from stemrepro.recipe import RECIPES, Book, Recipe, load
-from stemrepro.report.files import read_json
+from stemrepro.recipe import ORIGINS, Recipe
+from stemrepro.report.verdicts import CONTROL_WORDS, read_verdicts, tally, tally_table, word
 
 MEANING = {
     "reproduced": "the effect is there, larger than what counts, and of the paper's size; of a number: it is the paper's",
-    "direction only": "the effect has the paper's sign; its size is not shown, or can't be expected at this scale",
+    "direction only": "the effect has the claimed sign; its size is not shown, or can't be expected at this scale",
     "contradicted": "the effect has the opposite sign, or is shown to be smaller than what counts; of a number: it is another",
     "inconclusive": "our runs can't tell",
     "not testable at this scale": "a precondition fails, whatever the contrast says",
@@ -48,14 +49,15 @@ def ours(row: dict) -> str:
     if row["ours"] is None:
         return "-"
     value = printed(row, row["ours"], 2) if row["kind"] == "exact" else number(row["ours"])
-    interval = "" if row["ci_low"] is None else f" ({number(row['ci_low'])} to {number(row['ci_high'])})"
+    level = "" if row["level"] is None else f" at {100 * row['level']:.3g}%"
+    interval = "" if row["ci_low"] is None else f" ({number(row['ci_low'])} to {number(row['ci_high'])}{level})"
     return f"{value}{interval} {row['unit']}"
 
 
 def paper(row: dict) -> str:
     """The paper's number."""
     if not row["paper"]:
-        return "not in the paper"
+        return "no number" if row["origin"] == "paper" else "not in the paper"
     value, unit = row["paper"]["value"], row["paper"]["unit"]
     return f"{printed(row, value) if row['kind'] == 'exact' else number(value)} {unit}"
 
@@ -75,6 +77,8 @@ def evidence(row: dict) -> str:
     """Seeds, and both errors where there are two."""
     if row["kind"] == "exact":
         return "computed, no chance involved"
+    if row["ours"] is None:
+        return "not measured"
     words = [f"{row['seeds']} seed{'' if row['seeds'] == 1 else 's'}"]
     if row["seed_se"]:
         words.append(f"error between seeds {row['seed_se']:.3g}")
@@ -122,7 +126,7 @@ def rows_of(results: Path, scale: str, name: str) -> list[dict]:
     path = results / scale / name / "verdicts.json"
     if not path.exists():
         raise UserError(f"{path} is missing; run 'dvc repro' for scale '{scale}'")
-    return sorted(read_json(path), key=lambda row: not row["primary"])
+    return sorted(read_verdicts(path), key=lambda row: not row["primary"])
 
 
 def section(results: Path, scale: str, name: str, recipe: Recipe, out: Path) -> dict:
@@ -134,8 +138,7 @@ def section(results: Path, scale: str, name: str, recipe: Recipe, out: Path) -> 
         raise UserError(f"{folder}/figure.svg is missing; run 'dvc repro' for scale '{scale}'") from error
     size = re.search(rb'width="([\d.]+)pt" height="([\d.]+)pt"', svg)
     rows = rows_of(results, scale, name)
-    found = Counter(row["verdict"] for row in rows)
-    said = ", ".join(f"{found[verdict]} {verdict}" for verdict in VERDICTS if found[verdict])
+    said = ", ".join(f"{count} {words}" for words, count in Counter(word(row) for row in rows).items())
     return {
         "name": name, "title": recipe.title, "paper_item": recipe.paper_item, "scale": scale, "runs": bool(recipe.arms),
         "folder": os.path.relpath(folder, out), "image": f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}",
@@ -145,6 +148,7 @@ def section(results: Path, scale: str, name: str, recipe: Recipe, out: Path) -> 
             row | {
                 "number": VERDICTS.index(row["verdict"]), "contrast": contrast(row), "paper": paper(row), "source": source(row),
                 "ours": ours(row), "drawing": drawing(row), "evidence": evidence(row), "scale": scale,
+                "word": word(row), "whose": ORIGINS[row["origin"]],
                 "anchor": f"{name}-{scale}-{row['claim']}",
             }
             for row in rows
@@ -168,6 +172,11 @@ def scales_of(book: Book, scale: str, results: Path) -> list[str]:
     return [scale, *(name for name in same if name != scale and list((results / name).glob("*/verdicts.json")))]
 
 
+def cell(text: str) -> str:
+    """A text that may stand in a Markdown table."""
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
 def html(sections: list[dict], numbers: Paper, out: Path) -> str:
     """The page index.html, complete in itself."""
     environment = Environment(
@@ -176,7 +185,8 @@ def html(sections: list[dict], numbers: Paper, out: Path) -> str:
     rows = [row for part in sections for row in part["rows"]]
     root = os.path.relpath(".", out)
     return environment.get_template("scoreboard.html").render(
-        sections=sections, meanings=MEANING, colours=COLOUR, counts=Counter(row["verdict"] for row in rows), total=len(rows),
+        sections=sections, meanings=MEANING, control_words=CONTROL_WORDS, colours=COLOUR, origins=ORIGINS, tally=tally(rows),
+        counts=Counter(row["verdict"] for row in rows), total=len(rows), primary=[row for row in rows if row["primary"]],
         scales=list(dict.fromkeys(part["scale"] for part in sections)), root=f"{root}/", unspoken=unspoken(numbers, sections),
         refused=[row for row in rows if row["verdict"] == NOT_TESTABLE],
         missing=sum(cell["value"] is None for cell in numbers.listing()),
@@ -186,42 +196,49 @@ def html(sections: list[dict], numbers: Paper, out: Path) -> str:
 def markdown(sections: list[dict], out: Path) -> str:
     """The page README.md: the same claims as tables."""
     rule, predictions = os.path.relpath("docs/verdicts.md", out), os.path.relpath("docs/predictions.md", out)
-    counts = Counter(row["verdict"] for part in sections for row in part["rows"])
+    rows = [row for part in sections for row in part["rows"]]
     lines = [
         "# Scoreboard", "",
         f"Written by the pipeline; [index.html](index.html) is the same with filters (download it, or open it from a clone). A row "
         f"is a claim; its effect is signed so that the claim makes it positive; brackets hold the interval after the correction for "
-        f"multiple claims ([how]({rule}); [what we had expected]({predictions})).", "",
-        "| verdict | claims | means |", "|---|--:|---|",
-        *(f"| **{verdict}** | {counts[verdict]} | {MEANING[verdict]} |" for verdict in VERDICTS),
+        f"multiple claims, and its level ([how]({rule}); [what we had expected]({predictions})). Controls are questions of ours, and have "
+        f"words of their own: one that comes out the other way says nothing against the paper.", "",
+        *tally_table(rows), "",
+        "| verdict | of a control | means |", "|---|---|---|",
+        *(f"| **{verdict}** | *{CONTROL_WORDS[verdict]}* | {MEANING[verdict]} |" for verdict in VERDICTS),
+        "", "## Primary claims", "", "| claim | whose | ours | verdict |", "|---|---|---|---|",
+        *(f"| {cell(row['sentence'])} | {row['whose']} | {cell(row['ours'])} | **{row['word']}** |" for row in rows if row["primary"]),
     ]  # fmt: skip
     for part in sections:
         where = f"scale `{part['scale']}`" if part["runs"] else "arithmetic: the same at every scale"
         lines += ["", f"## {part['title']}", "", f"Paper: {part['paper_item']}. Recipe `{part['name']}`, {where}.", "",
                   f"![{part['alt']}]({part['folder']}/figure.png)", "",
-                  "| claim | paper | ours | evidence | verdict | why |", "|---|---|---|---|---|---|"]  # fmt: skip
+                  "| claim | whose | paper | ours | evidence | verdict | why |", "|---|---|---|---|---|---|---|"]  # fmt: skip
         for row in part["rows"]:
             mark = " (primary)" if row["primary"] else ""
-            origin = f"<br>{row['source']}" if row["source"] else ""
+            origin = f"<br>{cell(row['source'])}" if row["source"] else ""
             lines.append(
-                f"| {row['sentence']}{mark}<br>`{row['claim']}`: {row['contrast']} | {row['paper']}{origin} | {row['ours']} | "
-                f"{row['evidence']} | **{row['verdict']}** | {row['reason']} |"
+                f"| {cell(row['sentence'])}{mark}<br>`{row['claim']}`: {cell(row['contrast'])} | {row['whose']} | "
+                f"{cell(row['paper'])}{origin} | {cell(row['ours'])} | {cell(row['evidence'])} | **{row['word']}** | {cell(row['reason'])} |"
             )
     return "\n".join(lines) + "\n"
 
 
-def write_scoreboard(scale: str, results: Path, out: Path) -> None:
-    """Writes `out`/index.html and `out`/README.md of a scale, and of the scales that share its pages.
+def write_scoreboard(scale: str, results: Path) -> Path:
+    """Writes index.html and README.md of a scale, and of the scales that share its pages, into the scale's scoreboard folder, which is
+    returned.
 
     Raises:
-        UserError: a recipe has no verdicts or no figure at this scale.
+        UserError: no such scale, or a recipe that has no verdicts or no figure at it.
     """
     book = load()
+    out = results / Path(book.scale(scale).scoreboard).relative_to("results")
     sections = [
         section(results, name, recipe_name, recipe, out)
         for recipe_name, recipe in book.recipes.items()
         for name in scales_of(book, scale, results)
         if name == scale or (results / name / recipe_name / "verdicts.json").exists()
     ]
-    atomic_write(out / "index.html", html(sections, Paper(RECIPES / "paper.yaml"), out))
+    atomic_write(out / "index.html", html(sections, book.paper, out))
     atomic_write(out / "README.md", markdown(sections, out))
+    return out

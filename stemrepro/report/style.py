@@ -11,54 +11,26 @@ import matplotlib.pyplot as plt
 import seaborn as sns
 from matplotlib.figure import Figure
 
-_COLOURS = sns.color_palette("colorblind", 10).as_hex()
-_DENSE, _BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN, _PINK, _GREY, _YELLOW, _CYAN = "#333333", *_COLOURS
-_ARMS = {
-    "dense": (_DENSE, "o", "dense"),
-    "stem-third": (_BLUE, "^", "STEM 1/3"),
-    "stem-half": (_GREEN, "s", "STEM 1/2"),
-    "stem-full": (_RED, "D", "STEM full"),
-    "token-only": (_ORANGE, "X", "token-only (control)"),
-    "gate-replaced": (_PURPLE, "^", "gate replaced"),
-    "down-replaced": (_BROWN, "v", "down replaced"),
-    "stem-dagger": (_PINK, "P", "STEM-dagger"),
-    "blend": (_PINK, "d", "blend"),
-    "stem-shifted": (_BLUE, ">", "STEM 1/3, shifted"),
-    "stem-early": (_BLUE, "<", "STEM 1/3, early"),
-    "stem-late": (_BLUE, "v", "STEM 1/3, late"),
-    "stem-single": (_BLUE, "o", "STEM, one layer"),
-    "hash-moe": (_GREY, "h", "Hash-MoE"),
-    "topk-moe": (_GREY, "*", "top-2 MoE"),
-    "dense-wide": (_DENSE, "s", "dense, equal parameters"),
-    "dense-equal-flops": (_DENSE, "v", "dense, equal FLOPs"),
-    "value-embeddings": (_CYAN, "p", "value embeddings"),
-    "ple": (_CYAN, "d", "PLE"),
-    "stem-lowrank": (_YELLOW, "s", "STEM, narrow table"),
-    "ngram-table": (_YELLOW, "D", "bigram table"),
-    "stem-small": (_RED, "<", "STEM full, started at 0.02"),
-    "stem-normal": (_RED, ">", "STEM full, started at 1"),
-    "stem-tuned": (_RED, "^", "STEM full, rate x 8, no decay"),
-    "stem-decayed": (_RED, "v", "STEM full, decay x 40"),
-    "stem-decayed-8": (_RED, "p", "STEM full, decay x 8"),
-    "stem-touched": (_RED, "s", "STEM full, touched rows"),
-    "stem-frozen": (_ORANGE, "o", "STEM, frozen rows (control)"),
-    "stem-shuffled": (_ORANGE, "s", "STEM, shuffled rows (control)"),
-    "stem-shared": (_ORANGE, "D", "STEM, one table (control)"),
-    "input-add": (_ORANGE, "v", "rows added to the input (control)"),
-}
-"""Colour, marker and name of every arm: a hue a family, told apart by markers within."""
-ARM_COLOUR, ARM_MARKER, ARM_LABEL = ({arm: look[i] for arm, look in _ARMS.items()} for i in range(3))
+from stemrepro.arm import HUES, Arm
+
+ARM_COLOUR: dict[str, str] = {}
+ARM_MARKER: dict[str, str] = {}
+ARM_LABEL: dict[str, str] = {}
+"""Look of every arm of recipes/arms.yaml; `use_style` fills these in."""
 SOURCE_COLOUR = {
-    "speeches": _COLOURS[0],
-    "bible": _COLOURS[1],
-    "factbook": _COLOURS[2],
-    "glosses": _COLOURS[4],
-    "hub": _COLOURS[7],
+    "speeches": HUES["blue"],
+    "bible": HUES["orange"],
+    "factbook": HUES["green"],
+    "glosses": HUES["purple"],
+    "hub": HUES["grey"],
 }
 
 
-def use_style() -> None:
-    """Sets seaborn's paper look and everything that would make two drawings of the same data differ."""
+def use_style(arms: dict[str, Arm]) -> None:
+    """Sets seaborn's paper look, everything that would make two drawings of the same data differ, and how arms look."""
+    ARM_COLOUR.update({name: HUES[arm.hue] for name, arm in arms.items()})
+    ARM_MARKER.update({name: arm.marker for name, arm in arms.items()})
+    ARM_LABEL.update({name: arm.label or name for name, arm in arms.items()})
     sns.set_theme(context="paper", style="ticks", font_scale=0.95)
     mpl.rcParams.update({
         "svg.hashsalt": "stemrepro", "svg.fonttype": "none", "pdf.fonttype": 42, "figure.dpi": 100, "savefig.dpi": 200,

@@ -1,6 +1,7 @@
 """What happens beside the optimiser: metrics rows, validations at the marks, table snapshots, checkpoints, progress."""
 
 import json
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,14 +13,22 @@ from torch import Tensor
 
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.files import atomic_write
-from stemrepro.model.ffn import table_parameters
+from stemrepro.model.ffn.base import table_parameters
 from stemrepro.model.loss import token_losses
+from stemrepro.runs import Run
 from stemrepro.training.checkpoint import checkpoint_path, prune
 from stemrepro.training.module import LanguageModule, rate_factor
-from stemrepro.training.spec import Run
 
 Report = Callable[[int, float, float], None]
 """Called with (steps done, loss, tokens per second)."""
+
+
+class Diverged(Exception):
+    """A loss, gradient or weight of the step `step` is no number."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(step)
+        self.step = step
 
 
 def losses_by_source(model: torch.nn.Module, blocks: TokenBlocks, tokens: int, batch: int) -> dict[str, float]:
@@ -49,7 +58,7 @@ class Recorder(L.Callback):
         self.rows: list[dict] = []
         self.losses: list[Tensor] = []
         self.validation: TokenBlocks | None = None
-        steps, training = run.scale.steps, run.scale.training
+        steps, training = run.training.steps, run.training
         self.marks = {round(steps * (i + 1) / training.marks) for i in range(training.marks)}
         self.snapshots = {round(steps * share): share for share in training.snapshots}
         self.last_time, self.last_step = time.monotonic(), 0
@@ -75,42 +84,51 @@ class Recorder(L.Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, module: LanguageModule, outputs: dict, batch: Tensor, batch_idx: int
     ) -> None:
-        """Acts once an optimiser step, after its last micro-batch."""
-        step, training = trainer.global_step, self.run.scale.training
+        """Acts once an optimiser step, after its last micro-batch.
+
+        Raises:
+            Diverged: the step's loss, gradient or validation is no number, or the last step's weights aren't.
+        """
+        step, training = trainer.global_step, self.run.training
         parts = training.batch // training.micro_batch
         self.losses.append(outputs["loss"].detach() - outputs.get("balance", 0.0) / parts)
         if len(self.losses) < parts:
             return
         loss = float(torch.stack(self.losses).sum())  # Lightning has divided each by the number accumulated
         self.losses.clear()
-        rate = self.run.learning_rate * rate_factor(
-            step - 1, self.run.scale.steps, training.warmup, training.final_rate
-        )
-        tokens = step * training.batch * self.run.scale.model.sequence
-        row = {"step": step, "tokens": tokens, "loss": loss, "rate": rate, "norm": float(module.gradient_norm)}
-        self.rows.append(row)
+        rate = training.learning_rate * rate_factor(step - 1, training.steps, training.warmup, training.final_rate)
+        tokens = step * training.batch * training.sequence
+        norm = float(module.gradient_norm)
+        if training.precision == "16-mixed" and not math.isfinite(norm):
+            norm = 0.0  # the scaler of 16-bit gradients skips such a step
+        row = {"step": step, "tokens": tokens, "loss": loss, "rate": rate, "norm": norm}
         if step in self.marks:
             row["validation"] = self.validate(module)
-            if self.mark:
-                self.mark(step, row["validation"])
+        weights = module.parameters() if step == training.steps else ()
+        numbers = (row["loss"], row["norm"], *row.get("validation", {}).values())
+        if not (all(map(math.isfinite, numbers)) and all(weight.isfinite().all() for weight in weights)):
+            raise Diverged(step)
+        self.rows.append(row)
+        if step in self.marks and self.mark:
+            self.mark(step, row["validation"])
         if step in self.snapshots:
             save_tables(module.model, self.run.folder / f"tables-{round(100 * self.snapshots[step]):03d}.safetensors")
-        if step % training.save_every == 0 and step < self.run.scale.steps:
+        if step % training.save_every == 0 and step < training.steps:
             self.write_rows()
             trainer.save_checkpoint(checkpoint_path(self.run.folder / "resume", step))
             prune(self.run.folder / "resume")
         now = time.monotonic()
-        if now - self.last_time > 0.5 or step == self.run.scale.steps:
-            speed = (step - self.last_step) * training.batch * self.run.scale.model.sequence / (now - self.last_time)
+        if now - self.last_time > 0.5 or step == training.steps:
+            speed = (step - self.last_step) * training.batch * training.sequence / (now - self.last_time)
             self.last_time, self.last_step = now, step
             self.report(step, loss, speed)
 
     def validate(self, module: LanguageModule) -> dict[str, float]:
         """Loss by source on a small, fixed part of the validation split."""
-        scale = self.run.scale
+        run, training = self.run, self.run.training
         if self.validation is None:
-            self.validation = TokenBlocks(self.run.blocks, "validation", scale.model.sequence, scale.model.vocab)
-        return losses_by_source(module.model, self.validation, scale.training.mark_tokens, scale.evaluation.batch)
+            self.validation = TokenBlocks(run.blocks, "validation", training.sequence, run.model.vocab)
+        return losses_by_source(module.model, self.validation, training.mark_tokens, training.mark_batch)
 
 
 def save_tables(model: torch.nn.Module, path: Path) -> None:

@@ -1,6 +1,5 @@
 """The LightningModule: next-token loss, AdamW with one group for the backbone and one for the tables, cosine rate."""
 
-import hashlib
 import math
 from collections.abc import Iterator
 
@@ -10,11 +9,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.model.ffn import StemShuffled, table_parameters
+from stemrepro.model.ffn.base import table_parameters
 from stemrepro.model.loss import token_losses
-from stemrepro.model.moe import TopkMoE
 from stemrepro.model.transformer import build
-from stemrepro.training.spec import Run
+from stemrepro.runs import Run
 from stemrepro.training.touched import TouchedAdamW
 
 BALANCE = 0.01
@@ -52,60 +50,56 @@ class LanguageModule(L.LightningModule):
         self.run = run
         self.model = build(run.model, run.seed)
         for table in table_parameters(self.model).values():
-            table.requires_grad_(run.arm.table_trained)
-        self.blocks = TokenBlocks(run.blocks, "train", run.scale.model.sequence, run.model.vocab)
+            table.requires_grad_(run.training.table_trained)
+        self.blocks = TokenBlocks(run.blocks, "train", run.training.sequence, run.model.vocab)
         self.first_batch = 0
         self.gradient_norm = torch.zeros(())
 
     def on_train_batch_start(self, batch: Tensor, batch_idx: int) -> None:
-        """Deals the rows of shuffled tables out anew, by (seed, step, layer)."""
+        """Tells every FFN that a step begins; its random stream is named by seed, step and layer."""
         for layer, block in enumerate(self.model.blocks):
-            if isinstance(block.ffn, StemShuffled):
-                key = int.from_bytes(
-                    hashlib.sha256(f"{self.run.seed}:{self.global_step}:{layer}".encode()).digest()[:7], "big"
-                )
-                generator = torch.Generator().manual_seed(key)
-                block.ffn.order.copy_(torch.randperm(len(block.ffn.order), generator=generator))
+            block.ffn.start_step(f"{self.run.seed}:{self.global_step}:{layer}")
 
     def training_step(self, batch: Tensor, _: int) -> Tensor | dict:
         """batch [micro_batch, sequence + 1] -> mean loss in nats per token; with a learned router {"loss": that and what balances
         it, "balance": the latter}."""
         loss = token_losses(self.model(batch[:, :-1]), batch[:, 1:]).mean()
-        routers = [block.ffn for block in self.model.blocks if isinstance(block.ffn, TopkMoE)]
-        if not routers:
+        balances = [block.ffn.balance for block in self.model.blocks if block.ffn.balance is not None]
+        if not balances:
             return loss
-        balance = BALANCE * torch.stack([router.balance for router in routers]).sum()
+        balance = BALANCE * torch.stack(balances).sum()
         return {"loss": loss + balance, "balance": balance.detach()}
 
     def configure_optimizers(self) -> dict:
         """One fused AdamW. Weight decay acts on all parameters, as in the official code; its factor on tables is a field."""
-        run, training = self.run, self.run.scale.training
+        training = self.run.training
         tables = list(table_parameters(self.model).values())
         table_ids, tables = {id(table) for table in tables}, [table for table in tables if table.requires_grad]
         backbone = [parameter for parameter in self.model.parameters() if id(parameter) not in table_ids]
-        rate, decay = run.learning_rate, training.weight_decay
+        rate, decay = training.learning_rate, training.weight_decay
         groups = [{"params": backbone, "lr": rate, "weight_decay": decay}]
         if tables:
-            factors = {"lr": rate * run.arm.table_rate_factor, "weight_decay": decay * run.arm.table_decay_factor}
-            groups.append({"params": tables, **factors, "touched": run.arm.table_update == "touched"})
-        optimizer_class = TouchedAdamW if run.arm.table_update == "touched" else torch.optim.AdamW
-        optimizer = optimizer_class(groups, betas=training.betas, eps=training.eps, fused=True)
+            factors = {"lr": rate * training.table_rate_factor, "weight_decay": decay * training.table_decay_factor}
+            groups.append({"params": tables, **factors, "touched": training.table_update == "touched"})
+        optimizer_class = TouchedAdamW if training.table_update == "touched" else torch.optim.AdamW
+        # A fused optimiser takes the scale of 16-bit gradients off by itself, too late for clipping.
+        fused = training.precision != "16-mixed"
+        optimizer = optimizer_class(groups, betas=training.betas, eps=training.eps, fused=fused)
         schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: rate_factor(step, run.scale.steps, training.warmup, training.final_rate)
+            optimizer, lambda step: rate_factor(step, training.steps, training.warmup, training.final_rate)
         )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def configure_gradient_clipping(self, optimizer: torch.optim.Optimizer, **_: object) -> None:
         """Clips backbone and tables separately, each to the same norm (official code); keeps the backbone's norm."""
         norms = [
-            torch.nn.utils.clip_grad_norm_(group["params"], self.run.scale.training.clip)
-            for group in optimizer.param_groups
+            torch.nn.utils.clip_grad_norm_(group["params"], self.run.training.clip) for group in optimizer.param_groups
         ]
         self.gradient_norm = norms[0].detach()
 
     def train_dataloader(self) -> DataLoader:
         """Micro-batches from where the run stands; one epoch is the whole run."""
-        batches = Batches(self.blocks, self.run.seed, self.run.scale.training.micro_batch, self.first_batch)
+        batches = Batches(self.blocks, self.run.seed, self.run.training.micro_batch, self.first_batch)
         # A loader draws a seed when it starts. It has a generator of its own, or a resume would shift the random state.
         return DataLoader(batches, batch_size=None, generator=torch.Generator())
 
@@ -117,5 +111,5 @@ class LanguageModule(L.LightningModule):
     def on_load_checkpoint(self, checkpoint: dict) -> None:
         """Restores the random state and the place in the data."""
         torch.set_rng_state(checkpoint["rng_state"])
-        training = self.run.scale.training
+        training = self.run.training
         self.first_batch = checkpoint["global_step"] * (training.batch // training.micro_batch)

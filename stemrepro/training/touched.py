@@ -30,7 +30,7 @@ class TouchedAdamW(torch.optim.AdamW):
     def _step_rows(self, table: Tensor, group: dict) -> None:
         state = self.state[table]
         if not state:
-            state["step"] = torch.zeros(len(table))
+            state["step"] = torch.zeros(len(table), device=table.device)
             state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(table), torch.zeros_like(table)
         rows = (table.grad != 0).any(dim=1).nonzero().flatten()
         gradient, (first, second) = table.grad[rows], group["betas"]

@@ -13,14 +13,14 @@ import yaml
 from safetensors.torch import save as to_bytes
 
 from stemrepro.errors import UserError
-from stemrepro.files import atomic_write, write_json
+from stemrepro.files import atomic_write, digest, locked, write_json
 from stemrepro.provenance import provenance
-from stemrepro.training.callbacks import Recorder, Report
+from stemrepro.runs import Run
+from stemrepro.training.callbacks import Diverged, Recorder, Report
 from stemrepro.training.checkpoint import AtomicCheckpointIO, newest
 from stemrepro.training.module import LanguageModule
-from stemrepro.training.spec import Run
 
-WRITTEN = ("config.yaml", "metrics.jsonl", "provenance.json", "*.safetensors", "resume/*.ckpt", "resume/*.sha256")
+WRITTEN = ("config.yaml", "metrics.jsonl", "*.json", "*.safetensors", "resume/*.ckpt", "resume/*.sha256")
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -28,6 +28,12 @@ def remove_leftovers(folder: Path) -> None:
     for name in map(Path, WRITTEN):
         for path in folder.glob(str(name.with_name(f".{name.name}.????????"))):
             path.unlink()
+
+
+def empty(folder: Path) -> None:
+    """Removes what lies in a folder, and leaves the folder."""
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def claim_folder(run: Run, replace: bool) -> None:
@@ -43,11 +49,11 @@ def claim_folder(run: Run, replace: bool) -> None:
         if changes and not replace:
             raise UserError(f"{run.folder} holds a run with other settings ({changes}); move it or pass --replace")
         if changes:
-            shutil.rmtree(run.folder)
-    elif run.folder.exists() and any(run.folder.iterdir()):
+            empty(run.folder)
+    elif any(run.folder.iterdir()):
         if not replace:
             raise UserError(f"{run.folder} is not empty and has no config.yaml; move it or pass --replace")
-        shutil.rmtree(run.folder)
+        empty(run.folder)
     if not config.exists():
         atomic_write(config, yaml.safe_dump(run.config, sort_keys=False))
 
@@ -55,20 +61,29 @@ def claim_folder(run: Run, replace: bool) -> None:
 def train(run: Run, report: Report, replace: bool = False, mark: Callable[[int, dict], None] | None = None) -> None:
     """Trains one run to its end.
 
-    Leaves config.yaml, metrics.jsonl, weights.safetensors, table snapshots (hashed by DVC) and provenance.json (not).
-    Weights are written last: a folder that has them is finished. Resume checkpoints are deleted then.
+    Leaves config.yaml, metrics.jsonl, weights.safetensors, table snapshots (hashed by DVC) and provenance.json (not). Weights are
+    written last, with the hash of the settings in them: a folder that has them is finished. A run whose loss becomes no number ends
+    there and leaves diverged.json, {"step": k}, in their place. Resume checkpoints are deleted in either case.
 
     Args:
         replace: remove what was made with other settings.
         mark: called with (step, losses by source) after each validation; what it raises ends the run (sweeps stop trials so).
+
+    Raises:
+        UserError: another process trains in the folder, or it holds something else.
     """
-    claim_folder(run, replace)
-    if run.weights.exists():
-        report(run.scale.steps, float("nan"), 0.0)
-        return
+    with locked(run.folder, f"another process is training in {run.folder}; wait for it, or stop it"):
+        claim_folder(run, replace)
+        if run.weights.exists() or run.diverged is not None:
+            report(run.training.steps, float("nan"), 0.0)
+            return
+        _train(run, report, mark)
+
+
+def _train(run: Run, report: Report, mark: Callable[[int, dict], None] | None) -> None:
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)  # which devices there are, and tips
     warnings.filterwarnings("ignore", module="lightning")
-    started, training = time.monotonic(), run.scale.training
+    started, training = time.monotonic(), run.training
     torch.manual_seed(run.seed)  # nothing draws from it so far; whatever will, does so the same in every run of a seed
     module, recorder, resume = LanguageModule(run), Recorder(run, report, mark), run.folder / "resume"
     if training.compile:
@@ -77,7 +92,7 @@ def train(run: Run, report: Report, replace: bool = False, mark: Callable[[int, 
         accelerator=training.accelerator,
         devices=1,
         precision=training.precision,
-        max_steps=run.scale.steps,
+        max_steps=training.steps,
         accumulate_grad_batches=training.batch // training.micro_batch,
         callbacks=[recorder],
         plugins=[AtomicCheckpointIO()],
@@ -87,12 +102,18 @@ def train(run: Run, report: Report, replace: bool = False, mark: Callable[[int, 
         enable_model_summary=False,
         use_distributed_sampler=False,
     )
-    start = newest(resume)
-    trainer.fit(module, ckpt_path=start)
+    start, diverged = newest(resume), None
+    try:
+        trainer.fit(module, ckpt_path=start)
+    except Diverged as end:
+        diverged = end.step
     recorder.write_rows()
     seconds = time.monotonic() - started
     about = provenance() | {"seconds": round(seconds, 1), "resumed_from": start and Path(start).name}
     write_json(run.folder / "provenance.json", about | {"params_hash": run.params_hash, "data_hash": run.data_hash})
-    weights = {name: value.detach().cpu().contiguous() for name, value in module.model.state_dict().items()}
-    atomic_write(run.weights, to_bytes(weights))
+    if diverged is not None:
+        write_json(run.folder / "diverged.json", {"step": diverged})
+    else:
+        weights = {name: value.detach().cpu().contiguous() for name, value in module.model.state_dict().items()}
+        atomic_write(run.weights, to_bytes(weights, {"config": digest(run.config)}))
     shutil.rmtree(resume, ignore_errors=True)

@@ -1,0 +1,105 @@
+"""What is compared: an arm's fields (recipes/arms.yaml), and the model that they make of a shape."""
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from stemrepro.errors import UserError
+from stemrepro.model.config import ModelConfig, placed_layers
+from stemrepro.model.cost import matched
+from stemrepro.model.specs import check, spec
+from stemrepro.records import Factor, Name, Positive, Strict
+from stemrepro.runs import Address
+from stemrepro.scale import Point, Scale, Shape
+from stemrepro.training.settings import RunTraining
+
+Placement = Literal["none", "third", "third-shifted", "early", "late", "half", "full", "single"]
+HUES = {
+    "black": "#333333", "blue": "#0173b2", "orange": "#de8f05", "green": "#029e73", "red": "#d55e00", "purple": "#cc78bc",
+    "brown": "#ca9161", "pink": "#fbafe4", "grey": "#949494", "yellow": "#ece133", "cyan": "#56b4e9",
+}  # fmt: skip
+"""seaborn's colours that the colour-blind tell apart, and black."""
+
+
+class Arm(Strict):
+    """One model variant, as a few fields over the dense base. The defaults are the code-faithful ones (official code)."""
+
+    ffn: str = Field(description="a name of stemrepro/model/specs.py, or a class of your own: my/file.py:Class")
+    placement: Placement
+    label: str = Field("", exclude=True, description="in figures; its name when left out")
+    hue: str = Field("grey", exclude=True, description="in figures, one a family of arms: a name of HUES")
+    marker: str = Field("o", min_length=1, max_length=1, exclude=True, description="in figures, as matplotlib's")
+    family: Name | Literal[""] = Field(
+        "", exclude=True, description="whose best rates are its own; its own name when left out"
+    )
+    values: Placement = Field("none", description="layers whose attention adds a table row to its values")
+    rank: float = Field(0.0, ge=0, description="width of a narrow table / width of the model")
+    experts: int = Field(0, ge=0, description="experts of a mixture; 0 with `match`: as many as match")
+    chosen: Positive = Field(1, description="experts that a token uses")
+    match: Literal["none", "total", "flops"] = Field(
+        "none", description="what is made equal to STEM's, by ffn_width (dense) or by the number of experts"
+    )
+    match_placement: Placement = Field("full", description="placement of the STEM that is matched")
+    table_init: Literal["xavier", "small", "normal"] = "xavier"
+    table_rate_factor: Factor = Field(1.0, description="table learning rate / backbone learning rate")
+    table_decay_factor: float = Field(1.0, ge=0, description="table weight decay / backbone weight decay")
+    table_update: Literal["dense", "touched"] = Field(
+        "dense", description="touched: only rows of a batch's tokens move, an optimiser of another kind"
+    )
+    table_trained: bool = True
+    table_shared: bool = Field(False, description="one table for all placed layers")
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Arm":
+        if self.hue not in HUES:
+            raise ValueError(f"hue '{self.hue}' is unknown: choose one of {', '.join(HUES)}")
+        try:
+            grows_by = spec(self.ffn).grows_by
+        except UserError as error:
+            raise ValueError(str(error)) from error
+        if self.match != "none" and not grows_by:
+            raise ValueError(f"match '{self.match}' works by ffn_width or experts; '{self.ffn}' has neither to choose")
+        if self.match == "flops" and grows_by != "ffn_width":
+            raise ValueError("match 'flops' works by the ffn_width of a dense arm")
+        return self
+
+
+def shaped(shape: Shape, arm: Arm) -> ModelConfig:
+    """The model of an arm in a shape.
+
+    Raises:
+        UserError: the shape fits no model, the placement replaces no layer, or nothing can be matched.
+    """
+    base = shape.model_dump(exclude={"sequence"})
+    config = ModelConfig(
+        **base,
+        ffn=arm.ffn,
+        placed=placed_layers(arm.placement, shape.layers),
+        value_layers=placed_layers(arm.values, shape.layers),
+        rank=round(arm.rank * shape.width),
+        experts=arm.experts or (arm.chosen if "experts" in spec(arm.ffn).needs else 0),
+        chosen=arm.chosen,
+        table_init=arm.table_init,
+        table_shared=arm.table_shared,
+    )
+    if arm.match != "none":
+        stem = ModelConfig(**base, ffn="stem", placed=placed_layers(arm.match_placement, shape.layers))
+        config = matched(config, stem, arm.match, shape.sequence)
+    check(config)
+    return config
+
+
+def run_settings(address: Address, arm: Arm, point: Point, scale: Scale) -> tuple[ModelConfig, RunTraining]:
+    """Model and training of an arm at a point of a scale; raises as `shaped` and `Point.at` do."""
+    there = point.at(scale)
+    best = scale.best_rates.get(arm.family or address.arm) if point.own_rate else None
+    training = RunTraining(
+        **there.training.model_dump(),
+        sequence=there.model.sequence,
+        learning_rate=point.rate * best.learning_rate if best else there.learning_rate,
+        table_rate_factor=best.table_rate_factor if best else arm.table_rate_factor,
+        table_decay_factor=arm.table_decay_factor,
+        table_update=arm.table_update,
+        table_trained=arm.table_trained,
+    )
+    return shaped(there.model, arm), training

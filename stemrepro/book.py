@@ -1,0 +1,138 @@
+"""Everything under recipes/, read and checked, each file by itself and all against each other.
+
+The files are the single source of truth. Every error is one sentence with the file, the key and the value.
+"""
+
+import itertools
+import re
+from pathlib import Path
+
+from pydantic import ConfigDict, Field
+
+from stemrepro.arm import Arm, run_settings, shaped
+from stemrepro.data.mixes import Mix, parse_mix
+from stemrepro.errors import UserError, unknown
+from stemrepro.measures.base import measure_class, refusal
+from stemrepro.paper import Cells, Paper
+from stemrepro.recipe import Recipe
+from stemrepro.records import Strict, checked_name, parse, read_yaml
+from stemrepro.runs import MAIN
+from stemrepro.scale import Point, Scale, Shape
+
+RECIPES = Path("recipes")
+NO_RECIPES = ("arms", "mixes", "paper", "points", "shapes")
+KEY = re.compile(r"[a-z0-9][a-z0-9-]*")
+"""Names of scales and mixes, which DVC reads as parts of dotted keys."""
+MODULE = re.compile(r"[a-z0-9][a-z0-9_.-]*")
+"""Names of recipes, which Python files share."""
+MOST_PRIMARY = 8
+
+
+class Book(Strict):
+    """All that recipes/ says."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    mixes: dict[str, Mix]
+    arms: dict[str, Arm]
+    scales: dict[str, Scale]
+    points: dict[str, Point]
+    recipes: dict[str, Recipe] = Field(description="in the paper's order")
+    shapes: dict[str, Shape] = Field(description="published models, for the cost model")
+    paper: Paper
+
+    def scale(self, name: str) -> Scale:
+        """A scale by name; UserError names those there are."""
+        if name not in self.scales:
+            raise unknown("scale", name, self.scales, "recipes/scales/")
+        return self.scales[name]
+
+    def recipe(self, name: str) -> Recipe:
+        """A recipe by name; UserError names those there are."""
+        if name not in self.recipes:
+            raise unknown("recipe", name, self.recipes, "recipes/")
+        return self.recipes[name]
+
+    def point(self, name: str) -> Point:
+        """A point by name; "main" is the scale itself."""
+        return Point() if name == MAIN else self.points[name]
+
+
+def _records(model: type[Strict], file: Path) -> dict:
+    return {checked_name(name, file): parse(model, value, file, name) for name, value in read_yaml(file).items()}
+
+
+def _check_recipe(name: str, recipe: Recipe, file: Path, book: Book) -> Recipe:
+    """The recipe with its claims' cells turned into numbers; UserError for whatever it names that isn't there."""
+    for arm in recipe.arms:
+        if arm not in book.arms:
+            raise UserError(f"{file}: {unknown('arm', arm, book.arms, 'recipes/arms.yaml')}")
+    for point in recipe.points:
+        if point not in book.points:
+            raise UserError(f"{file}: {unknown('point', point, book.points, 'recipes/points.yaml')}")
+    try:
+        measure = measure_class(recipe.measure)
+    except UserError as error:
+        raise UserError(f"{file}: {error}") from error
+    for address, (where, scale) in itertools.product(recipe.wanted(), book.scales.items()):
+        try:
+            run_settings(address, book.arms[address.arm], book.point(address.point), scale)
+        except (UserError, ValueError) as error:
+            raise UserError(f"{file}: {address} at scale '{where}': {error}") from error
+    claims = {}
+    for key, claim in recipe.claims.items():
+        if reason := refusal(measure, recipe, claim):
+            raise UserError(f"{file}: claim '{key}': {reason}")
+        try:
+            number = book.paper.number(claim.paper) if isinstance(claim.paper, Cells) else claim.paper
+        except UserError as error:
+            raise UserError(f"{file}: claim '{key}': {error}") from error
+        claims[key] = claim.model_copy(update={"paper": number})
+    return recipe.model_copy(update={"claims": claims})
+
+
+def load(folder: Path = RECIPES) -> Book:
+    """Reads and checks every arm, point, scale and recipe."""
+    arms, points = _records(Arm, folder / "arms.yaml"), _records(Point, folder / "points.yaml")
+    for name, arm in arms.items():
+        if arm.family and arm.family not in arms:
+            raise UserError(
+                f"{folder}/arms.yaml: {name}: {unknown('family', arm.family, arms, 'a family is an arm; it')}"
+            )
+    if MAIN in points:
+        raise UserError(f"{folder}/points.yaml: '{MAIN}' is the scale itself; give the point another name")
+    mixes = {
+        checked_name(name, folder / "mixes.yaml", KEY): parse_mix(value, folder / "mixes.yaml", name)
+        for name, value in read_yaml(folder / "mixes.yaml").items()
+    }
+    scales = {
+        checked_name(p.stem, p, KEY): parse(Scale, read_yaml(p), p) for p in sorted((folder / "scales").glob("*.yaml"))
+    }
+    for name, scale in scales.items():
+        if scale.data not in mixes:
+            raise UserError(
+                f"{folder}/scales/{name}.yaml: data: {unknown('mix', scale.data, mixes, 'recipes/mixes.yaml')}"
+            )
+        for arm_name, arm in arms.items():
+            try:
+                shaped(scale.model, arm)
+            except UserError as error:
+                raise UserError(f"{folder}/scales/{name}.yaml with arm '{arm_name}': {error}") from error
+    files = {checked_name(p.stem, p, MODULE): p for p in sorted(folder.glob("*.yaml")) if p.stem not in NO_RECIPES}
+    read = {name: parse(Recipe, read_yaml(path), path) for name, path in files.items()}
+    book = Book(
+        mixes=mixes, arms=arms, scales=scales, points=points, recipes={}, shapes=_records(Shape, folder / "shapes.yaml"),
+        paper=Paper(folder / "paper.yaml"),
+    )  # fmt: skip
+    recipes = {
+        name: _check_recipe(name, recipe, files[name], book)
+        for name, recipe in sorted(read.items(), key=lambda item: item[1].place)
+    }
+    primary = [
+        f"{name}/{key}" for name, recipe in recipes.items() for key, claim in recipe.claims.items() if claim.primary
+    ]
+    if len(primary) > MOST_PRIMARY:
+        raise UserError(
+            f"{folder}: {len(primary)} primary claims over all recipes ({', '.join(primary)}); at most {MOST_PRIMARY} are allowed"
+        )
+    return book.model_copy(update={"recipes": recipes})

@@ -1,0 +1,48 @@
+"""Where text may come from, as typed records (recipes/mixes.yaml)."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from stemrepro.errors import UserError
+from stemrepro.records import Positive, Strict, parse
+
+
+class ArchiveMix(Strict):
+    """Text of the pinned archives."""
+
+    kind: Literal["archives"]
+
+
+class SampleMix(Strict):
+    """Text vendored with the package."""
+
+    kind: Literal["sample"]
+
+
+class HubMix(Strict):
+    """A dataset of the Hugging Face hub, or a local folder that `datasets.load_dataset` reads."""
+
+    kind: Literal["hub"]
+    dataset: str = Field(min_length=1, description="owner/name, or a folder")
+    config: str | None = Field(None, description="the dataset's configuration")
+    split: str = "train"
+    revision: str = Field("main", description="branch, tag or commit; the commit read is recorded")
+    streaming: bool = Field(True, description="read only as much as is asked for, without downloading the rest")
+    text: str = Field("text", description="column that holds a document's text")
+    megabytes: Positive = Field(description="text to take, in the dataset's order")
+    licence: str
+    attribution: str
+
+
+Mix = ArchiveMix | SampleMix | HubMix
+MIX_KINDS: dict[str, type[Strict]] = {"archives": ArchiveMix, "sample": SampleMix, "hub": HubMix}
+
+
+def parse_mix(value: object, file: Path, name: str) -> Mix:
+    """One entry of mixes.yaml; `kind` tells which."""
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if kind not in MIX_KINDS:
+        raise UserError(f"{file}: {name}.kind: choose one of {', '.join(MIX_KINDS)} (got {kind!r})")
+    return parse(MIX_KINDS[kind], value, file, name)

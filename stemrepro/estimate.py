@@ -1,0 +1,78 @@
+"""What a plan will cost, and its arms as a table."""
+
+import os
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from stemrepro.arm import shaped
+from stemrepro.book import Book
+from stemrepro.model.cost import flops_per_token, parameter_counts, table_bytes_per_token
+from stemrepro.params import Params
+
+CORE_FLOPS = 4e10  # training FLOPs a second of one core at the laptop scale (docs/LOG.md)
+
+
+def estimate(params: Params, cores: int | None = None) -> dict:
+    """Runs, tokens, FLOPs, minutes and disk of training what is planned."""
+    (name,), cores = params.scales, cores or os.cpu_count() or 1
+    total, threads = {"runs": 0, "tokens": 0, "flops": 0.0, "disk": 0}, 1
+    for own in params.planned(name).values():
+        counts, seeds, training = parameter_counts(own.model), len(own.trained), own.training
+        tokens, threads = training.tokens, training.threads
+        total["runs"] += seeds
+        total["tokens"] += seeds * tokens
+        total["flops"] += seeds * tokens * 3 * flops_per_token(own.model, training.sequence)
+        total["disk"] += seeds * (4 * counts["total"] + len(training.snapshots) * 2 * counts["tables"])
+    parallel = min(cores, params.scale[name].workers * threads)
+    return total | {"minutes": total["flops"] / CORE_FLOPS / parallel / 60}
+
+
+def show_arms(book: Book, scale_name: str, names: list[str], console: Console) -> None:
+    """Prints arms as one table: layers, parameters, forward FLOPs a token, bytes of table rows a token reads (4 a number)."""
+    scale = book.scale(scale_name)
+    columns = ("arm", "layers", "d_ff", "exp.", "total", "active", "tables", "MFLOP", "KiB")
+    table = Table(*columns, title=f"{scale_name}: arms", box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
+    for column in table.columns:
+        column.no_wrap = True
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for name in names:
+        config = shaped(scale.model, book.arms[name])
+        counts = parameter_counts(config)
+        flops = flops_per_token(config, scale.model.sequence) / 1e6
+        table.add_row(
+            name, ranges(config.placed or config.value_layers), f"{config.ffn_width:,}", str(config.experts or ""),
+            *(f"{counts[key] / 1e6:.3g}M" for key in ("total", "active", "tables")), f"{flops:.2f}",
+            f"{table_bytes_per_token(config, 4) / 1024:.3g}",
+        )  # fmt: skip
+    console.print(table)
+    console.print(
+        "layers: those replaced (value-embeddings: with a table); exp.: experts; active: less tables and unused experts; "
+        "MFLOP: forward, a token; KiB: of table rows that a token reads"
+    )
+
+
+def ranges(layers: tuple[int, ...]) -> str:
+    """Layers in short: "1-5, 7"; "none" for none."""
+    runs: list[list[int]] = []
+    for layer in layers:
+        if runs and layer == runs[-1][-1] + 1:
+            runs[-1].append(layer)
+        else:
+            runs.append([layer])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs) or "none"
+
+
+def show(book: Book, params: Params, console: Console) -> None:
+    """Prints the arms with their layers and the estimate."""
+    (name,) = params.scales
+    planned = params.planned(name)
+    show_arms(book, name, [arm for arm in book.arms if arm in {address.arm for address in planned}], console)
+    cost, points = estimate(params), len({address.point for address in planned})
+    console.print(
+        f"{cost['runs']} runs ({len(planned)} addresses at {points} points), {cost['tokens']:,} tokens, {cost['flops']:.2g} FLOPs: "
+        f"about {cost['minutes']:.0f} minutes of training on this machine's CPU, {cost['disk'] / 1e6:,.0f} MB in runs/ and as much "
+        f"again in DVC's cache"
+    )

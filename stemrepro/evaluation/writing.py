@@ -1,0 +1,37 @@
+"""How scores are written: whole files, nothing in them that is no number, and summary.json last."""
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from stemrepro.errors import UserError
+from stemrepro.files import atomic_write
+from stemrepro.runs import Run
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The runs of one arm at one point with what was found of each, the folder that gets it, and what `score` was asked with."""
+
+    runs: list[Run]
+    results: list[dict]
+    out: Path
+    given: dict
+
+
+def save_frame(path: Path, frame: pd.DataFrame) -> None:
+    """Writes a CSV file; UserError when a number in it is none, or a loss below 0."""
+    numbers = frame.select_dtypes("number")
+    if not np.isfinite(numbers).all(axis=None) or ("nats" in numbers and (numbers["nats"] < 0).any()):
+        raise UserError(f"{path}: scores hold a number that can't be; the weights or the text are damaged")
+    atomic_write(path, frame.to_csv(index=False, float_format="%.6f"))
+
+
+def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Writes an npz file without dates, so that equal arrays give equal bytes."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    atomic_write(path, buffer.getvalue())

@@ -1,0 +1,81 @@
+"""Which code something rests on, computed from the imports: for the identity of a run and the dependencies of a pipeline stage."""
+
+import ast
+import hashlib
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+import grimp
+
+PACKAGE = "stemrepro"
+ROOT = Path(__file__).parent
+
+
+@cache
+def _graph() -> grimp.ImportGraph:
+    return grimp.build_graph(PACKAGE, cache_dir=None)
+
+
+def file_of(module: str) -> Path:
+    """The file of one of the project's modules."""
+    path = ROOT.joinpath(*module.split(".")[1:])
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def closure(modules: Iterable[str]) -> set[str]:
+    """Modules of the project and all that these import, directly or not, also inside functions."""
+    found: set[str] = set()
+    for module in modules:
+        if module not in _graph().modules:
+            raise ValueError(f"{module} is no module of {PACKAGE}")
+        found |= {module} | _graph().find_upstream_modules(module)
+    return found
+
+
+def imported(file: Path) -> set[str]:
+    """The project's modules that a file outside the package imports."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name for name in names if name in _graph().modules}
+
+
+def files(places: Iterable[str | Path]) -> list[Path]:
+    """Every file of the project that modules, or files outside the package, rest on; sorted."""
+    own = [place for place in places if isinstance(place, Path)]
+    modules = [place for place in places if isinstance(place, str)]
+    modules += [module for file in own for module in imported(file)]
+    return sorted({*own, *map(file_of, closure(modules))})
+
+
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements but for texts that stand alone, which are comments."""
+    for statement in body:
+        if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
+            yield statement
+
+
+@cache
+def _meaning(file: Path) -> str:
+    """The code of a file without comments, docstrings and layout."""
+    tree = ast.parse(file.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = list(_statements(node.body)) or ([] if isinstance(node, ast.Module) else [ast.Pass()])
+    return ast.unparse(tree)
+
+
+def code_hash(*places: str | Path) -> str:
+    """Short hash of all code that modules, or files outside the package, rest on (12 hex digits).
+
+    A comment, a docstring or a line break changes nothing; another version of Python may write the same code otherwise.
+    """
+    found = hashlib.sha256()
+    for file in files(places):
+        name = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
+        found.update(f"{name.as_posix()}\n{_meaning(file)}\n".encode())
+    return found.hexdigest()[:12]

@@ -1,0 +1,16 @@
+"""What is measured: each recipe names one of these, and the metrics of its claims are read by it."""
+
+MEASURES = {
+    "audit": "stemrepro.measures.audit:PaperAudit",
+    "comparison": "stemrepro.measures.comparison:Comparison",
+    "context": "stemrepro.measures.context:Context",
+    "costs": "stemrepro.measures.costs:Costs",
+    "geometry": "stemrepro.measures.geometry:Angles",
+    "ladder": "stemrepro.measures.ladder:Ladder",
+    "rivals": "stemrepro.measures.rivals:Rivals",
+    "roi": "stemrepro.measures.roi:TrainingRoi",
+    "stability": "stemrepro.measures.stability:Stability",
+    "tables": "stemrepro.measures.tables:Tables",
+}
+"""By the name that a recipe's `measure:` has: a class that is a stemrepro.measures.base.Measure. Named, not imported, so that an edit of
+one leaves the results of recipes with another up to date."""

@@ -1,0 +1,265 @@
+"""The paper's own arithmetic: what follows from its printed numbers, without a run of ours.
+
+Nothing here is random but the item error, whose discordance is assumed and stated. Sections of the paper: Table 1 (cost), Tables
+3 and 4 (accuracies, parameters, ROI), Tables 5 and 6 (long context).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from stemrepro.arm import Arm, shaped
+from stemrepro.claims import Contrast
+from stemrepro.errors import UserError
+from stemrepro.measures.base import Inputs, Precondition
+from stemrepro.model.config import placed_layers
+from stemrepro.model.cost import parameter_counts, table_1_saving
+from stemrepro.paper import Paper
+from stemrepro.scale import Shape
+
+EIGHT = ("arc_easy", "arc_challenge", "boolq", "piqa", "social_iqa", "hellaswag", "openbookqa", "winogrande")
+SHAPE_OF = {"table-3-350m": "mobilellm-350m", "table-3-1b": "llama-3.2-1b"}
+PLACEMENT_OF = {"dense": "none", "stem-third": "third", "stem-half": "half", "stem-full": "full"}
+HASH_EXPERTS = 16
+Z95 = 1.959964  # of the normal distribution
+
+
+def fits(value: float, items: int, digits: int = 2) -> bool:
+    """Can `value` percent, printed with so many digits, be k right answers out of `items`?"""
+    nearest = round(value * items / 100)
+    half = 0.5 * 10**-digits + 1e-9
+    return any(abs(100 * k / items - value) <= half for k in (nearest - 1, nearest, nearest + 1) if 0 <= k <= items)
+
+
+def chance_of_fit(items: int, digits: int = 2) -> float:
+    """Share of all printable percentages that fit `items`: how often a number from elsewhere would fit by accident."""
+    return len({round(100 * k / items, digits) for k in range(items + 1)}) / (100 * 10**digits + 1)
+
+
+def item_error(first: np.ndarray, second: np.ndarray, items: np.ndarray, discordance: float | None) -> float:
+    """Standard error, in points, of the mean difference of two models over tasks, from the finite number of items alone.
+
+    A task's difference of two right-or-wrong scores has variance (q - d^2) / N, with q the share of items on which just one of
+    the two models is right and d the difference (McNemar's setting).
+
+    Args:
+        first, second: accuracies in percent [tasks].
+        items: test sizes [tasks].
+        discordance: q, the same for every task; None for independent models, q = p (1 - r) + r (1 - p).
+    """
+    p, r = first / 100, second / 100
+    q = p * (1 - r) + r * (1 - p) if discordance is None else np.maximum(discordance, np.abs(p - r))
+    return float(100 * np.sqrt(((q - (p - r) ** 2) / items).sum()) / len(items))
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Quantities that follow from the paper's printed numbers and published shapes; a row is "table-3-350m/dense"."""
+
+    paper: Paper
+    shapes: dict[str, Shape]
+
+    def accuracies(self, row: str) -> np.ndarray:
+        """The eight accuracies of a row, "table-3-350m/dense", in percent [8]; nan where none was found."""
+        return np.array([self.paper.value(f"{row}/{task}") for task in EIGHT])
+
+    def items(self, kind: str = "items") -> np.ndarray:
+        """Sizes of the eight test sets, or `padded` to a multiple of 128 [8]."""
+        return np.array([int(self.paper.value(f"test-sizes/{kind}/{task}")) for task in EIGHT])
+
+    def average_deviation(self, block: str) -> float:
+        """Largest distance between a printed average and the mean of its eight tasks, over the rows that have all, in points."""
+        rows = [f"{block}/{row}" for row in self.paper.blocks[block].rows]
+        gaps = [abs(self.accuracies(row).mean() - self.paper.value(f"{row}/average")) for row in rows]
+        return float(np.nanmax(gaps))
+
+    def roi(self, row: str) -> float:
+        """Training ROI: average accuracy per forward GFLOP, relative to dense."""
+        block = row.split("/")[0]
+        own, dense = self.paper.row(row), self.paper.row(f"{block}/dense")
+        return (own["average"] / own["gflops"]) / (dense["average"] / dense["gflops"])
+
+    def counts(self, row: str) -> dict[str, int]:
+        """Parameters of a row's model in closed form, from the published shape."""
+        block, _, arm = row.partition("/")
+        ffn = "dense" if arm == "dense" else "stem"
+        return parameter_counts(shaped(self.shapes[SHAPE_OF[block]], Arm(ffn=ffn, placement=PLACEMENT_OF[arm])))
+
+    def active(self, row: str) -> float:
+        """Active parameters in billions: all but the tables."""
+        return self.counts(row)["active"] / 1e9
+
+    def gflops(self, row: str) -> float:
+        """Forward GFLOPs a token by the paper's rule: 2 x active parameters."""
+        return 2 * self.active(row)
+
+    def total(self, name: str) -> float:
+        """Total parameters in billions: "row:tensors" counts every real tensor, "row:kept" subtracts no up-projection."""
+        row, _, convention = name.partition(":")
+        return self.counts(row)[{"tensors": "total", "kept": "paper_total"}[convention]] / 1e9
+
+    def nearer_total(self, row: str) -> float:
+        """The one of the two ways to count that comes nearer to the printed total, in billions."""
+        ways = [self.total(f"{row}:{convention}") for convention in ("tensors", "kept")]
+        return min(ways, key=lambda value: abs(value - self.paper.value(f"{row}/total")))
+
+    def hash_totals(self, row: str) -> dict[int, float]:
+        """Total parameters in billions of Hash-MoE with 16 experts in so many layers."""
+        shape = self.shapes[SHAPE_OF[row.split("/")[0]]]
+        expert = 3 * shape.width * shape.ffn_width
+        dense = self.counts(row.replace("hash-moe", "dense"))["total"]
+        return {layers: (dense + layers * (HASH_EXPERTS - 1) * expert) / 1e9 for layers in range(1, shape.layers + 1)}
+
+    def hash_total(self, row: str) -> float:
+        """The total nearest to the printed one that any number of Hash-MoE layers gives."""
+        return min(self.hash_totals(row).values(), key=lambda value: abs(value - self.paper.value(f"{row}/total")))
+
+    def table_spread(self, block: str) -> float:
+        """(total - dense) / STEM layers of the printed totals, largest less smallest, in billions: 0 if tables are of one size."""
+        layers = self.shapes[SHAPE_OF[block]].layers
+        dense = self.paper.value(f"{block}/dense/total")
+        rows = [row for row in self.paper.blocks[block].rows if row.startswith("stem-")]
+        sizes = [
+            (self.paper.value(f"{block}/{row}/total") - dense) / len(placed_layers(PLACEMENT_OF[row], layers))
+            for row in rows
+        ]
+        return max(sizes) - min(sizes)
+
+    def saved(self, shape: str) -> float:
+        """Share of a layer's multiply-adds that Table 1 says STEM saves, in percent, at 4,096 tokens."""
+        return 100 * table_1_saving(self.shapes[shape], 4096)
+
+    def misfits(self, row: str) -> list[str]:
+        """The tasks whose accuracy is no whole number of right answers out of the test's items."""
+        pairs = zip(EIGHT, self.accuracies(row), self.items(), strict=True)
+        return [task for task, value, size in pairs if not math.isnan(value) and not fits(value, size)]
+
+    def scorer(self, row: str) -> str:
+        """Which item counts explain a row: "true sizes", "padded sizes" (to 128) or "neither"."""
+        if not self.misfits(row):
+            return "true sizes"
+        pairs = zip(self.accuracies(row), self.items("padded"), strict=True)
+        return "padded sizes" if all(math.isnan(v) or fits(v, n) for v, n in pairs) else "neither"
+
+    def chance(self, row: str) -> float:
+        """How likely it is that numbers from elsewhere would fit the item counts that explain a row, all of them (nan for none)."""
+        kind = {"true sizes": "items", "padded sizes": "padded"}.get(self.scorer(row))
+        if kind is None:
+            return math.nan
+        pairs = zip(self.accuracies(row), self.items(kind), strict=True)
+        return math.prod(chance_of_fit(int(size)) for value, size in pairs if not math.isnan(value))
+
+    def ffn_saved(self, _: str) -> float:
+        """Share of a replaced FFN's matrix multiply-adds that is saved, in percent."""
+        shape = self.shapes["llama-3.2-1b"]
+        dense, stem = (shaped(shape, Arm(ffn=f, placement=p)) for f, p in (("dense", "none"), ("stem", "full")))
+        matrix = shape.width * shape.ffn_width
+        removed = (parameter_counts(dense)["active"] - parameter_counts(stem)["active"]) / len(stem.placed)
+        return 100 * removed / (3 * matrix)
+
+    def flops_saved(self, row: str) -> float:
+        """Share of the model's forward GFLOPs that is saved by the printed numbers, in percent."""
+        return 100 * (1 - self.paper.value(f"{row}/gflops") / self.paper.value(f"{row.split('/')[0]}/dense/gflops"))
+
+    def gain(self, name: str) -> float:
+        """Average difference to dense in points, "row" or "row:without task"."""
+        row, _, without = name.partition(":without ")
+        kept = [task != without for task in EIGHT]
+        return float((self.accuracies(row) - self.accuracies(f"{row.split('/')[0]}/dense"))[kept].mean())
+
+    def within_items(self, block: str) -> int:
+        """1 where the mean gain of STEM 1/3 over dense is within the 95% half width that the items alone give two unrelated models."""
+        first, second = self.accuracies(f"{block}/stem-third"), self.accuracies(f"{block}/dense")
+        return int((first - second).mean() <= Z95 * item_error(first, second, self.items(), None))
+
+    def shrinks(self, name: str) -> int:
+        """From one length bucket to the next, how often STEM's lead gets smaller: "table-5:multihop", "table-6:"."""
+        block, _, prefix = name.partition(":")
+        own, dense = self.paper.row(f"{block}/stem-third"), self.paper.row(f"{block}/dense")
+        lead = [own[column] - dense[column] for column in own if column.startswith(prefix)]
+        return int((np.diff(lead) < 0).sum())
+
+    def below_majority(self, block: str) -> int:
+        """BoolQ cells of a block that are lower than always giving the set's most frequent answer."""
+        most = (
+            100 * self.paper.value("test-sizes/most_frequent_answer/boolq") / self.paper.value("test-sizes/items/boolq")
+        )
+        return sum(self.paper.value(f"{block}/{row}/boolq") < most for row in self.paper.blocks[block].rows)
+
+    def one_scorer(self, row: str) -> bool:
+        """Do the item counts that explain a row explain dense's too?"""
+        return self.scorer(row) == self.scorer(f"{row.split('/')[0]}/dense") != "neither"
+
+
+def granularity(audit: Audit) -> pd.DataFrame:
+    """Every accuracy of Tables 3 and 4: does it fit the true test size, the padded one, and how likely is that by accident?"""
+    rows = []
+    for block in ("table-3-350m", "table-3-1b", "table-4"):
+        for row in audit.paper.blocks[block].rows:
+            cells = zip(EIGHT, audit.accuracies(f"{block}/{row}"), audit.items(), audit.items("padded"), strict=True)
+            for task, value, size, padded in cells:
+                if not math.isnan(value):
+                    rows.append({
+                        "block": block, "row": row, "task": task, "value": value, "items": size, "padded": padded,
+                        "fits_items": fits(value, size), "fits_padded": fits(value, padded),
+                        "chance_items": chance_of_fit(size), "chance_padded": chance_of_fit(padded),
+                    })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+class PaperAudit:
+    """Quantities by name, "metric:row" or "metric:row:detail"; nothing is trained."""
+
+    metrics: ClassVar[dict[str, str]] = {
+        "average:.+": "largest distance of a printed average from the mean of its tasks, in points",
+        "roi:.+": "average accuracy per forward GFLOP relative to dense",
+        "active:.+": "active parameters in billions, from the shape",
+        "gflops:.+": "forward GFLOPs a token by the paper's rule",
+        "nearer_total:.+": "total parameters in billions by the nearer of two ways to count",
+        "hash_total:.+": "total parameters in billions of the nearest number of Hash-MoE layers",
+        "table_spread:.+": "largest less smallest table that printed totals imply, in billions",
+        "saved:.+": "percent of a layer's multiply-adds that Table 1 says is saved",
+        "misfits:.+": "tasks whose accuracy is no whole number of right answers",
+        "ffn_saved:.*": "percent of a replaced FFN's multiply-adds that is saved",
+        "flops_saved:.+": "percent of the model's printed GFLOPs that is saved",
+        "gain:.+": "average difference to dense in points",
+        "shrinks:.+": "how often the lead gets smaller with length",
+        "below_majority:.+": "BoolQ cells below the most frequent answer",
+        "within_items:.+": "1 where a gain is within what other items might have given",
+    }
+    preconditions: ClassVar[dict[str, Precondition]] = {
+        "one-scorer": Precondition("the item counts that explain the row explain dense's too", ())
+    }
+    reads_text: ClassVar[bool] = False
+
+    def __init__(self, inputs: Inputs) -> None:
+        self.inputs, self.audit = inputs, Audit(inputs.book.paper, inputs.book.shapes)
+
+    def contrast(self, high: str, low: str, metric: str) -> Contrast:
+        """No metric compares arms of ours."""
+        raise UserError(f"metric '{metric}' is a number by itself, not a contrast of arms")
+
+    def own_rate_contrast(self, high: str, low: str, metric: str) -> None:
+        """Nothing is trained."""
+
+    def value(self, metric: str) -> float:
+        """The method of Audit that the metric names."""
+        name, _, rest = metric.partition(":")
+        names = {"average": "average_deviation"}
+        found = getattr(self.audit, names.get(name, name))(rest)
+        return float(len(found) if isinstance(found, list) else found)
+
+    def untestable(self, metric: str, precondition: str) -> str | None:
+        """one-scorer: a difference of rows from two scorers says nothing of the models."""
+        row = metric.split(":")[1]
+        if precondition == "one-scorer" and not self.audit.one_scorer(row):
+            ways = " and ".join(self.audit.scorer(name) for name in (f"{row.split('/')[0]}/dense", row))
+            return f"the two rows come from two scorers ({ways})"
+        return None
+
+    def runs(self) -> dict:
+        """None."""
+        return {}

@@ -1,0 +1,117 @@
+"""What a measure is: the meaning of a recipe's metrics. A recipe names one; its claims are checked against it when recipes are read."""
+
+import pkgutil
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from stemrepro.claims import Contrast
+from stemrepro.errors import unknown
+from stemrepro.measures import MEASURES
+from stemrepro.recipe import Claim, Recipe
+
+if TYPE_CHECKING:
+    from stemrepro.book import Book
+    from stemrepro.scale import Scale
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a measure is made from.
+
+    Attributes:
+        scale_name: whose scores are read.
+        folder: `scores/<scale>`.
+    """
+
+    name: str
+    book: "Book"
+    scale_name: str
+    folder: Path
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe itself."""
+        return self.book.recipes[self.name]
+
+    @property
+    def scale(self) -> "Scale":
+        """The scale itself."""
+        return self.book.scale(self.scale_name)
+
+
+@dataclass(frozen=True)
+class Precondition:
+    """What must hold for a claim to be testable.
+
+    Attributes:
+        words: what it asks.
+        arms: whose scores it looks at. A claim may share one of them, never its whole contrast: else the claim could not fail.
+    """
+
+    words: str
+    arms: tuple[str, ...]
+
+
+class Measure(Protocol):
+    """The meaning of metrics. Each is a pattern of `metrics`, each condition one of `preconditions`."""
+
+    metrics: ClassVar[dict[str, str]]
+    """Pattern of a metric -> what it is."""
+    preconditions: ClassVar[dict[str, Precondition]]
+    reads_text: ClassVar[bool]
+    """Does it also read what was counted in the text alone?"""
+    inputs: Inputs
+
+    def __init__(self, inputs: Inputs) -> None:
+        """Reads what the recipe's arms have; UserError names a file that is missing or damaged."""
+
+    def contrast(self, high: str, low: str, metric: str) -> Contrast:
+        """metric(high) - metric(low), a value a seed; Unmeasured where a run diverged."""
+
+    def own_rate_contrast(self, high: str, low: str, metric: str) -> Contrast | None:
+        """The same with each arm at its own best rates; None where these aren't known, or are the common ones."""
+
+    def value(self, metric: str) -> float:
+        """The number of an exact claim."""
+
+    def untestable(self, metric: str, precondition: str) -> str | None:
+        """Why a metric can't be tested under a condition, or None. It isn't told which arms the claim compares."""
+
+    def runs(self) -> dict:
+        """Everything with a `summary` that lies behind the recipe's results, by name."""
+
+
+def measure_class(name: str) -> type[Measure]:
+    """The measure of a name; UserError names those there are."""
+    if name not in MEASURES:
+        raise unknown("measure", name, MEASURES, "stemrepro/measures")
+    return pkgutil.resolve_name(MEASURES[name])
+
+
+def measured(inputs: Inputs) -> Measure:
+    """The measure of a recipe, with what there is of its arms."""
+    return measure_class(inputs.recipe.measure)(inputs)
+
+
+def refusal(measure: type[Measure], recipe: Recipe, claim: Claim) -> str | None:
+    """Why a measure can't judge a claim of a recipe, or None."""
+    if not any(re.fullmatch(pattern, claim.metric) for pattern in measure.metrics):
+        return f"metric '{claim.metric}' is unknown; there are {', '.join(measure.metrics)}"
+    score, _, what = claim.metric.partition(":")
+    if score in ("accuracy", "margin") and what.removesuffix(":seen") not in {*recipe.tasks, *recipe.groups}:
+        return f"metric '{claim.metric}' names neither a task nor a group of the recipe"
+    if claim.precondition == "none":
+        return None
+    if claim.precondition not in measure.preconditions:
+        known = ", ".join(measure.preconditions) or "none"
+        return f"precondition '{claim.precondition}' is unknown to this measure; it has {known}"
+    looked_at = set(measure.preconditions[claim.precondition].arms)
+    if missing := looked_at - set(recipe.arms) if recipe.arms else set():
+        return f"precondition '{claim.precondition}' needs the arm '{min(missing)}', which the recipe lacks"
+    if claim.arms and set(claim.arms) <= looked_at:
+        return (
+            f"precondition '{claim.precondition}' looks at the claim's own contrast, so that the claim could not fail"
+        )
+    return None

@@ -1,0 +1,107 @@
+"""What more context is worth to each arm, and counts in the text alone: metrics of recipes/long_context_capacity.yaml."""
+
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from stemrepro.claims import Contrast
+from stemrepro.errors import UserError
+from stemrepro.measures.base import Inputs, Precondition
+from stemrepro.measures.bootstrap import bootstrap_error
+from stemrepro.runs import MAIN, Address
+from stemrepro.scores.context import ArmContext, Part, half, part
+from stemrepro.scores.text import METRICS as TEXT_METRICS
+from stemrepro.scores.text import TextCounts
+
+EARLY = (1, 8)
+"""Positions that count as early, from and up to."""
+CONTEXT_WORTH = 0.02
+"""Nats that dense must gain from the first half for a context effect to be testable."""
+
+
+def parts(arm: ArmContext, growth: str) -> tuple[Part, Part]:
+    """The two conditions whose difference a growth is: late and early, behind more and less."""
+    if growth == "position":
+        return part(arm, "position", half(arm)), part(arm, "position", *EARLY)
+    if growth == "prefix":
+        return part(arm, "intact"), part(arm, "alone")
+    if growth == "order":
+        return part(arm, "intact"), part(arm, "shuffled")
+    raise UserError(f"growth '{growth}' is unknown; there are position, prefix, order")
+
+
+def mean_difference(first: Part, second: Part, more: Part | None, fewer: Part | None, source: np.ndarray) -> Contrast:
+    """mean(first) - mean(second) by seed, less mean(more) - mean(fewer) where these are given; every source counts the same.
+    The error between documents is a bootstrap within each source, as for whole sources."""
+    upper, lower = first.nats - second.nats, (more.nats - fewer.nats if more else np.zeros_like(first.nats))
+    tokens, others = first.tokens.astype(float), (more.tokens if more else first.tokens).astype(float)
+    by_seed, groups, names = np.zeros(len(upper)), [], np.unique(source)
+    for name in names:
+        own = source == name
+        by_seed += upper[:, own].sum(axis=1) / tokens[own].sum() - lower[:, own].sum(axis=1) / others[own].sum()
+        groups.append((upper[:, own].mean(axis=0), tokens[own], lower[:, own].mean(axis=0), others[own]))
+    error = bootstrap_error(
+        groups, lambda u, t, v, o, axis=-1: u.sum(axis=axis) / t.sum(axis=axis) - v.sum(axis=axis) / o.sum(axis=axis)
+    )
+    return Contrast(by_seed / len(names), *error)
+
+
+def worth(arm: ArmContext) -> Contrast:
+    """Nats a token that the first half takes off the second half's loss."""
+    return mean_difference(part(arm, "alone"), part(arm, "intact"), None, None, arm.arrays["source"])
+
+
+class Context:
+    """Growth of a difference of two arms with context, and counts in the text."""
+
+    metrics: ClassVar[dict[str, str]] = {
+        "growth:position": "a difference in the second half of a block less that in positions 1 to 7",
+        "growth:prefix": "a difference on the second half's targets behind the first half less that behind nothing",
+        "growth:order": "the same behind the first half as it stands less that behind the same tokens shuffled",
+        **TEXT_METRICS,
+    }
+    preconditions: ClassVar[dict[str, Precondition]] = {
+        "dense-uses-context": Precondition("half a block of context is worth something to dense", ("dense",))
+    }
+    reads_text: ClassVar[bool] = True
+
+    def __init__(self, inputs: Inputs) -> None:
+        self.inputs, self.text = inputs, TextCounts(inputs.folder / "text")
+
+    @cached_property
+    def arms(self) -> dict[str, ArmContext]:
+        """Losses by position and context of the recipe's arms."""
+        recipe, folder = self.inputs.recipe, self.inputs.folder / "losses"
+        return {arm: ArmContext(folder / Address(MAIN, arm).path, recipe.seeds_of(arm)) for arm in recipe.arms}
+
+    def contrast(self, high: str, low: str, metric: str) -> Contrast:
+        """How much more loss(high) - loss(low) is under the first condition of a growth than under the second.
+
+        Raises:
+            UserError: arms scored on different seeds or documents.
+        """
+        first, second, growth = self.arms[high], self.arms[low], metric.partition(":")[2]
+        for name in ("seeds", "by_position_tokens", "by_target_tokens"):
+            if not np.array_equal(first.arrays[name], second.arrays[name]):
+                raise UserError(f"{first.folder} and {second.folder} were scored on different seeds or documents")
+        (late, early), (late_low, early_low) = parts(first, growth), parts(second, growth)
+        return mean_difference(late, late_low, early, early_low, first.arrays["source"])
+
+    def own_rate_contrast(self, high: str, low: str, metric: str) -> None:
+        """Contexts are scored at the common rate alone."""
+
+    def value(self, metric: str) -> float:
+        """A count in the text."""
+        return self.text.value(metric)
+
+    def untestable(self, metric: str, precondition: str) -> str | None:
+        """dense-uses-context: the first half of a block must be worth CONTEXT_WORTH nats a token to dense on the second half's
+        targets."""
+        if precondition == "dense-uses-context" and (gain := worth(self.arms["dense"]).mean) < CONTEXT_WORTH:
+            return f"half a block of context is worth {gain:.3f} nats to dense; {CONTEXT_WORTH:g} are needed"
+        return None
+
+    def runs(self) -> dict[str, ArmContext]:
+        """The arms."""
+        return self.arms

@@ -1,0 +1,156 @@
+"""Angular spread of FFN vectors: metrics of recipes/angular_spread.yaml."""
+
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from stemrepro.claims import Contrast
+from stemrepro.errors import UserError
+from stemrepro.measures.base import Inputs, Precondition
+from stemrepro.scores.geometry import ArmGeometry
+
+FREQUENT, RARE = ("256-2047", "2048+"), ("1-31",)
+"""Buckets of a token's training count that count as frequent and as rare."""
+FEWEST_TARGETS = 30
+"""Scored targets behind a token that its loss needs to be used."""
+FEWEST_TOKENS = 30
+"""Such tokens that a correlation over them needs."""
+
+
+def bucket_mean(arm: ArmGeometry, statistic: str, buckets: tuple[str, ...]) -> np.ndarray:
+    """Mean over layers and those of the buckets that hold enough rows [seeds]."""
+    found = [arm.by_layer(statistic, "rows", bucket=b).mean(axis=1) for b in buckets if arm.has("rows", b)]
+    if not found:
+        raise UserError(f"{arm.folder}: no table has rows in the buckets {', '.join(buckets)}")
+    return np.mean(found, axis=0)
+
+
+def partial_rank_correlation(x: np.ndarray, y: np.ndarray, given: np.ndarray) -> float:
+    """Spearman's correlation of x and y with the ranks of `given` taken out of both by least squares."""
+    from scipy import stats
+
+    ranks = [stats.rankdata(values) for values in (x, y, given)]
+    design = np.stack([np.ones_like(ranks[2]), ranks[2]], axis=1)
+    rests = [values - design @ np.linalg.lstsq(design, values, rcond=None)[0] for values in ranks[:2]]
+    return float(np.corrcoef(*rests)[0, 1])
+
+
+def correlation_within(x: np.ndarray, y: np.ndarray, given: np.ndarray, classes: int) -> float:
+    """The same with the mean ranks of equally large classes of `given` taken out instead: a control that assumes no straight line."""
+    from scipy import stats
+
+    which = (stats.rankdata(given) * classes / (len(given) + 1)).astype(int)
+    ranks = pd.DataFrame({"x": stats.rankdata(x), "y": stats.rankdata(y)})
+    rests = ranks - ranks.groupby(which).transform("mean")
+    return float(np.corrcoef(rests["x"], rests["y"])[0, 1])
+
+
+def token_gains(dense: ArmGeometry, arm: ArmGeometry) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Of the tokens with enough scored targets: their numbers [n], loss of dense less the arm's behind them [seeds, n], mean |cos|
+    of their rows [seeds, n], training counts [seeds, n].
+
+    Raises:
+        UserError: the arms were scored on different seeds or tokens.
+    """
+    same = all(np.array_equal(dense.tokens[name], arm.tokens[name]) for name in ("seeds", "tokens"))
+    if not same:
+        raise UserError(f"{dense.folder} and {arm.folder} were scored on different seeds or tokens")
+    count = dense.tokens["tokens"]
+    kept = np.flatnonzero((count >= FEWEST_TARGETS) & np.isfinite(arm.spread).all(axis=0))
+    gain = (dense.tokens["nats"] - arm.tokens["nats"])[:, kept] / count[kept]
+    return kept, gain, arm.spread[:, kept], arm.tokens["seen"][:, kept]
+
+
+def gain_correlation(dense: ArmGeometry, arm: ArmGeometry, classes: int | None = None) -> Contrast:
+    """Rank correlation over tokens of spread (-mean |cos|) and gain over dense at equal training count, a value a seed; with
+    `classes` taken within so many classes of the count."""
+    _, gain, spread, seen = token_gains(dense, arm)
+    triples = zip(-spread, gain, seen, strict=True)
+    if classes:
+        return Contrast(np.array([correlation_within(*triple, classes) for triple in triples]))
+    return Contrast(np.array([partial_rank_correlation(*triple) for triple in triples]))
+
+
+KINDS = "(up|gated|rows)(:centred)?"
+
+
+class Angles:
+    """Cosines between vectors of the recipe's arms."""
+
+    metrics: ClassVar[dict[str, str]] = {
+        f"p95:{KINDS}": "95th percentile of |cos|, difference of two arms",
+        f"mode:{KINDS}": "where the density of cosines peaks, difference of two arms",
+        f"excess:{KINDS}": "p95 over that of random directions of the same rank, difference of two arms",
+        "floor:rows": "an arm's p95 less that of random directions",
+        "learnt:rows": "an arm's p95 at the start of training less that at its end",
+        "depth:rows": "an arm's p95 in the deepest table less that in the first",
+        "frequency:rows": "an arm's p95 of frequent tokens' rows less that of rare ones'",
+        "gain:rows": "rank correlation over tokens of spread and gain over the first arm, at equal frequency",
+    }
+    preconditions: ClassVar[dict[str, Precondition]] = {}
+    reads_text: ClassVar[bool] = False
+
+    def __init__(self, inputs: Inputs) -> None:
+        self.inputs = inputs
+
+    @cached_property
+    def arms(self) -> dict[str, ArmGeometry]:
+        """The recipe's arms."""
+        return {arm: ArmGeometry(self.inputs.folder, arm) for arm in self.inputs.recipe.arms}
+
+    def contrast(self, high: str, low: str, metric: str) -> Contrast:
+        """A difference of two arms, or of two states of one (floor, learnt, depth, frequency), by seed.
+
+        Raises:
+            UserError: arms with different seeds.
+        """
+        statistic, what, *rest = metric.split(":")
+        first, second, centred = self.arms[high], self.arms[low], rest == ["centred"]
+        if statistic in ("p95", "mode", "excess"):
+            layers = [layer for layer in first.layers if layer in second.layers]
+            name = "p95" if statistic == "excess" else statistic
+            one, other = (arm.by_layer(name, what, centred)[layers].mean(axis=1) for arm in (first, second))
+            if list(one.index) != list(other.index):
+                raise UserError(f"{first.folder} and {second.folder} have different seeds")
+            if statistic == "excess":
+                one, other = one / first.random(what), other / second.random(what)
+            return Contrast((one - other).to_numpy())
+        if statistic == "floor":
+            return Contrast(first.by_layer("p95", what).mean(axis=1).to_numpy() - first.random(what))
+        if statistic == "learnt":
+            start, end = (first.by_layer("p95", what, share=share).mean(axis=1) for share in (0.0, 1.0))
+            return Contrast((start - end).to_numpy())
+        if statistic == "depth":
+            by_layer = first.by_layer("p95", what)
+            return Contrast((by_layer[max(by_layer.columns)] - by_layer[min(by_layer.columns)]).to_numpy())
+        if statistic == "frequency":
+            if self.untestable(metric, "none"):
+                return Contrast(np.full(first.summary["seeds"], np.nan))
+            return Contrast(bucket_mean(first, "p95", FREQUENT) - bucket_mean(first, "p95", RARE))
+        return gain_correlation(first, second)
+
+    def own_rate_contrast(self, high: str, low: str, metric: str) -> None:
+        """Angles are taken at the common rate alone."""
+
+    def value(self, metric: str) -> float:
+        """No metric of arms is exact."""
+        raise UserError(f"metric '{metric}' is a contrast of arms, not a number by itself")
+
+    def untestable(self, metric: str, precondition: str) -> str | None:
+        """Whether the text has enough tokens of the kinds that a metric compares: a matter of the data, the same for all arms."""
+        arms = [arm for arm in self.arms.values() if arm.has("rows")]
+        if metric == "gain:rows":
+            counts = arms[0].tokens["tokens"]
+            if (enough := int((counts >= FEWEST_TARGETS).sum())) < FEWEST_TOKENS:
+                return f"{enough} tokens have {FEWEST_TARGETS} scored targets; {FEWEST_TOKENS} are needed"
+        if metric == "frequency:rows" and not all(
+            any(arms[0].has("rows", bucket) for bucket in buckets) for buckets in (FREQUENT, RARE)
+        ):
+            return "too few tokens are frequent, or too few are rare"
+        return None
+
+    def runs(self) -> dict[str, ArmGeometry]:
+        """The arms."""
+        return self.arms

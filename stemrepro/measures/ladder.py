@@ -1,0 +1,69 @@
+"""Slopes of gaps over doublings of tokens and of width."""
+
+from typing import ClassVar
+
+import numpy as np
+
+from stemrepro.claims import Contrast
+from stemrepro.errors import UserError
+from stemrepro.measures import losses
+from stemrepro.measures.base import Inputs
+from stemrepro.measures.comparison import Comparison
+from stemrepro.scale import Point
+from stemrepro.scores.losses import ArmLosses
+
+AXES = ("tokens", "width")
+
+
+class Ladder(Comparison):
+    """Contrasts of slopes; the recipe names the points, the scale says where they lie."""
+
+    metrics: ClassVar[dict[str, str]] = {
+        axis: f"slope of the prose gap of two arms a doubling of {axis}, by seed" for axis in AXES
+    }
+    preconditions: ClassVar[dict] = {}
+
+    def __init__(self, inputs: Inputs) -> None:
+        super().__init__(inputs)
+        self.points = {name: inputs.book.points[name] for name in inputs.recipe.points}
+
+    def places(self, axis: str) -> dict[float, str | None]:
+        """Points along an axis, by tokens a run or by width, in rising order; None is the scale itself.
+
+        Widths are compared at one budget; the scale's width stands there at the point, or the scale, that has it.
+
+        Raises:
+            UserError: the points with other widths have several budgets.
+        """
+        everywhere: dict[str | None, Point] = {**self.points, None: Point()}
+        scale = self.inputs.scale
+        if axis == "tokens":
+            at = {point.at(scale).training.tokens: name for name, point in everywhere.items() if point.width == 1}
+            return dict(sorted(at.items()))
+        budgets = {point.tokens for point in self.points.values() if point.width != 1}
+        if len(budgets) > 1:
+            raise UserError(f"points with other widths need one budget; they have tokens {sorted(budgets)}")
+        return dict(sorted((p.at(scale).model.width, name) for name, p in everywhere.items() if p.tokens in budgets))
+
+    def losses(self, arm: str, point: str | None) -> ArmLosses:
+        """An arm's losses at a point or, on as many seeds, at the scale itself."""
+        seeds = min(visit.seeds for visit in self.inputs.recipe.points.values())
+        return self.arms[arm].points[point] if point else ArmLosses(self.arms[arm].losses.folder, seeds)
+
+    def gaps(self, high: str, low: str, axis: str) -> dict[float, Contrast]:
+        """Prose loss of `high` less that of `low` at each place of an axis."""
+        return {
+            at: losses.contrast(self.losses(high, point), self.losses(low, point), "prose")
+            for at, point in self.places(axis).items()
+        }
+
+    def contrast(self, high: str, low: str, metric: str) -> Contrast:
+        """Slope of the gap per doubling, by seed; metric is "tokens" or "width"."""
+        gaps = self.gaps(high, low, metric)
+        return Contrast(losses.slope(np.array(list(gaps)), np.stack([gap.differences for gap in gaps.values()])))
+
+    def own_rate_contrast(self, high: str, low: str, metric: str) -> None:
+        """Ladders are climbed at the common rate alone."""
+
+    def untestable(self, metric: str, precondition: str) -> None:
+        """Slopes have no preconditions."""

@@ -1,0 +1,102 @@
+"""Training ROI: the paper's definition with its two factors, the same above chance, and what losses say instead.
+
+The paper divides an arm's mean accuracy by its FLOPs and compares with dense. Here everything is a natural logarithm, so
+log ROI = log(accuracy / dense's) + log(dense's FLOPs / the arm's), and the second part is known before anything is trained.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+
+from stemrepro.claims import Contrast
+from stemrepro.measures import items
+from stemrepro.measures.base import Precondition
+from stemrepro.measures.comparison import ArmScores, Comparison
+from stemrepro.scores.losses import ArmLosses, paired
+
+GROUP = "held_out"
+
+
+def accuracy(arm: ArmScores) -> np.ndarray:
+    """Mean accuracy of each seed over the held-out benchmarks, in points."""
+    return arm.items.sample(f"accuracy:{GROUP}").by_seed
+
+
+def chance(arm: ArmScores) -> float:
+    """Mean of what guessing gets on them, in points."""
+    tasks = [arm.items.summary["tasks"][task] for task in arm.items.tasks(GROUP)]
+    return 100 * float(np.mean([task["chance"] for task in tasks])) if tasks else float("nan")
+
+
+def flop_factor(first: ArmScores, second: ArmScores) -> float:
+    """log(second's FLOPs a token / first's)."""
+    return float(np.log(second.summary["forward_flops_per_token"] / first.summary["forward_flops_per_token"]))
+
+
+def _curves(arm: ArmLosses) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """log FLOPs and prose loss at each mark, by seed."""
+    return {
+        seed: (np.log(rows["flops"].to_numpy()), rows["prose"].to_numpy()) for seed, rows in arm.curve.groupby("seed")
+    }
+
+
+def loss_at(flops: np.ndarray, loss: np.ndarray, at: float) -> float:
+    """Loss of a curve at a point of the log-FLOPs axis, between marks by a straight line."""
+    return float(np.interp(at, flops, loss))
+
+
+def flops_to(flops: np.ndarray, loss: np.ndarray, target: float) -> float:
+    """log FLOPs at which a curve first comes down to `target`, between marks by a straight line; nan if it never does."""
+    below = np.flatnonzero(loss <= target)
+    if not len(below):
+        return float("nan")
+    at = below[0]
+    if at == 0:
+        return float(flops[0])
+    share = (loss[at - 1] - target) / (loss[at - 1] - loss[at])
+    return float(flops[at - 1] + share * (flops[at] - flops[at - 1]))
+
+
+class TrainingRoi(Comparison):
+    """Logarithms of ROI and of its factors, and what losses say of the same."""
+
+    metrics: ClassVar[dict[str, str]] = {
+        "roi": "log of (accuracy / training FLOPs), the paper's ROI over dense's",
+        "roi-above-chance": "the same with chance taken off both accuracies",
+        "accuracy-factor": "log of the accuracy alone",
+        "flops": "log of the training FLOPs at which the second arm's curve passes the first's final prose loss",
+        "equal-flops": "prose loss once as many FLOPs are spent as the cheaper arm's run has",
+    }
+    preconditions: ClassVar[dict[str, Precondition]] = {
+        "dense-beats-answer-only": Comparison.preconditions["dense-beats-answer-only"]
+    }
+
+    def contrast(self, high: str, low: str, metric: str) -> Contrast:
+        """What the metrics say of two arms, by seed."""
+        first, second = self.arms[high], self.arms[low]
+        if metric in ("flops", "equal-flops"):
+            differences = []
+            curves = [_curves(arm) for arm in paired(first.losses, second.losses)]
+            for seed in curves[0]:
+                (flops, loss), (other_flops, other_loss) = curves[0][seed], curves[1][seed]
+                if metric == "flops":
+                    differences.append(flops[-1] - flops_to(other_flops, other_loss, loss[-1]))
+                else:
+                    spent = min(flops[-1], other_flops[-1])
+                    differences.append(loss_at(flops, loss, spent) - loss_at(other_flops, other_loss, spent))
+            return Contrast(np.array(differences))
+        floor = chance(first) if metric == "roi-above-chance" else 0.0
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratio = np.log(accuracy(first) - floor) - np.log(accuracy(second) - floor)
+            between = items.contrast(first.items, second.items, f"accuracy:{GROUP}")
+            above = accuracy(second).mean() - floor
+            item_se = float(between.item_se / above) if above > 0 else float("nan")  # of a logarithm, to first order
+        gain = 0.0 if metric == "accuracy-factor" else flop_factor(first, second)
+        return Contrast(ratio + gain, item_se, between.item_df)
+
+    def own_rate_contrast(self, high: str, low: str, metric: str) -> None:
+        """ROI is compared at the common rate alone."""
+
+    def untestable(self, metric: str, precondition: str) -> str | None:
+        """Accuracies need a dense arm above what needs no knowledge."""
+        return None if precondition == "none" else items.untestable(self.arms["dense"].items, f"accuracy:{GROUP}")

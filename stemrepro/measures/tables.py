@@ -1,0 +1,47 @@
+"""How tables are made: rate or decay alone, and bits per byte over vocabularies. Metrics of recipes/table_design.yaml."""
+
+from typing import ClassVar
+
+import numpy as np
+
+from stemrepro.claims import Contrast
+from stemrepro.measures import losses
+from stemrepro.measures.comparison import Comparison
+from stemrepro.scores.losses import ArmLosses, paired
+
+AT_OWN_RATE = ("decay", "rate")
+
+
+class Tables(Comparison):
+    """A comparison, also with STEM full at its family's table rate, and over vocabularies."""
+
+    metrics: ClassVar[dict[str, str]] = Comparison.metrics | {
+        **dict.fromkeys(AT_OWN_RATE, "prose loss with STEM full at its family's best rates"),
+        "vocabulary": "slope of the difference in bits per byte a doubling of the vocabulary, by seed",
+    }
+
+    def vocabularies(self, arm: str) -> dict[int, ArmLosses]:
+        """An arm's runs by size of the vocabulary, the scale's among them, all of as much text."""
+        book, scale, at = self.inputs.book, self.inputs.scale, self.arms[arm].points
+        others = {
+            book.points[name].at(scale).model.vocab: runs for name, runs in at.items() if book.points[name].vocab != 1
+        }
+        return dict(sorted({**others, scale.model.vocab: self.arms[arm].losses}.items()))
+
+    def contrast(self, high: str, low: str, metric: str) -> Contrast:
+        """As a comparison; for the other metrics see `metrics`."""
+        if metric in AT_OWN_RATE:
+            own = {arm: self.at_own_rate(arm) if arm == "stem-full" else self.arms[arm].losses for arm in (high, low)}
+            return losses.contrast(own[high], own[low], "prose")
+        if metric != "vocabulary":
+            return super().contrast(high, low, metric)
+        first, second = self.vocabularies(high), self.vocabularies(low)
+        pairs = [paired(first[size], second[size]) for size in first]
+        gaps = [(one.bits_per_byte() - other.bits_per_byte()).to_numpy() for one, other in pairs]
+        return Contrast(losses.slope(np.array(list(first)), np.stack(gaps)))
+
+    def own_rate_contrast(self, high: str, low: str, metric: str) -> Contrast | None:
+        """Of dense against STEM full as a comparison; None for all that varies a table's rate, start or form, whose best rates are not
+        known."""
+        known = {high, low} <= {"dense", "stem-full"} and metric.startswith("prose")
+        return super().own_rate_contrast(high, low, metric) if known else None

@@ -1,0 +1,44 @@
+"""What all feed-forward networks share."""
+
+from torch import Tensor, nn
+
+Places = tuple[Tensor, Tensor]
+"""Rows of a batch [n] and positions in them [n]."""
+
+
+def matrix(inputs: int, outputs: int) -> nn.Linear:
+    """A linear map without bias."""
+    return nn.Linear(inputs, outputs, bias=False)
+
+
+class FFN(nn.Module):
+    """One layer's feed-forward network: forward(x [batch, seq, width], tokens [batch, seq]) -> [batch, seq, width].
+
+    What a network does beside its forward pass it says below; each method has a default that does nothing.
+
+    Attributes:
+        balance: load-balancing loss of the last forward pass, 1 when even; None without a learned router.
+    """
+
+    balance: Tensor | None = None
+
+    def start_step(self, stream: str) -> None:
+        """Called before every training step; `stream` names the random stream of this seed, step and layer."""
+
+    def up_vectors(self, x: Tensor, tokens: Tensor, places: Places) -> Tensor | None:
+        """The vectors [n, ffn_width] that stand in the up-projection's place, or None; x [batch, seq, width], tokens [batch, seq]."""
+        return None
+
+    def gate_vectors(self, x: Tensor, places: Places) -> Tensor | None:
+        """What these are multiplied by [n, ffn_width], or None."""
+        return None
+
+
+def is_table(parameter_name: str) -> bool:
+    """True for the name of a token-indexed table's parameter."""
+    return parameter_name.endswith(("ffn.table.weight", "attention.table.weight"))
+
+
+def table_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The tables of a model by parameter name, each [vocab, its width]."""
+    return {name: parameter for name, parameter in model.named_parameters() if is_table(name)}

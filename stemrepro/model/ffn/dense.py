@@ -1,0 +1,29 @@
+"""The baseline."""
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from stemrepro.model.config import ModelConfig
+from stemrepro.model.ffn.base import FFN, Places, matrix
+
+
+class SwiGLU(FFN):
+    """Dense FFN: y = W_d (SiLU(W_g x) * W_u x)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.gate = matrix(config.width, config.ffn_width)
+        self.up = matrix(config.width, config.ffn_width)
+        self.down = matrix(config.ffn_width, config.width)
+
+    def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
+        """x [batch, seq, width], tokens [batch, seq] (unused) -> [batch, seq, width]."""
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+
+    def up_vectors(self, x: Tensor, tokens: Tensor, places: Places) -> Tensor:
+        """W_u x."""
+        return self.up(x[places])
+
+    def gate_vectors(self, x: Tensor, places: Places) -> Tensor:
+        """SiLU(W_g x)."""
+        return F.silu(self.gate(x[places]))

@@ -1,0 +1,23 @@
+"""The paper's only mixture of experts."""
+
+import torch
+from torch import Tensor
+
+from stemrepro.model.config import ModelConfig
+from stemrepro.model.ffn.base import FFN
+from stemrepro.model.ffn.experts import Experts
+
+
+class HashMoE(FFN):
+    """Hash Layers (Roller et al. 2021), simplified: y = FFN_h(token)(x), one expert a token by a fixed random assignment that gives each
+    expert as many tokens of the vocabulary (theirs can also balance by frequency)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.experts = Experts(config)
+        order = torch.randperm(config.vocab, generator=torch.Generator().manual_seed(0))
+        self.register_buffer("expert_of", order % config.experts, persistent=False)
+
+    def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
+        """x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
+        return self.experts(x.flatten(0, 1), self.expert_of[tokens.flatten()]).view_as(x)

@@ -1,0 +1,18 @@
+"""A row without any network."""
+
+from torch import Tensor, nn
+
+from stemrepro.model.config import ModelConfig
+from stemrepro.model.ffn.dense import SwiGLU
+
+
+class InputAdd(SwiGLU):
+    """Control: a row added to the residual beside the dense FFN, y = SwiGLU(x) + U[token], U [vocab, width]."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        self.table = nn.Embedding(config.vocab, config.width)
+
+    def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
+        """x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
+        return super().forward(x, tokens) + self.table(tokens)

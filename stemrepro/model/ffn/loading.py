@@ -1,0 +1,34 @@
+"""From the name of a feed-forward network to its class."""
+
+import importlib
+import importlib.util
+from functools import cache
+
+from stemrepro.errors import UserError
+from stemrepro.model.ffn.base import FFN
+from stemrepro.model.ffn.naming import module_of
+
+
+@cache
+def ffn_class(name: str) -> type[FFN]:
+    """The class of a network: the one that its module defines, or the named one of a file of your own.
+
+    Raises:
+        UserError: the file can't be imported or has no such class.
+    """
+    place = module_of(name)
+    if isinstance(place, str):
+        module = importlib.import_module(place)
+        (found,) = (c for c in vars(module).values() if isinstance(c, type) and c.__module__ == place)
+        return found
+    loading = importlib.util.spec_from_file_location(f"own_ffn_{place.stem}", place)
+    module = importlib.util.module_from_spec(loading)
+    try:
+        loading.loader.exec_module(module)
+    except Exception as error:
+        raise UserError(f"{place} can't be imported: {type(error).__name__}: {error}") from error
+    wanted = name.partition(":")[2]
+    found = getattr(module, wanted, None)
+    if not (isinstance(found, type) and issubclass(found, FFN)):
+        raise UserError(f"{place} has no class '{wanted}' that is an FFN (stemrepro.model.ffn.base)")
+    return found

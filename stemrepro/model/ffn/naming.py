@@ -1,0 +1,23 @@
+"""From the name of a feed-forward network to the file that has it; without torch."""
+
+import re
+from pathlib import Path
+
+from stemrepro.errors import UserError
+
+OWN_FILE = re.compile(r"(?P<file>[\w./-]+\.py):(?P<name>[A-Za-z_]\w*)")
+"""A network outside the package: file, from the repository's root, and class."""
+
+
+def module_of(name: str) -> str | Path:
+    """The module of a network, "stem-dagger" -> "stemrepro.model.ffn.stem_dagger"; of "my/silu.py:SiluRows" the file.
+
+    Raises:
+        UserError: that file isn't there.
+    """
+    if not (own := OWN_FILE.fullmatch(name)):
+        return f"{__package__}.{name.replace('-', '_')}"
+    file = Path(own["file"])
+    if file.is_absolute() or ".." in file.parts or not file.is_file():
+        raise UserError(f"ffn '{name}': there is no file {file} below the repository's root")
+    return file

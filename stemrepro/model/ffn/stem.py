@@ -1,0 +1,36 @@
+"""STEM, the paper's network."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from stemrepro.model.config import ModelConfig
+from stemrepro.model.ffn.base import FFN, Places, matrix
+
+
+class Stem(FFN):
+    """STEM (paper, section 3): y = W_d(SiLU(W_g x) * U[token]).
+
+    The up-projection is gone; row `token` of the layer's table U [vocab, ffn_width] stands in its place.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.gate = matrix(config.width, config.ffn_width)
+        self.table = nn.Embedding(config.vocab, config.ffn_width)
+        self.down = matrix(config.ffn_width, config.width)
+
+    def rows(self, tokens: Tensor) -> Tensor:
+        """U[token]: tokens [batch, seq] -> [batch, seq, ffn_width]."""
+        return self.table(tokens)
+
+    def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
+        """x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
+        return self.down(F.silu(self.gate(x)) * self.rows(tokens))
+
+    def up_vectors(self, x: Tensor, tokens: Tensor, places: Places) -> Tensor:
+        """U[token]."""
+        return self.rows(tokens)[places]
+
+    def gate_vectors(self, x: Tensor, places: Places) -> Tensor:
+        """SiLU(W_g x)."""
+        return F.silu(self.gate(x[places]))

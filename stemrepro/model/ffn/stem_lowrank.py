@@ -1,0 +1,20 @@
+"""A narrow table."""
+
+from torch import Tensor, nn
+
+from stemrepro.model.config import ModelConfig
+from stemrepro.model.ffn.base import matrix
+from stemrepro.model.ffn.stem import Stem
+
+
+class StemLowRank(Stem):
+    """STEM with a narrow table: y = W_d (SiLU(W_g x) * W_r N[token]), N [vocab, rank], W_r the same for all tokens."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        self.table = nn.Embedding(config.vocab, config.rank)
+        self.widen = matrix(config.rank, config.ffn_width)
+
+    def rows(self, tokens: Tensor) -> Tensor:
+        """W_r N[token]: tokens [batch, seq] -> [batch, seq, ffn_width]."""
+        return self.widen(self.table(tokens))

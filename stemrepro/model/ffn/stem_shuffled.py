@@ -1,0 +1,30 @@
+"""Rows that know no token."""
+
+import hashlib
+
+import torch
+from torch import Tensor
+
+from stemrepro.model.config import ModelConfig
+from stemrepro.model.ffn.stem import Stem
+
+
+class StemShuffled(Stem):
+    """Control: STEM whose rows are dealt out to tokens anew at every step, so that a row can't know its token.
+
+    A model that is read to be scored has the last deal.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        self.register_buffer("order", torch.arange(config.vocab))
+
+    def start_step(self, stream: str) -> None:
+        """Deals the rows out anew, by the stream's name."""
+        key = int.from_bytes(hashlib.sha256(stream.encode()).digest()[:7], "big")
+        generator = torch.Generator().manual_seed(key)
+        self.order.copy_(torch.randperm(len(self.order), generator=generator))
+
+    def rows(self, tokens: Tensor) -> Tensor:
+        """U[order[token]]: tokens [batch, seq] -> [batch, seq, ffn_width]."""
+        return self.table(self.order[tokens])

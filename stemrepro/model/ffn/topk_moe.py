@@ -1,0 +1,33 @@
+"""A mixture with a learned router."""
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from stemrepro.model.config import ModelConfig
+from stemrepro.model.ffn.base import FFN, matrix
+from stemrepro.model.ffn.experts import Experts
+
+
+class TopkMoE(FFN):
+    """Learned router (Switch, Shazeer et al.): y = sum over the `chosen` best experts of p_e FFN_e(x), p = softmax(W_r x)
+    renormalised over them. No capacity limit, nothing is dropped.
+
+    `balance` holds the load-balancing loss of the last forward pass: experts x sum of (share of choices x mean probability),
+    1 when even; training adds it with the weight of stemrepro.training.module.BALANCE.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.router = matrix(config.width, config.experts)
+        self.experts, self.chosen = Experts(config), config.chosen
+
+    def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
+        """x [batch, seq, width], tokens [batch, seq] (unused) -> [batch, seq, width]."""
+        flat = x.flatten(0, 1)
+        probability = self.router(flat).softmax(dim=-1)
+        weight, expert = probability.topk(self.chosen, dim=-1)
+        weight = weight / weight.sum(dim=-1, keepdim=True)
+        share = F.one_hot(expert, probability.shape[1]).float().mean(dim=(0, 1))
+        self.balance = probability.shape[1] * (share * probability.mean(dim=0)).sum()
+        found = self.experts(flat.repeat_interleave(self.chosen, dim=0), expert.flatten())
+        return (found.unflatten(0, (-1, self.chosen)) * weight.unsqueeze(-1)).sum(dim=1).view_as(x)

@@ -1,0 +1,128 @@
+"""Every feed-forward network as the rest of the project sees it, without torch: what it costs, needs, and can be matched by.
+
+To add one, write a class in a file of its own, stemrepro/model/ffn/<name>.py, and an entry here, or name a class of your own file in
+recipes/arms.yaml, `ffn: my/silu.py:SiluRows`; its cost is then counted from the module. recipes/arms.yaml makes an arm of it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from stemrepro.errors import UserError, unknown
+from stemrepro.model.config import ModelConfig
+from stemrepro.model.ffn.naming import OWN_FILE, module_of
+
+
+@dataclass(frozen=True)
+class FFNCost:
+    """Elements of one FFN.
+
+    Attributes:
+        stored: of all its matrices, tables apart.
+        used: of the matrices that a token goes through, 2 FLOPs each.
+        row: of the table row that a token reads; the table has `vocab` of them.
+        idle: of the experts that a token doesn't go through.
+    """
+
+    stored: int
+    used: int
+    row: int
+    idle: int = 0
+
+
+@dataclass(frozen=True)
+class FFNSpec:
+    """One feed-forward network.
+
+    Attributes:
+        cost: closed form of its elements.
+        needs: fields of the model that it can't do without: "rank", "experts".
+        grows_by: the field by which an arm is matched in size to another, or "".
+    """
+
+    cost: Callable[[ModelConfig], FFNCost]
+    needs: tuple[Literal["rank", "experts"], ...] = ()
+    grows_by: Literal["", "ffn_width", "experts"] = ""
+
+
+def _used(elements: int, row: int = 0, beside: int = 0) -> FFNCost:
+    """A network whose every matrix element is used by every token; `beside` more are in no product."""
+    return FFNCost(elements + beside, elements, row)
+
+
+def _df(c: ModelConfig) -> int:
+    """Elements of a matrix between width and ffn_width."""
+    return c.width * c.ffn_width
+
+
+def _experts(c: ModelConfig, router: int) -> FFNCost:
+    """Experts of three matrices each, `chosen` of them used, and a router of so many elements."""
+    expert = 3 * _df(c)
+    return FFNCost(c.experts * expert + router, c.chosen * expert + router, 0, (c.experts - c.chosen) * expert)
+
+
+FFNS = {
+    "dense": FFNSpec(lambda c: _used(3 * _df(c)), grows_by="ffn_width"),
+    "stem": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width)),
+    "stem-shuffled": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width)),
+    "ngram-table": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width)),
+    "token-only": FFNSpec(lambda c: _used(_df(c), c.ffn_width)),
+    "gate-replaced": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width)),
+    "down-replaced": FFNSpec(lambda c: _used(0, c.width)),
+    "stem-dagger": FFNSpec(lambda c: _used(3 * _df(c), c.ffn_width)),
+    "blend": FFNSpec(lambda c: _used(3 * _df(c), c.ffn_width, beside=1)),
+    "stem-lowrank": FFNSpec(lambda c: _used(2 * _df(c) + c.rank * c.ffn_width, c.rank), needs=("rank",)),
+    "ple": FFNSpec(lambda c: _used(3 * _df(c) + 2 * c.width * c.rank, c.rank), needs=("rank",)),
+    "input-add": FFNSpec(lambda c: _used(3 * _df(c), c.width)),
+    "hash-moe": FFNSpec(lambda c: _experts(c, 0), needs=("experts",), grows_by="experts"),
+    "topk-moe": FFNSpec(lambda c: _experts(c, c.width * c.experts), needs=("experts",), grows_by="experts"),
+}
+"""By the name that recipes/arms.yaml uses; the class is the one in stemrepro/model/ffn/<name>.py."""
+
+
+def spec(name: str) -> FFNSpec:
+    """The network of a name, or of a class in a file of your own, "my/silu.py:SiluRows".
+
+    Raises:
+        UserError: there is none.
+    """
+    if OWN_FILE.fullmatch(name):
+        module_of(name)
+        return FFNSpec(lambda config: _counted(name, config))
+    if name not in FFNS:
+        raise unknown("ffn", name, FFNS, "stemrepro/model/specs.py")
+    return FFNS[name]
+
+
+def check(config: ModelConfig) -> None:
+    """Raises UserError where a model lacks what its FFN needs."""
+    needs = spec(config.ffn).needs
+    if "experts" in needs and not 1 <= config.chosen <= config.experts:
+        raise UserError(f"experts {config.experts}, chosen {config.chosen}: a token uses 1 to {config.experts} experts")
+    if "rank" in needs and config.rank < 1:
+        raise UserError(f"rank {config.rank}: '{config.ffn}' needs the width of its narrow table")
+
+
+@cache
+def _counted(name: str, config: ModelConfig) -> FFNCost:
+    """Elements of a class without a closed form, counted on a module without memory and in a forward pass of one token."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from stemrepro.model.ffn.base import is_table
+    from stemrepro.model.ffn.loading import ffn_class
+
+    try:
+        with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
+            ffn = ffn_class(name)(config)
+            ffn(torch.zeros(1, 1, config.width), torch.zeros(1, 1, dtype=torch.long))
+    except Exception as error:
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise UserError(
+            f"ffn '{name}' can't be counted, a forward pass of one token on the meta device fails ({reason})"
+        ) from error
+    sizes = {f"ffn.{key}": parameter for key, parameter in ffn.named_parameters()}
+    rows = [parameter.shape[1] for key, parameter in sizes.items() if is_table(key)]
+    stored = sum(parameter.numel() for key, parameter in sizes.items() if not is_table(key))
+    return FFNCost(stored, counter.get_total_flops() // 2, sum(rows))

@@ -1,0 +1,131 @@
+"""params.yaml: all that the pipeline reads of a plan, one model for writing and reading."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import Field
+
+from stemrepro.data.mixes import ArchiveMix, HubMix, SampleMix
+from stemrepro.errors import UserError, unknown
+from stemrepro.files import atomic_write
+from stemrepro.model.config import ModelConfig
+from stemrepro.records import Name, Positive, Strict, parse, read_yaml
+from stemrepro.runs import Address
+from stemrepro.scale import Benchmarks, Counting, Evaluation, Geometry
+from stemrepro.training.settings import RunTraining
+
+PARAMS = Path("params.yaml")
+HEADER = "# Written by 'stemrepro plan' from recipes/. Edit those and plan again.\n"
+Part = Literal["losses", "benchmarks", "geometry"]
+PARTS: tuple[Part, ...] = ("losses", "benchmarks", "geometry")
+
+
+class Planned(Strict):
+    """An arm at a point: everything that decides its runs but seed, text and code, and what is scored of them."""
+
+    model: ModelConfig
+    training: RunTraining
+    losses: Literal["none", "steps", "losses", "context"] = Field(
+        description="steps: losses and gradient norms of training; losses: also of validation; context: also by context"
+    )
+    seeds: dict[Part, tuple[int, ...]] = Field(description="scored, by part; those trained are all of them")
+
+    @property
+    def trained(self) -> tuple[int, ...]:
+        """The seeds that are trained."""
+        return max(self.seeds.values(), key=len)
+
+
+class PlannedTasks(Benchmarks):
+    """How runs are scored on which benchmarks."""
+
+    tasks: tuple[str, ...] = Field(description="those that the recipes name and the mix has, by lm-eval's name")
+
+
+class ScaleParams(Strict):
+    """What the data stages and the scoring of a scale read."""
+
+    data: Name
+    vocab: Positive
+    vocabularies: tuple[Positive, ...] = Field(description="others, that points ask for")
+    workers: Positive
+    evaluation: Evaluation
+    benchmarks: PlannedTasks
+    counting: Counting
+    geometry: Geometry
+
+
+Runs = dict[Name, dict[Name, Planned]]
+"""Planned runs by point and arm."""
+
+
+class _Line(dict):
+    """Keys and values that are written behind each other."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes those so."""
+
+
+_Dumper.add_representer(
+    _Line, lambda dumper, value: dumper.represent_mapping("tag:yaml.org,2002:map", value.items(), flow_style=True)
+)
+
+
+class Params(Strict):
+    """One plan: a scale, its data, and the runs that recipes want. `scales` and `mixes` hold one name each, for DVC's matrices."""
+
+    scales: Annotated[tuple[Name, ...], Field(min_length=1, max_length=1)]
+    mixes: Annotated[tuple[Name, ...], Field(min_length=1, max_length=1)]
+    recipes: tuple[str, ...] = Field((), description="whose runs are planned; all when empty")
+    scoreboard: str
+    mix: dict[Name, Annotated[ArchiveMix | SampleMix | HubMix, Field(discriminator="kind")]]
+    scale: dict[Name, ScaleParams]
+    run: dict[Name, Runs]
+
+    def planned(self, scale: str) -> dict[Address, Planned]:
+        """The runs of a scale by address; UserError where another scale is planned."""
+        if scale not in self.run:
+            raise UserError(f"{PARAMS} is planned for scale '{self.scales[0]}'; run 'stemrepro plan --scale {scale}'")
+        return {Address(point, arm): own for point, arms in self.run[scale].items() for arm, own in arms.items()}
+
+    def chosen(self, scale: str, names: list[str]) -> dict[Address, Planned]:
+        """The runs of addresses by their names, or of all; UserError names what isn't planned."""
+        planned = self.planned(scale)
+        if not names:
+            return planned
+        by_name = {str(address): address for address in planned}
+        for name in names:
+            if name not in by_name:
+                where = f"{PARAMS}, what the recipes want at scale '{scale}',"
+                raise unknown("run", name, by_name, where)
+        return {by_name[name]: planned[by_name[name]] for name in names}
+
+    def text(self) -> str:
+        """The bytes of params.yaml: a block an arm and point, its settings on lines of their own."""
+        values = self.model_dump(mode="json")
+        for arms in (arms for points in values["run"].values() for arms in points.values()):
+            for own in arms.values():
+                own |= {key: _Line(own[key]) for key in ("model", "training", "seeds")}
+        return HEADER + yaml.dump(values, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=120)
+
+    def write(self, path: Path = PARAMS) -> None:
+        """Writes the file, only when it changes, so that DVC sees no new one."""
+        content = self.text()
+        if not path.exists() or path.read_text() != content:
+            atomic_write(path, content)
+
+
+def read_params(path: Path = PARAMS) -> Params:
+    """params.yaml as DVC sees it (an experiment may have changed it).
+
+    Raises:
+        UserError: it is missing or damaged.
+    """
+    if not path.exists():
+        raise UserError(f"{path} is missing; write it with 'stemrepro plan --scale laptop'")
+    try:
+        return parse(Params, read_yaml(path), path)
+    except UserError as error:
+        raise UserError(f"{error}; write it anew with 'stemrepro plan'") from error

@@ -1,0 +1,57 @@
+"""The rows of verdicts.json, and what their verdicts are called."""
+
+from collections import Counter
+from pathlib import Path
+
+from stemrepro.claims import VERDICTS
+from stemrepro.errors import UserError
+from stemrepro.recipe import ORIGINS, Origin
+from stemrepro.scores.reading import read_json
+
+CONTROL_WORDS = dict(zip(VERDICTS, ("holds", "leans", "does not hold", "can't tell", "not testable"), strict=True))
+"""What the verdicts are called of our own controls, which never speak for or against the paper. "holds" is an effect larger than what
+counts, whatever its size."""
+TEXTS = ("claim", "sentence", "origin", "kind", "metric", "unit", "scale", "verdict", "reason")
+NUMBERS = ("smallest_effect", "ours", "ci_low", "ci_high", "level", "own_rate", "seed_se", "item_se", "p", "seeds")
+
+
+def read_verdicts(path: Path) -> list[dict]:
+    """The rows of a verdicts.json.
+
+    Raises:
+        UserError: it is missing or damaged, or has a claim twice.
+    """
+    rows = read_json(path)
+    again = "restore it or run 'dvc repro' again"
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise UserError(f"{path} holds no list of claims; {again}")
+    for row in rows:
+        texts = [key for key in TEXTS if not isinstance(row.get(key), str)]
+        numbers = [key for key in NUMBERS if not isinstance(row.get(key, ""), int | float | None)]
+        if wrong := texts + numbers:
+            raise UserError(f"{path}: claim '{row.get('claim')}': {wrong[0]} is {row.get(wrong[0])!r}; {again}")
+        if row["verdict"] not in VERDICTS or row["origin"] not in ORIGINS:
+            raise UserError(f"{path}: claim '{row['claim']}': no such verdict or origin; {again}")
+    if len({row["claim"] for row in rows}) < len(rows):
+        raise UserError(f"{path} has a claim twice; {again}")
+    return rows
+
+
+def word(row: dict) -> str:
+    """The verdict as it is called of a claim of this origin."""
+    return CONTROL_WORDS[row["verdict"]] if row["origin"] == "control" else row["verdict"]
+
+
+def tally(rows: list[dict]) -> dict[Origin, dict[str, int]]:
+    """How many claims of each origin have each verdict."""
+    counts = Counter((row["origin"], row["verdict"]) for row in rows)
+    return {origin: {verdict: counts[origin, verdict] for verdict in VERDICTS} for origin in ORIGINS}
+
+
+def tally_table(rows: list[dict]) -> list[str]:
+    """The same as the lines of a Markdown table."""
+    heads = [f"{verdict} / *{CONTROL_WORDS[verdict]}*" for verdict in VERDICTS]
+    lines = [f"| claims | {' | '.join(heads)} |", f"|---|{'--:|' * len(VERDICTS)}"]
+    for origin, counts in tally(rows).items():
+        lines.append(f"| {ORIGINS[origin]} ({sum(counts.values())}) | {' | '.join(str(n) for n in counts.values())} |")
+    return lines

@@ -1,0 +1,135 @@
+"""A run: one arm at one point x one seed at one scale, and everything that decides its weights.
+
+Its address is arm@point; at the scale itself, the point "main", the arm's name alone. Its identity is its settings and a hash of the
+code that decides it: backbone, training, and the modules of its own feed-forward networks.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from stemrepro.errors import UserError
+from stemrepro.files import digest, flat
+from stemrepro.imports import code_hash
+from stemrepro.model.config import ModelConfig
+from stemrepro.model.ffn.naming import module_of
+from stemrepro.training.settings import RunTraining
+
+MAIN = "main"
+"""The point that is the scale itself."""
+
+
+@dataclass(frozen=True, order=True)
+class Address:
+    """An arm at a point."""
+
+    point: str
+    arm: str
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        """ "dense@half", or "dense" at the scale itself."""
+        arm, _, point = text.partition("@")
+        return cls(point or MAIN, arm)
+
+    def __str__(self) -> str:
+        return self.arm if self.point == MAIN else f"{self.arm}@{self.point}"
+
+    @property
+    def path(self) -> Path:
+        """Where its runs and scores lie below a scale's folder."""
+        return Path(self.point) / self.arm
+
+
+@cache
+def run_code(ffns: tuple[str, ...]) -> str:
+    """Hash of the code that decides a run whose layers have these feed-forward networks."""
+    return code_hash("stemrepro.training.train", *map(module_of, ffns))
+
+
+def params_hash(config: dict) -> str:
+    """Short hash of a run's settings without its seed."""
+    return digest({key: value for key, value in config.items() if key != "seed"})
+
+
+@dataclass(frozen=True)
+class Run:
+    """One arm at one point x one seed at one scale.
+
+    Attributes:
+        folder: the run folder, `runs/<scale>/<point>/<arm>/seed<k>`.
+        mix: where its text comes from.
+        blocks: folder of the token blocks.
+        data_hash: sha256 of the training blocks.
+        text_ratio: tokens of a text in the run's vocabulary / in the scale's.
+    """
+
+    address: Address
+    seed: int
+    model: ModelConfig
+    training: RunTraining
+    folder: Path
+    mix: str
+    blocks: Path
+    data_hash: str
+    text_ratio: float = 1.0
+
+    def __str__(self) -> str:
+        return f"{self.address} seed {self.seed}"
+
+    @property
+    def weights(self) -> Path:
+        """Final weights; there if and only if the run came to its end."""
+        return self.folder / "weights.safetensors"
+
+    @property
+    def diverged(self) -> int | None:
+        """The step at which the loss was no number, which ended the run; None for a run that nothing of the kind happened to."""
+        path = self.folder / "diverged.json"
+        try:
+            return int(json.loads(path.read_text())["step"]) if path.exists() else None
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{path} is damaged ({error}); delete {self.folder} and train that run again") from error
+
+    @property
+    def ended(self) -> bool:
+        """Did this very run come to its end, or diverge?"""
+        return (self.weights.exists() or self.diverged is not None) and not self.other_settings()
+
+    @property
+    def code(self) -> str:
+        """Hash of the code that decides this run."""
+        layers = range(self.model.layers)
+        return run_code(tuple(sorted({self.model.ffn_of(layer) for layer in layers})))
+
+    @property
+    def config(self) -> dict:
+        """All that decides the weights, as it stands in the run folder's config.yaml."""
+        return {
+            "arm": self.address.arm,
+            "point": self.address.point,
+            "seed": self.seed,
+            "model": json.loads(json.dumps(asdict(self.model))),
+            "training": self.training.model_dump(mode="json"),
+            "data": {"mix": self.mix, "train_sha256": self.data_hash},
+            "code": self.code,
+        }
+
+    def other_settings(self) -> str:
+        """How the settings in the run folder differ from this run's, "" when they don't. A file that can't be read
+        differs in everything."""
+        try:
+            value = yaml.safe_load((self.folder / "config.yaml").read_text())
+        except (OSError, yaml.YAMLError, UnicodeDecodeError):
+            value = None
+        there, asked = flat(value if isinstance(value, dict) else {}), flat(self.config)
+        keys = sorted(key for key in there.keys() | asked.keys() if there.get(key) != asked.get(key))
+        return "; ".join(f"{key}: {there.get(key)} there, {asked.get(key)} asked" for key in keys[:5])
+
+    @property
+    def params_hash(self) -> str:
+        """Short hash of `config`, without the seed."""
+        return params_hash(self.config)

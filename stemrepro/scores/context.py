@@ -1,0 +1,65 @@
+"""Reads an arm's losses by position and context."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from stemrepro.evaluation.buckets import CONTEXTS, position_edges
+from stemrepro.scores.losses import ArmLosses
+from stemrepro.scores.reading import check_finite, damaged, read_npz
+
+ARRAYS = ("seeds", "source", "by_position", "by_position_tokens", "by_target", "by_target_tokens")
+
+
+class ArmContext:
+    """context.npz of an arm's losses, of its first `count` seeds.
+
+    Raises:
+        UserError: the file is missing or damaged.
+        Unmeasured: a run diverged.
+    """
+
+    def __init__(self, folder: Path, count: int | None = None) -> None:
+        path = folder / "context.npz"
+        self.losses = ArmLosses(folder, count).whole()
+        arrays = read_npz(path, *ARRAYS)
+        kept = np.isin(arrays["seeds"], self.losses.scored)
+        if kept.sum() != len(self.losses.scored):
+            raise damaged(path, "seeds are missing")
+        for name in ("by_position", "by_target"):
+            check_finite(path, name, arrays[name])
+        self.folder = folder
+        self.arrays = arrays | {name: arrays[name][kept] for name in ("seeds", "by_position", "by_target")}
+
+    @property
+    def summary(self) -> dict:
+        """Costs and hashes of the runs."""
+        return self.losses.summary
+
+
+@dataclass(frozen=True)
+class Part:
+    """Sums that a mean loss is made of: nats [seeds, documents] and tokens [documents]."""
+
+    nats: np.ndarray
+    tokens: np.ndarray
+
+
+def part(arm: ArmContext, what: str, low: int = 0, high: int = 2**30) -> Part:
+    """Losses at positions (or offsets in the second half) from `low` up to `high`.
+
+    Args:
+        what: "position", or one of CONTEXTS for the second half's targets.
+    """
+    name = "by_position" if what == "position" else "by_target"
+    tokens = arm.arrays[f"{name}_tokens"]
+    nats = arm.arrays[name] if what == "position" else arm.arrays[name][:, CONTEXTS.index(what)]
+    at = np.array(position_edges(2**30)[: tokens.shape[1]])
+    chosen = (at >= low) & (at < high)
+    return Part(nats[:, :, chosen].sum(axis=2), tokens[:, chosen].sum(axis=1))
+
+
+def half(arm: ArmContext) -> int:
+    """Position at which a block's second half begins."""
+    return 2 ** (arm.arrays["by_position_tokens"].shape[1] - 2)

@@ -1,0 +1,95 @@
+"""Reads the angles between an arm's FFN vectors."""
+
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from stemrepro.claims import Unmeasured
+from stemrepro.errors import UserError
+from stemrepro.runs import MAIN, Address
+from stemrepro.scores.reading import check_finite, damaged, read_csv, read_npz, read_summary
+
+
+def random_p95(dimensions: int) -> float:
+    """95th percentile of |cos| between random directions: cos^2 is Beta(1/2, (n - 1)/2); near 1.96 / sqrt(n)."""
+    from scipy import stats  # a second that reading recipes can do without
+
+    return float(np.sqrt(stats.beta.ppf(0.95, 0.5, (dimensions - 1) / 2)))
+
+
+class ArmGeometry:
+    """Geometry scores of one arm, and its losses by input token.
+
+    Args:
+        folder: `scores/<scale>`.
+        arm: at the scale itself.
+
+    Raises:
+        UserError: a file is missing or damaged.
+        Unmeasured: a run diverged.
+    """
+
+    def __init__(self, folder: Path, arm: str) -> None:
+        place = Address(MAIN, arm).path
+        self.folder, self.losses = folder / "geometry" / place, folder / "losses" / place
+        self.summary = read_summary(self.folder / "summary.json", "width", "ffn_width", "layers")
+        for seed, step in self.summary.get("diverged", {}).items():
+            raise Unmeasured(f"{arm} diverged: the loss of seed {seed} is no number from step {step} on")
+
+    @cached_property
+    def cosines(self) -> pd.DataFrame:
+        """Statistics by seed, share of training, layer, kind, bucket and centring."""
+        path = self.folder / "cosines.csv"
+        frame = read_csv(path, "seed", "share", "layer", "p95", "mean", "mode", "peak", negative=("mean", "mode"))
+        if frame["seed"].nunique() != self.summary["seeds"]:
+            raise damaged(path, f"seeds are missing; summary.json has {self.summary['seeds']}")
+        return frame
+
+    @cached_property
+    def density(self) -> dict[str, np.ndarray]:
+        """Densities of cosines at the end, [layers, bins] each, means over seeds; "layers" [layers]."""
+        return read_npz(self.folder / "density.npz", "layers")
+
+    @cached_property
+    def spread(self) -> np.ndarray:
+        """Mean |cos| of each token's row to all others [seeds, vocab]."""
+        return read_npz(self.folder / "spread.npz", "spread")["spread"]
+
+    @cached_property
+    def tokens(self) -> dict[str, np.ndarray]:
+        """Losses by input token of the seeds whose angles were taken: seeds, tokens [vocab], nats and seen [seeds, vocab]."""
+        path, count = self.losses / "tokens.npz", self.summary["seeds"]
+        arrays = read_npz(path, "seeds", "tokens", "nats", "seen")
+        check_finite(path, "nats", arrays["nats"])
+        return arrays | {name: arrays[name][:count] for name in ("seeds", "nats", "seen")}
+
+    @property
+    def layers(self) -> list[int]:
+        """Layers whose vectors were compared: the replaced ones, or all of dense's but the first."""
+        return self.summary["layers"]
+
+    def by_layer(
+        self, statistic: str, what: str, centred: bool = False, share: float = 1.0, bucket: str = "all"
+    ) -> pd.DataFrame:
+        """A statistic: rows are seeds, columns layers.
+
+        Raises:
+            UserError: there is none of that kind.
+        """
+        own = self.cosines
+        own = own[(own.what == what) & (own.bucket == bucket) & (own.centred == centred) & np.isclose(own.share, share)]
+        if own.empty:
+            raise UserError(f"{self.folder}/cosines.csv has no '{what}' of bucket '{bucket}' at share {share:g}")
+        return own.pivot(index="seed", columns="layer", values=statistic)
+
+    def has(self, what: str, bucket: str = "all") -> bool:
+        """Are there vectors of that kind (and bucket)?"""
+        return bool(((self.cosines.what == what) & (self.cosines.bucket == bucket)).any())
+
+    def random(self, what: str) -> float:
+        """P95 of |cos| of random directions of the rank that these vectors can have: rows ffn_width, dense up-projection outputs
+        width; gated ones are products of both, which can have any rank."""
+        dense_up = what == "up" and not self.has("rows")
+        return random_p95(self.summary["width"] if dense_up else self.summary["ffn_width"])

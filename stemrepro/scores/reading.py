@@ -1,0 +1,69 @@
+"""Reads score files; a missing or damaged one is named."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from stemrepro.errors import UserError
+
+
+def damaged(path: Path, error: object) -> UserError:
+    """The error for a file that can't be used."""
+    return UserError(
+        f"{path} is missing or damaged ({' '.join(str(error).split())}); restore it or run 'dvc repro' again"
+    )
+
+
+def read_json(path: Path) -> dict | list:
+    """A JSON file."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise damaged(path, error) from error
+
+
+def read_summary(path: Path, *keys: str) -> dict:
+    """summary.json of scores: "seeds" (how many), "params_hash", "data_hash" and the asked keys must be there; "diverged", {seed:
+    step}, tells which of these runs have no scores."""
+    summary = read_json(path)
+    needed = ("seeds", "params_hash", "data_hash", *keys)
+    if not isinstance(summary, dict) or (missing := [key for key in needed if key not in summary]):
+        raise damaged(path, f"no '{missing[0]}' in it" if isinstance(summary, dict) else "it holds no keys")
+    if not isinstance(summary["seeds"], int) or summary["seeds"] < 1:
+        raise damaged(path, f"seeds is {summary['seeds']!r}")
+    return summary
+
+
+def read_csv(path: Path, *numbers: str, negative: tuple[str, ...] = ()) -> pd.DataFrame:
+    """A CSV file; buckets stay text. The columns `numbers` must be there, finite and, but for those of `negative`, not below 0."""
+    try:
+        frame = pd.read_csv(path, dtype={"bucket": str})
+    except (OSError, ValueError) as error:
+        raise damaged(path, error) from error
+    for column in numbers:
+        if column not in frame:
+            raise damaged(path, f"no column '{column}'")
+        values = pd.to_numeric(frame[column], errors="coerce")
+        if not np.isfinite(values).all() or (column not in negative and (values < 0).any()):
+            raise damaged(path, f"column '{column}' holds {frame[column][~(values >= 0)].iloc[0]!r}")
+    return frame
+
+
+def read_npz(path: Path, *names: str) -> dict[str, np.ndarray]:
+    """The arrays of an npz file, `names` among them; nothing in it is executed."""
+    try:
+        with np.load(path, allow_pickle=False) as opened:
+            arrays = dict(opened)
+    except Exception as error:  # zipfile, zlib, numpy and the system all have their own
+        raise damaged(path, error) from error
+    if missing := [name for name in names if name not in arrays]:
+        raise damaged(path, f"no array '{missing[0]}'")
+    return arrays
+
+
+def check_finite(path: Path, name: str, values: np.ndarray, least: float | None = 0.0) -> None:
+    """Raises UserError where an array holds a number that is none, or one below `least`."""
+    if not np.isfinite(values).all() or (least is not None and values.size and values.min() < least):
+        raise damaged(path, f"'{name}' holds a number that it can't")

@@ -1,0 +1,128 @@
+"""Scores runs, part by part: what is missing or was made of other runs, settings or code; nothing else.
+
+summary.json of an arm's scores holds their key, a hash of all that they follow from. Where it is the right one the scores are up to date.
+"""
+
+import json
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from stemrepro.errors import UserError
+from stemrepro.files import digest, sha256, write_json
+from stemrepro.imports import code_hash
+from stemrepro.model.ffn.naming import module_of
+from stemrepro.params import Params, Part, Planned
+from stemrepro.provenance import provenance
+from stemrepro.runs import Address, Run
+from stemrepro.work import DATA, RUNS, SCORES, runs_of
+from stemrepro.workers import Job, run_jobs
+
+
+def arguments(params: Params, scale: str, part: Part, planned: Planned, data: Path = DATA) -> dict:
+    """What a part's `score` gets beside the run and the report."""
+    asked = params.scale[scale]
+    if part == "losses":
+        return {"asked": asked.evaluation, "level": planned.losses}
+    if part == "geometry":
+        return {"asked": asked.geometry, "tokens": asked.evaluation.tokens}
+    return {
+        "asked": asked.benchmarks,
+        "tokenizer_file": data / scale / "tokenizer.json",
+        "items": data / asked.data / "items",
+    }
+
+
+def _hash(path: Path) -> str:
+    return sha256(path) if path.exists() else ""
+
+
+def score_key(runs: list[Run], part: Part, given: dict) -> str:
+    """Hash of what an arm's scores follow from: runs, text, settings, items, and code."""
+    inputs = (
+        [given["tokenizer_file"], *(given["items"] / f"{task}.jsonl" for task in given["asked"].tasks)]
+        if part == "benchmarks"
+        else []
+    )
+    layers = range(runs[0].model.layers)
+    return digest({
+        "runs": [[run.seed, run.diverged, _hash(run.weights), _hash(run.folder / "metrics.jsonl")] for run in runs],
+        "text": _hash(runs[0].blocks / "index.json"),
+        "asked": given["asked"].model_dump(mode="json") | {"more": given.get("level") or given.get("tokens")},
+        "inputs": [_hash(path) for path in inputs],
+        "code": code_hash(f"stemrepro.evaluation.{part}", *(module_of(runs[0].model.ffn_of(layer)) for layer in layers)),
+    })  # fmt: skip
+
+
+def up_to_date(out: Path, key: str) -> bool:
+    """Do the scores of a folder have this key?"""
+    try:
+        return json.loads((out / "summary.json").read_text()).get("key") == key
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def _check_finished(runs: list[Run]) -> None:
+    for run in runs:
+        if not run.weights.exists() and run.diverged is None:
+            raise UserError(f"{run.weights} is missing; train that run first ('dvc repro' or 'stemrepro train')")
+
+
+def pending(
+    params: Params,
+    scale: str,
+    part: Part,
+    planned: dict[Address, Planned],
+    data: Path = DATA,
+    runs: Path = RUNS,
+    scores: Path = SCORES,
+) -> Iterator[tuple[list[Run], dict, Path, str]]:
+    """The arms of which a part is not up to date: their runs, what is asked of them, the folder and the key.
+
+    Raises:
+        UserError: a run isn't finished, or is another than the plan's.
+    """
+    mix = params.scale[scale].data
+    for address, own in planned.items():
+        if not own.seeds.get(part) or (part == "losses" and own.losses == "none"):
+            continue
+        members = runs_of(scale, mix, {address: own}, part, data, runs)
+        _check_finished(members)
+        given = arguments(params, scale, part, own, data)
+        key, out = score_key(members, part, given), scores / scale / part / address.path
+        if not up_to_date(out, key):
+            yield members, given, out, key
+
+
+def write_scores(part: Part, members: list[Run], results: list[dict], given: dict, out: Path, key: str) -> None:
+    """Writes an arm's scores, summary.json last, and beside it where they were made (which git doesn't hold)."""
+    from stemrepro.evaluation.writing import Scored
+
+    write = pkgutil.resolve_name(f"stemrepro.evaluation.{part}:write")
+    about = write(Scored(members, results, out, given))
+    ended = {str(run.seed): run.diverged for run in members if run.diverged is not None}
+    first = members[0]
+    summary = {"key": key, "params_hash": first.params_hash, "data_hash": first.data_hash[:12], "seeds": len(members)}
+    write_json(out / "provenance.json", provenance() | {"key": key})
+    write_json(out / "summary.json", about | summary | ({"diverged": ended} if ended else {}))
+
+
+def evaluate(params: Params, scale: str, part: Part, planned: dict[Address, Planned]) -> tuple[int, int]:
+    """Scores what is not up to date; returns how many arms that were, of how many that have this part."""
+    groups = list(pending(params, scale, part, planned))
+    total = sum(bool(own.seeds.get(part)) for own in planned.values())
+    jobs, owner = [], []
+    for number, (members, given, _, _) in enumerate(groups):
+        for run in members:
+            jobs.append(Job(f"stemrepro.evaluation.{part}:score", run, str(run), run.training.steps, given))
+            owner.append(number)
+    threads = groups[0][0][0].training.threads if groups else 1
+    results: dict[int, dict[int, dict]] = {}
+    for number, result in run_jobs(jobs, params.scale[scale].workers, threads, f"stemrepro.evaluation.{part}"):
+        group, first = owner[number], owner.index(owner[number])
+        results.setdefault(group, {})[number - first] = result
+        members, given, out, key = groups[group]
+        if len(results[group]) == len(members):
+            found = results.pop(group)
+            write_scores(part, members, [found[place] for place in range(len(members))], given, out, key)
+    return len(groups), total

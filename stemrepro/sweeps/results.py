@@ -1,0 +1,107 @@
+"""What a sweep leaves behind: every trial, the best settings of each arm, and figures."""
+
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import optuna
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from stemrepro.arm import Arm
+from stemrepro.files import atomic_write, write_json
+from stemrepro.provenance import provenance
+from stemrepro.report.style import ARM_LABEL, footer, plt, render, settle, use_style
+
+
+def best_settings(table: pd.DataFrame) -> pd.DataFrame:
+    """For each arm the settings with the lowest mean loss over seeds."""
+    keys = [key for key in table.columns if key not in ("seed", "prose", "state")]
+    means = table[table["state"] == "complete"].groupby(keys, as_index=False)["prose"].mean()
+    return means.loc[means.groupby("arm")["prose"].idxmin()].reset_index(drop=True)
+
+
+def best_by(table: pd.DataFrame, key: str) -> pd.DataFrame:
+    """The lowest mean loss over seeds of each arm (rows) at each value of a key (columns); nan where an arm wasn't there."""
+    keys = [name for name in table.columns if name not in ("seed", "prose", "state")]
+    means = table[table["state"] == "complete"].groupby(keys, as_index=False)["prose"].mean()
+    return means.pivot_table(index="arm", columns=key, values="prose", aggfunc="min")
+
+
+def rate_figure(table: pd.DataFrame) -> Figure:
+    """Tune loss against the learning rate, a panel an arm: one line a table factor, darker for a higher one, the mean over seeds and
+    each seed as a dot, the best as a ring; grey lines are dense, for comparison."""
+    factors = sorted(table.get("table_rate_factor", pd.Series([1.0])).unique())
+    shades = sns.color_palette("crest", len(factors))
+    arms = list(dict.fromkeys(table["arm"]))
+    rows = -(-len(arms) // 4)
+    table = table[table["state"] == "complete"]  # a run that diverged has no place in it
+    figure, grid = plt.subplots(
+        rows, 4, figsize=(7.4, 1.95 * rows), sharex=True, sharey=True, layout="constrained", squeeze=False
+    )
+    figure.get_layout_engine().set(rect=(0, 0.03, 1, 0.97))
+    best = best_settings(table).set_index("arm")
+    dense = table[table["arm"] == "dense"].groupby("learning_rate")["prose"].mean()
+    for axes, arm in zip(grid.flat, arms, strict=False):
+        axes.plot(dense.index, dense, color="#b0b0b0", lw=1)
+        for factor, shade in zip(factors, shades, strict=True):
+            own = table[table["arm"] == arm]
+            own = own[own["table_rate_factor"] == factor] if "table_rate_factor" in own else own
+            if own.empty:
+                continue
+            means = own.groupby("learning_rate")["prose"].mean()
+            axes.plot(means.index, means, color=shade, lw=1.3)
+            axes.plot(own["learning_rate"], own["prose"], "o", color=shade, ms=2)
+        axes.plot(best.loc[arm, "learning_rate"], best.loc[arm, "prose"], "o", mfc="none", mec="black", ms=7)
+        axes.set_title(ARM_LABEL.get(arm, arm).replace(" (control)", ""), fontsize=8)
+        axes.set_xscale("log", base=2)
+        ticks = sorted(table["learning_rate"].unique())
+        axes.set_xticks(ticks, [f"{1000 * tick:g}" for tick in ticks], fontsize=7)
+        axes.xaxis.set_minor_locator(mpl.ticker.NullLocator())
+    for axes in grid.flat[len(arms) :]:
+        axes.set_visible(False)
+    for axes in grid.flat[max(0, len(arms) - 4) : len(arms)]:
+        axes.tick_params(labelbottom=True)  # where an incomplete last row leaves a column's end above it
+    if len(factors) > 1:
+        for factor, shade in zip(factors, shades, strict=True):
+            grid.flat[0].plot([], [], color=shade, label=f"{factor:g}")
+        grid.flat[0].legend(fontsize=6, title="table rate x", title_fontsize=6, ncols=2)
+    figure.supxlabel("learning rate (thousandths)", fontsize=8)
+    figure.supylabel("prose loss, tune split (nats/token)", fontsize=8)
+    return figure
+
+
+def search_figure(study: optuna.Study, kind: str) -> Figure:
+    """Optuna's own picture of an open search: "importances" of the fields, or "parallel" coordinates of the trials."""
+    if kind == "importances":
+        axes = optuna.visualization.matplotlib.plot_param_importances(
+            study, evaluator=optuna.importance.PedAnovaImportanceEvaluator()
+        )
+    else:
+        axes = optuna.visualization.matplotlib.plot_parallel_coordinate(study)
+    figure = axes.figure
+    figure.set_size_inches(7.4, 4)
+    figure.tight_layout()
+    return figure
+
+
+def write_results(study: optuna.Study, sampler: str, table: pd.DataFrame, folder: Path, arms: dict[str, Arm]) -> None:
+    """Writes data.csv (every setting), best.csv, provenance.json and figures: loss against rate of a grid, importances and parallel
+    coordinates of an open search."""
+    atomic_write(folder / "data.csv", table.to_csv(index=False, float_format="%.6g"))
+    atomic_write(folder / "best.csv", best_settings(table).to_csv(index=False, float_format="%.6g"))
+    use_style(arms)
+    if sampler == "grid":
+        figures = {"figure": rate_figure(table)}
+        seeds = table["seed"].nunique()
+        footer(figures["figure"], f"{seeds} seed{'' if seeds == 1 else 's'} a setting, none of which a recipe uses")
+        settle(figures["figure"])
+    else:
+        varied = len(np.unique(table["prose"].replace(np.inf, np.nan).dropna())) > 1
+        figures = {kind: search_figure(study, kind) for kind in ("importances", "parallel")} if varied else {}
+    for name, figure in figures.items():
+        for kind in ("pdf", "svg", "png"):
+            atomic_write(folder / f"{name}.{kind}", render(figure, kind))
+        plt.close(figure)
+    write_json(folder / "provenance.json", provenance() | {"trials": len(table)})

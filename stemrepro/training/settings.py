@@ -1,0 +1,71 @@
+"""What decides a training run beside its model: budget, optimiser, how tables are trained."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from stemrepro.records import Factor, Fraction, Positive, Strict
+
+Beta = Annotated[float, Field(ge=0, lt=1)]
+
+
+class Training(Strict):
+    """Training budget and optimiser of a scale; the same for every arm."""
+
+    tokens: Positive = Field(description="tokens a run is trained on")
+    batch: Positive = Field(description="sequences an optimiser step")
+    micro_batch: Positive = Field(description="sequences at once; the rest is accumulated")
+    warmup: Fraction = Field(description="share of the steps with a rising rate")
+    final_rate: Fraction = Field(description="rate at the end / peak rate (cosine)")
+    betas: tuple[Beta, Beta]
+    eps: Factor = 1e-8
+    weight_decay: float = Field(ge=0)
+    clip: Factor = Field(
+        description="norm limit; backbone and tables are clipped separately, as the official code does"
+    )
+    precision: Literal["32-true", "bf16-mixed", "bf16-true", "16-mixed"]
+    accelerator: Literal["cpu", "gpu"]
+    threads: Positive = Field(description="threads a worker")
+    compile: bool = Field(False, description="torch.compile: faster on a GPU, other roundings")
+    marks: Positive = Field(description="validations during a run, evenly spaced")
+    mark_tokens: Positive = Field(description="tokens a source at each mark")
+    mark_batch: Positive = Field(description="sequences at once at a mark")
+    save_every: Positive = Field(description="optimiser steps between checkpoints")
+    snapshots: tuple[Fraction, ...] = Field(description="shares of the run after which tables are kept (bfloat16)")
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Training":
+        if self.batch % self.micro_batch:
+            raise ValueError(f"micro_batch {self.micro_batch} does not divide batch {self.batch}")
+        return self
+
+
+class RunTraining(Training):
+    """The same of one run, with what its arm and point add."""
+
+    sequence: Positive = Field(description="tokens a sequence")
+    learning_rate: Factor = Field(description="peak rate")
+    table_rate_factor: Factor = Field(1.0, description="table learning rate / backbone learning rate")
+    table_decay_factor: float = Field(1.0, ge=0, description="table weight decay / backbone weight decay")
+    table_update: Literal["dense", "touched"] = Field(
+        "dense", description="touched: only rows of a batch's tokens move, an optimiser of another kind"
+    )
+    table_trained: bool = True
+
+    @model_validator(mode="after")
+    def _whole(self) -> "RunTraining":
+        step = self.batch * self.sequence
+        if self.tokens % step:
+            raise ValueError(f"tokens {self.tokens} is no multiple of batch x sequence = {step}")
+        return self
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps."""
+        return self.tokens // (self.batch * self.sequence)
+
+    def same_text(self, ratio: float) -> "RunTraining":
+        """The same with the tokens that as much text has in another vocabulary: `ratio` times as many, in whole steps."""
+        step = self.batch * self.sequence
+        tokens = max(1, round(ratio * self.tokens / step)) * step
+        return self.model_copy(update={"tokens": tokens, "mark_tokens": round(ratio * self.mark_tokens)})

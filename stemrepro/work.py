@@ -1,0 +1,49 @@
+"""From a plan to runs: the folders and the text of each."""
+
+from pathlib import Path
+
+from stemrepro.data.vocabularies import own_text
+from stemrepro.params import Part, Planned
+from stemrepro.runs import Address, Run
+from stemrepro.workers import Job, run_jobs
+
+DATA, RUNS, SCORES, RESULTS = Path("data"), Path("runs"), Path("scores"), Path("results")
+
+
+def runs_of(
+    scale: str,
+    mix: str,
+    planned: dict[Address, Planned],
+    part: Part | None = None,
+    data: Path = DATA,
+    runs: Path = RUNS,
+) -> list[Run]:
+    """The runs of planned addresses at a scale: all that are trained, or those that a part of the scores is taken of.
+
+    Raises:
+        UserError: token blocks are missing or garbled.
+    """
+    texts = {own.model.vocab: own_text(own.model.vocab, data / scale) for own in planned.values()}
+    made = []
+    for address, own in planned.items():
+        text = texts[own.model.vocab]
+        training = own.training.same_text(text.ratio)
+        for seed in own.trained if part is None else own.seeds.get(part, ()):
+            folder = runs / scale / address.path / f"seed{seed}"
+            made.append(Run(address, seed, own.model, training, folder, mix, text.blocks, text.data_hash, text.ratio))
+    return made
+
+
+def train_runs(runs: list[Run], workers: int, replace: bool, done: int = 0) -> None:
+    """Trains runs in processes of their own; raises as stemrepro.training.train does.
+
+    Args:
+        replace: remove runs that were made with other settings.
+        done: runs that had come to their end before.
+    """
+    jobs = [
+        Job("stemrepro.training.train:train", run, str(run), run.training.steps, {"replace": replace}) for run in runs
+    ]
+    threads = runs[0].training.threads if runs else 1
+    for _ in run_jobs(jobs, workers, threads, "stemrepro.training.train", done):
+        pass
