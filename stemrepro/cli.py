@@ -75,7 +75,9 @@ def _options(
 def plan(
     scale: Scale = "laptop",
     recipe: Annotated[list[str] | None, typer.Option(help="only what this recipe needs; may be repeated")] = None,
-    check: Annotated[bool, typer.Option("--check", help="fail unless params.yaml and dvc.yaml are up to date")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="fail unless params.yaml and dvc.yaml follow from recipes/")
+    ] = False,
     arms: Annotated[bool, typer.Option("--arms", help="print every arm with its counts; write nothing")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="print no estimate")] = False,
 ) -> None:
@@ -83,10 +85,9 @@ def plan(
     from stemrepro import plan as planning
 
     if check:
-        planning.check()
-        stamp = DATA / scale / "plan-checked"  # what DVC orders the later stages by
-        stamp.parent.mkdir(parents=True, exist_ok=True)
-        stamp.write_text("params.yaml follows from recipes/\n")
+        from stemrepro.pipeline import write_stamps
+
+        write_stamps(*planning.check(), planning.RECIPES)
         return
     from rich.console import Console
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import grimp
 
+from stemrepro.files import digest
+
 PACKAGE = "stemrepro"
 ROOT = Path(__file__).parent
 
@@ -69,13 +71,18 @@ def _meaning(file: Path) -> str:
     return ast.unparse(tree)
 
 
-def code_hash(*places: str | Path) -> str:
-    """Short hash of all code that modules, or files outside the package, rest on (12 hex digits).
+def code_hashes(*places: str | Path) -> dict[str, str]:
+    """Short hashes of all files that modules, or files outside the package, rest on (12 hex digits), by path.
 
     A comment, a docstring or a line break changes nothing; another version of Python may write the same code otherwise.
     """
-    found = hashlib.sha256()
+    hashes = {}
     for file in files(places):
-        name = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
-        found.update(f"{name.as_posix()}\n{_meaning(file)}\n".encode())
-    return found.hexdigest()[:12]
+        name = file.relative_to(ROOT.parent) if file.is_relative_to(ROOT.parent) else file
+        hashes[name.as_posix()] = hashlib.sha256(_meaning(file).encode()).hexdigest()[:12]
+    return hashes
+
+
+def code_hash(*places: str | Path) -> str:
+    """One short hash of all of them."""
+    return digest(code_hashes(*places))

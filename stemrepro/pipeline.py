@@ -1,7 +1,8 @@
-"""dvc.yaml, written from the recipes and from what the code of each stage imports.
+"""dvc.yaml, and what its stages depend on beside their inputs: what is asked of each and its code, both computed.
 
 Few stages: run folders and scores know what is theirs, so that one stage can hold all runs of a scale and an edit of one arm trains one
-arm. A stage's code is the import closure of what it runs.
+arm. The first stage, `check`, writes a stamp a stage, {"asked": ..., "code": {file: hash}}: the settings that concern it, and the import
+closure of what it runs without comments and docstrings. A stage whose stamp is the same has nothing to do.
 """
 
 from pathlib import Path
@@ -10,34 +11,94 @@ import yaml
 
 from stemrepro import imports
 from stemrepro.book import Book
+from stemrepro.files import sha256, write_json
 from stemrepro.measures import MEASURES
 from stemrepro.measures.base import measure_class
-from stemrepro.model.specs import FFNS
+from stemrepro.model.ffn.naming import module_of
+from stemrepro.params import Params
 from stemrepro.recipe import Recipe
 from stemrepro.runs import MAIN, Address
+from stemrepro.work import DATA
 
 PIPELINE = Path("dvc.yaml")
 ANALYSES = Path("analysis")
-HEADER = (
-    "# Written by 'stemrepro plan' from recipes/ and the code's imports. Don't edit: stemrepro/pipeline.py writes it.\n"
-)
+HEADER = "# Written by 'stemrepro plan' from recipes/. Don't edit: stemrepro/pipeline.py writes it.\n"
 SCALE, MIX = "${item.scale}", "${item.mix}"
 FIGURES = ("figure.pdf", "figure.svg", "figure.png")
+HOME = "stemrepro"
+OF_MIX = {"fetch": ("data.archives", "data.hub"), "corpus": ("data.corpus",), "items": ("data.items",)}
+OF_SCALE = {
+    "tokenizer": ("data.tokenizer",),
+    "blocks": ("data.encoding", "data.card"),
+    "vocabularies": ("data.vocabularies", "data.encoding", "data.tokenizer"),
+    "counts": ("data.counting",),
+    "train": ("training.train",),
+    "losses": ("evaluation.losses",),
+    "benchmarks": ("evaluation.benchmarks",),
+    "geometry": ("evaluation.geometry",),
+    "report": ("report.scoreboard",),
+}
+"""The modules that stages run, by stage; those of analyses follow from their recipes."""
+WITH_MODELS = ("train", "losses", "benchmarks", "geometry")
 
 
-def _code(*places: str | Path) -> list[str]:
-    """Files that modules, or files outside the package, rest on, from the repository's root."""
-    root = imports.ROOT.parent
-    return [
-        path.relative_to(root).as_posix() if path.is_absolute() else path.as_posix() for path in imports.files(places)
-    ]
+def _modules(names: tuple[str, ...]) -> list[str | Path]:
+    return [f"{HOME}.{name}" for name in names]
 
 
-def _networks(book: Book) -> list[str | Path]:
-    """The modules of every feed-forward network."""
-    from stemrepro.model.ffn.naming import module_of
+def own_networks(book: Book) -> list[Path]:
+    """Files outside the package that arms take their networks from."""
+    places = [module_of(arm.ffn) for arm in book.arms.values()]
+    return sorted({place for place in places if isinstance(place, Path)})
 
-    return [module_of(name) for name in dict.fromkeys([*FFNS, *(arm.ffn for arm in book.arms.values())])]
+
+def _analysis_code(name: str, recipe: Recipe) -> list[str | Path]:
+    own = ANALYSES / f"{name}.py"
+    return [f"{HOME}.analyse", MEASURES[recipe.measure].partition(":")[0], *([own] if own.exists() else [])]
+
+
+def _asked_of_analysis(book: Book, scale: str, recipe: Recipe, folder: Path) -> dict:
+    """What an analysis takes from recipes/: itself, its arms with their looks, its points, the scale, the paper's numbers."""
+    arms = {name: [repr(field) for field in book.arms[name]] for name in recipe.arms}
+    return {
+        "recipe": recipe.model_dump(mode="json"),
+        "arms": arms,
+        "points": {name: book.points[name].model_dump() for name in recipe.points},
+        "scale": book.scale(scale).model_dump(mode="json"),
+        "numbers": {file: sha256(folder / f"{file}.yaml") for file in ("paper", "shapes")},
+    }
+
+
+def write_stamps(book: Book, params: Params, folder: Path, data: Path = DATA) -> None:
+    """Writes `data`/<mix>/plan/<stage>.json and `data`/<scale>/plan/<stage>.json for every stage of a plan.
+
+    Args:
+        folder: recipes/.
+    """
+    (scale,), (mix,) = params.scales, params.mixes
+    settings, runs = params.scale[scale].model_dump(mode="json"), params.model_dump(mode="json")["run"][scale]
+    networks = [module_of(own.model.ffn) for own in params.planned(scale).values()]
+    networks = list(dict.fromkeys([module_of("dense"), *networks]))
+    asked = {
+        "tokenizer": settings["vocab"],
+        "vocabularies": settings["vocabularies"],
+        "counts": settings["counting"],
+        "train": runs,
+        "losses": [runs, settings["evaluation"]],
+        "benchmarks": [runs, settings["benchmarks"]],
+        "geometry": [runs, settings["geometry"], settings["evaluation"]],
+        "report": {path.name: sha256(path) for path in sorted(folder.glob("*.yaml"))},
+    }
+
+    def stamp(owner: str, stage: str, about: object, places: list[str | Path]) -> None:
+        write_json(data / owner / "plan" / f"{stage}.json", {"asked": about, "code": imports.code_hashes(*places)})
+
+    for stage, names in OF_MIX.items():
+        stamp(mix, stage, params.mix[mix].model_dump(mode="json"), _modules(names))
+    for stage, names in OF_SCALE.items():
+        stamp(scale, stage, asked.get(stage), _modules(names) + (networks if stage in WITH_MODELS else []))
+    for name, recipe in book.recipes.items():
+        stamp(scale, name, _asked_of_analysis(book, scale, recipe, folder), _analysis_code(name, recipe))
 
 
 def _kept(*paths: str, persist: bool = False) -> list[dict]:
@@ -49,98 +110,82 @@ def _stage(matrix: dict, cmd: str, desc: str, deps: list[str], outs: list, **mor
     return {"desc": desc, "matrix": matrix, "cmd": cmd, "deps": deps, "outs": outs} | more
 
 
+BY_MIX, BY_SCALE = {"mix": "${mixes}"}, {"scale": "${scales}"}
+BY_BOTH = BY_SCALE | BY_MIX
+
+
 def data_stages() -> dict[str, dict]:
     """From pinned archives to token blocks."""
-    by_mix, by_scale = {"mix": "${mixes}"}, {"scale": "${scales}", "mix": "${mixes}"}
-    raw, corpus, items, data = f"data/{MIX}/raw", f"data/{MIX}/corpus", f"data/{MIX}/items", f"data/{SCALE}"
-    planned, tokenizer = f"{data}/plan-checked", f"{data}/tokenizer.json"
-    mix, home = {"params": [f"mix.{MIX}"]}, "stemrepro.data"
+    raw, corpus, items, own = f"data/{MIX}/raw", f"data/{MIX}/corpus", f"data/{MIX}/items", f"data/{SCALE}"
+    tokenizer = f"{own}/tokenizer.json"
+
+    def by_mix(name: str, desc: str, deps: list[str], outs: list) -> dict:
+        return _stage(BY_MIX, f"stemrepro data {name} --mix {MIX}", desc, [f"data/{MIX}/plan/{name}.json", *deps], outs)
+
+    def by_scale(name: str, desc: str, deps: list[str], outs: list) -> dict:
+        return _stage(BY_BOTH, f"stemrepro data {name} --scale {SCALE}", desc, [f"{own}/plan/{name}.json", *deps], outs)
+
     return {
-        "fetch": _stage(
-            by_mix, f"stemrepro data fetch --mix {MIX}", "pinned archives by sha256, or the vendored sample",
-            [*_code(f"{home}.archives", f"{home}.hub"), "stemrepro/data/archives.txt", "stemrepro/data/sample"],
-            [{raw: {"persist": True}}], **mix,
+        "fetch": by_mix(
+            "fetch", "pinned archives by sha256, or the vendored sample",
+            ["stemrepro/data/archives.txt", "stemrepro/data/sample"], [{raw: {"persist": True}}],
         ),
-        "corpus": _stage(
-            by_mix, f"stemrepro data corpus --mix {MIX}", "clean documents, duplicates removed, split by whole documents",
-            [raw, *_code(f"{home}.corpus")], [corpus], **mix,
+        "corpus": by_mix("corpus", "clean documents, duplicates removed, split by whole documents", [raw], [corpus]),
+        "items": by_mix(
+            "items", "multiple-choice items of the benchmarks, less those that stand in the training text", [raw, corpus], [items]
         ),
-        "items": _stage(
-            by_mix, f"stemrepro data items --mix {MIX}",
-            "multiple-choice items of the benchmarks, less those that stand in the training text",
-            [raw, corpus, *_code(f"{home}.items")], [items], **mix,
+        "tokenizer": by_scale("tokenizer", "byte-level BPE of the training split", [corpus], [tokenizer]),
+        "blocks": by_scale(
+            "blocks", "token blocks, and the data card", [corpus, items, tokenizer],
+            [f"{own}/blocks", *_kept(f"results/{SCALE}/data_card.md")],
         ),
-        "tokenizer": _stage(
-            by_scale, f"stemrepro data tokenizer --scale {SCALE}", "byte-level BPE of the training split",
-            [planned, corpus, *_code(f"{home}.tokenizer")], [tokenizer],
-            params=[f"scale.{SCALE}.data", f"scale.{SCALE}.vocab"],
+        "vocabularies": by_scale(
+            "vocabularies", "the same text in the other vocabularies that points ask for", [corpus], [f"{own}/vocabularies"]
         ),
-        "blocks": _stage(
-            by_scale, f"stemrepro data blocks --scale {SCALE}", "token blocks, and the data card",
-            [corpus, items, tokenizer, *_code(f"{home}.encoding", f"{home}.card")],
-            [f"{data}/blocks", *_kept(f"results/{SCALE}/data_card.md")],
-        ),
-        "vocabularies": _stage(
-            by_scale, f"stemrepro data vocabularies --scale {SCALE}", "the same text in the other vocabularies that points ask for",
-            [planned, corpus, *_code(f"{home}.vocabularies", f"{home}.encoding", f"{home}.tokenizer")], [f"{data}/vocabularies"],
-            params=[f"scale.{SCALE}.vocabularies"],
-        ),
-        "counts": _stage(
-            by_scale, f"stemrepro data counts --scale {SCALE}",
-            "distinct tokens by length and hits of row caches, counted in the text alone",
-            [corpus, tokenizer, *_code(f"{home}.counting")],
+        "counts": by_scale(
+            "counts", "distinct tokens by length and hits of row caches, counted in the text alone", [corpus, tokenizer],
             _kept(f"scores/{SCALE}/text/distinct.csv", f"scores/{SCALE}/text/cache.csv"),
-            params=[f"scale.{SCALE}.counting"],
         ),
     }  # fmt: skip
 
 
-def run_stages(book: Book) -> dict[str, dict]:
+def run_stages() -> dict[str, dict]:
     """Training and scoring of all runs of a scale."""
-    by_scale, text = {"scale": "${scales}"}, [f"data/{SCALE}/blocks", f"data/{SCALE}/vocabularies"]
-    runs, networks = f"runs/{SCALE}", _networks(book)
+    plan, runs = f"data/{SCALE}/plan", f"runs/{SCALE}"
+    text = [f"data/{SCALE}/blocks", f"data/{SCALE}/vocabularies"]
 
     def scores(part: str, matrix: dict, desc: str, deps: list[str]) -> dict:
-        module = f"stemrepro.evaluation.{part}"
-        return _stage(
-            matrix, f"stemrepro evaluate --scale {SCALE} --part {part}", desc,
-            [*deps, runs, *_code(module, *networks)], _kept(f"scores/{SCALE}/{part}", persist=True),
-            params=[f"run.{SCALE}", f"scale.{SCALE}"],
-        )  # fmt: skip
+        cmd, out = f"stemrepro evaluate --scale {SCALE} --part {part}", f"scores/{SCALE}/{part}"
+        return _stage(matrix, cmd, desc, [f"{plan}/{part}.json", *deps, runs], _kept(out, persist=True))
 
     items = [f"data/{MIX}/items", f"data/{SCALE}/tokenizer.json", text[0], "stemrepro/evaluation/tasks"]
     return {
         "train": _stage(
-            by_scale, f"stemrepro train --scale {SCALE} --replace",
+            BY_SCALE, f"stemrepro train --scale {SCALE} --replace",
             "every run that recipes want; finished ones return at once, a killed one resumes",
-            [*text, *_code("stemrepro.training.train", *networks)], [{runs: {"persist": True}}], params=[f"run.{SCALE}"],
+            [f"{plan}/train.json", *text], [{runs: {"persist": True}}],
         ),
-        "losses": scores("losses", by_scale, "losses of training and of validation, also by position and context", text),
-        "benchmarks": scores(
-            "benchmarks", by_scale | {"mix": "${mixes}"}, "benchmark scores by lm-eval, item by item", items
-        ),
-        "geometry": scores("geometry", by_scale, "angles between FFN vectors", text),
+        "losses": scores("losses", BY_SCALE, "losses of training and of validation, also by position and context", text),
+        "benchmarks": scores("benchmarks", BY_BOTH, "benchmark scores by lm-eval, item by item", items),
+        "geometry": scores("geometry", BY_SCALE, "angles between FFN vectors", text),
     }  # fmt: skip
 
 
-def _scores_of(recipe: Recipe) -> list[str]:
-    """The score folders that a recipe reads."""
-    found = []
+def scores_of(recipe: Recipe) -> list[Path]:
+    """The score folders that a recipe reads, below scores/<scale>."""
+    folders = []
     for address, parts in recipe.wanted().items():
         kinds = dict.fromkeys(part if part in ("benchmarks", "geometry") else "losses" for part in parts)
-        found += [f"scores/{SCALE}/{kind}/{address.path.as_posix()}" for kind in kinds]
-    return found + ([f"scores/{SCALE}/text"] if measure_class(recipe.measure).reads_text else [])
+        folders += [Path(kind) / address.path for kind in kinds]
+    return folders + ([Path("text")] if measure_class(recipe.measure).reads_text else [])
 
 
 def analysis_stage(name: str, recipe: Recipe) -> dict:
     """One recipe's figure, data and verdicts, by its own file of analysis/ or by the forest plot that every recipe has."""
-    own = ANALYSES / f"{name}.py"
-    places: list[str | Path] = ["stemrepro.analyse", MEASURES[recipe.measure].partition(":")[0]]
-    recipes = [f"recipes/{file}.yaml" for file in (name, "arms", "points", "paper", "shapes", f"scales/{SCALE}")]
     out = f"results/{SCALE}/{name}"
     return _stage(
-        {"scale": "${scales}"}, f"stemrepro analyse {name} --scale {SCALE}", recipe.paper_item,
-        [*recipes, *_scores_of(recipe), *_code(*places, *([own] if own.exists() else []))],
+        BY_SCALE, f"stemrepro analyse {name} --scale {SCALE}", recipe.paper_item,
+        [f"data/{SCALE}/plan/{name}.json", *(f"scores/{SCALE}/{folder.as_posix()}" for folder in scores_of(recipe))],
         _kept(*(f"{out}/{file}" for file in (*FIGURES[:2], "data.csv", "verdicts.json"))),
         plots=_kept(f"{out}/{FIGURES[2]}"),
     )  # fmt: skip
@@ -148,25 +193,28 @@ def analysis_stage(name: str, recipe: Recipe) -> dict:
 
 def pipeline(book: Book) -> dict:
     """All stages, and the metrics that `dvc metrics show` lists."""
-    by_scale = {"scale": "${scales}"}
     results = [f"results/{SCALE}/{name}/{file}" for name in book.recipes for file in ("verdicts.json", "figure.svg")]
     stages = {
         "check": _stage(
-            by_scale, f"stemrepro plan --check --scale {SCALE}", "params.yaml and dvc.yaml must follow from recipes/ and the code",
-            ["recipes", "params.yaml", "stemrepro", "analysis"], [f"data/{SCALE}/plan-checked"],
+            BY_BOTH, f"stemrepro plan --check --scale {SCALE}",
+            "params.yaml and dvc.yaml must follow from recipes/; what is asked of each stage, and its code",
+            ["recipes", "params.yaml", "stemrepro", *([ANALYSES.as_posix()] if ANALYSES.exists() else []),
+             *(path.as_posix() for path in own_networks(book))],
+            [f"data/{SCALE}/plan", f"data/{MIX}/plan"],
         ),
         **data_stages(),
-        **run_stages(book),
+        **run_stages(),
         **{name: analysis_stage(name, recipe) for name, recipe in book.recipes.items()},
         "report": _stage(
-            by_scale, f"stemrepro report --scale {SCALE}", "the scoreboard, a page with every claim",
-            ["recipes", "stemrepro/report/scoreboard.html", *results, *_code("stemrepro.report.scoreboard")],
+            BY_SCALE, f"stemrepro report --scale {SCALE}", "the scoreboard, a page with every claim",
+            [f"data/{SCALE}/plan/report.json", "stemrepro/report/scoreboard.html", *results],
             _kept("${scoreboard}/README.md", "${scoreboard}/index.html"),
         ),
     }  # fmt: skip
-    mains = sorted({a.arm for recipe in book.recipes.values() for a in recipe.wanted() if a.point == MAIN})
-    metrics = [f"scores/${{scales[0]}}/losses/{Address(MAIN, arm).path.as_posix()}/summary.json" for arm in mains]
-    return {"stages": stages, "metrics": metrics}
+    mains = {a.arm for recipe in book.recipes.values() for a, parts in recipe.wanted().items() if a.point == MAIN}
+    folders = [Address(MAIN, arm).path.as_posix() for arm in book.arms if arm in mains]
+    metrics = [f"scores/${{scales[0]}}/losses/{folder}/summary.json" for folder in folders]
+    return {"params": ["params.yaml"], "metrics": metrics, "stages": stages}
 
 
 def pipeline_text(book: Book) -> str:

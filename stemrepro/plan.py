@@ -100,7 +100,7 @@ def write(
     return book, params
 
 
-def check(folder: Path = RECIPES, path: Path = PARAMS, pipeline: Path = PIPELINE) -> None:
+def check(folder: Path = RECIPES, path: Path = PARAMS, pipeline: Path = PIPELINE) -> tuple[Book, Params]:
     """Raises UserError unless params.yaml and dvc.yaml are what the plan would write.
 
     Inside `dvc exp run` a difference of params.yaml is the experiment: it is printed, not refused.
@@ -114,7 +114,8 @@ def check(folder: Path = RECIPES, path: Path = PARAMS, pipeline: Path = PIPELINE
     elif changes:
         raise UserError(f"{path} no longer follows from {folder}/ ({'; '.join(changes[:4])}); {again}")
     if not pipeline.exists() or pipeline.read_text() != pipeline_text(book):
-        raise UserError(f"{pipeline} no longer follows from {folder}/ and the code's imports; {again}")
+        raise UserError(f"{pipeline} no longer follows from {folder}/; {again}")
+    return book, there
 
 
 def _differences(wanted: object, there: object, key: str = "") -> Iterator[str]:
