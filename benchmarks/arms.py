@@ -1,6 +1,6 @@
 """Training step of every arm against dense, beside what its FLOPs would make it: medians of interleaved steps in one process.
 
-    python benchmarks/arms.py [--scale laptop] [--steps 40] [--arms dense stem-full] [--shape 4096 128 4 344] [--batch 16 256] [--bf16]
+    python -m benchmarks.arms [--scale laptop] [--steps 40] [--arms dense stem-full] [--shape 4096 128 4 344] [--batch 16 256] [--bf16]
 
 A step is forward, backward, clipping and the optimiser on one batch. An arm more than 15% slower than its FLOP ratio is marked;
 `optimiser` is that part of its step. Tokens are random. --shape takes vocabulary, width, layers and ffn_width instead of the scale's,
@@ -19,11 +19,10 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from stemrepro.data.integrity import verified_hash
+from benchmarks.runs import run_at
+from stemrepro.book import load
 from stemrepro.model.cost import flops_per_token
-from stemrepro.recipe import load
 from stemrepro.training.module import LanguageModule
-from stemrepro.training.spec import Run
 from stemrepro.workers import ENVIRONMENT
 
 SLOW = 1.15
@@ -68,8 +67,7 @@ def main() -> None:
     size, length = options.batch or (scale.training.micro_batch, scale.model.sequence)
     modules = {}
     for name in options.arms or book.arms:
-        run = Run(name, 0, book.arms[name], scale, scale.learning_rate, Path("none"), blocks, verified_hash(blocks))
-        module = LanguageModule(run)
+        module = LanguageModule(run_at(book, scale, name, blocks, Path("none")))
         modules[name] = module, module.configure_optimizers()["optimizer"]
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in modules}
     for number in track(range(options.steps + 3), "steps", transient=True):

@@ -18,11 +18,13 @@ from lm_eval.api.model import LM
 from lm_eval.evaluator import evaluate
 from scipy.stats import binom
 
+from stemrepro.arm import shaped
+from stemrepro.book import load
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.benchmarks import item_scores, load_task
 from stemrepro.evaluation.lm import StemLM, task_manager
 from stemrepro.model.transformer import build
-from stemrepro.recipe import load, model_config
+from stemrepro.plan import make_params
 
 LEVEL = 0.99
 
@@ -59,20 +61,19 @@ def main() -> None:
     book = load()
     scale = book.scale(name)
     items, tokenizer = Path("data") / scale.data / "items", read_tokenizer(Path("data") / name / "tokenizer.json")
-    untrained = StemLM(build(model_config(scale, book.arms["dense"]), 0), tokenizer, scale.model.sequence)
+    untrained = StemLM(build(shaped(scale.model, book.arms["dense"]), 0), tokenizer, scale.model.sequence)
     untrained.on_batch = lambda *_: None
-    manager, tests = task_manager(items), len(scale.benchmarks.tasks)
+    asked = make_params(book, name).scale[name].benchmarks
+    manager, tests = task_manager(items), len(asked.tasks)
     good, gap = True, "  "
     print(
         f"{'task':22}{'items':>6}{gap}oracle{gap}{'chance':>6}{gap}by lot ({LEVEL:.0%} for all tasks){gap}untrained: acc, acc_norm, answers alone"
     )
-    for task_name in scale.benchmarks.tasks:
+    for task_name in asked.tasks:
 
         def accuracy(model: LM, name: str = task_name) -> list[dict]:
             task = load_task(manager, name)
-            samples = evaluate(model, {"tasks": {name: task}}, limit=scale.benchmarks.items, bootstrap_iters=0)[
-                "samples"
-            ][name]
+            samples = evaluate(model, {"tasks": {name: task}}, limit=asked.items, bootstrap_iters=0)["samples"][name]
             return [item_scores(task, sample) | {"sample": sample} for sample in samples]
 
         lots = accuracy(Answers(by_lot))

@@ -2,7 +2,7 @@
 the end the same bytes as a run that nothing happened to.
 
     stemrepro plan --scale smoke && dvc repro blocks
-    python benchmarks/kills.py --scale smoke --arm stem-full --kills 50
+    python -m benchmarks.kills --scale smoke --arm stem-full --kills 50
 
 Half of the kills come at a random moment, half while a checkpoint is being written. Writes docs/kills.csv and .png.
 """
@@ -24,7 +24,8 @@ from pathlib import Path
 import pandas as pd
 from rich.progress import track
 
-from stemrepro.training.spec import Run
+from benchmarks.runs import run_at
+from stemrepro.runs import Run
 
 MODULE = "stemrepro.training.train"
 
@@ -120,7 +121,7 @@ def writing(folder: Path) -> bool:
 def kill_once(run: Run, during_save: bool, rng: random.Random) -> dict | None:
     """Starts or resumes the run, kills it, and says what was lost; None when it came to its end first."""
     (process, pipe), begun = start(run), look(run.folder / "resume")[2]
-    stop, died = rng.randint(begun + 1, run.scale.steps - 1), begun
+    stop, died = rng.randint(begun + 1, run.training.steps - 1), begun
     while process.is_alive():
         if during_save and writing(run.folder / "resume"):
             break
@@ -178,16 +179,15 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--out", type=Path, default=Path("docs/kills"))
     options = parser.parse_args()
-    from stemrepro.files import atomic_write, sha256
-    from stemrepro.plan import read_params, scale_and_arm
+    from stemrepro.book import load
+    from stemrepro.files import atomic_write
     from stemrepro.provenance import provenance
 
     warnings.simplefilter("ignore")
-    scale, arm, rate = scale_and_arm(read_params(), options.scale, options.arm)
-    blocks, rng, rows, same = Path("data") / options.scale / "blocks", random.Random(0), [], []
-    base = Run(
-        options.arm, 0, arm, scale, rate, Path(tempfile.mkdtemp()) / "whole", blocks, sha256(blocks / "train.bin")
-    )
+    book = load()
+    scale, blocks = book.scale(options.scale), Path("data") / options.scale / "blocks"
+    rng, rows, same = random.Random(0), [], []
+    base = run_at(book, scale, options.arm, blocks, Path(tempfile.mkdtemp()) / "whole")
     finish(base)
     run = replace(base, folder=base.folder.parent / "killed")
 

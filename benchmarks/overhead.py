@@ -1,6 +1,6 @@
 """Where a training step's time goes at a scale: loader, model and optimiser, Lightning and recording around them.
 
-    python benchmarks/overhead.py [--scale laptop] [--arm stem-full] [--steps 60]
+    python -m benchmarks.overhead [--scale laptop] [--arm stem-full] [--steps 60]
 
 Medians over steps of one process with the scale's threads. Run it with and without the allocator thresholds that
 stemrepro/workers.py sets (here: --plain-malloc) to see what they are worth.
@@ -16,11 +16,10 @@ from statistics import median
 
 import torch
 
-from stemrepro.files import sha256
+from benchmarks.runs import run_at
+from stemrepro.book import load
 from stemrepro.model.loss import token_losses
-from stemrepro.recipe import load
 from stemrepro.training.module import LanguageModule
-from stemrepro.training.spec import Run
 from stemrepro.training.train import train
 from stemrepro.workers import ENVIRONMENT
 
@@ -42,8 +41,7 @@ def main() -> None:
     training = scale.training.model_copy(update={"tokens": options.steps * per_step, "snapshots": ()})
     scale = scale.model_copy(update={"training": training})
     with tempfile.TemporaryDirectory() as folder:
-        run = Run(options.arm, 0, book.arms[options.arm], scale, scale.learning_rate, Path(folder) / "run", blocks,
-                  sha256(blocks / "train.bin"))  # fmt: skip
+        run = run_at(book, scale, options.arm, blocks, Path(folder) / "run")
         module = LanguageModule(run)
         optimizer = module.configure_optimizers()["optimizer"]
         batches, loading, computing = iter(module.train_dataloader()), [], []

@@ -5,15 +5,18 @@ from pathlib import Path
 import pytest
 import torch
 
+from stemrepro.arm import Arm, run_settings
+from stemrepro.book import load
 from stemrepro.data.archives import fetch
-from stemrepro.data.blocks import write_blocks
 from stemrepro.data.corpus import build_corpus
+from stemrepro.data.encoding import write_blocks
 from stemrepro.data.items import write_items
+from stemrepro.data.mixes import SampleMix
 from stemrepro.data.tokenizer import train_tokenizer
 from stemrepro.files import sha256
-from stemrepro.recipe import Arm, SampleMix, load
-from stemrepro.scale import Scale
-from stemrepro.training.spec import Run
+from stemrepro.params import PlannedTasks
+from stemrepro.runs import MAIN, Address, Run
+from stemrepro.scale import Point, Scale
 
 torch.set_num_threads(1)  # two threads wait for each other when the machine is busy; golden losses need one
 ROOT = Path(__file__).parent.parent
@@ -44,10 +47,10 @@ TINY = {
     "training": {
         "tokens": 32 * 4 * 12, "batch": 4, "micro_batch": 2, "warmup": 0.25, "final_rate": 0.1, "betas": [0.9, 0.95],
         "weight_decay": 0.1, "clip": 1.0, "precision": "32-true", "accelerator": "cpu", "threads": 1, "marks": 3,
-        "mark_tokens": 256, "save_every": 5, "snapshots": [0.25, 0.5],
+        "mark_tokens": 256, "mark_batch": 4, "save_every": 5, "snapshots": [0.25, 0.5],
     },
     "evaluation": {"tokens": 512, "batch": 4},
-    "benchmarks": {"tasks": ["openbookqa", "atlas_capital"], "items": 6, "batch": 4},
+    "benchmarks": {"items": 6, "batch": 4},
     "counting": {"vocab": 320, "length": 64, "cache_tokens": 600},
     "geometry": {"tokens": 40, "bins": 40},
     "workers": 1,
@@ -61,6 +64,9 @@ def tiny():
     return Scale.model_validate(TINY)
 
 
+TASKS = ("openbookqa", "atlas_capital")
+
+
 @pytest.fixture
 def make_run(sample, tiny, tmp_path):
     """make_run("stem-full", seed) -> a Run of 12 steps in a temporary folder."""
@@ -68,19 +74,18 @@ def make_run(sample, tiny, tmp_path):
     def make(arm: str, seed: int = 0, scale: Scale = tiny, **fields: object) -> Run:
         chosen = load(ROOT / "recipes").arms[arm]
         chosen = Arm.model_validate(chosen.model_dump() | fields)
-        blocks = sample / "blocks"
-        return Run(
-            arm,
-            seed,
-            chosen,
-            scale,
-            scale.learning_rate,
-            tmp_path / arm / f"seed{seed}",
-            blocks,
-            sha256(blocks / "train.bin"),
-        )
+        address, blocks = Address(MAIN, arm), sample / "blocks"
+        model, training = run_settings(address, chosen, Point(), scale)
+        folder = tmp_path / address.path / f"seed{seed}"
+        return Run(address, seed, model, training, folder, "sample", blocks, sha256(blocks / "train.bin"))
 
     return make
+
+
+@pytest.fixture
+def asked(tiny):
+    """How tiny runs are scored on benchmarks."""
+    return PlannedTasks(**tiny.benchmarks.model_dump(), tasks=TASKS)
 
 
 def quiet(*_: object) -> None:

@@ -7,13 +7,13 @@ import sys
 
 import pytest
 import yaml
+from stemrepro.training.spec import Run
 
 from stemrepro import plan
 from stemrepro.claims import VERDICTS
 from stemrepro.data.vocabularies import own_text, write_vocabularies
 from stemrepro.evaluation import benchmarks, losses
 from stemrepro.recipe import load
-from stemrepro.training.spec import Run
 from stemrepro.training.train import train
 from tests.conftest import ROOT, TINY, quiet
 

@@ -4,8 +4,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-
 from stemrepro.audit import EIGHT, Audit, chance_of_fit, fits, granularity, item_error
+
 from stemrepro.errors import UserError
 from stemrepro.paper import Paper
 from tests.conftest import ROOT

@@ -13,10 +13,10 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 from rich.console import Console
+from stemrepro.sweep_spec import Range, Sweep, read_sweep
 
 from stemrepro import sweeps
 from stemrepro.errors import UserError
-from stemrepro.sweep_spec import Range, Sweep, read_sweep
 from stemrepro.sweeps import extended, open_study, run_of, run_sweep, storage, trial_table, work
 from stemrepro.tracking import tracking_uri
 from tests.conftest import ROOT, TINY

@@ -83,6 +83,7 @@ def train(run: Run, report: Report, replace: bool = False, mark: Callable[[int, 
 def _train(run: Run, report: Report, mark: Callable[[int, dict], None] | None) -> None:
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)  # which devices there are, and tips
     warnings.filterwarnings("ignore", module="lightning")
+    warnings.filterwarnings("ignore", message="Dynamo detected a call to a `functools.lru_cache`")  # of constants
     started, training = time.monotonic(), run.training
     torch.manual_seed(run.seed)  # nothing draws from it so far; whatever will, does so the same in every run of a seed
     module, recorder, resume = LanguageModule(run), Recorder(run, report, mark), run.folder / "resume"

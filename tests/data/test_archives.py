@@ -7,8 +7,8 @@ import pytest
 
 from stemrepro.data import archives
 from stemrepro.data.archives import Archive, check, fetch, pinned
+from stemrepro.data.mixes import ArchiveMix
 from stemrepro.errors import UserError
-from stemrepro.recipe import ArchiveMix
 
 ARCHIVES = ArchiveMix(kind="archives")
 

@@ -6,9 +6,9 @@ import pytest
 from datasets import Dataset, disable_progress_bars
 
 from stemrepro.data.corpus import assign_splits, build_corpus, drop_near_duplicates, drop_repeated_passages
+from stemrepro.data.mixes import SampleMix
 from stemrepro.data.sources import Document
 from stemrepro.errors import UserError
-from stemrepro.recipe import SampleMix
 
 LONG = "a rectangular block of hewn stone used for building purposes"
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog", "while", "seven", "wise", "owls", "watch", "from", "an", "old", "and", "hollow", "oak", "tree", "near", "the", "river"]  # fmt: skip

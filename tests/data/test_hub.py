@@ -6,15 +6,16 @@ import pytest
 from datasets import Dataset
 
 from stemrepro.data.archives import fetch
-from stemrepro.data.blocks import TokenBlocks, write_blocks
+from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.card import data_card
 from stemrepro.data.corpus import build_corpus
+from stemrepro.data.encoding import write_blocks
 from stemrepro.data.hub import take
 from stemrepro.data.items import write_items
+from stemrepro.data.mixes import HubMix
 from stemrepro.data.tokenizer import train_tokenizer
 from stemrepro.errors import UserError
 from stemrepro.files import write_json
-from stemrepro.recipe import HubMix
 
 README = "---\nconfigs:\n- config_name: small\n  data_files:\n  - split: train\n    path: small/*.parquet\n---\n"
 

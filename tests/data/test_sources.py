@@ -7,9 +7,9 @@ import zipfile
 
 import pytest
 
+from stemrepro.data.mixes import ArchiveMix
 from stemrepro.data.sources import PROSE, SOURCES, bible, factbook, glosses, read_documents, speeches
 from stemrepro.errors import UserError
-from stemrepro.recipe import ArchiveMix
 
 
 def archive(**files: str | bytes) -> zipfile.ZipFile:

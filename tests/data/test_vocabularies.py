@@ -5,11 +5,12 @@ import json
 import numpy as np
 import pytest
 
+from stemrepro.arm import shaped
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.vocabularies import own_text, write_vocabularies
 from stemrepro.errors import UserError
-from stemrepro.recipe import shaped
 from stemrepro.scale import Point
+from stemrepro.training.settings import RunTraining
 
 
 @pytest.fixture(scope="module")
@@ -30,24 +31,26 @@ def test_every_vocabulary_has_the_same_bytes(data):
 
 def test_a_run_has_the_tokens_of_as_much_text(data, tiny):
     whole = json.loads((data / "blocks/index.json").read_text())["splits"]["train"]["tokens"]
-    longer = tiny.training.model_copy(update={"tokens": 32 * 4 * 400})
-    there, blocks, _ = own_text(Point(vocab=2).at(tiny.model_copy(update={"training": longer})), data)
-    assert blocks == data / "vocabularies/600/blocks"
-    own = TokenBlocks(blocks, "train", 32, 600).about["tokens"]
+    text = own_text(600, data)
+    assert text.blocks == data / "vocabularies/600/blocks"
+    own = TokenBlocks(text.blocks, "train", 32, 600).about["tokens"]
     assert own < whole
-    assert there.training.tokens / own == pytest.approx(longer.tokens / whole, rel=0.005)  # whole steps
-    assert there.evaluation.tokens == round(tiny.evaluation.tokens * own / whole)
+    assert text.ratio == own / whole
+    longer = RunTraining(**tiny.training.model_dump() | {"tokens": 32 * 4 * 400}, sequence=32, learning_rate=0.1)
+    there = longer.same_text(text.ratio)
+    assert there.tokens / own == pytest.approx(longer.tokens / whole, rel=0.005)  # whole steps
+    assert there.mark_tokens == round(longer.mark_tokens * own / whole)
 
 
-def test_the_scales_own_vocabulary_changes_nothing(data, tiny):
-    there, blocks, hashed = own_text(tiny, data)
-    assert (there, blocks) == (tiny, data / "blocks")
-    assert hashed == json.loads((data / "blocks/index.json").read_text())["splits"]["train"]["sha256"]
+def test_the_scales_own_vocabulary_changes_nothing(data):
+    text = own_text(300, data)
+    assert (text.blocks, text.ratio) == (data / "blocks", 1.0)
+    assert text.data_hash == json.loads((data / "blocks/index.json").read_text())["splits"]["train"]["sha256"]
 
 
-def test_a_vocabulary_that_was_not_written_is_named(data, tiny):
+def test_a_vocabulary_that_was_not_written_is_named(data):
     with pytest.raises(UserError, match=r"vocabularies/900/blocks is missing; run 'dvc repro vocabularies'"):
-        own_text(Point(vocab=3).at(tiny), data)
+        own_text(900, data)
 
 
 def test_the_model_has_that_vocabulary(tiny, book):

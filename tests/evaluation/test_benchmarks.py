@@ -4,43 +4,47 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from datasets import Dataset, DatasetDict
 from lm_eval import simple_evaluate
 from lm_eval.evaluator import evaluate
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
+from stemrepro.arm import run_settings
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.errors import UserError
-from stemrepro.evaluation.benchmarks import item_scores, load_task, margin, score, times_seen, write_scores
+from stemrepro.evaluation.benchmarks import item_scores, load_task, margin, score, times_seen, write
 from stemrepro.evaluation.lm import StemLM, task_manager
+from stemrepro.evaluation.writing import Scored
+from stemrepro.files import sha256
 from stemrepro.model.transformer import build
+from stemrepro.params import PlannedTasks
+from stemrepro.runs import MAIN, Address, Run
+from stemrepro.scale import Point
 from stemrepro.training.train import train
-from tests.conftest import quiet
+from tests.conftest import TASKS, quiet
 
 
 @pytest.fixture(scope="module")
-def scored(sample, tiny, tmp_path_factory):
-    from stemrepro.files import sha256
-    from stemrepro.recipe import load
-    from stemrepro.training.spec import Run
-    from tests.conftest import ROOT
-
-    arm = load(ROOT / "recipes").arms["stem-third"]
-    blocks = sample / "blocks"
+def scored(sample, tiny, book, tmp_path_factory):
+    address, blocks = Address(MAIN, "stem-third"), sample / "blocks"
+    model, training = run_settings(address, book.arms["stem-third"], Point(), tiny)
     folder = tmp_path_factory.mktemp("run") / "seed0"
-    run = Run("stem-third", 0, arm, tiny, tiny.learning_rate, folder, blocks, sha256(blocks / "train.bin"))
+    run = Run(address, 0, model, training, folder, "sample", blocks, sha256(blocks / "train.bin"))
     train(run, quiet)
-    return run, score(run, sample / "tokenizer.json", sample / "items", quiet)
+    asked = PlannedTasks(**tiny.benchmarks.model_dump(), tasks=TASKS)
+    return run, score(run, quiet, asked, sample / "tokenizer.json", sample / "items")
 
 
 def test_accuracies_are_lm_evals(scored, sample):
     run, found = scored
     lm = StemLM.from_folder(run.folder, sample / "tokenizer.json")
-    tasks = run.scale.benchmarks.tasks
     results = simple_evaluate(
-        lm, tasks=list(tasks), task_manager=task_manager(sample / "items"), limit=6, bootstrap_iters=0
+        lm, tasks=list(TASKS), task_manager=task_manager(sample / "items"), limit=6, bootstrap_iters=0
     )
-    for task in tasks:
+    for task in TASKS:
         for metric in ("acc", "acc_norm"):
             assert found[task][metric].mean() == pytest.approx(results["results"][task][f"{metric},none"])
 
@@ -73,7 +77,7 @@ def test_times_seen_counts_the_batches(scored, sample):
     run, found = scored
     tokenizer = Tokenizer.from_file(str(sample / "tokenizer.json"))
     blocks = TokenBlocks(run.blocks, "train", 32, 300)
-    rows = [row for k in range(run.scale.steps * 2) for row in blocks.batch(run.seed, k, 2).tolist()]
+    rows = [row for k in range(run.training.steps * 2) for row in blocks.batch(run.seed, k, 2).tolist()]
     passages = [tokenizer.decode(rows[0][4:12]), tokenizer.decode(rows[7][20:26]), " qzx qzx qzx", ""]
 
     def count(passage):
@@ -88,10 +92,8 @@ def test_times_seen_counts_the_batches(scored, sample):
 
 def test_files_are_small_and_repeatable(scored, tmp_path):
     run, found = scored
-    for name in ("a", "b"):
-        write_scores([run], [found], tmp_path / name)
+    about, _ = (write(Scored([run], [found], tmp_path / name, {})) for name in ("a", "b"))
     assert (tmp_path / "a" / "items.npz").read_bytes() == (tmp_path / "b" / "items.npz").read_bytes()
-    about = json.loads((tmp_path / "a" / "summary.json").read_text())
     assert about["tasks"]["openbookqa"]["acc"] == pytest.approx(found["openbookqa"]["acc"].mean())
     assert about["tasks"]["openbookqa"]["chance"] == 0.25
     assert about["tasks"]["openbookqa"]["items"] == 6
@@ -100,10 +102,31 @@ def test_files_are_small_and_repeatable(scored, tmp_path):
 def test_majority_is_the_most_frequent_answer(scored, tmp_path):
     run, found = scored
     changed = found["openbookqa"] | {"answer": np.array(["yes", "no", "yes", "yes", "no", "yes"])}
-    write_scores([run], [{"openbookqa": changed}], tmp_path)
-    assert json.loads((tmp_path / "summary.json").read_text())["tasks"]["openbookqa"]["majority"] == pytest.approx(
-        4 / 6
-    )
+    about = write(Scored([run], [{"openbookqa": changed}], tmp_path, {}))
+    assert about["tasks"]["openbookqa"]["majority"] == pytest.approx(4 / 6)
+
+
+def test_counts_above_a_byte_stay_there(scored, tmp_path):
+    """256 times seen must not become never."""
+    run, found = scored
+    changed = found["openbookqa"] | {"seen": np.array([256, 300, 255, 1, 0, 512])}
+    write(Scored([run], [{"openbookqa": changed}], tmp_path, {}))
+    assert np.load(tmp_path / "items.npz")["openbookqa/seen"][0].tolist() == [255, 255, 255, 1, 0, 255]
+
+
+def test_log_likelihoods_that_are_no_numbers_are_refused(scored, asked, sample):
+    run, _ = scored
+    weights = load_file(run.weights)
+    with safe_open(run.weights, "pt") as opened:
+        about = opened.metadata()
+    bad = weights | {"head.weight": torch.full_like(weights["head.weight"], torch.nan)}
+    before = run.weights.read_bytes()
+    save_file(bad, run.weights, about)
+    try:
+        with pytest.raises(UserError, match="log-likelihoods that are no numbers; its weights are damaged"):
+            score(run, quiet, asked, sample / "tokenizer.json", sample / "items")
+    finally:
+        run.weights.write_bytes(before)
 
 
 def test_an_unknown_task_is_named(sample):

@@ -1,6 +1,5 @@
 """Angles against plain loops, and vectors against the layers' own outputs."""
 
-import json
 import math
 
 import numpy as np
@@ -19,10 +18,11 @@ from stemrepro.evaluation.geometry import (
     score,
     statistics,
     tables_over_training,
-    write_scores,
+    write,
 )
 from stemrepro.evaluation.weights import load_run
-from stemrepro.model.ffn import table_parameters
+from stemrepro.evaluation.writing import Scored
+from stemrepro.model.ffn.base import table_parameters
 from stemrepro.model.transformer import build
 from stemrepro.training.train import train
 from tests.conftest import quiet
@@ -50,7 +50,7 @@ def test_statistics_of_known_values():
 
 
 def test_random_rows_are_at_the_closed_form_floor():
-    from stemrepro.report.geometry import random_p95
+    from stemrepro.scores.geometry import random_p95
 
     vectors = torch.randn(600, 48, generator=torch.Generator().manual_seed(0))
     assert statistics(cosines(vectors, False), 200)["p95"] == pytest.approx(random_p95(48), rel=0.01)
@@ -108,14 +108,13 @@ def test_tables_from_start_to_end(trained):
         tables_over_training(trained, model)
 
 
-def test_score_files_are_complete_and_repeatable(trained, tmp_path):
-    result = score(trained, quiet)
+def test_score_files_are_complete_and_repeatable(trained, tiny, tmp_path):
     for name in ("a", "b"):
-        write_scores([trained], [result if name == "a" else score(trained, quiet)], tmp_path / name)
-    files = {"cosines.csv", "density.npz", "spread.npz", "summary.json"}
+        about = write(Scored([trained], [score(trained, quiet, tiny.geometry, 512)], tmp_path / name, {}))
+    files = {"cosines.csv", "density.npz", "spread.npz"}
     assert {path.name for path in (tmp_path / "a").iterdir()} == files
     assert all((tmp_path / "a" / f).read_bytes() == (tmp_path / "b" / f).read_bytes() for f in files)
-    assert json.loads((tmp_path / "a" / "summary.json").read_text())["layers"] == [1]
+    assert about["layers"] == [1]
     table = pd.read_csv(tmp_path / "a" / "cosines.csv", dtype={"bucket": str})
     rows = table[(table.what == "rows") & (table.bucket == "all") & ~table.centred & (table.share == 1)]
     unit = F.normalize(table_parameters(load_run(trained))["blocks.1.ffn.table.weight"].detach().double(), dim=1)
@@ -127,9 +126,9 @@ def test_score_files_are_complete_and_repeatable(trained, tmp_path):
     assert never[never.share == 0]["p95"].item() == pytest.approx(never[never.share == 1]["p95"].item(), abs=0.01)
 
 
-def test_dense_has_outputs_but_no_rows(make_run):
+def test_dense_has_outputs_but_no_rows(make_run, tiny):
     run = make_run("dense")
     train(run, quiet)
-    result = score(run, quiet)
+    result = score(run, quiet, tiny.geometry, 512)
     assert set(result["cosines"]["what"]) == {"up", "gated"}
     assert np.isnan(result["spread"]).all()

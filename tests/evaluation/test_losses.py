@@ -1,19 +1,20 @@
 """Scores against counting by hand."""
 
 import itertools
-import json
 from collections import Counter
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from scipy.stats import entropy
 
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.errors import UserError
-from stemrepro.evaluation.losses import score, seen_pairs, steps, write_scores, write_steps
+from stemrepro.evaluation.losses import score, seen_pairs, write
+from stemrepro.evaluation.writing import Scored, save_frame
 from stemrepro.files import read_rows
 from stemrepro.model.transformer import Decoder
 from stemrepro.training.train import train
@@ -21,15 +22,15 @@ from tests.conftest import quiet
 
 
 @pytest.fixture
-def scored(make_run):
+def scored(make_run, tiny):
     run = make_run("stem-full")
     train(run, quiet)
-    return run, score(run, quiet, context=True)
+    return run, score(run, quiet, tiny.evaluation, "context")
 
 
 def pairs_by_hand(run):
     blocks, counts = TokenBlocks(run.blocks, "train", 32, 300), Counter()
-    for k in range(run.scale.steps * 2):
+    for k in range(run.training.steps * 2):
         for row in blocks.batch(run.seed, k, 2).tolist():
             counts.update(itertools.pairwise(row))
     return counts
@@ -38,12 +39,12 @@ def pairs_by_hand(run):
 def test_seen_pairs_are_those_of_the_batches(make_run):
     run = make_run("dense", seed=4)
     found, expected = seen_pairs(run), pairs_by_hand(run)
-    assert found.sum() == run.scale.training.tokens
+    assert found.sum() == run.training.tokens
     assert all(found[pair] == count for pair, count in expected.items())
     assert found.nnz == len(expected)
 
 
-def test_buckets_equal_a_loop_over_tokens(scored):
+def test_buckets_equal_a_loop_over_tokens(scored, tiny):
     run, result = scored
     blocks = TokenBlocks(run.blocks, "validation", 32, 300)
     model = Decoder(run.model)
@@ -52,7 +53,7 @@ def test_buckets_equal_a_loop_over_tokens(scored):
     for (first, _), count in counts.items():
         frequency[first] += count
     expected: dict = {}
-    numbers, _ = blocks.spread(run.scale.evaluation.tokens)
+    numbers, _ = blocks.spread(tiny.evaluation.tokens)
     owners = blocks.about["documents"]
     for number in numbers:
         row = blocks.at(np.array([number]))
@@ -87,14 +88,17 @@ def test_documents_add_up_to_the_total(scored):
     assert result["document_tokens"].sum() == pair.tokens.sum()
 
 
-def test_score_files_are_complete_and_repeatable(scored, tmp_path):
+def written(run, result, out, tiny, level="context"):
+    return write(Scored([run], [result], out, {"asked": tiny.evaluation, "level": level}))
+
+
+def test_score_files_are_complete_and_repeatable(scored, tiny, tmp_path):
     run, result = scored
-    write_scores([run], [result], tmp_path / "a")
-    write_scores([run], [score(run, quiet, context=True)], tmp_path / "b")
-    names = {"summary.json", "losses.csv", "curve.csv", "documents.npz", "context.npz", "tokens.npz", "steps.npz"}
+    summary = written(run, result, tmp_path / "a", tiny)
+    written(run, score(run, quiet, tiny.evaluation, "context"), tmp_path / "b", tiny)
+    names = {"losses.csv", "curve.csv", "documents.npz", "context.npz", "tokens.npz", "steps.npz"}
     assert {path.name for path in (tmp_path / "a").iterdir()} == names
     assert all((tmp_path / "a" / n).read_bytes() == (tmp_path / "b" / n).read_bytes() for n in names)
-    summary = json.loads((tmp_path / "a" / "summary.json").read_text())
     losses = pd.read_csv(tmp_path / "a" / "losses.csv")
     speeches = losses[(losses.by == "pair") & (losses.source == "speeches")]
     assert summary["loss"]["speeches"]["nats_per_token"] == pytest.approx(
@@ -105,25 +109,70 @@ def test_score_files_are_complete_and_repeatable(scored, tmp_path):
     assert 4 < summary["unigram_nats_per_token"] < np.log(300)
 
 
-def test_without_context_the_losses_are_the_same(scored, tmp_path):
+def test_without_context_the_losses_are_the_same(scored, tiny, tmp_path):
     run, result = scored
-    short = score(run, quiet, context=False)
+    short = score(run, quiet, tiny.evaluation, "losses")
     assert short["buckets"].equals(result["buckets"])
-    write_scores([run], [short], tmp_path / "a")
-    names = {"summary.json", "losses.csv", "curve.csv", "documents.npz", "steps.npz"}
+    written(run, short, tmp_path / "a", tiny, "losses")
+    names = {"losses.csv", "curve.csv", "documents.npz", "steps.npz"}
     assert {path.name for path in (tmp_path / "a").iterdir()} == names
 
 
-def test_steps_hold_every_training_step(scored, tmp_path):
+def test_steps_hold_every_training_step(scored, tiny, tmp_path):
     run, _ = scored
-    write_steps([run], [steps(run)], tmp_path / "a")
+    summary = written(run, score(run, quiet, tiny.evaluation, "steps"), tmp_path / "a", tiny, "steps")
+    assert {path.name for path in (tmp_path / "a").iterdir()} == {"steps.npz"}
     rows, found = read_rows(run.folder / "metrics.jsonl"), np.load(tmp_path / "a" / "steps.npz")
     assert found["loss"][0] == pytest.approx([row["loss"] for row in rows])
     assert found["norm"][0] == pytest.approx([row["norm"] for row in rows])
-    summary = json.loads((tmp_path / "a" / "summary.json").read_text())
-    assert (summary["seeds"], summary["learning_rate"]) == (1, run.learning_rate)
+    assert summary["learning_rate"] == run.training.learning_rate
     tokens = np.fromfile(run.blocks / "train.bin", np.uint16)
     assert summary["training_entropy"] == pytest.approx(entropy(np.bincount(tokens)), abs=1e-5)
+
+
+def test_a_run_that_diverged_has_steps_alone(scored, make_run, tiny, tmp_path):
+    """And the other seeds have everything."""
+    run, result = scored
+    other = make_run("stem-full", seed=1)
+    train(other, quiet)
+    rows = (other.folder / "metrics.jsonl").read_text().splitlines()[:6]
+    (other.folder / "metrics.jsonl").write_text("\n".join(rows) + "\n")
+    (other.folder / "diverged.json").write_text('{"step": 7}')
+    ended = score(other, quiet, tiny.evaluation, "context")
+    assert ended.keys() == {"curve"}
+    write(Scored([run, other], [result, ended], tmp_path, {"asked": tiny.evaluation, "level": "context"}))
+    assert np.load(tmp_path / "steps.npz")["seeds"].tolist() == [0, 1]
+    finite = np.isfinite(np.load(tmp_path / "steps.npz")["loss"])
+    assert finite.sum(axis=1).tolist() == [12, 6]
+    assert set(pd.read_csv(tmp_path / "losses.csv")["seed"]) == {0}
+    assert np.load(tmp_path / "documents.npz")["seeds"].tolist() == [0]
+
+
+def test_a_nan_in_the_weights_is_no_loss_of_nothing(scored, tiny):
+    """One number that is none used to give a loss of 0.000000, the best possible."""
+    run, _ = scored
+    weights = load_file(run.weights)
+    with safe_open(run.weights, "pt") as opened:
+        about = opened.metadata()
+    weights["head.weight"][0, 0] = torch.nan
+    save_file(weights, run.weights, about)
+    with pytest.raises(UserError, match=r"losses that are no numbers on .*validation\.bin; its weights are damaged"):
+        score(run, quiet, tiny.evaluation, "losses")
+
+
+def test_no_score_is_written_that_can_not_be(tmp_path):
+    for value in (float("nan"), float("inf"), -1.0):
+        with pytest.raises(UserError, match=r"losses\.csv: scores hold a number that can't be"):
+            save_frame(tmp_path / "losses.csv", pd.DataFrame({"nats": [1.0, value]}))
+    assert not (tmp_path / "losses.csv").exists()
+
+
+def test_rows_cut_off_are_named(scored, tiny):
+    run, _ = scored
+    path = run.folder / "metrics.jsonl"
+    path.write_text("".join(line + "\n" for line in path.read_text().splitlines()[:-2]))
+    with pytest.raises(UserError, match=r"metrics\.jsonl has 10 rows where the run has 12 steps"):
+        score(run, quiet, tiny.evaluation, "losses")
 
 
 def test_damaged_metrics_are_named(scored):

@@ -2,9 +2,10 @@ import pickle
 from pathlib import Path
 
 import pytest
+import torch
 
 from stemrepro.errors import UserError
-from stemrepro.evaluation.weights import load_run, recorded_shape
+from stemrepro.evaluation.weights import device_of, load_folder, load_run
 from stemrepro.training.train import train
 from tests.conftest import quiet
 
@@ -13,15 +14,38 @@ def test_a_missing_run_and_foreign_weights_are_named(make_run):
     run = make_run("stem-full")
     with pytest.raises(UserError, match=r"weights\.safetensors is missing"):
         load_run(run)
+    train(run, quiet)
     dense = make_run("dense")
     train(dense, quiet)
-    run.folder.mkdir(parents=True)
     run.weights.write_bytes(dense.weights.read_bytes())
     with pytest.raises(UserError, match=r"weights\.safetensors does not hold the weights of a model with .*ffn='stem'"):
         load_run(run)
     run.weights.write_bytes(dense.weights.read_bytes()[:-30])
     with pytest.raises(UserError, match="does not hold the weights"):
         load_run(run)
+
+
+def test_weights_carry_the_settings_they_were_made_with(make_run):
+    """Weights of the same shape that another run left behind, under settings that aren't theirs."""
+    run, other = make_run("stem-full"), make_run("stem-full", seed=1)
+    train(run, quiet)
+    train(other, quiet)
+    run.weights.write_bytes(other.weights.read_bytes())
+    with pytest.raises(
+        UserError, match=r"weights\.safetensors was made with other settings \([0-9a-f]{12}, not [0-9a-f]{12}\)"
+    ):
+        load_run(run)
+
+
+def test_a_scale_of_gpus_is_not_scored_on_a_cpu_unasked(make_run):
+    if torch.cuda.is_available():
+        assert device_of("gpu").type == "cuda"
+        return
+    run = make_run("dense")
+    train(run, quiet)
+    with pytest.raises(UserError, match="the scale's accelerator is a GPU and torch sees none"):
+        device_of("gpu")
+    assert next(load_run(run).parameters()).device == device_of("cpu")
 
 
 def test_weights_are_read_without_executing_anything(make_run, tmp_path):
@@ -39,15 +63,16 @@ def test_a_run_of_other_settings_is_not_scored(make_run):
     train(run, quiet)
     assert load_run(run).config == run.model
     with pytest.raises(
-        UserError, match=r"other settings \(arm\.table_rate_factor: 1\.0 there, 3\.0 asked\); train it again"
+        UserError, match=r"other settings \(training\.table_rate_factor: 1\.0 there, 3\.0 asked\); train it again"
     ):
         load_run(make_run("stem-full", table_rate_factor=3.0))
 
 
-def test_a_run_folder_tells_its_shape(make_run):
+def test_a_run_folder_tells_its_model(make_run):
     run = make_run("stem-half")
     train(run, quiet)
-    assert recorded_shape(run.folder) == (run.model, 32)
-    (run.folder / "config.yaml").write_text("arm: {name: stem-half, ffn: poem}\nmodel: {}")
+    model, sequence = load_folder(run.folder)
+    assert (model.config, sequence) == (run.model, 32)
+    (run.folder / "config.yaml").write_text("arm: stem-half\nmodel: {ffn: poem}")
     with pytest.raises(UserError, match=r"config\.yaml is missing or damaged"):
-        recorded_shape(run.folder)
+        load_folder(run.folder)

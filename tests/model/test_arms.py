@@ -3,10 +3,14 @@
 import pytest
 import torch
 
+from stemrepro.arm import shaped
+from stemrepro.book import load
 from stemrepro.model.cost import flops_per_token, parameter_counts
-from stemrepro.model.ffn import StemShuffled, is_table, table_parameters
+from stemrepro.model.ffn.base import is_table, table_parameters
+from stemrepro.model.ffn.stem_shuffled import StemShuffled
+from stemrepro.model.ffn.topk_moe import TopkMoE
+from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder, build
-from stemrepro.recipe import load, model_config
 from stemrepro.training.module import BALANCE, LanguageModule
 from tests.conftest import ROOT
 
@@ -15,7 +19,7 @@ ARMS = load(ROOT / "recipes").arms
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_counts_and_backbone_at_the_laptop_scale(book, arm):
-    config = model_config(book.scales["laptop"], ARMS[arm])
+    config = shaped(book.scales["laptop"].model, ARMS[arm])
     with torch.device("meta"):
         model = Decoder(config)
     assert sum(p.numel() for p in model.parameters()) == parameter_counts(config)["total"]
@@ -24,8 +28,8 @@ def test_counts_and_backbone_at_the_laptop_scale(book, arm):
 
 @pytest.mark.parametrize("arm", [name for name, arm in ARMS.items() if arm.match != "flops" and name != "dense-wide"])
 def test_what_arms_have_in_common_starts_equal(book, arm):
-    dense = dict(build(model_config(book.scales["smoke"], ARMS["dense"]), 3).named_parameters())
-    other = dict(build(model_config(book.scales["smoke"], ARMS[arm]), 3).named_parameters())
+    dense = dict(build(shaped(book.scales["smoke"].model, ARMS["dense"]), 3).named_parameters())
+    other = dict(build(shaped(book.scales["smoke"].model, ARMS[arm]), 3).named_parameters())
     shared = [name for name in dense if name in other]
     assert {"embedding.weight", "blocks.0.ffn.gate.weight", "blocks.5.attention.out.weight"} <= set(shared)
     assert all(torch.equal(dense[name], other[name]) for name in shared)
@@ -33,8 +37,6 @@ def test_what_arms_have_in_common_starts_equal(book, arm):
 
 @pytest.mark.parametrize("shape", ["laptop", "mobilellm-350m"])
 def test_matched_arms_match(book, shape):
-    from stemrepro.recipe import shaped
-
     form = book.scales[shape].model if shape in book.scales else book.shapes[shape]
     totals = {name: parameter_counts(shaped(form, arm))["total"] for name, arm in ARMS.items()}
     for name, other in (("dense-wide", "stem-full"), ("hash-moe", "stem-third"), ("topk-moe", "stem-third")):
@@ -45,7 +47,7 @@ def test_matched_arms_match(book, shape):
 
 
 def test_shared_tables_are_one(book):
-    model = build(model_config(book.scales["smoke"], ARMS["stem-shared"]), 0)
+    model = build(shaped(book.scales["smoke"].model, ARMS["stem-shared"]), 0)
     names = [name for name in model.state_dict() if is_table(name)]
     assert names == ["blocks.1.ffn.table.weight"]
     assert all(model.blocks[layer].ffn.table is model.blocks[1].ffn.table for layer in (2, 3, 4, 5))
@@ -80,9 +82,6 @@ def test_rows_are_dealt_out_by_seed_step_and_layer(make_run):
 
 
 def test_a_learned_router_is_balanced_beside_the_loss(make_run):
-    from stemrepro.model.loss import token_losses
-    from stemrepro.model.moe import TopkMoE
-
     module = LanguageModule(make_run("topk-moe"))
     batch = torch.randint(0, 300, (2, 33))
     found = module.training_step(batch, 0)

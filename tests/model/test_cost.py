@@ -23,8 +23,8 @@ from stemrepro.model.cost import (
     table_1_saving,
     table_bytes_per_token,
 )
-from stemrepro.model.ffn import table_parameters
-from stemrepro.model.ffns import FFNS
+from stemrepro.model.ffn.base import table_parameters
+from stemrepro.model.specs import FFNS
 from stemrepro.model.transformer import Decoder
 
 

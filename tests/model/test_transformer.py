@@ -1,12 +1,14 @@
 """The decoder against Hugging Face's Llama, its mask, and the paired initialisation."""
 
+import math
+
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn import is_table
-from stemrepro.model.transformer import build, document_mask
+from stemrepro.model.ffn.base import is_table
+from stemrepro.model.transformer import build, document_mask, rotary_angles
 
 SHAPE = {"vocab": 61, "width": 32, "layers": 3, "heads": 4, "kv_heads": 2, "ffn_width": 40}
 NAMES = {
@@ -80,3 +82,19 @@ def test_document_mask_equals_separate_documents():
     torch.testing.assert_close(together[:, :4], model(first), atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(together[:, 4:], model(second), atol=1e-5, rtol=1e-4)
     assert document_mask(torch.tensor([[1, 0, 2]]))[0, 0].tolist() == [[True, False, False], [True, True, False], [False, False, True]]  # fmt: skip
+
+
+def test_rotary_positions_are_made_once_and_can_be_trained_with():
+    """Angles that were first made while scoring in inference mode must not poison training."""
+    rotary_angles.cache_clear()
+    model, tokens = build(ModelConfig(**SHAPE), seed=0), torch.randint(0, 61, (1, 7))
+    with torch.inference_mode():
+        model(tokens)
+    model(tokens).sum().backward()
+    assert rotary_angles.cache_info().misses == 1
+    cos, sin = rotary_angles(7, 8, 10000.0, torch.device("cpu"))
+    for position in range(7):
+        for place in range(8):
+            angle = position / 10000 ** (2 * (place % 4) / 8)
+            assert float(cos[position, place]) == pytest.approx(math.cos(angle), abs=1e-6)
+            assert float(sin[position, place]) == pytest.approx(math.sin(angle), abs=1e-6)

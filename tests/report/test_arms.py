@@ -1,10 +1,10 @@
 from pathlib import Path
 
 import pytest
-
-from stemrepro.recipe import Arm
 from stemrepro.report.arms import Measured, all_runs, at_own_rate, read_arms
 from stemrepro.report.scores import ArmScores
+
+from stemrepro.recipe import Arm
 from stemrepro.scale import Scale
 
 BASE, THERE = ArmScores(Path("base")), ArmScores(Path("there"))

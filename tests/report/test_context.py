@@ -5,10 +5,10 @@ import json
 
 import numpy as np
 import pytest
+from stemrepro.report.context import ArmContext, contrast, failed_precondition, half, worth
 
 from stemrepro.errors import UserError
 from stemrepro.recipe import Claim
-from stemrepro.report.context import ArmContext, contrast, failed_precondition, half, worth
 
 SEEDS, DOCUMENTS = 3, 6
 SOURCE = np.array(["bible"] * 2 + ["speeches"] * 4)

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from stemrepro.report.costs import dense_and_stem, doubled, layer_saving, model_saving, value
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from stemrepro.errors import UserError
 from stemrepro.model.transformer import Decoder
-from stemrepro.report.costs import dense_and_stem, doubled, layer_saving, model_saving, value
 from stemrepro.scale import Shape
 
 SHAPE = Shape(vocab=97, width=24, layers=6, heads=4, kv_heads=2, ffn_width=40, sequence=16)

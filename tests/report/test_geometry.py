@@ -6,8 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-
-from stemrepro.errors import UserError
 from stemrepro.report.geometry import (
     ArmGeometry,
     contrast,
@@ -17,6 +15,8 @@ from stemrepro.report.geometry import (
     random_p95,
     token_gains,
 )
+
+from stemrepro.errors import UserError
 
 SEEDS, VOCAB = 3, 200
 

@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from stemrepro.report.items import ArmItems, Sample, contrast, failed_precondition
 
 from stemrepro.errors import UserError
 from stemrepro.recipe import Claim, Recipe
-from stemrepro.report.items import ArmItems, Sample, contrast, failed_precondition
 
 RECIPE = Recipe.model_validate({
     "title": "t", "paper_item": "p", "place": 1, "arms": ["dense", "stem-full"], "claims": {},

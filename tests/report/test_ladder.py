@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
+from stemrepro.report.ladder import places, slope
 
 from stemrepro.errors import UserError
-from stemrepro.report.ladder import places, slope
 
 
 def test_places_are_in_order_with_the_scale_among_them(book):

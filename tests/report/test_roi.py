@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-
 from stemrepro.report.roi import flops_to, loss_at
 
 FLOPS, LOSS = np.log([1.0, 2.0, 4.0, 8.0]), np.array([4.0, 3.0, 2.5, 2.4])

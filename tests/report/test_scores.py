@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from stemrepro.report.scores import ArmScores, contrast, failed_precondition
 
 from stemrepro.errors import UserError
 from stemrepro.recipe import Claim
-from stemrepro.report.scores import ArmScores, contrast, failed_precondition
 
 
 def write_arm(folder, prose, seeds=(0, 1, 2), marks=(0.4, 0.2), documents=40, unigram=5.0):

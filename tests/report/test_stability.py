@@ -2,10 +2,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-
-from stemrepro.paper import Paper
 from stemrepro.report.arms import Measured
 from stemrepro.report.stability import Stability, coincidence, divergence, end, rate, spikes
+
+from stemrepro.paper import Paper
 from stemrepro.scale import BestRate
 from tests.conftest import ROOT
 

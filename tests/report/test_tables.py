@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-
 from stemrepro.report.arms import Measured
 from stemrepro.report.tables import Tables
+
 from tests.report.test_scores import write_arm
 
 

@@ -138,7 +138,7 @@ def test_kill_after_kill(make_run, wholes):
             break
         seen.append(found)
         assert found["unreadable"] == 0, seen
-        assert found["lost"] <= run.scale.training.save_every, seen
+        assert found["lost"] <= run.training.save_every, seen
     finish(killed)
     assert files(killed) == expected
 

@@ -2,9 +2,12 @@
 
 import itertools
 import math
+from dataclasses import replace
 
+import lightning as L
 import pytest
 import torch
+from lightning.pytorch.plugins import MixedPrecision
 
 from stemrepro.training.module import LanguageModule, rate_factor
 
@@ -53,3 +56,22 @@ def test_backbone_and_tables_are_clipped_separately(make_run):
     assert float(norms[0]) == pytest.approx(1.0, rel=1e-4)
     assert float(norms[1]) == pytest.approx(0.001, rel=1e-4)
     assert float(module.gradient_norm) == pytest.approx(100.0, rel=1e-4)
+
+
+def test_sixteen_bit_gradients_are_clipped_without_their_scale(make_run):
+    """With the plugin that Lightning takes for 16-mixed on a GPU, its scaler on the CPU: gradients are 65536 times too large until it
+    takes the scale off, which a fused optimiser does only after they have been clipped."""
+    norms = {}
+    for precision in ("32-true", "16-mixed"):
+        run = make_run("stem-full")
+        run = replace(run, training=run.training.model_copy(update={"precision": precision}))
+        module, seen = LanguageModule(run), []
+        plugin = MixedPrecision("16-mixed", "cpu", torch.amp.GradScaler("cpu"))
+        trainer = L.Trainer(
+            accelerator="cpu", max_steps=2, logger=False, enable_checkpointing=False, enable_progress_bar=False,
+            enable_model_summary=False, plugins=[plugin] if precision == "16-mixed" else [],
+            callbacks=[L.pytorch.callbacks.LambdaCallback(on_train_batch_end=lambda *_, m=module, s=seen: s.append(float(m.gradient_norm)))],
+        )  # fmt: skip
+        trainer.fit(module)
+        norms[precision] = seen
+    assert norms["16-mixed"] == pytest.approx(norms["32-true"], rel=0.05)

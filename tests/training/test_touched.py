@@ -54,3 +54,16 @@ def test_its_state_survives_a_save():
     for parameter, used in ((table, optimizer), (other, resumed)):
         steps(used, parameter, [2, 4], 3)
     assert torch.equal(table, other)
+
+
+def test_its_state_lies_where_the_table_does():
+    """On a device that knows shapes alone, where the update itself can't run: a count of steps on the CPU could not be indexed by rows
+    on a GPU."""
+    table = torch.nn.Parameter(torch.empty(9, 4, device="meta"))
+    table.grad = torch.empty(9, 4, device="meta")
+    optimizer = TouchedAdamW([{"params": [table], "touched": True}], **SETTINGS)
+    with pytest.raises(NotImplementedError, match="nonzero"):
+        optimizer._step_rows(table, optimizer.param_groups[0])
+    assert {name: value.device.type for name, value in optimizer.state[table].items()} == {
+        "step": "meta", "exp_avg": "meta", "exp_avg_sq": "meta",
+    }  # fmt: skip

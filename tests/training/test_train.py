@@ -12,15 +12,15 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
+from stemrepro import runs
 from stemrepro.errors import UserError
 from stemrepro.model.transformer import build
-from stemrepro.recipe import load
-from stemrepro.training import callbacks, spec
+from stemrepro.training import callbacks
 from stemrepro.training.module import Batches, LanguageModule, rate_factor
 from stemrepro.training.train import train
-from tests.conftest import ROOT, quiet
+from tests.conftest import quiet
 
-GOLDEN = Path(__file__).with_name("golden_losses.json")
+GOLDEN = json.loads(Path(__file__).with_name("golden_losses.json").read_text())
 
 
 def rows(run):
@@ -52,14 +52,14 @@ def test_a_run_equals_a_plain_training_loop(make_run):
     """Lightning, callbacks and accumulation change nothing: the oracle is twenty lines of torch."""
     run = make_run("stem-half", table_rate_factor=2.0, table_decay_factor=0.5)
     train(run, quiet)
-    model, training = build(run.model, 0), run.scale.training
+    model, training = build(run.model, 0), run.training
     blocks = LanguageModule(run).blocks
     tables = [p for n, p in model.named_parameters() if "table" in n]
     backbone = [p for n, p in model.named_parameters() if "table" not in n]
     groups = [{"params": backbone, "weight_decay": 0.1}, {"params": tables, "weight_decay": 0.05}]
     optimizer, losses = torch.optim.AdamW(groups, lr=0.01, betas=(0.9, 0.95), fused=True), []
-    for step in range(run.scale.steps):
-        factor = rate_factor(step, run.scale.steps, training.warmup, training.final_rate)
+    for step in range(run.training.steps):
+        factor = rate_factor(step, run.training.steps, training.warmup, training.final_rate)
         optimizer.param_groups[0]["lr"], optimizer.param_groups[1]["lr"] = 0.01 * factor, 0.02 * factor
         parts = []
         for k in (2 * step, 2 * step + 1):
@@ -130,7 +130,7 @@ def test_other_settings_are_refused_by_key_and_lose_nothing(make_run):
     train(run, quiet)
     weights = run.weights.read_bytes()
     other = make_run("stem-full", table_rate_factor=3.0)
-    with pytest.raises(UserError, match=r"arm\.table_rate_factor: 1\.0 there, 3\.0 asked"):
+    with pytest.raises(UserError, match=r"training\.table_rate_factor: 1\.0 there, 3\.0 asked"):
         train(other, quiet)
     assert run.weights.read_bytes() == weights
     train(other, quiet, replace=True)
@@ -141,17 +141,11 @@ def test_a_run_made_by_other_code_is_refused_or_trained_anew(make_run, monkeypat
     run = make_run("dense")
     train(run, quiet)
     written = run.weights.stat().st_mtime_ns
-    monkeypatch.setattr(spec, "code_hash", lambda: "other")
+    monkeypatch.setattr(runs, "run_code", lambda ffns: "other")
     with pytest.raises(UserError, match=r"code: [0-9a-f]{12} there, other asked"):
         train(run, quiet)
     train(run, quiet, replace=True)
     assert run.weights.stat().st_mtime_ns != written
-
-
-def test_the_code_hash_covers_what_the_train_stages_depend_on():
-    deps = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]["train"]["deps"]
-    assert {dep for dep in deps if dep.startswith("stemrepro/")} == {f"stemrepro/{name}" for name in spec.CODE}
-    assert all((spec.PACKAGE / name).exists() for name in spec.CODE)
 
 
 def test_a_foreign_folder_is_refused(make_run):
@@ -183,14 +177,17 @@ def test_marks_carry_validation_by_source(make_run):
     assert [row["tokens"] for row in rows(run)] == [128 * step for step in range(1, 13)]
 
 
-@pytest.mark.parametrize("arm", list(load(ROOT / "recipes").arms))
+@pytest.mark.parametrize("arm", list(GOLDEN))
 def test_golden_losses(make_run, arm):
-    """The first losses of every arm, one thread. A refactor must leave them alone (compared to 1e-5, because other
-    processors add in another order); a deliberate change rewrites the file and says why in its commit."""
+    """The first losses of every arm, one thread. Other processors add in another order, so a loss may deviate by GOLDEN's tolerance of
+    its step, which follows from how far a change in the last bit of the weights carries (write_golden.py). A refactor must leave them
+    alone; a deliberate change rewrites the file and says why in its commit. Whether bits are equal is what
+    benchmarks/same_losses.py tells, on one machine."""
     run = make_run(arm)
     train(run, quiet)
-    golden = json.loads(GOLDEN.read_text())
-    assert [row["loss"] for row in rows(run)] == pytest.approx(golden[arm], abs=1e-5)
+    losses = np.array([row["loss"] for row in rows(run)])
+    deviation = np.abs(losses - GOLDEN[arm]["loss"])
+    assert (deviation <= GOLDEN[arm]["tolerance"]).all(), deviation
 
 
 def test_a_full_disk_loses_nothing(make_run, report_every_step):
@@ -235,8 +232,8 @@ def test_damaged_settings_are_refused_or_replaced(make_run):
 def test_a_compiled_run_has_the_losses_of_an_eager_one(make_run, tiny):
     short = tiny.training.model_copy(update={"tokens": 32 * 4 * 3, "marks": 1})
     eager = make_run("stem-third", scale=tiny.model_copy(update={"training": short}))
-    compiled = tiny.model_copy(update={"training": short.model_copy(update={"compile": True})})
-    compiled = replace(eager, scale=compiled, folder=eager.folder.with_name("compiled"))
+    training = eager.training.model_copy(update={"compile": True})
+    compiled = replace(eager, training=training, folder=eager.folder.with_name("compiled"))
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     train(eager, quiet)
@@ -246,3 +243,75 @@ def test_a_compiled_run_has_the_losses_of_an_eager_one(make_run, tiny):
     ours, theirs = ([row["loss"] for row in rows(run)] for run in (compiled, eager))
     assert ours == pytest.approx(theirs, rel=1e-5)
     assert load_file(compiled.weights).keys() == load_file(eager.weights).keys()
+
+
+def spoil(run, step, monkeypatch):
+    """From `step` on the training loss is no number."""
+    real = LanguageModule.training_step
+
+    def training_step(module, batch, number):
+        loss = real(module, batch, number)
+        return loss * float("nan") if module.global_step == step - 1 else loss
+
+    monkeypatch.setattr(LanguageModule, "training_step", training_step)
+
+
+def test_a_run_that_diverges_ends_there_by_name(make_run, monkeypatch):
+    run = make_run("stem-full")
+    spoil(run, 8, monkeypatch)
+    train(run, quiet)
+    assert run.diverged == 8
+    assert run.ended
+    assert not run.weights.exists()
+    assert [row["step"] for row in rows(run)] == list(range(1, 8))
+    assert not (run.folder / "resume").exists()
+    monkeypatch.undo()
+    before = (run.folder / "metrics.jsonl").stat().st_mtime_ns
+    train(run, quiet)  # it has come to its end
+    assert (run.folder / "metrics.jsonl").stat().st_mtime_ns == before
+
+
+def test_a_run_that_diverged_after_a_resume_has_the_step(make_run, monkeypatch, report_every_step):
+    run = make_run("stem-full")
+    train_until(run, 7)
+    spoil(run, 9, monkeypatch)
+    train(run, quiet)
+    assert run.diverged == 9
+    assert len(rows(run)) == 8
+
+
+def test_a_rate_that_no_run_can_bear(make_run, tiny):
+    """What used to score 0.000000 nats, the best loss possible."""
+    run = make_run("stem-full", scale=tiny.model_copy(update={"learning_rate": 1e30}))
+    train(run, quiet)
+    assert run.diverged is not None
+    assert run.diverged <= 4
+
+
+def test_weights_that_are_no_numbers_at_the_end_are_not_kept(make_run, monkeypatch):
+    run = make_run("dense")
+    real = torch.optim.AdamW.step
+
+    def step(self, *arguments, **named):
+        found = real(self, *arguments, **named)
+        if self.state and next(iter(self.state.values()))["step"] == run.training.steps:
+            self.param_groups[0]["params"][0].data[0, 0] = torch.nan
+        return found
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", step)
+    monkeypatch.setattr(callbacks.Recorder, "validate", lambda *_: {})
+    train(run, quiet)
+    assert run.diverged == run.training.steps
+    assert not run.weights.exists()
+
+
+def test_two_can_not_train_in_one_folder(make_run):
+    """The second would leave its weights under the settings of the first."""
+    run, other = make_run("stem-full"), make_run("stem-full", table_rate_factor=3.0)
+
+    def meanwhile(*_):
+        with pytest.raises(UserError, match=r"another process is training in .*seed0; wait for it"):
+            train(other, quiet, replace=True)
+
+    train(run, meanwhile)
+    assert run.ended

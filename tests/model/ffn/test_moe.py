@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn import SwiGLU
-from stemrepro.model.moe import Experts, HashMoE, TopkMoE
+from stemrepro.model.ffn.dense import SwiGLU
+from stemrepro.model.ffn.experts import Experts
+from stemrepro.model.ffn.hash_moe import HashMoE
+from stemrepro.model.ffn.topk_moe import TopkMoE
 
 CONFIG = ModelConfig(vocab=23, width=8, layers=2, heads=2, kv_heads=1, ffn_width=10, experts=4, chosen=2)
 

@@ -6,8 +6,16 @@ import pytest
 import torch
 
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn import Blend, DownReplaced, GateReplaced, Stem, StemDagger, StemShuffled, SwiGLU, TokenOnly
-from stemrepro.model.ffns import FFNS
+from stemrepro.model.ffn.blend import Blend
+from stemrepro.model.ffn.dense import SwiGLU
+from stemrepro.model.ffn.down_replaced import DownReplaced
+from stemrepro.model.ffn.gate_replaced import GateReplaced
+from stemrepro.model.ffn.loading import ffn_class
+from stemrepro.model.ffn.stem import Stem
+from stemrepro.model.ffn.stem_dagger import StemDagger
+from stemrepro.model.ffn.stem_shuffled import StemShuffled
+from stemrepro.model.ffn.token_only import TokenOnly
+from stemrepro.model.specs import FFNS
 
 CONFIG = ModelConfig(vocab=11, width=8, layers=2, heads=2, kv_heads=1, ffn_width=10, rank=3, experts=4, chosen=2)
 
@@ -127,4 +135,4 @@ def test_shuffled_rows_are_stem_with_other_tokens(inputs):
 
 @pytest.mark.parametrize("name", FFNS)
 def test_every_ffn_keeps_the_shape(name, inputs):
-    assert FFNS[name](CONFIG)(*inputs).shape == inputs[0].shape
+    assert ffn_class(name)(CONFIG)(*inputs).shape == inputs[0].shape

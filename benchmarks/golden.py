@@ -1,0 +1,64 @@
+"""How far golden losses are off under other instruction sets of this processor, as a share of their tolerances.
+
+    python benchmarks/golden.py
+
+One row an instruction set: the arm and step that come nearest to their tolerance, and how many arms have equal bits. What it prints says
+whether FACTOR of tests/training/write_golden.py is large enough.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+SETS = {
+    "as it is": {},
+    "ATen without vectors": {"ATEN_CPU_CAPABILITY": "default"},
+    "ATen with AVX2": {"ATEN_CPU_CAPABILITY": "avx2"},
+    "oneDNN with AVX2": {"ONEDNN_MAX_CPU_ISA": "AVX2"},
+    "MKL with AVX2": {"MKL_ENABLE_INSTRUCTIONS": "AVX2"},
+    "MKL with SSE4.2": {"MKL_ENABLE_INSTRUCTIONS": "SSE4_2"},
+    "all with AVX2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
+}
+ROOT = Path(__file__).parent.parent
+CHILD = """
+import json
+import numpy as np
+from stemrepro.training.train import train
+from tests.conftest import *
+from tests.training.test_train import GOLDEN, rows
+
+def test_print(make_run, capsys):
+    found = {}
+    for arm, golden in GOLDEN.items():
+        run = make_run(arm)
+        train(run, quiet)
+        off = np.abs(np.array([row["loss"] for row in rows(run)]) - golden["loss"])
+        found[arm] = [off.max(), (off / golden["tolerance"]).max()]
+    with capsys.disabled():
+        print("FOUND " + json.dumps(found))
+"""
+
+
+def main() -> None:
+    """Prints one row an instruction set."""
+    child = ROOT / "tests" / "training" / "print_golden.py"
+    child.write_text(CHILD)
+    try:
+        for name, variables in SETS.items():
+            command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", str(child)]
+            shown = subprocess.run(command, cwd=ROOT, env=os.environ | variables, capture_output=True, text=True).stdout
+            line = next(line for line in shown.splitlines() if "FOUND " in line)
+            found = json.loads(line.partition("FOUND ")[2])
+            worst = max(found, key=lambda arm: found[arm][1])
+            equal = sum(off < 6e-7 for off, _ in found.values())
+            print(
+                f"{name:22} {equal:2} of {len(found)} arms as written; worst {worst}: {found[worst][1]:.2f} of its tolerance"
+            )
+    finally:
+        child.unlink()
+
+
+if __name__ == "__main__":
+    main()

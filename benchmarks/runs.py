@@ -1,0 +1,15 @@
+"""Runs for measurements: an arm at a scale, in a folder of its own."""
+
+from pathlib import Path
+
+from stemrepro.arm import run_settings
+from stemrepro.book import Book
+from stemrepro.data.integrity import verified_hash
+from stemrepro.runs import MAIN, Address, Run
+from stemrepro.scale import Point, Scale
+
+
+def run_at(book: Book, scale: Scale, arm: str, blocks: Path, folder: Path, seed: int = 0) -> Run:
+    """Seed `seed` of an arm at a scale, on some token blocks."""
+    model, training = run_settings(Address(MAIN, arm), book.arms[arm], Point(), scale)
+    return Run(Address(MAIN, arm), seed, model, training, folder, scale.data, blocks, verified_hash(blocks))

@@ -1,0 +1,100 @@
+"""Entries of feed-forward networks, and networks from files of one's own."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from stemrepro.errors import UserError
+from stemrepro.model.config import ModelConfig
+from stemrepro.model.cost import flops_per_token, parameter_counts
+from stemrepro.model.ffn.base import FFN, is_table
+from stemrepro.model.ffn.loading import ffn_class
+from stemrepro.model.ffn.naming import module_of
+from stemrepro.model.specs import FFNS, _counted, check, spec
+from stemrepro.model.transformer import Decoder
+
+SHAPE = {"vocab": 97, "width": 24, "layers": 4, "heads": 4, "kv_heads": 2, "ffn_width": 40, "rank": 5, "experts": 4}
+OWN = """from stemrepro.model.ffn.base import matrix
+from stemrepro.model.ffn.stem import Stem
+
+
+class SiluRows(Stem):
+    def rows(self, tokens):
+        return self.table(tokens).sigmoid()
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("my").mkdir()
+    Path("my/silu.py").write_text(OWN)
+    ffn_class.cache_clear()
+    _counted.cache_clear()
+    return "my/silu.py:SiluRows"
+
+
+@pytest.mark.parametrize("name", FFNS)
+def test_every_entry_has_a_class_in_a_file_of_its_name(name):
+    assert issubclass(ffn_class(name), FFN)
+    assert ffn_class(name).__module__ == module_of(name) == f"stemrepro.model.ffn.{name.replace('-', '_')}"
+
+
+@pytest.mark.parametrize("name", [name for name, entry in FFNS.items() if entry.grows_by != "experts"])
+def test_counting_a_module_gives_the_closed_form(name):
+    config = ModelConfig(**SHAPE, ffn=name, placed=(1,))
+    assert _counted.__wrapped__(name, config) == FFNS[name].cost(config)
+
+
+def test_a_network_of_ones_own_is_loaded_and_counted(own):
+    config = ModelConfig(**SHAPE, ffn=own, placed=(1, 3))
+    stem = replace(config, ffn="stem")
+    assert parameter_counts(config) == parameter_counts(stem)
+    assert flops_per_token(config, 16) == flops_per_token(stem, 16)
+    model = Decoder(config)
+    assert [name for name, _ in model.named_parameters() if is_table(name)] == [
+        "blocks.1.ffn.table.weight", "blocks.3.ffn.table.weight",
+    ]  # fmt: skip
+    assert model(torch.randint(0, 97, (2, 9))).shape == (2, 9, 97)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("my/none.py:SiluRows", "there is no file my/none.py below the repository's root"),
+     ("../silu.py:SiluRows", "there is no file ../silu.py below"),
+     ("/etc/passwd.py:X", "there is no file"),
+     ("sten", "ffn 'sten' is unknown; did you mean 'stem'")],
+)  # fmt: skip
+def test_a_network_that_is_not_there(own, name, words):
+    with pytest.raises(UserError, match=words):
+        spec(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("x = (", "can't be imported: SyntaxError"), ("SiluRows = 3", "has no class 'SiluRows' that is an FFN"),
+     ("1 / 0", "can't be imported: ZeroDivisionError")],
+)  # fmt: skip
+def test_a_file_of_ones_own_that_is_wrong(own, text, words):
+    Path("my/silu.py").write_text(text)
+    with pytest.raises(UserError, match=words):
+        ffn_class(own)
+
+
+def test_a_network_that_can_not_be_counted_says_so(own):
+    Path("my/silu.py").write_text(OWN.replace("sigmoid()", "nothing()"))
+    with pytest.raises(UserError, match=r"'my/silu\.py:SiluRows' can't be counted, a forward pass of one token"):
+        parameter_counts(ModelConfig(**SHAPE, ffn=own, placed=(1,)))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"ffn": "topk-moe", "experts": 4, "chosen": 5}, "a token uses 1 to 4 experts"),
+     ({"ffn": "hash-moe", "experts": 0}, "experts 0, chosen 1"),
+     ({"ffn": "ple", "rank": 0}, "'ple' needs the width of its narrow table")],
+)  # fmt: skip
+def test_what_a_network_needs(change, words):
+    with pytest.raises(UserError, match=words):
+        check(ModelConfig(**SHAPE | {"placed": (1,)} | change))
