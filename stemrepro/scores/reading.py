@@ -46,8 +46,9 @@ def read_csv(path: Path, *numbers: str, negative: tuple[str, ...] = ()) -> pd.Da
         if column not in frame:
             raise damaged(path, f"no column '{column}'")
         values = pd.to_numeric(frame[column], errors="coerce")
-        if not np.isfinite(values).all() or (column not in negative and (values < 0).any()):
-            raise damaged(path, f"column '{column}' holds {frame[column][~(values >= 0)].iloc[0]!r}")
+        wrong = ~np.isfinite(values) | ((values < 0) & (column not in negative))
+        if wrong.any():
+            raise damaged(path, f"column '{column}' holds {frame[column][wrong].iloc[0]!r}")
     return frame
 
 

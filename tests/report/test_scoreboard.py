@@ -7,11 +7,12 @@ import shutil
 
 import pytest
 
+from stemrepro.book import load
 from stemrepro.claims import VERDICTS
 from stemrepro.errors import UserError
-from stemrepro.recipe import load
 from stemrepro.report import scoreboard
 from stemrepro.report.scoreboard import drawing, write_scoreboard
+from stemrepro.report.verdicts import CONTROL_WORDS, read_verdicts, tally_table
 from tests.conftest import ROOT
 
 CHROMIUM = next(
@@ -22,10 +23,10 @@ SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="533pt" height="417pt" view
 
 def row(claim: str, verdict: str, **fields: object) -> dict:
     return {
-        "claim": claim, "sentence": f"Sentence of {claim}.", "primary": False, "kind": "greater", "metric": "prose", "unit": "nats/token",
+        "claim": claim, "sentence": f"Sentence of {claim}.", "origin": "paper", "primary": False, "kind": "greater", "metric": "prose", "unit": "nats/token",
         "arms": ["dense", "stem-full"], "smallest_effect": 0.02, "ours": 0.1, "ci_low": 0.05, "ci_high": 0.15, "level": 0.95,
         "paper": {"value": 0.05, "unit": "nats/token", "source": "Fig. 5b", "confidence": "figure"}, "seed_se": 0.01, "item_se": None,
-        "p": 0.01, "seeds": 5, "scale": "laptop", "verdict": verdict, "reason": "because <b>",
+        "own_rate": None, "p": 0.01, "seeds": 5, "scale": "laptop", "verdict": verdict, "reason": "because <b>",
     } | fields  # fmt: skip
 
 
@@ -41,10 +42,20 @@ def project(tmp_path, monkeypatch):
             folder.mkdir(parents=True)
             rows = [row(f"{name}-{i}", verdict) for i, verdict in enumerate(VERDICTS)]
             rows[1] |= {"primary": True}
-            rows[2] |= {"kind": "exact", "ci_low": None, "ci_high": None, "seed_se": None, "arms": [], "ours": 22.2798}
+            rows[2] |= {
+                "kind": "exact",
+                "ci_low": None,
+                "ci_high": None,
+                "level": None,
+                "seed_se": None,
+                "arms": [],
+                "ours": 22.2798,
+            }
+            rows[2] |= {"origin": "arithmetic"}
+            rows[3] |= {"origin": "control", "sentence": f"Sentence of {name}-3. | <i>"}
             (folder / "verdicts.json").write_text(json.dumps(rows))
             (folder / "figure.svg").write_text(SVG)
-    write_scoreboard("laptop", tmp_path / "results", tmp_path / "results")
+    write_scoreboard("laptop", tmp_path / "results")
     return tmp_path / "results"
 
 
@@ -54,17 +65,64 @@ def test_markdown_and_page_hold_every_claim_in_the_papers_order(project):
     for text in (page, table):
         places = [text.index(f"Sentence of {name}-0.") for name in names]
         assert places == sorted(places)
-        assert all(
-            text.count(f"Sentence of {name}-{i}.") == (2 if name == "validation_loss" else 1)
-            for name in names
-            for i in range(5)
-        )
-        assert text.index("Sentence of validation_loss-1.") < text.index(
+        for name in names:
+            scales = 2 if name == "validation_loss" else 1
+            assert [text.count(f"Sentence of {name}-{i}.") for i in range(5)] == [
+                scales,
+                2 * scales,
+                scales,
+                scales,
+                scales,
+            ]
+        assert text.index("Sentence of scaling_ladder-1.") < text.index(
             "Sentence of validation_loss-0."
         )  # primary first
+    assert "| Sentence of rivals-3. \\| &lt;i>" in table  # no markup and no column of its own
     assert "because &lt;b&gt;" in page
     assert "22.2798 nats/token" in table
     assert "Table 2: setup" in page  # nothing tests it
+
+
+def test_claims_are_counted_by_whose_they_are(project, book):
+    """A control that comes out the other way is no contradiction of the paper."""
+    rows = [row for path in project.glob("*/*/verdicts.json") for row in read_verdicts(path)]
+    count = len(book.recipes) + 1
+    lines = tally_table(rows)
+    assert lines[2] == f"| the paper's result ({3 * count}) | {count} | {count} | 0 | 0 | {count} |"
+    assert lines[3] == f"| the paper's arithmetic ({count}) | 0 | 0 | {count} | 0 | 0 |"
+    assert lines[4] == f"| our control ({count}) | 0 | 0 | 0 | {count} | 0 |"
+    assert all(line in (project / "README.md").read_text() for line in lines)
+    assert f"**{CONTROL_WORDS['inconclusive']}**" in (project / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [(lambda r: r * 2, "has a claim twice"), (lambda r: {}, "holds no list of claims"),
+     (lambda r: [r[0] | {"ours": "much"}], "claim 'a': ours is 'much'"), (lambda r: [r[0] | {"sentence": 3}], "sentence is 3"),
+     (lambda r: [r[0] | {"verdict": "true"}], "no such verdict or origin"), (lambda r: [{}], "claim 'None': claim is None")],
+)  # fmt: skip
+def test_verdicts_that_can_not_be_are_named(tmp_path, change, words):
+    path = tmp_path / "verdicts.json"
+    path.write_text(json.dumps([row("a", "reproduced")]))
+    assert read_verdicts(path)[0]["claim"] == "a"
+    path.write_text(json.dumps(change([row("a", "reproduced")])))
+    with pytest.raises(UserError, match=words):
+        read_verdicts(path)
+
+
+def test_intervals_show_their_level():
+    assert scoreboard.ours(row("a", "reproduced", level=0.9066)) == "+0.100 (+0.050 to +0.150 at 90.7%) nats/token"
+
+
+def test_the_pages_folder_is_the_scales_own(project):
+    """Whatever scale is planned: the gpu scale's page is this test's laptop's."""
+    scales = project.parent / "recipes/scales/gpu.yaml"
+    scales.write_text(scales.read_text().replace("scoreboard: results", "scoreboard: results/gpu"))
+    for name in load().recipes:
+        shutil.copytree(project / "laptop" / name, project / "gpu" / name, dirs_exist_ok=True)
+    assert write_scoreboard("gpu", project) == project / "gpu"
+    with pytest.raises(UserError, match="scale 'lapto' is unknown; did you mean 'laptop'"):
+        write_scoreboard("lapto", project)
 
 
 def test_every_local_link_leads_somewhere(project):
@@ -80,18 +138,18 @@ def test_every_local_link_leads_somewhere(project):
 
 def test_equal_results_give_equal_bytes(project):
     before = (project / "index.html").read_bytes()
-    write_scoreboard("laptop", project, project)
+    write_scoreboard("laptop", project)
     assert (project / "index.html").read_bytes() == before
 
 
 def test_missing_verdicts_and_figures_are_named(project):
     (project / "laptop/cost_model/figure.svg").unlink()
     with pytest.raises(UserError, match=r"cost_model/figure\.svg is missing"):
-        write_scoreboard("laptop", project, project)
+        write_scoreboard("laptop", project)
     (project / "laptop/paper_audit/verdicts.json").unlink()
     shutil.copy(project / "laptop/validation_loss/figure.svg", project / "laptop/cost_model/figure.svg")
     with pytest.raises(UserError, match=r"paper_audit/verdicts\.json is missing"):
-        write_scoreboard("laptop", project, project)
+        write_scoreboard("laptop", project)
 
 
 def test_evidence_names_both_errors_and_the_contrast_at_own_rates():
@@ -180,6 +238,9 @@ def test_filters_by_verdict_scale_and_words(page, book):
     page.select_option("#evidence", "computed")
     assert {name[-1] for name in shown(page)} == {"2"}
     page.select_option("#evidence", "")
+    page.select_option("#origin", "control")
+    assert {name[-1] for name in shown(page)} == {"3"}
+    page.select_option("#origin", "")
     page.fill("#words", "cost_model-3 because")
     assert shown(page) == ["cost_model-laptop-cost_model-3"]
 

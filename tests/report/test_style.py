@@ -1,11 +1,13 @@
 import pytest
+import seaborn as sns
 
+from stemrepro.arm import HUES
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, plt, render, settle, use_style
 
 
-def draw(nudge):
+def draw(nudge, arms=None):
     """A figure with a constrained layout, moved by a hair as the solver's last digits would."""
-    use_style()
+    use_style(arms or {})
     figure, (left, right) = plt.subplots(1, 2, layout="constrained", figsize=(4, 2))
     for axes in (left, right):
         axes.plot([0, 1], [1, 3])
@@ -34,7 +36,11 @@ def test_settling_moves_nothing_that_could_be_seen():
 
 
 def test_every_arm_has_a_look_of_its_own(book):
+    use_style(book.arms)
     looks = [(ARM_COLOUR[arm], ARM_MARKER[arm]) for arm in book.arms]
     assert len(set(looks)) == len(looks)
     assert len({ARM_LABEL[arm] for arm in book.arms}) == len(book.arms)
-    assert ARM_COLOUR.keys() == book.arms.keys()
+
+
+def test_hues_are_those_that_the_colour_blind_tell_apart():
+    assert list(HUES.values())[1:] == list(sns.color_palette("colorblind", 10).as_hex())

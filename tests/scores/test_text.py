@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
-from stemrepro.report.text import TextCounts, experts_touched
 
 from stemrepro.errors import UserError
+from stemrepro.scores.text import TextCounts, experts_touched
 
 
 @pytest.fixture

@@ -1,20 +1,22 @@
 """Contrasts of context against loops over documents."""
 
 import io
-import json
 
 import numpy as np
 import pytest
-from stemrepro.report.context import ArmContext, contrast, failed_precondition, half, worth
 
+from stemrepro.claims import Unmeasured
 from stemrepro.errors import UserError
-from stemrepro.recipe import Claim
+from stemrepro.measures.base import Inputs
+from stemrepro.measures.context import Context, worth
+from stemrepro.scores.context import ArmContext, half
+from tests.made_up import write_summary
 
 SEEDS, DOCUMENTS = 3, 6
 SOURCE = np.array(["bible"] * 2 + ["speeches"] * 4)
 
 
-def arm(folder, shift: float, gain: float) -> ArmContext:
+def arm(folder, shift: float, gain: float, **more: object) -> ArmContext:
     """Losses of 16-token blocks; `gain` nats a token come with the first half."""
     rng = np.random.default_rng(0)
     tokens = rng.integers(20, 50, (DOCUMENTS, 5))
@@ -25,9 +27,9 @@ def arm(folder, shift: float, gain: float) -> ArmContext:
     buffer = io.BytesIO()
     np.savez(buffer, seeds=np.arange(SEEDS), source=SOURCE, by_position_tokens=tokens, by_target_tokens=targets,
              by_position=by_position, by_target=by_target)  # fmt: skip
-    folder.mkdir()
+    write_summary(folder, SEEDS, **more)
     (folder / "context.npz").write_bytes(buffer.getvalue())
-    (folder / "summary.json").write_text(json.dumps({"params_hash": "p", "data_hash": "d", "seeds": SEEDS}))
+    np.savez(folder / "steps.npz", seeds=np.arange(SEEDS), loss=np.ones((SEEDS, 3)), norm=np.ones((SEEDS, 3)))
     return ArmContext(folder)
 
 
@@ -36,15 +38,22 @@ def arms(tmp_path):
     return {"dense": arm(tmp_path / "a", 0.2, 0.1), "stem-full": arm(tmp_path / "b", 0.0, 0.16)}
 
 
-def test_growth_on_the_same_targets(arms):
+@pytest.fixture
+def measure(book, arms, tmp_path):
+    found = Context(Inputs("long_context_capacity", book, "laptop", tmp_path))
+    found.arms = arms
+    return found
+
+
+def test_growth_on_the_same_targets(measure, arms):
     """The lead grows by the difference of what the first half is worth: 0.16 - 0.1 nats, and 0.6 of it by order."""
-    assert contrast(arms, "dense", "stem-full", "growth:prefix").differences == pytest.approx([0.06] * SEEDS)
-    assert contrast(arms, "dense", "stem-full", "growth:order").differences == pytest.approx([0.036] * SEEDS)
+    assert measure.contrast("dense", "stem-full", "growth:prefix").differences == pytest.approx([0.06] * SEEDS)
+    assert measure.contrast("dense", "stem-full", "growth:order").differences == pytest.approx([0.036] * SEEDS)
     assert worth(arms["dense"]).mean == pytest.approx(0.1)
     assert half(arms["dense"]) == 8
 
 
-def test_growth_by_position_equals_a_loop(arms):
+def test_growth_by_position_equals_a_loop(measure, arms):
     expected = []
     for seed in range(SEEDS):
         by_source = []
@@ -59,23 +68,30 @@ def test_growth_by_position_equals_a_loop(arms):
                 gaps.append(losses[0] - losses[1])
             by_source.append(gaps[0] - gaps[1])
         expected.append(np.mean(by_source))
-    found = contrast(arms, "dense", "stem-full", "growth:position")
+    found = measure.contrast("dense", "stem-full", "growth:position")
     assert found.differences == pytest.approx(expected)
     assert found.item_se > 0
 
 
-def test_a_dense_arm_that_uses_no_context_can_not_be_tested(arms, tmp_path):
-    claim = Claim(sentence="s", kind="greater", metric="growth:prefix", arms=("dense", "stem-full"), smallest_effect=0.01,
-                  precondition="dense-uses-context")  # fmt: skip
-    assert failed_precondition(claim, arms) is None
-    blind = arms | {"dense": arm(tmp_path / "c", 0.2, 0.01)}
-    assert failed_precondition(claim, blind) == "half a block of context is worth 0.010 nats to dense; 0.02 are needed"
+def test_a_dense_arm_that_uses_no_context_can_not_be_tested(measure, arms, tmp_path):
+    assert measure.untestable("growth:prefix", "dense-uses-context") is None
+    measure.arms = arms | {"dense": arm(tmp_path / "c", 0.2, 0.01)}
+    reason = measure.untestable("growth:prefix", "dense-uses-context")
+    assert reason == "half a block of context is worth 0.010 nats to dense; 0.02 are needed"
 
 
-def test_bad_metrics_and_other_documents_are_named(arms):
-    for metric in ("prose", "growth:chess"):
-        with pytest.raises(UserError, match="growth"):
-            contrast(arms, "dense", "stem-full", metric)
+def test_other_documents_and_numbers_that_are_none_are_named(measure, arms, tmp_path):
     arms["dense"].arrays["by_target_tokens"] = arms["dense"].arrays["by_target_tokens"] + 1
     with pytest.raises(UserError, match="were scored on different seeds or documents"):
-        contrast(arms, "dense", "stem-full", "growth:prefix")
+        measure.contrast("dense", "stem-full", "growth:prefix")
+    path = tmp_path / "b" / "context.npz"
+    arrays = dict(np.load(path))
+    arrays["by_target"][0, 0, 0, 0] = np.nan
+    np.savez(path, **arrays)
+    with pytest.raises(UserError, match=r"context\.npz is missing or damaged \('by_target' holds"):
+        ArmContext(tmp_path / "b")
+
+
+def test_a_run_that_diverged_is_unmeasured(tmp_path):
+    with pytest.raises(Unmeasured, match="seed 2 is no number from step 9 on"):
+        arm(tmp_path / "main" / "dense", 0.2, 0.1, diverged={"2": 9})

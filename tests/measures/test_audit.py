@@ -4,16 +4,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from stemrepro.audit import EIGHT, Audit, chance_of_fit, fits, granularity, item_error
 
-from stemrepro.errors import UserError
-from stemrepro.paper import Paper
-from tests.conftest import ROOT
+from stemrepro.measures.audit import EIGHT, Z95, Audit, PaperAudit, chance_of_fit, fits, granularity, item_error
+from stemrepro.measures.base import Inputs
 
 
 @pytest.fixture(scope="module")
 def audit(book):
-    return Audit(Paper(ROOT / "recipes" / "paper.yaml"), book.shapes)
+    return Audit(book.paper, book.shapes)
 
 
 @pytest.mark.parametrize(
@@ -146,11 +144,33 @@ def test_item_error_equals_a_simulation():
 
 
 def test_long_context_leads_and_boolq(audit):
-    assert [audit.value(f"shrinks:{name}") for name in ("table-5:multihop", "table-5:code", "table-6:")] == [2, 0, 3]
+    assert [audit.shrinks(name) for name in ("table-5:multihop", "table-5:code", "table-6:")] == [2, 0, 3]
     assert audit.below_majority("table-3-350m") == 4
     assert audit.below_majority("table-3-1b") == 1
 
 
-def test_an_unknown_metric_is_named(audit):
-    with pytest.raises(UserError, match="metric 'chess:x' is unknown; the audit has average"):
-        audit.value("chess:x")
+def test_gains_against_what_other_items_might_give(audit):
+    """1.96 errors of unrelated models are 1.2 to 1.3 points: every gain of STEM 1/3 is smaller."""
+    for block, gain in (("table-3-350m", 1.18), ("table-3-1b", 0.81), ("table-4", 0.99)):
+        first, second = audit.accuracies(f"{block}/stem-third"), audit.accuracies(f"{block}/dense")
+        assert gain < Z95 * item_error(first, second, audit.items(), None) < 1.3
+        assert audit.within_items(block) == 1
+
+
+def test_the_nearer_way_to_count(audit):
+    assert audit.nearer_total("table-3-1b/stem-third") == pytest.approx(
+        6.7518, abs=5e-4
+    )  # with the removed projections
+    assert audit.nearer_total("table-3-350m/stem-third") == pytest.approx(1.1707, abs=5e-4)  # without, printed 1.14
+
+
+def test_the_measure_calls_the_methods(book, audit):
+    measure = PaperAudit(Inputs("paper_audit", book, "laptop", None))
+    assert measure.value("misfits:table-3-350m/stem-full") == len(audit.misfits("table-3-350m/stem-full"))
+    assert measure.value("average:table-4") == audit.average_deviation("table-4")
+    for claim in book.recipes["paper_audit"].claims.values():
+        assert np.isfinite(measure.value(claim.metric))
+    assert measure.untestable("gain:table-3-350m/stem-third", "one-scorer") is None
+    reason = measure.untestable("gain:table-3-350m/stem-full", "one-scorer")
+    assert reason == "the two rows come from two scorers (true sizes and padded sizes)"
+    assert measure.untestable("gain:table-4/stem-third", "one-scorer").endswith("(neither and neither)")

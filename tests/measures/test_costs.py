@@ -1,12 +1,15 @@
 """Numbers of the cost model's claims against models counted on the meta device."""
 
+from pathlib import Path
+
 import pytest
 import torch
-from stemrepro.report.costs import dense_and_stem, doubled, layer_saving, model_saving, value
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from stemrepro.errors import UserError
+from stemrepro.measures.base import Inputs
+from stemrepro.measures.costs import Costs, dense_and_stem, doubled, layer_saving, model_saving
 from stemrepro.model.transformer import Decoder
 from stemrepro.scale import Shape
 
@@ -36,7 +39,9 @@ def test_growth_with_width():
 
 
 def test_metrics(book):
-    assert value(book.shapes, "decode_saving:llama-3.2-1b:1") == pytest.approx(20.0)
-    assert value(book.shapes, "model_saving:llama-3.2-1b:third") == pytest.approx(5.6, abs=0.1)
-    with pytest.raises(UserError, match="metric 'chess' is unknown"):
-        value(book.shapes, "chess")
+    costs = Costs(Inputs("cost_model", book, "laptop", Path("none")))
+    assert costs.value("decode_saving:llama-3.2-1b:1") == pytest.approx(20.0)
+    assert costs.value("model_saving:llama-3.2-1b:third") == pytest.approx(5.6, abs=0.1)
+    assert (costs.value("doubled:llama-3.2-1b:compute"), costs.value("doubled:llama-3.2-1b:rows")) == (4, 2)
+    with pytest.raises(UserError, match=r"shape 'llama-3\.2-2b' is unknown; did you mean 'llama-3\.2-1b'"):
+        costs.value("layer_saving:llama-3.2-2b")

@@ -1,21 +1,23 @@
 """Contrasts of benchmark items whose right answer is known, and the error between items against a bootstrap."""
 
-import json
-
 import numpy as np
 import pytest
-from stemrepro.report.items import ArmItems, Sample, contrast, failed_precondition
 
+from stemrepro.claims import Unmeasured
 from stemrepro.errors import UserError
-from stemrepro.recipe import Claim, Recipe
+from stemrepro.measures.items import contrast, untestable
+from stemrepro.recipe import Recipe
+from stemrepro.scores.items import ArmItems, Sample
+from tests.made_up import write_summary
 
 RECIPE = Recipe.model_validate({
-    "title": "t", "paper_item": "p", "place": 1, "arms": ["dense", "stem-full"], "claims": {},
-    "tasks": {name: {"label": name, "score": "acc"} for name in ("big", "small")}, "groups": {"both": ["big", "small", "elsewhere"]},
+    "title": "t", "paper_item": "p", "place": 1, "measure": "comparison", "origin": "control", "arms": ["dense", "stem-full"],
+    "claims": {}, "scores": ["benchmarks"],
+    "tasks": {name: {"label": name, "score": "acc"} for name in ("big", "small", "elsewhere")}, "groups": {"both": ["big", "small", "elsewhere"]},
 })  # fmt: skip
 
 
-def write_arm(folder, right, seen=None, alone=None, margin=0.0, clusters=None, seeds=2, majority=0.1):
+def write_items(folder, right, seen=None, alone=None, margin=0.0, clusters=None, seeds=2, majority=0.1, diverged=()):
     """`right` {task: [items] of 0 and 1, the same for every seed}."""
     folder.mkdir(parents=True)
     arrays = {"seeds": np.arange(seeds)}
@@ -31,28 +33,28 @@ def write_arm(folder, right, seen=None, alone=None, margin=0.0, clusters=None, s
         arrays[f"{task}/clusters"] = np.arange(len(values)) if clusters is None else np.array(clusters)
     np.savez(folder / "items.npz", **arrays)
     about = {task: {"chance": 0.25, "majority": majority, "items": len(values)} for task, values in right.items()}
-    (folder / "summary.json").write_text(json.dumps({"tasks": about}))
+    write_summary(folder, seeds, tasks=about, **({"diverged": {"1": 7}} if diverged else {}))
     return ArmItems(folder, RECIPE)
 
 
 @pytest.fixture
 def arms(tmp_path):
-    dense = write_arm(tmp_path / "dense", {"big": [1, 0, 0, 0], "small": [1, 0]}, margin=0.5)
-    stem = write_arm(tmp_path / "stem", {"big": [1, 1, 0, 0], "small": [1, 1]}, margin=0.75)
+    dense = write_items(tmp_path / "dense", {"big": [1, 0, 0, 0], "small": [1, 0]}, margin=0.5)
+    stem = write_items(tmp_path / "stem", {"big": [1, 1, 0, 0], "small": [1, 1]}, margin=0.75)
     return {"dense": dense, "stem-full": stem}
 
 
 def test_every_task_of_a_group_counts_the_same(arms):
-    assert contrast(arms, "stem-full", "dense", "accuracy:big").differences == pytest.approx([25, 25])
-    assert contrast(arms, "stem-full", "dense", "accuracy:both").differences == pytest.approx([37.5, 37.5])
-    assert contrast(arms, "stem-full", "dense", "margin:both").differences == pytest.approx([0.25, 0.25])
+    assert contrast(arms["stem-full"], arms["dense"], "accuracy:big").differences == pytest.approx([25, 25])
+    assert contrast(arms["stem-full"], arms["dense"], "accuracy:both").differences == pytest.approx([37.5, 37.5])
+    assert contrast(arms["stem-full"], arms["dense"], "margin:both").differences == pytest.approx([0.25, 0.25])
 
 
 def test_seen_items_are_chosen_seed_by_seed(tmp_path):
     seen = {"big": [[1, 0, 0, 2], [0, 3, 0, 0]], "small": [[0, 0], [0, 1]]}
-    first = write_arm(tmp_path / "a", {"big": [1, 0, 0, 0], "small": [1, 0]}, seen)
-    second = write_arm(tmp_path / "b", {"big": [0, 0, 0, 0], "small": [1, 1]}, seen)
-    found = contrast({"a": first, "b": second}, "b", "a", "accuracy:both:seen")
+    first = write_items(tmp_path / "a", {"big": [1, 0, 0, 0], "small": [1, 0]}, seen)
+    second = write_items(tmp_path / "b", {"big": [0, 0, 0, 0], "small": [1, 1]}, seen)
+    found = contrast(second, first, "accuracy:both:seen")
     assert found.differences == pytest.approx([-50, 50])  # items 1 and 4 of big; item 2 of big and item 2 of small
 
 
@@ -73,34 +75,26 @@ def test_item_error_is_that_of_a_bootstrap_over_clusters():
 
 
 def failed(arms, metric):
-    claim = Claim(
-        sentence="s",
-        kind="greater",
-        metric=metric,
-        arms=("stem-full", "dense"),
-        smallest_effect=1,
-        precondition="dense-beats-answer-only",
-    )
-    return failed_precondition(claim, arms)
+    return untestable(arms["dense"], metric)
 
 
 def test_dense_must_beat_chance_majority_and_the_answers_alone(arms, tmp_path):
     assert failed(arms, "accuracy:big") == "dense scores 25.0, less than 2 points above the 25.0 of chance"
     assert failed(arms, "accuracy:small") is None
     right = {"big": [1, 1, 0, 0], "small": [1, 0]}
-    alone = arms | {"dense": write_arm(tmp_path / "alone", {"big": right["big"]}, alone=[True, True, False, False])}
+    alone = arms | {"dense": write_items(tmp_path / "alone", {"big": right["big"]}, alone=[True, True, False, False])}
     assert "the 50.0 of answers alone" in failed(alone, "accuracy:big")
-    common = arms | {"dense": write_arm(tmp_path / "common", right, majority=0.9)}
+    common = arms | {"dense": write_items(tmp_path / "common", right, majority=0.9)}
     assert "the 90.0 of the most frequent answer" in failed(common, "accuracy:small")
     assert "the 90.0 of what needs no knowledge" in failed(common, "accuracy:both")
     assert failed(arms, "margin:big") is None
-    none = arms | {"dense": write_arm(tmp_path / "none", right, margin=0.01)}
+    none = arms | {"dense": write_items(tmp_path / "none", right, margin=0.01)}
     assert "add 0.010 bits" in failed(none, "margin:big")
 
 
 def test_the_floor_of_seen_items_is_theirs(tmp_path):
     seen = {"big": [[1, 1, 0, 0], [1, 1, 0, 0]]}
-    arms = {"dense": write_arm(tmp_path / "d", {"big": [1, 1, 0, 0]}, seen, alone=[True, False, False, False])}
+    arms = {"dense": write_items(tmp_path / "d", {"big": [1, 1, 0, 0]}, seen, alone=[True, False, False, False])}
     assert arms["dense"].floors("accuracy:big:seen")["answers alone"] == 50
     assert arms["dense"].floors("accuracy:big")["answers alone"] == 25
     assert failed(arms, "accuracy:big:seen") is None
@@ -109,16 +103,39 @@ def test_the_floor_of_seen_items_is_theirs(tmp_path):
 def test_what_a_scale_lacks_is_said(arms):
     assert failed(arms, "accuracy:elsewhere") == "this scale has no items of it"
     assert failed(arms, "accuracy:big:seen") == "no item's fact was seen in training"
-    assert np.isnan(contrast(arms, "stem-full", "dense", "accuracy:elsewhere").mean)
+    assert np.isnan(contrast(arms["stem-full"], arms["dense"], "accuracy:elsewhere").mean)
 
 
 def test_other_items_metrics_and_damage_are_refused(arms, tmp_path):
-    other = write_arm(tmp_path / "other", {"big": [1, 0, 0, 0]}, clusters=[4, 3, 2, 1])
+    other = write_items(tmp_path / "other", {"big": [1, 0, 0, 0]}, clusters=[4, 3, 2, 1])
     with pytest.raises(UserError, match="different seeds or items"):
-        contrast(arms | {"dense": other}, "stem-full", "dense", "accuracy:big")
+        contrast(arms["stem-full"], other, "accuracy:big")
     with pytest.raises(UserError, match="metric 'speed:big': it must be accuracy or margin"):
         arms["dense"].sample("speed:big")
     path = tmp_path / "other" / "items.npz"
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(UserError, match=r"items\.npz is missing or damaged"):
         ArmItems(path.parent, RECIPE).sample("accuracy:big")
+
+
+def test_items_that_can_not_be_are_refused(tmp_path):
+    arm = write_items(tmp_path / "a", {"big": [1, 0, 0, 0]})
+    path = arm.folder / "items.npz"
+    arrays = dict(np.load(path))
+    for changed, words in (
+        ({"big/margin": np.full((2, 4), np.nan)}, "'big/margin' holds a number that it can't"),
+        ({"big/acc": arrays["big/acc"][:1]}, "of 'big' seeds or items are missing; summary.json has 2 x 4"),
+        ({"big/acc": arrays["big/acc"][:, :3]}, "of 'big' seeds or items are missing"),
+    ):
+        np.savez(path, **arrays | changed)
+        with pytest.raises(UserError, match=words):
+            _ = ArmItems(arm.folder, RECIPE).arrays
+    np.savez(path, **{name: array for name, array in arrays.items() if name != "big/seen"})
+    with pytest.raises(UserError, match="no array 'big/seen'"):
+        _ = ArmItems(arm.folder, RECIPE).arrays
+
+
+def test_a_run_that_diverged_is_unmeasured(arms, tmp_path):
+    other = write_items(tmp_path / "main" / "stem-half", {"big": [1, 0, 0, 0], "small": [1, 0]}, diverged=(1,))
+    with pytest.raises(Unmeasured, match="stem-half diverged: the loss of seed 1 is no number from step 7 on"):
+        contrast(other, arms["dense"], "accuracy:big")

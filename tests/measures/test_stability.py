@@ -2,12 +2,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from stemrepro.report.arms import Measured
-from stemrepro.report.stability import Stability, coincidence, divergence, end, rate, spikes
 
-from stemrepro.paper import Paper
+from stemrepro.claims import Unmeasured
+from stemrepro.measures.comparison import ArmScores
+from stemrepro.measures.stability import Stability, coincidence, divergence, end, rate, spikes
 from stemrepro.scale import BestRate
-from tests.conftest import ROOT
+from tests.made_up import made
 
 
 def falling(steps=400, seed=0):
@@ -66,8 +66,8 @@ class Ended:
 
 
 def test_the_end_is_the_last_tenth():
-    arm = Ended((5.0, 6.0), 1.0)
-    assert end(arm).tolist() == [5.0, 6.0]
+    arm = Ended((5.0, 6.0, np.nan), 1.0)
+    assert end(arm).tolist() == [5.0, 6.0, np.inf]  # no number is worse than any
 
 
 def test_divergence_is_where_the_end_crosses_token_frequencies():
@@ -86,7 +86,7 @@ class Whole:
 
 
 @pytest.fixture
-def measured(book):
+def arms():
     """Two arms: dense spikes once in the loss of its first seed, STEM in the gradient norm of both; STEM bears less at its own rate."""
 
     def arm(loss_spikes, norm_spikes, points):
@@ -94,7 +94,7 @@ def measured(book):
         for key, at in (("loss", loss_spikes), ("norm", norm_spikes)):
             for seed in at:
                 series[key][seed, 200] += 3
-        return Measured(Whole(series, {"seeds": 2}), points=points)
+        return ArmScores(Whole(series, {"seeds": 2}), points=points)
 
     clipped = {"rate-16": Ended((5.0, 5.0), 16.0), "rate-32": Ended((7.0, 7.0), 32.0)}
     own = {"rate-16-own": Ended((7.0, 7.0), 16.0), "rate-32-own": Ended((7.0, 7.0), 32.0)}
@@ -106,43 +106,42 @@ def measured(book):
     }
 
 
+BEST = {"dense": BestRate(learning_rate=1), "stem-full": BestRate(learning_rate=1, table_rate_factor=8)}
+
+
 @pytest.fixture
-def stability(book):
-    scale = book.scale("laptop")
-    best = {"dense": BestRate(learning_rate=1), "stem-full": BestRate(learning_rate=1, table_rate_factor=8)}
-    scale = scale.model_copy(update={"learning_rate": 1.0, "best_rates": best})
-    return Stability(book.arms, scale, book.recipes["training_stability"], Paper(ROOT / "recipes/paper.yaml"))
+def stability(book, arms):
+    return made(Stability, book, "training_stability", arms, learning_rate=1.0, best_rates=BEST)
 
 
-def test_contrasts_at_the_common_rate(measured, stability):
+def test_contrasts_at_the_common_rate(stability):
     def differences(metric):
-        return stability.contrast(measured, "dense", "stem-third", metric).differences.tolist()
+        return stability.contrast("dense", "stem-third", metric).differences.tolist()
 
     assert differences("spikes") == pytest.approx([1000 / 350, 0])
     assert differences("norm-spikes") == pytest.approx([-1000 / 350] * 2)
     assert differences("divergence") == [0, 0]  # unclipped points and those at own rates are left out
 
 
-def test_contrasts_at_own_rates(measured, stability):
-    found = stability.own_rate_contrast(measured, "dense", "stem-third", "divergence")
+def test_contrasts_at_own_rates(stability):
+    found = stability.own_rate_contrast("dense", "stem-third", "divergence")
     assert found.differences == pytest.approx([0.5, 0.5])  # dense half way from 16 to 32, STEM at 16
-    found = stability.own_rate_contrast(measured, "dense", "stem-third", "spikes")
+    found = stability.own_rate_contrast("dense", "stem-third", "spikes")
     assert found.differences == pytest.approx([1000 / 350])  # over the seeds that both have
-    assert stability.own_rate_contrast(measured, "dense", "dense", "spikes") is None
+    assert stability.own_rate_contrast("dense", "dense", "spikes") is None
 
 
-def test_where_neither_diverges_nothing_is_known(measured, stability, book):
-    claim = book.recipes["training_stability"].claims["stem-as-robust-as-dense"]
-    assert stability.failed_precondition(claim, measured) is None
-    bears = {
-        name: Measured(found.losses, points={"rate-16": Ended((5.0, 7.0), 16.0)}) for name, found in measured.items()
-    }
-    assert stability.failed_precondition(claim, bears).startswith("in 1 of 2 seeds neither arm diverges")
+def test_where_neither_diverges_nothing_is_known(book, arms):
+    bears = {name: ArmScores(own.losses, points={"rate-16": Ended((5.0, 7.0), 16.0)}) for name, own in arms.items()}
+    stability = made(Stability, book, "training_stability", bears, learning_rate=1.0, best_rates=BEST)
+    with pytest.raises(Unmeasured, match="in 1 of 2 seeds neither arm diverges"):
+        stability.contrast("dense", "stem-third", "divergence")
+    assert stability.untestable("divergence", "none") is None  # a condition never looks at the claim's own arms
 
 
-def test_a_count_of_spikes_needs_steps_enough(measured, stability, book):
-    claim = book.recipes["training_stability"].claims["hash-spikes"]
-    assert "fewer than 1" in stability.failed_precondition(claim, measured)
-    tokens = stability.scale.training.batch * stability.scale.model.sequence
-    long = {"dense": Measured(Whole({"loss": np.zeros((1, round(2.09e11 / 3 / tokens) + 1))}, {}))}
-    assert stability.failed_precondition(claim, long) is None
+def test_a_count_of_spikes_needs_steps_enough(stability, book):
+    assert "fewer than 1" in stability.untestable("spikes", "spikes-expected")
+    scale = stability.inputs.scale
+    tokens = scale.training.batch * scale.model.sequence
+    long = {"dense": Whole({"loss": np.zeros((1, round(2.09e11 / 3 / tokens) + 1))}, {})}
+    assert made(Stability, book, "training_stability", long).untestable("spikes", "spikes-expected") is None

@@ -1,0 +1,71 @@
+"""Score files whose right answer is known, and measures made of them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from stemrepro.book import Book
+from stemrepro.measures.base import Inputs, Measure
+from stemrepro.measures.comparison import ArmScores
+from stemrepro.scores.losses import ArmLosses
+
+SOURCES = ("speeches", "bible", "glosses")
+
+
+def write_summary(folder: Path, seeds: int, **more: object) -> None:
+    """summary.json with what every part has."""
+    folder.mkdir(parents=True, exist_ok=True)
+    about = {"key": "k", "params_hash": folder.name, "data_hash": "d", "seeds": seeds} | more
+    (folder / "summary.json").write_text(json.dumps(about))
+
+
+def write_arm(folder, prose, seeds=(0, 1, 2), marks=(0.4, 0.2), documents=40, unigram=5.0, diverged=(), flops=10.0):
+    """An arm whose loss is `prose[seed]` on both prose sources and 1.0 on glosses; runs of the seeds `diverged` ended at step 15."""
+    folder.mkdir(parents=True)
+    rows, curve, nats, scored = [], [], [], [seed for seed in seeds if seed not in diverged]
+    tokens = np.full(3 * documents, 10)
+    source = np.repeat(SOURCES, documents)
+    noise = np.random.default_rng(0).normal(0, 0.2, documents)
+    for seed in scored:
+        for name, loss in zip(SOURCES, (prose[seed], prose[seed], 1.0), strict=True):
+            for by, bucket, shift in (("pair", "0", 1.0), ("pair", "4-31", -1.0), ("position", "0", 0.0)):
+                count = 200 if by == "position" else 100
+                about = {"seed": seed, "by": by, "source": name, "bucket": bucket, "tokens": count}
+                rows.append(about | {"nats": count * (loss + shift), "bytes": 250 * count // 100})
+        for number, extra in enumerate(marks):
+            losses = {"speeches": prose[seed] + extra, "bible": prose[seed] + extra, "glosses": 1.0}
+            spent = {"tokens": 100 * (number + 1), "flops": flops * (number + 1), "train": 1.0}
+            curve.append({"seed": seed} | spent | losses)
+        wave = np.tile(noise - noise.mean(), 3)
+        nats.append(tokens * np.where(source == "glosses", 1.0, prose[seed]) + wave * prose[seed])
+    pd.DataFrame(rows).to_csv(folder / "losses.csv", index=False)
+    pd.DataFrame(curve).to_csv(folder / "curve.csv", index=False)
+    np.savez(folder / "documents.npz", seeds=np.array(scored), source=source, tokens=tokens, nats=np.stack(nats))
+    series = np.ones((len(seeds), 20))
+    for number, seed in enumerate(seeds):
+        if seed in diverged:
+            series[number, 14:] = np.nan
+    np.savez(folder / "steps.npz", seeds=np.array(seeds), loss=series, norm=series)
+    names = (*SOURCES, "prose", "all")
+    loss = {name: {"nats_per_token": 1.0, "bits_per_byte": 1.0} for name in names}
+    more = {
+        "loss": loss,
+        "unigram_nats_per_token": unigram,
+        "forward_flops_per_token": flops,
+        "parameters": {"total": 5},
+    }
+    ended = {"diverged": {str(seed): 15 for seed in diverged}} if diverged else {}
+    write_summary(folder, len(seeds), **more, **ended)
+    return ArmLosses(folder)
+
+
+def made(kind: type[Measure], book: Book, recipe: str, arms: dict, **scale: object) -> Measure:
+    """A measure of a recipe at the laptop scale (with other fields), of made-up arms."""
+    laptop = book.scale("laptop").model_copy(update=scale)
+    measure = kind(
+        Inputs(recipe, book.model_copy(update={"scales": {"laptop": laptop}}), "laptop", Path("scores/laptop"))
+    )
+    measure.arms = {name: arm if isinstance(arm, ArmScores) else ArmScores(arm) for name, arm in arms.items()}
+    return measure

@@ -1,0 +1,114 @@
+"""What a recipe reads of its arms, contrasts at common and own rates, preconditions."""
+
+from pathlib import Path
+
+import pytest
+
+from stemrepro.book import Book
+from stemrepro.claims import Unmeasured
+from stemrepro.measures.base import Inputs
+from stemrepro.measures.comparison import ArmScores, Comparison, read_arms
+from stemrepro.scale import BestRate
+from stemrepro.scores.losses import ArmLosses
+from tests.made_up import made, write_arm
+
+BASE, THERE = ArmLosses(Path("scores/x/losses/main/base")), ArmLosses(Path("scores/x/losses/own-rate/there"))
+
+
+def read(book: Book, recipe: str) -> dict[str, ArmScores]:
+    return read_arms(Inputs(recipe, book, "laptop", Path("scores/x")))
+
+
+def test_a_recipe_reads_its_arms_where_it_compares_them(book):
+    stem = read(book, "table_design")["stem-full"]
+    assert stem.losses.folder == Path("scores/x/losses/half/stem-full")
+    assert {point: own.folder for point, own in stem.points.items()} == {
+        "half-own-rate": Path("scores/x/losses/half-own-rate/stem-full"),
+        "half-vocab-4": Path("scores/x/losses/half-vocab-4/stem-full"),
+    }
+    ladder = read(book, "scaling_ladder")["stem-full"]
+    assert ladder.losses.folder == Path("scores/x/losses/main/stem-full")
+    assert list(ladder.points) == list(book.recipes["scaling_ladder"].points)
+    assert read(book, "ablation_graveyard")["dense"].losses.count == 8
+    assert read(book, "validation_loss")["dense"].losses.count == 5
+
+
+def test_runs_name_points(book):
+    arms = {"dense": ArmScores(BASE, points={"rate-16": THERE})}
+    assert list(made(Comparison, book, "validation_loss", arms).runs()) == ["dense", "dense@rate-16"]
+
+
+BEST = {"dense": BestRate(learning_rate=0.008), "stem-full": BestRate(learning_rate=7.0, table_rate_factor=2.0)}
+
+
+def test_own_rates(book):
+    def at_own_rate(arm, scores, best):
+        measure = made(Comparison, book, "ablation_graveyard", {arm: scores}, best_rates=best)
+        return measure.at_own_rate(arm)
+
+    assert at_own_rate("dense", ArmScores(BASE), BEST) is BASE  # the common rate is its best
+    assert at_own_rate("stem-third", ArmScores(BASE), BEST) is None  # its family's best was not run
+    assert at_own_rate("stem-third", ArmScores(BASE, points={"own-rate": THERE}), BEST) is THERE
+    assert at_own_rate("gate-replaced", ArmScores(BASE), BEST) is None  # its family's best is not known
+    other = BEST | {"stem-full": BestRate(learning_rate=0.008, table_rate_factor=2.0)}
+    assert at_own_rate("stem-third", ArmScores(BASE), other) is None  # the rate is, the table's is another
+    plain = BEST | {"stem-full": BestRate(learning_rate=0.008)}
+    assert at_own_rate("stem-third", ArmScores(BASE), plain) is BASE
+
+
+@pytest.fixture
+def arms(tmp_path):
+    """The graveyard's controls: STEM full gains 0.3 to 0.4 over dense, the memory 0.1 of it; half of STEM's at its own rate."""
+    stem = ArmScores(
+        write_arm(tmp_path / "stem-full", [3.7, 3.7, 3.9]),
+        points={"own-rate": write_arm(tmp_path / "own", [3.85, 3.85, 4.05])},
+    )
+    dense = write_arm(tmp_path / "dense", [4.0, 4.1, 4.2])
+    return {"dense": dense, "token-only": write_arm(tmp_path / "token-only", [3.9, 4.0, 4.1]), "stem-full": stem}
+
+
+def test_contrasts_at_both_rates(book, arms):
+    measure = made(Comparison, book, "ablation_graveyard", arms, best_rates=BEST)
+    assert measure.contrast("dense", "stem-full", "prose").differences == pytest.approx([0.3, 0.4, 0.3])
+    own = measure.own_rate_contrast("dense", "stem-full", "prose")
+    assert own.differences == pytest.approx([0.15, 0.25, 0.15])
+    assert measure.own_rate_contrast("dense", "token-only", "prose") is None
+    assert measure.own_rate_contrast("dense", "dense", "prose") is None
+
+
+def test_costs_are_multiples_of_denses(book, arms, tmp_path):
+    arms["wide"] = write_arm(tmp_path / "wide", [3.0, 3.0, 3.0], flops=25.0)
+    assert made(Comparison, book, "ablation_graveyard", arms).cost("wide") == {"FLOPs": 2.5, "parameters": 1.0}
+
+
+def failed(book, arms, precondition, metric="prose"):
+    return made(Comparison, book, "ablation_graveyard", arms).untestable(metric, precondition)
+
+
+def test_preconditions(book, arms, tmp_path):
+    assert failed(book, arms, "none") is None
+    memory = "token-only-below-three-quarters"
+    assert failed(book, arms, memory) is None  # 0.1 of 0.33
+    strong = arms | {"token-only": write_arm(tmp_path / "strong", [3.7, 3.8, 3.9])}
+    assert "90% of the gap" in failed(book, strong, memory)
+    gone = arms | {"stem-full": arms["dense"]}
+    assert "no gap" in failed(book, gone, memory)
+    assert failed(book, arms, "dense-beats-unigram") is None
+    early = arms | {"dense": write_arm(tmp_path / "early", [4.9, 4.9, 4.9])}
+    assert "no better than token frequencies" in failed(book, early, "dense-beats-unigram")
+
+
+def test_a_bucket_without_targets_is_not_testable(book, arms):
+    """write_arm has pairs 0 and 4-31 alone."""
+    assert failed(book, arms, "none", "prose:pair=1-3") == "no target at this scale fell into the bucket 1-3"
+    assert failed(book, arms, "none", "prose:pair=4-31") is None
+
+
+def test_a_run_that_diverged_is_unmeasured(book, arms, tmp_path):
+    arms["stem-full"] = write_arm(tmp_path / "main" / "stem-full", [3.7, 3.7, 3.9], diverged=(2,))
+    measure = made(Comparison, book, "ablation_graveyard", arms)
+    with pytest.raises(Unmeasured, match="stem-full diverged: the loss of seed 2 is no number from step 15 on"):
+        measure.contrast("dense", "stem-full", "prose")
+    with pytest.raises(Unmeasured, match="stem-full diverged"):
+        measure.untestable("prose", "token-only-below-three-quarters")
+    assert measure.contrast("dense", "token-only", "prose").differences == pytest.approx([0.1, 0.1, 0.1])

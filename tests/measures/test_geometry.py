@@ -1,0 +1,128 @@
+"""Contrasts of angles against numbers put in by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from stemrepro.claims import Unmeasured
+from stemrepro.errors import UserError
+from stemrepro.measures.base import Inputs
+from stemrepro.measures.geometry import Angles, correlation_within, partial_rank_correlation, token_gains
+from stemrepro.scores.geometry import ArmGeometry, random_p95
+from tests.made_up import write_summary
+
+SEEDS, VOCAB = 3, 200
+
+
+def arm(scores, name, layers, kinds, shift=0.0, spread=None, nats=None):
+    """Score files with p95 = seed / 100 + layer / 10 + share / 1000 + shift, twice that where centred."""
+    folder, losses = scores / "geometry/main" / name, scores / "losses/main" / name
+    folder.mkdir(parents=True)
+    losses.mkdir(parents=True)
+    rows = []
+    for what in kinds:
+        for seed in range(SEEDS):
+            for share in (0.0, 0.5, 1.0) if what == "rows" else (1.0,):
+                for layer in layers:
+                    for bucket in ("all", "1-31", "256-2047") if what == "rows" else ("all",):
+                        for centred in (False, True):
+                            value = (
+                                seed / 100 + layer / 10 + share / 1000 + shift + (0.5 if bucket == "256-2047" else 0)
+                            )
+                            rows.append(
+                                (seed, share, layer, what, bucket, centred, value * (1 + centred), 0.0, -value, 1.0)
+                            )
+    columns = ["seed", "share", "layer", "what", "bucket", "centred", "p95", "mean", "mode", "peak"]
+    pd.DataFrame(rows, columns=columns).to_csv(folder / "cosines.csv", index=False)
+    write_summary(folder, SEEDS, width=16, ffn_width=44, layers=layers)
+    np.savez(folder / "spread.npz", spread=np.full((SEEDS, VOCAB), np.nan) if spread is None else spread)
+    seen = np.tile(np.arange(VOCAB), (SEEDS, 1))
+    tokens = np.where(np.arange(VOCAB) < 50, 10, 100)
+    np.savez(losses / "tokens.npz", seeds=np.arange(SEEDS), tokens=tokens, nats=nats, seen=seen)
+    return ArmGeometry(scores, name)
+
+
+@pytest.fixture
+def arms(tmp_path):
+    rng = np.random.default_rng(0)
+    spread = rng.uniform(0.05, 0.15, (SEEDS, VOCAB))
+    dense_nats = rng.uniform(300, 400, (SEEDS, VOCAB))
+    dense = arm(tmp_path, "dense", [1, 2, 3], ["up", "gated"], 0.3, nats=dense_nats)
+    stem = arm(tmp_path, "stem-third", [1, 3], ["rows", "up", "gated"], 0.0, spread, dense_nats + 500 * spread)
+    return {"dense": dense, "stem-third": stem}
+
+
+@pytest.fixture
+def angles(book, arms, tmp_path):
+    found = Angles(Inputs("angular_spread", book, "laptop", tmp_path))
+    found.arms = arms
+    return found
+
+
+def test_differences_are_over_common_layers(angles):
+    """Layers 1 and 3 of both: only the shift is left."""
+    assert angles.contrast("dense", "stem-third", "p95:up").differences == pytest.approx([0.3] * SEEDS)
+    assert angles.contrast("dense", "stem-third", "p95:gated:centred").differences == pytest.approx([0.6] * SEEDS)
+    assert angles.contrast("dense", "stem-third", "mode:up").differences == pytest.approx([-0.3] * SEEDS)
+
+
+def test_excess_divides_by_what_each_rank_allows(angles):
+    seeds = np.arange(SEEDS) / 100 + 0.2 + 0.001
+    expected = (seeds + 0.3) / random_p95(16) - seeds / random_p95(44)
+    assert angles.contrast("dense", "stem-third", "excess:up").differences == pytest.approx(expected)
+
+
+def test_states_of_one_arm(angles):
+    pair = ("stem-third", "stem-third")
+    mean = np.arange(SEEDS) / 100 + 0.2 + 0.001
+    assert angles.contrast(*pair, "floor:rows").differences == pytest.approx(mean - random_p95(44))
+    assert angles.contrast(*pair, "learnt:rows").differences == pytest.approx([-0.001] * SEEDS)
+    assert angles.contrast(*pair, "depth:rows").differences == pytest.approx([0.2] * SEEDS)
+    assert angles.contrast(*pair, "frequency:rows").differences == pytest.approx([0.5] * SEEDS)
+
+
+def test_gain_is_correlated_with_spread(angles, arms):
+    """The made-up losses rise with closeness alone, so the correlation with spread is nearly 1."""
+    kept, gain, _, seen = token_gains(arms["dense"], arms["stem-third"])
+    assert list(kept) == list(range(50, VOCAB))
+    assert gain.shape == seen.shape == (SEEDS, VOCAB - 50)
+    assert angles.contrast("dense", "stem-third", "gain:rows").mean > 0.99
+
+
+def test_partial_rank_correlation():
+    rng = np.random.default_rng(1)
+    z = rng.normal(size=5000)
+    x, y = z + rng.normal(size=5000), z + rng.normal(size=5000)
+    assert stats.spearmanr(x, y).statistic > 0.4
+    assert partial_rank_correlation(x, y, z) == pytest.approx(0, abs=0.05)
+    assert partial_rank_correlation(x, x**3, z) == pytest.approx(1)
+    bent = z**2
+    x, y = bent + rng.normal(size=5000), bent + rng.normal(size=5000)
+    assert partial_rank_correlation(x, y, z) > 0.4  # no straight line takes a parabola out, classes do
+    assert correlation_within(x, y, z, 50) == pytest.approx(0, abs=0.06)
+    assert correlation_within(x, x**3, z, 50) == pytest.approx(1)
+
+
+def test_what_can_not_be_tested(angles, arms):
+    """By the text alone, whatever arms a claim compares."""
+    assert angles.untestable("frequency:rows", "none") is None
+    assert angles.untestable("gain:rows", "none") is None
+    assert angles.untestable("p95:up", "none") is None
+    cosines = arms["stem-third"].cosines
+    cosines.drop(cosines[cosines.bucket == "1-31"].index, inplace=True)
+    assert angles.untestable("frequency:rows", "none").startswith("too few tokens are frequent")
+    assert np.isnan(angles.contrast("stem-third", "stem-third", "frequency:rows").mean)
+    arms["stem-third"].tokens["tokens"][:] = 5
+    assert angles.untestable("gain:rows", "none") == "0 tokens have 30 scored targets; 30 are needed"
+
+
+def test_angles_that_can_not_be_and_runs_that_diverged(tmp_path, arms):
+    path = tmp_path / "geometry/main/dense/cosines.csv"
+    rows = pd.read_csv(path)
+    rows[rows.seed != 1].to_csv(path, index=False)
+    with pytest.raises(UserError, match=r"cosines\.csv is missing or damaged \(seeds are missing"):
+        _ = ArmGeometry(tmp_path, "dense").cosines
+    write_summary(path.parent, SEEDS, width=16, ffn_width=44, layers=[1], diverged={"0": 3})
+    with pytest.raises(Unmeasured, match="dense diverged: the loss of seed 0 is no number from step 3 on"):
+        ArmGeometry(tmp_path, "dense")

@@ -1,0 +1,62 @@
+import numpy as np
+import pytest
+
+from stemrepro.measures.comparison import ArmScores
+from stemrepro.measures.roi import TrainingRoi, flops_to, loss_at
+from stemrepro.scores.items import ArmItems
+from tests.made_up import made, write_arm
+from tests.measures.test_items import write_items
+
+FLOPS, LOSS = np.log([1.0, 2.0, 4.0, 8.0]), np.array([4.0, 3.0, 2.5, 2.4])
+
+
+def test_loss_between_marks_is_on_the_line():
+    assert loss_at(FLOPS, LOSS, np.log(2.0)) == pytest.approx(3.0)
+    assert loss_at(FLOPS, LOSS, np.log(2 * np.sqrt(2))) == pytest.approx(2.75)
+
+
+def test_flops_to_a_loss():
+    assert np.exp(flops_to(FLOPS, LOSS, 2.75)) == pytest.approx(2 * np.sqrt(2))
+    assert np.exp(flops_to(FLOPS, LOSS, 3.0)) == pytest.approx(2.0)
+    assert flops_to(FLOPS, LOSS, 5.0) == FLOPS[0]
+    assert np.isnan(flops_to(FLOPS, LOSS, 2.0))
+
+
+def test_the_first_passage_counts():
+    assert np.exp(flops_to(FLOPS, np.array([4.0, 2.0, 3.0, 1.0]), 2.0)) == pytest.approx(2.0)
+
+
+@pytest.fixture
+def roi(book, tmp_path):
+    """STEM: half of dense's FLOPs, dense's final loss at its first of two marks, 60% against 40% right, chance at 25%."""
+    recipe = book.recipes["training_roi"]
+
+    def items(name, share):
+        right = {task: [1] * share + [0] * (10 - share) for task in recipe.tasks}
+        return ArmItems(write_items(tmp_path / f"{name}-items", right).folder, recipe)
+
+    dense = write_arm(tmp_path / "dense", [4.0, 4.0], seeds=(0, 1), marks=(1.0, 0.0), flops=8.0)
+    stem = write_arm(tmp_path / "stem", [3.0, 3.0], seeds=(0, 1), marks=(1.0, 0.0), flops=4.0)
+    arms = {"dense": ArmScores(dense, items("dense", 4)), "stem-full": ArmScores(stem, items("stem", 6))}
+    return made(TrainingRoi, book, "training_roi", arms)
+
+
+@pytest.mark.parametrize(
+    ("metric", "high", "low", "value"),
+    [
+        ("flops", "dense", "stem-full", np.log(16 / 4)),  # dense ends at 16 FLOPs, where STEM is after 4
+        ("equal-flops", "dense", "stem-full", 5.0 - 3.0),  # STEM ends at 8, where dense has its first mark
+        ("accuracy-factor", "stem-full", "dense", np.log(6 / 4)),
+        ("roi", "stem-full", "dense", np.log(6 / 4) + np.log(2)),
+        ("roi-above-chance", "stem-full", "dense", np.log(35 / 15) + np.log(2)),
+    ],
+)
+def test_metrics(roi, metric, high, low, value):
+    assert roi.contrast(high, low, metric).differences == pytest.approx([value] * 2)
+
+
+def test_accuracies_need_a_dense_arm_that_knows_something(roi):
+    assert roi.untestable("roi", "dense-beats-answer-only") is None
+    assert roi.untestable("flops", "none") is None
+    roi.arms["dense"].items.summary["tasks"]["piqa"]["majority"] = 0.9
+    assert "less than 2 points above" in roi.untestable("roi", "dense-beats-answer-only")

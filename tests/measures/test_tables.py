@@ -1,0 +1,61 @@
+"""Contrasts of table_design on made-up losses."""
+
+import numpy as np
+import pytest
+
+from stemrepro.measures.comparison import ArmScores
+from stemrepro.measures.tables import Tables
+from tests.made_up import made, write_arm
+
+
+@pytest.fixture
+def arms(tmp_path):
+    """STEM gains 0.2 in the scale's vocabulary, 0.4 at its own rate, 0.6 in a vocabulary four times as large."""
+
+    def arm(name, here, there, **points):
+        own = {point: write_arm(tmp_path / f"{name}-{point}", prose) for point, prose in points.items()}
+        other = write_arm(tmp_path / f"{name}-vocab", there)
+        return ArmScores(write_arm(tmp_path / name, here), points={"half-vocab-4": other} | own)
+
+    return {
+        "dense": arm("dense", [4.0, 4.1, 4.2], [3.6, 3.7, 3.8]),
+        "stem-full": arm("stem", [3.8, 3.9, 4.0], [3.0, 3.1, 3.2], **{"half-own-rate": [3.6, 3.7, 3.8]}),
+    }
+
+
+@pytest.fixture
+def tables(arms, book):
+    return made(Tables, book, "table_design", arms)
+
+
+def test_vocabularies_are_in_order(tables):
+    found = tables.vocabularies("dense")
+    assert list(found) == [1024, 4096]
+    assert [len(own.bits_per_byte()) for own in found.values()] == [3, 3]
+
+
+def test_the_slope_is_in_bits_per_byte_a_doubling(tables):
+    """write_arm has two tokens in five bytes; from 1,024 to 4,096 are two doublings."""
+    found = tables.contrast("dense", "stem-full", "vocabulary").differences
+    assert found == pytest.approx([(0.6 - 0.2) * 2 / 5 / np.log(2) / 2] * 3)
+
+
+def test_decay_is_compared_at_the_same_table_rate(arms, book):
+    own = ArmScores(arms["stem-full"].points["half-own-rate"])
+    both = made(Tables, book, "table_design", {"stem-full": arms["stem-full"], "stem-tuned": own})
+    assert both.contrast("stem-full", "stem-tuned", "decay").differences == pytest.approx([0, 0, 0])
+    assert both.contrast("stem-tuned", "stem-full", "rate").differences == pytest.approx([0, 0, 0])
+    common = made(
+        Tables, book, "table_design", {"stem-full": arms["stem-full"], "stem-decayed-8": arms["dense"].losses}
+    )
+    assert common.contrast("stem-decayed-8", "stem-full", "rate").differences == pytest.approx([0.4] * 3)
+
+
+def test_other_metrics_are_a_comparisons(tables):
+    assert tables.contrast("dense", "stem-full", "prose").differences == pytest.approx([0.2] * 3)
+
+
+def test_own_rates_are_known_for_dense_and_stem_full_alone(tables):
+    assert tables.own_rate_contrast("dense", "stem-full", "prose").differences == pytest.approx([0.4] * 3)
+    assert tables.own_rate_contrast("dense", "stem-full", "vocabulary") is None
+    assert tables.own_rate_contrast("stem-small", "stem-full", "prose") is None
