@@ -49,9 +49,12 @@ def checked_name(name: object, file: Path, pattern: re.Pattern[str] = NAME) -> s
 
 MOST_NODES = 100_000
 """Values that a file may hold once its aliases are unfolded; a few nested ones can stand for billions."""
+MOST_LEVELS = 50
+"""Of brackets within brackets: the parser in C takes the process along when it runs out of stack."""
+_Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+class _Loader(_Base):
     """YAML whose mappings name a key once."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
@@ -73,14 +76,29 @@ def _unfolded(node: yaml.Node, sizes: dict[int, float]) -> float:
     return sizes[id(node)]
 
 
+def _levels(text: str) -> int:
+    """How deep values lie within each other, as far as MOST_LEVELS."""
+    depth = deepest = 0
+    for event in yaml.parse(text, Loader=_Base):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        deepest = max(deepest, depth)
+        if deepest > MOST_LEVELS:
+            break
+    return deepest
+
+
 def read_yaml(path: Path) -> dict:
     """The mapping that a YAML file holds.
 
     Raises:
-        UserError: the file is missing, unreadable, names a key twice, or unfolds to more than MOST_NODES values.
+        UserError: the file is missing, unreadable, names a key twice, is nested deeper than MOST_LEVELS or unfolds to more than
+            MOST_NODES values.
     """
     try:
-        loader = _Loader(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if _levels(text) > MOST_LEVELS:
+            raise UserError(f"{path}: its values lie more than {MOST_LEVELS} levels deep")
+        loader = _Loader(text)
         node = loader.get_single_node()
         if node and _unfolded(node, {}) > MOST_NODES:
             raise UserError(f"{path}: its aliases unfold to more than {MOST_NODES:,} values; write them out")
@@ -89,7 +107,7 @@ def read_yaml(path: Path) -> dict:
         raise UserError(f"{path} is missing; run from the repository's root") from error
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} can't be read ({error})") from error
-    except (yaml.YAMLError, RecursionError) as error:
+    except yaml.YAMLError as error:
         raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(value, dict):
         raise UserError(f"{path} must hold keys and values")

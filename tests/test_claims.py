@@ -202,8 +202,53 @@ def test_exact_claims_take_no_part_in_the_correction_for_many_claims():
 def test_a_sign_that_turns_at_own_rates_is_inconclusive():
     common, own = Contrast(np.array([0.3, 0.31, 0.29, 0.3, 0.3])), Contrast(np.array([-0.1, -0.1, -0.12]))
     found = judge([Evidence("greater", (common,), 0.02, own_rate=(own,))])[0]
-    assert found.verdict == "inconclusive"
-    assert found.reason == "the sign differs at own best rates: +0.300 at the common rate, -0.107 there"
-    assert judge([Evidence("greater", (common,), 0.02, own_rate=(common,))])[0].verdict == "direction only"
+    assert found.verdict == INCONCLUSIVE
+    assert found.reason == "the sign turns at own best rates: +0.300 at the common rate, -0.107 there"
+    assert judge([Evidence("greater", (common,), 0.02, own_rate=(common,))])[0].verdict == DIRECTION
     blocked = Evidence("greater", (common,), 0.02, failed_precondition="no", own_rate=(own,))
     assert judge([blocked])[0].reason == "no"
+
+
+@pytest.mark.parametrize(
+    ("kind", "common", "own", "expected"),
+    [
+        ("equivalent", around(0.001, sd=0.0001), around(-0.001, sd=0.0001), REPRODUCED),  # both are nothing
+        ("equivalent", around(0.1), around(-0.1), INCONCLUSIVE),  # both are something, with two signs
+        ("equivalent", around(0.1), around(-0.001, sd=0.0001), CONTRADICTED),  # the second has no sign
+        ("greater", around(0.05), around(-0.001, sd=0.1), DIRECTION),  # noise has no sign either
+        ("greater", around(0.001, sd=0.1), around(-0.05), INCONCLUSIVE),
+        ("not-better", around(-0.05), around(0.001, sd=0.1), REPRODUCED),
+        ("not-better", around(0.05), around(-0.05), INCONCLUSIVE),
+    ],
+)
+def test_a_sign_speaks_where_it_stands_out_of_its_noise(kind, common, own, expected):
+    assert judge([Evidence(kind, (common,), 0.02, own_rate=(own,))])[0].verdict == expected
+
+
+def test_what_could_not_be_measured_is_inconclusive_and_takes_no_place():
+    nothing = Contrast(np.array([np.nan]))
+    lost = Evidence("greater", (nothing,), 0.02, unmeasured="stem-full diverged at step 9")
+    alone = judge([Evidence("greater", (around(0.05),), 0.02)])
+    first, second = judge([Evidence("greater", (around(0.05),), 0.02), lost])
+    assert first == alone[0]
+    assert (second.verdict, second.reason) == (INCONCLUSIVE, "stem-full diverged at step 9")
+    assert np.isnan(second.ours)
+
+
+@pytest.mark.parametrize(
+    ("mean", "sd", "expected"),
+    [(0.05, 0.002, REPRODUCED), (0.01, 0.002, DIRECTION), (-0.05, 0.002, CONTRADICTED), (0.0, 0.002, CONTRADICTED), (0.05, 0.2, INCONCLUSIVE)],
+)  # fmt: skip
+def test_a_control_needs_no_size_of_the_paper(mean, sd, expected):
+    assert verdict(around(mean, sd), control=True) == expected
+
+
+def test_reasons_of_direction_only():
+    def reason(contrast, **fields):
+        return judge([Evidence("greater", (contrast,), 0.02, **fields)])[0].reason
+
+    assert "it is smaller than what counts, 0.02" in reason(around(0.01))
+    assert "the effect is not shown to exceed 0.02" in reason(around(0.021, sd=0.005))
+    assert "the paper gives no size to compare with" in reason(around(0.05))
+    assert "the paper's size can't be expected at this scale" in reason(around(0.05), paper_effect=0.05)
+    assert "misses half to twice the paper's 0.5" in reason(around(0.05), paper_effect=0.5, transportable=True)

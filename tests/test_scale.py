@@ -1,11 +1,12 @@
 import pytest
 import torch
 
-from stemrepro import plan
+from stemrepro import estimate, plan
+from stemrepro.arm import run_settings
 from stemrepro.model.cost import parameter_counts
 from stemrepro.model.transformer import Decoder
-from stemrepro.recipe import model_config
-from stemrepro.scale import Point, same_text
+from stemrepro.runs import MAIN, Address
+from stemrepro.scale import Point
 from stemrepro.training.module import LanguageModule
 from tests.conftest import ROOT
 
@@ -13,17 +14,14 @@ SCALES = [path.stem for path in (ROOT / "recipes/scales").glob("*.yaml")]
 
 
 @pytest.mark.parametrize("name", SCALES)
-def test_every_scale_builds_all_its_arms_and_points(book, name):
+def test_every_scale_builds_all_its_runs(book, name):
     """On the meta device, where a model has shapes and no memory."""
-    scale = book.scales[name]
-    work = [(scale, arm) for r in book.recipes.values() for arm in r.arms]
-    work += [(p.at(scale), arm) for r in book.recipes.values() for p in r.points.values() for arm in r.point_arms]
-    assert plan.estimate(book, name)["runs"] > 0
-    for place, arm in work:
-        config = model_config(place, book.arms[arm])
+    params = plan.make_params(book, name)
+    assert estimate.estimate(params)["runs"] > 0
+    for own in params.planned(name).values():
         with torch.device("meta"):
-            model = Decoder(config)
-        assert sum(p.numel() for p in model.parameters()) == parameter_counts(config)["total"]
+            model = Decoder(own.model)
+        assert sum(p.numel() for p in model.parameters()) == parameter_counts(own.model)["total"]
 
 
 @pytest.mark.parametrize("name", SCALES)
@@ -54,9 +52,9 @@ def test_a_point_that_changes_nothing_is_the_scale(tiny):
 
 def test_tokens_are_whole_steps(tiny):
     step = tiny.training.batch * tiny.model.sequence
-    assert Point(tokens=0.3).at(tiny).steps == round(0.3 * tiny.steps)
-    assert Point(tokens=0.3).at(tiny).training.tokens % step == 0
-    assert Point(tokens=1e-9).at(tiny).steps == 1
+    whole = tiny.training.tokens // step
+    assert Point(tokens=0.3).at(tiny).training.tokens == round(0.3 * whole) * step
+    assert Point(tokens=1e-9).at(tiny).training.tokens == step
 
 
 def test_width_keeps_the_heads(tiny):
@@ -77,8 +75,10 @@ def test_a_vocabulary_of_its_own_is_a_whole_number(tiny):
         Point(vocab=0.334).at(tiny)
 
 
-def test_the_same_text_has_other_tokens(tiny):
-    found = same_text(tiny, 0.75)
-    assert found.training.tokens == 0.75 * tiny.training.tokens
-    assert found.evaluation.tokens == 0.75 * tiny.evaluation.tokens
-    assert same_text(tiny, 1.0) == tiny
+def test_the_same_text_has_other_tokens(book, tiny):
+    """In whole steps, where a vocabulary needs three quarters of the tokens for it."""
+    training = run_settings(Address(MAIN, "dense"), book.arms["dense"], Point(), tiny)[1]
+    assert training.same_text(0.75).tokens == 0.75 * training.tokens
+    assert training.same_text(1.0) == training
+    step = training.batch * training.sequence
+    assert training.same_text(0.7777).tokens % step == 0

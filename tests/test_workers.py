@@ -11,34 +11,46 @@ from pathlib import Path
 import pytest
 
 from stemrepro.errors import UserError
-from stemrepro.workers import run_jobs
+from stemrepro.workers import Job, run_jobs
 
 
-def square(job, report):
+def square(number, report, plus=0):
     report(1, 0.5, 10.0)
     import torch
 
-    return job * job, torch.get_num_threads(), os.environ["MALLOC_MMAP_THRESHOLD_"]
+    return number * number + plus, torch.get_num_threads(), os.environ["MALLOC_MMAP_THRESHOLD_"]
 
 
-def wrong(job, report):
-    raise UserError(f"job {job} is wrong")
+def wrong(number, report):
+    raise UserError(f"job {number} is wrong")
 
 
-def crash(job, report):
-    return 1 / job
+def crash(number, report):
+    return 1 / number
 
 
-def die(job, report):
+def unsendable(number, report):
+    return lambda: number
+
+
+def die(number, report):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def linger(job, report):
-    Path(job).write_text(str(os.getpid()))
+def linger(path, report):
+    Path(path).write_text(str(os.getpid()))
     time.sleep(60)
 
 
-def work(job, report):
+def march(path, report):
+    """Counts up in a file until it is told to stop."""
+    for step in range(600):
+        Path(path).write_text(f"{os.getpid()} {step}")
+        time.sleep(0.05)
+        report(step, 0.5, 0.0)
+
+
+def work(_, report):
     """When it had the turn: computes for 2.5 seconds and reports ten times a second."""
     spans, worked = [], 0.0
     while worked < 2.5:
@@ -50,13 +62,24 @@ def work(job, report):
     return spans
 
 
-def call(function, jobs):
+def call(function, runs, **arguments):
+    jobs = [Job(f"tests.test_workers:{function.__name__}", run, f"job {run}", 1, arguments) for run in runs]
     # One fork server serves the whole session: it had better have loaded what test_kill.py needs.
-    return run_jobs(function, jobs, [f"job {j}" for j in jobs], [1] * len(jobs), 2, 1, "stemrepro.training.train")
+    found = dict(run_jobs(jobs, 2, 1, "stemrepro.training.train"))
+    return [found[number] for number in range(len(jobs))]
 
 
-def test_results_in_order_with_threads_and_allocator_set():
-    assert call(square, [3, 1, 2]) == [(9, 1, "4294967296"), (1, 1, "4294967296"), (4, 1, "4294967296")]
+def test_results_with_threads_and_allocator_set():
+    assert call(square, [3, 1, 2], plus=5) == [(14, 1, "4294967296"), (6, 1, "4294967296"), (9, 1, "4294967296")]
+
+
+def test_results_come_as_jobs_end():
+    """A stage that was killed keeps what was scored until then."""
+    jobs = [Job("tests.test_workers:square", 1, "quick", 1), Job("tests.test_workers:crash", 0, "bad", 1)]
+    results = run_jobs(jobs, 1, 1, "stemrepro.training.train")
+    assert next(results)[0] == 0
+    with pytest.raises(UserError, match="bad failed"):
+        next(results)
 
 
 def test_bad_input_in_a_worker_is_its_own_sentence():
@@ -69,8 +92,13 @@ def test_a_crash_names_the_job_and_shows_the_traceback():
         call(crash, [0])
 
 
+def test_a_result_that_cannot_be_sent_back_is_named():
+    with pytest.raises(UserError, match=r"job 3 failed: .*pickle"):
+        call(unsendable, [3])
+
+
 def test_a_killed_worker_is_named():
-    with pytest.raises(UserError, match="job 1 was killed"):
+    with pytest.raises(UserError, match=r"a worker was killed while these ran: job 1; run again, they resume"):
         call(die, [1])
 
 
@@ -104,3 +132,21 @@ def test_a_killed_parent_leaves_nothing_running(tmp_path):
             break
         time.sleep(0.1)
     assert not alive(child)
+
+
+def test_ctrl_c_stops_the_workers_at_once(tmp_path):
+    """The whole terminal gets the signal: workers leave it to the parent, which stops them at their next report."""
+    script = "from tests.test_workers import *; import sys; call(march, sys.argv[1:])"
+    paths = [tmp_path / "one", tmp_path / "two"]
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, paths)], start_new_session=True, stderr=subprocess.PIPE, text=True
+    )
+    for _ in range(300):
+        if all(path.exists() and path.read_text() for path in paths):
+            break
+        time.sleep(0.1)
+    pids = [int(path.read_text().split()[0]) for path in paths]
+    os.killpg(parent.pid, signal.SIGINT)
+    _, shown = parent.communicate(timeout=60)
+    assert shown.rstrip().endswith("KeyboardInterrupt")  # the command line makes a sentence of it
+    assert not any(map(alive, pids))

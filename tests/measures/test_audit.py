@@ -173,4 +173,4 @@ def test_the_measure_calls_the_methods(book, audit):
     assert measure.untestable("gain:table-3-350m/stem-third", "one-scorer") is None
     reason = measure.untestable("gain:table-3-350m/stem-full", "one-scorer")
     assert reason == "the two rows come from two scorers (true sizes and padded sizes)"
-    assert measure.untestable("gain:table-4/stem-third", "one-scorer").endswith("(neither and neither)")
+    assert measure.untestable("gain:table-4/stem-third", "one-scorer").endswith("(neither and padded sizes)")

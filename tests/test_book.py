@@ -1,0 +1,139 @@
+"""recipes/ is checked key by key: every mistake gives one sentence with file, key and value."""
+
+import itertools
+import shutil
+
+import pytest
+import yaml
+
+from stemrepro.book import load
+from stemrepro.errors import UserError
+from stemrepro.measures.base import measure_class, refusal
+from tests.conftest import ROOT
+
+
+@pytest.fixture
+def folder(tmp_path):
+    shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
+    return tmp_path / "recipes"
+
+
+def edit(path, change):
+    value = yaml.safe_load(path.read_text())
+    change(value)
+    path.write_text(yaml.safe_dump(value))
+
+
+def test_the_shipped_recipes_are_valid(book):
+    assert {"smoke", "laptop"} <= book.scales.keys()
+    assert len(book.scales["laptop"].seeds) >= 5
+    assert "token-only" in book.recipes["validation_loss"].arms
+    claims = [claim for recipe in book.recipes.values() for claim in recipe.claims.values()]
+    assert all(claim.paper.source for claim in claims if claim.paper)
+    assert sum(claim.primary for claim in claims) <= 8
+    assert {claim.origin for claim in claims} == {"paper", "arithmetic", "control"}
+    assert [recipe.place for recipe in book.recipes.values()] == sorted(r.place for r in book.recipes.values())
+
+
+def test_every_file_of_recipes_is_read(book):
+    """A recipe, a scale or a sweep that no command reads would be a promise nobody keeps."""
+    names = {path.stem for path in (ROOT / "recipes").glob("*.yaml")}
+    assert names == set(book.recipes) | {"arms", "mixes", "paper", "points", "shapes"}
+    assert {path.stem for path in (ROOT / "recipes/scales").iterdir()} == set(book.scales)
+
+
+def test_arithmetic_is_exact(book):
+    claims = {key: claim for recipe in book.recipes.values() for key, claim in recipe.claims.items()}
+    assert [key for key, claim in claims.items() if claim.origin == "arithmetic" and claim.kind != "exact"] == []
+
+
+def test_no_precondition_looks_at_its_own_claim(book):
+    """Else the claim could only be 'not testable' where it fails: a primary one once was."""
+    for recipe, claim in ((r, c) for r in book.recipes.values() for c in r.claims.values()):
+        measure = measure_class(recipe.measure)
+        for precondition in measure.preconditions:
+            looked_at = measure.preconditions[precondition].arms
+            for pair in itertools.combinations(looked_at, 2):
+                asked = claim.model_copy(update={"arms": pair, "precondition": precondition, "kind": "greater"})
+                assert refusal(measure, recipe, asked), (claim.metric, pair, precondition)
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "words"),
+    [
+        ("mixes.yaml", lambda v: v["text"].update(kind="web"), r"mixes\.yaml: text\.kind: choose one of archives, sample, hub \(got 'web'\)"),
+        ("mixes.yaml", lambda v: v["fineweb-edu"].update(licence=1), r"mixes\.yaml: fineweb-edu\.licence: .*valid string \(got 1\)"),
+        ("scales/laptop.yaml", lambda v: v.update(data="poems"), r"laptop\.yaml: data: mix 'poems' is unknown \(recipes/mixes\.yaml has text"),
+        ("benchmark_scores.yaml", lambda v: v["groups"].update(x=["chess"]), r"group 'x' names 'chess'"),
+        ("arms.yaml", lambda v: v["dense"].update(colour=1), r"arms\.yaml: unknown key 'dense\.colour'; known are ffn"),
+        ("arms.yaml", lambda v: v["dense"].update(ffn="swish"), r"arms\.yaml: dense: .*'swish' is unknown .*dense, stem,"),
+        ("arms.yaml", lambda v: v["dense"].update(ffn="denze"), r"did you mean 'dense'\?"),
+        ("arms.yaml", lambda v: v["dense"].update(hue="pale"), r"dense: hue 'pale' is unknown: choose one of black, blue"),
+        ("arms.yaml", lambda v: v["dense"].update(table_rate_factor=-1), r"dense\.table_rate_factor: .*greater than 0 \(got -1\)"),
+        ("arms.yaml", lambda v: v["dense"].update(table_decay_factor=-1), r"dense\.table_decay_factor: .*greater than or equal to 0 \(got -1\)"),
+        ("arms.yaml", lambda v: v["dense"].update(table_rate_factor=float("inf")), r"dense\.table_rate_factor: .*finite number \(got inf\)"),
+        ("arms.yaml", lambda v: v.update({"a;touch x": v["dense"]}), r"arms\.yaml: 'a;touch x' is no name"),
+        ("arms.yaml", lambda v: v.update({"../../../x": v["dense"]}), r"'\.\./\.\./\.\./x' is no name"),
+        ("arms.yaml", lambda v: v.update({3: v["dense"]}), r"'3' is no name"),
+        ("points.yaml", lambda v: v.update({"$(id)": {}}), r"points\.yaml: '\$\(id\)' is no name"),
+        ("points.yaml", lambda v: v.update(main={"tokens": 2}), r"points\.yaml: 'main' is the scale itself"),
+        ("points.yaml", lambda v: v["half"].update(tokens=0), r"points\.yaml: half\.tokens: .*greater than 0"),
+        ("points.yaml", lambda v: v["width-half"].update(width=0.3), r"scaling_ladder\.yaml: \S+@width-half at scale '\w+': width \S+ with"),
+        ("scales/laptop.yaml", lambda v: v["training"].pop("tokens"), r"laptop\.yaml: training\.tokens: Field required"),
+        ("scales/laptop.yaml", lambda v: v["training"].update(weight_decay=-0.1), r"laptop\.yaml: training\.weight_decay: .*greater than or equal to 0"),
+        ("scales/laptop.yaml", lambda v: v.update(learning_rate=float("inf")), r"laptop\.yaml: learning_rate: .*finite number"),
+        ("scales/laptop.yaml", lambda v: v.update(learning_rate=float("nan")), r"laptop\.yaml: learning_rate: .*\(got nan\)"),
+        ("scales/laptop.yaml", lambda v: v.update(scoreboard="../elsewhere"), r"laptop\.yaml: scoreboard: "),
+        ("scales/laptop.yaml", lambda v: v["model"].update(heads=3), r"laptop\.yaml with arm 'dense': heads 3 does not divide width 64"),
+        ("scales/laptop.yaml", lambda v: v["model"].update(layers=2), r"arm 'stem-third': placement 'third' needs layers >= 3"),
+        ("scales/laptop.yaml", lambda v: v["training"].update(micro_batch=3), r"micro_batch 3 does not divide batch 8"),
+        ("scales/laptop.yaml", lambda v: v["training"].update(tokens=1000), r"training\.tokens 1000 is no multiple of batch x sequence = 1024"),
+        ("scales/laptop.yaml", lambda v: v.update(seeds=[0, 1, 1]), r"seeds \[0, 1, 1\] names a seed twice"),
+        ("scales/laptop.yaml", lambda v: v.update(seeds=[-1]), r"laptop\.yaml: seeds\.0: .*greater than or equal to 0"),
+        ("validation_loss.yaml", lambda v: v["arms"].append("stem-tenth"), r"validation_loss\.yaml: arm 'stem-tenth' is unknown; did you mean 'stem-late'"),
+        ("validation_loss.yaml", lambda v: v.update(measure="scores"), r"validation_loss\.yaml: measure 'scores' is unknown"),
+        ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(arms=["dense", "x"]), r"claim 'token-part' names arm 'x'"),
+        ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(kind="bigger"), r"claims\.token-part\.kind: .*'bigger'"),
+        ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(origin="ours"), r"claims\.token-part\.origin: .*'paper', 'arithmetic' or 'control' \(got 'ours'\)"),
+        ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(transportable=True), r"a control has no size in the paper"),
+        ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(arms=["dense"]), r"claims\.token-part: .*'greater' can't have 1 arms: two"),
+        ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(metric="prosee"), r"claim 'token-part': metric 'prosee' is unknown; there are "),
+        ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(precondition="spikes-expected"), r"claim 'token-part': precondition 'spikes-expected' is unknown to this measure; it has "),
+        ("validation_loss.yaml", lambda v: v["claims"]["contextual-part"].update(precondition="token-only-below-three-quarters"), r"'contextual-part': precondition .* looks at the claim's own contrast"),
+        ("benchmark_scores.yaml", lambda v: next(iter(v["claims"].values())).update(metric="accuracy:chess"), r"metric 'accuracy:chess' names neither a task nor a group"),
+        ("paper_audit.yaml", lambda v: v["claims"]["roi-full"].update(arms=["dense"]), r"claims\.roi-full: .*'exact' can't have 1 arms: none"),
+        ("paper_audit.yaml", lambda v: v["claims"]["roi-full"].pop("paper"), r"claims\.roi-full: .*needs the paper's number"),
+        ("paper_audit.yaml", lambda v: v["claims"]["roi-full"]["paper"].update(cells=["table-9/a/b"]), r"claim 'roi-full': .*paper\.yaml: no cell 'table-9/a/b'"),
+        ("validation_loss.yaml", lambda v: v["claims"]["third-below-dense"]["paper"].update(cells=["fig-1b/lead/16k"]), r"'fig-1b/lead/16k' is empty"),
+        ("validation_loss.yaml", lambda v: v["claims"]["third-below-dense"]["paper"].update(cells=["fig-1b/lead/8k"] * 3), r"one, two or four cells make a number, not 3"),
+        ("paper.yaml", lambda v: v["table-4"]["rows"]["dense"].pop(), r"paper\.yaml: table-4\.rows\.dense has 10 cells for 11 columns"),
+        ("paper.yaml", lambda v: v["table-4"].update(by_column={"chess": {"unit": "%"}}), r"table-4\.by_column names 'chess'"),
+        ("paper.yaml", lambda v: v["table-4"].update(confidence="sure"), r"paper\.yaml: table-4\.confidence: .*'read'.* \(got 'sure'\)"),
+        ("shapes.yaml", lambda v: v["llama-3.2-1b"].update(width=-1), r"shapes\.yaml: llama-3\.2-1b\.width: .*greater than 0"),
+        ("arms.yaml", lambda v: v["stem-half"].update(family="stems"), r"arms\.yaml: stem-half: family 'stems' is unknown; did you mean 'stem-"),
+        ("scaling_ladder.yaml", lambda v: v["points"].update(haf={}), r"scaling_ladder\.yaml: point 'haf' is unknown; did you mean 'half'\?"),
+        ("scaling_ladder.yaml", lambda v: v["points"].update(half={"arms": ["ple"]}), r"scaling_ladder\.yaml: points\.half names 'ple', which is not among the recipe's arms"),
+        ("table_design.yaml", lambda v: v.update(base="halb"), r"table_design\.yaml: base 'halb' is no point at which all of the recipe's arms are trained"),
+        ("validation_loss.yaml", lambda v: [c.update(primary=True) for c in v["claims"].values()], r"primary claims over all recipes .*; at most 8"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_named(folder, file, change, words):
+    edit(folder / file, change)
+    with pytest.raises(UserError, match=words) as caught:
+        load(folder)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["scales", "recipes"])
+def test_files_whose_name_no_command_could_carry(folder, kind):
+    source = folder / ("scales/smoke.yaml" if kind == "scales" else "rivals.yaml")
+    source.rename(source.with_name("a;touch x.yaml"))
+    with pytest.raises(UserError, match=r"'a;touch x' is no name"):
+        load(folder)
+
+
+def test_an_unknown_scale_or_recipe_names_those_there_are(book):
+    with pytest.raises(UserError, match=r"'huge' is unknown \(recipes/scales/ has gpu, laptop, overnight, smoke\)"):
+        book.scale("huge")
+    with pytest.raises(UserError, match="'rival' is unknown; did you mean 'rivals'"):
+        book.recipe("rival")
