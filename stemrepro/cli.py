@@ -218,21 +218,31 @@ def track(
     import select
 
     from stemrepro.book import load
+    from stemrepro.tracked import held, remember, sources, tracking_uri
 
     book = load()
     book.scale(scale)
-    from stemrepro.tracking import Tracker, tracking_uri
+    if not (known := None if follow or runs else held(scale)):
+        from stemrepro.tracking import Tracker
 
-    tracker, more = Tracker(scale, book, RUNS, SCORES, RESULTS), follow
-    while more:
-        tracker.sync(*runs or ())
-        more = not select.select([sys.stdin], [], [], FOLLOW_SECONDS)[0]
-    count = tracker.sync(*runs or ())
-    if not follow and not count:
-        raise UserError(f"{RUNS / scale} has no runs to track; train some first ('make reproduce SCALE={scale}')")
-    if not follow:
-        print(f"{count} runs of scale '{scale}' are in {tracking_uri()}; 'make ui' shows them, arms side by side at")
-        print(f"  {tracker.page}")
+        tracker, more, before = Tracker(scale, book, RUNS, SCORES, RESULTS), follow, sources(scale)
+        while more:
+            tracker.sync(*runs or ())
+            more = not select.select([sys.stdin], [], [], FOLLOW_SECONDS)[0]
+        count = tracker.sync(*runs or ())
+        if follow:
+            return
+        if not count:
+            named = f" of {', '.join(runs)}" if runs else ""
+            raise UserError(
+                f"{RUNS / scale} has no runs{named} to track; train some first ('make reproduce SCALE={scale}')"
+            )
+        known = count, tracker.page
+        if not runs:
+            remember(scale, *known, before)
+    count, page = known
+    print(f"{count} runs of scale '{scale}' are in {tracking_uri()}; 'make ui' shows them, arms side by side at")
+    print(f"  {page}")
 
 
 @app.command()

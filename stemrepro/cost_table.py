@@ -1,9 +1,13 @@
 """`stemrepro cost`: what a shape costs with and without STEM, as one readable table."""
 
+import math
+
 from rich.console import Console
 from rich.table import Table
 
-from stemrepro.errors import UserError
+from stemrepro.book import Book
+from stemrepro.errors import UserError, unknown
+from stemrepro.measures.costs import dense_and_stem
 from stemrepro.model.cost import (
     break_even_bandwidth,
     cache_bytes,
@@ -13,8 +17,6 @@ from stemrepro.model.cost import (
     parameter_counts,
     row_bytes,
 )
-from stemrepro.recipe import Book
-from stemrepro.report.costs import dense_and_stem
 
 UNITS = ("", "k", "M", "G", "T", "P", "E", "Z")
 
@@ -54,12 +56,14 @@ def cost_table(
     """
     shapes = {name: scale.model for name, scale in book.scales.items()} | book.shapes
     if shape not in shapes:
-        raise UserError(f"shape '{shape}' is unknown: recipes/shapes.yaml and the scales have {', '.join(shapes)}")
+        raise unknown("shape", shape, shapes, "recipes/, shapes.yaml and scales/,")
     dense, stem = dense_and_stem(shapes[shape], placement)
     length = length or shapes[shape].sequence
     tokens = batch * length
-    if min(length, batch, width) < 1 or tflops <= 0:
-        raise UserError(f"length {length}, batch {batch}, bytes {width} and tflops {tflops:g} must be above 0")
+    if min(length, batch, width) < 1 or not 0 < tflops < math.inf:
+        raise UserError(
+            f"length {length}, batch {batch}, bytes {width} and tflops {tflops:g} must be finite and above 0"
+        )
     if distinct is not None and not 1 <= distinct <= min(tokens, dense.vocab):
         raise UserError(f"{distinct} distinct tokens: there must be 1 to {min(tokens, dense.vocab):,} of them")
     rows = distinct or expected_distinct(tokens, dense.vocab)

@@ -13,7 +13,6 @@ PACKAGES = (
     "lm-eval",
     "numpy",
     "scipy",
-    "statsmodels",
     "matplotlib",
     "dvc",
 )

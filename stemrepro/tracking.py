@@ -26,6 +26,7 @@ from stemrepro.runs import MAIN, Address, params_hash
 from stemrepro.scores.geometry import ArmGeometry
 from stemrepro.scores.items import ArmItems
 from stemrepro.scores.losses import ArmLosses
+from stemrepro.tracked import tracking_uri
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
@@ -36,13 +37,7 @@ from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
-DEFAULT_URI = "sqlite:///mlflow.db"
 BATCH = 1000  # MLflow takes no more metrics at once
-
-
-def tracking_uri() -> str:
-    """Where MLflow keeps its runs."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
 
 
 @contextmanager
@@ -70,6 +65,22 @@ def read_config(folder: Path) -> dict:
     except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{folder}/config.yaml is damaged ({reason}); train that run again") from error
+
+
+def ended(folder: Path) -> tuple[str, int] | None:
+    """How a run ended in MLflow's words, and when (ms); None for one that hasn't. A run that diverged failed."""
+    for name, status in (("weights.safetensors", "FINISHED"), ("diverged.json", "FAILED")):
+        if (folder / name).exists():
+            return status, int((folder / name).stat().st_mtime * 1000)
+    return None
+
+
+def made_at(folder: Path) -> str:
+    """The commit that a run was made at, or "unknown"."""
+    try:
+        return str(json.loads((folder / "provenance.json").read_text())["commit"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "unknown"
 
 
 class Tracker:
@@ -166,12 +177,11 @@ class Tracker:
         config = read_config(folder)
         address, seed = Address(config["point"], config["arm"]), config["seed"]
         started = int((folder / "config.yaml").stat().st_mtime * 1000)
-        about = json.loads(path.read_text()) if (path := folder / "provenance.json").exists() else {}
-        weights = folder / "weights.safetensors"  # there if and only if the run is finished
+        ends = ended(folder)
         tags = {
             "scale": self.scale, "arm": address.arm, "point": address.point, "seed": seed,
             "recipes": ", ".join(self.recipes(address)), "dvc_stage": f"train@{self.scale}", "params_hash": params_hash(config),
-            "data_hash": config["data"]["train_sha256"][:12], "commit": about.get("commit", "unknown"),
+            "data_hash": config["data"]["train_sha256"][:12], "commit": made_at(folder),
             "mlflow.parentRunId": parent.info.run_id, "mlflow.source.name": "stemrepro train",
             "mlflow.runColor": self.colour(address.arm),
         }  # fmt: skip
@@ -195,8 +205,8 @@ class Tracker:
         }
         metrics += [Metric(name, value, started + last + 1, last) for name, value in finals.items()]
         self._add(run, metrics, flat(config), tags | {"rows": len(rows)})
-        if weights.exists() and run.info.status != "FINISHED":
-            self.client.set_terminated(run.info.run_id, end_time=int(weights.stat().st_mtime * 1000))
+        if ends and run.info.status != ends[0]:
+            self.client.set_terminated(run.info.run_id, *ends)
         return rows
 
     def sync_sweep(self, name: str, table: pd.DataFrame, folder: Path) -> None:
@@ -247,11 +257,9 @@ class Tracker:
             if figure.exists() and parent.data.tags.get(f"figure.{recipe}") != (found := sha256(figure)[:12]):
                 self.client.log_artifact(parent.info.run_id, str(figure), f"figures/{recipe}")
                 self.client.set_tag(parent.info.run_id, f"figure.{recipe}", found)
-        ends = [folder / "weights.safetensors" for folder in folders]
-        if parent.info.status != "FINISHED" and all(path.exists() for path in ends):
-            self.client.set_terminated(
-                parent.info.run_id, end_time=int(max(path.stat().st_mtime for path in ends) * 1000)
-            )
+        ends = [ended(folder) for folder in folders]
+        if parent.info.status != "FINISHED" and None not in ends:
+            self.client.set_terminated(parent.info.run_id, "FINISHED", max(time for _, time in ends))
         return len(folders)
 
     def _means(self, parent: Run, curves: list[list[dict]], scores: dict, started: int) -> tuple[list[Metric], int]:

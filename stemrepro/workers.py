@@ -31,6 +31,7 @@ from stemrepro.errors import UserError
 ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": "4294967296",
     "MALLOC_TRIM_THRESHOLD_": "17179869184",
+    "TQDM_DISABLE": "1",  # lm-eval's bars between ours
 }
 TURN_SECONDS = 1.0
 

@@ -16,8 +16,11 @@ from mlflow import MlflowClient
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from stemrepro import tracking
 from stemrepro.errors import UserError
+from stemrepro.evaluation import benchmarks, losses
+from stemrepro.runs import MAIN, Address
+from stemrepro.scoring import write_scores
+from stemrepro.tracked import held, remember, sources, tracking_uri
 from stemrepro.tracking import Tracker
 from stemrepro.training.train import train
 from tests.conftest import quiet
@@ -36,11 +39,9 @@ def project(tmp_path, monkeypatch, empty_database, make_run):
     """Two finished runs of one arm below runs/tiny, and a database."""
     monkeypatch.chdir(tmp_path)
     database(tmp_path / "mlflow.db", empty_database, monkeypatch)
-    runs = [make_run("stem-third", seed) for seed in (0, 1)]
-    for run in runs:
-        train(run, quiet)
-
-    shutil.copytree(tmp_path / "stem-third", tmp_path / "runs" / "tiny" / "stem-third")
+    for seed in (0, 1):
+        train(make_run("stem-third", seed), quiet)
+    shutil.copytree(tmp_path / "main", tmp_path / "runs" / "tiny" / "main")
     return tmp_path
 
 
@@ -56,7 +57,7 @@ def tracker(book):
 
 def content(experiment):
     """All that MLflow holds, by run key, without its own ids and times."""
-    client, found = MlflowClient(tracking.tracking_uri()), {}
+    client, found = MlflowClient(tracking_uri()), {}
     for run in client.search_runs([experiment]):
         history = {
             key: [(m.step, m.value) for m in client.get_metric_history(run.info.run_id, key)]
@@ -67,45 +68,47 @@ def content(experiment):
     return found
 
 
-def test_runs_at_a_recipes_points_stand_under_their_point(project, book):
-    place = "scaling_ladder/stem-third/tokens-half"
-    shutil.copytree("runs/tiny/stem-third", f"runs/tiny/{place}")
+def test_runs_at_points_stand_in_an_experiment_of_their_own(project, book):
+    shutil.copytree("runs/tiny/main/stem-third", "runs/tiny/half/stem-third")
     for seed in (0, 1):
-        config = Path(f"runs/tiny/{place}/seed{seed}/config.yaml")
-        config.write_text(config.read_text().replace("name: stem-third", "name: stem-third at tokens-half"))
+        config = Path(f"runs/tiny/half/stem-third/seed{seed}/config.yaml")
+        config.write_text(config.read_text().replace("point: main", "point: half"))
     sync = tracker(book)
-    assert sync.sync("scaling_ladder") == 2
-    client = MlflowClient(tracking.tracking_uri())
+    assert sync.sync("stem-third@half") == 2
+    client = MlflowClient(tracking_uri())
     assert client.get_experiment(sync.points).name == "stemrepro tiny, points"
     assert not client.search_runs([sync.experiment])  # they would bury the arms
     runs = {run.info.run_name: run for run in client.search_runs([sync.points])}
-    assert set(runs) == {place, "stem-third at tokens-half seed 0", "stem-third at tokens-half seed 1"}
-    tags = runs["stem-third at tokens-half seed 1"].data.tags
-    assert (tags["recipes"], tags["dvc_stage"]) == ("scaling_ladder", "train_points@tiny-scaling_ladder")
+    assert set(runs) == {"stem-third@half", "stem-third@half seed 0", "stem-third@half seed 1"}
+    tags = runs["stem-third@half seed 1"].data.tags
+    assert (tags["recipes"], tags["point"], tags["dvc_stage"]) == ("scaling_ladder", "half", "train@tiny")
     assert sync.sync() == 4
 
 
 def test_a_run_has_its_parameters_metrics_and_tags(project, book):
     sync = tracker(book)
     assert sync.sync() == 2
-    runs = {run.info.run_name: run for run in MlflowClient(tracking.tracking_uri()).search_runs([sync.experiment])}
+    runs = {run.info.run_name: run for run in MlflowClient(tracking_uri()).search_runs([sync.experiment])}
     assert set(runs) == {"stem-third", "stem-third seed 0", "stem-third seed 1"}
     run = runs["stem-third seed 1"]
-    rows = [json.loads(line) for line in Path("runs/tiny/stem-third/seed1/metrics.jsonl").read_text().splitlines()]
-    history = MlflowClient(tracking.tracking_uri()).get_metric_history(run.info.run_id, "training/loss")
+    rows = [json.loads(line) for line in Path("runs/tiny/main/stem-third/seed1/metrics.jsonl").read_text().splitlines()]
+    history = MlflowClient(tracking_uri()).get_metric_history(run.info.run_id, "training/loss")
     assert [(m.step, m.value) for m in history] == [(row["step"], row["loss"]) for row in rows]
     assert run.data.metrics["loss_curve/bible"] == rows[-1]["validation"]["bible"]
-    assert run.data.params["arm.placement"] == "third"
+    assert run.data.params["model.placed"] == "[1]"
     assert run.info.status == "FINISHED"
     expected = {
         "scale": "tiny",
         "arm": "stem-third",
         "seed": "1",
-        "dvc_stage": "train@tiny-stem-third",
-        "recipes": ", ".join(name for name, recipe in book.recipes.items() if "stem-third" in recipe.arms),
+        "point": "main",
+        "dvc_stage": "train@tiny",
+        "recipes": ", ".join(
+            name for name, recipe in book.recipes.items() if Address(MAIN, "stem-third") in recipe.wanted()
+        ),
     }
     assert expected.items() <= run.data.tags.items()
-    about = json.loads(Path("runs/tiny/stem-third/seed1/provenance.json").read_text())
+    about = json.loads(Path("runs/tiny/main/stem-third/seed1/provenance.json").read_text())
     assert {
         "params_hash": about["params_hash"],
         "data_hash": about["data_hash"][:12],
@@ -131,7 +134,7 @@ def test_again_changes_nothing_and_a_deleted_database_is_rebuilt(project, book, 
 
 def test_one_run_through_kill_and_resume(project, book, empty_database, monkeypatch):
     """Synced while it trains, after a kill that lost rows, and at its end."""
-    folder = Path("runs/tiny/stem-third/seed1")
+    folder = Path("runs/tiny/main/stem-third/seed1")
     rows, weights, about = (
         (folder / "metrics.jsonl").read_text(),
         (folder / "weights.safetensors").read_bytes(),
@@ -156,21 +159,22 @@ def test_one_run_through_kill_and_resume(project, book, empty_database, monkeypa
     assert content(live.experiment) == complete
 
 
-def test_scores_and_figures_of_the_same_settings(project, book, sample, make_run, empty_database, monkeypatch):
-    from stemrepro.evaluation import benchmarks, losses
-
+def test_scores_and_figures_of_the_same_settings(
+    project, book, sample, asked, tiny, make_run, empty_database, monkeypatch
+):
     runs = [make_run("stem-third", seed) for seed in (0, 1)]
-    losses.write_scores(
-        runs, [losses.score(run, quiet, context=False) for run in runs], Path("scores/tiny/stem-third/losses")
-    )
-    scored = [benchmarks.score(run, sample / "tokenizer.json", sample / "items", quiet) for run in runs]
-    benchmarks.write_scores(runs, scored, Path("scores/tiny/stem-third/benchmarks"))
+    given = {"asked": tiny.evaluation, "level": "losses"}
+    scored = [losses.score(run, quiet, **given) for run in runs]
+    write_scores("losses", runs, scored, given, Path("scores/tiny/losses/main/stem-third"), "key")
+    given = {"asked": asked, "tokenizer_file": sample / "tokenizer.json", "items": sample / "items"}
+    scored = [benchmarks.score(run, quiet, **given) for run in runs]
+    write_scores("benchmarks", runs, scored, given, Path("scores/tiny/benchmarks/main/stem-third"), "key")
     figure = Path("results/tiny/validation_loss/figure.png")
     figure.parent.mkdir(parents=True)
     figure.write_bytes(b"picture")
     sync = tracker(book)
     sync.sync()
-    client = MlflowClient(tracking.tracking_uri())
+    client = MlflowClient(tracking_uri())
     runs = {run.info.run_name: run for run in client.search_runs([sync.experiment])}
     expected = 100 * scored[1]["openbookqa"]["acc_norm"].mean()
     assert runs["stem-third seed 1"].data.metrics["tasks/openbookqa"] == pytest.approx(expected)
@@ -181,12 +185,39 @@ def test_scores_and_figures_of_the_same_settings(project, book, sample, make_run
     assert mean["variation_over_seeds/prose_loss"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
     (artifact,) = client.list_artifacts(runs["stem-third"].info.run_id, "figures/validation_loss")
     assert artifact.path.endswith("figure.png")
-    summary = Path("scores/tiny/stem-third/losses/summary.json")
+    summary = Path("scores/tiny/losses/main/stem-third/summary.json")
     summary.write_text(summary.read_text().replace(json.loads(summary.read_text())["params_hash"], "other"))
     database(project / "fresh.db", empty_database, monkeypatch)
     fresh = tracker(book)
     fresh.sync()
     assert not any("final/prose_loss" in found[3] for found in content(fresh.experiment).values())
+
+
+def test_a_diverged_run_failed(project, book):
+    folder = Path("runs/tiny/main/stem-third/seed1")
+    (folder / "weights.safetensors").rename(folder / "diverged.json")
+    sync = tracker(book)
+    sync.sync()
+    statuses = {name: status for name, status, *_ in content(sync.experiment).values()}
+    assert statuses == {"stem-third": "FINISHED", "stem-third seed 0": "FINISHED", "stem-third seed 1": "FAILED"}
+
+
+def test_what_is_known_to_be_tracked_is_not_looked_at_again(project, book):
+    """Until a file on either side changes: MLflow takes seconds to open."""
+    assert held("tiny") is None
+    before = sources("tiny")
+    sync = tracker(book)
+    remember("tiny", sync.sync(), sync.page, before)
+    assert held("tiny") == (2, sync.page)
+    about = Path("runs/tiny/main/stem-third/seed1/provenance.json")
+    text = about.read_text()
+    about.write_text("null")
+    assert held("tiny") is None
+    assert tracker(book).sync() == 2  # whoever wrote that: the run counts, its commit isn't known
+    about.write_text(text)
+    remember("tiny", sync.sync(), sync.page, sources("tiny"))
+    Path("mlflow.db").unlink()
+    assert held("tiny") is None
 
 
 def test_a_locked_database(project, book, monkeypatch):
@@ -208,11 +239,11 @@ def test_a_missing_damaged_or_unreachable_one(project, book, monkeypatch):
     Path("bad.db").write_bytes(b"no database" * 1000)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{project}/bad.db")
     with pytest.raises(UserError, match=r"bad\.db is damaged; delete the file and run 'stemrepro track'"):
-        tracker(book)
+        tracker(book).sync()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with pytest.raises(UserError, match=r"MLflow at http://127\.0\.0\.1:9 can't be used"):
-        tracker(book)
+        tracker(book).sync()
 
 
 def test_a_server(project, book, monkeypatch):
@@ -252,6 +283,6 @@ def test_a_server(project, book, monkeypatch):
 
 
 def test_a_damaged_run_folder_is_named(project, book):
-    Path("runs/tiny/stem-third/seed0/config.yaml").write_text("arm: {name")
+    Path("runs/tiny/main/stem-third/seed0/config.yaml").write_text("arm: {name")
     with pytest.raises(UserError, match=r"seed0/config\.yaml is damaged"):
         tracker(book).sync()

@@ -1,4 +1,8 @@
+"""`stemrepro verify` compares every field with the commit, and says what it may vouch for."""
+
 import io
+import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -7,29 +11,77 @@ from rich.console import Console
 
 from stemrepro.errors import UserError
 from stemrepro.files import write_json
-from stemrepro.verify import compare, differences, verify
-
-
-def row(claim, verdict, ours=0.1, low=0.05, high=0.15):
-    return {"claim": claim, "verdict": verdict, "ours": ours, "ci_low": low, "ci_high": high}
-
-
-def test_same_changed_new_and_gone():
-    reference = [row("a", "reproduced"), row("b", "inconclusive"), row("c", "contradicted")]
-    ours = [row("a", "reproduced", ours=0.125), row("b", "direction only"), row("d", "reproduced")]
-    same, changed, (deviation, claim) = compare(ours, reference)
-    assert same == 1
-    assert changed == ["b: inconclusive -> direction only", "d: new", "c: gone"]
-    assert claim == "a"
-    assert abs(deviation - 0.5) < 1e-9
-
-
-def test_claims_without_intervals_have_no_deviation():
-    rows = [row("a", "inconclusive", low=None, high=None)]
-    assert compare(rows, rows) == (1, [], (0.0, ""))
-
+from stemrepro.scores.reading import read_json
+from stemrepro.verify import compare, deviation, differences, verify
+from tests.conftest import ROOT
 
 HERE = {"machine": "CPU A, Linux", "versions": {"torch": "2.13.0", "dvc": "3.67.1"}}
+
+
+def row(claim: str, **fields: object) -> dict:
+    return {
+        "claim": claim, "sentence": "It is so.", "origin": "control", "primary": False, "kind": "greater", "metric": "prose",
+        "unit": "nats/token", "arms": ["dense", "stem-full"], "paper": None, "smallest_effect": 0.02, "ours": 0.1, "ci_low": 0.05,
+        "ci_high": 0.15, "level": 0.95, "own_rate": None, "seed_se": 0.01, "item_se": None, "p": 0.01, "seeds": 5, "scale": "laptop",
+        "verdict": "reproduced", "reason": "lower bound 0.050 exceeds 0.02",
+    } | fields  # fmt: skip
+
+
+def exact(claim: str, **fields: object) -> dict:
+    given = {"kind": "exact", "arms": [], "level": None, "seed_se": None, "p": None, "ci_low": 1.0, "ci_high": 1.0}
+    return row(claim, **given | {"seeds": 0, "ours": 1.0} | fields)
+
+
+def changes(new: dict, old: dict) -> str:
+    found, _, _ = compare({"a": new}, {"a": old})
+    return found.get("a", "")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("sentence", "It is not so."),
+        ("seeds", 3),
+        ("verdict", "direction only"),
+        ("origin", "paper"),
+        ("primary", True),
+        ("smallest_effect", 0.01),
+        ("paper", {"value": 1.0}),
+        ("arms", ["dense", "token-only"]),
+        ("level", 0.9),
+        ("p", 0.02),
+        ("reason", "lower bound 0.051 exceeds 0.02"),
+        ("ours", 99.6),
+        ("ours", 0.1251),  # half of the half width and a little
+        ("ci_low", 0.02),
+        ("ci_high", None),
+        ("seed_se", 0.1),
+        ("item_se", 0.01),
+        ("own_rate", 0.01),
+        ("ours", None),
+    ],
+)
+def test_every_field_counts(field, value):
+    assert field in changes(row("a") | {field: value}, row("a"))
+
+
+def test_numbers_may_deviate_a_little_and_what_follows_from_them_with_them():
+    moved = {"ours": 0.12, "ci_low": 0.06, "p": 0.02, "level": 0.94, "reason": "lower bound 0.060 exceeds 0.02"}
+    assert changes(row("a", **moved), row("a")) == ""
+    assert "reason" in changes(row("a", **moved | {"reason": "it is so"}), row("a"))
+    assert deviation(row("a", ours=0.12), row("a")) == pytest.approx(0.4)
+
+
+def test_numbers_without_an_interval_must_be_equal():
+    assert changes(exact("a"), exact("a")) == ""
+    assert "ours 1.0 -> 1.000001" in changes(exact("a", ours=1.000001), exact("a"))
+    lost = row("a", ours=None, ci_low=None, ci_high=None)
+    assert changes(lost, lost) == ""
+
+
+def test_new_and_gone():
+    found, _, _ = compare({"b": row("b")}, {"a": row("a")})
+    assert found == {"a": "gone", "b": "new"}
 
 
 def test_differences_of_machine_and_versions_are_named():
@@ -42,48 +94,94 @@ def test_differences_of_machine_and_versions_are_named():
     assert differences(HERE, HERE) == []
 
 
+def results(name: str, *rows: dict, commit: str = "then") -> None:
+    write_json(f"results/laptop/{name}/verdicts.json", list(rows))
+    write_json(f"results/laptop/{name}/provenance.json", HERE | {"commit": commit})
+
+
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
-    """Two recipes' verdicts, committed."""
+    """Verdicts of a recipe of runs and of one of arithmetic, committed; the arms' scores lie there as they came."""
     monkeypatch.chdir(tmp_path)
-    for name in ("one", "two"):
-        write_json(f"results/tiny/{name}/verdicts.json", [row("a", "inconclusive"), row("b", "reproduced")])
-        write_json(f"results/tiny/{name}/provenance.json", HERE)
+    shutil.copytree(ROOT / "recipes", "recipes")
+    results("scaling_ladder", row("a"), row("b", arms=["dense", "stem-third"]))
+    results("cost_model", exact("c"))
+    for arm in ("dense", "stem-third", "stem-full"):
+        for point in ("main", "half", "quarter", "width-half", "width-three-quarters"):
+            write_json(f"scores/laptop/losses/{point}/{arm}/summary.json", {"key": "k"})
     for command in (["init", "-q"], ["add", "-A"], ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "x"]):
         subprocess.run(["git", *command], check=True)
     return tmp_path
 
 
-def said(code):
+def said(code: int) -> str:
     console = Console(width=200, record=True, file=io.StringIO())
-    assert verify("tiny", Path("results"), console) is code
+    assert verify("laptop", Path("results"), console) == code
     return console.export_text()
 
 
-def test_all_the_same(repository):
-    text = said(True)
-    assert "4 of 4 verdicts are the committed ones: the reproduction reproduces" in text
+def test_an_untouched_clone_vouches_for_nothing(repository):
+    text = said(3)
+    assert "scaling_ladder: 2 of 2 claims came out the same (2 not made here)" in text
+    assert "nothing was trained, scored or computed here, so this vouches for nothing: 'make reproduce" in text
+    assert "reproduces" not in text.replace("make reproduce", "")
+
+
+def test_what_was_computed_here_reproduces_and_other_machines_are_named(repository):
+    results("cost_model", exact("c"), commit="now")
+    text = said(0)
+    assert "3 of 3 claims are the committed ones; how all were made here: 1 computed, 2 not made here" in text
+    assert "what was made here reproduces (numbers may deviate by 0.5 of an interval's half width)" in text
     assert "machine: CPU A, Linux there" in text
 
 
-def test_a_changed_and_a_missing_recipe_fail(repository):
-    write_json("results/tiny/one/verdicts.json", [row("a", "inconclusive", ours=0.2), row("b", "contradicted")])
-    Path("results/tiny/two/verdicts.json").unlink()
-    text = said(False)
-    assert "one: 1 of 2 committed verdicts came out the same" in text
-    assert "largest deviation: 2.00 of its interval's half width (a)" in text
-    assert "b: reproduced -> contradicted" in text
-    assert "two: 0 of 2" in text
-    assert "1 of 4 verdicts are the committed ones: the reproduction does not reproduce" in text
+def test_redrawn_from_the_scores_that_came_with_the_clone_is_not_a_reproduction(repository):
+    results("scaling_ladder", row("a"), row("b", arms=["dense", "stem-third"]), commit="now")
+    assert "2 redrawn, 1 not made here" in said(3)
+
+
+def test_scores_that_were_made_here(repository):
+    results("scaling_ladder", row("a"), row("b", arms=["dense", "stem-third"]), commit="now")
+    for path in Path("scores").rglob("summary.json"):
+        if path.parent.name != "stem-third":
+            write_json(path.with_name("provenance.json"), HERE | {"key": "k"})
+    text = said(0)
+    assert "scaling_ladder: 2 of 2 claims came out the same (1 scored, 1 redrawn)" in text
+    write_json("scores/laptop/losses/half/dense/provenance.json", HERE | {"key": "another"})
+    assert "(2 redrawn)" in said(3)
+
+
+@pytest.mark.parametrize("edit", [{"ours": 0.2}, {"seeds": 4}, {"sentence": "Else."}, {"verdict": "contradicted"}])
+def test_an_edited_field_fails(repository, edit):
+    results("scaling_ladder", row("a", **edit), row("b", arms=["dense", "stem-third"]))
+    text = said(1)
+    assert "scaling_ladder: 1 of 2 claims came out the same" in text
+    assert f"  a: {next(iter(edit))} " in text
+    assert "the reproduction does not reproduce" in text
+
+
+def test_a_missing_recipe_fails(repository):
+    Path("results/laptop/cost_model/verdicts.json").unlink()
+    text = said(1)
+    assert "cost_model: 0 of 1 claims came out the same" in text
+    assert "  c: gone" in text
 
 
 def test_nothing_to_compare_with(repository, monkeypatch):
-    write_json("results/new/one/verdicts.json", [row("a", "inconclusive")])
     console = Console(file=io.StringIO())
-    assert verify("new", Path("results"), console)
-    Path("results/tiny/one/verdicts.json").write_text("[{")
-    with pytest.raises(UserError, match=r"one/verdicts\.json is missing or damaged"):
-        verify("tiny", Path("results"), console)
+    with pytest.raises(
+        UserError, match="results/overnight has no verdicts; run 'make reproduce SCALE=overnight' first"
+    ):
+        verify("overnight", Path("results"), console)
+    shutil.copytree("results/laptop", "results/smoke")
+    assert verify("smoke", Path("results"), console) == 3
+    rows = read_json(Path("results/laptop/cost_model/verdicts.json"))
+    Path("results/laptop/cost_model/verdicts.json").write_text(json.dumps([rows[0] | {"ours": "x"}]))
+    with pytest.raises(UserError, match=r"verdicts\.json: claim 'c': ours is 'x'"):
+        verify("laptop", Path("results"), console)
+    Path("results/laptop/cost_model/verdicts.json").write_text("[{")
+    with pytest.raises(UserError, match=r"verdicts\.json is missing or damaged"):
+        verify("laptop", Path("results"), console)
     monkeypatch.setenv("GIT_DIR", "nowhere")
     with pytest.raises(UserError, match="verify compares with the committed results, but git says"):
-        verify("tiny", Path("results"), console)
+        verify("laptop", Path("results"), console)
