@@ -1,94 +1,169 @@
-"""Every recipe of the comparison on runs of seconds: all its arms and points are trained, scored, drawn and judged in this process."""
+"""Every recipe of runs, on runs of seconds: all its addresses are trained, scored, judged and drawn in this process."""
 
 import json
-import runpy
+import os
 import shutil
-import sys
 
+import matplotlib as mpl
 import pytest
 import yaml
-from stemrepro.training.spec import Run
 
 from stemrepro import plan
-from stemrepro.claims import VERDICTS
-from stemrepro.data.vocabularies import own_text, write_vocabularies
-from stemrepro.evaluation import benchmarks, losses
-from stemrepro.recipe import load
+from stemrepro.analyse import analyse
+from stemrepro.claims import INCONCLUSIVE, NOT_TESTABLE
+from stemrepro.data.vocabularies import write_vocabularies
+from stemrepro.errors import UserError
+from stemrepro.evaluation import benchmarks, geometry, losses
+from stemrepro.files import write_json
+from stemrepro.runs import MAIN, Address
+from stemrepro.scoring import pending, write_scores
 from stemrepro.training.train import train
+from stemrepro.verify import SCORED, TRAINED, UNTOUCHED, Made
+from stemrepro.work import runs_of
 from tests.conftest import ROOT, TINY, quiet
 
 RECIPES = ("ablation_graveyard", "training_roi", "training_stability", "rivals", "table_design", "scaling_ladder")
+"""Those that test_pipeline.py doesn't run."""
 SHORT = {"tokens": 32 * 4 * 10, "marks": 2, "mark_tokens": 64, "snapshots": [], "save_every": 100}
 BEST = {"dense": {"learning_rate": 0.01}, "stem-full": {"learning_rate": 0.02, "table_rate_factor": 2.0}}
+SCORE = {"losses": losses.score, "benchmarks": benchmarks.score, "geometry": geometry.score}
 
 
 @pytest.fixture(scope="module")
 def scored(sample, tmp_path_factory):
-    """A folder with recipes/ and the scores of all arms that the recipes read, at a scale of ten steps and one seed."""
+    """A folder with recipes/, runs/ and scores/ of everything that the recipes want at a scale of ten steps and one seed."""
     folder = tmp_path_factory.mktemp("analyses")
     shutil.copytree(ROOT / "recipes", folder / "recipes")
+    shutil.copytree(ROOT / "analysis", folder / "analysis")
     training = TINY["training"] | SHORT
     tiny = TINY | {"training": training, "best_rates": BEST, "evaluation": {"tokens": 128, "batch": 4}}
     (folder / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(tiny))
-    book = load(folder / "recipes")
-    book = book.model_copy(update={"recipes": {name: book.recipes[name] for name in RECIPES}})
-    values, data = plan.params(book, "tiny"), folder / "data"
-    data.mkdir()
-    (data / "blocks").symlink_to(sample / "blocks")
-    write_vocabularies(sample / "corpus" / "corpus.parquet", values["vocabularies"], data / "vocabularies")
-
-    def run(name, scale, arm, rate, place):
-        scale, *text = own_text(scale, data)
-        made = Run(name, 0, arm, scale, rate, folder / "runs" / place / "seed0", *text)
-        train(made, quiet)
-        return made
-
-    for name in values["arms"]:
-        made, out = run(name, *plan.scale_and_arm(values, "tiny", name), name), folder / "scores/tiny" / name
-        losses.write_scores([made], [losses.score(made, quiet, context=False)], out / "losses")
-        if name in values["benchmark_arms"]:
-            found = benchmarks.score(made, sample / "tokenizer.json", sample / "items", quiet)
-            benchmarks.write_scores([made], [found], out / "benchmarks")
-    for name in values["points"]:
-        what, points = plan.points_of(values, "tiny", name)
-        for point, settings in points.items():
-            made, out = run("x", *settings, f"{name}/{point}"), folder / "scores/tiny" / name / point / "losses"
-            if what == "steps":
-                losses.write_steps([made], [losses.steps(made)], out)
-            else:
-                losses.write_scores([made], [losses.score(made, quiet, context=False)], out)
+    here = os.getcwd()
+    os.chdir(folder)
+    try:
+        _, params = plan.write("tiny", RECIPES)
+        write_vocabularies(
+            sample / "corpus/corpus.parquet", list(params.scale["tiny"].vocabularies), folder / "data/tiny/vocabularies"
+        )
+        (folder / "data/tiny/blocks").symlink_to(sample / "blocks")
+        (folder / "data/tiny/tokenizer.json").symlink_to(sample / "tokenizer.json")
+        (folder / "data/sample").mkdir()
+        (folder / "data/sample/items").symlink_to(sample / "items")
+        planned = params.planned("tiny")
+        for run in runs_of("tiny", "sample", planned):
+            train(run, quiet)
+        for part, score in SCORE.items():
+            for members, given, out, key in pending(params, "tiny", part, planned):
+                write_scores(part, members, [score(run, quiet, **given) for run in members], given, out, key)
+    finally:
+        os.chdir(here)
     return folder
 
 
 @pytest.fixture
-def judge(scored, monkeypatch):
-    """judge(name) runs a recipe's analysis and gives its verdicts by claim."""
+def there(scored, monkeypatch):
+    monkeypatch.chdir(scored)
+    mpl.rcdefaults()
+    return scored
 
-    def run(name):
-        monkeypatch.chdir(scored)
-        monkeypatch.setattr(sys, "argv", ["analysis", "--scale", "tiny"])
-        runpy.run_path(str(ROOT / "analysis" / f"{name}.py"), run_name="__main__")
-        rows = json.loads((scored / "results/tiny" / name / "verdicts.json").read_text())
-        return {row["claim"]: row for row in rows}
 
-    return run
+def judge(there, name):
+    """Verdicts of a recipe by claim."""
+    analyse(name, "tiny", there / "scores", there / "results")
+    rows = json.loads((there / "results/tiny" / name / "verdicts.json").read_text())
+    return {row["claim"]: row for row in rows}
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_recipe_is_drawn_and_judged(scored, book, name, judge):
-    rows, folder = judge(name), scored / "results/tiny" / name
+def test_a_recipe_is_drawn_and_judged(there, book, name):
+    rows, folder = judge(there, name), there / "results/tiny" / name
     assert list(rows) == list(book.recipes[name].claims)
-    assert {row["verdict"] for row in rows.values()} <= {VERDICTS[-1], VERDICTS[-2]}  # one seed is never enough
+    assert {row["verdict"] for row in rows.values()} <= {INCONCLUSIVE, NOT_TESTABLE}  # one seed is never enough
     assert all((folder / f"figure.{kind}").stat().st_size > 10_000 for kind in ("pdf", "svg", "png"))
     before = (folder / "figure.svg").read_bytes()
-    judge(name)
+    judge(there, name)
     assert (folder / "figure.svg").read_bytes() == before
 
 
-def test_contrasts_at_own_rates_stand_beside_those_at_the_common_rate(judge):
+def test_contrasts_at_own_rates_stand_beside_those_at_the_common_rate(there):
     """Dense's best is the common rate here; the gate's place has a best of its own, which is not known."""
-    rows = judge("ablation_graveyard")
+    rows = judge(there, "ablation_graveyard")
     assert rows["up-over-dense"]["own_rate"] is not None
     assert rows["up-over-dense"]["own_rate"] != rows["up-over-dense"]["ours"]
     assert rows["blend-not-better"]["own_rate"] is None
     assert rows["gate-average"]["own_rate"] is None
+
+
+def test_a_recipe_without_a_file_of_its_own_gets_the_forest_plot(there, monkeypatch):
+    (there / "analysis/rivals.py").rename(there / "analysis/kept")
+    try:
+        assert judge(there, "rivals")
+        data = (there / "results/tiny/rivals/data.csv").read_text()
+        assert data.splitlines()[0].startswith("panel,what,x,value,ci_low,ci_high")
+        assert (there / "results/tiny/rivals/figure.png").stat().st_size > 10_000
+    finally:
+        (there / "analysis/kept").rename(there / "analysis/rivals.py")
+
+
+def test_an_analysis_file_that_lacks_a_function_is_named(there):
+    file = there / "analysis/rivals.py"
+    kept = file.read_text()
+    file.write_text("def collect(measure): ...")
+    try:
+        with pytest.raises(UserError, match=r"analysis/rivals\.py lacks the function 'draw'"):
+            judge(there, "rivals")
+    finally:
+        file.write_text(kept)
+
+
+def test_a_diverged_arm_makes_its_claims_inconclusive_and_the_others_stay(there):
+    """Also with a figure of what is left."""
+    before = judge(there, "rivals")
+    path = there / "scores/tiny/losses/main/dense-wide/summary.json"
+    kept = path.read_text()
+    write_json(path, json.loads(kept) | {"diverged": {"0": 7}})
+    try:
+        rows = judge(there, "rivals")
+    finally:
+        path.write_text(kept)
+    hit = {name for name, row in rows.items() if "dense-wide" in row["arms"]}
+    assert hit
+    for name in hit:
+        assert rows[name]["verdict"] == INCONCLUSIVE
+        assert rows[name]["reason"] == "dense-wide diverged: the loss of seed 0 is no number from step 7 on"
+        assert rows[name]["ours"] is None
+        assert rows[name]["seeds"] == 0
+    assert all(rows[name] == before[name] for name in rows.keys() - hit)
+
+
+@pytest.mark.parametrize(
+    ("file", "recipe"),
+    [("losses.csv", "scaling_ladder"), ("summary.json", "scaling_ladder"), ("curve.csv", "training_roi")],
+)
+@pytest.mark.parametrize("content", [None, b"", b"{}", b"seed,source\n0,bible\n", b"\xff\xfe", b"null"])
+def test_scores_that_are_missing_or_garbled_are_one_sentence(there, file, recipe, content):
+    path = there / "scores/tiny/losses/main/stem-third" / file
+    kept = path.read_bytes()
+    path.unlink() if content is None else path.write_bytes(content)
+    try:
+        with pytest.raises(UserError, match=rf"stem-third/{file} is missing or damaged"):
+            judge(there, recipe)
+    finally:
+        path.write_bytes(kept)
+
+
+def test_verify_tells_what_was_trained_from_what_was_scored(there):
+    params = plan.read_params()
+    made, address = Made(params, "tiny", there / "results"), Address(MAIN, "dense")
+    assert made.scores(address, "losses") == TRAINED
+    weights = there / "runs/tiny/main/dense/seed0/weights.safetensors"
+    weights.rename(weights.with_name("kept"))
+    assert made.scores(address, "losses") == SCORED  # written here, from runs that aren't there any more
+    weights.with_name("kept").rename(weights)
+    about = there / "scores/tiny/losses/main/dense/provenance.json"
+    about.rename(about.with_name("kept"))
+    assert made.scores(address, "losses") == TRAINED
+    runs = (there / "runs/tiny/main").rename(there / "runs/tiny/elsewhere")
+    assert made.scores(address, "losses") == UNTOUCHED
+    runs.rename(there / "runs/tiny/main")
+    about.with_name("kept").rename(about)

@@ -78,7 +78,7 @@ def judged(inputs: Inputs, measure: Measure) -> list[dict]:
             "seed_se": _number(result.seed_se),
             "item_se": _number(result.item_se) or None,
             "p": None if exact else _number(result.p),
-            "seeds": 0 if exact else facts.seeds,
+            "seeds": 0 if exact or facts.unmeasured else facts.seeds,
             "scale": inputs.scale_name,
             "verdict": result.verdict,
             "reason": result.reason,

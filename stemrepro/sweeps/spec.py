@@ -1,9 +1,9 @@
 """What a sweep is, as data: recipes/sweeps/*.yaml."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from stemrepro.records import Strict, parse, read_yaml
 
@@ -18,8 +18,20 @@ class Range(Strict):
     high: float
     log: bool = False
 
+    @model_validator(mode="after")
+    def _fits(self) -> "Range":
+        if not self.low < self.high or (self.log and self.low <= 0):
+            raise ValueError(
+                f"{self.low:g} to {self.high:g} is no range{', or none with a logarithm' if self.log else ''}"
+            )
+        return self
 
-Space = dict[str, tuple[float | int | str, ...] | Range]
+
+Values = Annotated[
+    Annotated[tuple[float | int | str, ...], Tag("list")] | Annotated[Range, Tag("range")],
+    Discriminator(lambda value: "range" if isinstance(value, dict | Range) else "list"),
+]
+Space = dict[str, Values]
 
 
 class Sweep(Strict):

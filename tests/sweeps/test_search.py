@@ -7,18 +7,19 @@ import sys
 import time
 from functools import partial
 
-import optuna
 import pandas as pd
 import pytest
 import yaml
 from mlflow import MlflowClient
 from rich.console import Console
-from stemrepro.sweep_spec import Range, Sweep, read_sweep
 
-from stemrepro import sweeps
 from stemrepro.errors import UserError
-from stemrepro.sweeps import extended, open_study, run_of, run_sweep, storage, trial_table, work
-from stemrepro.tracking import tracking_uri
+from stemrepro.sweeps import search, trials
+from stemrepro.sweeps.search import extended, run_sweep
+from stemrepro.sweeps.spec import Range, Sweep, read_sweep
+from stemrepro.sweeps.study import check_complete, grid_points, open_points, open_study, trial_table, work
+from stemrepro.sweeps.trials import run_of
+from stemrepro.tracked import tracking_uri
 from tests.conftest import ROOT, TINY
 
 GRID = {
@@ -54,7 +55,7 @@ def fake_loss(arm, rate, factor, seed):
 
 
 def fake_objective(trial, space, **_):
-    values = sweeps.suggested(trial, space)
+    values = trials.suggested(trial, space)
     if values["arm"] == "dense":
         values["table_rate_factor"] = 1.0
     trial.set_user_attr("settings", values)
@@ -62,7 +63,7 @@ def fake_objective(trial, space, **_):
 
 
 def test_a_grid_visits_every_point_and_grows_until_no_arm_is_at_its_edge(project, tmp_path, monkeypatch):
-    monkeypatch.setattr(sweeps, "objective", fake_objective)
+    monkeypatch.setattr(search, "objective", fake_objective)
     file = sweep_file(tmp_path, GRID)
     run_sweep(file, project, "tiny", tmp_path / "data/tiny/blocks", tmp_path / "results", 1, 0, Console(quiet=True))
     folder = tmp_path / "results/tiny/sweeps/sweep"
@@ -114,12 +115,12 @@ def test_a_trial_is_a_run_scored_on_the_tune_split(project, tmp_path):
     space = {"arm": ("stem-full",), "learning_rate": (0.01,), "table_rate_factor": (2.0,), "seed": (100,)}
     sweep = Sweep(title="t", sampler="grid", space=space)
     data, out = tmp_path / "data/tiny/blocks", tmp_path / "sweeps"
-    call = partial(sweeps.objective, sweep=sweep, space=space, book=project, scale="tiny", data=data, out=out)
+    call = partial(trials.objective, sweep=sweep, space=space, book=project, scale="tiny", data=data, out=out)
     work("s", sweep, space, call, out)
-    study = open_study("s", sweep, space, out)
+    study = open_study("s", sweep, out)
     values = {"arm": "stem-full", "learning_rate": 0.01, "table_rate_factor": 2.0, "seed": 100}
     run = run_of(values, project, "tiny", data, out)
-    assert run.arm.table_rate_factor == 2.0
+    assert run.training.table_rate_factor == 2.0
     losses = losses_by_source(load_run(run), TokenBlocks(data, "tune", 32, 300), 512, 4)
     prose = [losses[source] for source in ("speeches", "bible") if source in losses]
     (row,) = trial_table(study).to_dict("records")
@@ -161,6 +162,8 @@ def test_an_open_search_stops_what_falls_behind_and_draws_what_mattered(project,
         ({"space": GRID["space"] | {"colour": ["red"]}}, "space has no 'colour'"),
         ({"space": {"arm": ["dense"], "seed": [1]}, "extend": []}, "space lacks 'learning_rate'"),
         ({"space": GRID["space"] | {"learning_rate": {"low": 1, "high": 2}}}, "a grid needs lists"),
+        ({"space": GRID["space"] | {"learning_rate": {"low": 2, "high": 1}}}, "2 to 1 is no range"),
+        ({"space": GRID["space"] | {"learning_rate": {"low": 0, "high": 1, "log": True}}}, "none with a logarithm"),
         ({"extend": ["table_init"]}, "must be a key of a grid's space"),
     ],
 )
@@ -195,17 +198,17 @@ def test_a_scales_best_rates_are_its_studys_winners(book, name):
 
 SLOW = """
 import sys, time
-from stemrepro import sweeps
-sweeps.HEARTBEAT = 1
-before = sweeps.objective
+from stemrepro.sweeps import search, study
+study.HEARTBEAT = 1
+before = search.objective
 def slow(trial, **rest):
     if sys.argv[1] == "victim":
         open("started", "w").write(str(trial.number))
         time.sleep(60)
     return before(trial, **rest)
-sweeps.objective = slow
-from stemrepro.cli import main
-main(["sweep", "sweep.yaml", "--scale", "tiny"])
+search.objective = slow
+from stemrepro.cli import app
+app(["sweep", "sweep.yaml", "--scale", "tiny"])
 """
 
 
@@ -223,10 +226,74 @@ def test_a_killed_workers_trial_is_put_back_and_retried(project, tmp_path):
     victim.wait()
     time.sleep(4)
     subprocess.run([sys.executable, "-c", SLOW, "other"], env=environment, check=True, capture_output=True)
-    study = optuna.load_study(study_name="sweep", storage=storage(tmp_path / "sweeps/tiny/sweep"))
+    study = open_study("sweep", read_sweep(tmp_path / "sweep.yaml"), tmp_path / "sweeps/tiny/sweep")
     states = [trial.state.name for trial in study.get_trials()]
     assert states.count("FAIL") == 1
     assert states.count("COMPLETE") == 4
-    retried = [trial for trial in study.get_trials() if trial.system_attrs.get("failed_trial") is not None]
-    assert len(retried) == 1
     assert len(trial_table(study)) == 4
+
+
+def test_a_point_that_failed_is_tried_again_and_missing_ones_give_no_results(project, tmp_path, monkeypatch, capsys):
+    """Optuna's own grid counts a failed trial as visited, and would end without it, exit code 0."""
+    broken = True
+
+    def breaks(trial, space, **rest):
+        if broken and trials.suggested(trial, space)["seed"] == 101:
+            raise UserError("no room left on the disk")
+        return fake_objective(trial, space, **rest)
+
+    monkeypatch.setattr(search, "objective", breaks)
+    file = sweep_file(tmp_path, GRID | {"extend": []})
+    asked = (file, project, "tiny", tmp_path / "data/tiny/blocks", tmp_path / "results", 1, 0, Console(quiet=True))
+    with pytest.raises(
+        UserError, match=r"8 of the grid's 16 points have no result .*seed 101.* start 'stemrepro sweep'"
+    ):
+        run_sweep(*asked)
+    assert "no room left on the disk" in capsys.readouterr().err
+    assert not (tmp_path / "results").exists()
+    broken = False
+    run_sweep(*asked)
+    table = pd.read_csv(tmp_path / "results/tiny/sweeps/sweep/data.csv")
+    assert len(table) == 12  # dense knows one table factor
+    assert set(table["seed"]) == {100, 101}
+
+
+def test_workers_take_each_point_once(project, tmp_path):
+    """A point that another process works on is left to it; one that it left open is taken by the next start."""
+    sweep = Sweep.model_validate(GRID | {"extend": []})
+    out, done = tmp_path / "sweeps", []
+
+    def other(trial):
+        if not done:
+            done.append("other")
+            work("s", sweep, sweep.space, lambda trial: done.append("mine") or 1.0, out)  # a second worker meanwhile
+        return 1.0
+
+    work("s", sweep, sweep.space, other, out)
+    study = open_study("s", sweep, out)
+    assert done.count("mine") == 15
+    assert len(study.get_trials()) == 16
+    assert open_points(study, grid_points(sweep.space)) == []
+    check_complete("s", sweep, sweep.space, study)
+
+
+def test_an_open_search_that_lacks_trials_gives_no_results(project, tmp_path):
+    space = {"arm": ["dense"], "learning_rate": {"low": 0.01, "high": 0.02}, "seed": [100]}
+    sweep = Sweep.model_validate({"title": "t", "sampler": "tpe", "trials": 3, "space": space})
+    study = open_study("s", sweep, tmp_path)
+    study.optimize(lambda trial: 1.0, n_trials=2)
+    with pytest.raises(UserError, match="2 of 3 trials have a result"):
+        check_complete("s", sweep, sweep.space, study)
+
+
+def test_a_setting_that_diverged_is_never_the_best(project, tmp_path, monkeypatch):
+    def diverges(trial, space, **rest):
+        loss = fake_objective(trial, space, **rest)
+        return float("inf") if trial.user_attrs["settings"]["learning_rate"] > 0.015 else loss
+
+    monkeypatch.setattr(search, "objective", diverges)
+    file = sweep_file(tmp_path, GRID | {"extend": []})
+    run_sweep(file, project, "tiny", tmp_path / "data/tiny/blocks", tmp_path / "results", 1, 0, Console(quiet=True))
+    folder = tmp_path / "results/tiny/sweeps/sweep"
+    assert set(pd.read_csv(folder / "best.csv")["learning_rate"]) == {0.01}
+    assert pd.read_csv(folder / "data.csv")["state"].value_counts().to_dict() == {"complete": 3 * 2, "diverged": 3 * 2}

@@ -1,0 +1,125 @@
+"""The study of a sweep: its trials in one database, shared by workers, and which points of a grid are left."""
+
+import fcntl
+import itertools
+import math
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import optuna
+import pandas as pd
+from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
+from optuna.trial import Trial, TrialState
+
+from stemrepro.errors import UserError
+from stemrepro.files import digest
+from stemrepro.sweeps.spec import Space, Sweep
+
+warnings.filterwarnings(
+    "ignore", category=optuna.exceptions.ExperimentalWarning
+)  # heartbeats and retries are marked so
+optuna.logging.set_verbosity(optuna.logging.ERROR)  # what failed is said in one sentence, without a traceback
+
+ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
+HEARTBEAT = 20
+"""Seconds between a worker's signs of life; a trial whose worker gave none for three of them is retried."""
+
+
+def open_study(name: str, sweep: Sweep, out: Path, worker: int = 0) -> optuna.Study:
+    """The study, made or joined. A trial whose worker died counts as failed; an open search tries it again by itself, in a grid its
+    point is open again. Workers of an open search have random streams of their own."""
+    out.mkdir(parents=True, exist_ok=True)
+    grid = sweep.sampler == "grid"
+    storage = RDBStorage(
+        f"sqlite:///{out / 'study.db'}",
+        engine_kwargs={"connect_args": {"timeout": 60}},
+        heartbeat_interval=HEARTBEAT,
+        grace_period=3 * HEARTBEAT,
+        heartbeat_stale_trial_callback=None if grid else RetryHeartbeatStaleTrialCallback(max_retry=3),
+    )
+    return optuna.create_study(
+        study_name=name,
+        storage=storage,
+        sampler=optuna.samplers.TPESampler(seed=worker, constant_liar=True),
+        pruner=optuna.pruners.NopPruner() if grid else optuna.pruners.MedianPruner(n_startup_trials=4),
+        direction="minimize",
+        load_if_exists=True,
+    )
+
+
+def grid_points(space: Space) -> list[dict]:
+    """Every combination of a grid's values, in an order in which the seeds of a setting stand together."""
+    return [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
+
+
+def open_points(study: optuna.Study, points: list[dict]) -> list[dict]:
+    """The points of a grid that no trial has a result for."""
+    ended = [trial.user_attrs.get("point") for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))]
+    return [point for point in points if point not in ended]
+
+
+@contextmanager
+def held(path: Path) -> Iterator[bool]:
+    """Whether this process could take a lock, which it then has; the system lets go of it when a worker is killed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def work(name: str, sweep: Sweep, space: Space, call: Callable[[Trial], float], out: Path, worker: int = 0) -> None:
+    """Takes the open points of a grid that no other worker has, once each; or trials until a search has as many as it asks for."""
+    study = open_study(name, sweep, out, worker)
+    if sweep.sampler == "grid":
+        anything = optuna.samplers.RandomSampler()
+        for point in open_points(study, grid_points(space)):
+            with held(out / "points" / f"{digest(point)}.lock") as mine:
+                if mine and open_points(study, [point]):
+                    study.sampler = optuna.samplers.PartialFixedSampler(point, anything)
+                    study.optimize(partial(_at_point, call=call, point=point), n_trials=1, catch=(UserError,))
+        return
+    if len(study.get_trials(deepcopy=False, states=ENDED)) < sweep.trials:
+        study.optimize(call, callbacks=[optuna.study.MaxTrialsCallback(sweep.trials, states=ENDED)])
+
+
+def _at_point(trial: Trial, call: Callable[[Trial], float], point: dict) -> float:
+    trial.set_user_attr("point", point)
+    try:
+        return call(trial)
+    except UserError as error:
+        print(f"stemrepro: {error}", file=sys.stderr)
+        raise
+
+
+def check_complete(name: str, sweep: Sweep, space: Space, study: optuna.Study) -> None:
+    """Raises UserError while trials are missing: what is best among the others may not be the best."""
+    again = f"start 'stemrepro sweep' for {name} again: what is done is kept, and the others are tried again"
+    if sweep.sampler == "grid":
+        points = grid_points(space)
+        if missing := open_points(study, points):
+            first = ", ".join(f"{key} {value}" for key, value in missing[0].items())
+            raise UserError(f"{len(missing)} of the grid's {len(points)} points have no result ({first}, say); {again}")
+    elif (count := len(study.get_trials(deepcopy=False, states=ENDED))) < sweep.trials:
+        raise UserError(f"{count} of {sweep.trials} trials have a result; {again}")
+
+
+def trial_table(study: optuna.Study) -> pd.DataFrame:
+    """One line a setting: its fields, its prose loss on the tune split, and how it ended (settings that came up twice once)."""
+    rows = []
+    for trial in study.get_trials(deepcopy=False, states=ENDED):
+        pruned = trial.state == TrialState.PRUNED
+        state = "pruned" if pruned else "complete" if math.isfinite(trial.value) else "diverged"
+        rows.append(trial.user_attrs["settings"] | {"prose": trial.value, "state": state})
+    if not rows:
+        return pd.DataFrame()
+    frame = pd.DataFrame(rows)
+    keys = [key for key in frame.columns if key not in ("prose", "state")]
+    return frame.sort_values([*keys, "state"]).drop_duplicates(keys).reset_index(drop=True)

@@ -1,0 +1,122 @@
+"""A trial of a sweep: one run, trained like any other and scored on the tune split, which no recipe uses."""
+
+import fcntl
+import math
+from pathlib import Path
+
+import numpy as np
+import optuna
+from optuna.trial import Trial, TrialState
+
+from stemrepro.arm import Arm, run_settings
+from stemrepro.book import Book
+from stemrepro.data.integrity import verified_hash
+from stemrepro.data.sources import prose
+from stemrepro.errors import unknown
+from stemrepro.files import digest
+from stemrepro.model.cost import row_elements
+from stemrepro.records import parse
+from stemrepro.runs import MAIN, Address, Run
+from stemrepro.scale import Point
+from stemrepro.sweeps.spec import ARM_FIELDS, Range, Space, Sweep
+
+
+def suggested(trial: Trial, space: Space) -> dict:
+    """A value for every key of the space. Lists of numbers are given as wide ranges, so that a grid may grow within its study."""
+    found = {}
+    for key, values in space.items():
+        if isinstance(values, Range):
+            found[key] = trial.suggest_float(key, values.low, values.high, log=values.log)
+        elif key == "seed":
+            found[key] = trial.suggest_int(key, min(values), max(values)) if len(set(values)) > 1 else values[0]
+        elif all(isinstance(value, int | float) for value in values):
+            found[key] = trial.suggest_float(key, 0.0, 1e6)
+        else:
+            found[key] = trial.suggest_categorical(key, list(values))
+    return found
+
+
+def run_of(values: dict, book: Book, scale_name: str, data: Path, out: Path) -> Run:
+    """The run of some settings. An arm without tables has no table fields, so that they don't count as other settings.
+
+    Raises:
+        UserError: an unknown arm, or a field that the arm can't have.
+    """
+    scale, name = book.scale(scale_name), values["arm"]
+    if name not in book.arms:
+        raise unknown("arm", name, book.arms, "recipes/arms.yaml")
+    scale = scale.model_copy(update={"learning_rate": float(values["learning_rate"])})
+    arm, address = book.arms[name], Address(MAIN, name)
+    if row_elements(run_settings(address, arm, Point(), scale)[0]):
+        fields = {key: values[key] for key in ARM_FIELDS if key in values}
+        arm = parse(Arm, arm.model_dump() | fields, Path("recipes/arms.yaml"), name)
+    model, training = run_settings(address, arm, Point(), scale)
+    seed = int(values["seed"])
+    key = digest({"arm": arm.model_dump(mode="json"), "rate": training.learning_rate, "seed": seed})
+    return Run(address, seed, model, training, out / "runs" / f"{name}-{key}", scale.data, data, verified_hash(data))
+
+
+def settings_of(run: Run, values: dict) -> dict:
+    """What the space asked of a run, as far as its arm has such fields."""
+    plain = {"arm": run.address.arm, "seed": run.seed, "learning_rate": run.training.learning_rate}
+    tables = {
+        "table_rate_factor": run.training.table_rate_factor,
+        "table_decay_factor": run.training.table_decay_factor,
+        "table_init": run.model.table_init,
+    }
+    has = row_elements(run.model) > 0
+    neutral = {"table_rate_factor": 1.0, "table_decay_factor": 1.0, "table_init": "xavier", "placement": "none"}
+    given = plain | (tables | {"placement": values.get("placement")} if has else neutral)
+    return {key: given[key] for key in values}
+
+
+def mean_prose(losses: dict[str, float]) -> float:
+    """Mean over the prose sources of losses by source."""
+    return float(np.mean([losses[source] for source in prose(losses)]))
+
+
+def tune_loss(run: Run, tokens: int, batch: int) -> float:
+    """Prose loss of a run on the tune split, in nats per token; infinite if it diverged."""
+    from stemrepro.data.blocks import TokenBlocks
+    from stemrepro.evaluation.weights import load_run
+    from stemrepro.training.callbacks import losses_by_source
+
+    if run.diverged is not None:
+        return math.inf
+    blocks = TokenBlocks(run.blocks, "tune", run.training.sequence, run.model.vocab)
+    return mean_prose(losses_by_source(load_run(run), blocks, tokens, batch))
+
+
+def objective(trial: Trial, sweep: Sweep, space: Space, book: Book, scale: str, data: Path, out: Path) -> float:
+    """Trains the trial's run and scores it; in an open search the pruner may end it at a mark.
+
+    Raises:
+        optuna.TrialPruned: it fell behind the median of the trials before it.
+    """
+    import torch
+
+    from stemrepro.training.train import train
+
+    values, asked = suggested(trial, space), book.scale(scale).evaluation
+    run = run_of(values, book, scale, data, out)
+    settings = settings_of(run, values)
+    trial.set_user_attr("settings", settings)
+    for other in trial.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
+        if other.user_attrs.get("settings") == settings:
+            return other.value  # a grown grid comes by its old points again
+    torch.set_num_threads(run.training.threads)
+
+    def mark(step: int, losses: dict[str, float]) -> None:
+        if sweep.sampler == "tpe":
+            trial.report(mean_prose(losses), step)
+            if trial.should_prune():
+                raise optuna.TrialPruned
+
+    run.folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(run.folder.with_suffix(".lock"), "w") as lock:
+        # Another worker may have the same settings; the system lets go of the lock when a worker is killed.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        train(run, lambda *_: None, replace=True, mark=mark)
+        for table in run.folder.glob("tables-*"):
+            table.unlink()
+        return tune_loss(run, asked.tokens, asked.batch)
