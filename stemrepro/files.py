@@ -67,11 +67,26 @@ def write_json(path: Path | str, value: object) -> None:
     atomic_write(path, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")
 
 
+def damaged(path: Path, error: object) -> UserError:
+    """The error for a file that can't be used."""
+    return UserError(
+        f"{path} is missing or damaged ({' '.join(str(error).split())}); restore it or run 'dvc repro' again"
+    )
+
+
+def read_json(path: Path) -> dict | list:
+    """A JSON file; UserError when it is damaged."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, IsADirectoryError, ValueError) as error:
+        raise damaged(path, error) from error
+
+
 def read_rows(path: Path) -> list[dict]:
     """The rows of a JSON-lines file; UserError when it is damaged."""
     try:
-        return [json.loads(line) for line in path.read_text().splitlines()]
-    except (OSError, ValueError) as error:
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+    except (FileNotFoundError, IsADirectoryError, ValueError) as error:
         raise UserError(
             f"{path} is missing or damaged ({error}); delete its folder and run 'dvc repro' again"
         ) from error

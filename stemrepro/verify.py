@@ -14,12 +14,12 @@ from pathlib import Path
 from rich.console import Console
 
 from stemrepro.errors import UserError
+from stemrepro.files import read_json
 from stemrepro.params import Params, Part, read_params
 from stemrepro.provenance import provenance
 from stemrepro.records import read_yaml
 from stemrepro.report.verdicts import read_verdicts
 from stemrepro.runs import Address
-from stemrepro.scores.reading import read_json
 from stemrepro.work import RUNS, SCORES
 
 MOST = 0.5

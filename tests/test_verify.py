@@ -10,8 +10,7 @@ import pytest
 from rich.console import Console
 
 from stemrepro.errors import UserError
-from stemrepro.files import write_json
-from stemrepro.scores.reading import read_json
+from stemrepro.files import read_json, write_json
 from stemrepro.verify import compare, deviation, differences, verify
 from tests.conftest import ROOT
 

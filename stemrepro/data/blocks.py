@@ -5,13 +5,13 @@ stemrepro.data.encoding turns a corpus into one flat uint16 file a split; `Token
 asks for batch k again and there is no loader state to lose.
 """
 
-import json
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from stemrepro.data.integrity import read_index
 from stemrepro.errors import UserError
 
 
@@ -30,9 +30,9 @@ class TokenBlocks:
 
     def __init__(self, folder: Path, split: str, length: int, vocab: int) -> None:
         path = Path(folder) / f"{split}.bin"
-        if not path.exists() or not (Path(folder) / "index.json").exists():
+        if not path.exists():
             raise UserError(f"{path} is missing; run 'dvc repro' or 'stemrepro data blocks' first")
-        self.index = json.loads((Path(folder) / "index.json").read_text())
+        self.index = read_index(Path(folder))
         self.about = self.index["splits"][split]
         if path.stat().st_size != 2 * self.about["tokens"]:
             raise UserError(

@@ -1,11 +1,10 @@
 """The data card: what text and which benchmark items a scale uses, under which licence."""
 
-import json
 from pathlib import Path
 
 from stemrepro.data.corpus import SPLITS
 from stemrepro.data.items import BENCHMARKS, NGRAM
-from stemrepro.files import atomic_write, sha256
+from stemrepro.files import atomic_write, read_json, sha256
 
 
 def _items_table(items: dict) -> list[str]:
@@ -41,7 +40,7 @@ def data_card(mix: Path, folder: Path, out: Path) -> None:
         out: the page.
     """
     paths = (mix / "corpus" / "corpus.json", mix / "items" / "items.json", folder / "index.json")
-    report, items, index = (json.loads(path.read_text()) for path in paths)
+    report, items, index = map(read_json, paths)
     removed = report["removed"]
     lines = [
         f"# Data card: mix `{report['mix']}`",

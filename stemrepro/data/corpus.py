@@ -8,7 +8,6 @@
 """
 
 import hashlib
-import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator
@@ -20,7 +19,7 @@ from rich.progress import track
 from stemrepro.data.mixes import Mix
 from stemrepro.data.sources import Document, about_sources, read_documents
 from stemrepro.errors import UserError
-from stemrepro.files import write_json
+from stemrepro.files import read_json, write_json
 
 SPLITS = ("train", "tune", "validation")
 VALIDATION, TUNE = 0.08, 0.04  # shares of a source's bytes
@@ -118,8 +117,7 @@ def build_corpus(name: str, mix: Mix, raw: Path, out: Path) -> None:
             )
     out.mkdir(parents=True, exist_ok=True)
     Dataset.from_list(rows).to_parquet(out / "corpus.parquet")
-    hub = raw / "hub.json"
-    revision = json.loads(hub.read_text())["revision"] if mix.kind == "hub" else None
+    revision = read_json(raw / "hub.json")["revision"] if mix.kind == "hub" else None
     about = {source: about | {"revision": revision} for source, about in about_sources(mix).items() if source in counts}
     removed = {"repeated_passages_only": len(documents) - len(unique), "near_duplicates": len(unique) - len(kept)}
     write_json(

@@ -15,6 +15,7 @@ import pandas as pd
 from cachetools import Cache, LFUCache, LRUCache
 from rich.progress import track
 
+from stemrepro.data.integrity import read_corpus
 from stemrepro.data.tokenizer import read_tokenizer, train_tokenizer
 from stemrepro.errors import UserError
 from stemrepro.files import atomic_write
@@ -34,10 +35,8 @@ STRETCHES = 8
 
 def streams(corpus: Path, tokenizer_file: Path) -> dict[str, np.ndarray]:
     """Each source's documents of all splits, one behind the other in the order of their ids' hashes: {source: int64 [tokens]}."""
-    from datasets import Dataset
-
     tokenizer = read_tokenizer(tokenizer_file)
-    rows = Dataset.from_parquet(str(corpus), keep_in_memory=True).to_list()
+    rows = read_corpus(corpus)
     rows.sort(key=lambda row: hashlib.sha256(f"{row['source']}/{row['id']}".encode()).hexdigest())
     found = {}
     for source in sorted({row["source"] for row in rows}):

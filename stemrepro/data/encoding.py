@@ -7,6 +7,7 @@ import numpy as np
 from rich.progress import track
 
 from stemrepro.data.corpus import SPLITS
+from stemrepro.data.integrity import read_corpus
 from stemrepro.data.tokenizer import read_tokenizer, token_bytes
 from stemrepro.files import atomic_write, sha256, write_json
 from stemrepro.model.config import END_OF_DOCUMENT
@@ -19,10 +20,8 @@ def write_blocks(corpus: Path, tokenizer_file: Path, out: Path) -> None:
     grouped by source. Each document ends with END_OF_DOCUMENT. The index holds the vocabulary, the bytes of each token,
     and for held-out splits each document's source, start and length in tokens.
     """
-    from datasets import Dataset
-
     tokenizer = read_tokenizer(tokenizer_file)
-    rows = Dataset.from_parquet(str(corpus), keep_in_memory=True).to_list()
+    rows = read_corpus(corpus)
     rows.sort(key=lambda row: hashlib.sha256(f"{row['source']}/{row['id']}".encode()).hexdigest())
     index: dict = {"vocab": tokenizer.get_vocab_size(), "token_bytes": token_bytes(tokenizer), "splits": {}}
     for split in SPLITS:

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from stemrepro.data.mixes import HubMix
 from stemrepro.errors import UserError
-from stemrepro.files import digest, sha256, write_json
+from stemrepro.files import digest, read_json, sha256, write_json
 
 
 def resolved_revision(mix: HubMix) -> str:
@@ -45,7 +45,7 @@ def take(mix: HubMix, folder: Path) -> None:
         UserError: no such dataset, configuration, split or column; no network; no text in it.
     """
     about, asked = folder / "hub.json", mix.model_dump(mode="json")
-    if about.exists() and json.loads(about.read_text())["asked"] == asked:
+    if about.exists() and read_json(about)["asked"] == asked:
         return
     about.unlink(missing_ok=True)
     from datasets import load_dataset

@@ -1,32 +1,60 @@
-"""Are the token blocks those that were written? Without torch, so that commands which only start workers stay quick."""
+"""Are a data mix's files those that were written? Without torch, so that commands which only start workers stay quick."""
 
-import json
 from pathlib import Path
 
 from stemrepro.errors import UserError
-from stemrepro.files import sha256
+from stemrepro.files import damaged, read_json, sha256
 
 
-def verified_hash(folder: Path) -> str:
+def read_corpus(path: Path) -> list[dict]:
+    """The documents of a corpus.parquet: source, id, split, text.
+
+    Raises:
+        UserError: it is missing or damaged.
+    """
+    from datasets import Dataset, disable_progress_bars
+
+    disable_progress_bars()
+    try:
+        rows = Dataset.from_parquet(str(path), keep_in_memory=True).to_list()
+        if not all(isinstance(row[key], str) for row in rows for key in ("source", "id", "split", "text")):
+            raise ValueError("a document lacks its source, id, split or text")
+    except Exception as error:  # pyarrow, datasets and the system all have their own
+        raise damaged(path, error) from error
+    return rows
+
+
+def read_index(blocks: Path) -> dict:
+    """index.json of token blocks: "vocab", "token_bytes", and of each of "splits" tokens, sha256 and, of held-out ones, documents.
+
+    Raises:
+        UserError: it is missing or damaged.
+    """
+    path = blocks / "index.json"
+    if not path.exists():
+        raise UserError(f"{path} is missing; run 'dvc repro blocks' first")
+    index = read_json(path)
+    try:
+        index["vocab"], index["token_bytes"], index["splits"]["validation"]["documents"]
+        index["splits"]["tune"]["documents"], [about["sha256"] for about in index["splits"].values()]
+        int(index["splits"]["train"]["tokens"])
+    except (KeyError, TypeError, ValueError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise UserError(f"{path} is garbled ({reason}); delete {blocks} and run again") from error
+    return index
+
+
+def verified_hash(blocks: Path) -> str:
     """The sha256 of the training blocks, after all splits have been compared with the hashes in index.json.
 
     Raises:
         UserError: a file is missing, or not the one that was written.
     """
-    index = folder / "index.json"
-    if not index.exists():
-        raise UserError(f"{index} is missing; run 'dvc repro blocks' first")
-    try:
-        splits = json.loads(index.read_text())["splits"]
-        splits["train"]["sha256"], splits["validation"]["documents"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{index} is garbled ({type(error).__name__}: {error}); delete {folder} and run again"
-        ) from error
+    splits = read_index(blocks)["splits"]
     for split, about in splits.items():
-        path = folder / f"{split}.bin"
+        path = blocks / f"{split}.bin"
         if not path.exists() or sha256(path) != about["sha256"]:
             raise UserError(
-                f"{path} is missing or garbled (its sha256 is not the recorded one); delete {folder} and run again"
+                f"{path} is missing or garbled (its sha256 is not the recorded one); delete {blocks} and run again"
             )
     return splits["train"]["sha256"]

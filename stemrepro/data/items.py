@@ -21,6 +21,7 @@ from pathlib import Path
 from rich.progress import track
 
 from stemrepro.data.archives import SAMPLE, pinned
+from stemrepro.data.integrity import read_corpus
 from stemrepro.data.mixes import Mix
 from stemrepro.errors import UserError
 from stemrepro.files import atomic_write, write_json
@@ -236,10 +237,7 @@ def archive_files(mix: Mix, raw: Path) -> Callable[[str], Iterable[str] | None]:
 
 def write_items(mix: Mix, raw: Path, corpus: Path, out: Path) -> None:
     """Writes `out`/<task>.jsonl for every task that has items, and `out`/items.json (how many were read and left out)."""
-    from datasets import Dataset, disable_progress_bars
-
-    disable_progress_bars()
-    rows = Dataset.from_parquet(str(corpus), keep_in_memory=True).to_list()
+    rows = read_corpus(corpus)
     report, tasks = {}, {f"atlas_{relation}": atlas(rows, relation, False) for relation in RELATIONS}
     tasks["gloss_word"] = glosses(rows, "train")
     held_out = {"atlas_heldout": [item for relation in RELATIONS for item in atlas(rows, relation, True)]}

@@ -10,6 +10,7 @@ import html
 import json
 import re
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from pathlib import Path
 from stemrepro.data.archives import pinned
 from stemrepro.data.mixes import HubMix, Mix
 from stemrepro.errors import UserError
+from stemrepro.files import damaged, read_rows
 
 
 @dataclass
@@ -162,14 +164,9 @@ def bible(archive: zipfile.ZipFile) -> Iterator[Document]:
 
 def hub_documents(mix: HubMix, folder: Path) -> Iterator[Document]:
     """One document a row of the dataset; blank lines part its passages."""
-    path = folder / "documents.jsonl"
-    if not path.exists():
-        raise UserError(f"{path} is missing; run 'stemrepro data fetch' for this mix")
-    with open(path) as lines:
-        for line in lines:
-            row = json.loads(line)
-            passages = [part.strip() for part in re.split(r"\n\s*\n", row["text"])]
-            yield Document("hub", row["id"], "", [part for part in passages if part])
+    for row in read_rows(folder / "documents.jsonl"):
+        passages = [part.strip() for part in re.split(r"\n\s*\n", row["text"])]
+        yield Document("hub", row["id"], "", [part for part in passages if part])
 
 
 def about_sources(mix: Mix) -> dict[str, dict]:
@@ -186,12 +183,14 @@ def read_documents(mix: Mix, folder: Path) -> Iterator[Document]:
     Raises:
         UserError: an input is missing or damaged.
     """
-    if mix.kind == "sample":
-        for line in (folder / "documents.jsonl").read_text().splitlines():
-            yield Document(**json.loads(line))
-        return
-    if mix.kind == "hub":
-        yield from hub_documents(mix, folder)
+    if mix.kind in ("sample", "hub"):
+        try:
+            if mix.kind == "hub":
+                yield from hub_documents(mix, folder)
+            else:
+                yield from (Document(**row) for row in read_rows(folder / "documents.jsonl"))
+        except (KeyError, TypeError) as error:
+            raise damaged(folder / "documents.jsonl", error) from error
         return
     readers = {"speeches": speeches, "factbook": factbook, "glosses": glosses, "bible": bible}
     archives = {archive.requirement.split("==")[0]: archive for archive in pinned()}
@@ -202,5 +201,5 @@ def read_documents(mix: Mix, folder: Path) -> Iterator[Document]:
         try:
             with zipfile.ZipFile(path) as archive:
                 yield from readers[source](archive)
-        except (zipfile.BadZipFile, KeyError, EOFError) as error:
+        except (zipfile.BadZipFile, zlib.error, KeyError, EOFError, ValueError) as error:
             raise UserError(f"{path} is damaged ({error}); delete it and run 'stemrepro data fetch' again") from error

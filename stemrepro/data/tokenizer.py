@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from stemrepro.data.integrity import read_corpus
 from stemrepro.errors import UserError
 from stemrepro.files import atomic_write
 from stemrepro.model.config import END_OF_DOCUMENT
@@ -19,8 +20,6 @@ def train_tokenizer(corpus: Path, vocab: int, out: Path) -> None:
     Raises:
         UserError: `vocab` is too small for the byte alphabet, or the corpus too small for `vocab`.
     """
-    from datasets import Dataset
-
     if not 257 <= vocab <= 65536:
         raise UserError(f"vocab {vocab}: a byte-level vocabulary stored in 16 bits has 257 to 65536 entries")
     tokenizer = Tokenizer(models.BPE())
@@ -30,8 +29,7 @@ def train_tokenizer(corpus: Path, vocab: int, out: Path) -> None:
         vocab_size=vocab, special_tokens=[END_TEXT], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=True,
     )  # fmt: skip
-    rows = Dataset.from_parquet(str(corpus), keep_in_memory=True)
-    texts = (row["text"] for row in rows if row["split"] == "train")
+    texts = (row["text"] for row in read_corpus(corpus) if row["split"] == "train")
     tokenizer.train_from_iterator(texts, trainer)
     if tokenizer.get_vocab_size() != vocab:
         raise UserError(f"{corpus} yields only {tokenizer.get_vocab_size()} tokens; lower vocab {vocab} in the scale")
@@ -46,11 +44,13 @@ def read_tokenizer(path: Path | str) -> Tokenizer:
         UserError: it is missing or damaged.
     """
     try:
-        return Tokenizer.from_file(str(path))
+        tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:
         raise UserError(
             f"{path} is missing or damaged ({error}); delete it and run 'dvc repro tokenizer' again"
         ) from error
+    tokenizer.encode_special_tokens = True  # a text that holds END_TEXT doesn't end there
+    return tokenizer
 
 
 def token_bytes(tokenizer: Tokenizer) -> list[int]:

@@ -1,10 +1,9 @@
 """The same text in other vocabularies, for the points of recipes that ask for them. Without torch, as workers' parents need it."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from stemrepro.data.integrity import verified_hash
+from stemrepro.data.integrity import read_index, verified_hash
 from stemrepro.errors import UserError
 
 
@@ -33,10 +32,6 @@ class Text:
     ratio: float = 1.0
 
 
-def _index(blocks: Path) -> dict:
-    return json.loads((blocks / "index.json").read_text())
-
-
 def own_text(vocab: int, data: Path) -> Text:
     """The text of a scale in a vocabulary of so many tokens.
 
@@ -48,11 +43,11 @@ def own_text(vocab: int, data: Path) -> Text:
     """
     blocks = data / "blocks"
     hashed = verified_hash(blocks)
-    if _index(blocks)["vocab"] == vocab:
+    if read_index(blocks)["vocab"] == vocab:
         return Text(blocks, hashed)
     own = data / "vocabularies" / str(vocab) / "blocks"
     if not own.exists():
         raise UserError(f"{own} is missing; run 'dvc repro vocabularies' first")
     # Every vocabulary has the same training documents.
-    tokens = [_index(place)["splits"]["train"]["tokens"] for place in (own, blocks)]
+    tokens = [read_index(place)["splits"]["train"]["tokens"] for place in (own, blocks)]
     return Text(own, verified_hash(own), tokens[0] / tokens[1])

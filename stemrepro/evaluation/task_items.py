@@ -25,8 +25,8 @@ def load(task: str, items: str | None = None, **_: object) -> dict[str, Dataset]
         raise UserError(
             f"{path} is missing: this data mix has no items for task '{task}', or 'stemrepro data items' has not run"
         )
-    rows = []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    rows, text = [], path.read_text(encoding="utf-8").removesuffix("\n")
+    for number, line in enumerate(text.split("\n") if text else [], 1):
         try:
             row = json.loads(line)
             whole = row["query"] and 0 <= row["gold"] < len(row["choices"]) and all(row["choices"])

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from stemrepro.claims import VERDICTS
 from stemrepro.errors import UserError
+from stemrepro.files import read_json
 from stemrepro.recipe import ORIGINS, Origin
-from stemrepro.scores.reading import read_json
 
 CONTROL_WORDS = dict(zip(VERDICTS, ("holds", "leans", "does not hold", "can't tell", "not testable"), strict=True))
 """What the verdicts are called of our own controls, which never speak for or against the paper. "holds" is an effect larger than what

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from stemrepro.evaluation.buckets import CONTEXTS, position_edges
+from stemrepro.files import damaged
 from stemrepro.scores.losses import ArmLosses
-from stemrepro.scores.reading import check_finite, damaged, read_npz
+from stemrepro.scores.reading import check_finite, read_npz
 
 ARRAYS = ("seeds", "source", "by_position", "by_position_tokens", "by_target", "by_target_tokens")
 

@@ -8,8 +8,9 @@ import pandas as pd
 
 from stemrepro.claims import Unmeasured
 from stemrepro.errors import UserError
+from stemrepro.files import damaged
 from stemrepro.runs import MAIN, Address
-from stemrepro.scores.reading import check_finite, damaged, read_csv, read_npz, read_summary
+from stemrepro.scores.reading import check_finite, read_csv, read_npz, read_summary
 
 
 def random_p95(dimensions: int) -> float:

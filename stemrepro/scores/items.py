@@ -13,8 +13,9 @@ import numpy as np
 
 from stemrepro.claims import Contrast, Unmeasured
 from stemrepro.errors import UserError
+from stemrepro.files import damaged
 from stemrepro.recipe import Recipe
-from stemrepro.scores.reading import check_finite, damaged, read_npz, read_summary
+from stemrepro.scores.reading import check_finite, read_npz, read_summary
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ import pandas as pd
 from stemrepro.claims import Unmeasured
 from stemrepro.data.sources import prose
 from stemrepro.errors import UserError
+from stemrepro.files import damaged
 from stemrepro.runs import MAIN
-from stemrepro.scores.reading import check_finite, damaged, read_csv, read_npz, read_summary
+from stemrepro.scores.reading import check_finite, read_csv, read_npz, read_summary
 
 
 def members(mix: str, sources: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,27 +1,11 @@
 """Reads score files; a missing or damaged one is named."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from stemrepro.errors import UserError
-
-
-def damaged(path: Path, error: object) -> UserError:
-    """The error for a file that can't be used."""
-    return UserError(
-        f"{path} is missing or damaged ({' '.join(str(error).split())}); restore it or run 'dvc repro' again"
-    )
-
-
-def read_json(path: Path) -> dict | list:
-    """A JSON file."""
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise damaged(path, error) from error
+from stemrepro.files import damaged, read_json
 
 
 def read_summary(path: Path, *keys: str) -> dict:
