@@ -1,78 +1,138 @@
 """Bad input through the front door: one sentence, exit code 2."""
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 
 import pandas as pd
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from stemrepro import plan
-from stemrepro.cli import COMMANDS, main, parser
+from stemrepro.cli import app
 from tests.conftest import ROOT, TINY
 
 
 def run(*arguments):
-    with pytest.raises(SystemExit) as ended:
-        main(list(arguments))
-    return ended.value.code
+    return CliRunner().invoke(app, list(arguments))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("plan", "--scale", "huge"), "scale 'huge' is unknown"),
-        (("train", "--arm", "dense"), "params.yaml is missing"),
-        (("data", "fetch", "--mix", "poems"), "unknown data mix 'poems'"),
-        (("verify", "--scale", "laptop"), "has no verdicts"),
-        (("cost", "--shape", "gpt-9"), "shape 'gpt-9' is unknown"),
-        (("paper", "chess"), "no number of the paper matches chess"),
-    ],
-)
-def test_one_sentence_and_exit_code_two(arguments, words, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "recipes" / "scales").mkdir(parents=True)
-    (tmp_path / "recipes" / "arms.yaml").write_text("dense: {ffn: dense, placement: none}")
-    (tmp_path / "recipes" / "mixes.yaml").write_text("text: {kind: archives}")
-    for name in ("paper", "shapes"):
-        (tmp_path / "recipes" / f"{name}.yaml").write_text("{}")
-    if arguments[0] == "data":
-        (tmp_path / "params.yaml").write_text("scales: [tiny]\nmix: {text: {kind: archives}}")
-    assert run(*arguments) == 2
-    message = capsys.readouterr().err
-    assert message.startswith("stemrepro: ")
-    assert words in message
-    assert message.count("\n") == 1
-
-
-def test_every_command_has_help(capsys):
-    assert run("--help") == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    for name, function in COMMANDS.items():
-        assert name in shown
-        assert function.__doc__.split(";")[0].split(" (")[0][:40] in shown
-
-
-def test_commands_have_not_crept():
-    assert set(COMMANDS) == {"plan", "data", "train", "evaluate", "track", "paper", "cost", "sweep", "report", "verify"}
-    assert parser().prog == "stemrepro"
-
-
-def test_several_arms_are_trained_and_scored_together_and_without_mlflow(sample, tmp_path, monkeypatch):
+@pytest.fixture
+def project(sample, tmp_path, monkeypatch):
+    """recipes/ with a scale `tiny` that is planned, and its text."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "recipes", "recipes")
     (tmp_path / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(TINY | {"seeds": [0, 1], "workers": 2}))
     plan.write("tiny")
     (tmp_path / "data/tiny").mkdir(parents=True)
     (tmp_path / "data/tiny/blocks").symlink_to(sample / "blocks")
-    arms = ("--scale", "tiny", "--arm", "dense", "stem-full")
-    assert run("train", *arms, "--untracked") == 0
-    assert not (tmp_path / "mlflow.db").exists()
-    assert run("evaluate", *arms, "--part", "losses") == 0
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("plan", "--scale", "laptob"), "scale 'laptob' is unknown; did you mean 'laptop'?"),
+        (("plan", "--recipe", "rival"), "recipe 'rival' is unknown; did you mean 'rivals'?"),
+        (("train", "--scale", "nope"), "params.yaml is planned for scale 'tiny'; run 'stemrepro plan --scale nope'"),
+        (("train", "--scale", "tiny", "dens"), "run 'dens' is unknown; did you mean 'dense'?"),
+        (("train", "--scale", "tiny", "stem-early"), "run 'stem-early' is unknown"),
+        (("evaluate", "--scale", "nope"), "run 'stemrepro plan --scale nope'"),
+        (("data", "fetch", "--mix", "poems"), "mix 'poems' is unknown"),
+        (("data", "blocks", "--scale", "nope"), "run 'stemrepro plan --scale nope'"),
+        (("analyse", "nope", "--scale", "tiny"), "recipe 'nope' is unknown"),
+        (("analyse", "rivals", "--scale", "tiny"), "is missing"),
+        (("report", "--scale", "nope"), "scale 'nope' is unknown"),
+        (("report", "--scale", "tiny"), "verdicts.json is missing; run 'dvc repro' for scale 'tiny'"),
+        (("track", "--scale", "nope"), "scale 'nope' is unknown"),
+        (("verify", "--scale", "laptop"), "has no verdicts"),
+        (("cost", "--shape", "gpt-9"), "shape 'gpt-9' is unknown"),
+        (("paper", "chess"), "no number of the paper matches chess"),
+        (("sweep", "nowhere.yaml", "--scale", "tiny"), "nowhere.yaml is missing"),
+    ],
+)
+def test_one_sentence_and_exit_code_two(arguments, words, project):
+    before = sorted(project.rglob("*"))
+    done = run(*arguments)
+    assert done.exit_code == 2
+    assert done.stderr.startswith("stemrepro: ")
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert sorted(project.rglob("*")) == before  # nothing was made on the way
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("tokens: 1536", "tokens: 1537", r"tokens 1537 is no multiple of batch x sequence = 128"),
+        ("weight_decay: 0.1", "weight_decay: -0.1", r"weight_decay: Input should be greater than or equal to 0"),
+        ("learning_rate: 0.01", "learning_rate: .inf", r"learning_rate: Input should be a finite number"),
+        ("precision: 32-true", "precision: 8-true", r"precision: Input should be '32-true'"),
+        ("placed: []", "placed: [9]", r"placed"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_by_key(project, old, new, words):
+    """As an experiment (dvc exp run -S) would set them."""
+    text = (project / "params.yaml").read_text()
+    assert old in text
+    (project / "params.yaml").write_text(text.replace(old, new))
+    done = run("train", "--scale", "tiny", "--untracked", "dense")
+    assert done.exit_code == 2
+    assert words in done.stderr
+    assert "write it anew with 'stemrepro plan'" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_wrong_options_name_what_there_is():
+    assert "No such option: --scael" in run("plan", "--scael", "x").stderr
+    assert run("plan", "--scael", "x").exit_code == 2
+    assert "Did you mean 'train'" in run("trian").stderr.replace('"', "'")
+    assert run("--version").stdout.startswith("stemrepro ")
+
+
+def test_every_command_has_help():
+    shown = run("--help").stdout
+    commands = ("plan", "data", "train", "evaluate", "analyse", "track", "paper", "cost", "sweep", "report", "verify")
+    for name in commands:
+        assert name in shown
+        assert run(name, "--help").exit_code == 0
+    assert {command.callback.__name__ for command in app.registered_commands} >= set(commands)
+
+
+def test_several_arms_are_trained_and_scored_together_and_without_mlflow(project):
+    arms = ("--scale", "tiny", "dense", "stem-full")
+    done = run("train", *arms, "--untracked")
+    assert done.exit_code == 0, done.output
+    assert not (project / "mlflow.db").exists()
+    assert run("evaluate", *arms, "--part", "losses").exit_code == 0
     for arm, ffn in (("dense", "dense"), ("stem-full", "stem")):
-        scores = pd.read_csv(tmp_path / "scores/tiny" / arm / "losses/losses.csv")
+        scores = pd.read_csv(project / "scores/tiny/losses/main" / arm / "losses.csv")
         assert set(scores["seed"]) == {0, 1}
-        config = yaml.safe_load((tmp_path / "runs/tiny" / arm / "seed1/config.yaml").read_text())
-        assert (config["arm"]["name"], config["arm"]["ffn"]) == (arm, ffn)
-    summary = json.loads((tmp_path / "scores/tiny/stem-full/losses/summary.json").read_text())
+        config = yaml.safe_load((project / "runs/tiny/main" / arm / "seed1/config.yaml").read_text())
+        assert (config["arm"], config["point"], config["model"]["ffn"]) == (arm, "main", ffn)
+    summary = json.loads((project / "scores/tiny/losses/main/stem-full/summary.json").read_text())
     assert summary["parameters"]["tables"] == 3 * 300 * 24
+    assert "0 of 2 arms were scored" in run("evaluate", *arms, "--part", "losses").stdout
+
+
+def test_ctrl_c_is_one_sentence(project):
+    command = [sys.executable, "-m", "stemrepro.cli", "train", "--scale", "tiny", "--untracked", "dense", "stem-full"]
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    )
+    for _ in range(600):
+        if list(project.glob("runs/tiny/*/*/seed*/config.yaml")):
+            break
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    _, shown = process.communicate(timeout=60)
+    assert process.returncode == 130, shown
+    assert "Traceback" not in shown
+    assert shown.rstrip().endswith(
+        "stemrepro: stopped; what is finished is kept, and the rest goes on from there next time"
+    )

@@ -131,13 +131,12 @@ def rows_of(results: Path, scale: str, name: str) -> list[dict]:
 
 def section(results: Path, scale: str, name: str, recipe: Recipe, out: Path) -> dict:
     """What a page shows of one recipe at one scale."""
-    folder = results / scale / name
+    folder, rows = results / scale / name, rows_of(results, scale, name)
     try:
         svg = (folder / "figure.svg").read_bytes()
     except OSError as error:
         raise UserError(f"{folder}/figure.svg is missing; run 'dvc repro' for scale '{scale}'") from error
     size = re.search(rb'width="([\d.]+)pt" height="([\d.]+)pt"', svg)
-    rows = rows_of(results, scale, name)
     said = ", ".join(f"{count} {words}" for words, count in Counter(word(row) for row in rows).items())
     return {
         "name": name, "title": recipe.title, "paper_item": recipe.paper_item, "scale": scale, "runs": bool(recipe.arms),
