@@ -25,13 +25,20 @@ def file_of(module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
-def closure(modules: Iterable[str]) -> set[str]:
-    """Modules of the project and all that these import, directly or not, also inside functions."""
+def closure(modules: Iterable[str], without: Iterable[str] = ()) -> set[str]:
+    """Modules of the project and all that these import, directly or not, also inside functions.
+
+    Args:
+        without: modules that are left out, with what is imported through them alone.
+    """
     found: set[str] = set()
-    for module in modules:
+    left = list(modules)
+    for module in left:
         if module not in _graph().modules:
             raise ValueError(f"{module} is no module of {PACKAGE}")
-        found |= {module} | _graph().find_upstream_modules(module)
+        if module not in found and module not in without:
+            found.add(module)
+            left += _graph().find_modules_directly_imported_by(module)
     return found
 
 
@@ -46,12 +53,12 @@ def imported(file: Path) -> set[str]:
     return {name for name in names if name in _graph().modules}
 
 
-def files(places: Iterable[str | Path]) -> list[Path]:
-    """Every file of the project that modules, or files outside the package, rest on; sorted."""
+def files(places: Iterable[str | Path], without: Iterable[str] = ()) -> list[Path]:
+    """Every file of the project that modules, or files outside the package, rest on; sorted. `without` as in `closure`."""
     own = [place for place in places if isinstance(place, Path)]
     modules = [place for place in places if isinstance(place, str)]
     modules += [module for file in own for module in imported(file)]
-    return sorted({*own, *map(file_of, closure(modules))})
+    return sorted({*own, *map(file_of, closure(modules, without))})
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -71,18 +78,18 @@ def _meaning(file: Path) -> str:
     return ast.unparse(tree)
 
 
-def code_hashes(*places: str | Path) -> dict[str, str]:
+def code_hashes(*places: str | Path, without: Iterable[str] = ()) -> dict[str, str]:
     """Short hashes of all files that modules, or files outside the package, rest on (12 hex digits), by path.
 
     A comment, a docstring or a line break changes nothing; another version of Python may write the same code otherwise.
     """
     hashes = {}
-    for file in files(places):
+    for file in files(places, without):
         name = file.relative_to(ROOT.parent) if file.is_relative_to(ROOT.parent) else file
         hashes[name.as_posix()] = hashlib.sha256(_meaning(file).encode()).hexdigest()[:12]
     return hashes
 
 
-def code_hash(*places: str | Path) -> str:
+def code_hash(*places: str | Path, without: Iterable[str] = ()) -> str:
     """One short hash of all of them."""
-    return digest(code_hashes(*places))
+    return digest(code_hashes(*places, without=without))

@@ -11,6 +11,7 @@ from pathlib import Path
 from stemrepro.errors import UserError
 from stemrepro.files import digest, sha256, write_json
 from stemrepro.imports import code_hash
+from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.params import Params, Part, Planned
 from stemrepro.provenance import provenance
@@ -44,13 +45,15 @@ def score_key(runs: list[Run], part: Part, given: dict) -> str:
         if part == "benchmarks"
         else []
     )
-    layers = range(runs[0].model.layers)
+    model, training = runs[0].model, runs[0].training
+    networks = {module_of(model.ffn_of(layer)) for layer in range(model.layers)}
     return digest({
         "runs": [[run.seed, run.diverged, _hash(run.weights), _hash(run.folder / "metrics.jsonl")] for run in runs],
         "text": _hash(runs[0].blocks / "index.json"),
         "asked": given["asked"].model_dump(mode="json") | {"more": given.get("level") or given.get("tokens")},
         "inputs": [_hash(path) for path in inputs],
-        "code": code_hash(f"stemrepro.evaluation.{part}", *(module_of(runs[0].model.ffn_of(layer)) for layer in layers)),
+        "costs": [flops_per_token(model, training.sequence), parameter_counts(model)],  # in place of the code that computes them
+        "code": code_hash(f"stemrepro.evaluation.{part}", *sorted(networks, key=str), without=[flops_per_token.__module__]),
     })  # fmt: skip
 
 

@@ -162,7 +162,7 @@ def run_jobs(jobs: list[Job], workers: int, threads: int, preload: str, done: in
             while numbers:
                 ended, _ = wait(numbers, timeout=0.5, return_when=FIRST_COMPLETED)
                 bars.take(queue)
-                for future in ended:
+                for future in sorted(ended, key=lambda future: future.exception() is not None):  # what came out is kept
                     number = numbers.pop(future)
                     try:
                         result = future.result()
