@@ -15,8 +15,8 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.t
 .PHONY: reproduce test figures ui lint
 
 reproduce: $(BIN)/.installed
-	@stemrepro plan --scale $(SCALE)
-	@dvc repro $(if $(RECIPE),$(RECIPE)@$(SCALE))
+	@stemrepro plan --scale $(SCALE) $(if $(RECIPE),--recipe $(RECIPE))
+	@dvc --wait-for-lock repro $(if $(RECIPE),$(RECIPE)@$(SCALE))
 	-@stemrepro track --scale $(SCALE)
 	@stemrepro verify --scale $(SCALE); code=$$?; echo "Figures and verdicts: results/$(SCALE)/"; exit $$code
 
@@ -24,8 +24,7 @@ test: $(BIN)/.installed-dev
 	@$(BIN)/python -m pytest
 
 figures: $(BIN)/.installed
-	@stemrepro plan --scale $(SCALE) --quiet
-	@dvc repro --single-item --force validation_loss@$(SCALE) cost_model@$(SCALE) benchmark_scores@$(SCALE) training_roi@$(SCALE) ablation_graveyard@$(SCALE) training_stability@$(SCALE) angular_spread@$(SCALE) long_context_capacity@$(SCALE) paper_audit@$(SCALE) rivals@$(SCALE) table_design@$(SCALE) scaling_ladder@$(SCALE) report@$(SCALE)
+	@stemrepro analyse --scale $(SCALE)
 	@echo "Figures and verdicts: results/$(SCALE)/"
 
 ui: $(BIN)/.installed

@@ -201,11 +201,22 @@ def evaluate(
 
 
 @app.command()
-def analyse(recipe: Annotated[str, typer.Argument(help="a file of recipes/")], scale: Scale = "laptop") -> None:
-    """Judges a recipe's claims and draws its figure from the scores."""
-    from stemrepro.analyse import analyse as run
+def analyse(
+    recipes: Annotated[
+        list[str] | None, typer.Argument(metavar="[RECIPE]...", help="all, and the page, when left out")
+    ] = None,
+    scale: Scale = "laptop",
+) -> None:
+    """Judges claims and draws figures from the scores, without training."""
+    from rich.progress import track as progress
 
-    run(recipe, scale, SCORES, RESULTS)
+    from stemrepro.analyse import analyse as run
+    from stemrepro.book import load
+
+    for name in progress(recipes or list(load().recipes), "analyses", transient=True):
+        run(name, scale, SCORES, RESULTS)
+    if not recipes:
+        report(scale)
 
 
 @app.command()

@@ -217,6 +217,11 @@ def pipeline(book: Book) -> dict:
     return {"params": ["params.yaml"], "metrics": metrics, "stages": stages}
 
 
+class _Plain(yaml.SafeDumper):
+    def ignore_aliases(self, data: object) -> bool:  # a reader should not have to look up &id001
+        return True
+
+
 def pipeline_text(book: Book) -> str:
     """The bytes of dvc.yaml."""
-    return HEADER + yaml.safe_dump(pipeline(book), sort_keys=False, width=120)
+    return HEADER + yaml.dump(pipeline(book), Dumper=_Plain, sort_keys=False, width=120)
