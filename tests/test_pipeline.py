@@ -97,7 +97,7 @@ def project(tmp_path_factory):
 def restored(project):
     """Gives the project, and afterwards takes back edits of tracked files."""
     yield project
-    project.call("git", "checkout", "--", "stemrepro", "recipes", "analysis")
+    project.call("git", "checkout", "--", "stemrepro", "recipes", "analysis", "dvc.yaml")
     project.call("git", "clean", "-fdq", "stemrepro", "recipes", "analysis", "my")
     project.call(*PLAN)
 
@@ -263,6 +263,47 @@ def test_a_new_network_in_the_package_trains_itself_alone(restored):
     trained, scored, _ = anew(restored, "validation_loss@smoke")
     assert trained == {"runs/smoke/main/doubled/seed0"}
     assert scored == {"scores/smoke/losses/main/doubled"}
+
+
+def touched(project):
+    """Files that were edited or made, but for those that `plan` writes from them."""
+    return set(project.call("git", "status", "--porcelain", "--untracked-files=all").split()[1::2]) - {"dvc.yaml", "dvc.lock", "params.yaml"}
+
+
+def test_an_arm_touches_two_files_a_network_three_and_a_recipe_one(restored):
+    """A recipe has a figure without a file of its own."""
+    restored.call("stemrepro", "new", "arm", "narrow", "--ffn", "token-only")
+    restored.call("stemrepro", "new", "recipe", "mine", "dense", "narrow")
+    assert touched(restored) == {"recipes/arms.yaml", "recipes/mine.yaml"}
+    restored.call("stemrepro", "new", "arm", "doubled", "--ffn", "my/rows.py:Rows")
+    restored.edit("recipes/mine.yaml", "narrow]\nseeds", "narrow, doubled]\nseeds")
+    assert touched(restored) == {"recipes/arms.yaml", "recipes/mine.yaml", "my/rows.py"}
+    restored.call(*PLAN, "--recipe", "mine")
+    trained, scored, _ = anew(restored, "mine@smoke")
+    assert trained == {"runs/smoke/main/doubled/seed0", "runs/smoke/main/narrow/seed0"}
+    assert scored == {"scores/smoke/losses/main/doubled", "scores/smoke/losses/main/narrow"}
+    assert {"figure.svg", "verdicts.json"} <= {path.name for path in (restored.folder / "results/smoke/mine").iterdir()}
+
+
+def test_a_benchmark_touches_three_files(restored):
+    restored.edit(
+        "stemrepro/data/items.py",
+        '    "currency": (',
+        '    "seat": (r"The capital of (.+) is (.+)\\.", "The seat of {} is"),\n    "currency": (',
+    )
+    restored.edit(
+        "recipes/benchmark_scores.yaml",
+        "  atlas_currency:",
+        "  atlas_seat: {label: seat, score: acc}\n  atlas_currency:",
+    )
+    folder = restored.folder / "stemrepro/evaluation/tasks/text"
+    (folder / "atlas_seat.yaml").write_text((folder / "atlas_capital.yaml").read_text().replace("capital", "seat"))
+    assert len(touched(restored)) == 3
+    restored.call(*PLAN)
+    trained, scored, _ = anew(restored, "benchmark_scores@smoke")
+    assert not trained
+    assert {path.rpartition("/")[2] for path in scored} == {"dense", "stem-third", "stem-half", "stem-full", "token-only"}
+    assert "atlas_seat" in (restored.folder / "results/smoke/benchmark_scores/data.csv").read_text()
 
 
 def test_an_unplanned_edit_is_refused(restored):

@@ -1,0 +1,104 @@
+"""An arm and a recipe to start from: valid as they are written, and meant to be edited."""
+
+from pathlib import Path
+
+from stemrepro.arm import Arm
+from stemrepro.book import MODULE, RECIPES, load
+from stemrepro.errors import UserError, unknown
+from stemrepro.files import atomic_write
+from stemrepro.model.ffn.naming import OWN_FILE
+from stemrepro.records import checked_name, parse
+
+MARKERS = "oXsD^v<>pPhd*"
+NETWORK = '''"""A feed-forward network of your own: say in one sentence what it changes."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from stemrepro.model.config import ModelConfig
+from stemrepro.model.ffn.base import FFN, matrix
+
+
+class {name}(FFN):
+    """y = W_d(SiLU(W_g x) * U[token]): STEM, to be changed. A parameter `table.weight` is trained as tables are."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.gate = matrix(config.width, config.ffn_width)
+        self.table = nn.Embedding(config.vocab, config.ffn_width)
+        self.down = matrix(config.ffn_width, config.width)
+
+    def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
+        """x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
+        return self.down(F.silu(self.gate(x)) * self.table(tokens))
+'''
+ARM = """{name}:
+  {{ffn: {ffn}, placement: full,
+   label: "{name}", hue: {hue}, marker: "{marker}"}}
+"""
+RECIPE = """title: {low} beside {high}
+paper_item: our question
+place: {place}
+measure: comparison   # a name of stemrepro/measures/__init__.py: what the metrics mean
+origin: control       # paper, arithmetic or control: whose sentences the claims are
+arms: [{arms}]
+seeds: 5
+claims:
+  {key}:
+    sentence: {low} ends below {high}.
+    kind: greater
+    metric: prose
+    arms: [{high}, {low}]
+    smallest_effect: 0.02   # nats a token: fix it before any run
+"""
+
+
+def new_arm(name: str, ffn: str, folder: Path = RECIPES) -> list[str]:
+    """Appends an arm to arms.yaml; writes the class of a network of one's own, unless its file is there.
+
+    Returns:
+        What was written.
+
+    Raises:
+        UserError: the name is taken or none, or there is no such network.
+    """
+    file, arms = folder / "arms.yaml", load(folder).arms
+    if checked_name(name, file) in arms:
+        raise UserError(f"{file} has an arm '{name}' already; choose another name")
+    written = [file]
+    if (own := OWN_FILE.fullmatch(ffn)) and not (code := Path(own["file"])).exists():
+        if code.is_absolute() or ".." in code.parts:
+            raise UserError(f"ffn '{ffn}': the file must lie below the repository's root")
+        atomic_write(code, NETWORK.format(name=own["name"]))
+        written.append(code)
+    taken = {arm.marker for arm in arms.values() if arm.hue == "grey"}
+    marker = next((marker for marker in MARKERS if marker not in taken), MARKERS[0])
+    parse(Arm, {"ffn": ffn, "placement": "full"}, file, name)
+    atomic_write(file, file.read_text() + ARM.format(name=name, ffn=ffn, hue="grey", marker=marker))
+    return [path.as_posix() for path in written]
+
+
+def new_recipe(name: str, names: list[str], folder: Path = RECIPES) -> list[str]:
+    """Writes <name>.yaml with one claim: the second arm ends below the first.
+
+    Returns:
+        What was written.
+
+    Raises:
+        UserError: the name is taken or none, an arm isn't there, or fewer than two are named.
+    """
+    file, book = folder / f"{name}.yaml", load(folder)
+    checked_name(name, file, MODULE)
+    if file.exists():
+        raise UserError(f"{file} is there already; choose another name")
+    if len(names) < 2:
+        raise UserError("a claim compares two arms: name two or more, as in 'stemrepro new recipe mine dense stem-full'")
+    for arm in names:
+        if arm not in book.arms:
+            raise unknown("arm", arm, book.arms, "recipes/arms.yaml")
+    high, low = names[:2]
+    place = max(recipe.place for recipe in book.recipes.values()) + 10
+    key = f"{low}-below-{high}"
+    atomic_write(file, RECIPE.format(low=low, high=high, place=place, arms=", ".join(names), key=key))
+    load(folder)
+    return [file.as_posix()]

@@ -1,0 +1,70 @@
+"""Arms and recipes to start from: valid as written, and never over what is there."""
+
+import shutil
+
+import pytest
+import torch
+
+from stemrepro.arm import shaped
+from stemrepro.book import load
+from stemrepro.errors import UserError
+from stemrepro.model.transformer import build
+from stemrepro.skeletons import new_arm, new_recipe
+from tests.conftest import ROOT
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "recipes"
+
+
+def test_an_arm_of_a_known_network(folder):
+    before = load(folder).arms
+    assert new_arm("mine", "token-only", folder) == [(folder / "arms.yaml").as_posix()]
+    after = load(folder).arms
+    assert {name: after[name] for name in before} == before
+    assert (after["mine"].ffn, after["mine"].label) == ("token-only", "mine")
+    looks = [(arm.hue, arm.marker) for arm in after.values() if arm.hue == after["mine"].hue]
+    assert len(looks) == len(set(looks))
+
+
+def test_an_arm_with_a_network_of_its_own_is_stem_until_it_is_edited(folder, tiny):
+    assert new_arm("mine", "my/rows.py:Rows", folder)[1] == "my/rows.py"
+    arms = load(folder).arms
+    tokens = torch.arange(20).reshape(2, 10)
+    mine, stem = (build(shaped(tiny.model, arms[name]), 0) for name in ("mine", "stem-full"))
+    assert torch.equal(mine(tokens), stem(tokens))
+    (folder.parent / "my/rows.py").write_text((folder.parent / "my/rows.py").read_text() + "# edited\n")
+    new_arm("other", "my/rows.py:Rows", folder)
+    assert (folder.parent / "my/rows.py").read_text().endswith("# edited\n")
+
+
+def test_a_recipe_is_the_last_one_and_its_claim_can_be_judged(folder):
+    new_recipe("mine", ["dense", "stem-half", "ple"], folder)
+    name, recipe = list(load(folder).recipes.items())[-1]
+    assert (name, recipe.arms) == ("mine", ("dense", "stem-half", "ple"))
+    (claim,) = recipe.claims.values()
+    assert claim.arms == ("dense", "stem-half")
+    assert claim.sentence == "stem-half ends below dense."
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda folder: new_arm("dense", "stem", folder), "has an arm 'dense' already"),
+        (lambda folder: new_arm("a b", "stem", folder), "'a b' is no name"),
+        (lambda folder: new_arm("mine", "stemm", folder), "did you mean 'stem'"),
+        (lambda folder: new_arm("mine", "../x.py:Rows", folder), "below the repository's root"),
+        (lambda folder: new_recipe("rivals", ["dense", "ple"], folder), "is there already"),
+        (lambda folder: new_recipe("../x", ["dense", "ple"], folder), "is no name"),
+        (lambda folder: new_recipe("mine", ["dense"], folder), "name two or more"),
+        (lambda folder: new_recipe("mine", ["dense", "plee"], folder), "did you mean 'ple'"),
+    ],
+)
+def test_mistakes_write_nothing(folder, make, words):
+    before = {path: path.read_bytes() for path in folder.parent.rglob("*") if path.is_file()}
+    with pytest.raises(UserError, match=words):
+        make(folder)
+    assert {path: path.read_bytes() for path in folder.parent.rglob("*") if path.is_file()} == before
