@@ -92,7 +92,9 @@ def new_recipe(name: str, names: list[str], folder: Path = RECIPES) -> list[str]
     if file.exists():
         raise UserError(f"{file} is there already; choose another name")
     if len(names) < 2:
-        raise UserError("a claim compares two arms: name two or more, as in 'stemrepro new recipe mine dense stem-full'")
+        raise UserError(
+            "a claim compares two arms: name two or more, as in 'stemrepro new recipe mine dense stem-full'"
+        )
     for arm in names:
         if arm not in book.arms:
             raise unknown("arm", arm, book.arms, "recipes/arms.yaml")

@@ -267,7 +267,11 @@ def test_a_new_network_in_the_package_trains_itself_alone(restored):
 
 def touched(project):
     """Files that were edited or made, but for those that `plan` writes from them."""
-    return set(project.call("git", "status", "--porcelain", "--untracked-files=all").split()[1::2]) - {"dvc.yaml", "dvc.lock", "params.yaml"}
+    return set(project.call("git", "status", "--porcelain", "--untracked-files=all").split()[1::2]) - {
+        "dvc.yaml",
+        "dvc.lock",
+        "params.yaml",
+    }
 
 
 def test_an_arm_touches_two_files_a_network_three_and_a_recipe_one(restored):
@@ -302,7 +306,13 @@ def test_a_benchmark_touches_three_files(restored):
     restored.call(*PLAN)
     trained, scored, _ = anew(restored, "benchmark_scores@smoke")
     assert not trained
-    assert {path.rpartition("/")[2] for path in scored} == {"dense", "stem-third", "stem-half", "stem-full", "token-only"}
+    assert {path.rpartition("/")[2] for path in scored} == {
+        "dense",
+        "stem-third",
+        "stem-half",
+        "stem-full",
+        "token-only",
+    }
     assert "atlas_seat" in (restored.folder / "results/smoke/benchmark_scores/data.csv").read_text()
 
 

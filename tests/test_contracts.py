@@ -1,0 +1,102 @@
+"""What holds of the whole tree: who may import what, and nothing that nothing reaches."""
+
+import subprocess
+from pathlib import Path
+
+import grimp
+import pytest
+from importlinter.cli import lint_imports
+
+from stemrepro.imports import closure, imported
+from stemrepro.measures import MEASURES
+from stemrepro.model.ffn.naming import module_of
+from stemrepro.model.specs import FFNS
+from stemrepro.pipeline import OF_MIX, OF_SCALE
+from stemrepro.runs import Address
+from stemrepro.sweeps.spec import read_sweep
+from tests.conftest import ROOT
+
+OWNERS = {
+    "typer": ("stemrepro.cli",),
+    "mlflow": ("stemrepro.tracking",),
+    "optuna": ("stemrepro.sweeps",),
+    "lightning": ("stemrepro.training",),
+    "lm_eval": ("stemrepro.evaluation",),
+    "matplotlib": ("stemrepro.report", "stemrepro.sweeps.results"),
+    "grimp": ("stemrepro.imports",),
+}
+"""The one place of each library: whoever replaces it edits nothing else."""
+NAMED = {
+    "stemrepro.evaluation.task_items": "stemrepro/evaluation/tasks/_choice.yaml",
+    "stemrepro.data.make_sample": "stemrepro/data/make_sample.py",  # python -m, when the sample is made anew
+}
+"""Modules that no other imports, and the file that names them."""
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return grimp.build_graph("stemrepro", include_external_packages=True, cache_dir=None)
+
+
+def test_import_boundaries(monkeypatch):
+    """The contracts of pyproject.toml."""
+    monkeypatch.chdir(ROOT)
+    assert lint_imports(no_cache=True) == 0
+
+
+@pytest.mark.parametrize("library", OWNERS)
+def test_a_library_has_one_place(graph, library):
+    importers = graph.find_modules_that_directly_import(library)
+    assert importers
+    assert [
+        name for name in importers if not f"{name}.".startswith(tuple(f"{owner}." for owner in OWNERS[library]))
+    ] == []
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("analysis/*.py")), ids=lambda path: path.stem)
+def test_an_analysis_collects_and_draws(book, path):
+    """Reading and measuring is the measures' part; and each belongs to a recipe."""
+    assert path.stem in book.recipes
+    own = imported(path)
+    assert not {name for name in own if name.startswith("stemrepro.training")}
+    assert not {name for name in closure(own) if name in ("stemrepro.training.train", "stemrepro.evaluation.lm")}
+
+
+def test_no_module_that_nothing_reaches(graph):
+    stages = [f"stemrepro.{name}" for names in (OF_MIX | OF_SCALE).values() for name in names]
+    roots = ["stemrepro.cli", *stages, *(name.partition(":")[0] for name in MEASURES.values()), *map(module_of, FFNS)]
+    reached = closure(roots)
+    reached |= {name.rpartition(".")[0] for name in reached}
+    lost = {name for name in graph.modules if name.startswith("stemrepro")} - reached
+    assert lost == set(NAMED)
+    assert all(name in (ROOT / file).read_text() for name, file in NAMED.items())
+
+
+def test_no_network_or_measure_that_nothing_names(book):
+    assert {arm.ffn for arm in book.arms.values()} == set(FFNS)
+    assert {recipe.measure for recipe in book.recipes.values()} == set(MEASURES)
+    assert {point for recipe in book.recipes.values() for point in recipe.points} == set(book.points)
+
+
+def test_no_arm_that_nothing_trains(book):
+    sweeps = [read_sweep(path) for path in sorted((ROOT / "recipes/sweeps").glob("*.yaml"))]
+    named = {arm for recipe in book.recipes.values() for arm in recipe.arms}
+    named |= {arm for sweep in sweeps for arm in sweep.space["arm"]}
+    assert named == set(book.arms)
+
+
+def test_no_committed_scores_that_no_recipe_reads(book):
+    """And none is missing at the scale whose results are committed as a whole."""
+    shown = subprocess.run(["git", "ls-files", "scores"], cwd=ROOT, capture_output=True, text=True)
+    if shown.returncode or not shown.stdout:
+        pytest.skip("no clone: nothing is committed")
+    folders = {Path(line).parent for line in shown.stdout.splitlines() if line.endswith("summary.json")}
+    wanted = {
+        (part if part in ("benchmarks", "geometry") else "losses", address)
+        for recipe in book.recipes.values()
+        for address, parts in recipe.wanted().items()
+        for part in parts
+    }
+    found = {(folder.parts[1], folder.parts[2], Address(*folder.parts[3:])) for folder in folders}
+    assert {(part, address) for _, part, address in found} <= wanted
+    assert {(part, address) for scale, part, address in found if scale == "laptop"} == wanted
