@@ -323,6 +323,15 @@ def report(scale: Scale = "laptop") -> None:
 
 
 @app.command()
+def prose() -> None:
+    """Writes the numbers in README.md and docs/ anew from the results that they are bound to."""
+    from stemrepro.prose import render
+
+    changed = render(RESULTS)
+    print(f"brought up to date: {', '.join(map(str, changed))}" if changed else "all numbers in prose are up to date")
+
+
+@app.command()
 def verify(scale: Scale = "laptop") -> None:
     """Compares the results with the committed ones: exit code 0 if they are the same, 1 if not, 3 if nothing was made here."""
     from rich.console import Console

@@ -59,11 +59,6 @@ def flops_per_token(config: ModelConfig, context: int) -> int:
     return config.layers * (projections + attention) + ffn + 2 * d * config.vocab
 
 
-def paper_gflops(config: ModelConfig) -> float:
-    """The paper's forward GFLOPs a token: 2 x active parameters (FACTS, section 1.1)."""
-    return 2 * parameter_counts(config)["active"] / 1e9
-
-
 def matched(config: ModelConfig, target: ModelConfig, quantity: str, context: int) -> ModelConfig:
     """The same model with the value of the field that its FFN grows by (FFNSpec.grows_by) that comes nearest to the target.
 

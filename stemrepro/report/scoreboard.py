@@ -171,6 +171,18 @@ def scales_of(book: Book, scale: str, results: Path) -> list[str]:
     return [scale, *(name for name in same if name != scale and list((results / name).glob("*/verdicts.json")))]
 
 
+def every_row(scale: str, results: Path) -> list[dict]:
+    """All claims of a scale's page."""
+    book = load()
+    return [
+        row
+        for name in book.recipes
+        for shown in scales_of(book, scale, results)
+        if (results / shown / name / "verdicts.json").exists()
+        for row in rows_of(results, shown, name)
+    ]
+
+
 def cell(text: str) -> str:
     """A text that may stand in a Markdown table."""
     return text.replace("|", "\\|").replace("<", "&lt;")

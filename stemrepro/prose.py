@@ -1,0 +1,119 @@
+"""Numbers in prose, bound to the results: a number stands between two HTML comments, and the first says where it comes from.
+
+    <!--laptop/rivals/verdicts.json|equal-flops|ours|.2f-->0.26<!--/-->                a field of a claim
+    <!--laptop/scaling_ladder/data.csv|panel=tokens;x=819200;what=token part|value|.2f-->0.09<!--/-->   a cell of a figure's data
+    <!--recipes/paper.yaml|table-3-1b/dense/average|value|.2f-->55.82<!--/-->          a cell of the paper
+    <!--laptop|scale|runs|d-->292<!--/-->                 runs of a scale; tokens: of each, parameters: of dense, both in millions
+    <!--laptop|tally-->...<!--/-->                                                    the table of verdicts by origin
+
+The last part is a format of Python's, behind "abs" or "fewer" (x, a difference of logarithms, as the share 1 - exp(-x)) where the number
+is said so. `render` writes what stands between.
+"""
+
+import csv
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from stemrepro.book import load
+from stemrepro.errors import UserError, unknown
+from stemrepro.files import atomic_write
+from stemrepro.model.cost import parameter_counts
+from stemrepro.plan import make_params
+from stemrepro.report.scoreboard import every_row
+from stemrepro.report.verdicts import read_verdicts, tally_table, word
+from stemrepro.runs import MAIN, Address
+
+FILES = (Path("README.md"), Path("docs"))
+"""Where bound numbers may stand: a file, or the Markdown files of a folder."""
+BOUND = re.compile(r"<!--(?P<source>[^<>]*?\|[^<>]*?)-->(?P<text>.*?)<!--/-->", re.DOTALL)
+TRANSFORMS: dict[str, Callable[[float], float]] = {"abs": abs, "fewer": lambda value: 1 - math.exp(-value)}
+
+
+def _of_claim(path: Path, claim: str, field: str) -> object:
+    rows = {row["claim"]: row for row in read_verdicts(path)}
+    if claim not in rows:
+        raise UserError(f"{path} has no claim '{claim}'")
+    return word(rows[claim]) if field == "word" else rows[claim].get(field)
+
+
+def _of_data(path: Path, choice: str, column: str) -> float:
+    wanted = dict(part.split("=", 1) for part in choice.split(";"))
+    with path.open(newline="") as file:
+        found = [row for row in csv.DictReader(file) if wanted.items() <= row.items()]
+    if len(found) != 1 or not found[0].get(column):
+        raise UserError(f"{path}: {len(found)} rows are {choice}, and one with a value in '{column}' is wanted")
+    return float(found[0][column])
+
+
+def _of_scale(name: str, field: str) -> float:
+    planned = make_params(load(), name).planned(name)
+    dense = planned[Address(MAIN, "dense")]
+    known = {
+        "runs": lambda: sum(len(own.trained) for own in planned.values()),
+        "tokens": lambda: dense.training.tokens / 1e6,
+        "parameters": lambda: parameter_counts(dense.model)["total"] / 1e6,
+    }
+    if field not in known:
+        raise unknown("field", field, known, "a scale")
+    return known[field]()
+
+
+def _value(file: str, row: str, column: str, results: Path) -> object:
+    if file == "recipes/paper.yaml":
+        return load().paper.value(row)
+    if row == "scale":
+        return _of_scale(file, column)
+    path = results / file
+    if not path.exists():
+        raise UserError(f"{path} is missing")
+    return _of_claim(path, row, column) if path.suffix == ".json" else _of_data(path, row, column)
+
+
+def said(source: str, results: Path) -> str:
+    """What a marker asks for, in words.
+
+    Raises:
+        UserError: there is no such file, row or column, or the number can't be written so.
+    """
+    parts = source.split("|")
+    if parts[1:] == ["tally"]:
+        return "\n" + "\n".join(tally_table(every_row(parts[0], results))) + "\n"
+    if len(parts) != 4:
+        raise UserError(f"'{source}' is no marker: file|row|column|format")
+    value, (transform, _, form) = _value(*parts[:3], results), parts[3].rpartition(" ")
+    try:
+        return format(TRANSFORMS[transform](value) if transform else value, form)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"'{source}': {value!r} can't be written as '{parts[3]}'") from error
+
+
+def rendered(text: str, results: Path) -> str:
+    """A text with all bound numbers as they are now."""
+    return BOUND.sub(lambda found: f"<!--{found['source']}-->{said(found['source'], results)}<!--/-->", text)
+
+
+def pages(places: tuple[Path, ...] = FILES) -> list[Path]:
+    """The files that may hold bound numbers."""
+    return [path for place in places for path in ([place] if place.is_file() else sorted(place.glob("*.md")))]
+
+
+def render(results: Path, places: tuple[Path, ...] = FILES) -> list[Path]:
+    """Brings bound numbers up to date; returns the files that changed.
+
+    Raises:
+        UserError: a marker asks for something that isn't there; then nothing is written.
+    """
+    changed = {}
+    for path in pages(places):
+        text = path.read_text()
+        try:
+            new = rendered(text, results)
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from error
+        if new != text:
+            changed[path] = new
+    for path, new in changed.items():
+        atomic_write(path, new)
+    return list(changed)

@@ -1,0 +1,93 @@
+"""Numbers in prose are those of the results, and none in findings and captions stands there by itself."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from stemrepro.errors import UserError
+from stemrepro.prose import BOUND, FILES, pages, render, rendered
+from tests.conftest import ROOT
+
+NAMES = re.compile(r"1/[23]|Table \d|Fig\. \d\w?|350M|\b1B\b|N\(0, 1\)|95%|95th|Gemma 3n")
+"""What holds a digit and is no result: names of arms, of the paper's items and models, of a distribution, of an interval."""
+
+
+def loose(text: str) -> list[str]:
+    """Numbers that are not bound, with their surroundings."""
+    for pattern in (BOUND.pattern, r"`[^`]*`", r"\]\([^)]*\)", NAMES.pattern):
+        text = re.sub(pattern, "", text, flags=re.DOTALL)
+    return [text[max(0, found.start() - 30) : found.end() + 10] for found in re.finditer(r"\d[\d.,]*", text)]
+
+
+@pytest.fixture
+def results(tmp_path):
+    folder = tmp_path / "results/laptop/rivals"
+    folder.mkdir(parents=True)
+    row = json.loads((ROOT / "results/laptop/rivals/verdicts.json").read_text())[0]
+    (folder / "verdicts.json").write_text(json.dumps([row | {"claim": "a", "ours": -0.4567, "seeds": 5}]))
+    (folder / "data.csv").write_text("panel,what,value\nloss,dense,3.14159\nloss,stem,2\nFLOPs,stem,\n")
+    return tmp_path / "results"
+
+
+@pytest.mark.parametrize(
+    "path", [ROOT / path.relative_to(ROOT) for path in pages(tuple(ROOT / f for f in FILES))], ids=lambda p: p.name
+)
+def test_prose_is_what_the_results_say(path, monkeypatch):
+    """Else 'stemrepro prose' brings it up to date."""
+    monkeypatch.chdir(ROOT)
+    assert rendered(path.read_text(), Path("results")) == path.read_text()
+
+
+def test_no_number_in_findings_and_captions_is_loose():
+    text = (ROOT / "README.md").read_text()
+    findings = text[text.index("\n## What is known") : text.index("\n## Two commands")].split("\n", 2)[2]
+    captions = re.findall(r"\)\n\n\*([^*\n].*?)\*\n\n", text, flags=re.DOTALL)
+    assert len(captions) >= 3
+    assert loose("STEM 1/3 shrinks to 0.18 nats (`d_ff` 64)") != []
+    assert len(BOUND.findall(findings)) > 30
+    assert [number for part in (findings, *captions) for number in loose(part)] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("laptop/rivals/verdicts.json|a|ours|.2f", "-0.46"),
+        ("laptop/rivals/verdicts.json|a|ours|abs .1f", "0.5"),
+        ("laptop/rivals/verdicts.json|a|seeds|d", "5"),
+        ("laptop/rivals/verdicts.json|a|word|", "holds"),
+        ("laptop/rivals/data.csv|panel=loss;what=dense|value|.3f", "3.142"),
+        ("laptop/rivals/data.csv|what=dense|value|fewer .0%", "96%"),
+        ("recipes/paper.yaml|table-3-1b/dense/average|value|.2f", "55.82"),
+        ("laptop|scale|tokens|.2f", "0.82"),
+    ],
+)
+def test_a_number_is_written_as_its_marker_asks(results, monkeypatch, source, words):
+    monkeypatch.chdir(ROOT)
+    stale = f"before <!--{source}-->old<!--/--> after <!--an aside-->"
+    assert rendered(stale, results) == f"before <!--{source}-->{words}<!--/--> after <!--an aside-->"
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("laptop/rivals/verdicts.json|b|ours|.2f", "no claim 'b'"),
+        ("laptop/rivals/verdicts.json|a|ci_lo|.2f", "None can't be written as '.2f'"),
+        ("laptop/rivals/verdicts.json|a|ours|twice .2f", "can't be written as 'twice .2f'"),
+        ("laptop/rivals/data.csv|panel=loss|value|.2f", "2 rows are panel=loss"),
+        ("laptop/rivals/data.csv|panel=FLOPs|value|.2f", "one with a value"),
+        ("laptop/nothing/data.csv|panel=FLOPs|value|.2f", "is missing"),
+        ("recipes/paper.yaml|table-9/a/b|value|.2f", "no cell 'table-9/a/b'"),
+        ("laptop|scale|cost|d", "field 'cost' is unknown"),
+        ("a|b", "is no marker"),
+    ],
+)
+def test_a_marker_that_asks_for_nothing_is_an_error_and_writes_nothing(results, tmp_path, monkeypatch, source, words):
+    monkeypatch.chdir(ROOT)
+    page = tmp_path / "page.md"
+    page.write_text(f"<!--laptop/rivals/verdicts.json|a|seeds|d-->4<!--/--> <!--{source}-->1<!--/-->")
+    before = page.read_text()
+    with pytest.raises(UserError, match=re.escape(words)):
+        render(results, (page,))
+    assert page.read_text() == before
