@@ -1,7 +1,7 @@
 """Are the benchmarks wired right? An oracle must score 100, answers by lot must score chance, on every task of a scale;
 beside them an untrained model, which may prefer short answers.
 
-    python benchmarks/chance.py --scale laptop
+    python -m benchmarks.chance --scale laptop
 
 Needs the scale's items and tokenizer (dvc repro items blocks). Exit code 1 if the oracle or the lot is off.
 """

@@ -1,6 +1,6 @@
 """How far golden losses are off under other instruction sets of this processor, as a share of their tolerances.
 
-    python benchmarks/golden.py
+    python -m benchmarks.golden
 
 One row an instruction set: the arm and step that come nearest to their tolerance, and how many arms have equal bits. What it prints says
 whether FACTOR of tests/training/write_golden.py is large enough.

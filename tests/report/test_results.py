@@ -1,0 +1,125 @@
+"""From measures to verdicts.json: signs, units, what couldn't be measured; and the figure that every recipe has."""
+
+import json
+
+import numpy as np
+import pytest
+
+from stemrepro.claims import Contrast, Unmeasured
+from stemrepro.paper import PaperNumber
+from stemrepro.recipe import Claim
+from stemrepro.report import forest
+from stemrepro.report.results import judged, mean_row, save
+from stemrepro.report.style import use_style
+
+VALUES = {
+    "high": np.array([3.0, 3.1, 2.9, 3.0]),
+    "middle": np.array([2.0, 2.1, 2.05, 2.0]),
+    "low": np.array([1.0, 1.2, 1.1, 1.0]),
+}
+NUMBER = PaperNumber(value=7.0, unit="units", source="Table 0", confidence="read")
+
+
+class Given:
+    """A measure whose values are given; the arm `lost` was never measured, the metric `never` can't be tested."""
+
+    reads_text = False
+
+    def __init__(self, book, claims):
+        recipe = book.recipes["rivals"].model_copy(update={"claims": claims})
+        self.inputs = type("Inputs", (), {"recipe": recipe, "scale_name": "laptop", "book": book})()
+
+    def contrast(self, high, low, metric):
+        if "lost" in (high, low):
+            raise Unmeasured("lost diverged at step 3")
+        return Contrast(VALUES[high] - VALUES[low], item_se=0.01, item_df=9)
+
+    def own_rate_contrast(self, high, low, metric):
+        return Contrast(2 * (VALUES[high] - VALUES[low])) if metric == "both rates" else None
+
+    def value(self, metric):
+        return 7.25
+
+    def untestable(self, metric, precondition):
+        return "nothing was asked" if metric == "never" else None
+
+    def runs(self):
+        return {}
+
+
+def claim(*arms, kind="greater", metric="plain", m=0.1, **more):
+    paper = NUMBER if kind == "exact" else None
+    return Claim(
+        sentence="So it is.",
+        origin="control",
+        kind=kind,
+        metric=metric,
+        arms=arms,
+        smallest_effect=m,
+        paper=paper,
+        **more,
+    )
+
+
+@pytest.fixture
+def given(book):
+    return Given(book, {
+        "larger": claim("high", "low", metric="both rates"),
+        "turned": claim("low", "high"),
+        "order": claim("high", "middle", "low", kind="ordering"),
+        "number": claim(kind="exact", m=0.5),
+        "gone": claim("high", "lost"),
+        "refused": claim("high", "low", metric="never"),
+    })  # fmt: skip
+
+
+def test_rows_have_the_sign_of_the_claim_and_what_they_rest_on(given):
+    rows = {row["claim"]: row for row in judged(given.inputs, given)}
+    assert rows["larger"]["ours"] == pytest.approx(1.925)
+    assert rows["turned"]["ours"] == pytest.approx(-1.925)
+    assert (rows["larger"]["own_rate"], rows["turned"]["own_rate"]) == (pytest.approx(3.85), None)
+    assert rows["order"]["ours"] == pytest.approx(0.9625)  # the weakest pair
+    assert rows["larger"]["ci_low"] < 1.925 < rows["larger"]["ci_high"]
+    assert rows["larger"]["item_se"] == 0.01
+    assert [rows[name]["seeds"] for name in rows] == [4, 4, 4, 0, 0, 4]
+    assert [row["verdict"] for row in rows.values()] == [
+        "reproduced", "contradicted", "reproduced", "reproduced", "inconclusive", "not testable at this scale"
+    ]  # fmt: skip
+    assert rows["gone"]["reason"] == "lost diverged at step 3"
+    assert rows["refused"]["reason"] == "nothing was asked"
+    assert (rows["gone"]["ours"], rows["gone"]["ci_low"]) == (None, None)
+    assert rows["number"]["level"] is None
+
+
+def test_a_line_of_data_is_a_mean_with_its_95_percent_interval():
+    row = mean_row("panel", "what", 3, Contrast(np.array([1.0, 2.0, 3.0])))
+    half = 4.302653 * 1 / np.sqrt(3)  # Student's quantile at two degrees of freedom
+    assert (row["value"], row["count"], row["x"]) == (2.0, 3, 3)
+    assert (row["ci_low"], row["ci_high"]) == (pytest.approx(2 - half), pytest.approx(2 + half))
+
+
+def test_the_forest_shows_every_claim_in_units_of_what_counts(given, book):
+    use_style(book.arms)
+    data = forest.collect(given).set_index("what")
+    assert list(data.index) == list(given.inputs.recipe.claims)
+    assert data.loc["larger", "value"] == pytest.approx(19.25)
+    assert data.loc["turned", "value"] == pytest.approx(-19.25)
+    assert data.loc["number", "value"] == pytest.approx(0.5)  # a quarter off, of a half
+    assert np.isnan(data.loc["gone", "value"])
+    figure = forest.draw(data.reset_index(), given)
+    assert len(figure.axes[0].get_yticklabels()) == 6
+
+
+def test_equal_results_are_equal_bytes(given, book, tmp_path):
+    use_style(book.arms)
+    rows = judged(given.inputs, given)
+    for name in ("one", "two"):
+        data = forest.collect(given)
+        save(tmp_path / name, forest.draw(data, given), data, rows, {"params_hash": "p", "data_hash": None})
+    files = {path.name for path in (tmp_path / "one").iterdir()}
+    assert files == {"figure.pdf", "figure.svg", "figure.png", "data.csv", "verdicts.json", "provenance.json"}
+    assert all(
+        (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+        for name in files - {"provenance.json"}
+    )
+    assert json.loads((tmp_path / "one/verdicts.json").read_text()) == rows

@@ -1,0 +1,60 @@
+"""verdicts.json as it is read, counted and called."""
+
+import json
+
+import pytest
+
+from stemrepro.claims import VERDICTS
+from stemrepro.errors import UserError
+from stemrepro.recipe import ORIGINS
+from stemrepro.report.verdicts import NUMBERS, TEXTS, read_verdicts, tally, tally_table, word
+
+ROW = dict.fromkeys(TEXTS, "x") | dict.fromkeys(NUMBERS, 1.0) | {"origin": "paper", "verdict": "reproduced"}
+
+
+def row(origin, verdict, claim="a"):
+    return ROW | {"origin": origin, "verdict": verdict, "claim": claim}
+
+
+def test_controls_have_words_of_their_own():
+    assert [word(row("paper", verdict)) for verdict in VERDICTS] == list(VERDICTS)
+    assert [word(row("arithmetic", verdict)) for verdict in VERDICTS] == list(VERDICTS)
+    words = [word(row("control", verdict)) for verdict in VERDICTS]
+    assert words == ["holds", "leans", "does not hold", "can't tell", "not testable"]
+
+
+def test_the_tally_counts_by_origin_and_verdict():
+    rows = [
+        row("paper", "contradicted"),
+        row("control", "reproduced"),
+        row("control", "reproduced"),
+        row("arithmetic", "inconclusive"),
+    ]
+    counts = tally(rows)
+    assert counts["control"]["reproduced"] == 2
+    assert counts["paper"]["contradicted"] == counts["arithmetic"]["inconclusive"] == 1
+    assert sum(sum(own.values()) for own in counts.values()) == len(rows)
+    head, _, *lines = tally_table(rows)
+    assert head.startswith("| claims | reproduced / *holds* |")
+    assert lines[list(ORIGINS).index("control")] == "| our control (2) | 2 | 0 | 0 | 0 | 0 |"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "missing or damaged"),
+        ('{"a": 1}', "holds no list of claims"),
+        ("[1]", "holds no list of claims"),
+        (json.dumps([ROW | {"ours": "much"}]), "claim 'x': ours is 'much'"),
+        (json.dumps([ROW | {"sentence": 3}]), "sentence is 3"),
+        (json.dumps([ROW | {"verdict": "true"}]), "no such verdict or origin"),
+        (json.dumps([ROW | {"origin": "ours"}]), "no such verdict or origin"),
+        (json.dumps([ROW, ROW]), "has a claim twice"),
+    ],
+)
+def test_damage_is_named(tmp_path, text, words):
+    path = tmp_path / "verdicts.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match=words) as error:
+        read_verdicts(path)
+    assert str(path) in str(error.value)

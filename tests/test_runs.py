@@ -1,0 +1,69 @@
+"""What a run is: its address, its identity, and how it ended."""
+
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from stemrepro.errors import UserError
+from stemrepro.files import atomic_write, write_json
+from stemrepro.runs import MAIN, Address, run_code
+
+
+@pytest.mark.parametrize(
+    ("text", "point", "arm"), [("dense", MAIN, "dense"), ("stem-full@rate-16", "rate-16", "stem-full")]
+)
+def test_an_address_is_read_as_it_is_written(text, point, arm):
+    address = Address.parse(text)
+    assert (address.point, address.arm) == (point, arm)
+    assert str(address) == text
+    assert address.path.parts == (point, arm)
+
+
+def test_settings_and_text_are_a_runs_identity_and_seed_folder_and_looks_are_not(make_run):
+    run = make_run("stem-full")
+    same = (
+        replace(run, seed=3),
+        replace(run, folder=run.folder / "elsewhere"),
+        make_run("stem-full", label="another", hue="blue"),
+    )
+    other = (
+        replace(run, data_hash="0"),
+        replace(run, training=run.training.model_copy(update={"learning_rate": 0.5})),
+        make_run("stem-full", placement="half"),
+        make_run("stem-full", table_rate_factor=2.0),
+    )
+    assert {each.params_hash for each in same} == {run.params_hash}
+    assert run.params_hash not in {each.params_hash for each in other}
+    assert len({each.params_hash for each in other}) == len(other)
+
+
+def test_the_code_of_a_run_is_that_of_its_own_networks(make_run):
+    assert make_run("stem-full").code == run_code(("dense", "stem")) == make_run("stem-half").code
+    assert make_run("dense").code == run_code(("dense",)) != make_run("stem-full").code
+    assert make_run("ple").code not in (make_run("dense").code, make_run("stem-full").code)
+
+
+def test_a_run_has_ended_when_this_very_run_has(make_run):
+    run = make_run("dense")
+    assert not run.ended
+    run.folder.mkdir(parents=True)
+    atomic_write(run.weights, b"")
+    assert not run.ended
+    assert "arm: None there, dense asked" in run.other_settings()
+    atomic_write(run.folder / "config.yaml", yaml.safe_dump(run.config))
+    assert run.ended
+    faster = replace(run, training=run.training.model_copy(update={"learning_rate": 0.5}))
+    assert not faster.ended
+    assert faster.other_settings() == "training.learning_rate: 0.01 there, 0.5 asked"
+
+
+def test_a_run_that_diverged_has_ended_without_weights(make_run):
+    run = make_run("dense")
+    assert run.diverged is None
+    atomic_write(run.folder / "config.yaml", yaml.safe_dump(run.config))
+    write_json(run.folder / "diverged.json", {"step": 7})
+    assert (run.diverged, run.ended) == (7, True)
+    (run.folder / "diverged.json").write_text('{"step": "never"}')
+    with pytest.raises(UserError, match=r"diverged\.json is damaged .* train that run again"):
+        _ = run.diverged

@@ -1,0 +1,75 @@
+"""What is scored anew, and what isn't: the key of a score is that of its runs, its settings and the code that scores."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from stemrepro.errors import UserError
+from stemrepro.evaluation import losses
+from stemrepro.params import Planned
+from stemrepro.runs import MAIN, Address
+from stemrepro.scoring import pending, score_key, up_to_date, write_scores
+from stemrepro.training.train import train
+from stemrepro.work import runs_of
+from tests.conftest import quiet
+
+DENSE = Address(MAIN, "dense")
+
+
+@pytest.fixture
+def place(make_run, sample, tmp_path):
+    """A plan of one run, its text in data/, and the folders that `pending` is told."""
+    folders = tmp_path / "data", tmp_path / "runs", tmp_path / "scores"
+    (folders[0] / "tiny").mkdir(parents=True)
+    (folders[0] / "tiny/blocks").symlink_to(sample / "blocks")
+    run = make_run("dense")
+    planned = {DENSE: Planned(model=run.model, training=run.training, losses="losses", seeds={"losses": (0,)})}
+    return planned, runs_of("tiny", "sample", planned, None, *folders[:2])[0], folders
+
+
+@pytest.fixture
+def given(tiny):
+    return {"asked": tiny.evaluation, "level": "losses"}
+
+
+def test_a_key_changes_with_runs_settings_and_weights(make_run, given, tiny):
+    run = make_run("dense")
+    train(run, quiet)
+    key = score_key([run], "losses", given)
+    assert key == score_key([run], "losses", given)
+    assert key != score_key([run], "losses", given | {"level": "context"})
+    assert key != score_key([run], "losses", given | {"asked": tiny.evaluation.model_copy(update={"tokens": 256})})
+    assert key != score_key([run], "geometry", given)
+    weights = load_file(run.weights)
+    name = next(iter(weights))
+    save_file(weights | {name: torch.nextafter(weights[name], torch.tensor(9.0))}, run.weights)
+    assert key != score_key([run], "losses", given)
+
+
+def test_written_scores_are_up_to_date_and_damaged_ones_are_not(make_run, given, tmp_path):
+    run, out = make_run("dense"), tmp_path / "scores"
+    train(run, quiet)
+    key = score_key([run], "losses", given)
+    assert not up_to_date(out, key)
+    write_scores("losses", [run], [losses.score(run, quiet, **given)], given, out, key)
+    assert up_to_date(out, key)
+    assert not up_to_date(out, "another")
+    for text in ("", "[]", '{"key": 3}'):
+        (out / "summary.json").write_text(text)
+        assert not up_to_date(out, key)
+
+
+def test_only_runs_that_ended_are_scored_and_each_once(place, tiny):
+    planned, run, folders = place
+    plan = SimpleNamespace(scale={"tiny": tiny})
+    with pytest.raises(UserError, match=r"weights\.safetensors is missing; train that run first"):
+        list(pending(plan, "tiny", "losses", planned, *folders))
+    train(run, quiet)
+    ((members, asked, out, key),) = pending(plan, "tiny", "losses", planned, *folders)
+    assert members == [run]
+    assert out == folders[2] / "tiny/losses/main/dense"
+    write_scores("losses", members, [losses.score(run, quiet, **asked)], asked, out, key)
+    assert list(pending(plan, "tiny", "losses", planned, *folders)) == []
+    assert list(pending(plan, "tiny", "benchmarks", planned, *folders)) == []
