@@ -21,7 +21,7 @@ reproduce: $(BIN)/.installed
 	@stemrepro verify --scale $(SCALE); code=$$?; echo "Figures and verdicts: results/$(SCALE)/"; exit $$code
 
 test: $(BIN)/.installed-dev
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 figures: $(BIN)/.installed
 	@stemrepro analyse --scale $(SCALE)

@@ -22,6 +22,14 @@ torch.set_num_threads(1)  # two threads wait for each other when the machine is 
 ROOT = Path(__file__).parent.parent
 
 
+LONG = ("test_pipeline.py", "test_search.py", "test_analyses.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take minutes come first, so that two workers end together."""
+    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+
+
 @pytest.fixture(scope="session")
 def book():
     return load(ROOT / "recipes")
