@@ -87,7 +87,11 @@ def plan(
     if check:
         from stemrepro.pipeline import write_stamps
 
-        write_stamps(*planning.check(), planning.RECIPES)
+        if recipe:
+            raise UserError("--check takes what is planned as it is; leave --recipe out")
+        book, params = planning.check()
+        params.planned(scale)
+        write_stamps(book, params, planning.RECIPES)
         return
     from rich.console import Console
 
@@ -167,8 +171,8 @@ def train(
     from stemrepro.work import runs_of, train_runs
 
     params = read_params()
-    chosen = runs_of(scale, params.scale[scale].data, params.chosen(scale, runs or [])) if scale in params.scale else []
-    params.planned(scale)
+    planned = params.chosen(scale, runs or [])
+    chosen = runs_of(scale, params.scale[scale].data, planned)
     command = [sys.executable, "-m", "stemrepro.cli", "track", "--follow", "--scale", scale, *(runs or [])]
     left = [run for run in chosen if not run.ended]
     # The follower ends when its input does, also when this is killed.
@@ -333,7 +337,7 @@ def prose() -> None:
 
 @app.command()
 def verify(scale: Scale = "laptop") -> None:
-    """Compares the results with the committed ones: exit code 0 if they are the same, 1 if not, 3 if nothing was made here."""
+    """Compares the results with the committed ones: exit code 0 if they are the same, 1 if not, 3 if no run was made here."""
     from rich.console import Console
 
     from stemrepro.verify import verify as compare

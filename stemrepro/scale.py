@@ -90,6 +90,8 @@ class Scale(Strict):
             raise ValueError(f"training.tokens {self.training.tokens} is no multiple of batch x sequence = {step}")
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds {list(self.seeds)} names a seed twice")
+        if list(self.seeds) != sorted(self.seeds):
+            raise ValueError(f"seeds {list(self.seeds)} must stand in order: recipes take the first so many")
         return self
 
 

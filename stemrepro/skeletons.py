@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from stemrepro.arm import Arm
+from stemrepro.arm import Arm, shaped
 from stemrepro.book import MODULE, RECIPES, load
 from stemrepro.errors import UserError, unknown
 from stemrepro.files import atomic_write
 from stemrepro.model.ffn.naming import OWN_FILE
+from stemrepro.model.specs import spec
 from stemrepro.records import checked_name, parse
 
 MARKERS = "oXsD^v<>pPhd*"
@@ -33,7 +34,7 @@ class {name}(FFN):
         return self.down(F.silu(self.gate(x)) * self.table(tokens))
 '''
 ARM = """{name}:
-  {{ffn: {ffn}, placement: full,
+  {{ffn: {ffn}, placement: full{needs},
    label: "{name}", hue: {hue}, marker: "{marker}"}}
 """
 RECIPE = """title: {low} beside {high}
@@ -62,8 +63,8 @@ def new_arm(name: str, ffn: str, folder: Path = RECIPES) -> list[str]:
     Raises:
         UserError: the name is taken or none, or there is no such network.
     """
-    file, arms = folder / "arms.yaml", load(folder).arms
-    if checked_name(name, file) in arms:
+    file, book = folder / "arms.yaml", load(folder)
+    if checked_name(name, file) in book.arms:
         raise UserError(f"{file} has an arm '{name}' already; choose another name")
     written = [file]
     if (own := OWN_FILE.fullmatch(ffn)) and not (code := Path(own["file"])).exists():
@@ -71,10 +72,14 @@ def new_arm(name: str, ffn: str, folder: Path = RECIPES) -> list[str]:
             raise UserError(f"ffn '{ffn}': the file must lie below the repository's root")
         atomic_write(code, NETWORK.format(name=own["name"]))
         written.append(code)
-    taken = {arm.marker for arm in arms.values() if arm.hue == "grey"}
+    taken = {arm.marker for arm in book.arms.values() if arm.hue == "grey"}
     marker = next((marker for marker in MARKERS if marker not in taken), MARKERS[0])
-    parse(Arm, {"ffn": ffn, "placement": "full"}, file, name)
-    atomic_write(file, file.read_text() + ARM.format(name=name, ffn=ffn, hue="grey", marker=marker))
+    rank = {"rank": 0.5} if "rank" in spec(ffn).needs else {}
+    arm = parse(Arm, {"ffn": ffn, "placement": "full"} | rank, file, name)
+    for scale in book.scales.values():
+        shaped(scale.model, arm)
+    needs = "".join(f", {key}: {value}" for key, value in rank.items())
+    atomic_write(file, file.read_text() + ARM.format(name=name, ffn=ffn, needs=needs, hue="grey", marker=marker))
     return [path.as_posix() for path in written]
 
 

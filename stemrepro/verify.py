@@ -15,12 +15,13 @@ from rich.console import Console
 
 from stemrepro.errors import UserError
 from stemrepro.files import read_json
+from stemrepro.measures.base import measure_class
 from stemrepro.params import Params, Part, read_params
 from stemrepro.provenance import provenance
 from stemrepro.records import read_yaml
 from stemrepro.report.verdicts import read_verdicts
 from stemrepro.runs import Address
-from stemrepro.work import RUNS, SCORES
+from stemrepro.work import DATA, RUNS, SCORES
 
 MOST = 0.5
 """Deviation of a number, over half the width of the committed interval, from which on it is not the committed one any more."""
@@ -29,8 +30,8 @@ NUMBERS = ("ours", "ci_low", "ci_high", "own_rate", "seed_se", "item_se")
 FOLLOWING = ("p", "level", "reason")
 """Fields that follow from them and from the recipe's other claims: equal where no number moved; else a reason keeps its words."""
 TRAINED, SCORED, DRAWN, COMPUTED, UNTOUCHED = "trained", "scored", "redrawn", "computed", "not made here"
-MADE = (TRAINED, SCORED, COMPUTED)
-"""What a claim rests on here that says something about the reproduction."""
+MADE = (TRAINED, SCORED)
+"""What a claim rests on here that says something about the reproduction of runs; arithmetic says nothing of them."""
 
 
 def committed(path: Path) -> object | None:
@@ -159,6 +160,8 @@ class Made:
         for address, wanted in recipe.wanted().items():
             kinds: list[Part] = [part if part in ("benchmarks", "geometry") else "losses" for part in wanted]
             parts[address] = {part: self.scores(address, part) for part in dict.fromkeys(kinds)}
+        # What was counted in the text came with the clone unless the text itself lies here.
+        counted = not measure_class(recipe.measure).reads_text or (DATA / self.scale / "tokenizer.json").exists()
         ranks = (UNTOUCHED, SCORED, TRAINED)
         made = {}
         for row in rows:
@@ -166,7 +169,7 @@ class Made:
                 state for address, states in parts.items() if address.arm in row["arms"] for state in states.values()
             ]
             if not row["arms"]:
-                made[row["claim"]] = COMPUTED if drawn else UNTOUCHED
+                made[row["claim"]] = (COMPUTED if counted else DRAWN) if drawn else UNTOUCHED
             elif not drawn or not own:
                 made[row["claim"]] = UNTOUCHED
             else:
@@ -185,7 +188,7 @@ def verify(scale: str, results: Path, console: Console) -> int:
     """Prints the comparison for every recipe of a scale.
 
     Returns:
-        0 if all committed verdicts came out the same and something was made here; 1 if not; 3 if nothing was made here.
+        0 if all committed verdicts came out the same and a run was trained or scored here; 1 if not; 3 if no run was.
 
     Raises:
         UserError: there are no verdicts to compare.
@@ -224,14 +227,12 @@ def verify(scale: str, results: Path, console: Console) -> int:
 
 def _conclude(console: Console, scale: str, changed: bool, count: str, how: Counter, others: list[str]) -> int:
     limit = f"(numbers may deviate by {MOST:g} of an interval's half width)"
-    ways = ", ".join(f"{how[way]} {way}" for way in (*MADE, DRAWN, UNTOUCHED) if how[way])
+    ways = ", ".join(f"{how[way]} {way}" for way in (*MADE, COMPUTED, DRAWN, UNTOUCHED) if how[way])
     lines = [f"{count} claims are the committed ones; how all were made here: {ways}"]
     if changed:
         lines.append(f"the reproduction does not reproduce {limit}")
     elif not any(how[way] for way in MADE):
-        lines.append(
-            f"nothing was trained, scored or computed here, so this vouches for nothing: 'make reproduce SCALE={scale}'"
-        )
+        lines.append(f"nothing was trained or scored here, so this vouches for no run: 'make reproduce SCALE={scale}'")
     else:
         lines.append(f"what was made here reproduces {limit}")
         lines += (

@@ -89,6 +89,8 @@ def test_no_precondition_looks_at_its_own_claim(book):
         ("scales/laptop.yaml", lambda v: v["training"].update(micro_batch=3), r"micro_batch 3 does not divide batch 8"),
         ("scales/laptop.yaml", lambda v: v["training"].update(tokens=1000), r"training\.tokens 1000 is no multiple of batch x sequence = 1024"),
         ("scales/laptop.yaml", lambda v: v.update(seeds=[0, 1, 1]), r"seeds \[0, 1, 1\] names a seed twice"),
+        ("scales/laptop.yaml", lambda v: v.update(seeds=[2, 0, 1]), r"seeds \[2, 0, 1\] must stand in order"),
+        ("validation_loss.yaml", lambda v: v["claims"]["order-by-placement"].update(precondition="token-only-below-three-quarters", arms=["dense", "stem-full", "stem-third"]), r"'order-by-placement': precondition .* looks at the claim's own contrast"),
         ("scales/laptop.yaml", lambda v: v.update(seeds=[-1]), r"laptop\.yaml: seeds\.0: .*greater than or equal to 0"),
         ("validation_loss.yaml", lambda v: v["arms"].append("stem-tenth"), r"validation_loss\.yaml: arm 'stem-tenth' is unknown; did you mean 'stem-late'"),
         ("validation_loss.yaml", lambda v: v.update(measure="scores"), r"validation_loss\.yaml: measure 'scores' is unknown"),

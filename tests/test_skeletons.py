@@ -8,6 +8,7 @@ import torch
 from stemrepro.arm import shaped
 from stemrepro.book import load
 from stemrepro.errors import UserError
+from stemrepro.model.specs import FFNS
 from stemrepro.model.transformer import build
 from stemrepro.skeletons import new_arm, new_recipe
 from tests.conftest import ROOT
@@ -39,6 +40,13 @@ def test_an_arm_with_a_network_of_its_own_is_stem_until_it_is_edited(folder, tin
     (folder.parent / "my/rows.py").write_text((folder.parent / "my/rows.py").read_text() + "# edited\n")
     new_arm("other", "my/rows.py:Rows", folder)
     assert (folder.parent / "my/rows.py").read_text().endswith("# edited\n")
+
+
+@pytest.mark.parametrize("ffn", FFNS)
+def test_every_network_makes_an_arm_that_is_valid(folder, ffn):
+    new_arm("mine", ffn, folder)
+    book = load(folder)
+    assert all(shaped(scale.model, book.arms["mine"]).ffn == ffn for scale in book.scales.values())
 
 
 def test_a_recipe_is_the_last_one_and_its_claim_can_be_judged(folder):

@@ -122,16 +122,25 @@ def said(code: int) -> str:
 def test_an_untouched_clone_vouches_for_nothing(repository):
     text = said(3)
     assert "scaling_ladder: 2 of 2 claims came out the same (2 not made here)" in text
-    assert "nothing was trained, scored or computed here, so this vouches for nothing: 'make reproduce" in text
+    assert "nothing was trained or scored here, so this vouches for no run: 'make reproduce" in text
     assert "reproduces" not in text.replace("make reproduce", "")
 
 
-def test_what_was_computed_here_reproduces_and_other_machines_are_named(repository):
+def test_arithmetic_alone_vouches_for_no_run(repository):
     results("cost_model", exact("c"), commit="now")
-    text = said(0)
+    text = said(3)
     assert "3 of 3 claims are the committed ones; how all were made here: 1 computed, 2 not made here" in text
-    assert "what was made here reproduces (numbers may deviate by 0.5 of an interval's half width)" in text
-    assert "machine: CPU A, Linux there" in text
+    assert "vouches for no run" in text
+
+
+def test_counts_in_the_text_are_made_here_where_the_text_is(repository):
+    results("long_context_capacity", exact("d"))
+    subprocess.run(["git", "add", "-A"], check=True)
+    subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "y"], check=True)
+    results("long_context_capacity", exact("d"), commit="now")
+    assert "long_context_capacity: 1 of 1 claims came out the same (1 redrawn)" in said(3)
+    write_json("data/laptop/tokenizer.json", {})
+    assert "long_context_capacity: 1 of 1 claims came out the same (1 computed)" in said(3)
 
 
 def test_redrawn_from_the_scores_that_came_with_the_clone_is_not_a_reproduction(repository):
@@ -146,6 +155,8 @@ def test_scores_that_were_made_here(repository):
             write_json(path.with_name("provenance.json"), HERE | {"key": "k"})
     text = said(0)
     assert "scaling_ladder: 2 of 2 claims came out the same (1 scored, 1 redrawn)" in text
+    assert "what was made here reproduces (numbers may deviate by 0.5 of an interval's half width)" in text
+    assert "machine: CPU A, Linux there" in text
     write_json("scores/laptop/losses/half/dense/provenance.json", HERE | {"key": "another"})
     assert "(2 redrawn)" in said(3)
 

@@ -1,5 +1,6 @@
 """What a measure is: the meaning of a recipe's metrics. A recipe names one; its claims are checked against it when recipes are read."""
 
+import itertools
 import pkgutil
 import re
 from dataclasses import dataclass
@@ -98,19 +99,20 @@ def measured(inputs: Inputs) -> Measure:
 def refusal(measure: type[Measure], recipe: Recipe, claim: Claim) -> str | None:
     """Why a measure can't judge a claim of a recipe, or None."""
     if not any(re.fullmatch(pattern, claim.metric) for pattern in measure.metrics):
-        return f"metric '{claim.metric}' is unknown; there are {', '.join(measure.metrics)}"
+        there = "; ".join(f"{pattern} ({words})" for pattern, words in measure.metrics.items())
+        return f"metric '{claim.metric}' is unknown; there are {there}"
     score, _, what = claim.metric.partition(":")
     if score in ("accuracy", "margin") and what.removesuffix(":seen") not in {*recipe.tasks, *recipe.groups}:
         return f"metric '{claim.metric}' names neither a task nor a group of the recipe"
     if claim.precondition == "none":
         return None
     if claim.precondition not in measure.preconditions:
-        known = ", ".join(measure.preconditions) or "none"
+        known = "; ".join(f"{name} ({own.words})" for name, own in measure.preconditions.items()) or "none"
         return f"precondition '{claim.precondition}' is unknown to this measure; it has {known}"
     looked_at = set(measure.preconditions[claim.precondition].arms)
     if missing := looked_at - set(recipe.arms) if recipe.arms else set():
         return f"precondition '{claim.precondition}' needs the arm '{min(missing)}', which the recipe lacks"
-    if claim.arms and set(claim.arms) <= looked_at:
+    if any(set(pair) <= looked_at for pair in itertools.pairwise(claim.arms)):
         return (
             f"precondition '{claim.precondition}' looks at the claim's own contrast, so that the claim could not fail"
         )

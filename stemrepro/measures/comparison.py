@@ -90,14 +90,16 @@ class Comparison:
         return bucket if bucket in names and not ((rows.by == by) & (rows.bucket == bucket)).any() else None
 
     def at_own_rate(self, arm: str) -> ArmLosses | None:
-        """Losses of an arm at its family's best rates: of the point, or of the scale itself where its rate is the best; else None."""
+        """Losses of an arm at its family's best rates: of the point, or of the scale itself where its rate is the best; else None, as
+        where the scale doesn't know them."""
+        fields, scale = self.inputs.book.arms[arm], self.inputs.scale
+        if not (best := scale.best_rates.get(fields.family or arm)):
+            return None
         for point in OWN_RATES:
             if point in self.arms[arm].points:
                 return self.arms[arm].points[point]
-        fields, scale = self.inputs.book.arms[arm], self.inputs.scale
-        best = scale.best_rates.get(fields.family or arm)
         common = (scale.learning_rate, fields.table_rate_factor)
-        return self.arms[arm].losses if best and (best.learning_rate, best.table_rate_factor) == common else None
+        return self.arms[arm].losses if (best.learning_rate, best.table_rate_factor) == common else None
 
     def own_rate_contrast(self, high: str, low: str, metric: str) -> Contrast | None:
         """The same with each arm at its own best rates; None where they are not known, for other metrics than losses, or when

@@ -64,7 +64,8 @@ class TrainingRoi(Comparison):
         "roi": "log of (accuracy / training FLOPs), the paper's ROI over dense's",
         "roi-above-chance": "the same with chance taken off both accuracies",
         "accuracy-factor": "log of the accuracy alone",
-        "flops": "log of the training FLOPs at which the second arm's curve passes the first's final prose loss",
+        "flops": "log of the training FLOPs that the second arm saves on its way to the first's final prose loss, or, where it never gets there, "
+        "less those that the first saves on its way to the second's",
         "equal-flops": "prose loss once as many FLOPs are spent as the cheaper arm's run has",
     }
     preconditions: ClassVar[dict[str, Precondition]] = {
@@ -79,8 +80,10 @@ class TrainingRoi(Comparison):
             curves = [_curves(arm) for arm in paired(first.losses, second.losses)]
             for seed in curves[0]:
                 (flops, loss), (other_flops, other_loss) = curves[0][seed], curves[1][seed]
-                if metric == "flops":
+                if metric == "flops" and other_loss.min() <= loss[-1]:
                     differences.append(flops[-1] - flops_to(other_flops, other_loss, loss[-1]))
+                elif metric == "flops":  # the first gets to the second's end instead
+                    differences.append(flops_to(flops, loss, other_loss[-1]) - other_flops[-1])
                 else:
                     spent = min(flops[-1], other_flops[-1])
                     differences.append(loss_at(flops, loss, spent) - loss_at(other_flops, other_loss, spent))

@@ -34,6 +34,9 @@ def evidence_for(claim: Claim, measure: Measure) -> Evidence:
         own_rate = [measure.own_rate_contrast(high, low, claim.metric) for high, low in pairs]
     except Unmeasured as reason:
         unmeasured = str(reason)
+    lost = max(int(np.isnan(contrast.differences).sum()) for contrast in common)
+    if lost and not unmeasured:
+        unmeasured = f"in {lost} of {len(common[0].differences)} seeds the contrast has no value"
     return Evidence(
         kind=claim.kind,
         contrasts=common,

@@ -15,33 +15,39 @@ from stemrepro.provenance import provenance
 from stemrepro.report.style import ARM_LABEL, footer, plt, render, settle, use_style
 
 
-def best_settings(table: pd.DataFrame) -> pd.DataFrame:
-    """For each arm the settings with the lowest mean loss over seeds."""
+def _means(table: pd.DataFrame) -> pd.DataFrame:
+    """Mean loss of each setting over its seeds, infinite where one diverged; runs that were stopped early have none."""
     keys = [key for key in table.columns if key not in ("seed", "prose", "state")]
-    means = table[table["state"] == "complete"].groupby(keys, as_index=False)["prose"].mean()
+    return table[table["state"] != "pruned"].groupby(keys, as_index=False)["prose"].mean()
+
+
+def best_settings(table: pd.DataFrame) -> pd.DataFrame:
+    """For each arm the settings with the lowest mean loss over seeds; none for an arm that diverged at all of them."""
+    means = _means(table)
+    means = means[np.isfinite(means["prose"])]
     return means.loc[means.groupby("arm")["prose"].idxmin()].reset_index(drop=True)
 
 
 def best_by(table: pd.DataFrame, key: str) -> pd.DataFrame:
     """The lowest mean loss over seeds of each arm (rows) at each value of a key (columns); nan where an arm wasn't there."""
-    keys = [name for name in table.columns if name not in ("seed", "prose", "state")]
-    means = table[table["state"] == "complete"].groupby(keys, as_index=False)["prose"].mean()
+    means = _means(table)
     return means.pivot_table(index="arm", columns=key, values="prose", aggfunc="min")
 
 
 def rate_figure(table: pd.DataFrame) -> Figure:
     """Tune loss against the learning rate, a panel an arm: one line a table factor, darker for a higher one, the mean over seeds and
-    each seed as a dot, the best as a ring; grey lines are dense, for comparison."""
+    each seed as a dot, the best as a ring; grey lines are dense, for comparison. A setting with a seed that diverged has no mean, an arm
+    that diverged at all of them no panel."""
     factors = sorted(table.get("table_rate_factor", pd.Series([1.0])).unique())
     shades = sns.color_palette("crest", len(factors))
-    arms = list(dict.fromkeys(table["arm"]))
-    rows = -(-len(arms) // 4)
-    table = table[table["state"] == "complete"]  # a run that diverged has no place in it
+    table = table[table["state"] != "pruned"]
+    best = best_settings(table).set_index("arm")
+    arms = [arm for arm in dict.fromkeys(table["arm"]) if arm in best.index]
+    rows = -(-max(1, len(arms)) // 4)
     figure, grid = plt.subplots(
         rows, 4, figsize=(7.4, 1.95 * rows), sharex=True, sharey=True, layout="constrained", squeeze=False
     )
     figure.get_layout_engine().set(rect=(0, 0.03, 1, 0.97))
-    best = best_settings(table).set_index("arm")
     dense = table[table["arm"] == "dense"].groupby("learning_rate")["prose"].mean()
     for axes, arm in zip(grid.flat, arms, strict=False):
         axes.plot(dense.index, dense, color="#b0b0b0", lw=1)

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from stemrepro.errors import UserError
 from stemrepro.sweeps import search, trials
+from stemrepro.sweeps.results import best_settings, rate_figure
 from stemrepro.sweeps.search import extended, run_sweep
 from stemrepro.sweeps.spec import Range, Sweep, read_sweep
 from stemrepro.sweeps.study import check_complete, grid_points, open_points, open_study, trial_table, work
@@ -284,6 +285,19 @@ def test_an_open_search_that_lacks_trials_gives_no_results(project, tmp_path):
     study.optimize(lambda trial: 1.0, n_trials=2)
     with pytest.raises(UserError, match="2 of 3 trials have a result"):
         check_complete("s", sweep, sweep.space, study)
+
+
+def test_one_seed_that_diverged_is_enough_and_an_arm_without_a_best_has_no_panel():
+    """0.02 is better on one seed and lost the other."""
+    rows = [("dense", 0.01, 0, 4.1), ("dense", 0.01, 1, 4.0), ("dense", 0.02, 0, 3.9), ("dense", 0.02, 1, float("inf")),
+            ("blend", 0.01, 0, float("inf")), ("blend", 0.02, 0, float("inf"))]  # fmt: skip
+    table = pd.DataFrame(rows, columns=["arm", "learning_rate", "seed", "prose"])
+    table["state"] = ["complete" if loss < 9 else "diverged" for loss in table["prose"]]
+    best = best_settings(table)
+    assert best[["arm", "learning_rate"]].to_numpy().tolist() == [["dense", 0.01]]
+    assert best["prose"].item() == pytest.approx(4.05)
+    assert not extended(table[table["arm"] == "blend"], ("learning_rate",))
+    assert sum(axes.get_visible() for axes in rate_figure(table).axes) == 1
 
 
 def test_a_setting_that_diverged_is_never_the_best(project, tmp_path, monkeypatch):
