@@ -53,6 +53,34 @@ def test_known_verdicts(mean, fields, expected):
     assert verdict(around(mean), **fields) == expected
 
 
+@pytest.mark.parametrize(
+    ("effect", "paper", "expected"),
+    [(0.097, 0.05, REPRODUCED), (0.103, 0.05, DIRECTION), (0.052, 0.10, REPRODUCED), (0.048, 0.10, DIRECTION)],
+)
+def test_half_to_twice_the_papers_size_is_its_size(effect, paper, expected):
+    """The interval is 0.0014 to either side."""
+    assert verdict(around(effect, sd=0.001), paper_effect=paper, transportable=True) == expected
+
+
+def test_absent_and_equivalent_are_shown_at_90_percent():
+    """The 90% interval ends at 0.019, the 95% one beyond 0.02."""
+    contrast = around(0.0, sd=0.02 * 0.95 / (stats.t.ppf(0.95, 4) * np.std(SPREAD, ddof=1) / np.sqrt(5)))
+    assert contrast.interval(0.10)[1] == pytest.approx(0.019)
+    assert contrast.interval(0.05)[1] > 0.02
+    assert verdict(contrast) == CONTRADICTED
+    assert verdict(contrast, kind="equivalent") == REPRODUCED
+
+
+def test_a_pair_that_goes_the_other_way_is_corrected_for_the_number_of_pairs():
+    """By itself the third pair is opposite at 90%; as one of four it isn't."""
+    opposite = around(-0.03, sd=0.036)
+    assert opposite.interval(0.10)[1] < 0 < opposite.interval(0.10 / 4)[1]
+    assert verdict(opposite) == CONTRADICTED
+    assert verdict(around(0.05), around(0.05), opposite, around(0.05), kind="ordering") == INCONCLUSIVE
+    clearly = around(-0.03, sd=0.004)
+    assert verdict(around(0.05), around(0.05), clearly, around(0.05), kind="ordering") == CONTRADICTED
+
+
 def test_noise_is_inconclusive():
     assert verdict(around(0.01, sd=0.1)) == INCONCLUSIVE
 
@@ -176,6 +204,14 @@ def test_effects_that_do_not_count_are_rarely_reproduced():
     fields = {"paper_effect": 0.04, "transportable": True}
     rate = positive_rate([0.02] * 8, True, {REPRODUCED}, 3000, 8, fields)
     assert rate <= ceiling(0.05, 3000)
+
+
+def test_effects_that_clear_zero_easily_buy_no_laxer_level_against_m():
+    """One claim far above m, seven just above it: the levels of the test against m are those of the p against m."""
+    many = [Evidence("greater", (around(mean, sd=0.004),), 0.02, control=True) for mean in (0.5, *[0.0235] * 7)]
+    assert [found.verdict for found in judge(many)] == [REPRODUCED] * 8
+    alone = [Evidence("greater", (around(mean, sd=0.004),), 0.02, control=True) for mean in (0.5, 0.0235, *[0.019] * 6)]
+    assert [found.verdict for found in judge(alone)] == [REPRODUCED, DIRECTION, *[DIRECTION] * 6]
 
 
 def test_true_effects_are_found():

@@ -149,12 +149,15 @@ def test_long_context_leads_and_boolq(audit):
     assert audit.below_majority("table-3-1b") == 1
 
 
-def test_gains_against_what_other_items_might_give(audit):
+def test_gains_against_what_other_items_might_give(audit, monkeypatch):
     """1.96 errors of unrelated models are 1.2 to 1.3 points: every gain of STEM 1/3 is smaller."""
     for block, gain in (("table-3-350m", 1.18), ("table-3-1b", 0.81), ("table-4", 0.99)):
         first, second = audit.accuracies(f"{block}/stem-third"), audit.accuracies(f"{block}/dense")
         assert gain < Z95 * item_error(first, second, audit.items(), None) < 1.3
         assert audit.within_items(block) == 1
+    rows = {"x/stem-third": np.full(8, 60.0), "x/dense": np.full(8, 40.0)}
+    monkeypatch.setattr(Audit, "accuracies", lambda _, row: rows[row])
+    assert audit.within_items("x") == 0
 
 
 def test_the_nearer_way_to_count(audit):

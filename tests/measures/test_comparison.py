@@ -78,7 +78,20 @@ def test_contrasts_at_both_rates(book, arms):
 
 def test_costs_are_multiples_of_denses(book, arms, tmp_path):
     arms["wide"] = write_arm(tmp_path / "wide", [3.0, 3.0, 3.0], flops=25.0)
-    assert made(Comparison, book, "ablation_graveyard", arms).cost("wide") == {"FLOPs": 2.5, "parameters": 1.0}
+    arms["wide"].summary["parameters"] = {"total": 20}
+    assert made(Comparison, book, "ablation_graveyard", arms).cost("wide") == {"FLOPs": 2.5, "parameters": 4.0}
+
+
+def test_without_a_best_rate_there_is_none_of_its_own(book, arms):
+    """A point of own rates then trained at the common one."""
+    at = arms["dense"]
+    scores = {name: ArmScores(arms[name], points={"own-rate": at}) for name in ("dense", "stem-full")}
+    known = {"dense": BestRate(learning_rate=0.1), "stem-full": BestRate(learning_rate=0.2)}
+    found = made(Comparison, book, "ablation_graveyard", scores, best_rates=known)
+    assert found.own_rate_contrast("dense", "stem-full", "prose") is not None
+    del known["dense"]
+    found = made(Comparison, book, "ablation_graveyard", scores, best_rates=known)
+    assert found.own_rate_contrast("dense", "stem-full", "prose") is None
 
 
 def failed(book, arms, precondition, metric="prose"):
@@ -94,7 +107,7 @@ def test_preconditions(book, arms, tmp_path):
     gone = arms | {"stem-full": arms["dense"]}
     assert "no gap" in failed(book, gone, memory)
     assert failed(book, arms, "dense-beats-unigram") is None
-    early = arms | {"dense": write_arm(tmp_path / "early", [4.9, 4.9, 4.9])}
+    early = arms | {"dense": write_arm(tmp_path / "early", [4.7, 4.7, 4.7])}  # 5.1 at the first mark, 4.9 at the last
     assert "no better than token frequencies" in failed(book, early, "dense-beats-unigram")
 
 

@@ -95,3 +95,22 @@ def test_other_documents_and_numbers_that_are_none_are_named(measure, arms, tmp_
 def test_a_run_that_diverged_is_unmeasured(tmp_path):
     with pytest.raises(Unmeasured, match="seed 2 is no number from step 9 on"):
         arm(tmp_path / "main" / "dense", 0.2, 0.1, diverged={"2": 9})
+
+
+def test_the_error_between_documents_equals_drawing_them_again(measure, arms):
+    """Documents of each source are drawn with all that is known of them, for both conditions at once."""
+    rng, means = np.random.default_rng(1), []
+    dense, stem = (arms[name].arrays for name in ("dense", "stem-full"))
+    stem["by_target"] = stem["by_target"] * rng.normal(
+        1, 0.1, (1, 3, DOCUMENTS, 1)
+    )  # else documents differ in length alone
+    tokens = dense["by_target_tokens"].sum(axis=1)
+    lead = (dense["by_target"] - stem["by_target"]).sum(axis=3).mean(axis=0)  # [conditions, documents]
+    for _ in range(4000):
+        growth = []
+        for source in ("bible", "speeches"):
+            drawn = rng.choice(np.flatnonzero(source == SOURCE), (source == SOURCE).sum())
+            growth.append((lead[0, drawn] - lead[2, drawn]).sum() / tokens[drawn].sum())
+        means.append(np.mean(growth))
+    found = measure.contrast("dense", "stem-full", "growth:prefix")
+    assert found.item_se == pytest.approx(np.std(means), rel=0.08)

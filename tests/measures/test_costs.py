@@ -40,7 +40,13 @@ def test_growth_with_width():
 
 def test_metrics(book):
     costs = Costs(Inputs("cost_model", book, "laptop", Path("none")))
+    shape = book.shapes["llama-3.2-1b"]
+    assert costs.value("layer_saving:llama-3.2-1b") == pytest.approx(100 * layer_saving(shape, 4096))
     assert costs.value("decode_saving:llama-3.2-1b:1") == pytest.approx(20.0)
+    caches = 2 * 4096 * shape.width  # of each sequence; weights are read once for all
+    weights = 4 * shape.width**2 + 3 * shape.width * shape.ffn_width
+    saved = shape.width * shape.ffn_width / (weights + 8 * caches)
+    assert costs.value("decode_saving:llama-3.2-1b:8") == pytest.approx(100 * saved)
     assert costs.value("model_saving:llama-3.2-1b:third") == pytest.approx(5.6, abs=0.1)
     assert (costs.value("doubled:llama-3.2-1b:compute"), costs.value("doubled:llama-3.2-1b:rows")) == (4, 2)
     with pytest.raises(UserError, match=r"shape 'llama-3\.2-2b' is unknown; did you mean 'llama-3\.2-1b'"):

@@ -13,6 +13,7 @@ from stemrepro.scores.geometry import ArmGeometry, random_p95
 from tests.made_up import write_summary
 
 SEEDS, VOCAB = 3, 200
+TARGETS = np.where(np.arange(VOCAB) < 50, 10, 100 + 37 * np.arange(VOCAB) % 400)
 
 
 def arm(scores, name, layers, kinds, shift=0.0, spread=None, nats=None):
@@ -38,8 +39,7 @@ def arm(scores, name, layers, kinds, shift=0.0, spread=None, nats=None):
     write_summary(folder, SEEDS, width=16, ffn_width=44, layers=layers)
     np.savez(folder / "spread.npz", spread=np.full((SEEDS, VOCAB), np.nan) if spread is None else spread)
     seen = np.tile(np.arange(VOCAB), (SEEDS, 1))
-    tokens = np.where(np.arange(VOCAB) < 50, 10, 100)
-    np.savez(losses / "tokens.npz", seeds=np.arange(SEEDS), tokens=tokens, nats=nats, seen=seen)
+    np.savez(losses / "tokens.npz", seeds=np.arange(SEEDS), tokens=TARGETS, nats=nats, seen=seen)
     return ArmGeometry(scores, name)
 
 
@@ -49,7 +49,7 @@ def arms(tmp_path):
     spread = rng.uniform(0.05, 0.15, (SEEDS, VOCAB))
     dense_nats = rng.uniform(300, 400, (SEEDS, VOCAB))
     dense = arm(tmp_path, "dense", [1, 2, 3], ["up", "gated"], 0.3, nats=dense_nats)
-    stem = arm(tmp_path, "stem-third", [1, 3], ["rows", "up", "gated"], 0.0, spread, dense_nats + 500 * spread)
+    stem = arm(tmp_path, "stem-third", [1, 3], ["rows", "up", "gated"], 0.0, spread, dense_nats + 5 * TARGETS * spread)
     return {"dense": dense, "stem-third": stem}
 
 

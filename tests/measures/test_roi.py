@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from stemrepro.measures import items
 from stemrepro.measures.comparison import ArmScores
 from stemrepro.measures.roi import TrainingRoi, flops_to, loss_at
 from stemrepro.scores.items import ArmItems
@@ -55,6 +56,19 @@ def roi(book, tmp_path):
 )
 def test_metrics(roi, metric, high, low, value):
     assert roi.contrast(high, low, metric).differences == pytest.approx([value] * 2)
+
+
+def test_an_arm_that_never_gets_there_saves_less_than_nothing(roi):
+    """The other way round: STEM's end at 3.0 is out of dense's reach; STEM is at dense's after 4 of 16 FLOPs."""
+    assert roi.contrast("stem-full", "dense", "flops").differences == pytest.approx([-np.log(16 / 4)] * 2)
+
+
+def test_the_error_between_items_is_one_of_logarithms(roi):
+    """Relative to what the accuracy is above chance: 0.6 - 0.25."""
+    points = items.contrast(roi.arms["stem-full"].items, roi.arms["dense"].items, "accuracy:held_out").item_se
+    assert points > 0
+    assert roi.contrast("dense", "stem-full", "roi").item_se == pytest.approx(points / 60)
+    assert roi.contrast("dense", "stem-full", "roi-above-chance").item_se == pytest.approx(points / 35)
 
 
 def test_accuracies_need_a_dense_arm_that_knows_something(roi):

@@ -2,12 +2,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from stemrepro.claims import Unmeasured
 from stemrepro.measures.comparison import ArmScores
 from stemrepro.measures.stability import Stability, coincidence, divergence, end, rate, spikes
 from stemrepro.scale import BestRate
-from tests.made_up import made
+from tests.made_up import made, write_arm
 
 
 def falling(steps=400, seed=0):
@@ -31,6 +32,15 @@ def test_a_loss_that_is_no_number_is_a_spike():
     loss = falling()
     loss[200:] = np.nan
     assert spikes(loss).tolist() == [200]
+
+
+@pytest.mark.parametrize(("times", "found"), [(5.5, []), (6.5, [150])])
+def test_a_spike_is_six_standard_deviations_above(times, found):
+    """Noise with the quantiles of a normal distribution, so that the deviation is known; the rule says six of them."""
+    noise = np.tile(stats.norm.ppf((np.arange(50) + 0.5) / 50), 8)
+    loss = 4 + 0.01 * noise
+    loss[150] = np.median(loss[100:150]) + times * 0.01
+    assert spikes(loss).tolist() == found
 
 
 def test_rates_are_by_thousand_counted_steps():
@@ -145,3 +155,13 @@ def test_a_count_of_spikes_needs_steps_enough(stability, book):
     tokens = scale.training.batch * scale.model.sequence
     long = {"dense": Whole({"loss": np.zeros((1, round(2.09e11 / 3 / tokens) + 1))}, {})}
     assert made(Stability, book, "training_stability", long).untestable("spikes", "spikes-expected") is None
+
+
+def test_early_is_the_first_mark_of_training(book, tmp_path):
+    arms = {
+        "stem-third": write_arm(tmp_path / "a", [3.0, 3.1, 3.2], marks=(0.5, 0.0)),
+        "hash-moe": write_arm(tmp_path / "b", [3.3, 3.3, 3.3], marks=(0.9, 0.7)),
+    }
+    measure = made(Stability, book, "training_stability", arms)
+    found = measure.contrast("hash-moe", "stem-third", "early").differences
+    assert found == pytest.approx([4.2 - 3.5, 4.2 - 3.6, 4.2 - 3.7])

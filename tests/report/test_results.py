@@ -9,7 +9,7 @@ from stemrepro.claims import Contrast, Unmeasured
 from stemrepro.paper import PaperNumber
 from stemrepro.recipe import Claim
 from stemrepro.report import forest
-from stemrepro.report.results import judged, mean_row, save
+from stemrepro.report.results import evidence_for, judged, mean_row, save
 from stemrepro.report.style import use_style
 
 VALUES = {
@@ -48,15 +48,13 @@ class Given:
 
 
 def claim(*arms, kind="greater", metric="plain", m=0.1, **more):
-    paper = NUMBER if kind == "exact" else None
+    more = {"origin": "control", "paper": NUMBER if kind == "exact" else None} | more
     return Claim(
         sentence="So it is.",
-        origin="control",
         kind=kind,
         metric=metric,
         arms=arms,
         smallest_effect=m,
-        paper=paper,
         **more,
     )
 
@@ -89,6 +87,23 @@ def test_rows_have_the_sign_of_the_claim_and_what_they_rest_on(given):
     assert rows["refused"]["reason"] == "nothing was asked"
     assert (rows["gone"]["ours"], rows["gone"]["ci_low"]) == (None, None)
     assert rows["number"]["level"] is None
+
+
+def test_the_rule_is_told_what_the_claim_says(given):
+    """Of a result of the paper's, unlike of a control, the size counts."""
+    size = PaperNumber(value=2.0, unit="units", source="Table 0", confidence="read")
+    asked = claim("high", "low", origin="paper", primary=True, transportable=True, paper=size)
+    facts = evidence_for(asked, given)
+    assert (facts.primary, facts.transportable, facts.paper_effect, facts.control) == (True, True, 2.0, False)
+    assert (facts.smallest_effect, facts.kind) == (0.1, "greater")
+    plain = evidence_for(claim("high", "low", origin="paper"), given)
+    assert (plain.primary, plain.transportable, plain.paper_effect, plain.control) == (False, False, None, False)
+    assert evidence_for(claim("high", "low"), given).control
+
+
+def test_seeds_without_a_value_are_not_judged(given):
+    given.contrast = lambda *_: Contrast(np.array([1.0, np.nan, 1.0, 1.0]))
+    assert evidence_for(claim("high", "low"), given).unmeasured == "in 1 of 4 seeds the contrast has no value"
 
 
 def test_a_line_of_data_is_a_mean_with_its_95_percent_interval():
