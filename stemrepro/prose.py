@@ -6,8 +6,8 @@
     <!--laptop|scale|runs|d-->292<!--/-->                 runs of a scale; tokens: of each, parameters: of dense, both in millions
     <!--laptop|tally-->...<!--/-->                                                    the table of verdicts by origin
 
-The last part is a format of Python's, behind "abs" or "fewer" (x, a difference of logarithms, as the share 1 - exp(-x)) where the number
-is said so. `render` writes what stands between.
+The last part is a format of Python's, behind "minus" where the sentence has the other sign than the number, or "fewer" (x, a difference
+of logarithms, as the share 1 - exp(-x)). `render` writes what stands between.
 """
 
 import csv
@@ -28,7 +28,7 @@ from stemrepro.runs import MAIN, Address
 FILES = (Path("README.md"), Path("docs"))
 """Where bound numbers may stand: a file, or the Markdown files of a folder."""
 BOUND = re.compile(r"<!--(?P<source>[^<>]*?\|[^<>]*?)-->(?P<text>.*?)<!--/-->", re.DOTALL)
-TRANSFORMS: dict[str, Callable[[float], float]] = {"abs": abs, "fewer": lambda value: 1 - math.exp(-value)}
+TRANSFORMS: dict[str, Callable[[float], float]] = {"minus": lambda value: -value, "fewer": lambda value: 1 - math.exp(-value)}
 
 
 def _of_claim(path: Path, claim: str, field: str) -> object:

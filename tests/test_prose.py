@@ -54,7 +54,7 @@ def test_no_number_in_findings_and_captions_is_loose():
     ("source", "words"),
     [
         ("laptop/rivals/verdicts.json|a|ours|.2f", "-0.46"),
-        ("laptop/rivals/verdicts.json|a|ours|abs .1f", "0.5"),
+        ("laptop/rivals/verdicts.json|a|ours|minus .1f", "0.5"),
         ("laptop/rivals/verdicts.json|a|seeds|d", "5"),
         ("laptop/rivals/verdicts.json|a|word|", "holds"),
         ("laptop/rivals/data.csv|panel=loss;what=dense|value|.3f", "3.142"),

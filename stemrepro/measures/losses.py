@@ -3,13 +3,14 @@
 import numpy as np
 
 from stemrepro.claims import Contrast
+from stemrepro.data.sources import SOURCES
 from stemrepro.measures.bootstrap import bootstrap_error
 from stemrepro.scores.losses import ArmLosses, gap_curve, members, paired
 
-SOURCES = r"prose|all|speeches|bible|factbook|glosses|hub"
+WHERE = "|".join(["prose", "all", *SOURCES, "hub"])
 METRICS = {
-    rf"({SOURCES})": "loss in nats per token, every source of a mix the same weight",
-    rf"({SOURCES}):(pair|frequency|position)=\d+(-\d+|\+)?": "the same of the targets in a bucket",
+    rf"({WHERE})": "loss in nats per token, every source of a mix the same weight",
+    rf"({WHERE}):(pair|frequency|position)=\d+(-\d+|\+)?": "the same of the targets in a bucket",
     "drift": "change of the prose gap from the first mark of training to its last",
 }
 
