@@ -28,7 +28,10 @@ from stemrepro.runs import MAIN, Address
 FILES = (Path("README.md"), Path("docs"))
 """Where bound numbers may stand: a file, or the Markdown files of a folder."""
 BOUND = re.compile(r"<!--(?P<source>[^<>]*?\|[^<>]*?)-->(?P<text>.*?)<!--/-->", re.DOTALL)
-TRANSFORMS: dict[str, Callable[[float], float]] = {"minus": lambda value: -value, "fewer": lambda value: 1 - math.exp(-value)}
+TRANSFORMS: dict[str, Callable[[float], float]] = {
+    "minus": lambda value: -value,
+    "fewer": lambda value: 1 - math.exp(-value),
+}
 
 
 def _of_claim(path: Path, claim: str, field: str) -> object:

@@ -1,5 +1,6 @@
 """Shared small things: a tiny scale, and token blocks made from the vendored sample by the real data stages."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,11 @@ def make_run(sample, tiny, tmp_path):
 def asked(tiny):
     """How tiny runs are scored on benchmarks."""
     return PlannedTasks(**tiny.benchmarks.model_dump(), tasks=TASKS)
+
+
+def hear_ctrl_c() -> None:
+    """For a child process: a shell starts what runs in its background deaf to SIGINT, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def quiet(*_: object) -> None:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from stemrepro import plan
 from stemrepro.cli import app
-from tests.conftest import ROOT, TINY
+from tests.conftest import ROOT, TINY, hear_ctrl_c
 
 
 def run(*arguments):
@@ -123,8 +123,9 @@ def test_several_arms_are_trained_and_scored_together_and_without_mlflow(project
 def test_ctrl_c_is_one_sentence(project):
     command = [sys.executable, "-m", "stemrepro.cli", "train", "--scale", "tiny", "--untracked", "dense", "stem-full"]
     process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, start_new_session=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
-    )
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        preexec_fn=hear_ctrl_c,
+    )  # fmt: skip
     for _ in range(600):
         if list(project.glob("runs/tiny/*/*/seed*/config.yaml")):
             break

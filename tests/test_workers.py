@@ -12,6 +12,7 @@ import pytest
 
 from stemrepro.errors import UserError
 from stemrepro.workers import Job, run_jobs
+from tests.conftest import hear_ctrl_c
 
 
 def square(number, report, plus=0):
@@ -139,8 +140,9 @@ def test_ctrl_c_stops_the_workers_at_once(tmp_path):
     script = "from tests.test_workers import *; import sys; call(march, sys.argv[1:])"
     paths = [tmp_path / "one", tmp_path / "two"]
     parent = subprocess.Popen(
-        [sys.executable, "-c", script, *map(str, paths)], start_new_session=True, stderr=subprocess.PIPE, text=True
-    )
+        [sys.executable, "-c", script, *map(str, paths)], start_new_session=True, stderr=subprocess.PIPE, text=True,
+        preexec_fn=hear_ctrl_c,
+    )  # fmt: skip
     for _ in range(300):
         if all(path.exists() and path.read_text() for path in paths):
             break

@@ -229,7 +229,9 @@ def test_damaged_settings_are_refused_or_replaced(make_run):
 
 
 @pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a C++ compiler on the CPU")
-def test_a_compiled_run_has_the_losses_of_an_eager_one(make_run, tiny):
+def test_a_compiled_run_has_the_losses_of_an_eager_one(make_run, tiny, tmp_path, monkeypatch):
+    """With a cache of its own: torch's is shared by processes, also by those under another instruction set."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiled"))
     short = tiny.training.model_copy(update={"tokens": 32 * 4 * 3, "marks": 1})
     eager = make_run("stem-third", scale=tiny.model_copy(update={"training": short}))
     training = eager.training.model_copy(update={"compile": True})
