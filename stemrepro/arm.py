@@ -21,6 +21,9 @@ HUES = {
 """seaborn's colours that the colour-blind tell apart, and black."""
 
 
+MARKERS = "osD^v<>pPXhHd*8.x+"
+
+
 class Arm(Strict):
     """One model variant, as a few fields over the dense base. The defaults are the code-faithful ones (official code)."""
 
@@ -53,6 +56,10 @@ class Arm(Strict):
     def _fits(self) -> "Arm":
         if self.hue not in HUES:
             raise ValueError(f"hue '{self.hue}' is unknown: choose one of {', '.join(HUES)}")
+        if self.marker not in MARKERS:
+            raise ValueError(f"marker '{self.marker}' is unknown: choose one of {MARKERS}")
+        if "$" in self.label:
+            raise ValueError(f"label '{self.label}' holds a $, which figures take for a formula")
         try:
             grows_by = spec(self.ffn).grows_by
         except UserError as error:

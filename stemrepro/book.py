@@ -21,6 +21,9 @@ from stemrepro.scale import Point, Scale, Shape
 
 RECIPES = Path("recipes")
 NO_RECIPES = ("arms", "mixes", "paper", "points", "shapes")
+RESERVED = ("check", "fetch", "corpus", "items", "tokenizer", "blocks", "vocabularies", "counts", "train", "losses",
+            "benchmarks", "geometry", "report", "sweeps", "data")  # fmt: skip
+"""Names that stages of the pipeline and folders of results have; a recipe can't."""
 KEY = re.compile(r"[a-z0-9][a-z0-9-]*")
 """Names of scales and mixes, which DVC reads as parts of dotted keys."""
 MODULE = re.compile(r"[a-z0-9][a-z0-9_.-]*")
@@ -119,6 +122,10 @@ def load(folder: Path = RECIPES) -> Book:
             except UserError as error:
                 raise UserError(f"{folder}/scales/{name}.yaml with arm '{arm_name}': {error}") from error
     files = {checked_name(p.stem, p, MODULE): p for p in sorted(folder.glob("*.yaml")) if p.stem not in NO_RECIPES}
+    if taken := [name for name in files if name in RESERVED]:
+        raise UserError(
+            f"{files[taken[0]]}: a stage of the pipeline is called '{taken[0]}'; give the recipe another name"
+        )
     read = {name: parse(Recipe, read_yaml(path), path) for name, path in files.items()}
     book = Book(
         mixes=mixes, arms=arms, scales=scales, points=points, recipes={}, shapes=_records(Shape, folder / "shapes.yaml"),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import grimp
 
+from stemrepro.errors import UserError
 from stemrepro.files import digest
 
 PACKAGE = "stemrepro"
@@ -71,7 +72,10 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 @cache
 def _meaning(file: Path) -> str:
     """The code of a file without comments, docstrings and layout."""
-    tree = ast.parse(file.read_text())
+    try:
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+    except (SyntaxError, ValueError) as error:
+        raise UserError(f"{file} is not valid Python: {error}") from error
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             node.body = list(_statements(node.body)) or ([] if isinstance(node, ast.Module) else [ast.Pass()])

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from stemrepro.book import load
 from stemrepro.errors import UserError, unknown
-from stemrepro.files import atomic_write
+from stemrepro.files import atomic_write, damaged
 from stemrepro.model.cost import parameter_counts
 from stemrepro.plan import make_params
 from stemrepro.report.scoreboard import every_row
@@ -27,7 +27,8 @@ from stemrepro.runs import MAIN, Address
 
 FILES = (Path("README.md"), Path("docs"))
 """Where bound numbers may stand: a file, or the Markdown files of a folder."""
-BOUND = re.compile(r"<!--(?P<source>[^<>]*?\|[^<>]*?)-->(?P<text>.*?)<!--/-->", re.DOTALL)
+BOUND = re.compile(r"<!--(?P<source>[^<>]*?\|[^<>]*?)-->(?P<text>(?:(?!<!--).)*)<!--/-->", re.DOTALL)
+OPENED = re.compile(r"<!--[^<>]*?\|[^<>]*?-->")
 TRANSFORMS: dict[str, Callable[[float], float]] = {
     "minus": lambda value: -value,
     "fewer": lambda value: 1 - math.exp(-value),
@@ -42,12 +43,15 @@ def _of_claim(path: Path, claim: str, field: str) -> object:
 
 
 def _of_data(path: Path, choice: str, column: str) -> float:
-    wanted = dict(part.split("=", 1) for part in choice.split(";"))
-    with path.open(newline="") as file:
-        found = [row for row in csv.DictReader(file) if wanted.items() <= row.items()]
-    if len(found) != 1 or not found[0].get(column):
-        raise UserError(f"{path}: {len(found)} rows are {choice}, and one with a value in '{column}' is wanted")
-    return float(found[0][column])
+    wanted = dict(part.partition("=")[::2] for part in choice.split(";"))
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            found = [row for row in csv.DictReader(file) if wanted.items() <= row.items()]
+        if len(found) == 1 and found[0].get(column):
+            return float(found[0][column])
+    except ValueError as error:
+        raise damaged(path, error) from error
+    raise UserError(f"{path}: {len(found)} rows are {choice}, and one with a value in '{column}' is wanted")
 
 
 def _of_scale(name: str, field: str) -> float:
@@ -81,6 +85,8 @@ def said(source: str, results: Path) -> str:
         UserError: there is no such file, row or column, or the number can't be written so.
     """
     parts = source.split("|")
+    if parts[1:] == ["tally"] or parts[1:2] == ["scale"]:
+        load().scale(parts[0])
     if parts[1:] == ["tally"]:
         return "\n" + "\n".join(tally_table(every_row(parts[0], results))) + "\n"
     if len(parts) != 4:
@@ -94,6 +100,8 @@ def said(source: str, results: Path) -> str:
 
 def rendered(text: str, results: Path) -> str:
     """A text with all bound numbers as they are now."""
+    if (opened := len(OPENED.findall(text))) != (bound := len(BOUND.findall(text))):
+        raise UserError(f"of {opened} numbers that are bound {opened - bound} lack their end, <!--/-->")
     return BOUND.sub(lambda found: f"<!--{found['source']}-->{said(found['source'], results)}<!--/-->", text)
 
 
@@ -110,9 +118,11 @@ def render(results: Path, places: tuple[Path, ...] = FILES) -> list[Path]:
     """
     changed = {}
     for path in pages(places):
-        text = path.read_text()
         try:
+            text = path.read_text(encoding="utf-8")
             new = rendered(text, results)
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path} can't be read ({error})") from error
         except UserError as error:
             raise UserError(f"{path}: {error}") from error
         if new != text:

@@ -104,6 +104,8 @@ class Recipe(Strict):
     @model_validator(mode="after")
     def _fits(self) -> "Recipe":
         named = {"more_seeds": self.more_seeds, **{f"points.{key}": visit.arms for key, visit in self.points.items()}}
+        if len(set(self.arms)) < len(self.arms):
+            raise ValueError(f"arms {list(self.arms)} names an arm twice")
         for key, names in named.items():
             if strange := [name for name in names if name not in self.arms]:
                 raise ValueError(f"{key} names '{strange[0]}', which is not among the recipe's arms")

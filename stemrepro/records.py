@@ -107,7 +107,7 @@ def read_yaml(path: Path) -> dict:
         raise UserError(f"{path} is missing; run from the repository's root") from error
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} can't be read ({error})") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # the latter for dates and numbers that can't be
         raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(value, dict):
         raise UserError(f"{path} must hold keys and values")

@@ -5,6 +5,7 @@ summary.json of an arm's scores holds their key, a hash of all that they follow 
 
 import json
 import pkgutil
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,6 +102,9 @@ def write_scores(part: Part, members: list[Run], results: list[dict], given: dic
     """Writes an arm's scores, summary.json last, and beside it where they were made (which git doesn't hold)."""
     from stemrepro.evaluation.writing import Scored
 
+    if out.exists():  # else files of a run that has since diverged would stay; the key goes first
+        (out / "summary.json").unlink(missing_ok=True)
+        shutil.rmtree(out)
     write = pkgutil.resolve_name(f"stemrepro.evaluation.{part}:write")
     about = write(Scored(members, results, out, given))
     ended = {str(run.seed): run.diverged for run in members if run.diverged is not None}

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from stemrepro.arm import Arm, shaped
-from stemrepro.book import MODULE, RECIPES, load
+from stemrepro.book import MODULE, RECIPES, RESERVED, load
 from stemrepro.errors import UserError, unknown
 from stemrepro.files import atomic_write
 from stemrepro.model.ffn.naming import OWN_FILE
@@ -94,12 +94,16 @@ def new_recipe(name: str, names: list[str], folder: Path = RECIPES) -> list[str]
     """
     file, book = folder / f"{name}.yaml", load(folder)
     checked_name(name, file, MODULE)
+    if name in RESERVED:
+        raise UserError(f"a stage of the pipeline is called '{name}'; choose another name")
     if file.exists():
         raise UserError(f"{file} is there already; choose another name")
     if len(names) < 2:
         raise UserError(
             "a claim compares two arms: name two or more, as in 'stemrepro new recipe mine dense stem-full'"
         )
+    if len(set(names)) < len(names):
+        raise UserError(f"{', '.join(names)}: name each arm once")
     for arm in names:
         if arm not in book.arms:
             raise unknown("arm", arm, book.arms, "recipes/arms.yaml")

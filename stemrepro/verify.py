@@ -27,8 +27,8 @@ MOST = 0.5
 """Deviation of a number, over half the width of the committed interval, from which on it is not the committed one any more."""
 NUMBERS = ("ours", "ci_low", "ci_high", "own_rate", "seed_se", "item_se")
 """Fields that may deviate; all others must be equal."""
-FOLLOWING = ("p", "level", "reason")
-"""Fields that follow from them and from the recipe's other claims: equal where no number moved; else a reason keeps its words."""
+MOST_P = 0.1
+"""By what p may differ where the claim's numbers do."""
 TRAINED, SCORED, DRAWN, COMPUTED, UNTOUCHED = "trained", "scored", "redrawn", "computed", "not made here"
 MADE = (TRAINED, SCORED)
 """What a claim rests on here that says something about the reproduction of runs; arithmetic says nothing of them."""
@@ -85,7 +85,9 @@ def _words(text: object) -> str:
 
 def compare(new: dict[str, dict], old: dict[str, dict]) -> tuple[dict[str, str], float, str]:
     """What differs between verdicts, in words by claim; the largest deviation; and the claim that has it."""
-    equal = all(new.get(name, {}).get(field) == row.get(field) for name, row in old.items() for field in NUMBERS)
+    still = {name: all(new.get(name, {}).get(f) == row.get(f) for f in NUMBERS) for name, row in old.items()}
+    # Levels follow from all p of a recipe, p and the reason's numbers from the claim's own and its level.
+    levels = all(new.get(name, {}).get("p") == row.get("p") for name, row in old.items())
     changes, largest, where = {}, 0.0, ""
     for name, before in old.items():
         if name not in new:
@@ -94,9 +96,13 @@ def compare(new: dict[str, dict], old: dict[str, dict]) -> tuple[dict[str, str],
         now, fields = new[name], []
         for field in sorted(before.keys() | now.keys()):
             pair = before.get(field), now.get(field)
-            same = pair[0] == pair[1] or (field in FOLLOWING and not equal)
-            if field == "reason" and not equal:
+            same = pair[0] == pair[1]
+            if field == "reason" and not (levels and still[name]):
                 same = _words(pair[0]) == _words(pair[1])
+            if field == "level" and not levels:
+                same = True
+            if field == "p" and not still[name]:
+                same = all(map(_is_number, pair)) and abs(pair[0] - pair[1]) <= MOST_P
             if not same and field not in NUMBERS:
                 fields.append(f"{field} {pair[0]!r} -> {pair[1]!r}")
         moved = deviation(now, before)
@@ -210,10 +216,13 @@ def verify(scale: str, results: Path, console: Console) -> int:
         changes, largest, where = compare(new, before)
         same = sum(claim not in changes for claim in before)
         total, kept, changed = total + len(before), kept + same, changed or bool(changes)
-        made = Counter(here.recipe(name, list(new.values())).values())
+        by_claim = here.recipe(name, list(new.values()))
+        made = Counter(by_claim.values())
         how += made
         words = ", ".join(f"{count} {way}" for way, count in made.items())
         console.print(f"{name}: {same} of {len(before)} claims came out the same ({words})", highlight=False)
+        for way in ways if len(ways := Counter(by_claim.values())) > 1 else ():
+            console.print(f"  {way}: {', '.join(c for c, own in by_claim.items() if own == way)}", highlight=False)
         if where:
             console.print(f"  largest deviation: {largest:.2f} of its interval's half width ({where})", highlight=False)
         for claim, words in changes.items():

@@ -9,9 +9,11 @@ from rich.console import Console
 
 from stemrepro import estimate, plan
 from stemrepro.arm import run_settings
+from stemrepro.book import RESERVED
 from stemrepro.errors import UserError
 from stemrepro.model.cost import parameter_counts
 from stemrepro.params import read_params
+from stemrepro.pipeline import pipeline
 from stemrepro.runs import MAIN, Address
 from stemrepro.scale import Scale
 from tests.conftest import ROOT
@@ -80,6 +82,11 @@ def test_inside_an_experiment_the_difference_is_the_experiment(planned, check, m
     monkeypatch.setenv("DVC_EXP_NAME", "trial")
     check()
     assert "run.laptop.main.dense.training.weight_decay: 0.2" in capsys.readouterr().out
+
+
+def test_no_recipe_takes_the_place_of_a_stage(book, planned):
+    own = set(pipeline(book)["stages"]) - set(book.recipes)
+    assert own <= set(RESERVED)
 
 
 def test_a_plan_of_one_recipe_stays_one(book, tmp_path):

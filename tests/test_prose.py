@@ -81,6 +81,9 @@ def test_a_number_is_written_as_its_marker_asks(results, monkeypatch, source, wo
         ("recipes/paper.yaml|table-9/a/b|value|.2f", "no cell 'table-9/a/b'"),
         ("laptop|scale|cost|d", "field 'cost' is unknown"),
         ("a|b", "is no marker"),
+        ("nope|tally", "scale 'nope' is unknown"),
+        ("laptop/rivals/data.csv|loss|value|.2f", "0 rows are loss"),
+        ("laptop/rivals/verdicts.json|a|seeds|d-->3 <!--laptop/rivals/verdicts.json|a|seeds|d", "1 lack their end"),
     ],
 )
 def test_a_marker_that_asks_for_nothing_is_an_error_and_writes_nothing(results, tmp_path, monkeypatch, source, words):

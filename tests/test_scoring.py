@@ -56,6 +56,9 @@ def test_written_scores_are_up_to_date_and_damaged_ones_are_not(make_run, given,
     write_scores("losses", [run], [losses.score(run, quiet, **given)], given, out, key)
     assert up_to_date(out, key)
     assert not up_to_date(out, "another")
+    (out / "old.csv").write_text("of a run that has since diverged")
+    write_scores("losses", [run], [losses.score(run, quiet, **given)], given, out, key)
+    assert not (out / "old.csv").exists()
     for text in ("", "[]", '{"key": 3}'):
         (out / "summary.json").write_text(text)
         assert not up_to_date(out, key)

@@ -68,6 +68,8 @@ def test_a_recipe_is_the_last_one_and_its_claim_can_be_judged(folder):
         (lambda folder: new_recipe("rivals", ["dense", "ple"], folder), "is there already"),
         (lambda folder: new_recipe("../x", ["dense", "ple"], folder), "is no name"),
         (lambda folder: new_recipe("mine", ["dense"], folder), "name two or more"),
+        (lambda folder: new_recipe("mine", ["dense", "dense"], folder), "name each arm once"),
+        (lambda folder: new_recipe("train", ["dense", "ple"], folder), "a stage of the pipeline is called 'train'"),
         (lambda folder: new_recipe("mine", ["dense", "plee"], folder), "did you mean 'ple'"),
     ],
 )

@@ -133,7 +133,7 @@ class Comparison:
             if part >= 0.75 * gap:
                 return f"the token-only control explains {100 * part / gap:.0f}% of the gap (three quarters or more)"
         if precondition == "dense-beats-unigram":
-            dense = self.arms["dense"].losses
+            dense = self.arms["dense"].losses.whole()
             first = float(dense.curve[dense.curve.tokens == dense.curve.tokens.min()]["prose"].mean())
             if first >= (floor := dense.summary["unigram_nats_per_token"]):
                 return f"at the first mark dense ({first:.2f} nats) is no better than token frequencies ({floor:.2f})"

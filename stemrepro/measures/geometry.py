@@ -140,7 +140,9 @@ class Angles:
 
     def untestable(self, metric: str, precondition: str) -> str | None:
         """Whether the text has enough tokens of the kinds that a metric compares: a matter of the data, the same for all arms."""
-        arms = [arm for arm in self.arms.values() if arm.has("rows")]
+        arms = [arm for arm in self.arms.values() if not arm.summary.get("diverged") and arm.has("rows")]
+        if not arms:
+            return None  # the contrasts say which runs diverged
         if metric == "gain:rows":
             counts = arms[0].tokens["tokens"]
             if (enough := int((counts >= FEWEST_TARGETS).sum())) < FEWEST_TOKENS:

@@ -33,9 +33,9 @@ def untestable(dense: ArmItems, metric: str) -> str | None:
     """Why a metric can't be tested at this scale, or None; judged by the dense arm alone.
 
     Dense must score 2 points above chance, the most frequent answer and the answers without their prompt (in a group, above the mean of
-    each task's best of these); for margins, its prompts must add 0.05 bits to right answers over wrong ones.
+    each task's best of these); for margins, its prompts must add 0.05 bits to right answers over wrong ones. Unmeasured where it diverged.
     """
-    if not dense.tasks(metric.split(":")[1]):
+    if not dense.whole().tasks(metric.split(":")[1]):
         return "this scale has no items of it"
     score = float(dense.sample(metric).by_seed.mean())
     if np.isnan(score):

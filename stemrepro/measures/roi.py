@@ -19,7 +19,7 @@ GROUP = "held_out"
 
 def accuracy(arm: ArmScores) -> np.ndarray:
     """Mean accuracy of each seed over the held-out benchmarks, in points."""
-    return arm.items.sample(f"accuracy:{GROUP}").by_seed
+    return arm.items.whole().sample(f"accuracy:{GROUP}").by_seed
 
 
 def chance(arm: ArmScores) -> float:

@@ -116,7 +116,8 @@ def _counted(name: str, config: ModelConfig) -> FFNCost:
     try:
         with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
             ffn = ffn_class(name)(config)
-            ffn(torch.zeros(1, 1, config.width), torch.zeros(1, 1, dtype=torch.long))
+            out = ffn(torch.zeros(1, 1, config.width), torch.zeros(1, 1, dtype=torch.long))
+            assert out.shape == (1, 1, config.width), f"it gives {tuple(out.shape)}, not (1, 1, {config.width})"
     except Exception as error:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         raise UserError(

@@ -1,5 +1,6 @@
 """The rows of verdicts.json, and what their verdicts are called."""
 
+import math
 from collections import Counter
 from pathlib import Path
 
@@ -13,6 +14,11 @@ CONTROL_WORDS = dict(zip(VERDICTS, ("holds", "leans", "does not hold", "can't te
 counts, whatever its size."""
 TEXTS = ("claim", "sentence", "origin", "kind", "metric", "unit", "scale", "verdict", "reason")
 NUMBERS = ("smallest_effect", "ours", "ci_low", "ci_high", "level", "own_rate", "seed_se", "item_se", "p", "seeds")
+OTHERS = {"arms": list, "primary": bool, "paper": dict | None}
+
+
+def _number(value: object) -> bool:
+    return value is None or (type(value) in (int, float) and math.isfinite(value))
 
 
 def read_verdicts(path: Path) -> list[dict]:
@@ -27,7 +33,14 @@ def read_verdicts(path: Path) -> list[dict]:
         raise UserError(f"{path} holds no list of claims; {again}")
     for row in rows:
         texts = [key for key in TEXTS if not isinstance(row.get(key), str)]
-        numbers = [key for key in NUMBERS if not isinstance(row.get(key, ""), int | float | None)]
+        numbers = [key for key in NUMBERS if not _number(row.get(key, ""))]
+        texts += [key for key, kind in OTHERS.items() if not isinstance(row.get(key, ""), kind)]
+        if (
+            not texts
+            and row["paper"]
+            and not (row["paper"].get("value") is not None and _number(row["paper"]["value"]))
+        ):
+            texts.append("paper")
         if wrong := texts + numbers:
             raise UserError(f"{path}: claim '{row.get('claim')}': {wrong[0]} is {row.get(wrong[0])!r}; {again}")
         if row["verdict"] not in VERDICTS or row["origin"] not in ORIGINS:

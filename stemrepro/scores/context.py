@@ -1,6 +1,7 @@
 """Reads an arm's losses by position and context."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -18,20 +19,24 @@ class ArmContext:
 
     Raises:
         UserError: the file is missing or damaged.
-        Unmeasured: a run diverged.
     """
 
     def __init__(self, folder: Path, count: int | None = None) -> None:
-        path = folder / "context.npz"
-        self.losses = ArmLosses(folder, count).whole()
+        self.folder, self.losses = folder, ArmLosses(folder, count)
+        if not self.losses.diverged:
+            _ = self.arrays
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What ARRAYS names, of the seeds that are read; Unmeasured where a run diverged."""
+        path = self.losses.whole().folder / "context.npz"
         arrays = read_npz(path, *ARRAYS)
         kept = np.isin(arrays["seeds"], self.losses.scored)
         if kept.sum() != len(self.losses.scored):
             raise damaged(path, "seeds are missing")
         for name in ("by_position", "by_target"):
             check_finite(path, name, arrays[name])
-        self.folder = folder
-        self.arrays = arrays | {name: arrays[name][kept] for name in ("seeds", "by_position", "by_target")}
+        return arrays | {name: arrays[name][kept] for name in ("seeds", "by_position", "by_target")}
 
     @property
     def summary(self) -> dict:

@@ -29,20 +29,24 @@ class ArmGeometry:
 
     Raises:
         UserError: a file is missing or damaged.
-        Unmeasured: a run diverged.
     """
 
     def __init__(self, folder: Path, arm: str) -> None:
         place = Address(MAIN, arm).path
         self.folder, self.losses = folder / "geometry" / place, folder / "losses" / place
         self.summary = read_summary(self.folder / "summary.json", "width", "ffn_width", "layers")
+        self.arm = arm
+
+    def whole(self) -> "ArmGeometry":
+        """This; Unmeasured where a run diverged."""
         for seed, step in self.summary.get("diverged", {}).items():
-            raise Unmeasured(f"{arm} diverged: the loss of seed {seed} is no number from step {step} on")
+            raise Unmeasured(f"{self.arm} diverged: the loss of seed {seed} is no number from step {step} on")
+        return self
 
     @cached_property
     def cosines(self) -> pd.DataFrame:
-        """Statistics by seed, share of training, layer, kind, bucket and centring."""
-        path = self.folder / "cosines.csv"
+        """Statistics by seed, share of training, layer, kind, bucket and centring; Unmeasured where a run diverged."""
+        path = self.whole().folder / "cosines.csv"
         frame = read_csv(path, "seed", "share", "layer", "p95", "mean", "mode", "peak", negative=("mean", "mode"))
         if frame["seed"].nunique() != self.summary["seeds"]:
             raise damaged(path, f"seeds are missing; summary.json has {self.summary['seeds']}")
@@ -51,17 +55,17 @@ class ArmGeometry:
     @cached_property
     def density(self) -> dict[str, np.ndarray]:
         """Densities of cosines at the end, [layers, bins] each, means over seeds; "layers" [layers]."""
-        return read_npz(self.folder / "density.npz", "layers")
+        return read_npz(self.whole().folder / "density.npz", "layers")
 
     @cached_property
     def spread(self) -> np.ndarray:
         """Mean |cos| of each token's row to all others [seeds, vocab]."""
-        return read_npz(self.folder / "spread.npz", "spread")["spread"]
+        return read_npz(self.whole().folder / "spread.npz", "spread")["spread"]
 
     @cached_property
     def tokens(self) -> dict[str, np.ndarray]:
         """Losses by input token of the seeds whose angles were taken: seeds, tokens [vocab], nats and seen [seeds, vocab]."""
-        path, count = self.losses / "tokens.npz", self.summary["seeds"]
+        path, count = self.losses / "tokens.npz", self.whole().summary["seeds"]
         arrays = read_npz(path, "seeds", "tokens", "nats", "seen")
         check_finite(path, "nats", arrays["nats"])
         return arrays | {name: arrays[name][:count] for name in ("seeds", "nats", "seen")}

@@ -42,7 +42,11 @@ class ArmLosses:
     @cached_property
     def seeds(self) -> list[int]:
         """The seeds that were trained."""
-        return [int(seed) for seed in read_npz(self.folder / "steps.npz", "seeds")["seeds"]][: self.summary["seeds"]]
+        path, count = self.folder / "steps.npz", read_summary(self.folder / "summary.json")["seeds"]
+        seeds = [int(seed) for seed in read_npz(path, "seeds")["seeds"]]
+        if len(seeds) != count:
+            raise damaged(path, f"it has {len(seeds)} seeds, summary.json {count}")
+        return seeds[: self.summary["seeds"]]
 
     @property
     def diverged(self) -> dict[int, int]:
@@ -73,7 +77,7 @@ class ArmLosses:
         rows = read_csv(path, "seed", "tokens", "nats", "bytes")
         if missing := [column for column in ("by", "source", "bucket") if column not in rows]:
             raise damaged(path, f"no column '{missing[0]}'")
-        rows = rows[rows["seed"].isin(self.scored)]
+        every, rows = rows, rows[rows["seed"].isin(self.scored)]
         if rows.duplicated(["seed", "by", "source", "bucket"]).any():
             raise damaged(path, "a line stands twice")
         totals = rows.pivot_table(index="seed", columns=["by", "source"], values="tokens", aggfunc="sum")
@@ -86,7 +90,19 @@ class ArmLosses:
                 )
         if strange := set(rows["source"]) - set(self.sources):
             raise damaged(path, f"source '{min(strange)}' is not in summary.json")
+        self._check_means(path, every)
         return rows
+
+    def _check_means(self, path: Path, rows: pd.DataFrame) -> None:
+        """Losses must give the means over all seeds that summary.json has, which was written with them."""
+        sums = rows[rows["by"] == "pair"].groupby(["source", "seed"])[["nats", "tokens"]].sum()
+        means = (sums["nats"] / sums["tokens"]).groupby("source").mean()
+        for source in self.sources:
+            said = self.summary["loss"][source]["nats_per_token"]
+            if source in means and not abs(means[source] - said) <= 2e-6 * max(1, said):
+                raise damaged(
+                    path, f"'{source}' comes to {means[source]:.6f} nats a token, in summary.json it is {said:.6f}"
+                )
 
     @cached_property
     def curve(self) -> pd.DataFrame:

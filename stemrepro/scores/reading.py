@@ -15,8 +15,12 @@ def read_summary(path: Path, *keys: str) -> dict:
     needed = ("seeds", "params_hash", "data_hash", *keys)
     if not isinstance(summary, dict) or (missing := [key for key in needed if key not in summary]):
         raise damaged(path, f"no '{missing[0]}' in it" if isinstance(summary, dict) else "it holds no keys")
-    if not isinstance(summary["seeds"], int) or summary["seeds"] < 1:
+    if type(summary["seeds"]) is not int or summary["seeds"] < 1:
         raise damaged(path, f"seeds is {summary['seeds']!r}")
+    kinds = {"loss": dict, "diverged": dict, "tasks": dict, "layers": list}
+    for key, kind in kinds.items():
+        if not isinstance(summary.get(key, kind()), kind):
+            raise damaged(path, f"{key} is {summary[key]!r}")
     return summary
 
 

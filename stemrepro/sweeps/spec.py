@@ -52,6 +52,14 @@ class Sweep(Strict):
             raise ValueError(f"space has no '{unknown[0]}'; there are {', '.join(known)}")
         if missing := [key for key in ("arm", "seed", "learning_rate") if key not in self.space]:
             raise ValueError(f"space lacks '{missing[0]}'")
+        rates, seeds = self.space["learning_rate"], self.space["seed"]
+        lows = [rates.low] if isinstance(rates, Range) else rates
+        if not lows or not all(isinstance(value, int | float) and value > 0 for value in lows):
+            raise ValueError(f"learning_rate must be above 0 (got {rates})")
+        if isinstance(seeds, Range) or not seeds or not all(type(value) is int and value >= 0 for value in seeds):
+            raise ValueError(f"seed must be a list of whole numbers from 0 on (got {seeds})")
+        if isinstance(self.space["arm"], Range) or not self.space["arm"]:
+            raise ValueError("arm must be a list of arms")
         if self.sampler == "grid" and any(isinstance(values, Range) for values in self.space.values()):
             raise ValueError("a grid needs lists, not ranges")
         if (self.sampler == "tpe") != (self.trials is not None):

@@ -92,9 +92,12 @@ def test_other_documents_and_numbers_that_are_none_are_named(measure, arms, tmp_
         ArmContext(tmp_path / "b")
 
 
-def test_a_run_that_diverged_is_unmeasured(tmp_path):
-    with pytest.raises(Unmeasured, match="seed 2 is no number from step 9 on"):
-        arm(tmp_path / "main" / "dense", 0.2, 0.1, diverged={"2": 9})
+def test_a_run_that_diverged_is_unmeasured_and_others_are_not(measure, arms, tmp_path):
+    measure.arms = arms | {"token-only": arm(tmp_path / "main" / "token-only", 0.2, 0.1, diverged={"2": 9})}
+    with pytest.raises(Unmeasured, match="token-only diverged: the loss of seed 2 is no number from step 9 on"):
+        measure.contrast("token-only", "stem-full", "growth:prefix")
+    assert measure.contrast("dense", "stem-full", "growth:prefix").mean == pytest.approx(0.06)
+    assert measure.runs()["token-only"].summary["seeds"] == SEEDS
 
 
 def test_the_error_between_documents_equals_drawing_them_again(measure, arms):

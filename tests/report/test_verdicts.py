@@ -10,6 +10,7 @@ from stemrepro.recipe import ORIGINS
 from stemrepro.report.verdicts import NUMBERS, TEXTS, read_verdicts, tally, tally_table, word
 
 ROW = dict.fromkeys(TEXTS, "x") | dict.fromkeys(NUMBERS, 1.0) | {"origin": "paper", "verdict": "reproduced"}
+ROW |= {"arms": ["dense"], "primary": False, "paper": None}
 
 
 def row(origin, verdict, claim="a"):
@@ -46,6 +47,10 @@ def test_the_tally_counts_by_origin_and_verdict():
         ('{"a": 1}', "holds no list of claims"),
         ("[1]", "holds no list of claims"),
         (json.dumps([ROW | {"ours": "much"}]), "claim 'x': ours is 'much'"),
+        (json.dumps([ROW | {"ours": float("nan")}]), "ours is nan"),
+        (json.dumps([ROW | {"seeds": True}]), "seeds is True"),
+        (json.dumps([ROW | {"arms": None}]), "arms is None"),
+        (json.dumps([ROW | {"paper": {"unit": "nats"}}]), "paper is {'unit': 'nats'}"),
         (json.dumps([ROW | {"sentence": 3}]), "sentence is 3"),
         (json.dumps([ROW | {"verdict": "true"}]), "no such verdict or origin"),
         (json.dumps([ROW | {"origin": "ours"}]), "no such verdict or origin"),

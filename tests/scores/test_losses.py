@@ -82,6 +82,22 @@ def test_losses_that_can_not_be(dense, change, words):
     "about",
     [{}, [], {"seeds": 0, "params_hash": "p", "data_hash": "d"}, {"seeds": "3", "params_hash": "p", "data_hash": "d"}],
 )
+def test_losses_give_the_means_that_were_written_with_them(dense):
+    """Sums of 0 are finite, whole and of every seed; they would be the best loss there is."""
+    rows = pd.read_csv(dense.folder / "losses.csv")
+    rows["nats"] = 0.0
+    rows.to_csv(dense.folder / "losses.csv", index=False)
+    with pytest.raises(UserError, match=r"'bible' comes to 0\.000000 nats a token, in summary\.json it is "):
+        _ = ArmLosses(dense.folder).losses
+
+
+def test_seeds_that_were_cut_off_the_steps(dense):
+    arrays = dict(np.load(dense.folder / "steps.npz"))
+    np.savez(dense.folder / "steps.npz", **{name: values[:2] for name, values in arrays.items()})
+    with pytest.raises(UserError, match=r"steps\.npz is missing or damaged \(it has 2 seeds, summary\.json 3\)"):
+        _ = ArmLosses(dense.folder, 2).seeds
+
+
 def test_summaries_that_can_not_be(dense, about):
     (dense.folder / "summary.json").write_text(json.dumps(about))
     with pytest.raises(UserError, match=r"summary\.json is missing or damaged"):
