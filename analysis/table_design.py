@@ -27,7 +27,8 @@ def collect(measure: Tables) -> pd.DataFrame:
         for bucket in FREQUENCIES:
             gain = measure.contrast("dense", arm, f"prose:frequency={bucket}")
             rows.append(mean_row("by frequency", arm, bucket, gain))
-    rows.append(mean_row("loss, own rate", "stem-full", "", measure.contrast("dense", "stem-full", "rate")))
+    if measure.at_own_rate("stem-full"):
+        rows.append(mean_row("loss, own rate", "stem-full", "", measure.contrast("dense", "stem-full", "rate")))
     for arm in VOCABULARIES:
         for vocab, own in measure.vocabularies(arm).items():
             rows.append(mean_row("bits per byte", arm, vocab, Contrast(own.bits_per_byte().to_numpy())))

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from stemrepro.claims import Contrast
+from stemrepro.claims import Contrast, Unmeasured
 from stemrepro.measures import losses
 from stemrepro.measures.comparison import Comparison
 from stemrepro.scores.losses import ArmLosses, paired
@@ -32,6 +32,8 @@ class Tables(Comparison):
         """As a comparison; for the other metrics see `metrics`."""
         if metric in AT_OWN_RATE:
             own = {arm: self.at_own_rate(arm) if arm == "stem-full" else self.arms[arm].losses for arm in (high, low)}
+            if None in own.values():
+                raise Unmeasured("this scale knows no best rate of STEM full's")
             return losses.contrast(own[high], own[low], "prose")
         if metric != "vocabulary":
             return super().contrast(high, low, metric)

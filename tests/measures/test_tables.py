@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from stemrepro.claims import Unmeasured
 from stemrepro.measures.comparison import ArmScores
 from stemrepro.measures.tables import Tables
 from tests.made_up import made, write_arm
@@ -59,3 +60,11 @@ def test_own_rates_are_known_for_dense_and_stem_full_alone(tables):
     assert tables.own_rate_contrast("dense", "stem-full", "prose").differences == pytest.approx([0.4] * 3)
     assert tables.own_rate_contrast("dense", "stem-full", "vocabulary") is None
     assert tables.own_rate_contrast("stem-small", "stem-full", "prose") is None
+
+
+def test_without_a_best_rate_decay_and_rate_are_unmeasured(book, tables):
+    at = tables.arms
+    unknown = made(Tables, book, "table_design", at, best_rates={})
+    for metric in ("decay", "rate"):
+        with pytest.raises(Unmeasured, match="this scale knows no best rate of STEM full's"):
+            unknown.contrast("dense", "stem-full", metric)
