@@ -38,6 +38,7 @@ def test_prose_is_what_the_results_say(path, monkeypatch):
     """Else 'stemrepro prose' brings it up to date."""
     monkeypatch.chdir(ROOT)
     assert rendered(path.read_text(), Path("results")) == path.read_text()
+    assert "@@" not in path.read_text()  # a place to be filled
 
 
 def test_no_number_in_findings_and_captions_is_loose():

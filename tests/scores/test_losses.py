@@ -78,10 +78,6 @@ def test_losses_that_can_not_be(dense, change, words):
         _ = edited(dense, change).losses
 
 
-@pytest.mark.parametrize(
-    "about",
-    [{}, [], {"seeds": 0, "params_hash": "p", "data_hash": "d"}, {"seeds": "3", "params_hash": "p", "data_hash": "d"}],
-)
 def test_losses_give_the_means_that_were_written_with_them(dense):
     """Sums of 0 are finite, whole and of every seed; they would be the best loss there is."""
     rows = pd.read_csv(dense.folder / "losses.csv")
@@ -98,6 +94,10 @@ def test_seeds_that_were_cut_off_the_steps(dense):
         _ = ArmLosses(dense.folder, 2).seeds
 
 
+@pytest.mark.parametrize(
+    "about",
+    [{}, [], {"seeds": 0, "params_hash": "p", "data_hash": "d"}, {"seeds": "3", "params_hash": "p", "data_hash": "d"}],
+)
 def test_summaries_that_can_not_be(dense, about):
     (dense.folder / "summary.json").write_text(json.dumps(about))
     with pytest.raises(UserError, match=r"summary\.json is missing or damaged"):
