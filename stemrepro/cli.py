@@ -175,8 +175,9 @@ def train(
     chosen = runs_of(scale, params.scale[scale].data, planned)
     command = [sys.executable, "-m", "stemrepro.cli", "track", "--follow", "--scale", scale, *(runs or [])]
     left = [run for run in chosen if not run.ended]
-    # The follower ends when its input does, also when this is killed.
-    with nullcontext() if untracked or not left else subprocess.Popen(command, stdin=subprocess.PIPE):
+    # The follower ends when its input does, also when this is killed; Ctrl-C is for this one alone.
+    followed = {"stdin": subprocess.PIPE, "start_new_session": True}
+    with nullcontext() if untracked or not left else subprocess.Popen(command, **followed):
         train_runs(left, params.scale[scale].workers, replace, len(chosen) - len(left))
     for run in chosen:
         if (step := run.diverged) is not None:
