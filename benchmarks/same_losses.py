@@ -85,10 +85,8 @@ def tree(commit: str) -> Iterator[Path]:
 
 def trained(place: Path, steps: int, words: str) -> dict[str, dict]:
     """Losses, norms, weights and code of every arm of a tree; UserError shows why its training failed."""
-    child, arms = (
-        place / "tests" / "same_losses_child.py",
-        len(yaml.safe_load((place / "recipes/arms.yaml").read_text())),
-    )
+    child = place / "tests" / "same_losses_child.py"
+    arms = len(yaml.safe_load((place / "recipes/arms.yaml").read_text()))
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "found.json"
         environment = os.environ | {

@@ -19,9 +19,8 @@ HUES = {
     "brown": "#ca9161", "pink": "#fbafe4", "grey": "#949494", "yellow": "#ece133", "cyan": "#56b4e9",
 }  # fmt: skip
 """seaborn's colours that the colour-blind tell apart, and black."""
-
-
 MARKERS = "osD^v<>pPXhHd*8.x+"
+"""Those of matplotlib that are told apart at a figure's size."""
 
 
 class Arm(Strict):

@@ -173,10 +173,7 @@ def run_stages() -> dict[str, dict]:
 
 def scores_of(recipe: Recipe) -> list[Path]:
     """The score folders that a recipe reads, below scores/<scale>."""
-    folders = []
-    for address, parts in recipe.wanted().items():
-        kinds = dict.fromkeys(part if part in ("benchmarks", "geometry") else "losses" for part in parts)
-        folders += [Path(kind) / address.path for kind in kinds]
+    folders = [Path(part) / address.path for address, parts in recipe.scored().items() for part in parts]
     return folders + ([Path("text")] if measure_class(recipe.measure).reads_text else [])
 
 

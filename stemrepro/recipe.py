@@ -135,6 +135,13 @@ class Recipe(Strict):
             return self.points[self.base].seeds
         return self.more_seeds.get(arm, self.seeds) if part == "losses" else self.seeds
 
+    def scored(self) -> dict[Address, list[str]]:
+        """The parts of the scores that it reads of each address, as their folders are called."""
+        return {
+            address: list(dict.fromkeys(kind if kind in ("benchmarks", "geometry") else "losses" for kind in kinds))
+            for address, kinds in self.wanted().items()
+        }
+
     def wanted(self) -> dict[Address, dict[str, int]]:
         """What the recipe reads: for each address the seeds of each kind of scores."""
         found: dict[Address, dict[str, int]] = {}

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from stemrepro.arm import Arm, shaped
+from stemrepro.arm import MARKERS, Arm, shaped
 from stemrepro.book import MODULE, RECIPES, RESERVED, load
 from stemrepro.errors import UserError, unknown
 from stemrepro.files import atomic_write
@@ -10,28 +10,20 @@ from stemrepro.model.ffn.naming import OWN_FILE
 from stemrepro.model.specs import spec
 from stemrepro.records import checked_name, parse
 
-MARKERS = "oXsD^v<>pPhd*"
 NETWORK = '''"""A feed-forward network of your own: say in one sentence what it changes."""
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from stemrepro.model.config import ModelConfig
-from stemrepro.model.ffn.base import FFN, matrix
+from stemrepro.model.ffn.stem import Stem
 
 
-class {name}(FFN):
+class {name}(Stem):
     """y = W_d(SiLU(W_g x) * U[token]): STEM, to be changed. A parameter `table.weight` is trained as tables are."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.gate = matrix(config.width, config.ffn_width)
-        self.table = nn.Embedding(config.vocab, config.ffn_width)
-        self.down = matrix(config.ffn_width, config.width)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
         """x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
-        return self.down(F.silu(self.gate(x)) * self.table(tokens))
+        return self.down(F.silu(self.gate(x)) * self.rows(tokens))
 '''
 ARM = """{name}:
   {{ffn: {ffn}, placement: full{needs},

@@ -9,6 +9,7 @@ import math
 import re
 import subprocess
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from rich.console import Console
@@ -162,26 +163,29 @@ class Made:
         sidecar = self.results / self.scale / name / "provenance.json"
         drawn = sidecar.exists() and read_json(sidecar) != committed(sidecar)
         recipe = load().recipe(name)
-        parts: dict[Address, dict[Part, str]] = {}
-        for address, wanted in recipe.wanted().items():
-            kinds: list[Part] = [part if part in ("benchmarks", "geometry") else "losses" for part in wanted]
-            parts[address] = {part: self.scores(address, part) for part in dict.fromkeys(kinds)}
+        parts = {a: [self.scores(a, part) for part in own] for a, own in recipe.scored().items()}
+        # Where scores came out as they are committed, DVC has nothing to draw: the committed verdicts are theirs.
+        follow = drawn or self.as_committed(
+            SCORES / self.scale / part / a.path for a, own in recipe.scored().items() for part in own
+        )
         # What was counted in the text came with the clone unless the text itself lies here.
         counted = not measure_class(recipe.measure).reads_text or (DATA / self.scale / "tokenizer.json").exists()
         ranks = (UNTOUCHED, SCORED, TRAINED)
         made = {}
         for row in rows:
-            own = [
-                state for address, states in parts.items() if address.arm in row["arms"] for state in states.values()
-            ]
+            own = [state for address, states in parts.items() if address.arm in row["arms"] for state in states]
             if not row["arms"]:
                 made[row["claim"]] = (COMPUTED if counted else DRAWN) if drawn else UNTOUCHED
-            elif not drawn or not own:
-                made[row["claim"]] = UNTOUCHED
             else:
-                lowest = min(own, key=ranks.index)
-                made[row["claim"]] = DRAWN if lowest == UNTOUCHED else lowest
+                lowest = min(own, key=ranks.index, default=UNTOUCHED)
+                redrawn = DRAWN if drawn and own else UNTOUCHED
+                made[row["claim"]] = lowest if follow and lowest != UNTOUCHED else redrawn
         return made
+
+    def as_committed(self, folders: Iterable[Path]) -> bool:
+        """Are these folders, as far as git holds them, what the commit has?"""
+        paths = sorted(path.as_posix() for path in folders)
+        return subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *paths]).returncode == 0
 
 
 def known_machines(scale: str) -> list[str]:

@@ -90,12 +90,7 @@ def test_no_committed_scores_that_no_recipe_reads(book):
     if shown.returncode or not shown.stdout:
         pytest.skip("no clone: nothing is committed")
     folders = {Path(line).parent for line in shown.stdout.splitlines() if line.endswith("summary.json")}
-    wanted = {
-        (part if part in ("benchmarks", "geometry") else "losses", address)
-        for recipe in book.recipes.values()
-        for address, parts in recipe.wanted().items()
-        for part in parts
-    }
+    wanted = {(part, a) for recipe in book.recipes.values() for a, parts in recipe.scored().items() for part in parts}
     found = {(folder.parts[2], Address(*folder.parts[3:])) for folder in folders}
     assert found
     assert found <= wanted

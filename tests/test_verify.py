@@ -161,6 +161,18 @@ def test_scores_that_were_made_here(repository):
     assert "(2 redrawn)" in said(3)
 
 
+def test_scores_that_came_out_as_committed_need_no_drawing(repository):
+    """DVC draws nothing anew then; where they differ and nothing was drawn, the verdicts aren't theirs."""
+    summaries = list(Path("scores").rglob("summary.json"))
+    for path in summaries:
+        write_json(path.with_name("provenance.json"), HERE | {"key": "k"})
+    assert "scaling_ladder: 2 of 2 claims came out the same (2 scored)" in said(0)
+    for path in summaries:
+        write_json(path, {"key": "other"})
+        write_json(path.with_name("provenance.json"), HERE | {"key": "other"})
+    assert "scaling_ladder: 2 of 2 claims came out the same (2 not made here)" in said(3)
+
+
 @pytest.mark.parametrize("edit", [{"ours": 0.2}, {"seeds": 4}, {"sentence": "Else."}, {"verdict": "contradicted"}])
 def test_an_edited_field_fails(repository, edit):
     results("scaling_ladder", row("a", **edit), row("b", arms=["dense", "stem-third"]))

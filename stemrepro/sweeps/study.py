@@ -1,12 +1,11 @@
 """The study of a sweep: its trials in one database, shared by workers, and which points of a grid are left."""
 
-import fcntl
 import itertools
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
 from optuna.trial import Trial, TrialState
 
 from stemrepro.errors import UserError
-from stemrepro.files import digest
+from stemrepro.files import digest, locked
 from stemrepro.sweeps.spec import Space, Sweep
 
 warnings.filterwarnings(
@@ -62,27 +61,14 @@ def open_points(study: optuna.Study, points: list[dict]) -> list[dict]:
     return [point for point in points if point not in ended]
 
 
-@contextmanager
-def held(path: Path) -> Iterator[bool]:
-    """Whether this process could take a lock, which it then has; the system lets go of it when a worker is killed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-
-
 def work(name: str, sweep: Sweep, space: Space, call: Callable[[Trial], float], out: Path, worker: int = 0) -> None:
     """Takes the open points of a grid that no other worker has, once each; or trials until a search has as many as it asks for."""
     study = open_study(name, sweep, out, worker)
     if sweep.sampler == "grid":
         anything = optuna.samplers.RandomSampler()
         for point in open_points(study, grid_points(space)):
-            with held(out / "points" / f"{digest(point)}.lock") as mine:
-                if mine and open_points(study, [point]):
+            with suppress(UserError), locked(out / "points" / digest(point), "another worker has this point"):
+                if open_points(study, [point]):
                     study.sampler = optuna.samplers.PartialFixedSampler(point, anything)
                     study.optimize(partial(_at_point, call=call, point=point), n_trials=1, catch=(UserError,))
         return

@@ -1,6 +1,5 @@
 """A trial of a sweep: one run, trained like any other and scored on the tune split, which no recipe uses."""
 
-import fcntl
 import math
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from stemrepro.book import Book
 from stemrepro.data.integrity import verified_hash
 from stemrepro.data.sources import prose
 from stemrepro.errors import unknown
-from stemrepro.files import digest
+from stemrepro.files import digest, locked
 from stemrepro.model.cost import row_elements
 from stemrepro.records import parse
 from stemrepro.runs import MAIN, Address, Run
@@ -112,10 +111,7 @@ def objective(trial: Trial, sweep: Sweep, space: Space, book: Book, scale: str, 
             if trial.should_prune():
                 raise optuna.TrialPruned
 
-    run.folder.parent.mkdir(parents=True, exist_ok=True)
-    with open(run.folder.with_suffix(".lock"), "w") as lock:
-        # Another worker may have the same settings; the system lets go of the lock when a worker is killed.
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(run.folder.with_name(f"{run.folder.name}.lock")):  # another worker may have the same settings
         train(run, lambda *_: None, replace=True, mark=mark)
         for table in run.folder.glob("tables-*"):
             table.unlink()
