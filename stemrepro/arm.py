@@ -99,8 +99,10 @@ def run_settings(address: Address, arm: Arm, point: Point, scale: Scale) -> tupl
     """Model and training of an arm at a point of a scale; raises as `shaped` and `Point.at` do."""
     there = point.at(scale)
     best = scale.best_rates.get(arm.family or address.arm) if point.own_rate else None
+    own = best.model_dump(exclude={"learning_rate", "table_rate_factor"}, exclude_none=True) if best else {}
+    model = there.model.model_copy(update={key: own.pop(key) for key in ("embedding_std", "head_std") if key in own})
     training = RunTraining(
-        **there.training.model_dump(),
+        **there.training.model_dump() | own,
         sequence=there.model.sequence,
         learning_rate=point.rate * best.learning_rate if best else there.learning_rate,
         table_rate_factor=best.table_rate_factor if best else arm.table_rate_factor,
@@ -108,4 +110,4 @@ def run_settings(address: Address, arm: Arm, point: Point, scale: Scale) -> tupl
         table_update=arm.table_update,
         table_trained=arm.table_trained,
     )
-    return shaped(there.model, arm), training
+    return shaped(model, arm), training

@@ -65,6 +65,7 @@ class Run:
         blocks: folder of the token blocks.
         data_hash: sha256 of the training blocks.
         text_ratio: tokens of a text in the run's vocabulary / in the scale's.
+        shorter: folders of the shorter runs on the same trunk, in rising order.
     """
 
     address: Address
@@ -76,6 +77,7 @@ class Run:
     blocks: Path
     data_hash: str
     text_ratio: float = 1.0
+    shorter: tuple[Path, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.address} seed {self.seed}"
@@ -128,6 +130,12 @@ class Run:
         there, asked = flat(value if isinstance(value, dict) else {}), flat(self.config)
         keys = sorted(key for key in there.keys() | asked.keys() if there.get(key) != asked.get(key))
         return "; ".join(f"{key}: {there.get(key)} there, {asked.get(key)} asked" for key in keys[:5])
+
+    @property
+    def trunk(self) -> str:
+        """Short hash of all that decides the weights before a cool-down: the settings without point and budget."""
+        training = {key: value for key, value in self.config["training"].items() if key != "tokens"}
+        return digest({key: value for key, value in self.config.items() if key != "point"} | {"training": training})
 
     @property
     def params_hash(self) -> str:

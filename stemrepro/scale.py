@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from stemrepro.records import Factor, Name, Positive, Strict
+from stemrepro.records import Factor, Fraction, Name, Positive, Strict
 from stemrepro.training.settings import Training
 
 
@@ -21,6 +21,10 @@ class Shape(Strict):
     rope_base: Factor = 10000.0
     norm_eps: Factor = 1e-5
     document_mask: bool = False
+    embedding_std: Factor | None = Field(
+        None, description="start of the input embeddings; 1 / sqrt(width) when left out"
+    )
+    head_std: Factor | None = Field(None, description="start of the output head; 1 / sqrt(width) when left out")
 
 
 class Evaluation(Strict):
@@ -54,10 +58,15 @@ class Geometry(Strict):
 
 
 class BestRate(Strict):
-    """What a family of arms learns best at, from the scale's learning-rate study."""
+    """What a family of arms learns best at, from the scale's study; what is left out is the scale's own."""
 
     learning_rate: Factor
     table_rate_factor: Factor = 1.0
+    embedding_std: Factor | None = None
+    head_std: Factor | None = None
+    embedding_rate_factor: Factor | None = None
+    embedding_decay_factor: float | None = Field(None, ge=0)
+    warmup: Fraction | None = None
 
 
 class Scale(Strict):
@@ -104,6 +113,9 @@ class Point(Strict):
     rate: Factor = 1.0
     clip: Factor = 1.0
     own_rate: bool = Field(False, description="`rate` is of each arm's best, where the scale knows its family's")
+    official_start: bool = Field(
+        False, description="input embeddings and head start as in the official code, and learn as the rest does"
+    )
 
     def at(self, scale: Scale) -> Scale:
         """The scale at this point; with a vocabulary of its own still with the scale's tokens (RunTraining.same_text).
@@ -112,6 +124,9 @@ class Point(Strict):
             ValueError: a width that is no even number a head, or a vocabulary that is no whole number.
         """
         model, training = scale.model, scale.training
+        if self.official_start:
+            model = model.model_copy(update={"embedding_std": None, "head_std": None})
+            training = training.model_copy(update={"embedding_rate_factor": 1.0, "embedding_decay_factor": 1.0})
         width, ffn_width, vocab = self.width * model.width, self.width * model.ffn_width, self.vocab * model.vocab
         if width % (2 * model.heads) or ffn_width % 1:
             raise ValueError(

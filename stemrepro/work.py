@@ -1,5 +1,6 @@
 """From a plan to runs: the folders and the text of each."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from stemrepro.data.vocabularies import own_text
@@ -31,7 +32,21 @@ def runs_of(
         for seed in own.trained if part is None else own.seeds.get(part, ()):
             folder = runs / scale / address.path / f"seed{seed}"
             made.append(Run(address, seed, own.model, training, folder, mix, text.blocks, text.data_hash, text.ratio))
-    return made
+    return with_trunks(made)
+
+
+def with_trunks(runs: list[Run]) -> list[Run]:
+    """The same runs; those on a trunk know the folders of the shorter ones on it, in rising order."""
+    trunks: dict[str, list[Run]] = {}
+    for run in sorted(runs, key=lambda run: run.training.tokens):
+        if run.training.schedule == "trunk":
+            trunks.setdefault(f"{run.trunk}", []).append(run)
+    shorter = {
+        run.folder: tuple(other.folder for other in beside if other.training.tokens < run.training.tokens)
+        for beside in trunks.values()
+        for run in beside
+    }
+    return [replace(run, shorter=shorter.get(run.folder, ())) for run in runs]
 
 
 def train_runs(runs: list[Run], workers: int, replace: bool, done: int = 0) -> None:
@@ -41,6 +56,8 @@ def train_runs(runs: list[Run], workers: int, replace: bool, done: int = 0) -> N
         replace: remove runs that were made with other settings.
         done: runs that had come to their end before.
     """
+    if any(run.training.schedule == "trunk" for run in runs):
+        runs = sorted(runs, key=lambda run: run.training.tokens)  # longer ones go on from shorter ones
     jobs = [
         Job("stemrepro.training.train:train", run, str(run), run.training.steps, {"replace": replace}) for run in runs
     ]

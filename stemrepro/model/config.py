@@ -51,6 +51,7 @@ class ModelConfig:
         ffn_width: d_ff.
         ffn: name of the FFN in the layers of `placed` (stemrepro.model.specs.spec knows it); the others are "dense".
         placed: layers whose FFN is replaced.
+        embedding_std, head_std: std of the input embeddings and of the output head at the start; None: 1 / sqrt(width) (official code).
         table_init: "xavier" (std sqrt(2 / (V + d_ff)), the official main branch), "small" (std 0.02) or "normal" (std 1).
         table_shared: one table for all placed layers.
         rank: width of a narrow table (stem-lowrank, ple).
@@ -78,6 +79,8 @@ class ModelConfig:
     rope_base: float = 10000.0
     norm_eps: float = 1e-5
     document_mask: bool = False
+    embedding_std: float | None = None
+    head_std: float | None = None
 
     def __post_init__(self) -> None:
         """Raises UserError for shapes that fit no model."""

@@ -119,7 +119,8 @@ def initialise(model: Decoder, seed: int) -> None:
     | parameter               | distribution                                        | where from                 |
     |-------------------------|-----------------------------------------------------|----------------------------|
     | norms                   | 1                                                   |                            |
-    | matrices, embeddings    | normal, std 1/sqrt(width), cut at 3 std             | official code              |
+    | matrices                | normal, std 1/sqrt(width), cut at 3 std             | official code              |
+    | embedding, head         | the same, or a std of their own                     | official code, or a study  |
     | ffn.down                | normal, std 1/sqrt(ffn_width), cut at 3 std         | official code              |
     | mix of a blend          | 0                                                   |                            |
     | tables, xavier          | normal, std sqrt(2 / (vocab + its width))           | official code              |
@@ -138,11 +139,9 @@ def initialise(model: Decoder, seed: int) -> None:
             std = {"xavier": xavier, "small": 0.02, "normal": 1.0}[config.table_init]
             nn.init.normal_(parameter, 0.0, std, generator)
         else:
-            std = (
-                parameter.shape[-1] ** -0.5
-                if name.endswith(("ffn.down.weight", "experts.down"))
-                else config.width**-0.5
-            )
+            own = {"embedding.weight": config.embedding_std, "head.weight": config.head_std}.get(name)
+            inner = name.endswith(("ffn.down.weight", "experts.down"))
+            std = own or (parameter.shape[-1] if inner else config.width) ** -0.5
             nn.init.trunc_normal_(parameter, 0.0, std, -3 * std, 3 * std, generator)
 
 

@@ -16,8 +16,9 @@ from stemrepro.files import atomic_write
 from stemrepro.model.ffn.base import table_parameters
 from stemrepro.model.loss import token_losses
 from stemrepro.runs import Run
-from stemrepro.training.checkpoint import checkpoint_path, prune
-from stemrepro.training.module import LanguageModule, rate_factor
+from stemrepro.training.checkpoint import TRUNK, checkpoint_path, prune
+from stemrepro.training.module import LanguageModule
+from stemrepro.training.schedule import branch_step, mark_steps, rate_factor
 
 Report = Callable[[int, float, float], None]
 """Called with (steps done, loss, tokens per second)."""
@@ -59,7 +60,7 @@ class Recorder(L.Callback):
         self.losses: list[Tensor] = []
         self.validation: TokenBlocks | None = None
         steps, training = run.training.steps, run.training
-        self.marks = {round(steps * (i + 1) / training.marks) for i in range(training.marks)}
+        self.marks = mark_steps(training)
         self.snapshots = {round(steps * share): share for share in training.snapshots}
         self.last_time, self.last_step = time.monotonic(), 0
 
@@ -96,7 +97,7 @@ class Recorder(L.Callback):
             return
         loss = float(torch.stack(self.losses).sum())  # Lightning has divided each by the number accumulated
         self.losses.clear()
-        rate = training.learning_rate * rate_factor(step - 1, training.steps, training.warmup, training.final_rate)
+        rate = training.learning_rate * rate_factor(step - 1, training)
         tokens = step * training.batch * training.sequence
         norm = float(module.gradient_norm)
         if training.precision == "16-mixed" and not math.isfinite(norm):
@@ -113,6 +114,8 @@ class Recorder(L.Callback):
             self.mark(step, row["validation"])
         if step in self.snapshots:
             save_tables(module.model, self.run.folder / f"tables-{round(100 * self.snapshots[step]):03d}.safetensors")
+        if training.schedule == "trunk" and step == branch_step(training):
+            trainer.save_checkpoint(self.run.folder / TRUNK)
         if step % training.save_every == 0 and step < training.steps:
             self.write_rows()
             trainer.save_checkpoint(checkpoint_path(self.run.folder / "resume", step))

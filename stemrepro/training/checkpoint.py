@@ -12,8 +12,12 @@ from lightning.fabric.plugins import CheckpointIO
 
 from stemrepro.errors import UserError
 from stemrepro.files import atomic_write, sha256
+from stemrepro.runs import Run
+from stemrepro.training.schedule import branch_step
 
 KEPT = 2
+TRUNK = "trunk.ckpt"
+"""What a run on a trunk leaves of its last step before the cool-down."""
 
 
 class AtomicCheckpointIO(CheckpointIO):
@@ -57,6 +61,19 @@ def newest(folder: Path) -> Path | None:
             return path
         instead = "using the checkpoint before it" if found else "no other is left, so the run starts anew"
         warnings.warn(f"{path} is damaged or was cut short; {instead}", stacklevel=2)
+    return None
+
+
+def trunk_of(run: Run) -> Path | None:
+    """The checkpoint with most steps that a shorter run on the same trunk left before its cool-down, or None.
+
+    What goes on from there has the bytes of what starts anew: up to that step both are the same run.
+    """
+    for path in reversed([folder / TRUNK for folder in run.shorter]):
+        if path.exists() and intact(path):
+            there = AtomicCheckpointIO().load_checkpoint(path)
+            if there["trunk"] == run.trunk and there["global_step"] <= branch_step(run.training):
+                return path
     return None
 
 

@@ -1,6 +1,5 @@
-"""The LightningModule: next-token loss, AdamW with one group for the backbone and one for the tables, cosine rate."""
+"""The LightningModule: next-token loss, AdamW with groups for input embeddings, the rest of the backbone, and tables."""
 
-import math
 from collections.abc import Iterator
 
 import lightning as L
@@ -13,6 +12,8 @@ from stemrepro.model.ffn.base import table_parameters
 from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import build
 from stemrepro.runs import Run
+from stemrepro.training.compiling import compiled
+from stemrepro.training.schedule import rate_factor
 from stemrepro.training.touched import TouchedAdamW
 
 BALANCE = 0.01
@@ -33,21 +34,18 @@ class Batches(IterableDataset):
             k += 1
 
 
-def rate_factor(step: int, steps: int, warmup: float, final: float) -> float:
-    """Share of the peak rate at a step: linear over the first `warmup` share, then a cosine down to `final`."""
-    rising = max(1, round(warmup * steps))
-    if step < rising:
-        return (step + 1) / rising
-    done = min(1.0, (step - rising) / max(1, steps - rising))
-    return final + (1 - final) * 0.5 * (1 + math.cos(math.pi * done))
+def mean_loss(model: torch.nn.Module, batch: Tensor) -> Tensor:
+    """Mean loss in nats per token: batch [micro_batch, sequence + 1] -> scalar."""
+    return token_losses(model(batch[:, :-1]), batch[:, 1:]).mean()
 
 
 class LanguageModule(L.LightningModule):
     """One run's model and optimiser."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, compile: bool = False) -> None:
         super().__init__()
         self.run = run
+        self.mean_loss = compiled(mean_loss) if compile else mean_loss
         self.model = build(run.model, run.seed)
         for table in table_parameters(self.model).values():
             table.requires_grad_(run.training.table_trained)
@@ -63,7 +61,7 @@ class LanguageModule(L.LightningModule):
     def training_step(self, batch: Tensor, _: int) -> Tensor | dict:
         """batch [micro_batch, sequence + 1] -> mean loss in nats per token; with a learned router {"loss": that and what balances
         it, "balance": the latter}."""
-        loss = token_losses(self.model(batch[:, :-1]), batch[:, 1:]).mean()
+        loss = self.mean_loss(self.model, batch)
         balances = [block.ffn.balance for block in self.model.blocks if block.ffn.balance is not None]
         if not balances:
             return loss
@@ -75,9 +73,10 @@ class LanguageModule(L.LightningModule):
         training = self.run.training
         tables = list(table_parameters(self.model).values())
         table_ids, tables = {id(table) for table in tables}, [table for table in tables if table.requires_grad]
-        backbone = [parameter for parameter in self.model.parameters() if id(parameter) not in table_ids]
+        embedding, *backbone = [parameter for parameter in self.model.parameters() if id(parameter) not in table_ids]
         rate, decay = training.learning_rate, training.weight_decay
-        groups = [{"params": backbone, "lr": rate, "weight_decay": decay}]
+        own = {"lr": rate * training.embedding_rate_factor, "weight_decay": decay * training.embedding_decay_factor}
+        groups = [{"params": [embedding], **own}, {"params": backbone, "lr": rate, "weight_decay": decay}]
         if tables:
             factors = {"lr": rate * training.table_rate_factor, "weight_decay": decay * training.table_decay_factor}
             groups.append({"params": tables, **factors, "touched": training.table_update == "touched"})
@@ -85,15 +84,15 @@ class LanguageModule(L.LightningModule):
         # A fused optimiser takes the scale of 16-bit gradients off by itself, too late for clipping.
         fused = training.precision != "16-mixed"
         optimizer = optimizer_class(groups, betas=training.betas, eps=training.eps, fused=fused)
-        schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: rate_factor(step, training.steps, training.warmup, training.final_rate)
-        )
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_factor(step, training))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def configure_gradient_clipping(self, optimizer: torch.optim.Optimizer, **_: object) -> None:
         """Clips backbone and tables separately, each to the same norm (official code); keeps the backbone's norm."""
+        embedding, backbone, *tables = [group["params"] for group in optimizer.param_groups]
         norms = [
-            torch.nn.utils.clip_grad_norm_(group["params"], self.run.training.clip) for group in optimizer.param_groups
+            torch.nn.utils.clip_grad_norm_(clipped, self.run.training.clip)
+            for clipped in (embedding + backbone, *tables)
         ]
         self.gradient_norm = norms[0].detach()
 
@@ -106,7 +105,7 @@ class LanguageModule(L.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict) -> None:
         """Adds the random state and what the checkpoint belongs to."""
         checkpoint["rng_state"] = torch.get_rng_state()
-        checkpoint["run_config"] = self.run.config
+        checkpoint["run_config"], checkpoint["trunk"] = self.run.config, self.run.trunk
 
     def on_load_checkpoint(self, checkpoint: dict) -> None:
         """Restores the random state and the place in the data."""

@@ -15,19 +15,31 @@ class Training(Strict):
     tokens: Positive = Field(description="tokens a run is trained on")
     batch: Positive = Field(description="sequences an optimiser step")
     micro_batch: Positive = Field(description="sequences at once; the rest is accumulated")
-    warmup: Fraction = Field(description="share of the steps with a rising rate")
-    final_rate: Fraction = Field(description="rate at the end / peak rate (cosine)")
+    schedule: Literal["cosine", "trunk"] = Field(
+        "cosine", description="trunk: a constant rate and a cool-down, so that longer runs go on from shorter ones"
+    )
+    warmup: Fraction | None = Field(None, description="share of the steps with a rising rate (cosine)")
+    warmup_tokens: Positive | None = Field(None, description="tokens with a rising rate (trunk)")
+    cooldown: Fraction = Field(0.2, description="share of the steps with a falling rate (trunk)")
+    final_rate: Fraction = Field(description="rate at the end / peak rate")
     betas: tuple[Beta, Beta]
     eps: Factor = 1e-8
     weight_decay: float = Field(ge=0)
+    embedding_rate_factor: Factor = Field(1.0, description="learning rate of the input embeddings / backbone's")
+    embedding_decay_factor: float = Field(1.0, ge=0, description="their weight decay / backbone's")
     clip: Factor = Field(
         description="norm limit; backbone and tables are clipped separately, as the official code does"
     )
     precision: Literal["32-true", "bf16-mixed", "bf16-true", "16-mixed"]
     accelerator: Literal["cpu", "gpu"]
     threads: Positive = Field(description="threads a worker")
-    compile: bool = Field(False, description="torch.compile: faster on a GPU, other roundings")
-    marks: Positive = Field(description="validations during a run, evenly spaced")
+    compile: bool = Field(
+        False,
+        description="torch.compile: faster, other roundings; where there is no compiler a run is eager and records it",
+    )
+    marks: Positive = Field(
+        description="validations during a run, evenly spaced; on a trunk, to a doubling of the steps"
+    )
     mark_tokens: Positive = Field(description="tokens a source at each mark")
     mark_batch: Positive = Field(description="sequences at once at a mark")
     save_every: Positive = Field(description="optimiser steps between checkpoints")
@@ -37,6 +49,9 @@ class Training(Strict):
     def _fits(self) -> "Training":
         if self.batch % self.micro_batch:
             raise ValueError(f"micro_batch {self.micro_batch} does not divide batch {self.batch}")
+        own, other = ("warmup", "warmup_tokens")[:: 1 if self.schedule == "cosine" else -1]
+        if getattr(self, own) is None or getattr(self, other) is not None:
+            raise ValueError(f"schedule '{self.schedule}' needs {own}, and no {other}")
         return self
 
 
@@ -63,6 +78,13 @@ class RunTraining(Training):
     def steps(self) -> int:
         """Optimiser steps."""
         return self.tokens // (self.batch * self.sequence)
+
+    @property
+    def rising(self) -> int:
+        """Steps with a rising rate."""
+        if self.warmup_tokens is not None:
+            return max(1, round(self.warmup_tokens / (self.batch * self.sequence)))
+        return max(1, round(self.warmup * self.steps))
 
     def same_text(self, ratio: float) -> "RunTraining":
         """The same with the tokens that as much text has in another vocabulary: `ratio` times as many, in whole steps."""

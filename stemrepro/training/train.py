@@ -2,6 +2,7 @@
 
 import logging
 import shutil
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -17,10 +18,20 @@ from stemrepro.files import atomic_write, digest, locked, write_json
 from stemrepro.provenance import provenance
 from stemrepro.runs import Run
 from stemrepro.training.callbacks import Diverged, Recorder, Report
-from stemrepro.training.checkpoint import AtomicCheckpointIO, newest
+from stemrepro.training.checkpoint import AtomicCheckpointIO, newest, trunk_of
+from stemrepro.training.compiling import compiler_works
 from stemrepro.training.module import LanguageModule
 
-WRITTEN = ("config.yaml", "metrics.jsonl", "*.json", "*.safetensors", "resume/*.ckpt", "resume/*.sha256")
+WRITTEN = (
+    "config.yaml",
+    "metrics.jsonl",
+    "*.json",
+    "*.safetensors",
+    "*.ckpt",
+    "*.sha256",
+    "resume/*.ckpt",
+    "resume/*.sha256",
+)
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -61,8 +72,8 @@ def claim_folder(run: Run, replace: bool) -> None:
 def train(run: Run, report: Report, replace: bool = False, mark: Callable[[int, dict], None] | None = None) -> None:
     """Trains one run to its end.
 
-    Leaves config.yaml, metrics.jsonl, weights.safetensors, table snapshots (hashed by DVC) and provenance.json (not). Weights are
-    written last, with the hash of the settings in them: a folder that has them is finished. A run whose loss becomes no number ends
+    Leaves config.yaml, metrics.jsonl, weights.safetensors, table snapshots, on a trunk the checkpoint that longer runs go on from
+    (hashed by DVC) and provenance.json (not). Weights are written last, with the hash of the settings in them: a folder that has them is finished. A run whose loss becomes no number ends
     there and leaves diverged.json, {"step": k}, in their place. Resume checkpoints are deleted in either case.
 
     Args:
@@ -86,9 +97,10 @@ def _train(run: Run, report: Report, mark: Callable[[int, dict], None] | None) -
     warnings.filterwarnings("ignore", message="Dynamo detected a call to a `functools.lru_cache`")  # of constants
     started, training = time.monotonic(), run.training
     torch.manual_seed(run.seed)  # nothing draws from it so far; whatever will, does so the same in every run of a seed
-    module, recorder, resume = LanguageModule(run), Recorder(run, report, mark), run.folder / "resume"
-    if training.compile:
-        module.model.compile()  # in place: the names of its weights stay
+    compiles = training.compile and compiler_works("cuda" if training.accelerator == "gpu" else "cpu")
+    if training.compile and not compiles:
+        print(f"stemrepro: {run}: there is no working compiler here, so it is trained without", file=sys.stderr)
+    module, recorder, resume = LanguageModule(run, compiles), Recorder(run, report, mark), run.folder / "resume"
     trainer = L.Trainer(
         accelerator=training.accelerator,
         devices=1,
@@ -103,14 +115,14 @@ def _train(run: Run, report: Report, mark: Callable[[int, dict], None] | None) -
         enable_model_summary=False,
         use_distributed_sampler=False,
     )
-    start, diverged = newest(resume), None
+    start, diverged = newest(resume) or trunk_of(run), None
     try:
         trainer.fit(module, ckpt_path=start)
     except Diverged as end:
         diverged = end.step
     recorder.write_rows()
     seconds = time.monotonic() - started
-    about = provenance() | {"seconds": round(seconds, 1), "resumed_from": start and Path(start).name}
+    about = provenance() | {"seconds": round(seconds, 1), "resumed_from": start and start.name, "compiled": compiles}
     write_json(run.folder / "provenance.json", about | {"params_hash": run.params_hash, "data_hash": run.data_hash})
     if diverged is not None:
         write_json(run.folder / "diverged.json", {"step": diverged})

@@ -1,7 +1,5 @@
 """Optimiser groups, schedule, clipping and the loss."""
 
-import itertools
-import math
 from dataclasses import replace
 
 import lightning as L
@@ -9,21 +7,12 @@ import pytest
 import torch
 from lightning.pytorch.plugins import MixedPrecision
 
-from stemrepro.training.module import LanguageModule, rate_factor
-
-
-def test_rate_rises_then_falls_on_a_cosine():
-    factors = [rate_factor(step, 100, 0.1, 0.2) for step in range(100)]
-    assert factors[0] == pytest.approx(0.1)
-    assert factors[9] == factors[10] == 1.0
-    assert factors[55] == pytest.approx(0.2 + 0.8 * 0.5 * (1 + math.cos(math.pi * 0.5)))
-    assert factors[99] == pytest.approx(0.2, abs=0.001)
-    assert all(a >= b for a, b in itertools.pairwise(factors[10:]))
+from stemrepro.training.module import LanguageModule
 
 
 def test_code_faithful_tables_have_the_backbones_rate_and_decay(make_run):
     optimizer = LanguageModule(make_run("stem-full")).configure_optimizers()["optimizer"]
-    backbone, tables = optimizer.param_groups
+    _, backbone, tables = optimizer.param_groups
     assert (
         (tables["initial_lr"], tables["weight_decay"])
         == (backbone["initial_lr"], backbone["weight_decay"])
@@ -34,25 +23,40 @@ def test_code_faithful_tables_have_the_backbones_rate_and_decay(make_run):
 
 def test_table_factors_act_on_tables_alone(make_run):
     run = make_run("stem-full", table_rate_factor=5.0, table_decay_factor=0.0)
-    backbone, tables = LanguageModule(run).configure_optimizers()["optimizer"].param_groups
+    embedding, backbone, tables = LanguageModule(run).configure_optimizers()["optimizer"].param_groups
     assert (tables["initial_lr"], tables["weight_decay"]) == pytest.approx((0.05, 0.0))
-    assert (backbone["initial_lr"], backbone["weight_decay"]) == (0.01, 0.1)
+    for group in (embedding, backbone):
+        assert (group["initial_lr"], group["weight_decay"]) == (0.01, 0.1)
 
 
-def test_dense_has_one_group(make_run):
+def test_embedding_factors_act_on_the_input_embeddings_alone(make_run):
+    run = make_run("stem-full")
+    own = {"embedding_rate_factor": 4.0, "embedding_decay_factor": 0.5}
+    module = LanguageModule(replace(run, training=run.training.model_copy(update=own)))
+    embedding, backbone, tables = module.configure_optimizers()["optimizer"].param_groups
+    assert embedding["params"] == [module.model.embedding.weight]
+    assert (embedding["initial_lr"], embedding["weight_decay"]) == pytest.approx((0.04, 0.05))
+    for group in (backbone, tables):
+        assert (group["initial_lr"], group["weight_decay"]) == (0.01, 0.1)
+
+
+def test_dense_has_no_group_of_tables(make_run):
     module = LanguageModule(make_run("dense"))
-    (group,) = module.configure_optimizers()["optimizer"].param_groups
-    assert sum(p.numel() for p in group["params"]) == sum(p.numel() for p in module.parameters())
+    groups = module.configure_optimizers()["optimizer"].param_groups
+    assert len(groups) == 2
+    assert sum(p.numel() for group in groups for p in group["params"]) == sum(p.numel() for p in module.parameters())
 
 
 def test_backbone_and_tables_are_clipped_separately(make_run):
     module = LanguageModule(make_run("stem-full"))
     optimizer = module.configure_optimizers()["optimizer"]
-    for group, size in zip(optimizer.param_groups, (100.0, 0.001), strict=True):
-        for parameter in group["params"]:
-            parameter.grad = torch.full_like(parameter, size / sum(p.numel() for p in group["params"]) ** 0.5)
+    embedding, backbone, tables = [group["params"] for group in optimizer.param_groups]
+    clipped = (embedding + backbone, tables)
+    for own, size in zip(clipped, (100.0, 0.001), strict=True):
+        for parameter in own:
+            parameter.grad = torch.full_like(parameter, size / sum(p.numel() for p in own) ** 0.5)
     module.configure_gradient_clipping(optimizer, gradient_clip_val=None, gradient_clip_algorithm=None)
-    norms = [torch.stack([p.grad.norm() for p in group["params"]]).norm() for group in optimizer.param_groups]
+    norms = [torch.stack([p.grad.norm() for p in own]).norm() for own in clipped]
     assert float(norms[0]) == pytest.approx(1.0, rel=1e-4)
     assert float(norms[1]) == pytest.approx(0.001, rel=1e-4)
     assert float(module.gradient_norm) == pytest.approx(100.0, rel=1e-4)

@@ -16,8 +16,11 @@ from stemrepro import runs
 from stemrepro.errors import UserError
 from stemrepro.model.transformer import build
 from stemrepro.training import callbacks
-from stemrepro.training.module import Batches, LanguageModule, rate_factor
+from stemrepro.training.compiling import compiler_works
+from stemrepro.training.module import Batches, LanguageModule
+from stemrepro.training.schedule import rate_factor
 from stemrepro.training.train import train
+from stemrepro.work import with_trunks
 from tests.conftest import quiet
 
 GOLDEN = json.loads(Path(__file__).with_name("golden_losses.json").read_text())
@@ -59,7 +62,7 @@ def test_a_run_equals_a_plain_training_loop(make_run):
     groups = [{"params": backbone, "weight_decay": 0.1}, {"params": tables, "weight_decay": 0.05}]
     optimizer, losses = torch.optim.AdamW(groups, lr=0.01, betas=(0.9, 0.95), fused=True), []
     for step in range(run.training.steps):
-        factor = rate_factor(step, run.training.steps, training.warmup, training.final_rate)
+        factor = rate_factor(step, training)
         optimizer.param_groups[0]["lr"], optimizer.param_groups[1]["lr"] = 0.01 * factor, 0.02 * factor
         parts = []
         for k in (2 * step, 2 * step + 1):
@@ -94,6 +97,75 @@ def test_resume_is_bit_exact(make_run, tmp_path, stop, report_every_step):
     assert found == expected
     resumed = json.loads((whole.folder / "provenance.json").read_text())["resumed_from"]
     assert resumed == (f"step{stop // 5 * 5:09d}.ckpt" if stop >= 5 else None)
+
+
+def on_a_trunk(run, folder, steps, **fields):
+    """The same run on a trunk, of so many steps, in a folder of its own."""
+    own = {"schedule": "trunk", "warmup": None, "warmup_tokens": 256, "snapshots": (), "tokens": 128 * steps} | fields
+    return replace(run, folder=folder, training=run.training.model_copy(update=own))
+
+
+def test_a_longer_run_goes_on_from_a_shorter_ones_trunk(make_run, tmp_path):
+    """It ends with the bytes of a run that started anew, and learns that from the settings: with another rate it starts anew."""
+    run = make_run("stem-full")
+    short, shorter = on_a_trunk(run, tmp_path / "b", 12), on_a_trunk(run, tmp_path / "a", 5)
+    anew = on_a_trunk(run, tmp_path / "anew", 20)
+    train(anew, quiet)
+    for own in with_trunks([short, shorter]):
+        train(own, quiet)
+    (long,) = [
+        own for own in with_trunks([short, on_a_trunk(run, tmp_path / "c", 20), shorter]) if own.folder.name == "c"
+    ]
+    assert long.shorter == (shorter.folder, short.folder)
+    train(long, quiet)
+    assert json.loads((long.folder / "provenance.json").read_text())["resumed_from"] == "trunk.ckpt"
+    for name in ("weights.safetensors", "metrics.jsonl"):
+        assert (long.folder / name).read_bytes() == (anew.folder / name).read_bytes(), name
+    other = on_a_trunk(run, tmp_path / "other", 20, learning_rate=0.02)
+    train(replace(other, shorter=long.shorter), quiet)
+    assert json.loads((other.folder / "provenance.json").read_text())["resumed_from"] is None
+
+
+def test_a_cooldown_is_never_gone_on_from(make_run, tmp_path):
+    run = make_run("dense")
+    long, short = on_a_trunk(run, tmp_path / "long", 20), on_a_trunk(run, tmp_path / "short", 18)
+    train(long, quiet)
+    train(
+        replace(short, shorter=(long.folder,)), quiet
+    )  # the long one's last step before its cool-down is 16, the short one's 14
+    assert json.loads((short.folder / "provenance.json").read_text())["resumed_from"] is None
+
+
+@pytest.mark.skipif(not compiler_works("cpu"), reason="there is no working C++ compiler")
+def test_a_compiled_run_resumes_bit_exactly_and_is_the_eager_one_but_for_roundings(make_run, report_every_step):
+    run = make_run("stem-full")
+    train(run, quiet)
+    eager = [row["loss"] for row in rows(run)]
+    run = replace(
+        run, folder=run.folder.with_name("compiled"), training=run.training.model_copy(update={"compile": True})
+    )
+    train(run, quiet)
+    assert [row["loss"] for row in rows(run)] == pytest.approx(eager, abs=1e-4)
+    assert json.loads((run.folder / "provenance.json").read_text())["compiled"] is True
+    expected = run.weights.read_bytes()
+    shutil.rmtree(run.folder)
+    train_until(run, 7)
+    train(run, quiet)
+    assert run.weights.read_bytes() == expected
+
+
+def test_without_a_compiler_a_run_is_eager_says_so_and_records_it(make_run, monkeypatch, capfd):
+    run = make_run("dense")
+    train(run, quiet)
+    expected = rows(run)
+    run = replace(
+        run, folder=run.folder.with_name("compiled"), training=run.training.model_copy(update={"compile": True})
+    )
+    monkeypatch.setattr("stemrepro.training.train.compiler_works", lambda _: False)
+    train(run, quiet)
+    assert "no working compiler" in capfd.readouterr().err
+    assert rows(run) == expected
+    assert json.loads((run.folder / "provenance.json").read_text())["compiled"] is False
 
 
 def test_a_damaged_checkpoint_is_passed_over_by_name(make_run, report_every_step):

@@ -1,0 +1,66 @@
+"""The rate's course, marks, and where budgets part."""
+
+import itertools
+import math
+
+import pytest
+
+from stemrepro.errors import UserError
+from stemrepro.records import parse
+from stemrepro.training.schedule import branch_step, mark_steps, rate_factor
+from stemrepro.training.settings import RunTraining
+from tests.conftest import TINY
+
+
+def training(**fields) -> RunTraining:
+    """Of 100 steps of 4 x 32 tokens."""
+    base = TINY["training"] | {"tokens": 32 * 4 * 100, "sequence": 32, "learning_rate": 0.01, "final_rate": 0.2}
+    if fields.get("schedule") == "trunk":
+        base = base | {"warmup": None}
+    return RunTraining.model_validate(base | fields)
+
+
+def test_rate_rises_then_falls_on_a_cosine():
+    own = training(warmup=0.1)
+    factors = [rate_factor(step, own) for step in range(100)]
+    assert factors[0] == pytest.approx(0.1)
+    assert factors[9] == factors[10] == 1.0
+    assert factors[55] == pytest.approx(0.2 + 0.8 * 0.5 * (1 + math.cos(math.pi * 0.5)))
+    assert factors[99] == pytest.approx(0.2, abs=0.001)
+    assert all(a >= b for a, b in itertools.pairwise(factors[10:]))
+
+
+def test_rate_of_a_trunk_stays_then_falls_on_a_line():
+    own = training(schedule="trunk", warmup_tokens=32 * 4 * 5, cooldown=0.25)
+    factors = [rate_factor(step, own) for step in range(100)]
+    assert factors[:5] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
+    assert branch_step(own) == 75
+    assert set(factors[5:76]) == {1.0}
+    assert factors[85] == pytest.approx(1 - 0.8 * 10 / 25)
+    assert factors[99] == pytest.approx(1 - 0.8 * 24 / 25)
+
+
+def test_longer_runs_on_a_trunk_have_the_same_rates_and_marks_up_to_the_cooldown():
+    short = training(schedule="trunk", warmup_tokens=640, marks=2, tokens=32 * 4 * 100)
+    long = training(schedule="trunk", warmup_tokens=640, marks=2, tokens=32 * 4 * 900)
+    shared = range(branch_step(short))
+    assert [rate_factor(step, short) for step in shared] == [rate_factor(step, long) for step in shared]
+    assert mark_steps(short) - {100} == {step for step in mark_steps(long) if step <= 100}
+    assert mark_steps(short) == {32, 45, 64, 91, 100}
+
+
+def test_marks_of_a_cosine_are_evenly_spaced():
+    assert mark_steps(training(marks=4)) == {25, 50, 75, 100}
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"schedule": "trunk", "warmup": None}, "schedule 'trunk' needs warmup_tokens, and no warmup"),
+        ({"schedule": "cosine", "warmup_tokens": 640}, "schedule 'cosine' needs warmup, and no warmup_tokens"),
+    ],
+)
+def test_each_schedule_has_its_own_warmup(fields, words, tmp_path):
+    base = TINY["training"] | {"sequence": 32, "learning_rate": 0.01}
+    with pytest.raises(UserError, match=words):
+        parse(RunTraining, base | fields, tmp_path / "scale.yaml")
