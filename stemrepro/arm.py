@@ -1,12 +1,13 @@
 """What is compared: an arm's fields (recipes/arms.yaml), and the model that they make of a shape."""
 
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field, model_validator
 
 from stemrepro.errors import UserError
 from stemrepro.model.config import ModelConfig, placed_layers
-from stemrepro.model.cost import matched
+from stemrepro.model.cost import half_of_the_model, matched
 from stemrepro.model.specs import check, spec
 from stemrepro.records import Factor, Name, Positive, Strict
 from stemrepro.runs import Address
@@ -35,13 +36,17 @@ class Arm(Strict):
         "", exclude=True, description="whose best rates are its own; its own name when left out"
     )
     values: Placement = Field("none", description="layers whose attention adds a table row to its values")
+    pairs: bool = Field(
+        False, description="a hashed pair's row is added to the input embedding; its table is up to half of the model"
+    )
     rank: float = Field(0.0, ge=0, description="width of a narrow table / width of the model")
     experts: int = Field(0, ge=0, description="experts of a mixture; 0 with `match`: as many as match")
     chosen: Positive = Field(1, description="experts that a token uses")
     match: Literal["none", "total", "flops"] = Field(
-        "none", description="what is made equal to STEM's, by ffn_width (dense) or by the number of experts"
+        "none", description="what is made equal to match_ffn's, by ffn_width in all layers or by the number of experts"
     )
-    match_placement: Placement = Field("full", description="placement of the STEM that is matched")
+    match_ffn: Literal["stem", "dense"] = Field("stem", description="FFN of the model that is matched")
+    match_placement: Placement = Field("full", description="placement of the FFN that is matched")
     table_init: Literal["xavier", "small", "normal"] = "xavier"
     table_rate_factor: Factor = Field(1.0, description="table learning rate / backbone learning rate")
     table_decay_factor: float = Field(1.0, ge=0, description="table weight decay / backbone weight decay")
@@ -66,7 +71,7 @@ class Arm(Strict):
         if self.match != "none" and not grows_by:
             raise ValueError(f"match '{self.match}' works by ffn_width or experts; '{self.ffn}' has neither to choose")
         if self.match == "flops" and grows_by != "ffn_width":
-            raise ValueError("match 'flops' works by the ffn_width of a dense arm")
+            raise ValueError(f"match 'flops' works by ffn_width; '{self.ffn}' grows by {grows_by}, use match 'total'")
         return self
 
 
@@ -89,8 +94,10 @@ def shaped(shape: Shape, arm: Arm) -> ModelConfig:
         table_shared=arm.table_shared,
     )
     if arm.match != "none":
-        stem = ModelConfig(**base, ffn="stem", placed=placed_layers(arm.match_placement, shape.layers))
-        config = matched(config, stem, arm.match, shape.sequence)
+        target = ModelConfig(**base, ffn=arm.match_ffn, placed=placed_layers(arm.match_placement, shape.layers))
+        config = matched(config, target, arm.match, shape.sequence)
+    if arm.pairs:
+        config = replace(config, pair_rows=half_of_the_model(config))
     check(config)
     return config
 

@@ -68,6 +68,8 @@ FFNS = {
     "stem-shuffled": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width)),
     "ngram-table": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width)),
     "token-only": FFNSpec(lambda c: _used(_df(c), c.ffn_width)),
+    "up-removed": FFNSpec(lambda c: _used(2 * _df(c)), grows_by="ffn_width"),
+    "token-ffn": FFNSpec(lambda c: _used(3 * _df(c))),
     "gate-replaced": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width)),
     "down-replaced": FFNSpec(lambda c: _used(0, c.width)),
     "stem-dagger": FFNSpec(lambda c: _used(3 * _df(c), c.ffn_width)),

@@ -44,6 +44,8 @@ def test_matched_arms_match(book, shape):
     costs = {name: flops_per_token(shaped(form, arm), form.sequence) for name, arm in ARMS.items()}
     assert costs["dense-equal-flops"] == pytest.approx(costs["stem-full"], rel=0.005)
     assert costs["hash-moe"] == costs["dense"]
+    assert costs["up-removed-wide"] == pytest.approx(costs["dense"], rel=0.005)
+    assert costs["up-removed"] == costs["stem-full"]
 
 
 def test_shared_tables_are_one(book):

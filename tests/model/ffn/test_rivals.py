@@ -9,10 +9,11 @@ import torch
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.dense import SwiGLU
 from stemrepro.model.ffn.input_add import InputAdd
-from stemrepro.model.ffn.ngram_table import NgramTable, bigram_rows
+from stemrepro.model.ffn.ngram_table import NgramTable
 from stemrepro.model.ffn.ple import PerLayerEmbedding
 from stemrepro.model.ffn.stem import Stem
 from stemrepro.model.ffn.stem_lowrank import StemLowRank
+from stemrepro.model.pairs import bigram_rows
 
 CONFIG = ModelConfig(vocab=11, width=8, layers=2, heads=2, kv_heads=1, ffn_width=10, rank=3)
 
