@@ -12,7 +12,7 @@ from stemrepro.model.specs import check, spec
 from stemrepro.records import Factor, Name, Positive, Strict
 from stemrepro.runs import Address
 from stemrepro.scale import Point, Scale, Shape
-from stemrepro.training.settings import RunTraining
+from stemrepro.training.settings import RunTraining, TableUpdate
 
 Placement = Literal["none", "third", "third-shifted", "early", "late", "half", "full", "single"]
 HUES = {
@@ -40,6 +40,10 @@ class Arm(Strict):
         False, description="a hashed pair's row is added to the input embedding; its table is up to half of the model"
     )
     rank: float = Field(0.0, ge=0, description="width of a narrow table / width of the model")
+    slots: int = Field(0, ge=0, description="rows that a token has in a table (stem-slots)")
+    ffn_factor: Factor = Field(
+        1.0, description="ffn_width / the shape's, in all layers; measured numbers say by what in recipes/arms.yaml"
+    )
     experts: int = Field(0, ge=0, description="experts of a mixture; 0 with `match`: as many as match")
     chosen: Positive = Field(1, description="experts that a token uses")
     match: Literal["none", "total", "flops"] = Field(
@@ -50,9 +54,7 @@ class Arm(Strict):
     table_init: Literal["xavier", "small", "normal"] = "xavier"
     table_rate_factor: Factor = Field(1.0, description="table learning rate / backbone learning rate")
     table_decay_factor: float = Field(1.0, ge=0, description="table weight decay / backbone weight decay")
-    table_update: Literal["dense", "touched"] = Field(
-        "dense", description="touched: only rows of a batch's tokens move, an optimiser of another kind"
-    )
+    table_update: TableUpdate = "dense"
     table_trained: bool = True
     table_shared: bool = Field(False, description="one table for all placed layers")
 
@@ -65,11 +67,17 @@ class Arm(Strict):
         if "$" in self.label:
             raise ValueError(f"label '{self.label}' holds a $, which figures take for a formula")
         try:
-            grows_by = spec(self.ffn).grows_by
+            grows_by, needs = spec(self.ffn).grows_by, spec(self.ffn).needs
         except UserError as error:
             raise ValueError(str(error)) from error
         if self.match != "none" and not grows_by:
             raise ValueError(f"match '{self.match}' works by ffn_width or experts; '{self.ffn}' has neither to choose")
+        if self.slots and "slots" not in needs:
+            raise ValueError(f"slots {self.slots}: '{self.ffn}' has one row a token, stem-slots has several")
+        if self.match != "none" and self.ffn_factor != 1:
+            raise ValueError(
+                f"ffn_factor {self.ffn_factor:g} and match '{self.match}' both choose a size: leave one out"
+            )
         if self.match == "flops" and grows_by != "ffn_width":
             raise ValueError(f"match 'flops' works by ffn_width; '{self.ffn}' grows by {grows_by}, use match 'total'")
         return self
@@ -83,11 +91,12 @@ def shaped(shape: Shape, arm: Arm) -> ModelConfig:
     """
     base = shape.model_dump(exclude={"sequence"})
     config = ModelConfig(
-        **base,
+        **base | {"ffn_width": max(1, round(arm.ffn_factor * shape.ffn_width))},
         ffn=arm.ffn,
         placed=placed_layers(arm.placement, shape.layers),
         value_layers=placed_layers(arm.values, shape.layers),
         rank=round(arm.rank * shape.width),
+        slots=arm.slots,
         experts=arm.experts or (arm.chosen if "experts" in spec(arm.ffn).needs else 0),
         chosen=arm.chosen,
         table_init=arm.table_init,

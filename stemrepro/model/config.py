@@ -64,6 +64,7 @@ class ModelConfig:
         rope_base: base of the rotary angles.
         norm_eps: epsilon of RMSNorm.
         document_mask: attention stays inside a document (ends are marked by token 0).
+        slots: rows that a token has in a table, where it has several (stem-slots).
         pair_rows: rows of a table of hashed token pairs that is added to the input embedding; 0 for none.
     """
 
@@ -84,6 +85,7 @@ class ModelConfig:
     rope_base: float = 10000.0
     norm_eps: float = 1e-5
     document_mask: bool = False
+    slots: Later = 0
     pair_rows: Later = 0
 
     def __post_init__(self) -> None:

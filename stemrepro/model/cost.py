@@ -22,12 +22,12 @@ def ffn_costs(config: ModelConfig) -> list[FFNCost]:
 
 def row_elements(config: ModelConfig) -> int:
     """Elements of the table rows that one token reads, those of value embeddings and of a pair at the input included."""
-    return _layer_rows(config) + (config.width if config.pair_rows else 0)
+    return sum(c.row for c in ffn_costs(config)) + _value_rows(config) + (config.width if config.pair_rows else 0)
 
 
-def _layer_rows(config: ModelConfig) -> int:
-    """Those in the layers, whose tables have `vocab` rows."""
-    return sum(c.row for c in ffn_costs(config)) + len(config.value_layers) * config.kv_heads * config.head_width
+def _value_rows(config: ModelConfig) -> int:
+    """Those of value embeddings."""
+    return len(config.value_layers) * config.kv_heads * config.head_width
 
 
 def half_of_the_model(config: ModelConfig) -> int:
@@ -52,7 +52,7 @@ def parameter_counts(config: ModelConfig) -> dict[str, int]:
     rest = 2 * config.vocab * d + config.layers * (attention + 2 * d) + d
     costs = ffn_costs(config)
     stored = sum(cost.stored for cost in costs)
-    tables = config.vocab * _layer_rows(config)
+    tables = config.vocab * (sum(cost.row * cost.slots for cost in costs) + _value_rows(config))
     if config.table_shared:
         tables //= len(config.placed)
     tables += config.pair_rows * config.width

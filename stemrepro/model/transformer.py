@@ -119,9 +119,9 @@ class Decoder(nn.Module):
         return self.head(self.norm(x))
 
 
-def table_std(start: str, table: Tensor) -> float:
+def table_std(start: str, rows: int, width: int) -> float:
     """Standard deviation that a table [rows, width] starts at, by ModelConfig.table_init."""
-    return {"xavier": math.sqrt(2 / sum(table.shape)), "small": 0.02, "normal": 1.0}[start]
+    return {"xavier": math.sqrt(2 / (rows + width)), "small": 0.02, "normal": 1.0}[start]
 
 
 def initialise(model: Decoder, seed: int) -> None:
@@ -135,13 +135,16 @@ def initialise(model: Decoder, seed: int) -> None:
     | mix of a blend          | 0                                                   |                            |
     | pairs.scale             | 1/sqrt(width) / std of the pairs' table             | embedding's std for a row  |
     | tables, xavier          | normal, std sqrt(2 / (its rows + its width))        | official code              |
+    | table of stem-slots     | as STEM's: the rows of one slot count               |                            |
     | tables, small           | normal, std 0.02                                    |                            |
     | tables, normal          | normal, std 1                                       |                            |
     """
     config = model.config
     for name, parameter in model.named_parameters():
         if name == "pairs.scale":
-            nn.init.constant_(parameter, config.width**-0.5 / table_std(config.table_init, model.pairs.table.weight))
+            nn.init.constant_(
+                parameter, config.width**-0.5 / table_std(config.table_init, config.pair_rows, config.width)
+            )
             continue
         if parameter.dim() < 2:
             nn.init.constant_(parameter, parameter.dim())  # norms 1, mixes 0
@@ -149,7 +152,9 @@ def initialise(model: Decoder, seed: int) -> None:
         stream = int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:7], "big")
         generator = torch.Generator().manual_seed(stream)
         if is_table(name):
-            nn.init.normal_(parameter, 0.0, table_std(config.table_init, parameter), generator)
+            rows, width = parameter.shape
+            rows //= config.slots if config.slots and name.endswith("ffn.table.weight") else 1
+            nn.init.normal_(parameter, 0.0, table_std(config.table_init, rows, width), generator)
         else:
             std = (
                 parameter.shape[-1] ** -0.5

@@ -37,6 +37,7 @@ def config(ffn: str = "dense", placement: str = "none", **fields: object) -> Mod
         "ffn_width": 40,
         "rank": 5,
         "experts": 4,
+        "slots": 3 if ffn == "stem-slots" else 0,
     } | fields
     return ModelConfig(**fields, ffn=ffn, placed=placed_layers(placement, fields["layers"]))
 
