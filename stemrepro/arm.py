@@ -1,17 +1,18 @@
 """What is compared: an arm's fields (recipes/arms.yaml), and the model that they make of a shape."""
 
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field, model_validator
 
 from stemrepro.errors import UserError
 from stemrepro.model.config import ModelConfig, placed_layers
-from stemrepro.model.cost import matched
+from stemrepro.model.cost import half_of_the_model, matched
 from stemrepro.model.specs import check, spec
 from stemrepro.records import Factor, Name, Positive, Strict
 from stemrepro.runs import Address
 from stemrepro.scale import Point, Scale, Shape
-from stemrepro.training.settings import RunTraining
+from stemrepro.training.settings import RunTraining, TableUpdate
 
 Placement = Literal["none", "third", "third-shifted", "early", "late", "half", "full", "single"]
 HUES = {
@@ -35,19 +36,25 @@ class Arm(Strict):
         "", exclude=True, description="whose best rates are its own; its own name when left out"
     )
     values: Placement = Field("none", description="layers whose attention adds a table row to its values")
+    pairs: bool = Field(
+        False, description="a hashed pair's row is added to the input embedding; its table is up to half of the model"
+    )
     rank: float = Field(0.0, ge=0, description="width of a narrow table / width of the model")
+    slots: int = Field(0, ge=0, description="rows that a token has in a table (stem-slots)")
+    ffn_factor: Factor = Field(
+        1.0, description="ffn_width / the shape's, in all layers; measured numbers say by what in recipes/arms.yaml"
+    )
     experts: int = Field(0, ge=0, description="experts of a mixture; 0 with `match`: as many as match")
     chosen: Positive = Field(1, description="experts that a token uses")
     match: Literal["none", "total", "flops"] = Field(
-        "none", description="what is made equal to STEM's, by ffn_width (dense) or by the number of experts"
+        "none", description="what is made equal to match_ffn's, by ffn_width in all layers or by the number of experts"
     )
-    match_placement: Placement = Field("full", description="placement of the STEM that is matched")
+    match_ffn: Literal["stem", "dense"] = Field("stem", description="FFN of the model that is matched")
+    match_placement: Placement = Field("full", description="placement of the FFN that is matched")
     table_init: Literal["xavier", "small", "normal"] = "xavier"
     table_rate_factor: Factor = Field(1.0, description="table learning rate / backbone learning rate")
     table_decay_factor: float = Field(1.0, ge=0, description="table weight decay / backbone weight decay")
-    table_update: Literal["dense", "touched"] = Field(
-        "dense", description="touched: only rows of a batch's tokens move, an optimiser of another kind"
-    )
+    table_update: TableUpdate = "dense"
     table_trained: bool = True
     table_shared: bool = Field(False, description="one table for all placed layers")
 
@@ -60,13 +67,19 @@ class Arm(Strict):
         if "$" in self.label:
             raise ValueError(f"label '{self.label}' holds a $, which figures take for a formula")
         try:
-            grows_by = spec(self.ffn).grows_by
+            grows_by, needs = spec(self.ffn).grows_by, spec(self.ffn).needs
         except UserError as error:
             raise ValueError(str(error)) from error
         if self.match != "none" and not grows_by:
             raise ValueError(f"match '{self.match}' works by ffn_width or experts; '{self.ffn}' has neither to choose")
+        if self.slots and "slots" not in needs:
+            raise ValueError(f"slots {self.slots}: '{self.ffn}' has one row a token, stem-slots has several")
+        if self.match != "none" and self.ffn_factor != 1:
+            raise ValueError(
+                f"ffn_factor {self.ffn_factor:g} and match '{self.match}' both choose a size: leave one out"
+            )
         if self.match == "flops" and grows_by != "ffn_width":
-            raise ValueError("match 'flops' works by the ffn_width of a dense arm")
+            raise ValueError(f"match 'flops' works by ffn_width; '{self.ffn}' grows by {grows_by}, use match 'total'")
         return self
 
 
@@ -78,19 +91,22 @@ def shaped(shape: Shape, arm: Arm) -> ModelConfig:
     """
     base = shape.model_dump(exclude={"sequence"})
     config = ModelConfig(
-        **base,
+        **base | {"ffn_width": max(1, round(arm.ffn_factor * shape.ffn_width))},
         ffn=arm.ffn,
         placed=placed_layers(arm.placement, shape.layers),
         value_layers=placed_layers(arm.values, shape.layers),
         rank=round(arm.rank * shape.width),
+        slots=arm.slots,
         experts=arm.experts or (arm.chosen if "experts" in spec(arm.ffn).needs else 0),
         chosen=arm.chosen,
         table_init=arm.table_init,
         table_shared=arm.table_shared,
     )
     if arm.match != "none":
-        stem = ModelConfig(**base, ffn="stem", placed=placed_layers(arm.match_placement, shape.layers))
-        config = matched(config, stem, arm.match, shape.sequence)
+        target = ModelConfig(**base, ffn=arm.match_ffn, placed=placed_layers(arm.match_placement, shape.layers))
+        config = matched(config, target, arm.match, shape.sequence)
+    if arm.pairs:
+        config = replace(config, pair_rows=half_of_the_model(config))
     check(config)
     return config
 

@@ -5,7 +5,7 @@ code that decides it: backbone, training, and the modules of its own feed-forwar
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -114,7 +114,7 @@ class Run:
             "arm": self.address.arm,
             "point": self.address.point,
             "seed": self.seed,
-            "model": json.loads(json.dumps(asdict(self.model))),
+            "model": self.model.settings,
             "training": self.training.model_dump(mode="json"),
             "data": {"mix": self.mix, "train_sha256": self.data_hash},
             "code": self.code,

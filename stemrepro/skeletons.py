@@ -46,6 +46,10 @@ claims:
 """
 
 
+NEEDED = {"rank": 0.5, "slots": 4}
+"""What stands in a new arm whose network can't do without; experts are as many as a token uses."""
+
+
 def new_arm(name: str, ffn: str, folder: Path = RECIPES) -> list[str]:
     """Appends an arm to arms.yaml; writes the class of a network of one's own, unless its file is there.
 
@@ -66,11 +70,11 @@ def new_arm(name: str, ffn: str, folder: Path = RECIPES) -> list[str]:
         written.append(code)
     taken = {arm.marker for arm in book.arms.values() if arm.hue == "grey"}
     marker = next((marker for marker in MARKERS if marker not in taken), MARKERS[0])
-    rank = {"rank": 0.5} if "rank" in spec(ffn).needs else {}
-    arm = parse(Arm, {"ffn": ffn, "placement": "full"} | rank, file, name)
+    wanted = {key: value for key, value in NEEDED.items() if key in spec(ffn).needs}
+    arm = parse(Arm, {"ffn": ffn, "placement": "full"} | wanted, file, name)
     for scale in book.scales.values():
         shaped(scale.model, arm)
-    needs = "".join(f", {key}: {value}" for key, value in rank.items())
+    needs = "".join(f", {key}: {value}" for key, value in wanted.items())
     atomic_write(file, file.read_text() + ARM.format(name=name, ffn=ffn, needs=needs, hue="grey", marker=marker))
     return [path.as_posix() for path in written]
 

@@ -113,7 +113,11 @@ def tables_over_training(run: Run, model: Decoder) -> dict[float, dict[int, Tens
     """
 
     def by_layer(tables: dict[str, Tensor]) -> dict[int, Tensor]:
-        return {int(name.split(".")[1]): table.detach().cpu().float() for name, table in sorted(tables.items())}
+        return {
+            int(name.split(".")[1]): table.detach().cpu().float()
+            for name, table in sorted(tables.items())
+            if name.startswith("blocks.")
+        }
 
     found = {0.0: by_layer(table_parameters(build(run.model, run.seed)))}
     for share in run.training.snapshots:

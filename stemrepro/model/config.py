@@ -1,8 +1,9 @@
 """What a model is: its shape, and which FFN each layer has."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from pydantic import ConfigDict, with_config
+from pydantic import ConfigDict, Field, TypeAdapter, with_config
 
 from stemrepro.errors import UserError, unknown
 
@@ -38,6 +39,11 @@ def placed_layers(placement: str, layers: int) -> tuple[int, ...]:
     return rules[placement]
 
 
+Later = Annotated[int, Field(exclude_if=lambda value: value == 0)]
+LaterStd = Annotated[float | None, Field(exclude_if=lambda value: value is None)]
+"""Fields that came after runs were made: where they change nothing, settings are written as they were then."""
+
+
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class ModelConfig:
@@ -60,6 +66,8 @@ class ModelConfig:
         rope_base: base of the rotary angles.
         norm_eps: epsilon of RMSNorm.
         document_mask: attention stays inside a document (ends are marked by token 0).
+        slots: rows that a token has in a table, where it has several (stem-slots).
+        pair_rows: rows of a table of hashed token pairs that is added to the input embedding; 0 for none.
     """
 
     vocab: int
@@ -79,8 +87,10 @@ class ModelConfig:
     rope_base: float = 10000.0
     norm_eps: float = 1e-5
     document_mask: bool = False
-    embedding_std: float | None = None
-    head_std: float | None = None
+    embedding_std: LaterStd = None
+    head_std: LaterStd = None
+    slots: Later = 0
+    pair_rows: Later = 0
 
     def __post_init__(self) -> None:
         """Raises UserError for shapes that fit no model."""
@@ -96,6 +106,11 @@ class ModelConfig:
             raise UserError(
                 f"placed {list(self.placed)}: layer 0 is never replaced and layers go up to {self.layers - 1}"
             )
+
+    @property
+    def settings(self) -> dict:
+        """Its fields as JSON has them."""
+        return TypeAdapter(ModelConfig).dump_python(self, mode="json")
 
     @property
     def head_width(self) -> int:

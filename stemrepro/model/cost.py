@@ -21,8 +21,22 @@ def ffn_costs(config: ModelConfig) -> list[FFNCost]:
 
 
 def row_elements(config: ModelConfig) -> int:
-    """Elements of the table rows that one token reads over all layers, those of value embeddings included."""
-    return sum(c.row for c in ffn_costs(config)) + len(config.value_layers) * config.kv_heads * config.head_width
+    """Elements of the table rows that one token reads, those of value embeddings and of a pair at the input included."""
+    return sum(c.row for c in ffn_costs(config)) + _value_rows(config) + (config.width if config.pair_rows else 0)
+
+
+def _value_rows(config: ModelConfig) -> int:
+    """Those of value embeddings."""
+    return len(config.value_layers) * config.kv_heads * config.head_width
+
+
+def half_of_the_model(config: ModelConfig) -> int:
+    """Rows of a pair table of up to as many elements as all that is left of the model, so at most half of the whole (LongCat,
+    arXiv 2601.21204): the largest such m vocab + vocab / 2, as far from multiples of the vocabulary as can be, where LongCat's
+    hashes collide."""
+    rest = replace(config, pair_rows=0)
+    most = parameter_counts(rest)["total"] // config.width
+    return (most - config.vocab // 2) // config.vocab * config.vocab + config.vocab // 2
 
 
 def parameter_counts(config: ModelConfig) -> dict[str, int]:
@@ -38,11 +52,12 @@ def parameter_counts(config: ModelConfig) -> dict[str, int]:
     rest = 2 * config.vocab * d + config.layers * (attention + 2 * d) + d
     costs = ffn_costs(config)
     stored = sum(cost.stored for cost in costs)
-    tables = config.vocab * row_elements(config)
+    tables = config.vocab * (sum(cost.row * cost.slots for cost in costs) + _value_rows(config))
     if config.table_shared:
         tables //= len(config.placed)
+    tables += config.pair_rows * config.width
     removed = sum(max(0, spec("dense").cost(config).stored - cost.stored) for cost in costs)
-    total = rest + stored + tables
+    total = rest + stored + tables + (1 if config.pair_rows else 0)  # and the pairs' scale
     active = total - tables - sum(cost.idle for cost in costs)
     return {"total": total, "active": active, "tables": tables, "paper_total": total + removed}
 

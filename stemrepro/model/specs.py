@@ -5,7 +5,7 @@ recipes/arms.yaml, `ffn: my/silu.py:SiluRows`; its cost is then counted from the
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
@@ -21,7 +21,8 @@ class FFNCost:
     Attributes:
         stored: of all its matrices, tables apart.
         used: of the matrices that a token goes through, 2 FLOPs each.
-        row: of the table row that a token reads; the table has `vocab` of them.
+        row: of the table row that a token reads; the table has `vocab` times `slots` of them.
+        slots: rows that a token has in the table.
         idle: of the experts that a token doesn't go through.
     """
 
@@ -29,6 +30,7 @@ class FFNCost:
     used: int
     row: int
     idle: int = 0
+    slots: int = 1
 
 
 @dataclass(frozen=True)
@@ -37,12 +39,12 @@ class FFNSpec:
 
     Attributes:
         cost: closed form of its elements.
-        needs: fields of the model that it can't do without: "rank", "experts".
+        needs: fields of the model that it can't do without: "rank", "experts", "slots".
         grows_by: the field by which an arm is matched in size to another, or "".
     """
 
     cost: Callable[[ModelConfig], FFNCost]
-    needs: tuple[Literal["rank", "experts"], ...] = ()
+    needs: tuple[Literal["rank", "experts", "slots"], ...] = ()
     grows_by: Literal["", "ffn_width", "experts"] = ""
 
 
@@ -68,8 +70,15 @@ FFNS = {
     "stem-shuffled": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width)),
     "ngram-table": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width)),
     "token-only": FFNSpec(lambda c: _used(_df(c), c.ffn_width)),
+    "up-removed": FFNSpec(lambda c: _used(2 * _df(c)), grows_by="ffn_width"),
+    "token-ffn": FFNSpec(lambda c: _used(3 * _df(c))),
     "gate-replaced": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width)),
     "down-replaced": FFNSpec(lambda c: _used(0, c.width)),
+    "stem-normed": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width, beside=c.ffn_width)),
+    "stem-slots": FFNSpec(
+        lambda c: replace(_used(2 * _df(c) + c.width * c.slots, c.ffn_width), slots=c.slots), needs=("slots",)
+    ),
+    "jtok": FFNSpec(lambda c: _used(3 * _df(c), c.width, beside=c.width)),
     "stem-dagger": FFNSpec(lambda c: _used(3 * _df(c), c.ffn_width)),
     "blend": FFNSpec(lambda c: _used(3 * _df(c), c.ffn_width, beside=1)),
     "stem-lowrank": FFNSpec(lambda c: _used(2 * _df(c) + c.rank * c.ffn_width, c.rank), needs=("rank",)),
@@ -100,6 +109,8 @@ def check(config: ModelConfig) -> None:
     needs = spec(config.ffn).needs
     if "experts" in needs and not 1 <= config.chosen <= config.experts:
         raise UserError(f"experts {config.experts}, chosen {config.chosen}: a token uses 1 to {config.experts} experts")
+    if "slots" in needs and config.slots < 1:
+        raise UserError(f"slots {config.slots}: '{config.ffn}' needs 1 or more rows a token")
     if "rank" in needs and config.rank < 1:
         raise UserError(f"rank {config.rank}: '{config.ffn}' needs the width of its narrow table")
 
@@ -124,6 +135,7 @@ def _counted(name: str, config: ModelConfig) -> FFNCost:
             f"ffn '{name}' can't be counted, a forward pass of one token on the meta device fails ({reason})"
         ) from error
     sizes = {f"ffn.{key}": parameter for key, parameter in ffn.named_parameters()}
-    rows = [parameter.shape[1] for key, parameter in sizes.items() if is_table(key)]
+    tables = [parameter.shape for key, parameter in sizes.items() if is_table(key)]
     stored = sum(parameter.numel() for key, parameter in sizes.items() if not is_table(key))
-    return FFNCost(stored, counter.get_total_flops() // 2, sum(rows))
+    slots = max((rows // config.vocab for rows, _ in tables), default=1)
+    return FFNCost(stored, counter.get_total_flops() // 2, sum(width for _, width in tables), slots=slots)

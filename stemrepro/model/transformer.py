@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from stemrepro.model.config import END_OF_DOCUMENT, ModelConfig
 from stemrepro.model.ffn.base import is_table
 from stemrepro.model.ffn.loading import ffn_class
+from stemrepro.model.pairs import PairInput
 
 
 @lru_cache(maxsize=8)
@@ -81,10 +82,12 @@ class Block(nn.Module):
         self.ffn_norm = nn.RMSNorm(config.width, config.norm_eps)
         self.ffn = ffn_class(config.ffn_of(layer))(config)
 
-    def forward(self, x: Tensor, tokens: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
-        """x [B, T, D], tokens [B, T] -> [B, T, D]."""
+    def forward(
+        self, x: Tensor, embedded: Tensor, tokens: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None
+    ) -> Tensor:
+        """x and the tokens' input embeddings [B, T, D], tokens [B, T] -> [B, T, D]."""
         x = x + self.attention(self.attention_norm(x), tokens, cos, sin, mask)
-        return x + self.ffn(self.ffn_norm(x), tokens)
+        return x + self.ffn(self.ffn_norm(embedded if self.ffn.reads_embedding else x), tokens)
 
 
 class Decoder(nn.Module):
@@ -94,6 +97,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocab, config.width)
+        self.pairs = PairInput(config) if config.pair_rows else None
         self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.layers))
         if config.table_shared:
             first, *others = (self.blocks[layer].ffn for layer in config.placed)
@@ -107,10 +111,17 @@ class Decoder(nn.Module):
         """tokens [B, T] -> logits [B, T, V]."""
         cos, sin = rotary_angles(tokens.shape[1], self.config.head_width, self.config.rope_base, tokens.device)
         mask = document_mask(tokens) if self.config.document_mask else None
-        x = self.embedding(tokens)
+        x = embedded = self.embedding(tokens)
+        if self.pairs is not None:
+            x = x + self.pairs(tokens)
         for block in self.blocks:
-            x = block(x, tokens, cos, sin, mask)
+            x = block(x, embedded, tokens, cos, sin, mask)
         return self.head(self.norm(x))
+
+
+def table_std(start: str, rows: int, width: int) -> float:
+    """Standard deviation that a table [rows, width] starts at, by ModelConfig.table_init."""
+    return {"xavier": math.sqrt(2 / (rows + width)), "small": 0.02, "normal": 1.0}[start]
 
 
 def initialise(model: Decoder, seed: int) -> None:
@@ -123,21 +134,30 @@ def initialise(model: Decoder, seed: int) -> None:
     | embedding, head         | the same, or a std of their own                     | official code, or a study  |
     | ffn.down                | normal, std 1/sqrt(ffn_width), cut at 3 std         | official code              |
     | mix of a blend          | 0                                                   |                            |
-    | tables, xavier          | normal, std sqrt(2 / (vocab + its width))           | official code              |
+    | pairs.scale             | embedding's std / std of the pairs' table           | as large as a token's row  |
+    | tables, xavier          | normal, std sqrt(2 / (its rows + its width))        | official code              |
+    | table of stem-slots     | as STEM's: the rows of one slot count               |                            |
     | tables, small           | normal, std 0.02                                    |                            |
     | tables, normal          | normal, std 1                                       |                            |
     """
     config = model.config
     for name, parameter in model.named_parameters():
+        if name == "pairs.scale":
+            nn.init.constant_(
+                parameter,
+                (config.embedding_std or config.width**-0.5)
+                / table_std(config.table_init, config.pair_rows, config.width),
+            )
+            continue
         if parameter.dim() < 2:
             nn.init.constant_(parameter, parameter.dim())  # norms 1, mixes 0
             continue
         stream = int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:7], "big")
         generator = torch.Generator().manual_seed(stream)
         if is_table(name):
-            xavier = math.sqrt(2 / sum(parameter.shape))
-            std = {"xavier": xavier, "small": 0.02, "normal": 1.0}[config.table_init]
-            nn.init.normal_(parameter, 0.0, std, generator)
+            rows, width = parameter.shape
+            rows //= config.slots if config.slots and name.endswith("ffn.table.weight") else 1
+            nn.init.normal_(parameter, 0.0, table_std(config.table_init, rows, width), generator)
         else:
             own = {"embedding.weight": config.embedding_std, "head.weight": config.head_std}.get(name)
             inner = name.endswith(("ffn.down.weight", "experts.down"))

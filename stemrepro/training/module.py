@@ -13,11 +13,15 @@ from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import build
 from stemrepro.runs import Run
 from stemrepro.training.compiling import compiled
+from stemrepro.training.rowwise import RowwiseAdamW
 from stemrepro.training.schedule import rate_factor
 from stemrepro.training.touched import TouchedAdamW
 
 BALANCE = 0.01
 """Weight of a learned router's load-balancing loss (Switch Transformers)."""
+
+OPTIMIZERS = {"dense": torch.optim.AdamW, "touched": TouchedAdamW, "rowwise": RowwiseAdamW}
+"""By RunTraining.table_update."""
 
 
 class Batches(IterableDataset):
@@ -79,11 +83,10 @@ class LanguageModule(L.LightningModule):
         groups = [{"params": [embedding], **own}, {"params": backbone, "lr": rate, "weight_decay": decay}]
         if tables:
             factors = {"lr": rate * training.table_rate_factor, "weight_decay": decay * training.table_decay_factor}
-            groups.append({"params": tables, **factors, "touched": training.table_update == "touched"})
-        optimizer_class = TouchedAdamW if training.table_update == "touched" else torch.optim.AdamW
+            groups.append({"params": tables, **factors, "tables": training.table_update != "dense"})
         # A fused optimiser takes the scale of 16-bit gradients off by itself, too late for clipping.
         fused = training.precision != "16-mixed"
-        optimizer = optimizer_class(groups, betas=training.betas, eps=training.eps, fused=fused)
+        optimizer = OPTIMIZERS[training.table_update](groups, betas=training.betas, eps=training.eps, fused=fused)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_factor(step, training))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 

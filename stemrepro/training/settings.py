@@ -7,6 +7,12 @@ from pydantic import Field, model_validator
 from stemrepro.records import Factor, Fraction, Positive, Strict
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
+TableUpdate = Annotated[
+    Literal["dense", "touched", "rowwise"],
+    Field(
+        description="dense: AdamW, as the official code; touched: only rows of a batch's tokens move; rowwise: one second moment a row"
+    ),
+]
 
 
 class Training(Strict):
@@ -62,9 +68,7 @@ class RunTraining(Training):
     learning_rate: Factor = Field(description="peak rate")
     table_rate_factor: Factor = Field(1.0, description="table learning rate / backbone learning rate")
     table_decay_factor: float = Field(1.0, ge=0, description="table weight decay / backbone weight decay")
-    table_update: Literal["dense", "touched"] = Field(
-        "dense", description="touched: only rows of a batch's tokens move, an optimiser of another kind"
-    )
+    table_update: TableUpdate = "dense"
     table_trained: bool = True
 
     @model_validator(mode="after")

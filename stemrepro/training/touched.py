@@ -3,31 +3,18 @@
 import torch
 from torch import Tensor
 
+from stemrepro.training.table_adamw import TableAdamW
 
-class TouchedAdamW(torch.optim.AdamW):
-    """AdamW whose groups with `touched: True` are updated row by row.
+
+class TouchedAdamW(TableAdamW):
+    """AdamW whose tables are updated row by row, those rows that have a gradient.
 
     A row without gradient keeps its weights, its moments and its own count of steps (dense AdamW would decay it and let old
-    momentum move it). A row that every batch touches moves as under dense AdamW. Other groups are torch's fused AdamW.
+    momentum move it). A row that every batch touches moves as under dense AdamW.
     """
 
-    @torch.no_grad()
-    def step(self, closure: object = None) -> object:
-        """One update of all groups."""
-        tables = [group for group in self.param_groups if group.get("touched")]
-        held = [(group, group["params"]) for group in tables]
-        for group in tables:
-            for table in group["params"]:
-                if table.grad is not None:
-                    self._step_rows(table, group)
-            group["params"] = []
-        try:
-            return super().step(closure)
-        finally:
-            for group, parameters in held:
-                group["params"] = parameters
-
-    def _step_rows(self, table: Tensor, group: dict) -> None:
+    def step_table(self, table: Tensor, group: dict) -> None:
+        """One update in place of a table [rows, width]."""
         state = self.state[table]
         if not state:
             state["step"] = torch.zeros(len(table), device=table.device)

@@ -1,9 +1,12 @@
 """Every arm of recipes/arms.yaml as a model: it counts, shares its backbone, matches what it says, and learns nothing it shouldn't."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+from pydantic import ValidationError
 
-from stemrepro.arm import shaped
+from stemrepro.arm import Arm, shaped
 from stemrepro.book import load
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.ffn.base import is_table, table_parameters
@@ -26,7 +29,9 @@ def test_counts_and_backbone_at_the_laptop_scale(book, arm):
     assert sum(p.numel() for p in table_parameters(model).values()) == parameter_counts(config)["tables"]
 
 
-@pytest.mark.parametrize("arm", [name for name, arm in ARMS.items() if arm.match != "flops" and name != "dense-wide"])
+@pytest.mark.parametrize(
+    "arm", [name for name, arm in ARMS.items() if arm.match != "flops" and arm.ffn_factor == 1 and name != "dense-wide"]
+)
 def test_what_arms_have_in_common_starts_equal(book, arm):
     dense = dict(build(shaped(book.scales["smoke"].model, ARMS["dense"]), 3).named_parameters())
     other = dict(build(shaped(book.scales["smoke"].model, ARMS[arm]), 3).named_parameters())
@@ -44,6 +49,24 @@ def test_matched_arms_match(book, shape):
     costs = {name: flops_per_token(shaped(form, arm), form.sequence) for name, arm in ARMS.items()}
     assert costs["dense-equal-flops"] == pytest.approx(costs["stem-full"], rel=0.005)
     assert costs["hash-moe"] == costs["dense"]
+    assert costs["up-removed-wide"] == pytest.approx(costs["dense"], rel=0.005)
+    assert costs["up-removed"] == costs["stem-full"]
+
+
+def test_a_factor_widens_every_ffn_alike(book):
+    dense, other = (shaped(book.scales["laptop"].model, ARMS[name]) for name in ("dense", "dense-equal-latency"))
+    assert other == replace(dense, ffn_width=round(ARMS["dense-equal-latency"].ffn_factor * dense.ffn_width))
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [({"ffn": "dense", "placement": "none", "match": "total", "ffn_factor": 0.5}, "ffn_factor 0.5 and match 'total' both choose"),
+     ({"ffn": "stem", "placement": "full", "slots": 4}, "slots 4: 'stem' has one row a token"),
+     ({"ffn": "hash-moe", "placement": "full", "match": "flops"}, "'hash-moe' grows by experts, use match 'total'")],
+)  # fmt: skip
+def test_fields_of_an_arm_that_do_not_go_together(fields, words):
+    with pytest.raises(ValidationError, match=words):
+        Arm.model_validate(fields)
 
 
 def test_shared_tables_are_one(book):

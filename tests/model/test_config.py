@@ -41,3 +41,12 @@ def test_a_placement_for_too_few_layers_is_named(placement, layers):
 def test_impossible_shapes(change, words):
     with pytest.raises(UserError, match=words):
         ModelConfig(**{"vocab": 50, "width": 16, "layers": 4, "heads": 4, "kv_heads": 2, "ffn_width": 24} | change)
+
+
+def test_a_later_field_is_written_where_it_changes_something():
+    """So that runs made before it keep their settings."""
+    shape = {"vocab": 50, "width": 16, "layers": 4, "heads": 4, "kv_heads": 2, "ffn_width": 24, "placed": (1, 3)}
+    plain, other = ModelConfig(**shape), ModelConfig(**shape, pair_rows=75, slots=4)
+    assert plain.settings["placed"] == [1, 3]
+    assert other.settings == plain.settings | {"pair_rows": 75, "slots": 4}
+    assert not {"pair_rows", "slots"} & plain.settings.keys()

@@ -37,6 +37,7 @@ def config(ffn: str = "dense", placement: str = "none", **fields: object) -> Mod
         "ffn_width": 40,
         "rank": 5,
         "experts": 4,
+        "slots": 3 if ffn == "stem-slots" else 0,
     } | fields
     return ModelConfig(**fields, ffn=ffn, placed=placed_layers(placement, fields["layers"]))
 
@@ -75,18 +76,29 @@ def test_a_mixture_costs_what_its_chosen_experts_cost(ffn, chosen):
     assert counter.get_total_flops() == 2 * 16 * flops_per_token(model.config, 16)
 
 
-def test_value_embeddings_and_shared_tables_are_counted():
-    for fields in ({"value_layers": (1, 3)}, {"ffn": "stem", "placement": "full", "table_shared": True}):
+def test_value_embeddings_pairs_and_shared_tables_are_counted():
+    for fields in (
+        {"value_layers": (1, 3)},
+        {"pair_rows": 50},
+        {"pair_rows": 50, "ffn": "stem", "placement": "half"},
+        {"ffn": "stem", "placement": "full", "table_shared": True},
+    ):
         model = Decoder(config(**fields))
         counts = parameter_counts(model.config)
         assert counts["total"] == sum(parameter.numel() for parameter in model.parameters())
         assert counts["tables"] == sum(parameter.numel() for parameter in table_parameters(model).values())
+        tokens = torch.randint(0, 97, (2, 16))
+        with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+            model(tokens)
+        assert counter.get_total_flops() == 2 * 16 * flops_per_token(model.config, 16)
     assert table_bytes_per_token(config(value_layers=(1, 3)), 2) == 2 * 2 * 12
+    assert table_bytes_per_token(config(pair_rows=50), 2) == 2 * 24
 
 
-@pytest.mark.parametrize(("ffn", "quantity", "field"), [("dense", "total", "ffn_width"), ("dense", "flops", "ffn_width"), ("hash-moe", "total", "experts"), ("topk-moe", "total", "experts")])  # fmt: skip
+@pytest.mark.parametrize(("ffn", "quantity", "field"), [("dense", "total", "ffn_width"), ("dense", "flops", "ffn_width"), ("up-removed", "flops", "ffn_width"), ("hash-moe", "total", "experts"), ("topk-moe", "total", "experts")])  # fmt: skip
 def test_matched_models_come_nearest(ffn, quantity, field):
-    stem, shape = config("stem", "full", vocab=1000), config(ffn, "none" if ffn == "dense" else "third", vocab=1000)
+    placement = {"dense": "none", "up-removed": "half"}.get(ffn, "third")
+    stem, shape = config("stem", "full", vocab=1000), config(ffn, placement, vocab=1000)
     found = matched(shape, stem, quantity, 64)
 
     def distance(value):

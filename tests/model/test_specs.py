@@ -15,7 +15,17 @@ from stemrepro.model.ffn.naming import module_of
 from stemrepro.model.specs import FFNS, _counted, check, spec
 from stemrepro.model.transformer import Decoder
 
-SHAPE = {"vocab": 97, "width": 24, "layers": 4, "heads": 4, "kv_heads": 2, "ffn_width": 40, "rank": 5, "experts": 4}
+SHAPE = {
+    "vocab": 97,
+    "width": 24,
+    "layers": 4,
+    "heads": 4,
+    "kv_heads": 2,
+    "ffn_width": 40,
+    "rank": 5,
+    "experts": 4,
+    "slots": 3,
+}
 OWN = """from stemrepro.model.ffn.base import matrix
 from stemrepro.model.ffn.stem import Stem
 
@@ -93,6 +103,7 @@ def test_a_network_that_can_not_be_counted_says_so(own):
     ("change", "words"),
     [({"ffn": "topk-moe", "experts": 4, "chosen": 5}, "a token uses 1 to 4 experts"),
      ({"ffn": "hash-moe", "experts": 0}, "experts 0, chosen 1"),
+     ({"ffn": "stem-slots", "slots": 0}, "slots 0: 'stem-slots' needs 1 or more rows a token"),
      ({"ffn": "ple", "rank": 0}, "'ple' needs the width of its narrow table")],
 )  # fmt: skip
 def test_what_a_network_needs(change, words):

@@ -22,7 +22,7 @@ def test_touched_rows_equal_dense_adamw_and_others_stay():
     rows = [0, 3, 8]
     sparse, dense = torch.nn.Parameter(start.clone()), torch.nn.Parameter(start[rows].clone())
     backbone = torch.nn.Parameter(torch.ones(2))
-    groups = [{"params": [backbone]}, {"params": [sparse], "touched": True}]
+    groups = [{"params": [backbone]}, {"params": [sparse], "tables": True}]
     steps(TouchedAdamW(groups, **SETTINGS, fused=True), sparse, rows)
     steps(torch.optim.AdamW([dense], **SETTINGS), dense, [0, 1, 2])
     torch.testing.assert_close(sparse.detach()[rows], dense.detach())
@@ -33,7 +33,7 @@ def test_touched_rows_equal_dense_adamw_and_others_stay():
 def test_a_row_counts_its_own_steps():
     """A row touched for the first time at step 50 takes the full first step that bias correction gives."""
     table = torch.nn.Parameter(torch.zeros(3, 4))
-    optimizer = TouchedAdamW([{"params": [table], "touched": True}], **SETTINGS)
+    optimizer = TouchedAdamW([{"params": [table], "tables": True}], **SETTINGS)
     steps(optimizer, table, [0], 50)
     assert torch.equal(table.detach()[1], torch.zeros(4))
     steps(optimizer, table, [1], 1)
@@ -43,7 +43,7 @@ def test_a_row_counts_its_own_steps():
 def test_its_state_survives_a_save():
     def fresh():
         table = torch.nn.Parameter(torch.ones(5, 4))
-        return table, TouchedAdamW([{"params": [table], "touched": True}], **SETTINGS)
+        return table, TouchedAdamW([{"params": [table], "tables": True}], **SETTINGS)
 
     table, optimizer = fresh()
     steps(optimizer, table, [1, 2], 3)
@@ -61,9 +61,9 @@ def test_its_state_lies_where_the_table_does():
     on a GPU."""
     table = torch.nn.Parameter(torch.empty(9, 4, device="meta"))
     table.grad = torch.empty(9, 4, device="meta")
-    optimizer = TouchedAdamW([{"params": [table], "touched": True}], **SETTINGS)
+    optimizer = TouchedAdamW([{"params": [table], "tables": True}], **SETTINGS)
     with pytest.raises(NotImplementedError, match="nonzero"):
-        optimizer._step_rows(table, optimizer.param_groups[0])
+        optimizer.step_table(table, optimizer.param_groups[0])
     assert {name: value.device.type for name, value in optimizer.state[table].items()} == {
         "step": "meta", "exp_avg": "meta", "exp_avg_sq": "meta",
     }  # fmt: skip

@@ -18,9 +18,11 @@ class FFN(nn.Module):
 
     Attributes:
         balance: load-balancing loss of the last forward pass, 1 when even; None without a learned router.
+        reads_embedding: x is the token's input embedding under the block's norm, not the residual stream.
     """
 
     balance: Tensor | None = None
+    reads_embedding = False
 
     def start_step(self, stream: str) -> None:
         """Called before every training step; `stream` names the random stream of this seed, step and layer."""
@@ -36,9 +38,9 @@ class FFN(nn.Module):
 
 def is_table(parameter_name: str) -> bool:
     """True for the name of a token-indexed table's parameter."""
-    return parameter_name.endswith(("ffn.table.weight", "attention.table.weight"))
+    return parameter_name.endswith(("ffn.table.weight", "attention.table.weight", "pairs.table.weight"))
 
 
 def table_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The tables of a model by parameter name, each [vocab, its width]."""
+    """The tables of a model by parameter name, each [vocab, its width]; that of pairs [pair_rows, width]."""
     return {name: parameter for name, parameter in model.named_parameters() if is_table(name)}

@@ -1,20 +1,9 @@
 """A table that is addressed by two tokens."""
 
-import torch.nn.functional as F
 from torch import Tensor
 
-from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.model.ffn.stem import Stem
-
-
-def bigram_rows(tokens: Tensor, rows: int) -> Tensor:
-    """Row of each pair (token before, token), by a multiplicative hash: tokens [batch, seq] -> [batch, seq] below `rows`.
-
-    Before the first token stands END_OF_DOCUMENT.
-    """
-    before = F.pad(tokens, (1, 0), value=END_OF_DOCUMENT)[:, :-1]
-    mixed = (before * 1000003 + tokens) * 2654435761 & 0xFFFFFFFF
-    return (mixed >> 7) % rows
+from stemrepro.model.pairs import bigram_rows
 
 
 class NgramTable(Stem):

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,10 +10,13 @@ import torch
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.dense import SwiGLU
 from stemrepro.model.ffn.input_add import InputAdd
-from stemrepro.model.ffn.ngram_table import NgramTable, bigram_rows
+from stemrepro.model.ffn.jtok import JTok
+from stemrepro.model.ffn.ngram_table import NgramTable
 from stemrepro.model.ffn.ple import PerLayerEmbedding
 from stemrepro.model.ffn.stem import Stem
 from stemrepro.model.ffn.stem_lowrank import StemLowRank
+from stemrepro.model.pairs import bigram_rows
+from stemrepro.model.transformer import build
 
 CONFIG = ModelConfig(vocab=11, width=8, layers=2, heads=2, kv_heads=1, ffn_width=10, rank=3)
 
@@ -48,6 +52,24 @@ def test_input_add_adds_a_row(inputs):
     x, tokens = inputs
     ffn = InputAdd(CONFIG)
     torch.testing.assert_close(ffn(x, tokens) - SwiGLU.forward(ffn, x, tokens), ffn.table.weight[tokens])
+
+
+def test_jtok_scales_the_dense_output_channel_by_channel(inputs):
+    x, tokens = inputs
+    ffn = JTok(CONFIG)
+    torch.nn.init.normal_(ffn.scale, 0.5, 1)
+    plain = SwiGLU.forward(ffn, x, tokens)
+    for b in range(2):
+        for t in range(5):
+            row = [float(u) for u in ffn.table.weight[tokens[b, t]]]
+            length = math.sqrt(sum(u**2 for u in row))
+            factors = [1 + float(s) * u / length for s, u in zip(ffn.scale, row, strict=True)]
+            torch.testing.assert_close(ffn(x, tokens)[b, t], plain[b, t] * torch.tensor(factors))
+
+
+def test_jtok_starts_with_a_scale_of_one():
+    model = build(replace(CONFIG, ffn="jtok", placed=(1,)), seed=0)
+    assert model.blocks[1].ffn.scale.tolist() == [1.0] * 8
 
 
 def test_bigram_rows_equal_whole_numbers(inputs):

@@ -1,0 +1,86 @@
+"""How wide is the dense FFN whose training step takes as long as an arm's? The ffn_factor of dense-equal-latency in recipes/arms.yaml.
+
+    python -m benchmarks.equal_latency [--scale laptop] [--arm stem-full] [--rounds 120] [--blocks data/laptop/blocks]
+
+In every round the arm and dense models of some widths take one step each (benchmarks.arms.step), in another order each time. A width's
+ratio is the median over rounds of its step / the arm's step of that round; a straight line through the ratios gives the width at which
+it is 1. The same from each fifth of the rounds shows how far the answer wanders. Nothing else should run meanwhile.
+"""
+
+import argparse
+import os
+import random
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from benchmarks.arms import step
+from benchmarks.runs import run_at
+from stemrepro.book import load
+from stemrepro.training.module import LanguageModule
+from stemrepro.workers import ENVIRONMENT
+
+FACTORS = (0.6, 0.7, 0.8, 0.9, 1.0, 1.1)
+PARTS = 5
+WARM_UP = 5
+
+
+def equal_factor(factors: np.ndarray, ratios: np.ndarray) -> float:
+    """Where a straight line through median ratios is 1: factors [n], ratios [rounds, n]."""
+    slope, start = np.polyfit(factors, np.median(ratios, axis=0), 1)
+    return float((1 - start) / slope)
+
+
+def main() -> None:
+    """Prints one row a width, and the factor."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", default="laptop")
+    parser.add_argument("--arm", default="stem-full")
+    parser.add_argument("--rounds", type=int, default=120)
+    parser.add_argument("--blocks", type=Path)
+    options = parser.parse_args()
+    if "MALLOC_TRIM_THRESHOLD_" not in os.environ:  # glibc reads it at process start
+        os.execve(
+            sys.executable, [sys.executable, "-m", "benchmarks.equal_latency", *sys.argv[1:]], os.environ | ENVIRONMENT
+        )
+    book, blocks = load(), options.blocks or Path("data") / options.scale / "blocks"
+    scale = book.scale(options.scale)
+    torch.set_num_threads(scale.training.threads)
+    runs = [run_at(book, scale, name, blocks, Path("none")) for name in (options.arm, "dense")]
+    widths = [round(factor * scale.model.ffn_width) for factor in FACTORS]
+    runs = [runs[0], *(replace(runs[1], model=replace(runs[1].model, ffn_width=width)) for width in widths)]
+    modules = [LanguageModule(run) for run in runs]
+    optimizers = [module.configure_optimizers()["optimizer"] for module in modules]
+    seconds, order = np.empty((options.rounds + WARM_UP, len(modules))), list(range(len(modules)))
+    shape = scale.training.micro_batch, scale.model.sequence + 1
+    for number in track(range(len(seconds)), "rounds", transient=True):
+        batch = torch.randint(0, scale.model.vocab, shape, generator=torch.Generator().manual_seed(number))
+        random.Random(number).shuffle(order)
+        for place in order:
+            seconds[number, place], _ = step(modules[place], optimizers[place], batch, bf16=False)
+    seconds = seconds[WARM_UP:]
+    ratios, factors = seconds[:, 1:] / seconds[:, :1], np.array(widths) / scale.model.ffn_width
+    table = Table("dense FFN", "ffn_width", "ms a step", f"step / {options.arm}", "quartiles")
+    for factor, width, times, own in zip(factors, widths, seconds[:, 1:].T, ratios.T, strict=True):
+        low, middle, high = np.quantile(own, (0.25, 0.5, 0.75))
+        table.add_row(
+            f"{factor:.2f}", str(width), f"{1e3 * np.median(times):.2f}", f"{middle:.3f}", f"{low:.3f} to {high:.3f}"
+        )
+    parts = [equal_factor(factors, part) for part in np.array_split(ratios, PARTS)]
+    Console().print(table)
+    print(
+        f"{options.arm}: {1e3 * np.median(seconds[:, 0]):.2f} ms a step, {options.rounds} rounds, torch {torch.__version__}"
+    )
+    print(
+        f"ffn_factor: {equal_factor(factors, ratios):.3f} (fifths of the rounds: {min(parts):.3f} to {max(parts):.3f})"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""STEM with several rows a token, of which nothing learnt chooses one."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from stemrepro.model.config import ModelConfig
+from stemrepro.model.ffn.base import Places, matrix
+from stemrepro.model.ffn.stem import Stem
+
+
+class StemSlots(Stem):
+    """Control: y = W_d (SiLU(W_g x) * U[token, a]), a = argmax_i (R x)_i, R [slots, width] random and never trained.
+
+    What more rows give without a router that learns: the random routing of MoME (arXiv 2609.15126), simplified: hard, one of `slots`
+    rows, in STEM's place. Rows start with the standard deviation of STEM's; row `token x slots + a` of the table is U[token, a].
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        self.slots = config.slots
+        self.table = nn.Embedding(config.vocab * config.slots, config.ffn_width)
+        self.router = matrix(config.width, config.slots).requires_grad_(False)
+
+    def chosen(self, x: Tensor, tokens: Tensor) -> Tensor:
+        """U[token, a]: x [batch, seq, width], tokens [batch, seq] -> [batch, seq, ffn_width]."""
+        return self.table(tokens * self.slots + self.router(x).argmax(dim=-1))
+
+    def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
+        """x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
+        return self.down(F.silu(self.gate(x)) * self.chosen(x, tokens))
+
+    def up_vectors(self, x: Tensor, tokens: Tensor, places: Places) -> Tensor:
+        """U[token, a]."""
+        return self.chosen(x, tokens)[places]

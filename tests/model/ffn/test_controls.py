@@ -1,0 +1,140 @@
+"""Controls against plain loops: what each takes away, and that nothing else is left."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from stemrepro.model.config import ModelConfig
+from stemrepro.model.ffn.stem import Stem
+from stemrepro.model.ffn.stem_normed import StemNormed
+from stemrepro.model.ffn.stem_slots import StemSlots
+from stemrepro.model.ffn.up_removed import UpRemoved
+from stemrepro.model.transformer import build
+from stemrepro.training.train import train
+from tests.conftest import quiet
+from tests.model.ffn.test_paper import by_loop, silu
+
+SHAPE = {"vocab": 11, "width": 8, "layers": 3, "heads": 2, "kv_heads": 1, "ffn_width": 10}
+CONFIG = ModelConfig(**SHAPE)
+
+
+@pytest.fixture
+def inputs():
+    torch.manual_seed(0)
+    return torch.randn(2, 5, 8), torch.tensor([[1, 3, 3, 0, 10], [2, 1, 4, 3, 7]])
+
+
+def test_up_removed_equals_a_plain_loop(inputs):
+    x, tokens = inputs
+    ffn = UpRemoved(CONFIG)
+    torch.testing.assert_close(
+        ffn(x, tokens), by_loop(ffn, x, tokens, lambda f, v, _: [silu(g @ v) for g in f.gate.weight])
+    )
+
+
+def test_up_removed_is_stem_with_rows_of_ones(inputs):
+    removed, stem = UpRemoved(CONFIG), Stem(CONFIG)
+    stem.gate, stem.down = removed.gate, removed.down
+    torch.nn.init.ones_(stem.table.weight)
+    torch.testing.assert_close(removed(*inputs), stem(*inputs))
+    places = torch.tensor([0, 1]), torch.tensor([2, 4])
+    torch.testing.assert_close(removed.gate_vectors(inputs[0], places), stem.gate_vectors(inputs[0], places))
+    assert removed.up_vectors(*inputs, places) is None
+
+
+def test_slots_read_the_row_that_the_random_router_points_at(inputs):
+    x, tokens = inputs
+    ffn = StemSlots(replace(CONFIG, slots=3))
+    assert ffn.table.weight.shape == (33, 10)
+    seen = set()
+
+    def middle(f, v, token):
+        scores = [float(row @ v) for row in f.router.weight]
+        chosen = scores.index(max(scores))
+        seen.add(chosen)
+        row = f.table.weight.unflatten(0, (11, 3))[token, chosen]
+        return [silu(g @ v) * float(u) for g, u in zip(f.gate.weight, row, strict=True)]
+
+    torch.testing.assert_close(ffn(x, tokens), by_loop(ffn, x, tokens, middle))
+    assert len(seen) > 1
+    places = torch.tensor([0, 1]), torch.tensor([2, 4])
+    gated = ffn.gate_vectors(x, places) * ffn.up_vectors(x, tokens, places)
+    torch.testing.assert_close(gated @ ffn.down.weight.T, ffn(x, tokens)[places])
+
+
+def test_one_slot_is_stem(inputs):
+    stem = build(ModelConfig(**SHAPE, ffn="stem", placed=(1, 2)), seed=0)
+    slots = build(ModelConfig(**SHAPE, ffn="stem-slots", slots=1, placed=(1, 2)), seed=0)
+    assert torch.equal(stem(inputs[1]), slots(inputs[1]))
+
+
+def test_rows_of_slots_start_as_large_as_stems():
+    shape = SHAPE | {"vocab": 3000, "ffn_width": 40}
+    slots = build(ModelConfig(**shape, ffn="stem-slots", slots=4, placed=(1,)), seed=0).blocks[1].ffn
+    assert float(slots.table.weight.std()) == pytest.approx((2 / 3040) ** 0.5, rel=0.02)
+
+
+def test_the_router_of_slots_is_never_trained(make_run):
+    run = make_run("stem-slots")
+    train(run, quiet)
+    before, after = build(run.model, run.seed).state_dict(), load_file(run.weights)
+    routers = [name for name in after if name.endswith("ffn.router.weight")]
+    assert len(routers) == 3
+    assert all(torch.equal(before[name], after[name]) for name in routers)
+    assert len({float(after[name].sum()) for name in routers}) == 3  # one a layer
+    assert not torch.equal(before["blocks.1.ffn.table.weight"], after["blocks.1.ffn.table.weight"])
+
+
+def normed(row, gain):
+    """RMSNorm of a list of numbers, from its definition."""
+    root = math.sqrt(sum(float(v) ** 2 for v in row) / len(row) + 1e-5)
+    return torch.tensor([float(v) / root * float(g) for v, g in zip(row, gain, strict=True)])
+
+
+def test_normed_rows_equal_a_plain_loop(inputs):
+    x, tokens = inputs
+    ffn = StemNormed(CONFIG)
+    torch.nn.init.normal_(ffn.row_norm.weight, 1, 0.3)
+
+    def middle(f, v, token):
+        row = normed(f.table.weight[token], f.row_norm.weight)
+        return [silu(g @ v) * float(u) for g, u in zip(f.gate.weight, row, strict=True)]
+
+    torch.testing.assert_close(ffn(x, tokens), by_loop(ffn, x, tokens, middle))
+
+
+def test_normed_rows_start_with_a_gain_of_one():
+    ffn = build(ModelConfig(**SHAPE, ffn="stem-normed", placed=(1,)), seed=0).blocks[1].ffn
+    assert ffn.row_norm.weight.tolist() == [1.0] * 10
+    assert ffn.row_norm.eps == CONFIG.norm_eps
+
+
+def test_the_tokens_ffn_folds_into_a_table():
+    """Each layer's output is a function of the token alone, in any context: the plain loop's, of the token's embedding."""
+    model = build(ModelConfig(**SHAPE, ffn="token-ffn", placed=(1, 2)), seed=0)
+    torch.nn.init.normal_(model.blocks[1].ffn_norm.weight, 1, 0.3)
+    tokens, found = torch.tensor([[1, 3, 3, 0, 10], [2, 1, 4, 3, 7]]), {}
+    for layer in (0, 1, 2):
+        model.blocks[layer].ffn.register_forward_hook(lambda _, __, out, layer=layer: found.update({layer: out}))
+    model(tokens)
+    for layer in (1, 2):
+        block = model.blocks[layer]
+        for token in set(tokens.flatten().tolist()):
+            e = normed(model.embedding.weight[token], block.ffn_norm.weight)
+            middle = [
+                silu(g @ e) * float(u @ e) for g, u in zip(block.ffn.gate.weight, block.ffn.up.weight, strict=True)
+            ]
+            row = block.ffn.down.weight @ torch.tensor(middle)
+            for out in found[layer][tokens == token]:
+                torch.testing.assert_close(out, row)
+    assert not torch.allclose(found[0][0, 1], found[0][0, 2])  # the dense layer knows its context
+
+
+def test_the_tokens_ffn_has_denses_parameters():
+    dense = build(ModelConfig(**SHAPE), seed=0).state_dict()
+    other = build(ModelConfig(**SHAPE, ffn="token-ffn", placed=(1, 2)), seed=0).state_dict()
+    assert dense.keys() == other.keys()
+    assert all(torch.equal(dense[name], other[name]) for name in dense)

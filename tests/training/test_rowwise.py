@@ -1,0 +1,87 @@
+"""One second moment a row: against a plain loop in numpy, and its state."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from stemrepro.training.module import LanguageModule
+from stemrepro.training.rowwise import RowwiseAdamW
+
+SETTINGS = {"lr": 0.02, "betas": (0.9, 0.95), "eps": 1e-3, "weight_decay": 0.1}  # an eps that is felt
+
+
+def gradients(step, rows=6, width=4):
+    """Of a batch that left out every row but two and `step`'s own."""
+    found = np.random.default_rng(step).normal(size=(rows, width))
+    found[[row for row in range(rows) if row not in (0, 1, step % rows)]] = 0
+    return found
+
+
+def start():
+    return np.random.default_rng(99).normal(size=(6, 4))
+
+
+def test_it_equals_a_plain_loop():
+    table = torch.nn.Parameter(torch.tensor(start()))
+    optimizer = RowwiseAdamW([{"params": [table], "tables": True}], **SETTINGS)
+    weights, m, v = start(), np.zeros((6, 4)), np.zeros(6)
+    for t in range(1, 13):
+        g = gradients(t)
+        table.grad = torch.tensor(g)
+        optimizer.step()
+        for r in range(6):
+            v[r] = 0.95 * v[r] + 0.05 * sum(g[r, i] ** 2 for i in range(4)) / 4
+            for i in range(4):
+                m[r, i] = 0.9 * m[r, i] + 0.1 * g[r, i]
+                scale = (v[r] / (1 - 0.95**t)) ** 0.5 + 1e-3
+                weights[r, i] -= 0.02 * 0.1 * weights[r, i] + 0.02 * (m[r, i] / (1 - 0.9**t)) / scale
+        np.testing.assert_allclose(table.detach().numpy(), weights, rtol=1e-6)
+    assert optimizer.state[table]["exp_avg_sq"].shape == (6, 1)
+
+
+def test_rows_of_equal_squares_move_as_under_adamw():
+    """Where all elements of a row have the same square, its mean is each one's own; other groups are AdamW's."""
+    table, plain, backbone, other = (torch.nn.Parameter(torch.ones(3, 4)) for _ in range(4))
+    ours = RowwiseAdamW([{"params": [backbone]}, {"params": [table], "tables": True}], **SETTINGS)
+    theirs = torch.optim.AdamW([plain, other], **SETTINGS)
+    for step in range(5):
+        generator = torch.Generator().manual_seed(step)
+        signs = torch.randint(0, 2, (3, 4), generator=generator) * 2.0 - 1
+        table.grad = plain.grad = signs * torch.tensor([[0.1], [1.0], [3.0]])
+        backbone.grad = other.grad = torch.randn(3, 4, generator=generator)
+        ours.step()
+        theirs.step()
+    torch.testing.assert_close(table, plain)
+    torch.testing.assert_close(backbone, other)
+
+
+def test_its_state_survives_a_save():
+    def fresh():
+        table = torch.nn.Parameter(torch.tensor(start()))
+        return table, RowwiseAdamW([{"params": [table], "tables": True}], **SETTINGS)
+
+    def steps(optimizer, table, numbers):
+        for number in numbers:
+            table.grad = torch.tensor(gradients(number))
+            optimizer.step()
+
+    table, optimizer = fresh()
+    steps(optimizer, table, range(3))
+    other, resumed = fresh()
+    with torch.no_grad():
+        other.copy_(table)
+    resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    steps(optimizer, table, range(3, 6))
+    steps(resumed, other, range(3, 6))
+    assert torch.equal(table, other)
+
+
+@pytest.mark.parametrize(
+    ("arm", "kind"), [("stem-full", "AdamW"), ("stem-touched", "TouchedAdamW"), ("stem-rowwise", "RowwiseAdamW")]
+)
+def test_arms_have_the_optimiser_that_they_ask_for(make_run, arm, kind):
+    optimizer = LanguageModule(make_run(arm)).configure_optimizers()["optimizer"]
+    assert type(optimizer).__name__ == kind
+    assert [group.get("tables", False) for group in optimizer.param_groups] == [False, False, arm != "stem-full"]
