@@ -12,6 +12,7 @@ import torch
 import yaml
 from safetensors.torch import save as to_bytes
 
+from stemrepro.data.blocks import TokenBlocks
 from stemrepro.errors import UserError
 from stemrepro.files import atomic_write, digest, locked, write_json
 from stemrepro.provenance import provenance
@@ -20,6 +21,8 @@ from stemrepro.training.callbacks import Diverged, Recorder, Report
 from stemrepro.training.checkpoint import AtomicCheckpointIO, newest
 from stemrepro.training.module import LanguageModule
 
+MOST_EPOCHS = 4
+"""Up to so many, repeated text teaches nearly as much as new text (Muennighoff et al. 2023); beyond them arms differ in what they keep."""
 WRITTEN = ("config.yaml", "metrics.jsonl", "*.json", "*.safetensors", "resume/*.ckpt", "resume/*.sha256")
 
 
@@ -58,6 +61,22 @@ def claim_folder(run: Run, replace: bool) -> None:
         atomic_write(config, yaml.safe_dump(run.config, sort_keys=False))
 
 
+def epochs(run: Run, blocks: TokenBlocks) -> float:
+    """How many times a run passes over its training text.
+
+    Raises:
+        UserError: more than 4 times.
+    """
+    asked, there = run.training.tokens, blocks.count * blocks.length
+    if asked > MOST_EPOCHS * there:
+        raise UserError(
+            f"{run}: {asked:,} training tokens are {asked / there:.1f} passes over the {there:,} tokens of {blocks.path}, and more "
+            f"than {MOST_EPOCHS} are refused; plan {MOST_EPOCHS * there:,} tokens or fewer for it (training.tokens of its scale, "
+            "times tokens of its point), or take a larger mix of recipes/mixes.yaml"
+        )
+    return asked / there
+
+
 def train(run: Run, report: Report, replace: bool = False, mark: Callable[[int, dict], None] | None = None) -> None:
     """Trains one run to its end.
 
@@ -70,7 +89,8 @@ def train(run: Run, report: Report, replace: bool = False, mark: Callable[[int, 
         mark: called with (step, losses by source) after each validation; what it raises ends the run (sweeps stop trials so).
 
     Raises:
-        UserError: another process trains in the folder, or it holds something else.
+        UserError: another process trains in the folder, or it holds something else; or the run would pass over its text more than
+            4 times.
     """
     with locked(run.folder, f"another process is training in {run.folder}; wait for it, or stop it"):
         claim_folder(run, replace)
@@ -87,6 +107,7 @@ def _train(run: Run, report: Report, mark: Callable[[int, dict], None] | None) -
     started, training = time.monotonic(), run.training
     torch.manual_seed(run.seed)  # nothing draws from it so far; whatever will, does so the same in every run of a seed
     module, recorder, resume = LanguageModule(run), Recorder(run, report, mark), run.folder / "resume"
+    passes = epochs(run, module.blocks)
     if training.compile:
         module.model.compile()  # in place: the names of its weights stay
     trainer = L.Trainer(
@@ -110,7 +131,11 @@ def _train(run: Run, report: Report, mark: Callable[[int, dict], None] | None) -
         diverged = end.step
     recorder.write_rows()
     seconds = time.monotonic() - started
-    about = provenance() | {"seconds": round(seconds, 1), "resumed_from": start and Path(start).name}
+    about = provenance() | {
+        "seconds": round(seconds, 1),
+        "resumed_from": start and Path(start).name,
+        "epochs": round(passes, 4),
+    }
     write_json(run.folder / "provenance.json", about | {"params_hash": run.params_hash, "data_hash": run.data_hash})
     if diverged is not None:
         write_json(run.folder / "diverged.json", {"step": diverged})
