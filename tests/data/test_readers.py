@@ -93,7 +93,9 @@ def test_plays_are_speeches_without_headings_and_directions():
 ## ACT I
 
 ### SCENE I. A wood, with THESEUS,
-HERMIA and others
+
+HERMIA and others. A curtain before
+the trees.
 
 _Enter THESEUS, from one side, and
 HERMIA_
@@ -107,6 +109,10 @@ _Aside_
 draws on.
 
 *Enter Artois.*
+
+### SCENE II. Another part of the wood, with a close
+
+pavilion.
 
 **HERMIA**  
 __\\[Awaking]_  
