@@ -151,7 +151,9 @@ def plays(archive: zipfile.ZipFile) -> Iterator[Document]:
     """One document a play, one passage a speech (`ORLANDO: As I remember, ...`); headings and stage directions go."""
     for name in sorted(n for n in archive.namelist() if "/plays/" in n and n.endswith(".md")):
         text = archive.read(name).decode().replace("\\", "")
-        text = re.sub(r"^#.*\n*(?:[^\n#_*[].*\n)*", "", text, flags=re.M)  # a long heading goes on in the next paragraph
+        text = re.sub(
+            r"^#.*\n*(?:[^\n#_*[].*\n)*", "", text, flags=re.M
+        )  # a long heading goes on in the next paragraph
         _, *parts = re.split(r"\*\*([^*\n]+)\*\*", text)
         passages = []
         for speaker, speech in zip(parts[::2], parts[1::2], strict=True):
