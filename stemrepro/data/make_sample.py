@@ -12,8 +12,8 @@ from pathlib import Path
 
 from stemrepro.data.archives import SAMPLE
 from stemrepro.data.corpus import hash_order
+from stemrepro.data.documents import read_documents
 from stemrepro.data.mixes import ArchiveMix
-from stemrepro.data.sources import read_documents
 from stemrepro.files import atomic_write
 
 LIMITS = {"speeches": 110_000, "factbook": 85_000, "bible": 100_000}
@@ -23,7 +23,7 @@ LONGEST = 16_000
 def main() -> None:
     """Takes documents of at most 16 kB in hash order until each source's share is full."""
     left, chosen = dict(LIMITS), []
-    candidates = [d for d in read_documents(ArchiveMix(kind="archives"), Path(sys.argv[1])) if d.source in LIMITS]
+    candidates = read_documents(ArchiveMix(kind="archives", sources=tuple(LIMITS)), Path(sys.argv[1]))
     for document in sorted(candidates, key=hash_order):
         size = len(json.dumps(asdict(document), ensure_ascii=False).encode()) + 1
         if size <= min(LONGEST, left[document.source]):

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from stemrepro.data.sources import SOURCES
 from stemrepro.errors import UserError
 from stemrepro.records import Positive, Strict, parse
 
@@ -13,6 +14,20 @@ class ArchiveMix(Strict):
     """Text of the pinned archives."""
 
     kind: Literal["archives"]
+    sources: tuple[str, ...] = Field(min_length=1, description="names of stemrepro/data/sources.py, in reading order")
+    near_duplicates: Literal["documents", "passages"] = Field(
+        "documents", description="what is compared: documents within a source, or passages across the whole mix"
+    )
+
+    @field_validator("sources")
+    @classmethod
+    def _known(cls, sources: tuple[str, ...]) -> tuple[str, ...]:
+        for source in sources:
+            if source not in SOURCES:
+                raise ValueError(f"there is no source '{source}'; choose of {', '.join(SOURCES)}")
+        if len(set(sources)) < len(sources):
+            raise ValueError("a source stands there twice; name each once")
+        return sources
 
 
 class SampleMix(Strict):

