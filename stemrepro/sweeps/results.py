@@ -13,6 +13,7 @@ from stemrepro.arm import Arm
 from stemrepro.files import atomic_write, write_json
 from stemrepro.provenance import provenance
 from stemrepro.report.style import ARM_LABEL, footer, plt, render, settle, use_style
+from stemrepro.sweeps.spec import Range, Sweep
 
 
 def _means(table: pd.DataFrame) -> pd.DataFrame:
@@ -92,20 +93,60 @@ def search_figure(study: optuna.Study, kind: str) -> Figure:
     return figure
 
 
-def write_results(study: optuna.Study, sampler: str, table: pd.DataFrame, folder: Path, arms: dict[str, Arm]) -> None:
-    """Writes data.csv (every setting), best.csv, provenance.json and figures: loss against rate of a grid, importances and parallel
-    coordinates of an open search."""
+def slices_figure(table: pd.DataFrame, keys: list[str]) -> Figure:
+    """Tune loss against each field of an open search, a row an arm: every trial a dot (pruned ones hollow, at the loss they were stopped
+    with), the best a ring."""
+    arms, table = list(dict.fromkeys(table["arm"])), table[np.isfinite(table["prose"])]
+    best = best_settings(table).set_index("arm")
+    figure, grid = plt.subplots(
+        len(arms), len(keys), figsize=(1.35 * len(keys) + 0.6, 1.15 * len(arms) + 0.7), sharex="col", sharey="row",
+        squeeze=False, layout="constrained",
+    )  # fmt: skip
+    for arm, line in zip(arms, grid, strict=True):
+        own = table[(table["arm"] == arm) & (table["state"] == "complete")]
+        cut = table[(table["arm"] == arm) & (table["state"] == "pruned")]
+        for key, axes in zip(keys, line, strict=True):
+            if own[key].nunique() > 1:
+                axes.plot(cut[key], cut["prose"], "o", ms=2.5, mfc="none", mec="#b0b0b0")
+                axes.plot(own[key], own["prose"], "o", ms=2.5, color="#0173b2")
+                axes.plot(best.loc[arm, key], best.loc[arm, "prose"], "o", mfc="none", mec="black", ms=7)
+            axes.set_xscale("log" if (table[key] > 0).all() else "linear")
+        low, high = own["prose"].min(), own["prose"].quantile(0.75)
+        line[0].set_ylim(low - 0.1 * (high - low), high + 0.5 * (high - low))
+        line[0].set_ylabel(ARM_LABEL.get(arm, arm).replace(" (control)", ""), fontsize=7)
+    for key, axes in zip(keys, grid[-1], strict=True):
+        axes.set_xlabel(key.replace("_", " "), fontsize=7)
+    figure.supylabel("prose loss, tune split (nats/token)", fontsize=8)
+    return figure
+
+
+def open_figures(studies: dict[str, optuna.Study], sweep: Sweep, table: pd.DataFrame) -> dict[str, Figure]:
+    """By name: slices, and of each arm's study importances and parallel coordinates; none where all trials came out the same."""
+    if len(np.unique(table["prose"].replace(np.inf, np.nan).dropna())) < 2:
+        return {}
+    keys = [key for key, values in sweep.space.items() if isinstance(values, Range)]
+    figures = {"figure": slices_figure(table, keys)}
+    for name, study in studies.items():
+        end = f"-{name.partition('@')[2]}" if len(studies) > 1 else ""
+        figures |= {f"{kind}{end}": search_figure(study, kind) for kind in ("importances", "parallel")}
+    return figures
+
+
+def write_results(
+    studies: dict[str, optuna.Study], sweep: Sweep, table: pd.DataFrame, folder: Path, arms: dict[str, Arm]
+) -> None:
+    """Writes data.csv (every setting), best.csv, provenance.json and figures: loss against rate of a grid; slices, importances and
+    parallel coordinates of an open search."""
     atomic_write(folder / "data.csv", table.to_csv(index=False, float_format="%.6g"))
     atomic_write(folder / "best.csv", best_settings(table).to_csv(index=False, float_format="%.6g"))
     use_style(arms)
-    if sampler == "grid":
+    if sweep.sampler == "grid":
         figures = {"figure": rate_figure(table)}
         seeds = table["seed"].nunique()
         footer(figures["figure"], f"{seeds} seed{'' if seeds == 1 else 's'} a setting, none of which a recipe uses")
         settle(figures["figure"])
     else:
-        varied = len(np.unique(table["prose"].replace(np.inf, np.nan).dropna())) > 1
-        figures = {kind: search_figure(study, kind) for kind in ("importances", "parallel")} if varied else {}
+        figures = open_figures(studies, sweep, table)
     for name, figure in figures.items():
         for kind in ("pdf", "svg", "png"):
             atomic_write(folder / f"{name}.{kind}", render(figure, kind))

@@ -9,7 +9,7 @@ has a result; one that failed or was killed is tried again by the next start, an
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -26,8 +26,17 @@ from stemrepro.errors import UserError
 from stemrepro.files import write_json
 from stemrepro.sweeps.results import best_by, best_settings, write_results
 from stemrepro.sweeps.spec import Space, read_sweep
-from stemrepro.sweeps.study import ENDED, check_complete, grid_points, open_points, open_study, trial_table, work
-from stemrepro.sweeps.trials import objective, run_of
+from stemrepro.sweeps.study import (
+    ENDED,
+    check_complete,
+    grid_points,
+    open_points,
+    open_study,
+    spaces,
+    trial_table,
+    work_all,
+)
+from stemrepro.sweeps.trials import first_points, objective, run_of
 from stemrepro.tracking import Tracker
 
 MOST_EXTENSIONS = 3
@@ -73,8 +82,13 @@ def work_together(command: list[str], number: int, alone: Callable[[], None]) ->
             child.terminate()
 
 
+def ended(studies: Iterable[optuna.Study]) -> int:
+    """Trials with a result."""
+    return sum(len(study.get_trials(deepcopy=False, states=ENDED)) for study in studies)
+
+
 @contextmanager
-def progress(console: Console, study: optuna.Study, total: int) -> Iterator[None]:
+def progress(console: Console, studies: dict[str, optuna.Study], total: int) -> Iterator[None]:
     """A bar of the trials that have a result, over all workers."""
     stop = Event()
     with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console, transient=True) as bar:
@@ -82,7 +96,7 @@ def progress(console: Console, study: optuna.Study, total: int) -> Iterator[None
 
         def watch() -> None:
             while not stop.wait(2):
-                bar.update(task, completed=len(study.get_trials(deepcopy=False, states=ENDED)))
+                bar.update(task, completed=ended(studies.values()))
 
         watcher = Thread(target=watch, daemon=True)
         watcher.start()
@@ -114,19 +128,25 @@ def run_sweep(
         space |= {key: tuple(values) for key, values in json.loads(grown.read_text()).items() if key in sweep.extend}
     call = partial(objective, sweep=sweep, book=book, scale=scale, data=data, out=out)
     if worker:
-        work(name, sweep, space, partial(call, space=space), out, worker)
+        work_all(spaces(name, sweep, space), sweep, call, out, worker)
         return
     first = {key: values[0] if isinstance(values, tuple) else values.low for key, values in space.items()}
     run_of(first, book, scale, data, out)  # mistakes are named before anything runs
     command = [sys.executable, "-m", "stemrepro.cli", "sweep", str(file), "--scale", scale]
     for number_of_extensions in range(1 + MOST_EXTENSIONS):
-        study = open_study(name, sweep, out)
-        left = len(open_points(study, grid_points(space))) if sweep.sampler == "grid" else 0
-        total = sweep.trials or len(study.get_trials(deepcopy=False, states=ENDED)) + left
-        with progress(console, study, total):
-            work_together(command, number, partial(work, name, sweep, space, partial(call, space=space), out))
-        check_complete(name, sweep, space, study)
-        table = trial_table(study)
+        parts = spaces(name, sweep, space)
+        studies = {own: open_study(own, sweep, out) for own in parts}
+        for own, study in studies.items():
+            for point in first_points(sweep, parts[own], book, scale) if sweep.first else ():
+                study.enqueue_trial(point, skip_if_exists=True)
+        left = len(open_points(studies[name], grid_points(space))) if sweep.sampler == "grid" else 0
+        total = len(parts) * (sweep.trials or 0) or ended(studies.values()) + left
+
+        with progress(console, studies, total):
+            work_together(command, number, partial(work_all, parts, sweep, call, out))
+        for own, study in studies.items():
+            check_complete(own, sweep, parts[own], study)
+        table = pd.concat([trial_table(study) for study in studies.values()], ignore_index=True)
         more = extended(table, sweep.extend)
         if not more:
             break
@@ -137,6 +157,6 @@ def run_sweep(
             break
         console.print(f"an arm has its best at the grid's edge: the grid is now {whole}, for all arms")
         space |= {key: tuple(values) for key, values in more.items()}
-    write_results(study, sweep.sampler, table, folder, book.arms)
+    write_results(studies, sweep, table, folder, book.arms)
     Tracker(scale, book, Path("runs"), Path("scores"), results).sync_sweep(name, table, folder)
     console.print(best_settings(table).to_string(index=False))

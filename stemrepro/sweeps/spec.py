@@ -1,5 +1,6 @@
 """What a sweep is, as data: recipes/sweeps/*.yaml."""
 
+import math
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -8,7 +9,10 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from stemrepro.records import Strict, parse, read_yaml
 
 ARM_FIELDS = ("table_rate_factor", "table_decay_factor", "table_init", "placement")
-"""Fields of an arm that a sweep may set."""
+"""Fields of an arm that a sweep may set; an arm without tables has none of them."""
+MODEL_FIELDS = ("embedding_std", "head_std")
+TRAINING_FIELDS = ("embedding_rate_factor", "embedding_decay_factor", "warmup")
+"""Fields of a scale's model and training that a sweep may set."""
 
 
 class Range(Strict):
@@ -40,14 +44,18 @@ class Sweep(Strict):
     title: str
     sampler: Literal["grid", "tpe"]
     space: Space
-    trials: int | None = Field(None, gt=0, description="runs of an open search")
+    trials: int | None = Field(None, gt=0, description="runs of an open search, for each arm")
+    first: dict[str, tuple[float, ...]] = Field(
+        {},
+        description="a coarse grid with which an open search begins; the fields that it leaves out are the scale's own",
+    )
     extend: tuple[str, ...] = Field(
         (), description="numeric keys whose values are extended while an arm's best lies at an edge, in this order"
     )
 
     @model_validator(mode="after")
     def _fits(self) -> "Sweep":
-        known = ("arm", "seed", "learning_rate", *ARM_FIELDS)
+        known = ("arm", "seed", "learning_rate", *ARM_FIELDS, *MODEL_FIELDS, *TRAINING_FIELDS)
         if unknown := [key for key in self.space if key not in known]:
             raise ValueError(f"space has no '{unknown[0]}'; there are {', '.join(known)}")
         if missing := [key for key in ("arm", "seed", "learning_rate") if key not in self.space]:
@@ -64,6 +72,12 @@ class Sweep(Strict):
             raise ValueError("a grid needs lists, not ranges")
         if (self.sampler == "tpe") != (self.trials is not None):
             raise ValueError("an open search (tpe) needs `trials`, a grid has as many as its points")
+        for key, values in self.first.items():
+            span = self.space.get(key)
+            if not isinstance(span, Range) or any(not span.low <= value <= span.high for value in values):
+                raise ValueError(f"first: '{key}' {list(values)} must lie in a range of the space")
+        if self.first and (self.sampler == "grid" or math.prod(map(len, self.first.values())) > self.trials):
+            raise ValueError("first: an open search begins with no more points than it has trials, a grid with none")
         for key in self.extend:
             values = () if self.sampler != "grid" else self.space.get(key, ())
             if len(values) < 2 or not all(isinstance(value, int | float) for value in values):

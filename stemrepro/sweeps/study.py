@@ -43,7 +43,7 @@ def open_study(name: str, sweep: Sweep, out: Path, worker: int = 0) -> optuna.St
     return optuna.create_study(
         study_name=name,
         storage=storage,
-        sampler=optuna.samplers.TPESampler(seed=worker, constant_liar=True),
+        sampler=optuna.samplers.TPESampler(seed=worker, constant_liar=True, multivariate=True),
         pruner=optuna.pruners.NopPruner() if grid else optuna.pruners.MedianPruner(n_startup_trials=4),
         direction="minimize",
         load_if_exists=True,
@@ -61,9 +61,21 @@ def open_points(study: optuna.Study, points: list[dict]) -> list[dict]:
     return [point for point in points if point not in ended]
 
 
-def work(name: str, sweep: Sweep, space: Space, call: Callable[[Trial], float], out: Path, worker: int = 0) -> None:
-    """Takes the open points of a grid that no other worker has, once each; or trials until a search has as many as it asks for."""
-    study = open_study(name, sweep, out, worker)
+def spaces(name: str, sweep: Sweep, space: Space) -> dict[str, Space]:
+    """What is searched by the name of its study: a grid in one, every arm of an open search in its own, so that each has as many trials
+    and none is left for another that does better."""
+    if sweep.sampler == "grid":
+        return {name: space}
+    return {f"{name}@{arm}": space | {"arm": (arm,)} for arm in space["arm"]}
+
+
+def work(name: str, sweep: Sweep, space: Space, call: Callable[..., float], out: Path, worker: int = 0) -> None:
+    """Takes the open points of a grid that no other worker has, once each; or trials until a search has as many as it asks for.
+
+    Args:
+        call: called with a trial and `space`.
+    """
+    study, call = open_study(name, sweep, out, worker), partial(call, space=space)
     if sweep.sampler == "grid":
         anything = optuna.samplers.RandomSampler()
         for point in open_points(study, grid_points(space)):
@@ -74,6 +86,12 @@ def work(name: str, sweep: Sweep, space: Space, call: Callable[[Trial], float], 
         return
     if len(study.get_trials(deepcopy=False, states=ENDED)) < sweep.trials:
         study.optimize(call, callbacks=[optuna.study.MaxTrialsCallback(sweep.trials, states=ENDED)])
+
+
+def work_all(parts: dict[str, Space], sweep: Sweep, call: Callable[..., float], out: Path, worker: int = 0) -> None:
+    """Works on one study after the other."""
+    for name, space in parts.items():
+        work(name, sweep, space, call, out, worker)
 
 
 def _at_point(trial: Trial, call: Callable[[Trial], float], point: dict) -> float:

@@ -1,5 +1,6 @@
 """A trial of a sweep: one run, trained like any other and scored on the tune split, which no recipe uses."""
 
+import itertools
 import math
 from pathlib import Path
 
@@ -16,8 +17,8 @@ from stemrepro.files import digest, locked
 from stemrepro.model.cost import row_elements
 from stemrepro.records import parse
 from stemrepro.runs import MAIN, Address, Run
-from stemrepro.scale import Point
-from stemrepro.sweeps.spec import ARM_FIELDS, Range, Space, Sweep
+from stemrepro.scale import Point, Scale
+from stemrepro.sweeps.spec import ARM_FIELDS, MODEL_FIELDS, TRAINING_FIELDS, Range, Space, Sweep
 
 
 def suggested(trial: Trial, space: Space) -> dict:
@@ -35,6 +36,43 @@ def suggested(trial: Trial, space: Space) -> dict:
     return found
 
 
+def has_tables(arm: str, book: Book, scale: str) -> bool:
+    """Does a model of this arm have any?"""
+    return row_elements(run_settings(Address(MAIN, arm), book.arms[arm], Point(), book.scale(scale))[0]) > 0
+
+
+def searched(space: Space, book: Book, scale: str) -> Space:
+    """The space without the fields that its only arm, which has no tables, can't have; a grid asks for one point a time anyway."""
+    one = len(space["arm"]) == 1 and not has_tables(space["arm"][0], book, scale)
+    return {key: values for key, values in space.items() if not (one and key in ARM_FIELDS)}
+
+
+def first_points(sweep: Sweep, space: Space, book: Book, scale: str) -> list[dict]:
+    """The coarse grid that an open search of one arm begins with; other ranges are at the scale's own values."""
+    own, width = book.scale(scale), book.scale(scale).model.width
+    fields = {
+        "learning_rate": own.learning_rate,
+        "table_rate_factor": 1.0,
+        "table_decay_factor": 1.0,
+        **{key: getattr(own.model, key) or width**-0.5 for key in MODEL_FIELDS},
+        **{key: getattr(own.training, key) for key in TRAINING_FIELDS},
+    }
+    keys = [key for key, values in searched(space, book, scale).items() if isinstance(values, Range)]
+    return [
+        {key: fields[key] for key in keys} | dict(zip(sweep.first, values, strict=True))
+        for values in itertools.product(*sweep.first.values())
+    ]
+
+
+def with_fields(scale: Scale, values: dict) -> Scale:
+    """The scale with the rate and the fields of its model and training that a trial has."""
+    parts = {
+        part: getattr(scale, part).model_copy(update={key: values[key] for key in keys if key in values})
+        for part, keys in (("model", MODEL_FIELDS), ("training", TRAINING_FIELDS))
+    }
+    return scale.model_copy(update=parts | {"learning_rate": float(values["learning_rate"])})
+
+
 def run_of(values: dict, book: Book, scale_name: str, data: Path, out: Path) -> Run:
     """The run of some settings. An arm without tables has no table fields, so that they don't count as other settings.
 
@@ -44,14 +82,15 @@ def run_of(values: dict, book: Book, scale_name: str, data: Path, out: Path) -> 
     scale, name = book.scale(scale_name), values["arm"]
     if name not in book.arms:
         raise unknown("arm", name, book.arms, "recipes/arms.yaml")
-    scale = scale.model_copy(update={"learning_rate": float(values["learning_rate"])})
+    scale = with_fields(scale, values)
     arm, address = book.arms[name], Address(MAIN, name)
-    if row_elements(run_settings(address, arm, Point(), scale)[0]):
-        fields = {key: values[key] for key in ARM_FIELDS if key in values}
+    if has_tables(name, book, scale_name):
+        fields = {key: values[key] for key in ARM_FIELDS if values.get(key) is not None}
         arm = parse(Arm, arm.model_dump() | fields, Path("recipes/arms.yaml"), name)
     model, training = run_settings(address, arm, Point(), scale)
     seed = int(values["seed"])
-    key = digest({"arm": arm.model_dump(mode="json"), "rate": training.learning_rate, "seed": seed})
+    own = {field: values[field] for field in (*MODEL_FIELDS, *TRAINING_FIELDS) if field in values}
+    key = digest({"arm": arm.model_dump(mode="json"), "rate": training.learning_rate, "seed": seed} | own)
     return Run(address, seed, model, training, out / "runs" / f"{name}-{key}", scale.data, data, verified_hash(data))
 
 
@@ -63,6 +102,8 @@ def settings_of(run: Run, values: dict) -> dict:
         "table_decay_factor": run.training.table_decay_factor,
         "table_init": run.model.table_init,
     }
+    start = {key: getattr(run.model, key) or run.model.width**-0.5 for key in MODEL_FIELDS}
+    plain |= start | {key: getattr(run.training, key) for key in TRAINING_FIELDS}
     has = row_elements(run.model) > 0
     neutral = {"table_rate_factor": 1.0, "table_decay_factor": 1.0, "table_init": "xavier", "placement": "none"}
     given = plain | (tables | {"placement": values.get("placement")} if has else neutral)
@@ -96,9 +137,9 @@ def objective(trial: Trial, sweep: Sweep, space: Space, book: Book, scale: str, 
 
     from stemrepro.training.train import train
 
-    values, asked = suggested(trial, space), book.scale(scale).evaluation
+    values, asked = suggested(trial, searched(space, book, scale)), book.scale(scale).evaluation
     run = run_of(values, book, scale, data, out)
-    settings = settings_of(run, values)
+    settings = settings_of(run, {key: values.get(key) for key in space})
     trial.set_user_attr("settings", settings)
     for other in trial.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
         if other.user_attrs.get("settings") == settings:
@@ -108,7 +149,7 @@ def objective(trial: Trial, sweep: Sweep, space: Space, book: Book, scale: str, 
     def mark(step: int, losses: dict[str, float]) -> None:
         if sweep.sampler == "tpe":
             trial.report(mean_prose(losses), step)
-            if trial.should_prune():
+            if step >= run.training.steps / 2 and trial.should_prune():  # an early lead may be a start's alone
                 raise optuna.TrialPruned
 
     with locked(run.folder.with_name(f"{run.folder.name}.lock")):  # another worker may have the same settings

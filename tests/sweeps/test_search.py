@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from functools import partial
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -19,7 +20,7 @@ from stemrepro.sweeps.results import best_settings, rate_figure
 from stemrepro.sweeps.search import extended, run_sweep
 from stemrepro.sweeps.spec import Range, Sweep, read_sweep
 from stemrepro.sweeps.study import check_complete, grid_points, open_points, open_study, trial_table, work
-from stemrepro.sweeps.trials import run_of
+from stemrepro.sweeps.trials import run_of, settings_of
 from stemrepro.tracked import tracking_uri
 from tests.conftest import ROOT, TINY
 
@@ -267,10 +268,12 @@ def test_workers_take_each_point_once(project, tmp_path):
     sweep = Sweep.model_validate(GRID | {"extend": []})
     out, done = tmp_path / "sweeps", []
 
-    def other(trial):
+    def other(trial, **_):
         if not done:
             done.append("other")
-            work("s", sweep, sweep.space, lambda trial: done.append("mine") or 1.0, out)  # a second worker meanwhile
+            work(
+                "s", sweep, sweep.space, lambda trial, **_: done.append("mine") or 1.0, out
+            )  # a second worker meanwhile
         return 1.0
 
     work("s", sweep, sweep.space, other, out)
@@ -314,3 +317,55 @@ def test_a_setting_that_diverged_is_never_the_best(project, tmp_path, monkeypatc
     folder = tmp_path / "results/tiny/sweeps/sweep"
     assert set(pd.read_csv(folder / "best.csv")["learning_rate"]) == {0.01}
     assert pd.read_csv(folder / "data.csv")["state"].value_counts().to_dict() == {"complete": 3 * 2, "diverged": 3 * 2}
+
+
+def test_every_arm_of_an_open_search_has_a_study_of_its_own_that_begins_with_the_grid(project, tmp_path):
+    """As many trials each, the first ones the grid with all else at the scale's own values; an arm without tables has no table rate."""
+    space = {"arm": ["dense", "stem-full"], "learning_rate": {"low": 0.001, "high": 0.1, "log": True},
+             "embedding_std": {"low": 0.1, "high": 2.0, "log": True}, "warmup": {"low": 0.05, "high": 0.5},
+             "table_rate_factor": {"low": 0.5, "high": 4.0}, "seed": [100]}  # fmt: skip
+    first = {"learning_rate": [0.01, 0.02], "embedding_std": [0.25, 1.0]}
+    value = {"title": "t", "sampler": "tpe", "trials": 5, "first": first, "space": space}
+    file = sweep_file(tmp_path, value, "open")
+    run_sweep(file, project, "tiny", tmp_path / "data/tiny/blocks", tmp_path / "results", 1, 0, Console(quiet=True))
+    sweep, out = read_sweep(file), Path("sweeps/tiny/open")
+    for arm in ("dense", "stem-full"):
+        trials_of = open_study(f"open@{arm}", sweep, out).get_trials()
+        begun = [trial.params for trial in trials_of[:4]]
+        assert [(own["learning_rate"], own["embedding_std"]) for own in begun] == [
+            (rate, std) for rate in (0.01, 0.02) for std in (0.25, 1.0)
+        ]
+        assert {own["warmup"] for own in begun} == {0.25}
+        assert {own.get("table_rate_factor") for own in begun} == ({None} if arm == "dense" else {1.0})
+        assert len(trials_of) == 5
+    table = pd.read_csv(tmp_path / "results/tiny/sweeps/open/data.csv")
+    assert table["arm"].value_counts().to_dict() == {"dense": 5, "stem-full": 5}
+    names = {path.name for path in (tmp_path / "results/tiny/sweeps/open").glob("*.png")}
+    assert names == {"figure.png"} | {
+        f"{k}-{a}.png" for k in ("importances", "parallel") for a in ("dense", "stem-full")
+    }
+
+
+def test_fields_of_the_scale_reach_the_run_and_name_its_folder(project, tmp_path):
+    data = tmp_path / "data/tiny/blocks"
+    plain = {"arm": "dense", "learning_rate": 0.01, "seed": 100}
+    own = {
+        "embedding_std": 0.7,
+        "head_std": 0.03,
+        "embedding_rate_factor": 2.0,
+        "embedding_decay_factor": 0.0,
+        "warmup": 0.5,
+    }
+    run, other = (run_of(values, project, "tiny", data, tmp_path) for values in (plain | own, plain))
+    assert (run.model.embedding_std, run.model.head_std) == (0.7, 0.03)
+    assert (run.training.embedding_rate_factor, run.training.embedding_decay_factor, run.training.warmup) == (
+        2.0,
+        0.0,
+        0.5,
+    )
+    assert run.folder != other.folder
+    asked = settings_of(other, plain | dict.fromkeys(own))
+    assert (asked["embedding_std"], asked["warmup"]) == (
+        0.25,
+        0.25,
+    )  # the official start at width 16, and the scale's own
