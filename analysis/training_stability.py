@@ -147,7 +147,7 @@ def draw_limits(axes: Axes, data: pd.DataFrame) -> None:
     """Rate from which on an arm learns no more than token frequencies; hollow marks with the family's own table rate."""
     rows = data[data["panel"] == "limit"]
     order = list(rows["what"])
-    draw_both(axes, data, "limit", "doublings of the scale's rate, to token frequencies")
+    draw_both(axes, data, "limit", "doublings of the scale's learning rate")
     for place, arm in enumerate(order):
         count, seeds = data[(data["panel"] == "no limit") & (data["what"] == arm)][["value", "count"]].iloc[0]
         if count:

@@ -187,10 +187,15 @@ class Stability(Comparison):
         return self._contrast({arm: self.arms[arm].losses for arm in runs}, runs, high, low, metric)
 
     def contrast_at(self, setting: str, high: str, low: str, metric: str) -> Contrast | None:
-        """The same in another setting; short runs are known at own rates, blow-ups at the common one alone."""
+        """The same in another setting; short runs are compared at own rates, where both arms tried as many times theirs, blow-ups at the
+        common one alone."""
         if metric == BLOW_UPS or (metric in (LIMIT, SENSITIVITY) and setting != OWN_RATES):
             return None
-        runs = {arm: list(self.short_runs(arm, own=True).values()) for arm in (high, low)}
+        short = {arm: self.short_runs(arm, own=True) for arm in (high, low)}
+        tried = [sorted(self.inputs.book.points[name].rate for name in runs) for runs in short.values()]
+        if metric in (LIMIT, SENSITIVITY) and tried[0] != tried[-1]:
+            return None
+        runs = {arm: list(own.values()) for arm, own in short.items()}
         return self._contrast({arm: self.at(setting, arm) for arm in runs}, runs, high, low, metric)
 
     def _contrast(

@@ -191,6 +191,14 @@ def test_contrasts_at_own_rates(stability):
     assert stability.elsewhere("dense", "dense", "spikes") == {}
 
 
+def test_at_own_rates_both_arms_need_the_same_rates(stability, arms):
+    """Else the one that was also tried at lower ones would seem more sensitive."""
+    del arms["stem-third"].points["rate-16-own"]
+    for metric in ("rate-sensitivity", "learning-rate-limit"):
+        assert stability.elsewhere("dense", "stem-third", metric) == {}
+    assert stability.elsewhere("dense", "stem-third", "spikes").keys() == {"own rates"}
+
+
 def test_at_the_official_start_whole_runs_are_compared(book, arms):
     more = book.model_copy(update={"points": book.points | {"official-start": Point()}})
     stability = made(Stability, more, "training_stability", arms, learning_rate=1.0, best_rates=BEST)
