@@ -4,7 +4,9 @@ import json
 from typing import ClassVar
 
 import numpy as np
+import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from stemrepro.claims import Contrast, Unmeasured
 from stemrepro.elsewhere import OFFICIAL_START, OWN_RATES
@@ -178,6 +180,26 @@ def test_the_forest_shows_every_claim_in_units_of_what_counts(given, book):
     assert np.isnan(data.loc["gone", "value"])
     figure = forest.draw(data.reset_index(), given)
     assert len(figure.axes[0].get_yticklabels()) == 6
+
+
+def test_gains_in_other_settings_are_rows_and_marks_of_their_own(given, book, monkeypatch):
+    use_style(book.arms)
+    monkeypatch.setitem(VALUES, "dense", VALUES["high"])
+    monkeypatch.setitem(VALUES, "stem-full", VALUES["low"])
+    given.elsewhere = lambda high, low, _: Given.elsewhere(given, high, low, "everywhere")
+    rows = forest.rows_elsewhere(given, "stem-full")
+    assert [(row["panel"], row["x"]) for row in rows] == [
+        ("loss, own rate", "own rate"), ("loss, official start", "official start")
+    ]  # fmt: skip
+    assert [row["value"] for row in rows] == pytest.approx([2 * 1.925, 3 * 1.925])
+    for count in (1, 2):  # without and with the official start
+        axes, data = Figure().subplots(), pd.DataFrame(rows[:count])
+        forest.draw_elsewhere(axes, data, ["stem-full"], shift=0.2)
+        forest.mark_settings(axes, data)
+        drawn = [line for line in axes.lines if line.get_marker() == "D"]
+        assert [line.get_fillstyle() for line in drawn] == ["full", "left"][:count]
+        assert [line.get_xdata()[0] for line in drawn] == pytest.approx([2 * 1.925, 3 * 1.925][:count])
+        assert len(axes.get_legend_handles_labels()[1]) == 1 + count
 
 
 def test_equal_results_are_equal_bytes(given, book, tmp_path):
