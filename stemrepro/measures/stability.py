@@ -7,6 +7,7 @@ import numpy as np
 
 from stemrepro.claims import Contrast, Unmeasured
 from stemrepro.elsewhere import OWN_RATES
+from stemrepro.errors import UserError
 from stemrepro.measures import losses
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.comparison import NO_GAIN, Comparison
@@ -163,9 +164,14 @@ class Stability(Comparison):
         Args:
             own: at its family's own table rate, where it was trained so; else at the common one.
             clipped: only those that are clipped as the scale is.
+
+        Raises:
+            UserError: the points with other rates have several budgets.
         """
         points = {name: self.inputs.book.points[name] for name in self.arms[arm].points}
         budgets = {point.tokens for point in points.values() if point.rate != 1}
+        if len(budgets) > 1:
+            raise UserError(f"points with other rates need one budget; {arm}'s have tokens {sorted(budgets)}")
 
         def short(point: Point, own_rate: bool) -> bool:
             clip = 1.0 if clipped else point.clip

@@ -6,6 +6,7 @@ import pytest
 from scipy import stats
 
 from stemrepro.claims import Unmeasured
+from stemrepro.errors import UserError
 from stemrepro.measures.comparison import ArmScores
 from stemrepro.measures.stability import (
     Stability,
@@ -251,6 +252,13 @@ def test_a_short_run_differs_from_the_scale_in_rate_and_budget_alone(book, arms)
     assert list(measure.short_runs("dense", clipped=False)) == ["rate-16", "rate-32", "rate-16-unclipped", "rate-1"]
     assert list(measure.short_runs("dense", own=True)) == ["rate-16", "rate-32", "rate-1"]
     assert list(measure.short_runs("stem-third", own=True)) == ["rate-16-own", "rate-32-own"]
+
+
+def test_short_runs_have_one_budget(book, arms):
+    more = book.model_copy(update={"points": book.points | {"rate-2": Point(rate=2)}})
+    arms["dense"].points["rate-2"] = Ended((5.0, 5.0), 2.0)
+    with pytest.raises(UserError, match=r"points with other rates need one budget; dense's have tokens \[0.125, 1.0\]"):
+        made(Stability, more, "training_stability", arms).short_runs("dense")
 
 
 def test_where_both_learn_at_every_rate_no_limit_is_known(book, arms):
