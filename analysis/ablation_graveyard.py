@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from stemrepro.measures.comparison import Comparison
 from stemrepro.paper import Paper
-from stemrepro.report.forest import cost_rows, draw_forest, mark_rates, name_rows
+from stemrepro.report.forest import cost_rows, draw_elsewhere, draw_forest, mark_settings, name_rows, rows_elsewhere
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import plt
 
@@ -34,9 +34,7 @@ def collect(measure: Comparison) -> pd.DataFrame:
         if arm == "dense":
             continue
         rows.append(mean_row("loss", arm, "common rate", measure.contrast("dense", arm, "prose")))
-        own = measure.own_rate_contrast("dense", arm, "prose")
-        if own:
-            rows.append(mean_row("loss, own rate", arm, "own rate", own))
+        rows += rows_elsewhere(measure, arm)
         rows.append(mean_row("accuracy", arm, "common rate", measure.contrast(arm, "dense", AVERAGE)))
         gain = paper_gain(measure.inputs.book.paper, arm)
         if gain is not None:
@@ -65,11 +63,11 @@ def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
     )
     figure.get_layout_engine().set(rect=(0, 0.025, 1, 0.975))
     draw_forest(loss, gains, order, "dense - arm, prose loss (nats/token)", shift=-0.12)
-    draw_forest(loss, data[data["panel"] == "loss, own rate"], order, loss.get_xlabel(), hollow=True, shift=0.2)
+    draw_elsewhere(loss, data, order, shift=0.2)
     draw_forest(accuracy, data[data["panel"] == "accuracy"], order, "arm - dense, accuracy (points)")
     paper = data[data["panel"] == "paper"]
     accuracy.plot(paper["value"], [order.index(arm) for arm in paper["what"]], "d", mfc="white", mec="black", ms=6, ls="none", label="paper, 350M")  # fmt: skip
-    mark_rates(loss)
+    mark_settings(loss, data)
     for axes in (loss, accuracy):
         axes.legend(fontsize=7, loc="lower right", ncols=2)
         axes.set_ylim(len(order) + 0.2, -0.5)  # room for the legends, so that none of their marks stands in a row

@@ -7,7 +7,15 @@ from matplotlib.figure import Figure
 
 from stemrepro.claims import Contrast
 from stemrepro.measures.rivals import Rivals
-from stemrepro.report.forest import cost_rows, draw_buckets, draw_forest, mark_rates, name_rows
+from stemrepro.report.forest import (
+    cost_rows,
+    draw_buckets,
+    draw_elsewhere,
+    draw_forest,
+    mark_settings,
+    name_rows,
+    rows_elsewhere,
+)
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_MARKER, error_bars, plt
 
@@ -23,9 +31,7 @@ def collect(measure: Rivals) -> pd.DataFrame:
         if arm == "dense":
             continue
         rows.append(mean_row("loss", arm, "common rate", measure.contrast("dense", arm, "prose")))
-        own = measure.own_rate_contrast("dense", arm, "prose")
-        if own:
-            rows.append(mean_row("loss, own rate", arm, "own rate", own))
+        rows += rows_elsewhere(measure, arm)
         pairs = [measure.contrast("dense", arm, f"prose:pair={bucket}") for bucket in PAIRS]
         rows += [mean_row("by pair", arm, bucket, gain) for bucket, gain in zip(PAIRS, pairs, strict=True)]
     gain, memory = (measure.contrast("dense", arm, "prose").differences for arm in ("stem-full", "token-only"))
@@ -65,10 +71,8 @@ def draw(data: pd.DataFrame, measure: Rivals) -> Figure:
     figure, grid = plt.subplot_mosaic([["a", "b"], ["a", "c"]], figsize=(7.4, 5.4), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0.02, 1, 0.98))
     draw_forest(grid["a"], gains, order, "dense - arm, prose loss (nats/token)", shift=-0.12)
-    draw_forest(
-        grid["a"], data[data["panel"] == "loss, own rate"], order, grid["a"].get_xlabel(), hollow=True, shift=0.2
-    )
-    mark_rates(grid["a"])
+    draw_elsewhere(grid["a"], data, order, shift=0.2)
+    mark_settings(grid["a"], data)
     grid["a"].legend(fontsize=7, loc="lower right", ncols=2)
     grid["a"].set_ylim(len(order) + 0.1, -0.5)  # room for the legend, so that none of its marks stands in a row
     grid["a"].grid(axis="y", color="#eeeeee", lw=0.8)

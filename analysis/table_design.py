@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from stemrepro.claims import Contrast
 from stemrepro.measures.tables import Tables
-from stemrepro.report.forest import draw_buckets, draw_forest, mark_rates, name_rows
+from stemrepro.report.forest import draw_buckets, draw_elsewhere, draw_forest, mark_settings, name_rows, rows_elsewhere
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt
 
@@ -27,8 +27,8 @@ def collect(measure: Tables) -> pd.DataFrame:
         for bucket in FREQUENCIES:
             gain = measure.contrast("dense", arm, f"prose:frequency={bucket}")
             rows.append(mean_row("by frequency", arm, bucket, gain))
-    if measure.at_own_rate("stem-full"):
-        rows.append(mean_row("loss, own rate", "stem-full", "", measure.contrast("dense", "stem-full", "rate")))
+    for arm in measure.arms:
+        rows += rows_elsewhere(measure, arm)
     for arm in VOCABULARIES:
         for vocab, own in measure.vocabularies(arm).items():
             rows.append(mean_row("bits per byte", arm, vocab, Contrast(own.bits_per_byte().to_numpy())))
@@ -72,10 +72,8 @@ def draw(data: pd.DataFrame, measure: Tables) -> Figure:
     figure, grid = plt.subplot_mosaic([["a", "b"], ["a", "c"]], figsize=(7.4, 5.4), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0.02, 1, 0.98))
     draw_forest(grid["a"], gains, order, "dense - arm, prose loss (nats/token)")
-    draw_forest(
-        grid["a"], data[data["panel"] == "loss, own rate"], order, grid["a"].get_xlabel(), hollow=True, shift=0.25
-    )
-    mark_rates(grid["a"])
+    draw_elsewhere(grid["a"], data, order, shift=0.25)
+    mark_settings(grid["a"], data)
     grid["a"].legend(fontsize=7, loc="lower right")
     grid["a"].grid(axis="y", color="#eeeeee", lw=0.8)
     name_rows(grid["a"], order)

@@ -1,4 +1,4 @@
-"""Fig. 5a: training losses and gradient norms, spikes by a stated rule, and how high a learning rate each arm bears."""
+"""Fig. 5a: training losses and gradient norms, spikes by a stated rule, and short runs at ever higher learning rates."""
 
 import numpy as np
 import pandas as pd
@@ -6,8 +6,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stemrepro.claims import Contrast
-from stemrepro.measures.comparison import OWN_RATES
-from stemrepro.measures.stability import Stability, borne, coincidence, divergence, end, rate, spikes
+from stemrepro.elsewhere import POINTS
+from stemrepro.measures.stability import (
+    Stability,
+    coincidence,
+    end,
+    rate,
+    rate_limit,
+    rate_sensitivity,
+    spikes,
+    unlimited,
+)
 from stemrepro.report.forest import draw_forest, name_rows
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt
@@ -19,7 +28,7 @@ SMOOTH = 20
 
 def collect(measure: Stability) -> pd.DataFrame:
     """Smoothed losses, spikes of losses and gradient norms, and where each rate ends."""
-    rows, base_rate = [], measure.inputs.scale.learning_rate
+    rows = []
     for arm, found in measure.arms.items():
         steps = found.losses.steps
         smooth = np.stack([np.convolve(own, np.ones(SMOOTH) / SMOOTH, "valid") for own in steps["loss"]])
@@ -28,28 +37,19 @@ def collect(measure: Stability) -> pd.DataFrame:
         for number, own in enumerate(steps["loss"]):
             rows += [{"panel": "spike", "what": arm, "x": int(at), "value": own[at], "seed": number} for at in spikes(own)]  # fmt: skip
         rows += count_rows(arm, found.losses, "")
-        own_rate = measure.at_own_rate(arm)
-        if own_rate and own_rate is not found.losses:
-            rows += count_rows(arm, own_rate, ", own rate")
+        for setting, name in POINTS.items():
+            there = measure.at(setting, arm)
+            if there and there is not found.losses:
+                rows += count_rows(arm, there, f", {name.replace('-', ' ')}")
         if arm != "dense":
             shares = coincidence(steps["loss"], measure.arms["dense"].losses.steps["loss"])
             rows += [
                 {"panel": "spikes shared with dense", "what": arm, "x": x, "value": share}
                 for x, share in zip(("same batches", "other batches"), shares, strict=True)
             ]
-        for name, there in found.points.items():
-            if name in OWN_RATES:
-                continue
-            point = measure.inputs.book.points[name]
-            kind = "own" if point.own_rate else "clipped" if point.clip == 1 else "unclipped"
-            times = there.summary["learning_rate"] / base_rate
-            rows.append(mean_row(f"end, {kind}", arm, times, Contrast(end(there))))
-        rows.append(mean_row("divergence", arm, "", Contrast(divergence(measure.raised(arm), base_rate))))
-        bears = borne(measure.raised(arm))
-        rows.append({"panel": "bears all rates", "what": arm, "value": bears.sum(), "count": len(bears)})
-        if measure.raised(arm, own=True) != measure.raised(arm):
-            failed = Contrast(divergence(measure.raised(arm, own=True), base_rate))
-            rows.append(mean_row("divergence, own", arm, "", failed))
+        rows += short_rows(measure, arm, own=False)
+        if measure.short_runs(arm, own=True) != measure.short_runs(arm):
+            rows += short_rows(measure, arm, own=True)
         rows.append({"panel": "token frequencies", "what": arm, "value": found.summary["training_entropy"]})
     return pd.DataFrame(rows)
 
@@ -58,6 +58,24 @@ def count_rows(arm: str, runs: ArmLosses, kind: str) -> list[dict]:
     """Spikes in a thousand steps of the losses and of the gradient norms."""
     series = {"loss": "loss", "gradient norm": "norm"}
     return [mean_row(f"spikes{kind}", arm, what, Contrast(rate(runs.steps[key]))) for what, key in series.items()]
+
+
+def short_rows(measure: Stability, arm: str, own: bool) -> list[dict]:
+    """Where short runs at each rate end, and what follows from all of them."""
+    base_rate, points = measure.inputs.scale.learning_rate, measure.inputs.book.points
+    every, clipped = measure.short_runs(arm, own, clipped=False), list(measure.short_runs(arm, own).values())
+    rows, mark = [], ", own" if own else ""
+    for name, there in every.items():
+        kind = "own" if own else "clipped" if points[name].clip == 1 else "unclipped"
+        rows.append(mean_row(f"end, {kind}", arm, there.summary["learning_rate"] / base_rate, Contrast(end(there))))
+    rows.append(mean_row(f"limit{mark}", arm, "", Contrast(rate_limit(clipped, base_rate))))
+    rows.append(mean_row(f"sensitivity{mark}", arm, "", Contrast(rate_sensitivity(clipped))))
+    if own:
+        return rows
+    share, beyond = measure.blow_ups(list(every.values())), unlimited(clipped)
+    rows.append({"panel": "no limit", "what": arm, "value": beyond.sum(), "count": len(beyond)})
+    count = len(share) * len(every)
+    return [*rows, {"panel": "blow-ups", "what": arm, "value": round(share.mean() * count), "count": count}]
 
 
 def draw_losses(axes: Axes, data: pd.DataFrame) -> None:
@@ -118,29 +136,51 @@ def draw_ends(axes: Axes, data: pd.DataFrame) -> None:
     axes.legend(fontsize=6.5, loc="upper left")
 
 
-def draw_divergence(axes: Axes, data: pd.DataFrame) -> None:
-    """Rate at which each arm fails to beat token frequencies; hollow marks with the family's own table rate."""
-    order = list(data[data["panel"] == "divergence"]["what"])
-    draw_forest(axes, data[data["panel"] == "divergence"], order, "doublings of the scale's rate at divergence")
-    draw_forest(axes, data[data["panel"] == "divergence, own"], order, axes.get_xlabel(), hollow=True, shift=0.25)
+def draw_blow_ups(axes: Axes, data: pd.DataFrame) -> None:
+    """How many of the short runs ended above their start."""
+    rows = data[data["panel"] == "blow-ups"]
+    words = f"{rows['value'].sum():.0f} of {rows['count'].sum():.0f} runs blew up"
+    axes.text(0.98, 0.02, words, transform=axes.transAxes, fontsize=7, ha="right")
+
+
+def draw_limits(axes: Axes, data: pd.DataFrame) -> None:
+    """Rate from which on an arm learns no more than token frequencies; hollow marks with the family's own table rate."""
+    rows = data[data["panel"] == "limit"]
+    order = list(rows["what"])
+    draw_both(axes, data, "limit", "doublings of the scale's learning rate")
     for place, arm in enumerate(order):
-        count, seeds = data[(data["panel"] == "bears all rates") & (data["what"] == arm)][["value", "count"]].iloc[0]
+        count, seeds = data[(data["panel"] == "no limit") & (data["what"] == arm)][["value", "count"]].iloc[0]
         if count:
-            x = data[(data["panel"] == "divergence") & (data["what"] == arm)]["value"].iloc[0]
+            x = rows[rows["what"] == arm]["value"].iloc[0]
             axes.text(x, place - 0.2, f"{count:.0f} of {seeds:.0f} never", fontsize=6.5, ha="center")
-    axes.set_xlim(0, 1.15 * data[data["panel"] == "divergence"]["ci_high"].max(skipna=True) if seeds > 1 else None)
+    axes.set_xlim(0, 1.15 * rows["ci_high"].max(skipna=True) if seeds > 1 else None)
+
+
+def draw_both(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
+    """A line an arm, hollow with the family's own table rate."""
+    order = list(data[data["panel"] == panel]["what"])
+    draw_forest(axes, data[data["panel"] == panel], order, label)
+    draw_forest(axes, data[data["panel"] == f"{panel}, own"], order, label, hollow=True, shift=0.25)
     name_rows(axes, order)
 
 
 def draw(data: pd.DataFrame, measure: Stability) -> Figure:
-    """Losses, spikes, ends at raised rates, and rates at divergence."""
-    figure, ((losses, counts), (ends, failed)) = plt.subplots(2, 2, figsize=(7.4, 5.8), layout="constrained")
+    """Losses, spikes, ends of short runs at raised rates, and what follows from these."""
+    figure, grid = plt.subplot_mosaic([["a", "b"], ["c", "d"], ["c", "e"]], figsize=(7.4, 7.2), layout="constrained", height_ratios=(1.1, 1, 1))  # fmt: skip
     figure.get_layout_engine().set(rect=(0, 0.02, 1, 0.98))
-    draw_losses(losses, data)
-    draw_spikes(counts, data)
-    draw_ends(ends, data)
-    draw_divergence(failed, data)
-    titles = ("a  Training losses", "b  Spikes", "c  Short runs at higher rates", "d  Rate at divergence")
-    for axes, title in zip((losses, counts, ends, failed), titles, strict=True):
-        axes.set_title(title)
+    draw_losses(grid["a"], data)
+    draw_spikes(grid["b"], data)
+    draw_ends(grid["c"], data)
+    draw_blow_ups(grid["c"], data)
+    draw_limits(grid["d"], data)
+    draw_both(grid["e"], data, "sensitivity", "mean over rates - best (nats/token)")
+    titles = {
+        "a": "a  Training losses",
+        "b": "b  Spikes",
+        "c": "c  Short runs at higher rates",
+        "d": "d  Learning-rate limit",
+        "e": "e  Sensitivity to the rate",
+    }
+    for name, title in titles.items():
+        grid[name].set_title(title)
     return figure

@@ -16,23 +16,24 @@ it; "not better" is reproduced when the adjusted upper bound is below m and cont
 orderings need every adjacent pair, without a correction inside. Exact claims (the paper's arithmetic, closed forms) know no
 chance: reproduced when the computed number equals the paper's within m, half its last printed digit, else contradicted.
 
-Where a contrast was also measured with each arm at its own best learning rates and its sign turns there, it is inconclusive; a sign
-is one when the 95% interval excludes 0 (of an equivalence: when it lies outside +-m).
-
-Multiplicity. Primary claims: Holm at 5% with eight places over all recipes, filled or not. Each recipe steps down by
-itself from level 5%/8; a family of k <= 8 claims with n true nulls errs with at most n/(8 - k + n) <= k/8 of 5%, so the
-recipes together stay under 5%. Other claims: Benjamini-Hochberg at 10% within the recipe. Intervals match the tests
-(an interval excludes the null value exactly when the test rejects it).
+Where a contrast's sign turns in another setting (stemrepro.elsewhere), it is inconclusive. Levels are corrected for the number of claims
+(stemrepro.multiplicity).
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
-PRIMARY_PLACES = 8
-PRIMARY_ALPHA = 0.05
-SECONDARY_RATE = 0.10
+from stemrepro.elsewhere import turned
+from stemrepro.multiplicity import (
+    PRIMARY_ALPHA,
+    PRIMARY_PLACES,
+    SECONDARY_RATE,
+    benjamini_hochberg_levels,
+    holm_levels,
+)
 
 REPRODUCED = "reproduced"
 DIRECTION = "direction only"
@@ -116,7 +117,7 @@ class Evidence:
         control: a question of ours, to which the paper has no size.
         failed_precondition: why the claim can't be tested here, or None; judged without the contrasts.
         unmeasured: why the contrasts are nan, or None.
-        own_rate: the same contrasts with each arm at its own best learning rates, or none.
+        elsewhere: the same contrasts in other settings, by a name of stemrepro.elsewhere.ELSEWHERE.
     """
 
     kind: str
@@ -128,12 +129,17 @@ class Evidence:
     control: bool = False
     failed_precondition: str | None = None
     unmeasured: str | None = None
-    own_rate: tuple[Contrast, ...] = ()
+    elsewhere: Mapping[str, tuple[Contrast, ...]] = field(default_factory=dict)
 
     @property
     def seeds(self) -> int:
         """Seeds of the weakest contrast."""
         return min(len(contrast.differences) for contrast in self.contrasts)
+
+    @property
+    def nothing(self) -> float:
+        """Up to which size an effect has no sign."""
+        return self.smallest_effect if self.kind == "equivalent" else 0.0
 
     @property
     def weakest(self) -> Contrast:
@@ -163,30 +169,6 @@ class Judgement:
     p: float
     seed_se: float
     item_se: float
-
-
-def holm_levels(p: list[float], places: int = PRIMARY_PLACES, alpha: float = PRIMARY_ALPHA) -> list[float]:
-    """The level at which Holm's procedure tests each p, among `places` hypotheses of which the missing ones have p = 1.
-
-    After the first that isn't rejected all others are tested at the level where it stopped.
-    """
-    levels, stopped = [0.0] * len(p), None
-    for rank, number in enumerate(np.argsort(p, kind="stable")):
-        step = rank if stopped is None else stopped
-        levels[number] = alpha / (places - step)
-        if stopped is None and p[number] > levels[number]:
-            stopped = rank
-    return levels
-
-
-def benjamini_hochberg_levels(p: list[float], rate: float = SECONDARY_RATE) -> list[float]:
-    """The level at which Benjamini and Hochberg's procedure tests every p: rate x rejections / tests, for intervals too
-    (Benjamini and Yekutieli 2005)."""
-    if not p:
-        return []
-    ranked = np.sort(p) <= rate * np.arange(1, len(p) + 1) / len(p)
-    rejections = int(np.max(np.nonzero(ranked)[0]) + 1) if ranked.any() else 1
-    return [rate * rejections / len(p)] * len(p)
 
 
 def _levels(evidence: list[Evidence], threshold: str) -> list[float]:
@@ -280,21 +262,6 @@ def _judge_bounds(e: Evidence, level: float) -> tuple[str, str]:
     return INCONCLUSIVE, f"the interval {low:.3f} to {high:.3f} is neither inside nor outside +-{m:g}"
 
 
-def _sign(contrast: Contrast, nothing: float) -> int:
-    """-1 or 1 where the 95% interval lies below or above +-`nothing`, else 0."""
-    low, high = contrast.interval(0.05)
-    return int(low > nothing) - int(high < -nothing)
-
-
-def _sign_turns(e: Evidence) -> str | None:
-    """Why a contrast says nothing when the arms' own best rates turn its sign around, or None."""
-    nothing = e.smallest_effect if e.kind == "equivalent" else 0.0
-    for common, own in zip(e.contrasts, e.own_rate, strict=False):
-        if _sign(common, nothing) * _sign(own, nothing) < 0:
-            return f"the sign turns at own best rates: {common.mean:+.3f} at the common rate, {own.mean:+.3f} there"
-    return None
-
-
 def _judge_exact(e: Evidence) -> tuple[str, str]:
     found, printed, half = e.contrasts[0].mean, e.paper_effect, e.smallest_effect
     if abs(found - printed) <= half + 1e-9:
@@ -311,8 +278,8 @@ def judge(evidence: list[Evidence]) -> list[Judgement]:
         level = zero_level or (PRIMARY_ALPHA / PRIMARY_PLACES if e.primary else SECONDARY_RATE)
         if blocked:
             verdict, reason = blocked
-        elif turned := _sign_turns(e):
-            verdict, reason = INCONCLUSIVE, turned
+        elif turn := turned(e.contrasts, e.elsewhere, e.nothing):
+            verdict, reason = INCONCLUSIVE, turn
         elif e.kind == "exact":
             verdict, reason = _judge_exact(e)
         elif e.kind == "ordering":

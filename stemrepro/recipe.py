@@ -40,7 +40,10 @@ class Claim(Strict):
     paper: PaperNumber | Cells | None = Field(None, description="once loaded a number, never cells")
     transportable: bool = Field(False, description="may the paper's size be expected at our scales?")
     unit: str = "nats/token"
-    precondition: str = Field("none", description="one that the recipe's measure knows")
+    preconditions: tuple[str, ...] = Field(
+        (),
+        description="names that the recipe's measure knows, judged in this order; the first that fails gives the reason",
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> "Claim":

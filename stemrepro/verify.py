@@ -26,7 +26,7 @@ from stemrepro.work import DATA, RUNS, SCORES
 
 MOST = 0.5
 """Deviation of a number, over half the width of the committed interval, from which on it is not the committed one any more."""
-NUMBERS = ("ours", "ci_low", "ci_high", "own_rate", "seed_se", "item_se")
+NUMBERS = ("ours", "ci_low", "ci_high", "own_rate", "official_start", "seed_se", "item_se")
 """Fields that may deviate; all others must be equal."""
 MOST_P = 0.1
 """By what p may differ where the claim's numbers do."""

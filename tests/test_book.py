@@ -52,9 +52,9 @@ def test_no_precondition_looks_at_its_own_claim(book):
     for recipe, claim in ((r, c) for r in book.recipes.values() for c in r.claims.values()):
         measure = measure_class(recipe.measure)
         for precondition in measure.preconditions:
-            looked_at = measure.preconditions[precondition].arms
+            looked_at = measure.preconditions[precondition].looked_at
             for pair in itertools.combinations(looked_at, 2):
-                asked = claim.model_copy(update={"arms": pair, "precondition": precondition, "kind": "greater"})
+                asked = claim.model_copy(update={"arms": pair, "preconditions": (precondition,), "kind": "greater"})
                 assert refusal(measure, recipe, asked), (claim.metric, pair, precondition)
 
 
@@ -93,7 +93,7 @@ def test_no_precondition_looks_at_its_own_claim(book):
         ("arms.yaml", lambda v: v["dense"].update(label="$d$"), r"dense: label '\$d\$' holds a \$"),
         ("rivals.yaml", lambda v: v["arms"].append("ple"), r"rivals\.yaml: .*names an arm twice"),
         ("scales/laptop.yaml", lambda v: v.update(seeds=[2, 0, 1]), r"seeds \[2, 0, 1\] must stand in order"),
-        ("validation_loss.yaml", lambda v: v["claims"]["order-by-placement"].update(precondition="token-only-below-three-quarters", arms=["dense", "stem-full", "stem-third"]), r"'order-by-placement': precondition .* looks at the claim's own contrast"),
+        ("validation_loss.yaml", lambda v: v["claims"]["order-by-placement"].update(preconditions=["token-only-below-three-quarters"], arms=["dense", "stem-full", "stem-third"]), r"'order-by-placement': precondition .* looks at the claim's own contrast"),
         ("scales/laptop.yaml", lambda v: v.update(seeds=[-1]), r"laptop\.yaml: seeds\.0: .*greater than or equal to 0"),
         ("validation_loss.yaml", lambda v: v["arms"].append("stem-tenth"), r"validation_loss\.yaml: arm 'stem-tenth' is unknown; did you mean 'stem-late'"),
         ("validation_loss.yaml", lambda v: v.update(measure="scores"), r"validation_loss\.yaml: measure 'scores' is unknown"),
@@ -103,8 +103,13 @@ def test_no_precondition_looks_at_its_own_claim(book):
         ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(transportable=True), r"a control has no size in the paper"),
         ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(arms=["dense"]), r"claims\.token-part: .*'greater' can't have 1 arms: two"),
         ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(metric="prosee"), r"claim 'token-part': metric 'prosee' is unknown; there are "),
-        ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(precondition="spikes-expected"), r"claim 'token-part': precondition 'spikes-expected' is unknown to this measure; it has "),
-        ("validation_loss.yaml", lambda v: v["claims"]["contextual-part"].update(precondition="token-only-below-three-quarters"), r"'contextual-part': precondition .* looks at the claim's own contrast"),
+        ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(preconditions=["spikes-expected"]), r"claim 'token-part': precondition 'spikes-expected' is unknown to this measure; it has "),
+        ("validation_loss.yaml", lambda v: v["claims"]["contextual-part"].update(preconditions=["token-only-below-three-quarters"]), r"'contextual-part': precondition .* looks at the claim's own contrast"),
+        ("validation_loss.yaml", lambda v: v["claims"]["half-below-dense"].update(preconditions=["token-only-below-three-quarters", "spikes"]), r"claim 'half-below-dense': precondition 'spikes' is unknown"),
+        ("validation_loss.yaml", lambda v: v["claims"]["half-below-dense"].update(preconditions=["no-gain-without-information"]), r"claim 'half-below-dense': precondition 'no-gain-without-information' needs the arm 'stem-frozen' or 'stem-shuffled'; add one to the recipe's arms, or leave"),
+        ("table_design.yaml", lambda v: v["claims"]["random-rows"].update(preconditions=["no-gain-without-information"]), r"claim 'random-rows': precondition 'no-gain-without-information' looks at the claim's own contrast"),
+        ("table_design.yaml", lambda v: v["claims"]["identity"].update(preconditions=["no-gain-without-information"]), r"claim 'identity': precondition .* looks at the claim's own contrast"),
+        ("table_design.yaml", lambda v: v["claims"]["vocabulary"].update(preconditions=["no-gain-without-information"]), r"claim 'vocabulary': precondition .* compares losses with smallest_effect, so unit must be nats/token \(got 'bits/byte a doubling'\)"),
         ("benchmark_scores.yaml", lambda v: next(iter(v["claims"].values())).update(metric="accuracy:chess"), r"metric 'accuracy:chess' names neither a task nor a group"),
         ("paper_audit.yaml", lambda v: v["claims"]["roi-full"].update(arms=["dense"]), r"claims\.roi-full: .*'exact' can't have 1 arms: none"),
         ("paper_audit.yaml", lambda v: v["claims"]["roi-full"].pop("paper"), r"claims\.roi-full: .*needs the paper's number"),
@@ -127,6 +132,19 @@ def test_mistakes_are_named(folder, file, change, words):
     with pytest.raises(UserError, match=words) as caught:
         load(folder)
     assert "\n" not in str(caught.value)
+
+
+def test_a_claim_may_have_preconditions_and_one_control_of_two_is_enough(folder):
+    def change(recipe):
+        recipe["arms"].remove("stem-shuffled")
+        del recipe["claims"]["identity"]
+        for key in ("rare-tokens", "trained-rows"):  # the second shares one of the condition's arms, not its contrast
+            recipe["claims"][key]["preconditions"] = ["dense-beats-unigram", "no-gain-without-information"]
+
+    edit(folder / "table_design.yaml", change)
+    claims = load(folder).recipes["table_design"].claims
+    assert claims["rare-tokens"].preconditions == ("dense-beats-unigram", "no-gain-without-information")
+    assert claims["frequent-tokens"].preconditions == ()
 
 
 @pytest.mark.parametrize("kind", ["scales", "recipes"])

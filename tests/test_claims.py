@@ -1,10 +1,9 @@
-"""The verdict rule on made-up data whose right verdict is known, its procedures against other libraries, and its error
-rates by simulation."""
+"""The verdict rule on made-up data whose right verdict is known, its intervals against other libraries, and its error rates by
+simulation."""
 
 import numpy as np
 import pytest
 from scipy import stats
-from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.weightstats import DescrStatsW
 
 from stemrepro.claims import (
@@ -15,10 +14,9 @@ from stemrepro.claims import (
     REPRODUCED,
     Contrast,
     Evidence,
-    benjamini_hochberg_levels,
-    holm_levels,
     judge,
 )
+from stemrepro.elsewhere import OFFICIAL_START, OWN_RATES
 
 SPREAD = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
 
@@ -150,23 +148,6 @@ def test_equal_item_and_seed_errors_give_the_welch_df():
     assert Contrast(first, float(stats.sem(second)), 7).error[1] == pytest.approx(welch.df)
 
 
-def test_holm_levels_reject_what_statsmodels_rejects():
-    generator = np.random.default_rng(2)
-    for _ in range(25):
-        p = list(generator.beta(0.2, 3, size=generator.integers(1, 9)))
-        padded = p + [1.0] * (8 - len(p))
-        expected = multipletests(padded, 0.05, "holm")[0][: len(p)]
-        assert [a <= b for a, b in zip(p, holm_levels(p), strict=True)] == list(expected)
-
-
-def test_benjamini_hochberg_levels_reject_what_scipy_rejects():
-    generator = np.random.default_rng(3)
-    for _ in range(200):
-        p = list(generator.beta(0.3, 3, size=generator.integers(1, 15)))
-        expected = stats.false_discovery_control(p, method="bh") <= 0.10
-        assert [a <= b for a, b in zip(p, benjamini_hochberg_levels(p), strict=True)] == list(expected)
-
-
 def positive_rate(
     effects: list[float], primary: bool, wanted: set[str], trials: int, seeds: int, fields: dict
 ) -> float:
@@ -235,18 +216,36 @@ def test_exact_claims_take_no_part_in_the_correction_for_many_claims():
     assert together[0] == alone[0]
 
 
-def test_a_sign_that_turns_at_own_rates_is_inconclusive():
-    common, own = Contrast(np.array([0.3, 0.31, 0.29, 0.3, 0.3])), Contrast(np.array([-0.1, -0.1, -0.12]))
-    found = judge([Evidence("greater", (common,), 0.02, own_rate=(own,))])[0]
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        (OWN_RATES, "at own best rates: +0.300 at the common rate, -0.107 there"),
+        (OFFICIAL_START, "at the official start of the embeddings: +0.300 at the common start, -0.107 there"),
+    ],
+)
+def test_a_sign_that_turns_in_another_setting_is_inconclusive(setting, words):
+    common, there = Contrast(np.array([0.3, 0.31, 0.29, 0.3, 0.3])), Contrast(np.array([-0.1, -0.1, -0.12]))
+    found = judge([Evidence("greater", (common,), 0.02, elsewhere={setting: (there,)})])[0]
     assert found.verdict == INCONCLUSIVE
-    assert found.reason == "the sign turns at own best rates: +0.300 at the common rate, -0.107 there"
-    assert judge([Evidence("greater", (common,), 0.02, own_rate=(common,))])[0].verdict == DIRECTION
-    blocked = Evidence("greater", (common,), 0.02, failed_precondition="no", own_rate=(own,))
+    assert found.reason == f"the sign turns {words}"
+    assert judge([Evidence("greater", (common,), 0.02, elsewhere={setting: (common,)})])[0].verdict == DIRECTION
+    blocked = Evidence("greater", (common,), 0.02, failed_precondition="no", elsewhere={setting: (there,)})
     assert judge([blocked])[0].reason == "no"
 
 
+def test_one_setting_that_turns_is_enough():
+    settings = {OWN_RATES: (around(0.05),), OFFICIAL_START: (around(-0.05),)}
+    found = judge([Evidence("greater", (around(0.05),), 0.02, elsewhere=settings)])[0]
+    assert found.reason.startswith("the sign turns at the official start")
+
+
+def test_any_pair_of_an_ordering_turns():
+    there = {OFFICIAL_START: (around(0.05), around(-0.05))}
+    assert judge([Evidence("ordering", (around(0.05), around(0.04)), 0.02, elsewhere=there)])[0].verdict == INCONCLUSIVE
+
+
 @pytest.mark.parametrize(
-    ("kind", "common", "own", "expected"),
+    ("kind", "common", "there", "expected"),
     [
         ("equivalent", around(0.001, sd=0.0001), around(-0.001, sd=0.0001), REPRODUCED),  # both are nothing
         ("equivalent", around(0.1), around(-0.1), INCONCLUSIVE),  # both are something, with two signs
@@ -257,8 +256,9 @@ def test_a_sign_that_turns_at_own_rates_is_inconclusive():
         ("not-better", around(0.05), around(-0.05), INCONCLUSIVE),
     ],
 )
-def test_a_sign_speaks_where_it_stands_out_of_its_noise(kind, common, own, expected):
-    assert judge([Evidence(kind, (common,), 0.02, own_rate=(own,))])[0].verdict == expected
+@pytest.mark.parametrize("setting", [OWN_RATES, OFFICIAL_START])
+def test_a_sign_speaks_where_it_stands_out_of_its_noise(setting, kind, common, there, expected):
+    assert judge([Evidence(kind, (common,), 0.02, elsewhere={setting: (there,)})])[0].verdict == expected
 
 
 def test_what_could_not_be_measured_is_inconclusive_and_takes_no_place():

@@ -57,6 +57,8 @@ def changes(new: dict, old: dict) -> str:
         ("seed_se", 0.1),
         ("item_se", 0.01),
         ("own_rate", 0.01),
+        ("official_start", 0.01),
+        ("official_start_agrees", False),
         ("ours", None),
     ],
 )

@@ -242,8 +242,9 @@ class PaperAudit:
         """No metric compares arms of ours."""
         raise UserError(f"metric '{metric}' is a number by itself, not a contrast of arms")
 
-    def own_rate_contrast(self, high: str, low: str, metric: str) -> None:
+    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """Nothing is trained."""
+        return {}
 
     def value(self, metric: str) -> float:
         """The method of Audit that the metric names."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from stemrepro.book import Book
     from stemrepro.scale import Scale
 
+LOSS_UNIT = "nats/token"
+
 
 @dataclass(frozen=True)
 class Inputs:
@@ -49,10 +51,19 @@ class Precondition:
     Attributes:
         words: what it asks.
         arms: whose scores it looks at. A claim may share one of them, never its whole contrast: else the claim could not fail.
+        any_of: whose scores it looks at as well, as far as the recipe has them; one it needs.
+        by_effect: does it compare losses with the smallest effect that counts of the claim?
     """
 
     words: str
     arms: tuple[str, ...]
+    any_of: tuple[str, ...] = ()
+    by_effect: bool = False
+
+    @property
+    def looked_at(self) -> tuple[str, ...]:
+        """All arms whose scores it may look at."""
+        return self.arms + self.any_of
 
 
 class Measure(Protocol):
@@ -71,14 +82,15 @@ class Measure(Protocol):
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
         """metric(high) - metric(low), a value a seed; Unmeasured where a run diverged."""
 
-    def own_rate_contrast(self, high: str, low: str, metric: str) -> Contrast | None:
-        """The same with each arm at its own best rates; None where these aren't known, or are the common ones."""
+    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+        """The same in other settings, by a name of stemrepro.claims.ELSEWHERE, as far as both arms were trained there."""
 
     def value(self, metric: str) -> float:
         """The number of an exact claim."""
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Why a metric can't be tested under a condition, or None. It isn't told which arms the claim compares."""
+        """Why a metric can't be tested under a condition, or None; the condition "none" is that of the metric itself. It isn't told which
+        arms the claim compares; under a condition with `by_effect` it is told the claim's `smallest_effect` as well."""
 
     def runs(self) -> dict:
         """Everything with a `summary` that lies behind the recipe's results, by name."""
@@ -104,16 +116,33 @@ def refusal(measure: type[Measure], recipe: Recipe, claim: Claim) -> str | None:
     score, _, what = claim.metric.partition(":")
     if score in ("accuracy", "margin") and what.removesuffix(":seen") not in {*recipe.tasks, *recipe.groups}:
         return f"metric '{claim.metric}' names neither a task nor a group of the recipe"
-    if claim.precondition == "none":
-        return None
-    if claim.precondition not in measure.preconditions:
-        known = "; ".join(f"{name} ({own.words})" for name, own in measure.preconditions.items()) or "none"
-        return f"precondition '{claim.precondition}' is unknown to this measure; it has {known}"
-    looked_at = set(measure.preconditions[claim.precondition].arms)
-    if missing := looked_at - set(recipe.arms) if recipe.arms else set():
-        return f"precondition '{claim.precondition}' needs the arm '{min(missing)}', which the recipe lacks"
-    if any(set(pair) <= looked_at for pair in itertools.pairwise(claim.arms)):
-        return (
-            f"precondition '{claim.precondition}' looks at the claim's own contrast, so that the claim could not fail"
-        )
+    reasons = (_refused_precondition(measure, recipe, claim, name) for name in claim.preconditions)
+    return next(filter(None, reasons), None)
+
+
+def _refused_precondition(measure: type[Measure], recipe: Recipe, claim: Claim, name: str) -> str | None:
+    if name not in measure.preconditions:
+        known = "; ".join(f"{known} ({own.words})" for known, own in measure.preconditions.items()) or "none"
+        return f"precondition '{name}' is unknown to this measure; it has {known}"
+    asked, arms = measure.preconditions[name], set(recipe.arms)
+    if missing := set(asked.arms) - arms if arms else set():
+        return f"precondition '{name}' needs the arm '{min(missing)}', which the recipe lacks"
+    if asked.any_of and not arms & set(asked.any_of):
+        controls = " or ".join(f"'{arm}'" for arm in asked.any_of)
+        return f"precondition '{name}' needs the arm {controls}; add one to the recipe's arms, or leave the precondition out"
+    if asked.by_effect and claim.unit != LOSS_UNIT:
+        return f"precondition '{name}' compares losses with smallest_effect, so unit must be {LOSS_UNIT} (got '{claim.unit}')"
+    if any(set(pair) <= set(asked.looked_at) for pair in itertools.pairwise(claim.arms)):
+        return f"precondition '{name}' looks at the claim's own contrast, so that the claim could not fail"
+    return None
+
+
+def failure(measure: Measure, claim: Claim) -> str | None:
+    """Why a claim can't be tested, or None: its metric, else the first of its preconditions that fails."""
+    if reason := measure.untestable(claim.metric, "none"):
+        return reason
+    for name in claim.preconditions:
+        told = {"smallest_effect": claim.smallest_effect} if measure.preconditions[name].by_effect else {}
+        if reason := measure.untestable(claim.metric, name, **told):
+            return reason
     return None

@@ -1,5 +1,6 @@
-"""Losses and benchmark scores of arms, paired, at common rates and at own best ones."""
+"""Losses and benchmark scores of arms, paired, in the common setting and in others."""
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -7,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from stemrepro.claims import Contrast
+from stemrepro.elsewhere import ELSEWHERE, OWN_RATES, POINTS
 from stemrepro.errors import UserError
 from stemrepro.evaluation.buckets import BUCKETS, bucket_name
 from stemrepro.measures import items, losses
@@ -15,8 +17,12 @@ from stemrepro.runs import MAIN, Address
 from stemrepro.scores.items import ArmItems
 from stemrepro.scores.losses import ArmLosses
 
-OWN_RATES = ("own-rate", "half-own-rate")
-"""Points at which arms are trained at the best rates of their families."""
+MEMORY, UNIGRAM, ANSWERS, NO_GAIN = (
+    "token-only-below-three-quarters", "dense-beats-unigram", "dense-beats-answer-only", "no-gain-without-information",
+)  # fmt: skip
+"""Names of preconditions."""
+UNINFORMED = ("stem-frozen", "stem-shuffled")
+"""Arms whose rows hold nothing that was learnt of a token: random ones that never move, and rows dealt out anew at every step."""
 
 
 @dataclass
@@ -58,13 +64,15 @@ class Comparison:
 
     metrics: ClassVar[dict[str, str]] = losses.METRICS | items.METRICS
     preconditions: ClassVar[dict[str, Precondition]] = {
-        "token-only-below-three-quarters": Precondition(
+        MEMORY: Precondition(
             "a memory of the last token explains less than three quarters of the gap between dense and STEM full",
             ("dense", "token-only", "stem-full"),
         ),
-        "dense-beats-unigram": Precondition("at the first mark dense beats token frequencies", ("dense",)),
-        "dense-beats-answer-only": Precondition(
-            "dense scores above what needs no knowledge", ("dense",)
+        UNIGRAM: Precondition("at the first mark dense beats token frequencies", ("dense",)),
+        ANSWERS: Precondition("dense scores above what needs no knowledge", ("dense",)),
+        NO_GAIN: Precondition(
+            "rows that hold nothing learnt don't end below dense by more than the claim's smallest effect",
+            ("dense",), any_of=UNINFORMED, by_effect=True,
         ),
     }  # fmt: skip
     reads_text: ClassVar[bool] = False
@@ -89,54 +97,81 @@ class Comparison:
         rows = next(iter(self.arms.values())).losses.losses
         return bucket if bucket in names and not ((rows.by == by) & (rows.bucket == bucket)).any() else None
 
-    def at_own_rate(self, arm: str) -> ArmLosses | None:
-        """Losses of an arm at its family's best rates: of the point, or of the scale itself where its rate is the best; else None, as
-        where the scale doesn't know them."""
+    def at(self, setting: str, arm: str) -> ArmLosses | None:
+        """Losses of an arm in another setting, at the budget at which the recipe compares its arms; None where it wasn't trained there.
+
+        At own rates these are the scale's own where the family's best rate is the common one, and none where the scale doesn't know it.
+        """
+        base = self.inputs.recipe.base
+        runs = self.arms[arm].points.get(POINTS[setting] if base == MAIN else f"{base}-{POINTS[setting]}")
+        if setting != OWN_RATES:
+            return runs
         fields, scale = self.inputs.book.arms[arm], self.inputs.scale
         if not (best := scale.best_rates.get(fields.family or arm)):
             return None
-        for point in OWN_RATES:
-            if point in self.arms[arm].points:
-                return self.arms[arm].points[point]
-        common = (scale.learning_rate, fields.table_rate_factor)
-        return self.arms[arm].losses if (best.learning_rate, best.table_rate_factor) == common else None
+        common = (best.learning_rate, best.table_rate_factor) == (scale.learning_rate, fields.table_rate_factor)
+        return runs or (self.arms[arm].losses if common else None)
 
-    def own_rate_contrast(self, high: str, low: str, metric: str) -> Contrast | None:
-        """The same with each arm at its own best rates; None where they are not known, for other metrics than losses, or when
-        they are the common ones for both."""
-        if metric.startswith(items.SCORES) or self.empty_bucket(metric):
+    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+        """The same in other settings; none where an arm wasn't trained there, or where the setting is the common one for both."""
+        found = {}
+        for setting in ELSEWHERE:
+            pair = {arm: self.at(setting, arm) for arm in (high, low)}
+            if None in pair.values() or all(pair[arm] is self.arms[arm].losses for arm in pair):
+                continue
+            if (contrast := self.contrast_at(setting, high, low, metric)) is not None:
+                found[setting] = contrast
+        return found
+
+    def contrast_at(self, setting: str, high: str, low: str, metric: str) -> Contrast | None:
+        """A contrast in another setting, where both arms were trained; None for metrics that aren't taken there: all but losses."""
+        if self.empty_bucket(metric) or not any(re.fullmatch(pattern, metric) for pattern in losses.METRICS):
             return None
-        own = {arm: self.at_own_rate(arm) for arm in (high, low)}
-        if None in own.values() or all(own[arm] is self.arms[arm].losses for arm in own):
-            return None
-        return losses.contrast(own[high], own[low], metric)
+        return losses.contrast(self.at(setting, high), self.at(setting, low), metric)
 
     def value(self, metric: str) -> float:
         """No metric of arms is exact."""
         raise UserError(f"metric '{metric}' is a contrast of arms, not a number by itself")
 
-    def untestable(self, metric: str, precondition: str) -> str | None:
-        """See Measure.untestable and `preconditions`.
-
-        token-only-below-three-quarters: dense - token-only is less than three quarters of dense - STEM full, on prose.
-        dense-beats-answer-only: see stemrepro.measures.items.
-        """
+    def untestable(self, metric: str, precondition: str, smallest_effect: float = np.nan) -> str | None:
+        """See Measure.untestable and `preconditions`."""
         if bucket := self.empty_bucket(metric):
             return f"no target at this scale fell into the bucket {bucket}"
-        if precondition == "dense-beats-answer-only":
+        if precondition == ANSWERS:
             return items.untestable(self.arms["dense"].items, metric)
-        if precondition == "token-only-below-three-quarters":
-            dense, stem, memory = (self.arms[arm].losses for arm in ("dense", "stem-full", "token-only"))
-            gap, part = (losses.contrast(dense, low, "prose").mean for low in (stem, memory))
-            if gap <= 0:
-                return f"there is no gap between dense and stem-full to explain ({gap:.3f} nats)"
-            if part >= 0.75 * gap:
-                return f"the token-only control explains {100 * part / gap:.0f}% of the gap (three quarters or more)"
-        if precondition == "dense-beats-unigram":
-            dense = self.arms["dense"].losses.whole()
-            first = float(dense.curve[dense.curve.tokens == dense.curve.tokens.min()]["prose"].mean())
-            if first >= (floor := dense.summary["unigram_nats_per_token"]):
-                return f"at the first mark dense ({first:.2f} nats) is no better than token frequencies ({floor:.2f})"
+        if precondition == MEMORY:
+            return self._memory_explains()
+        if precondition == UNIGRAM:
+            return self._no_better_than_unigram()
+        if precondition == NO_GAIN:
+            return self._gain_without_information(smallest_effect)
+        return None
+
+    def _memory_explains(self) -> str | None:
+        """Does dense - token-only make three quarters of dense - STEM full, on prose?"""
+        dense, stem, memory = (self.arms[arm].losses for arm in ("dense", "stem-full", "token-only"))
+        gap, part = (losses.contrast(dense, low, "prose").mean for low in (stem, memory))
+        if gap <= 0:
+            return f"there is no gap between dense and stem-full to explain ({gap:.3f} nats)"
+        if part >= 0.75 * gap:
+            return f"the token-only control explains {100 * part / gap:.0f}% of the gap (three quarters or more)"
+        return None
+
+    def _no_better_than_unigram(self) -> str | None:
+        dense = self.arms["dense"].losses.whole()
+        first = float(dense.curve[dense.curve.tokens == dense.curve.tokens.min()]["prose"].mean())
+        if first >= (floor := dense.summary["unigram_nats_per_token"]):
+            return f"at the first mark dense ({first:.2f} nats) is no better than token frequencies ({floor:.2f})"
+        return None
+
+    def _gain_without_information(self, smallest_effect: float) -> str | None:
+        """Does a control whose rows say nothing end below dense by more than what counts, on prose, in the mean over seeds?"""
+        dense, controls = self.arms["dense"].losses, [arm for arm in UNINFORMED if arm in self.arms]
+        gains = {arm: losses.contrast(dense, self.arms[arm].losses, "prose").mean for arm in controls}
+        worst = max(gains, key=gains.get)
+        if gains[worst] > smallest_effect:
+            gain = f"ends {gains[worst]:.3f} nats below dense, more than the {smallest_effect:g} that count"
+            return f"{worst}, whose rows hold nothing that was learnt of a token, {gain}"
         return None
 
     def runs(self) -> dict[str, ArmLosses | ArmItems]:

@@ -88,8 +88,9 @@ class Context:
         (late, early), (late_low, early_low) = parts(first, growth), parts(second, growth)
         return mean_difference(late, late_low, early, early_low, first.arrays["source"])
 
-    def own_rate_contrast(self, high: str, low: str, metric: str) -> None:
+    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """Contexts are scored at the common rate alone."""
+        return {}
 
     def value(self, metric: str) -> float:
         """A count in the text."""

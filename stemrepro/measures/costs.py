@@ -60,8 +60,9 @@ class Costs:
         """No metric compares arms."""
         raise UserError(f"metric '{metric}' is a number by itself, not a contrast of arms")
 
-    def own_rate_contrast(self, high: str, low: str, metric: str) -> None:
+    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """Nothing is trained."""
+        return {}
 
     def value(self, metric: str) -> float:
         """The number of an exact claim; UserError for an unknown shape."""

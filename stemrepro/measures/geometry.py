@@ -131,8 +131,9 @@ class Angles:
             return Contrast(bucket_mean(first, "p95", FREQUENT) - bucket_mean(first, "p95", RARE))
         return gain_correlation(first, second)
 
-    def own_rate_contrast(self, high: str, low: str, metric: str) -> None:
+    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """Angles are taken at the common rate alone."""
+        return {}
 
     def value(self, metric: str) -> float:
         """No metric of arms is exact."""

@@ -20,7 +20,3 @@ class Rivals(Comparison):
         part = super().contrast(high, low, "prose").differences
         gain = super().contrast("dense", low, "prose").differences
         return Contrast(part - gain / 2)
-
-    def own_rate_contrast(self, high: str, low: str, metric: str) -> Contrast | None:
-        """As a comparison; none for the share of the gain."""
-        return None if metric == "half-of-gain" else super().own_rate_contrast(high, low, metric)

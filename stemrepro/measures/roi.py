@@ -11,10 +11,12 @@ import numpy as np
 from stemrepro.claims import Contrast
 from stemrepro.measures import items
 from stemrepro.measures.base import Precondition
-from stemrepro.measures.comparison import ArmScores, Comparison
+from stemrepro.measures.comparison import ANSWERS, NO_GAIN, ArmScores, Comparison
 from stemrepro.scores.losses import ArmLosses, paired
 
 GROUP = "held_out"
+BY_CURVE = ("flops", "equal-flops")
+"""Metrics that rest on losses during training."""
 
 
 def accuracy(arm: ArmScores) -> np.ndarray:
@@ -57,6 +59,22 @@ def flops_to(flops: np.ndarray, loss: np.ndarray, target: float) -> float:
     return float(flops[at - 1] + share * (flops[at] - flops[at - 1]))
 
 
+def by_curve(first: ArmLosses, second: ArmLosses, metric: str) -> Contrast:
+    """ "flops" and "equal-flops" of TrainingRoi.metrics, from losses during training."""
+    differences = []
+    curves = [_curves(arm) for arm in paired(first, second)]
+    for seed in curves[0]:
+        (flops, loss), (other_flops, other_loss) = curves[0][seed], curves[1][seed]
+        if metric == "flops" and other_loss.min() <= loss[-1]:
+            differences.append(flops[-1] - flops_to(other_flops, other_loss, loss[-1]))
+        elif metric == "flops":  # the first gets to the second's end instead
+            differences.append(flops_to(flops, loss, other_loss[-1]) - other_flops[-1])
+        else:
+            spent = min(flops[-1], other_flops[-1])
+            differences.append(loss_at(flops, loss, spent) - loss_at(other_flops, other_loss, spent))
+    return Contrast(np.array(differences))
+
+
 class TrainingRoi(Comparison):
     """Logarithms of ROI and of its factors, and what losses say of the same."""
 
@@ -69,25 +87,14 @@ class TrainingRoi(Comparison):
         "equal-flops": "prose loss once as many FLOPs are spent as the cheaper arm's run has",
     }
     preconditions: ClassVar[dict[str, Precondition]] = {
-        "dense-beats-answer-only": Comparison.preconditions["dense-beats-answer-only"]
+        name: Comparison.preconditions[name] for name in (ANSWERS, NO_GAIN)
     }
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
         """What the metrics say of two arms, by seed."""
         first, second = self.arms[high], self.arms[low]
-        if metric in ("flops", "equal-flops"):
-            differences = []
-            curves = [_curves(arm) for arm in paired(first.losses, second.losses)]
-            for seed in curves[0]:
-                (flops, loss), (other_flops, other_loss) = curves[0][seed], curves[1][seed]
-                if metric == "flops" and other_loss.min() <= loss[-1]:
-                    differences.append(flops[-1] - flops_to(other_flops, other_loss, loss[-1]))
-                elif metric == "flops":  # the first gets to the second's end instead
-                    differences.append(flops_to(flops, loss, other_loss[-1]) - other_flops[-1])
-                else:
-                    spent = min(flops[-1], other_flops[-1])
-                    differences.append(loss_at(flops, loss, spent) - loss_at(other_flops, other_loss, spent))
-            return Contrast(np.array(differences))
+        if metric in BY_CURVE:
+            return by_curve(first.losses, second.losses, metric)
         floor = chance(first) if metric == "roi-above-chance" else 0.0
         with np.errstate(invalid="ignore", divide="ignore"):
             ratio = np.log(accuracy(first) - floor) - np.log(accuracy(second) - floor)
@@ -97,9 +104,12 @@ class TrainingRoi(Comparison):
         gain = 0.0 if metric == "accuracy-factor" else flop_factor(first, second)
         return Contrast(ratio + gain, item_se, between.item_df)
 
-    def own_rate_contrast(self, high: str, low: str, metric: str) -> None:
-        """ROI is compared at the common rate alone."""
+    def contrast_at(self, setting: str, high: str, low: str, metric: str) -> Contrast | None:
+        """What losses say, in another setting; accuracies are taken in the common one alone."""
+        return by_curve(self.at(setting, high), self.at(setting, low), metric) if metric in BY_CURVE else None
 
-    def untestable(self, metric: str, precondition: str) -> str | None:
-        """Accuracies need a dense arm above what needs no knowledge."""
-        return None if precondition == "none" else items.untestable(self.arms["dense"].items, f"accuracy:{GROUP}")
+    def untestable(self, metric: str, precondition: str, smallest_effect: float = np.nan) -> str | None:
+        """Accuracies need a dense arm above what needs no knowledge; for losses see Comparison."""
+        if precondition == ANSWERS:
+            return items.untestable(self.arms["dense"].items, f"accuracy:{GROUP}")
+        return super().untestable(metric, precondition, smallest_effect)

@@ -1,14 +1,18 @@
-"""Loss spikes and the learning rate at divergence, from the losses and gradient norms of every training step."""
+"""Loss spikes of whole runs; short runs at ever higher learning rates: the rate up to which they learn more than token frequencies, how
+much of the loss the rate decides, and how many blow up. All from losses and gradient norms of every training step."""
 
 from typing import ClassVar
 
 import numpy as np
 
 from stemrepro.claims import Contrast, Unmeasured
+from stemrepro.elsewhere import OWN_RATES
+from stemrepro.errors import UserError
 from stemrepro.measures import losses
 from stemrepro.measures.base import Inputs, Precondition
-from stemrepro.measures.comparison import OWN_RATES, Comparison
+from stemrepro.measures.comparison import NO_GAIN, Comparison
 from stemrepro.paper import Paper
+from stemrepro.scale import Point
 from stemrepro.scores.losses import ArmLosses
 
 WINDOW, DEVIATIONS, SKIPPED = 50, 6.0, 0.1
@@ -16,6 +20,10 @@ WINDOW, DEVIATIONS, SKIPPED = 50, 6.0, 0.1
 (scaled to a standard deviation), after the first SKIPPED share of the run. Neighbouring such steps are one spike."""
 EXPECTED = 1.0
 """Spikes that the paper's rate for Hash-MoE must lead one to expect in all seeds together, for a count to be testable."""
+CLEARED = 0.5
+"""Nats below token frequencies that dense must end at in a short run at the common rate, for short runs to say something of high rates."""
+LIMIT, SENSITIVITY, BLOW_UPS, CLEARS = "learning-rate-limit", "rate-sensitivity", "blow-ups", "dense-clears-unigram"
+"""Metrics of short runs, and a precondition."""
 COUNTED = {"spikes": "loss", "norm-spikes": "norm"}
 """Metrics that count spikes, and of which series."""
 SPIKES = ("largest_at", "second_at", "third_at")
@@ -57,29 +65,38 @@ def end(arm: ArmLosses) -> np.ndarray:
     return np.nan_to_num(loss[:, -max(1, loss.shape[1] // 10) :].mean(axis=1), nan=np.inf)
 
 
-def excess(points: list[ArmLosses]) -> np.ndarray:
+def start(arm: ArmLosses) -> np.ndarray:
+    """Training loss at initialisation, that of the first step, by seed."""
+    return arm.steps["loss"][:, 0]
+
+
+def by_rate(runs: list[ArmLosses]) -> list[ArmLosses]:
+    """The same arm at several rates, in rising order."""
+    return sorted(runs, key=lambda arm: arm.summary["learning_rate"])
+
+
+def excess(runs: list[ArmLosses]) -> np.ndarray:
     """End of training less the entropy of the training tokens at rising rates [rates, seeds]."""
-    ordered = sorted(points, key=lambda arm: arm.summary["learning_rate"])
-    return np.stack([end(arm) - arm.summary["training_entropy"] for arm in ordered])
+    return np.stack([end(arm) - arm.summary["training_entropy"] for arm in by_rate(runs)])
 
 
-def borne(points: list[ArmLosses]) -> np.ndarray:
-    """Whether an arm bears all rates that were tried, by seed; its rate at divergence is then unknown but for a bound."""
-    return (excess(points) < 0).all(axis=0)
+def unlimited(runs: list[ArmLosses]) -> np.ndarray:
+    """Whether an arm learns more than token frequencies at all rates that were tried, by seed; its limit is then unknown but for a bound."""
+    return (excess(runs) < 0).all(axis=0)
 
 
-def divergence(points: list[ArmLosses], base_rate: float) -> np.ndarray:
-    """log2 of the rate, over `base_rate`, at which training ends no better than token frequencies, by seed.
+def rate_limit(runs: list[ArmLosses], base_rate: float) -> np.ndarray:
+    """log2 of the rate, over `base_rate`, from which on a short run learns no more than token frequencies, by seed.
 
-    Between two rates by a straight line; a run that bears all rates counts as one doubling beyond the last, one that bears
-    none as the first.
+    Between two rates by a straight line; an arm that learns more at all rates counts as one doubling beyond the last, one that learns
+    more at none as the first. It says nothing of divergence: a run that merely learns slowly stays at token frequencies too.
 
     Args:
-        points: the same arm at several rates.
+        runs: the same arm at several rates.
     """
-    at = np.log2(np.sort([arm.summary["learning_rate"] for arm in points]) / base_rate)
+    at = np.log2([arm.summary["learning_rate"] / base_rate for arm in by_rate(runs)])
     found = []
-    for own in excess(points).T:
+    for own in excess(runs).T:
         failed = np.flatnonzero(~(own < 0))
         if not len(failed):
             found.append(at[-1] + 1)
@@ -92,6 +109,26 @@ def divergence(points: list[ArmLosses], base_rate: float) -> np.ndarray:
     return np.array(found)
 
 
+def rate_sensitivity(runs: list[ArmLosses]) -> np.ndarray:
+    """Mean deviation from the best loss over the rates tried, in nats, by seed (arXiv 2309.14322).
+
+    The loss at a rate is the end of training, at most that at initialisation. Its mean over rates is log-uniform from the lowest to the
+    highest, by trapezia over log2 of the rate, so that unevenly spaced rates don't count unevenly; less its minimum over rates.
+
+    Args:
+        runs: the same arm at two rates or more.
+    """
+    ordered = by_rate(runs)
+    at = np.log2([arm.summary["learning_rate"] for arm in ordered])
+    loss = np.stack([np.minimum(end(arm), start(arm)) for arm in ordered])
+    return np.trapezoid(loss, at, axis=0) / (at[-1] - at[0]) - loss.min(axis=0)
+
+
+def blown_up(arm: ArmLosses, vocab: int) -> np.ndarray:
+    """Whether a run's loss became no number, or ended above where it started or above that of a uniform guess, by seed."""
+    return ~(end(arm) <= np.minimum(start(arm), np.log(vocab)))
+
+
 def first_mark(arm: ArmLosses) -> np.ndarray:
     """Prose loss at the first mark of training, by seed."""
     curve = arm.whole().curve
@@ -99,59 +136,90 @@ def first_mark(arm: ArmLosses) -> np.ndarray:
 
 
 class Stability(Comparison):
-    """Spikes at the scale, and runs at raised rates (points with another rate than the scale's)."""
+    """Spikes at the scale, and short runs: points that differ from the scale in rate and budget alone."""
 
     metrics: ClassVar[dict[str, str]] = losses.METRICS | {
         "spikes": "loss spikes in a thousand steps",
         "norm-spikes": "spikes of the gradient norm in a thousand steps",
-        "divergence": "log2 of the rate, over the scale's, at which training ends no better than token frequencies",
+        LIMIT: "log2 of the rate, over the scale's, from which on a short run learns no more than token frequencies",
+        SENSITIVITY: "short runs' mean loss over the rates tried less the lowest",
+        BLOW_UPS: "share of short runs, clipped or not, that end above their start or a uniform guess, or without a number",
         "early": "prose loss at the first mark of training",
     }
     preconditions: ClassVar[dict[str, Precondition]] = {
+        NO_GAIN: Comparison.preconditions[NO_GAIN],
         "spikes-expected": Precondition(
             "at the rate of the paper's Hash-MoE an arm's runs lead one to expect a spike", ()
-        )
+        ),
+        CLEARS: Precondition("a short run of dense at the common rate learns more than token frequencies", ("dense",)),
     }
 
     def __init__(self, inputs: Inputs) -> None:
         super().__init__(inputs)
         self.paper: Paper = inputs.book.paper
 
-    def raised(self, arm: str, own: bool = False) -> list[ArmLosses]:
-        """The clipped runs of an arm at raised rates; `own`: with its family's table factor, where that is another."""
-        kinds: dict[bool, list[ArmLosses]] = {True: [], False: []}
-        for name, runs in self.arms[arm].points.items():
-            point = self.inputs.book.points[name]
-            if name not in OWN_RATES and point.clip == 1:
-                kinds[point.own_rate].append(runs)
+    def short_runs(self, arm: str, own: bool = False, clipped: bool = True) -> dict[str, ArmLosses]:
+        """An arm's short runs by point. They have the budget of the points with another rate than the scale's.
+
+        Args:
+            own: at its family's own table rate, where it was trained so; else at the common one.
+            clipped: only those that are clipped as the scale is.
+
+        Raises:
+            UserError: the points with other rates have several budgets.
+        """
+        points = {name: self.inputs.book.points[name] for name in self.arms[arm].points}
+        budgets = {point.tokens for point in points.values() if point.rate != 1}
+        if len(budgets) > 1:
+            raise UserError(f"points with other rates need one budget; {arm}'s have tokens {sorted(budgets)}")
+
+        def short(point: Point, own_rate: bool) -> bool:
+            clip = 1.0 if clipped else point.clip
+            plain = Point(tokens=point.tokens, rate=point.rate, own_rate=own_rate, clip=clip)
+            return point.tokens in budgets and point == plain
+
+        kinds = {
+            kind: {n: self.arms[arm].points[n] for n, p in points.items() if short(p, kind)} for kind in (True, False)
+        }
         return kinds[own] or kinds[False]
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
         """metric(high) - metric(low) by seed, at the common rate.
 
         Raises:
-            Unmeasured: neither arm diverges at any rate, or a run did at the common one.
+            Unmeasured: no run of either arm reaches a limit or blows up at any rate, or a run diverged at the common one.
         """
-        pair = {arm: self.arms[arm].losses for arm in (high, low)}
-        return self._contrast(pair, {arm: self.raised(arm) for arm in pair}, high, low, metric)
+        runs = {arm: list(self.short_runs(arm, clipped=metric != BLOW_UPS).values()) for arm in (high, low)}
+        return self._contrast({arm: self.arms[arm].losses for arm in runs}, runs, high, low, metric)
 
-    def own_rate_contrast(self, high: str, low: str, metric: str) -> Contrast | None:
-        """The same with each arm at its own best rates; None where these are not known, or the common ones for both."""
-        pair = {arm: self.at_own_rate(arm) for arm in (high, low)}
-        if None in pair.values() or all(pair[arm] is self.arms[arm].losses for arm in pair):
+    def contrast_at(self, setting: str, high: str, low: str, metric: str) -> Contrast | None:
+        """The same in another setting; short runs are compared at own rates, where both arms tried as many times theirs, blow-ups at the
+        common one alone."""
+        if metric == BLOW_UPS or (metric in (LIMIT, SENSITIVITY) and setting != OWN_RATES):
             return None
-        return self._contrast(pair, {arm: self.raised(arm, own=True) for arm in pair}, high, low, metric)
+        short = {arm: self.short_runs(arm, own=True) for arm in (high, low)}
+        tried = [sorted(self.inputs.book.points[name].rate for name in runs) for runs in short.values()]
+        if metric in (LIMIT, SENSITIVITY) and tried[0] != tried[-1]:
+            return None
+        runs = {arm: list(own.values()) for arm, own in short.items()}
+        return self._contrast({arm: self.at(setting, arm) for arm in runs}, runs, high, low, metric)
 
     def _contrast(
-        self, pair: dict[str, ArmLosses], raised: dict[str, list[ArmLosses]], high: str, low: str, metric: str
+        self, pair: dict[str, ArmLosses], short: dict[str, list[ArmLosses]], high: str, low: str, metric: str
     ) -> Contrast:
-        if metric == "divergence":
-            neither = np.logical_and(*(borne(raised[arm]) for arm in (high, low)))
+        if metric == LIMIT:
+            neither = np.logical_and(*(unlimited(short[arm]) for arm in (high, low)))
             if neither.any():
                 raise Unmeasured(
-                    f"in {neither.sum()} of {len(neither)} seeds neither arm diverges at any rate that was tried"
+                    f"in {neither.sum()} of {len(neither)} seeds both arms learn more than token frequencies at every rate that was tried"
                 )
-            first, second = (divergence(raised[arm], self.inputs.scale.learning_rate) for arm in (high, low))
+            first, second = (rate_limit(short[arm], self.inputs.scale.learning_rate) for arm in (high, low))
+        elif metric == SENSITIVITY:
+            first, second = (rate_sensitivity(short[arm]) for arm in (high, low))
+        elif metric == BLOW_UPS:
+            first, second = (self.blow_ups(short[arm]) for arm in (high, low))
+            if not (first.any() or second.any()):
+                raise Unmeasured("no run of either arm blew up at any rate that was tried")
         elif metric in COUNTED:
             first, second = (rate(pair[arm].steps[COUNTED[metric]]) for arm in (high, low))
         elif metric == "early":
@@ -161,6 +229,10 @@ class Stability(Comparison):
         seeds = min(len(first), len(second))  # the first so many are the same
         return Contrast(first[:seeds] - second[:seeds])
 
+    def blow_ups(self, runs: list[ArmLosses]) -> np.ndarray:
+        """Share of an arm's runs that blew up, by seed."""
+        return np.mean([blown_up(arm, self.inputs.scale.model.vocab) for arm in runs], axis=0)
+
     def expected_spikes(self) -> float:
         """How many spikes an arm's seeds together would show at the rate of the paper's Hash-MoE (Fig. 5a)."""
         seen = sum(np.isfinite(self.paper.value(f"fig-5a-spikes/hash-moe/{column}")) for column in SPIKES)
@@ -168,10 +240,25 @@ class Stability(Comparison):
         scale, steps = self.inputs.scale, next(iter(self.arms.values())).losses.steps["loss"].size
         return seen * steps * scale.training.batch * scale.model.sequence / shown
 
-    def untestable(self, metric: str, precondition: str) -> str | None:
-        """spikes-expected: at the paper's rate the runs of all seeds together must lead one to expect a spike."""
-        if precondition == "spikes-expected" and (count := self.expected_spikes()) < EXPECTED:
-            return (
-                f"at the paper's rate all runs of an arm lead one to expect {count:.1g} spikes, fewer than {EXPECTED:g}"
-            )
+    def untestable(self, metric: str, precondition: str, smallest_effect: float = np.nan) -> str | None:
+        """spikes-expected: at the paper's rate the runs of all seeds together must lead one to expect a spike; dense-clears-unigram: a short
+        run of dense at the common rate must end CLEARED nats below token frequencies, in the mean over seeds."""
+        if precondition == "spikes-expected":
+            if (count := self.expected_spikes()) < EXPECTED:
+                return f"at the paper's rate all runs of an arm lead one to expect {count:.1g} spikes, fewer than {EXPECTED:g}"
+            return None
+        if precondition == CLEARS:
+            return self._dense_stays()
+        return super().untestable(metric, precondition, smallest_effect)
+
+    def _dense_stays(self) -> str | None:
+        """Why short runs say nothing of stability: dense doesn't leave token frequencies in one even at the common rate, or that isn't known."""
+        points, runs = self.inputs.book.points, self.short_runs("dense")
+        at_common = [own for name, own in runs.items() if points[name].rate == 1]
+        if not at_common:
+            budget = " and ".join(sorted({f"{points[name].tokens:g}" for name in runs})) or "any share"
+            return f"no short run of dense at the common rate (a point with rate 1 and {budget} of the tokens) says that it leaves token frequencies there"
+        clears = -float(excess(at_common).mean())
+        if clears < CLEARED:
+            return f"a short run of dense at the common rate ends {clears:.2f} nats below token frequencies; {CLEARED:g} are needed"
         return None

@@ -5,6 +5,7 @@ from typing import ClassVar
 import numpy as np
 
 from stemrepro.claims import Contrast, Unmeasured
+from stemrepro.elsewhere import OWN_RATES
 from stemrepro.measures import losses
 from stemrepro.measures.comparison import Comparison
 from stemrepro.scores.losses import ArmLosses, paired
@@ -31,7 +32,7 @@ class Tables(Comparison):
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
         """As a comparison; for the other metrics see `metrics`."""
         if metric in AT_OWN_RATE:
-            own = {arm: self.at_own_rate(arm) if arm == "stem-full" else self.arms[arm].losses for arm in (high, low)}
+            own = {arm: self.at(OWN_RATES, arm) if arm == "stem-full" else self.arms[arm].losses for arm in (high, low)}
             if None in own.values():
                 raise Unmeasured("this scale knows no best rate of STEM full's")
             return losses.contrast(own[high], own[low], "prose")
@@ -42,8 +43,9 @@ class Tables(Comparison):
         gaps = [(one.bits_per_byte() - other.bits_per_byte()).to_numpy() for one, other in pairs]
         return Contrast(losses.slope(np.array(list(first)), np.stack(gaps)))
 
-    def own_rate_contrast(self, high: str, low: str, metric: str) -> Contrast | None:
-        """Of dense against STEM full as a comparison; None for all that varies a table's rate, start or form, whose best rates are not
-        known."""
+    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+        """As a comparison; at own rates only dense against STEM full, none of all that varies a table's rate, start or form, whose best
+        rates are not known."""
         known = {high, low} <= {"dense", "stem-full"} and metric.startswith("prose")
-        return super().own_rate_contrast(high, low, metric) if known else None
+        there = super().elsewhere(high, low, metric)
+        return {setting: found for setting, found in there.items() if known or setting != OWN_RATES}

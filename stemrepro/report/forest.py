@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stemrepro.claims import Contrast, Unmeasured
+from stemrepro.elsewhere import POINTS
 from stemrepro.measures.base import Measure
 from stemrepro.measures.comparison import Comparison
 from stemrepro.report.results import contrasts, mean_row
@@ -16,13 +17,20 @@ from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars
 
 
 def draw_forest(
-    axes: Axes, rows: pd.DataFrame, order: list[str], label: str, hollow: bool = False, shift: float = 0.0
+    axes: Axes,
+    rows: pd.DataFrame,
+    order: list[str],
+    label: str,
+    hollow: bool = False,
+    shift: float = 0.0,
+    fill: str = "full",
 ) -> None:
     """Draws rows (what, value, ci_low, ci_high) from top to bottom in `order`; `what` is an arm.
 
     Args:
         hollow: hollow markers, for a second measurement of the same.
         shift: of the lines, in rows.
+        fill: "left" for half-filled markers.
     """
     own = rows.set_index("what")
     for place, arm in enumerate(order):
@@ -31,7 +39,7 @@ def draw_forest(
         row = own.loc[arm]
         axes.errorbar(
             row["value"], place + shift, xerr=error_bars(row)[:, None], fmt=ARM_MARKER[arm], color=ARM_COLOUR[arm], ms=5,
-            mfc="white" if hollow else ARM_COLOUR[arm], capsize=2.5, lw=1.1,
+            mfc="white" if hollow else ARM_COLOUR[arm], fillstyle=fill, mfcalt="white", capsize=2.5, lw=1.1,
         )  # fmt: skip
     axes.axvline(0, color="black", lw=0.6)
     axes.set_ylim(len(order) - 0.5, -0.5)
@@ -44,10 +52,27 @@ def name_rows(axes: Axes, order: list[str]) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-def mark_rates(axes: Axes) -> None:
-    """Legend entries of full and hollow markers."""
+def rows_elsewhere(measure: Comparison, arm: str) -> list[dict]:
+    """Lines of data.csv: an arm's gain over dense in settings beside the common one."""
+    found = measure.elsewhere("dense", arm, "prose")
+    names = {setting: POINTS[setting].replace("-", " ") for setting in found}
+    return [mean_row(f"loss, {names[setting]}", arm, names[setting], gain) for setting, gain in found.items()]
+
+
+def draw_elsewhere(axes: Axes, data: pd.DataFrame, order: list[str], shift: float) -> None:
+    """Draws gains over dense in other settings: hollow at own rates, half-filled above at the official start of the embeddings."""
+    label = axes.get_xlabel()
+    draw_forest(axes, data[data["panel"] == "loss, own rate"], order, label, hollow=True, shift=shift)
+    if len(started := data[data["panel"] == "loss, official start"]):
+        draw_forest(axes, started, order, label, shift=-0.34, fill="left")
+
+
+def mark_settings(axes: Axes, data: pd.DataFrame) -> None:
+    """Legend entries of full, hollow and half-filled markers."""
     axes.plot([], [], "o", color="#555555", label="common rate")
     axes.plot([], [], "o", color="#555555", mfc="white", label="own best rate")
+    if (data["panel"] == "loss, official start").any():
+        axes.plot([], [], "o", color="#555555", fillstyle="left", mfcalt="white", label="official start")
 
 
 def cost_rows(measure: Comparison, arm: str) -> list[dict]:

@@ -9,8 +9,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from stemrepro.claims import Contrast, Evidence, Unmeasured, judge
+from stemrepro.elsewhere import ELSEWHERE, OFFICIAL_START, OWN_RATES, agrees
 from stemrepro.files import atomic_write, digest, sha256, write_json
-from stemrepro.measures.base import Inputs, Measure
+from stemrepro.measures.base import Inputs, Measure, failure
 from stemrepro.provenance import provenance
 from stemrepro.recipe import Claim
 from stemrepro.report.style import footer, render, settle
@@ -23,15 +24,22 @@ def contrasts(claim: Claim, measure: Measure) -> tuple[Contrast, ...]:
     return tuple(measure.contrast(high, low, claim.metric) for high, low in itertools.pairwise(claim.arms))
 
 
+def contrasts_elsewhere(claim: Claim, measure: Measure) -> dict[str, tuple[Contrast, ...]]:
+    """The same in other settings, by name; none where one of them is missing there."""
+    pairs = [measure.elsewhere(high, low, claim.metric) for high, low in itertools.pairwise(claim.arms)]
+    return {
+        name: tuple(pair[name] for pair in pairs) for name in ELSEWHERE if pairs and all(name in pair for pair in pairs)
+    }
+
+
 def evidence_for(claim: Claim, measure: Measure) -> Evidence:
     """Collects what the rule needs to know of a claim."""
     failed = unmeasured = None
-    common, own_rate = (Contrast(np.array([math.nan])),), []
+    common, elsewhere = (Contrast(np.array([math.nan])),), {}
     try:
-        failed = measure.untestable(claim.metric, claim.precondition)
+        failed = failure(measure, claim)
         common = contrasts(claim, measure)
-        pairs = itertools.pairwise(claim.arms)
-        own_rate = [measure.own_rate_contrast(high, low, claim.metric) for high, low in pairs]
+        elsewhere = contrasts_elsewhere(claim, measure)
     except Unmeasured as reason:
         unmeasured = str(reason)
     lost = max(int(np.isnan(contrast.differences).sum()) for contrast in common)
@@ -47,12 +55,25 @@ def evidence_for(claim: Claim, measure: Measure) -> Evidence:
         control=claim.origin == "control",
         failed_precondition=failed,
         unmeasured=unmeasured,
-        own_rate=() if None in own_rate else tuple(own_rate),
+        elsewhere=elsewhere,
     )
 
 
 def _number(value: float) -> float | None:
     return round(float(value), 6) if math.isfinite(value) else None
+
+
+def _mean(facts: Evidence, setting: str) -> float | None:
+    """The weakest contrast's mean in a setting; None where it wasn't measured there."""
+    return _number(min(c.mean for c in facts.elsewhere[setting])) if setting in facts.elsewhere else None
+
+
+def _at_official_start(facts: Evidence) -> dict:
+    """Two fields of a row: the effect at the official start, and whether the claim's sign is the same there; none where it wasn't run."""
+    if (there := facts.elsewhere.get(OFFICIAL_START)) is None:
+        return {}
+    same = agrees(facts.contrasts, there, facts.nothing)
+    return {"official_start": _mean(facts, OFFICIAL_START), "official_start_agrees": same}
 
 
 def judged(inputs: Inputs, measure: Measure) -> list[dict]:
@@ -77,7 +98,7 @@ def judged(inputs: Inputs, measure: Measure) -> list[dict]:
             "ci_low": _number(result.ci_low),
             "ci_high": _number(result.ci_high),
             "level": None if exact else round(result.level, 6),
-            "own_rate": _number(min(c.mean for c in facts.own_rate)) if facts.own_rate else None,
+            "own_rate": _mean(facts, OWN_RATES),
             "seed_se": _number(result.seed_se),
             "item_se": _number(result.item_se) or None,
             "p": None if exact else _number(result.p),
@@ -85,6 +106,7 @@ def judged(inputs: Inputs, measure: Measure) -> list[dict]:
             "scale": inputs.scale_name,
             "verdict": result.verdict,
             "reason": result.reason,
+            **_at_official_start(facts),
         })  # fmt: skip
     return rows
 

@@ -86,6 +86,9 @@ def evidence(row: dict) -> str:
         words.append(f"between items {row['item_se']:.3g}")
     if row.get("own_rate") is not None:
         words.append(f"at own best learning rates {number(row['own_rate'])}")
+    if row.get("official_start") is not None:
+        same = "the same sign" if row["official_start_agrees"] else "the same sign is not shown"
+        words.append(f"at the official start {number(row['official_start'])} ({same})")
     return ", ".join(words)
 
 

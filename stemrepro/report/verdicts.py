@@ -15,6 +15,8 @@ counts, whatever its size."""
 TEXTS = ("claim", "sentence", "origin", "kind", "metric", "unit", "scale", "verdict", "reason")
 NUMBERS = ("smallest_effect", "ours", "ci_low", "ci_high", "level", "own_rate", "seed_se", "item_se", "p", "seeds")
 OTHERS = {"arms": list, "primary": bool, "paper": dict | None}
+AT_OFFICIAL_START = {"official_start", "official_start_agrees"}
+"""Fields of claims that were also measured at the official start of the embeddings: the effect, and whether it has the same sign."""
 
 
 def _number(value: object) -> bool:
@@ -35,6 +37,9 @@ def read_verdicts(path: Path) -> list[dict]:
         texts = [key for key in TEXTS if not isinstance(row.get(key), str)]
         numbers = [key for key in NUMBERS if not _number(row.get(key, ""))]
         texts += [key for key, kind in OTHERS.items() if not isinstance(row.get(key, ""), kind)]
+        if AT_OFFICIAL_START & row.keys():
+            numbers += [key for key in ("official_start",) if not _number(row.get(key, ""))]
+            texts += [key for key in ("official_start_agrees",) if not isinstance(row.get(key), bool)]
         if (
             not texts
             and row["paper"]

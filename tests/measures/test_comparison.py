@@ -6,6 +6,7 @@ import pytest
 
 from stemrepro.book import Book
 from stemrepro.claims import Unmeasured
+from stemrepro.elsewhere import OFFICIAL_START, OWN_RATES
 from stemrepro.measures.base import Inputs
 from stemrepro.measures.comparison import ArmScores, Comparison, read_arms
 from stemrepro.scale import BestRate
@@ -44,7 +45,7 @@ BEST = {"dense": BestRate(learning_rate=0.008), "stem-full": BestRate(learning_r
 def test_own_rates(book):
     def at_own_rate(arm, scores, best):
         measure = made(Comparison, book, "ablation_graveyard", {arm: scores}, best_rates=best)
-        return measure.at_own_rate(arm)
+        return measure.at(OWN_RATES, arm)
 
     assert at_own_rate("dense", ArmScores(BASE), BEST) is BASE  # the common rate is its best
     assert at_own_rate("stem-third", ArmScores(BASE), BEST) is None  # its family's best was not run
@@ -70,10 +71,39 @@ def arms(tmp_path):
 def test_contrasts_at_both_rates(book, arms):
     measure = made(Comparison, book, "ablation_graveyard", arms, best_rates=BEST)
     assert measure.contrast("dense", "stem-full", "prose").differences == pytest.approx([0.3, 0.4, 0.3])
-    own = measure.own_rate_contrast("dense", "stem-full", "prose")
-    assert own.differences == pytest.approx([0.15, 0.25, 0.15])
-    assert measure.own_rate_contrast("dense", "token-only", "prose") is None
-    assert measure.own_rate_contrast("dense", "dense", "prose") is None
+    there = measure.elsewhere("dense", "stem-full", "prose")
+    assert there.keys() == {OWN_RATES}
+    assert there[OWN_RATES].differences == pytest.approx([0.15, 0.25, 0.15])
+    assert measure.elsewhere("stem-full", "dense", "prose")[OWN_RATES].differences == pytest.approx(
+        [-0.15, -0.25, -0.15]
+    )
+    assert measure.elsewhere("dense", "token-only", "prose") == {}
+    assert measure.elsewhere("dense", "dense", "prose") == {}
+
+
+def test_the_official_start_needs_both_arms_there(book, arms, tmp_path):
+    started = {name: ArmScores(arms[name], points={}) for name in ("dense", "token-only")} | {
+        "stem-full": arms["stem-full"]
+    }
+    measure = made(Comparison, book, "ablation_graveyard", started, best_rates={})
+    started["stem-full"].points["official-start"] = write_arm(tmp_path / "there", [3.0, 3.0, 3.0])
+    assert measure.elsewhere("dense", "stem-full", "prose") == {}
+    started["dense"].points["official-start"] = write_arm(tmp_path / "dense-there", [3.5, 3.6, 3.7])
+    found = measure.elsewhere("dense", "stem-full", "prose")
+    assert found.keys() == {OFFICIAL_START}
+    assert found[OFFICIAL_START].differences == pytest.approx([0.5, 0.6, 0.7])
+    assert measure.elsewhere("dense", "token-only", "prose") == {}
+    for metric in ("accuracy:held_out", "prose:pair=1-3"):  # no loss; a bucket that no target fell into
+        assert measure.elsewhere("dense", "stem-full", metric) == {}
+    assert measure.elsewhere("dense", "stem-full", "prose:pair=0").keys() == {OFFICIAL_START}
+
+
+def test_a_setting_is_that_of_the_bases_budget(book, arms):
+    points = {"official-start": BASE, "half-official-start": THERE, "own-rate": BASE, "half-own-rate": THERE}
+    dense = {"dense": ArmScores(arms["dense"], points=points)}
+    for recipe, wanted in (("table_design", THERE), ("ablation_graveyard", BASE)):
+        measure = made(Comparison, book, recipe, dense, best_rates=BEST)
+        assert [measure.at(setting, "dense") for setting in (OWN_RATES, OFFICIAL_START)] == [wanted, wanted]
 
 
 def test_costs_are_multiples_of_denses(book, arms, tmp_path):
@@ -88,14 +118,14 @@ def test_without_a_best_rate_there_is_none_of_its_own(book, arms):
     scores = {name: ArmScores(arms[name], points={"own-rate": at}) for name in ("dense", "stem-full")}
     known = {"dense": BestRate(learning_rate=0.1), "stem-full": BestRate(learning_rate=0.2)}
     found = made(Comparison, book, "ablation_graveyard", scores, best_rates=known)
-    assert found.own_rate_contrast("dense", "stem-full", "prose") is not None
+    assert found.elsewhere("dense", "stem-full", "prose").keys() == {OWN_RATES}
     del known["dense"]
     found = made(Comparison, book, "ablation_graveyard", scores, best_rates=known)
-    assert found.own_rate_contrast("dense", "stem-full", "prose") is None
+    assert found.elsewhere("dense", "stem-full", "prose") == {}
 
 
-def failed(book, arms, precondition, metric="prose"):
-    return made(Comparison, book, "ablation_graveyard", arms).untestable(metric, precondition)
+def failed(book, arms, precondition, metric="prose", **told):
+    return made(Comparison, book, "ablation_graveyard", arms).untestable(metric, precondition, **told)
 
 
 def test_preconditions(book, arms, tmp_path):
@@ -109,6 +139,31 @@ def test_preconditions(book, arms, tmp_path):
     assert failed(book, arms, "dense-beats-unigram") is None
     early = arms | {"dense": write_arm(tmp_path / "early", [4.7, 4.7, 4.7])}  # 5.1 at the first mark, 4.9 at the last
     assert "no better than token frequencies" in failed(book, early, "dense-beats-unigram")
+
+
+def test_rows_without_information_must_gain_no_more_than_counts(book, arms, tmp_path):
+    """Dense ends at 4.1 in the mean; the frozen control at 4.07, the shuffled one at 4.15."""
+
+    def reason(m, **controls):
+        return failed(book, arms | controls, "no-gain-without-information", smallest_effect=m)
+
+    frozen, shuffled = (
+        write_arm(tmp_path / "frozen", [3.9, 4.1, 4.21]),
+        write_arm(tmp_path / "shuffled", [4.05, 4.15, 4.25]),
+    )
+    both = {"stem-frozen": frozen, "stem-shuffled": shuffled}
+    words = "stem-frozen, whose rows hold nothing that was learnt of a token, ends 0.030 nats below dense, more than the 0.02 that count"
+    assert reason(0.02, **both) == words
+    assert reason(0.02, **{"stem-frozen": frozen}) == words
+    assert reason(0.05, **both) is None
+    assert reason(0.02, **{"stem-shuffled": shuffled}) is None  # it ends above dense
+    assert reason(0.02, **{"stem-frozen": shuffled, "stem-shuffled": frozen}).startswith("stem-shuffled, whose rows")
+
+
+def test_a_control_that_diverged_leaves_the_precondition_unmeasured(book, arms, tmp_path):
+    lost = write_arm(tmp_path / "main" / "stem-frozen", [3.7, 3.7, 3.9], diverged=(2,))
+    with pytest.raises(Unmeasured, match="stem-frozen diverged"):
+        failed(book, arms | {"stem-frozen": lost}, "no-gain-without-information", smallest_effect=0.02)
 
 
 def test_a_bucket_without_targets_is_not_testable(book, arms):

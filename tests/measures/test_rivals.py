@@ -1,5 +1,6 @@
 import pytest
 
+from stemrepro.measures.comparison import ArmScores
 from stemrepro.measures.rivals import Rivals
 from tests.made_up import made, write_arm
 
@@ -11,4 +12,13 @@ def test_what_is_left_over_half_of_the_gain(book, tmp_path):
     assert rivals.contrast("token-only", "stem-full", "half-of-gain").differences == pytest.approx([0.1] * 3)
     assert rivals.contrast("dense", "stem-full", "half-of-gain").differences == pytest.approx([0.2] * 3)
     assert rivals.contrast("token-only", "stem-full", "prose").differences == pytest.approx([0.3] * 3)
-    assert rivals.own_rate_contrast("token-only", "stem-full", "half-of-gain") is None
+
+
+def test_the_share_of_the_gain_is_taken_in_the_common_setting_alone(book, tmp_path):
+    arms = {}
+    for arm, own in {"dense": 4.0, "token-only": 3.9, "stem-full": 3.6}.items():
+        there = write_arm(tmp_path / f"{arm}-there", [own - 1] * 3)
+        arms[arm] = ArmScores(write_arm(tmp_path / arm, [own] * 3), points={"official-start": there})
+    rivals = made(Rivals, book, "rivals", arms)
+    assert rivals.elsewhere("token-only", "stem-full", "half-of-gain") == {}
+    assert list(rivals.elsewhere("token-only", "stem-full", "prose")) == ["official start"]

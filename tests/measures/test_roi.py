@@ -77,3 +77,21 @@ def test_accuracies_need_a_dense_arm_that_knows_something(roi):
     for about in roi.arms["dense"].items.summary["tasks"].values():
         about["majority"] = 0.39  # dense has 40%
     assert "less than 2 points above" in roi.untestable("roi", "dense-beats-answer-only")
+
+
+def test_what_losses_say_is_also_taken_at_the_official_start(roi, tmp_path):
+    """There STEM has no gain in loss: both curves are the same but for FLOPs, of which it saves half."""
+    for arm, flops in (("dense", 8.0), ("stem-full", 4.0)):
+        there = write_arm(tmp_path / f"{arm}-there", [4.0, 4.0], seeds=(0, 1), marks=(1.0, 0.0), flops=flops)
+        roi.arms[arm].points["official-start"] = there
+    assert roi.elsewhere("dense", "stem-full", "flops")["official start"].differences == pytest.approx([np.log(2)] * 2)
+    equal = roi.elsewhere("dense", "stem-full", "equal-flops")["official start"].differences
+    assert equal == pytest.approx([5.0 - 4.0] * 2)  # dense is at its first mark when STEM has ended
+    assert roi.elsewhere("dense", "stem-full", "roi") == {}
+    assert roi.elsewhere("dense", "stem-full", "accuracy-factor") == {}
+
+
+def test_rows_without_information_speak_of_losses_here_too(roi, tmp_path):
+    roi.arms["stem-frozen"] = ArmScores(write_arm(tmp_path / "frozen", [3.9, 3.9], seeds=(0, 1)))
+    reason = roi.untestable("equal-flops", "no-gain-without-information", 0.02)
+    assert reason.startswith("stem-frozen, whose rows hold nothing that was learnt of a token, ends 0.100 nats")

@@ -1,3 +1,4 @@
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -5,9 +6,19 @@ import pytest
 from scipy import stats
 
 from stemrepro.claims import Unmeasured
+from stemrepro.errors import UserError
 from stemrepro.measures.comparison import ArmScores
-from stemrepro.measures.stability import Stability, coincidence, divergence, end, rate, spikes
-from stemrepro.scale import BestRate
+from stemrepro.measures.stability import (
+    Stability,
+    blown_up,
+    coincidence,
+    end,
+    rate,
+    rate_limit,
+    rate_sensitivity,
+    spikes,
+)
+from stemrepro.scale import BestRate, Point
 from tests.made_up import made, write_arm
 
 
@@ -61,14 +72,17 @@ def test_spikes_of_hard_batches_coincide_in_runs_of_the_same_seed():
 
 @dataclass
 class Ended:
-    """Runs of two seeds that end at the given losses."""
+    """Runs of two seeds that start at a loss and end at the given ones."""
 
     ends: tuple
     learning_rate: float
+    start: float = 7.0
 
     @property
     def steps(self):
-        return {"loss": np.tile(np.array(self.ends)[:, None], (1, 20))}
+        loss = np.tile(np.array(self.ends)[:, None], (1, 20))
+        loss[:, 0] = self.start
+        return {"loss": loss}
 
     @property
     def summary(self):
@@ -80,11 +94,43 @@ def test_the_end_is_the_last_tenth():
     assert end(arm).tolist() == [5.0, 6.0, np.inf]  # no number is worse than any
 
 
-def test_divergence_is_where_the_end_crosses_token_frequencies():
+def test_the_limit_is_where_the_end_crosses_token_frequencies():
     arm = [Ended((6.5, 7.0), 16.0), Ended((5.5, 6.5), 4.0), Ended((5.5, 7.0), 8.0)]
-    assert divergence(arm, 1.0) == pytest.approx([3.5, 2.0])  # half way between 8 and 16; at the first rate already
+    assert rate_limit(arm, 1.0) == pytest.approx([3.5, 2.0])  # half way between 8 and 16; at the first rate already
     arm = [Ended((5.5, 5.5), 4.0), Ended((5.5, np.nan), 8.0)]
-    assert divergence(arm, 1.0) == pytest.approx([4.0, 3.0])  # never: one doubling on; no number: at that rate
+    assert rate_limit(arm, 1.0) == pytest.approx([4.0, 3.0])  # never: one doubling on; no number: at that rate
+
+
+def test_sensitivity_is_the_mean_over_log_rates_less_the_best():
+    """Rates 1, 2 and 8 in any order: their losses stand for half, one and a half and one of three doublings."""
+    arm = [Ended((5.0, 6.0), 8.0), Ended((4.0, 5.0), 1.0), Ended((3.0, 6.5), 2.0)]
+    first = (0.5 * (4 + 3) * 1 + 0.5 * (3 + 5) * 2) / 3 - 3
+    second = (0.5 * (5 + 6.5) * 1 + 0.5 * (6.5 + 6) * 2) / 3 - 5
+    assert rate_sensitivity(arm) == pytest.approx([first, second])
+
+
+def test_sensitivity_takes_no_loss_above_that_at_initialisation():
+    arm = [Ended((4.0, 4.0), 1.0), Ended((np.nan, 99.0), 2.0)]
+    assert rate_sensitivity(arm) == pytest.approx([(4 + 7) / 2 - 4] * 2)
+
+
+def test_an_arm_that_no_rate_hurts_is_not_sensitive():
+    assert rate_sensitivity([Ended((4.0, 5.0), rate) for rate in (1.0, 16.0, 32.0)]) == pytest.approx([0, 0])
+
+
+@pytest.mark.parametrize(
+    ("end", "start", "vocab", "expected"),
+    [
+        (np.nan, 7.0, 1024, True),
+        (6.9, 7.0, 1024, False),  # log 1024 is 6.931
+        (6.95, 7.0, 1024, True),  # below its start, above a uniform guess
+        (6.5, 6.0, 1024, True),  # above its start
+        (5.9, 6.0, 1024, False),
+        (6.95, 7.0, 2048, False),
+    ],
+)
+def test_a_run_blows_up_where_it_ends_above_its_start_or_a_uniform_guess(end, start, vocab, expected):
+    assert blown_up(Ended((end,), 1.0, start), vocab).tolist() == [expected]
 
 
 @dataclass
@@ -108,11 +154,11 @@ def arms():
 
     clipped = {"rate-16": Ended((5.0, 5.0), 16.0), "rate-32": Ended((7.0, 7.0), 32.0)}
     own = {"rate-16-own": Ended((7.0, 7.0), 16.0), "rate-32-own": Ended((7.0, 7.0), 32.0)}
-    loose = {"rate-16-unclipped": Ended((9.0, 9.0), 16.0)}
+    loose, calm = {"rate-16-unclipped": Ended((9.0, 9.0), 16.0)}, {"rate-16-unclipped": Ended((6.0, 6.0), 16.0)}
     whole = Whole({key: np.stack([falling(seed=0)]) for key in ("loss", "norm")}, {"seeds": 1})
     return {
         "dense": arm([0], [], clipped | loose),
-        "stem-third": arm([], [0, 1], clipped | own | loose | {"own-rate": whole}),
+        "stem-third": arm([], [0, 1], clipped | own | calm | {"own-rate": whole}),
     }
 
 
@@ -130,23 +176,99 @@ def test_contrasts_at_the_common_rate(stability):
 
     assert differences("spikes") == pytest.approx([1000 / 350, 0])
     assert differences("norm-spikes") == pytest.approx([-1000 / 350] * 2)
-    assert differences("divergence") == [0, 0]  # unclipped points and those at own rates are left out
+    assert differences("learning-rate-limit") == [0, 0]  # unclipped points and those at own rates are left out
+    assert differences("rate-sensitivity") == [0, 0]
+    assert differences("blow-ups") == pytest.approx([2 / 3 - 1 / 3] * 2)  # of three runs each, clipped or not
 
 
 def test_contrasts_at_own_rates(stability):
-    found = stability.own_rate_contrast("dense", "stem-third", "divergence")
-    assert found.differences == pytest.approx([0.5, 0.5])  # dense half way from 16 to 32, STEM at 16
-    found = stability.own_rate_contrast("dense", "stem-third", "spikes")
-    assert found.differences == pytest.approx([1000 / 350])  # over the seeds that both have
-    assert stability.own_rate_contrast("dense", "dense", "spikes") is None
+    def own(metric):
+        return stability.elsewhere("dense", "stem-third", metric)["own rates"].differences
+
+    assert own("learning-rate-limit") == pytest.approx([0.5, 0.5])  # dense half way from 16 to 32, STEM at 16
+    assert own("rate-sensitivity") == pytest.approx([1.0, 1.0])  # dense 5 and 7, STEM 7 at both
+    assert own("spikes") == pytest.approx([1000 / 350])  # over the seeds that both have
+    assert stability.elsewhere("dense", "stem-third", "blow-ups") == {}
+    assert stability.elsewhere("dense", "dense", "spikes") == {}
 
 
-def test_where_neither_diverges_nothing_is_known(book, arms):
+def test_at_own_rates_both_arms_need_the_same_rates(stability, arms):
+    """Else the one that was also tried at lower ones would seem more sensitive."""
+    del arms["stem-third"].points["rate-16-own"]
+    for metric in ("rate-sensitivity", "learning-rate-limit"):
+        assert stability.elsewhere("dense", "stem-third", metric) == {}
+    assert stability.elsewhere("dense", "stem-third", "spikes").keys() == {"own rates"}
+
+
+def test_at_the_official_start_whole_runs_are_compared(book, arms):
+    more = book.model_copy(update={"points": book.points | {"official-start": Point()}})
+    stability = made(Stability, more, "training_stability", arms, learning_rate=1.0, best_rates=BEST)
+    for arm, at in (("dense", 200), ("stem-third", None)):
+        series = {key: np.stack([falling(seed=0), falling(seed=1)]) for key in ("loss", "norm")}
+        if at:
+            series["loss"][:, at] += 3
+        arms[arm].points["official-start"] = Whole(series, {"seeds": 2})
+    there = {metric: stability.elsewhere("dense", "stem-third", metric) for metric in ("spikes", "learning-rate-limit")}
+    assert there["spikes"]["official start"].differences == pytest.approx([1000 / 350] * 2)
+    assert there["learning-rate-limit"].keys() == {"own rates"}
+
+
+def test_where_nothing_blows_up_nothing_is_known(stability, arms):
+    for arm in arms.values():
+        arm.points = {"rate-16": Ended((5.0, 5.0), 16.0), "rate-32": Ended((6.5, 6.5), 32.0)}
+    with pytest.raises(Unmeasured, match="no run of either arm blew up at any rate"):
+        stability.contrast("dense", "stem-third", "blow-ups")
+    assert stability.blow_ups([Ended((5.0, 6.0), 1.0), Ended((np.nan, 6.0), 2.0)]).tolist() == [0.5, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("ends", "tokens", "words"),
+    [
+        ((5.4, 5.5), 0.125, None),  # 0.55 below the entropy of 6
+        ((5.5, 5.6), 0.125, "ends 0.45 nats below token frequencies; 0.5 are needed"),
+        ((6.1, 6.2), 0.125, "ends -0.15 nats below"),
+        ((5.0, 5.0), 0.5, r"no short run of dense at the common rate \(a point with rate 1 and 0.125 of the tokens\)"),
+        (None, 0.125, "no short run of dense at the common rate"),
+    ],
+)
+def test_dense_must_clear_token_frequencies_in_a_short_run(book, arms, ends, tokens, words):
+    points = {"rate-1": Point(tokens=tokens)}
+    if ends:
+        arms["dense"].points["rate-1"] = Ended(ends, 1.0)
+    more = book.model_copy(update={"points": book.points | points})
+    measure = made(Stability, more, "training_stability", arms, learning_rate=1.0, best_rates=BEST)
+    reason = measure.untestable("rate-sensitivity", "dense-clears-unigram")
+    assert reason is None if words is None else re.search(words, reason)
+
+
+def test_a_short_run_differs_from_the_scale_in_rate_and_budget_alone(book, arms):
+    """The one at the common rate among them; not those of other budgets, widths and starts."""
+    points = {"rate-1": Point(tokens=0.125), "narrow": Point(tokens=0.125, width=0.5), "half": Point(tokens=0.5)}
+    more = book.model_copy(update={"points": book.points | points})
+    dense = arms["dense"]
+    dense.points |= {name: Ended((5.0, 5.0), 1.0) for name in points}
+    measure = made(Stability, more, "training_stability", arms, learning_rate=1.0, best_rates=BEST)
+    assert list(measure.short_runs("dense")) == ["rate-16", "rate-32", "rate-1"]
+    assert list(measure.short_runs("dense", clipped=False)) == ["rate-16", "rate-32", "rate-16-unclipped", "rate-1"]
+    assert list(measure.short_runs("dense", own=True)) == ["rate-16", "rate-32", "rate-1"]
+    assert list(measure.short_runs("stem-third", own=True)) == ["rate-16-own", "rate-32-own"]
+
+
+def test_short_runs_have_one_budget(book, arms):
+    more = book.model_copy(update={"points": book.points | {"rate-2": Point(rate=2)}})
+    arms["dense"].points["rate-2"] = Ended((5.0, 5.0), 2.0)
+    with pytest.raises(UserError, match=r"points with other rates need one budget; dense's have tokens \[0.125, 1.0\]"):
+        made(Stability, more, "training_stability", arms).short_runs("dense")
+
+
+def test_where_both_learn_at_every_rate_no_limit_is_known(book, arms):
     bears = {name: ArmScores(own.losses, points={"rate-16": Ended((5.0, 7.0), 16.0)}) for name, own in arms.items()}
     stability = made(Stability, book, "training_stability", bears, learning_rate=1.0, best_rates=BEST)
-    with pytest.raises(Unmeasured, match="in 1 of 2 seeds neither arm diverges"):
-        stability.contrast("dense", "stem-third", "divergence")
-    assert stability.untestable("divergence", "none") is None  # a condition never looks at the claim's own arms
+    with pytest.raises(Unmeasured, match="in 1 of 2 seeds both arms learn more than token frequencies at every rate"):
+        stability.contrast("dense", "stem-third", "learning-rate-limit")
+    assert (
+        stability.untestable("learning-rate-limit", "none") is None
+    )  # a condition never looks at the claim's own arms
 
 
 def test_a_count_of_spikes_needs_steps_enough(stability, book):

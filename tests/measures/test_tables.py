@@ -57,9 +57,24 @@ def test_other_metrics_are_a_comparisons(tables):
 
 
 def test_own_rates_are_known_for_dense_and_stem_full_alone(tables):
-    assert tables.own_rate_contrast("dense", "stem-full", "prose").differences == pytest.approx([0.4] * 3)
-    assert tables.own_rate_contrast("dense", "stem-full", "vocabulary") is None
-    assert tables.own_rate_contrast("stem-small", "stem-full", "prose") is None
+    found = tables.elsewhere("dense", "stem-full", "prose")
+    assert found.keys() == {"own rates"}
+    assert found["own rates"].differences == pytest.approx([0.4] * 3)
+    assert tables.elsewhere("dense", "stem-full", "vocabulary") == {}
+
+
+def test_the_official_start_is_that_of_half_the_tokens(tables, tmp_path):
+    """Also of arms whose own best rates are not known."""
+    for number, arm in enumerate(("stem-small", "stem-full", "dense")):
+        points = {"half-official-start": write_arm(tmp_path / f"{arm}-there", [3.0 - number] * 3)}
+        points["official-start"] = write_arm(tmp_path / f"{arm}-whole", [9.0] * 3)
+        kept = tables.arms.setdefault(arm, ArmScores(tables.arms["dense"].losses))
+        kept.points.update(points)
+    found = tables.elsewhere("stem-small", "stem-full", "prose")
+    assert found.keys() == {"official start"}
+    assert found["official start"].differences == pytest.approx([1.0] * 3)
+    assert tables.elsewhere("dense", "stem-full", "prose").keys() == {"own rates", "official start"}
+    assert tables.elsewhere("dense", "stem-full", "rate") == {}
 
 
 def test_without_a_best_rate_decay_and_rate_are_unmeasured(book, tables):

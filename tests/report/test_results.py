@@ -1,16 +1,22 @@
 """From measures to verdicts.json: signs, units, what couldn't be measured; and the figure that every recipe has."""
 
 import json
+from typing import ClassVar
 
 import numpy as np
+import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from stemrepro.claims import Contrast, Unmeasured
+from stemrepro.elsewhere import OFFICIAL_START, OWN_RATES
+from stemrepro.measures.base import Precondition
 from stemrepro.paper import PaperNumber
 from stemrepro.recipe import Claim
 from stemrepro.report import forest
 from stemrepro.report.results import evidence_for, judged, mean_row, save
 from stemrepro.report.style import use_style
+from stemrepro.report.verdicts import AT_OFFICIAL_START
 
 VALUES = {
     "high": np.array([3.0, 3.1, 2.9, 3.0]),
@@ -24,6 +30,12 @@ class Given:
     """A measure whose values are given; the arm `lost` was never measured, the metric `never` can't be tested."""
 
     reads_text = False
+    preconditions: ClassVar = {
+        "passes": Precondition("", ()),
+        "fails": Precondition("", ()),
+        "fails too": Precondition("", ()),
+        "counts": Precondition("", (), by_effect=True),
+    }
 
     def __init__(self, book, claims):
         recipe = book.recipes["rivals"].model_copy(update={"claims": claims})
@@ -34,14 +46,19 @@ class Given:
             raise Unmeasured("lost diverged at step 3")
         return Contrast(VALUES[high] - VALUES[low], item_se=0.01, item_df=9)
 
-    def own_rate_contrast(self, high, low, metric):
-        return Contrast(2 * (VALUES[high] - VALUES[low])) if metric == "both rates" else None
+    def elsewhere(self, high, low, metric):
+        there = {OWN_RATES: 2, OFFICIAL_START: 3}
+        factors = there if metric == "everywhere" else {OWN_RATES: 2} if metric == "both rates" else {}
+        return {setting: Contrast(factor * (VALUES[high] - VALUES[low])) for setting, factor in factors.items()}
 
     def value(self, metric):
         return 7.25
 
-    def untestable(self, metric, precondition):
-        return "nothing was asked" if metric == "never" else None
+    def untestable(self, metric, precondition, smallest_effect=None):
+        if metric == "never":
+            return "nothing was asked"
+        told = "" if smallest_effect is None else f" at {smallest_effect}"
+        return None if precondition in ("none", "passes") else f"{precondition}{told}"
 
     def runs(self):
         return {}
@@ -89,6 +106,46 @@ def test_rows_have_the_sign_of_the_claim_and_what_they_rest_on(given):
     assert rows["number"]["level"] is None
 
 
+@pytest.mark.parametrize(
+    ("metric", "asked", "reason"),
+    [
+        ("plain", (), None),
+        ("plain", ("passes",), None),
+        ("plain", ("passes", "fails", "fails too"), "fails"),
+        ("plain", ("fails too", "fails"), "fails too"),
+        ("never", ("fails",), "nothing was asked"),
+        ("plain", ("counts",), "counts at 0.1"),
+    ],
+)
+def test_the_first_precondition_that_fails_gives_the_reason(given, metric, asked, reason):
+    facts = evidence_for(claim("high", "low", metric=metric, preconditions=asked), given)
+    assert facts.failed_precondition == reason
+
+
+def test_a_row_has_the_official_start_where_it_was_run(book):
+    order = claim("high", "middle", "low", metric="everywhere", kind="ordering")
+    given = Given(
+        book, {"both": claim("high", "low", metric="everywhere"), "one": claim("high", "low"), "order": order}
+    )
+    rows = {row["claim"]: row for row in judged(given.inputs, given)}
+    assert (rows["both"]["official_start"], rows["both"]["official_start_agrees"]) == (pytest.approx(3 * 1.925), True)
+    assert rows["both"]["own_rate"] == pytest.approx(2 * 1.925)
+    assert rows["order"]["official_start"] == pytest.approx(3 * 0.9625)  # the weakest pair
+    assert not rows["one"].keys() & AT_OFFICIAL_START
+    noise = Contrast(np.array([-9.0, 9.0, -8.0, 9.5]))
+    given.elsewhere = lambda *_: {OFFICIAL_START: noise}
+    row = judged(given.inputs, given)[0]
+    assert (row["official_start"], row["official_start_agrees"]) == (pytest.approx(noise.mean), False)
+    assert row["verdict"] == "reproduced"  # noise turns nothing
+
+
+def test_an_ordering_needs_all_of_its_pairs_in_a_setting(given):
+    there = Contrast(np.ones(4))
+    given.elsewhere = lambda high, low, metric: {OFFICIAL_START: there} if high == "high" else {}
+    facts = evidence_for(claim("high", "middle", "low", kind="ordering"), given)
+    assert facts.elsewhere == {}
+
+
 def test_the_rule_is_told_what_the_claim_says(given):
     """Of a result of the paper's, unlike of a control, the size counts."""
     size = PaperNumber(value=2.0, unit="units", source="Table 0", confidence="read")
@@ -123,6 +180,26 @@ def test_the_forest_shows_every_claim_in_units_of_what_counts(given, book):
     assert np.isnan(data.loc["gone", "value"])
     figure = forest.draw(data.reset_index(), given)
     assert len(figure.axes[0].get_yticklabels()) == 6
+
+
+def test_gains_in_other_settings_are_rows_and_marks_of_their_own(given, book, monkeypatch):
+    use_style(book.arms)
+    monkeypatch.setitem(VALUES, "dense", VALUES["high"])
+    monkeypatch.setitem(VALUES, "stem-full", VALUES["low"])
+    given.elsewhere = lambda high, low, _: Given.elsewhere(given, high, low, "everywhere")
+    rows = forest.rows_elsewhere(given, "stem-full")
+    assert [(row["panel"], row["x"]) for row in rows] == [
+        ("loss, own rate", "own rate"), ("loss, official start", "official start")
+    ]  # fmt: skip
+    assert [row["value"] for row in rows] == pytest.approx([2 * 1.925, 3 * 1.925])
+    for count in (1, 2):  # without and with the official start
+        axes, data = Figure().subplots(), pd.DataFrame(rows[:count])
+        forest.draw_elsewhere(axes, data, ["stem-full"], shift=0.2)
+        forest.mark_settings(axes, data)
+        drawn = [line for line in axes.lines if line.get_marker() == "D"]
+        assert [line.get_fillstyle() for line in drawn] == ["full", "left"][:count]
+        assert [line.get_xdata()[0] for line in drawn] == pytest.approx([2 * 1.925, 3 * 1.925][:count])
+        assert len(axes.get_legend_handles_labels()[1]) == 1 + count
 
 
 def test_equal_results_are_equal_bytes(given, book, tmp_path):

@@ -159,6 +159,13 @@ def test_evidence_names_both_errors_and_the_contrast_at_own_rates():
     assert scoreboard.evidence(shown | {"item_se": 0.2, "own_rate": -0.05}) == words
 
 
+@pytest.mark.parametrize(("agrees", "words"), [(True, "the same sign"), (False, "the same sign is not shown")])
+def test_evidence_says_whether_a_claim_has_its_sign_at_the_official_start(agrees, words):
+    shown = row("a", VERDICTS[1], seeds=5, seed_se=None, item_se=None, own_rate=None)
+    shown |= {"official_start": 0.1234, "official_start_agrees": agrees}
+    assert scoreboard.evidence(shown) == f"5 seeds, at the official start +0.123 ({words})"
+
+
 def test_the_small_drawing_keeps_its_proportions():
     found = drawing(row("a", "direction only"))
     low, high = (float(re.search(rf'{end}="([\d.]+)" {other}', found)[1]) for end, other in (("x1", 'x2="[\\d.]+" y1="11"'), ("x2", 'y1="11"')))  # fmt: skip

@@ -40,6 +40,13 @@ def test_the_tally_counts_by_origin_and_verdict():
     assert lines[list(ORIGINS).index("control")] == "| our control (2) | 2 | 0 | 0 | 0 | 0 |"
 
 
+def test_the_official_start_may_be_left_out(tmp_path):
+    rows = [ROW | {"claim": "a"}, ROW | {"claim": "b", "official_start": 0.1, "official_start_agrees": False}]
+    path = tmp_path / "verdicts.json"
+    path.write_text(json.dumps(rows))
+    assert read_verdicts(path) == rows
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -52,6 +59,10 @@ def test_the_tally_counts_by_origin_and_verdict():
         (json.dumps([ROW | {"arms": None}]), "arms is None"),
         (json.dumps([ROW | {"paper": {"unit": "nats"}}]), "paper is {'unit': 'nats'}"),
         (json.dumps([ROW | {"sentence": 3}]), "sentence is 3"),
+        (json.dumps([ROW | {"official_start": 0.1}]), "official_start_agrees is None"),
+        (json.dumps([ROW | {"official_start_agrees": True}]), "official_start is None"),
+        (json.dumps([ROW | {"official_start": "much", "official_start_agrees": True}]), "official_start is 'much'"),
+        (json.dumps([ROW | {"official_start": 0.1, "official_start_agrees": 1}]), "official_start_agrees is 1"),
         (json.dumps([ROW | {"verdict": "true"}]), "no such verdict or origin"),
         (json.dumps([ROW | {"origin": "ours"}]), "no such verdict or origin"),
         (json.dumps([ROW, ROW]), "has a claim twice"),

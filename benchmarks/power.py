@@ -1,0 +1,149 @@
+"""How many seeds would a claim need? From the committed scores: the spread of its paired differences over seeds, the effect that its
+seeds find with 80% power, and the seeds that would find the smallest effect that counts.
+
+    python -m benchmarks.power --scale laptop            a line a claim
+    python -m benchmarks.power --scale laptop --short    a line a recipe and smallest effect
+
+Two-sided 5% (5%/8, Holm's strictest step, for a primary claim) against 0, by the noncentral t distribution; the error between items does
+not shrink with seeds. An equivalence is to be shown by its 90% interval where the true effect is 0.
+"""
+
+import argparse
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+from scipy import stats
+
+from stemrepro.book import load
+from stemrepro.claims import Contrast, Evidence
+from stemrepro.measures.base import Inputs, measured
+from stemrepro.multiplicity import PRIMARY_ALPHA, PRIMARY_PLACES
+from stemrepro.report.results import evidence_for
+
+POWER, MOST, SURE = 0.8, 200, 0.8
+GRID = (np.arange(400) + 0.5) / 400
+"""Quantiles at which the estimated error is averaged over."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What decides a claim's power.
+
+    Attributes:
+        sd: of the paired differences over seeds.
+        item_se: error between items, which more seeds leave as it is, with its degrees of freedom.
+        alpha: two-sided level of the test; of an equivalence 0.10.
+    """
+
+    sd: float
+    item_se: float
+    item_df: float
+    alpha: float
+    equivalent: bool = False
+
+    def error(self, seeds: int) -> tuple[float, float]:
+        """Standard error of a mean over so many seeds, and its degrees of freedom."""
+        seed, item = self.sd**2 / seeds, self.item_se**2
+        return math.sqrt(seed + item), (seed + item) ** 2 / (seed**2 / (seeds - 1) + item**2 / self.item_df)
+
+    def power(self, effect: float, seeds: int) -> float:
+        """Chance that so many seeds show an effect; of an equivalence that they show none within +-effect where there is none."""
+        se, df = self.error(seeds)
+        critical = stats.t.ppf(1 - self.alpha / 2, df)
+        if not self.equivalent:
+            return float(stats.nct.sf(critical, df, effect / se))
+        estimated = se * np.sqrt(stats.chi2.ppf(GRID, df) / df)
+        return float(np.mean(np.clip(2 * stats.norm.cdf((effect - critical * estimated) / se) - 1, 0, 1)))
+
+    def detectable(self, seeds: int) -> float:
+        """The smallest effect that so many seeds find with 80% power."""
+        low, high = 0.0, 100 * self.error(seeds)[0]
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.power(middle, seeds) >= POWER else (middle, high)
+        return high
+
+    def seeds(self, effect: float) -> float:
+        """The fewest seeds that find an effect with 80% power; infinite when MOST don't."""
+        return next((n for n in range(2, MOST + 1) if self.power(effect, n) >= POWER), math.inf)
+
+
+def upper(sd: float, seeds: int) -> float:
+    """The upper 80% bound of a standard deviation that so many seeds gave."""
+    return sd * math.sqrt((seeds - 1) / stats.chi2.ppf(1 - SURE, seeds - 1))
+
+
+def spread(facts: Evidence, contrast: Contrast, sd: float) -> Spread:
+    """Of a contrast of a claim, with a standard deviation over seeds."""
+    equivalent = facts.kind == "equivalent"
+    alpha = 0.10 if equivalent else PRIMARY_ALPHA / PRIMARY_PLACES if facts.primary else PRIMARY_ALPHA
+    return Spread(sd, contrast.item_se, contrast.item_df, alpha, equivalent)
+
+
+def row(recipe: str, name: str, facts: Evidence) -> dict:
+    """A claim's numbers, of its contrast with the largest spread."""
+    contrast = max(facts.contrasts, key=lambda own: own.seed_se)
+    seeds, sd, m = facts.seeds, float(np.std(contrast.differences, ddof=1)), facts.smallest_effect
+    own, bound = (spread(facts, contrast, value) for value in (sd, upper(sd, seeds)))
+    return {
+        "recipe": recipe, "claim": name, "kind": facts.kind, "m": m, "seeds": seeds, "SD": sd, "SD, upper 80%": bound.sd,
+        "between items": own.item_se, "found with 80%": own.detectable(seeds), "seeds for m": own.seeds(m),
+        "seeds for m, upper SD": bound.seeds(m),
+    }  # fmt: skip
+
+
+def rows(scale: str, scores: Path = Path("scores")) -> list[dict]:
+    """Every claim with a spread over seeds."""
+    book, found = load(), []
+    for name, recipe in book.recipes.items():
+        if not recipe.arms:
+            continue
+        measure = measured(Inputs(name, book, scale, scores / scale))
+        for key, claim in recipe.claims.items():
+            facts = evidence_for(claim, measure)
+            if facts.kind != "exact" and not facts.unmeasured and facts.weakest.seed_se > 0:
+                found.append(row(name, key, facts))
+    return found
+
+
+def shortened(every: list[dict]) -> list[dict]:
+    """A line a recipe and smallest effect: medians over its claims, and the most seeds that one needs."""
+    groups = defaultdict(list)
+    for own in every:
+        groups[own["recipe"], own["m"]].append(own)
+    return [
+        {"recipe": recipe, "m": m, "claims": len(own), "seeds": "/".join(str(n) for n in sorted({one["seeds"] for one in own}))}
+        | {key: median(one[key] for one in own) for key in ("SD", "found with 80%", "seeds for m", "seeds for m, upper SD")}
+        | {"most seeds for m": max(one["seeds for m"] for one in own)}
+        for (recipe, m), own in groups.items()
+    ]  # fmt: skip
+
+
+def table(lines: list[dict]) -> str:
+    """As Markdown."""
+
+    def cell(value: object) -> str:
+        if not isinstance(value, float):
+            return str(value)
+        return f"> {MOST}" if value == math.inf else f"{value:.2g}" if value < 10 else f"{value:.0f}"
+
+    head = [f"| {' | '.join(lines[0])} |", f"|{'---|' * len(lines[0])}"]
+    return "\n".join([*head, *(f"| {' | '.join(map(cell, line.values()))} |" for line in lines)])
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", default="laptop")
+    parser.add_argument("--short", action="store_true")
+    asked = parser.parse_args()
+    every = rows(asked.scale)
+    print(table(shortened(every) if asked.short else every))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""Power against numbers that were computed elsewhere, and against simulation."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from benchmarks.power import Spread, row, shortened, table, upper
+from stemrepro.claims import Contrast, Evidence
+
+
+def plain(sd, alpha=0.05, equivalent=False):
+    return Spread(sd, 0.0, math.inf, alpha, equivalent)
+
+
+@pytest.mark.parametrize(
+    ("effect", "seeds", "alpha", "expected"),
+    [(0.05, 3, 0.05, 0.85), (0.05, 3, 0.05 / 8, 0.22), (0.05, 5, 0.05 / 8, 0.92), (0.03, 3, 0.05, 0.52), (0.03, 5, 0.05, 0.94), (0.03, 8, 0.05 / 8, 0.95)],
+)  # fmt: skip
+def test_power_of_a_paired_t_test(effect, seeds, alpha, expected):
+    """The numbers by which the seeds of this project were planned: a spread of 0.014 nats."""
+    assert plain(0.014, alpha).power(effect, seeds) == pytest.approx(expected, abs=0.006)
+
+
+def test_what_is_found_and_how_many_seeds_find_it_are_one_curve():
+    own = plain(0.014)
+    assert own.power(own.detectable(5), 5) == pytest.approx(0.8, abs=1e-6)
+    assert (own.seeds(1.001 * own.detectable(7)), own.seeds(0.999 * own.detectable(7))) == (7, 8)
+    assert plain(10.0).seeds(0.01) == math.inf
+
+
+def test_an_error_between_items_stays_whatever_the_seeds():
+    """Its share of 2.8 errors is what no number of seeds gets below."""
+    stuck = Spread(0.014, 0.01, 100, 0.05)
+    assert stuck.seeds(0.02) == math.inf
+    assert stuck.seeds(0.04) < 15
+    assert stuck.error(5)[0] == pytest.approx(math.hypot(0.014 / math.sqrt(5), 0.01))
+    assert stuck.error(5) == pytest.approx(Contrast(0.014 * np.array([-1, -1, 0, 1, 1]), 0.01, 100).error)
+
+
+def test_an_equivalence_is_shown_as_often_as_in_simulation():
+    values = np.random.default_rng(0).normal(0, 0.02, (20_000, 5))
+    half = stats.t.ppf(0.95, 4) * values.std(axis=1, ddof=1) / np.sqrt(5)
+    shown = (np.abs(values.mean(axis=1)) + half < 0.025).mean()
+    assert plain(0.02, alpha=0.10, equivalent=True).power(0.025, 5) == pytest.approx(shown, abs=0.01)
+
+
+def test_the_upper_bound_holds_four_times_in_five():
+    estimates = np.random.default_rng(1).normal(0, 1, (20_000, 3)).std(axis=1, ddof=1)
+    assert np.mean([upper(sd, 3) > 1 for sd in estimates]) == pytest.approx(0.8, abs=0.01)
+
+
+def test_a_claim_is_judged_by_its_widest_pair_at_its_own_level():
+    wide, narrow = (Contrast(sd * np.array([-1.0, 0.0, 1.0])) for sd in (0.02, 0.01))
+    found = row("r", "c", Evidence("ordering", (narrow, wide), 0.05))
+    assert (found["SD"], found["seeds"]) == (pytest.approx(0.02), 3)
+    assert found["seeds for m"] == plain(0.02).seeds(0.05)
+    primary = row("r", "c", Evidence("greater", (wide,), 0.05, primary=True))
+    assert primary["seeds for m"] == plain(0.02, 0.05 / 8).seeds(0.05)
+    equal = row("r", "c", Evidence("equivalent", (wide,), 0.05))
+    assert equal["seeds for m"] == plain(0.02, 0.10, equivalent=True).seeds(0.05)
+
+
+def test_the_short_table_has_medians_by_recipe_and_smallest_effect():
+    def claim(m, sd):
+        differences = Contrast(sd * np.array([-1.0, 0.0, 1.0]))
+        return row("r", "c", Evidence("greater", (differences,), m))
+
+    lines = shortened([claim(0.02, 0.01), claim(0.02, 0.03), claim(0.02, 9.0), claim(0.01, 0.01)])
+    assert [(own["m"], own["claims"], own["SD"]) for own in lines] == [
+        (0.02, 3, pytest.approx(0.03)),
+        (0.01, 1, pytest.approx(0.01)),
+    ]
+    assert lines[0]["most seeds for m"] == math.inf
+    assert table(lines).splitlines()[2].startswith("| r | 0.02 | 3 | 3 | 0.03 |")
+    assert table(lines).splitlines()[2].endswith("| > 200 |")
