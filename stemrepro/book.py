@@ -50,6 +50,12 @@ class Book(Strict):
             raise unknown("scale", name, self.scales, "recipes/scales/")
         return self.scales[name]
 
+    def at(self, scale: str) -> "Book":
+        """The same with the recipes that are run at a scale; UserError names the scales there are."""
+        self.scale(scale)
+        kept = {name: own for name, own in self.recipes.items() if not own.scales or scale in own.scales}
+        return self.model_copy(update={"recipes": kept})
+
     def recipe(self, name: str) -> Recipe:
         """A recipe by name; UserError names those there are."""
         if name not in self.recipes:
@@ -77,7 +83,11 @@ def _check_recipe(name: str, recipe: Recipe, file: Path, book: Book) -> Recipe:
         measure = measure_class(recipe.measure)
     except UserError as error:
         raise UserError(f"{file}: {error}") from error
-    for address, (where, scale) in itertools.product(recipe.wanted(), book.scales.items()):
+    for where in recipe.scales:
+        if where not in book.scales:
+            raise UserError(f"{file}: {unknown('scale', where, book.scales, 'recipes/scales/')}")
+    scales = {name: scale for name, scale in book.scales.items() if not recipe.scales or name in recipe.scales}
+    for address, (where, scale) in itertools.product(recipe.wanted(), scales.items()):
         try:
             run_settings(address, book.arms[address.arm], book.point(address.point), scale)
         except (UserError, ValueError) as error:

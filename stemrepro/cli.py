@@ -218,7 +218,7 @@ def analyse(
     from stemrepro.analyse import analyse as run
     from stemrepro.book import load
 
-    for name in progress(recipes or list(load().recipes), "analyses", transient=True):
+    for name in progress(recipes or list(load().at(scale).recipes), "analyses", transient=True):
         run(name, scale, SCORES, RESULTS)
     if not recipes:
         report(scale)

@@ -97,7 +97,7 @@ def write_stamps(book: Book, params: Params, folder: Path, data: Path = DATA) ->
         stamp(mix, stage, params.mix[mix].model_dump(mode="json"), _modules(names))
     for stage, names in OF_SCALE.items():
         stamp(scale, stage, asked.get(stage), _modules(names) + (networks if stage in WITH_MODELS else []))
-    for name, recipe in book.recipes.items():
+    for name, recipe in book.at(scale).recipes.items():
         stamp(scale, name, _asked_of_analysis(book, scale, recipe, folder), _analysis_code(name, recipe))
 
 

@@ -54,7 +54,7 @@ def make_params(book: Book, scale_name: str, recipes: tuple[str, ...] = ()) -> P
     Raises:
         UserError: a scale or recipe that isn't there.
     """
-    scale, chosen = book.scale(scale_name), chosen_recipes(book, recipes)
+    scale, chosen = book.scale(scale_name), chosen_recipes(book.at(scale_name), recipes)
     runs: dict[str, dict[str, Planned]] = {}
     for address, scores in wanted(book, chosen).items():
         runs.setdefault(address.point, {})[address.arm] = planned_run(book, scale_name, address, scores)
@@ -94,7 +94,7 @@ def write(
     book = load(folder)
     params = make_params(book, scale_name, recipes)
     params.write(path)
-    text = pipeline_text(book)
+    text = pipeline_text(book.at(scale_name))
     if not pipeline.exists() or pipeline.read_text() != text:
         pipeline.write_text(text)
     return book, params
@@ -113,7 +113,7 @@ def check(folder: Path = RECIPES, path: Path = PARAMS, pipeline: Path = PIPELINE
         print(f"experiment: {path} differs from {folder}/ in {'; '.join(changes)}")
     elif changes:
         raise UserError(f"{path} no longer follows from {folder}/ ({'; '.join(changes[:4])}); {again}")
-    if not pipeline.exists() or pipeline.read_text() != pipeline_text(book):
+    if not pipeline.exists() or pipeline.read_text() != pipeline_text(book.at(there.scales[0])):
         raise UserError(f"{pipeline} no longer follows from {folder}/; {again}")
     return book, there
 

@@ -83,6 +83,7 @@ class Recipe(Strict):
     measure: Name = Field(description="a name of stemrepro/measures: what the claims' metrics mean")
     origin: Origin = Field(description="of the claims that say nothing else")
     arms: tuple[Name, ...] = Field(description="arms that are trained for it; none when it is about the paper alone")
+    scales: tuple[Name, ...] = Field((), description="where it is run; at every scale when left out")
     base: Name = Field(MAIN, description="the point at which its arms are compared, in place of the scale itself")
     seeds: Positive = Field(5, description="seeds of each arm at the scale, the first of the scale's")
     more_seeds: dict[Name, Positive] = Field(default_factory=dict, description="arms with another number of seeds")

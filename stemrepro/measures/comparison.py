@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from stemrepro.arm import run_settings
 from stemrepro.claims import Contrast
 from stemrepro.elsewhere import ELSEWHERE, OWN_RATES, POINTS
 from stemrepro.errors import UserError
@@ -14,6 +15,7 @@ from stemrepro.evaluation.buckets import BUCKETS, bucket_name
 from stemrepro.measures import items, losses
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.runs import MAIN, Address
+from stemrepro.scale import Point
 from stemrepro.scores.items import ArmItems
 from stemrepro.scores.losses import ArmLosses
 
@@ -107,10 +109,10 @@ class Comparison:
         if setting != OWN_RATES:
             return runs
         fields, scale = self.inputs.book.arms[arm], self.inputs.scale
-        if not (best := scale.best_rates.get(fields.family or arm)):
+        if (fields.family or arm) not in scale.best_rates:
             return None
-        common = (best.learning_rate, best.table_rate_factor) == (scale.learning_rate, fields.table_rate_factor)
-        return runs or (self.arms[arm].losses if common else None)
+        own, common = (run_settings(Address(MAIN, arm), fields, Point(own_rate=own), scale) for own in (True, False))
+        return runs or (self.arms[arm].losses if own == common else None)
 
     def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """The same in other settings; none where an arm wasn't trained there, or where the setting is the common one for both."""

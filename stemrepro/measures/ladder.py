@@ -18,7 +18,7 @@ AXES = ("tokens", "width")
 class Ladder(Comparison):
     """Contrasts of slopes; the recipe names the points, the scale says where they lie."""
 
-    metrics: ClassVar[dict[str, str]] = {
+    metrics: ClassVar[dict[str, str]] = losses.METRICS | {
         axis: f"slope of the prose gap of two arms a doubling of {axis}, by seed" for axis in AXES
     }
     preconditions: ClassVar[dict] = {}
@@ -58,12 +58,8 @@ class Ladder(Comparison):
         }
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """Slope of the gap per doubling, by seed; metric is "tokens" or "width"."""
+        """Slope of the gap per doubling of "tokens" or "width", by seed; other metrics are losses at the scale itself."""
+        if metric not in AXES:
+            return super().contrast(high, low, metric)
         gaps = self.gaps(high, low, metric)
         return Contrast(losses.slope(np.array(list(gaps)), np.stack([gap.differences for gap in gaps.values()])))
-
-    def own_rate_contrast(self, high: str, low: str, metric: str) -> None:
-        """Ladders are climbed at the common rate alone."""
-
-    def untestable(self, metric: str, precondition: str) -> None:
-        """Slopes have no preconditions."""

@@ -176,7 +176,7 @@ def scales_of(book: Book, scale: str, results: Path) -> list[str]:
 
 def every_row(scale: str, results: Path) -> list[dict]:
     """All claims of a scale's page."""
-    book = load()
+    book = load().at(scale)
     return [
         row
         for name in book.recipes
@@ -245,7 +245,7 @@ def write_scoreboard(scale: str, results: Path) -> Path:
     Raises:
         UserError: no such scale, or a recipe that has no verdicts or no figure at it.
     """
-    book = load()
+    book = load().at(scale)
     out = results / Path(book.scale(scale).scoreboard).relative_to("results")
     sections = [
         section(results, name, recipe_name, recipe, out)

@@ -131,7 +131,7 @@ def run_sweep(
         work_all(spaces(name, sweep, space), sweep, call, out, worker)
         return
     first = {key: values[0] if isinstance(values, tuple) else values.low for key, values in space.items()}
-    run_of(first, book, scale, data, out)  # mistakes are named before anything runs
+    run_of(first, book, scale, data, out, sweep.point)  # mistakes are named before anything runs
     command = [sys.executable, "-m", "stemrepro.cli", "sweep", str(file), "--scale", scale]
     for number_of_extensions in range(1 + MOST_EXTENSIONS):
         parts = spaces(name, sweep, space)

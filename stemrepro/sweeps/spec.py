@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from stemrepro.records import Strict, parse, read_yaml
+from stemrepro.records import Name, Strict, parse, read_yaml
+from stemrepro.runs import MAIN
 
 ARM_FIELDS = ("table_rate_factor", "table_decay_factor", "table_init", "placement")
 """Fields of an arm that a sweep may set; an arm without tables has none of them."""
@@ -44,6 +45,9 @@ class Sweep(Strict):
     title: str
     sampler: Literal["grid", "tpe"]
     space: Space
+    point: Name = Field(
+        MAIN, description="of recipes/points.yaml, at which its runs are; the scale itself when left out"
+    )
     trials: int | None = Field(None, gt=0, description="runs of an open search, for each arm")
     first: dict[str, tuple[float, ...]] = Field(
         {},

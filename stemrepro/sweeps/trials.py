@@ -73,7 +73,7 @@ def with_fields(scale: Scale, values: dict) -> Scale:
     return scale.model_copy(update=parts | {"learning_rate": float(values["learning_rate"])})
 
 
-def run_of(values: dict, book: Book, scale_name: str, data: Path, out: Path) -> Run:
+def run_of(values: dict, book: Book, scale_name: str, data: Path, out: Path, at: str = MAIN) -> Run:
     """The run of some settings. An arm without tables has no table fields, so that they don't count as other settings.
 
     Raises:
@@ -83,13 +83,16 @@ def run_of(values: dict, book: Book, scale_name: str, data: Path, out: Path) -> 
     if name not in book.arms:
         raise unknown("arm", name, book.arms, "recipes/arms.yaml")
     scale = with_fields(scale, values)
-    arm, address = book.arms[name], Address(MAIN, name)
+    if at != MAIN and at not in book.points:
+        raise unknown("point", at, book.points, "recipes/points.yaml")
+    arm, address, point = book.arms[name], Address(at, name), book.point(at)
     if has_tables(name, book, scale_name):
         fields = {key: values[key] for key in ARM_FIELDS if values.get(key) is not None}
         arm = parse(Arm, arm.model_dump() | fields, Path("recipes/arms.yaml"), name)
-    model, training = run_settings(address, arm, Point(), scale)
+    model, training = run_settings(address, arm, point, scale)
     seed = int(values["seed"])
     own = {field: values[field] for field in (*MODEL_FIELDS, *TRAINING_FIELDS) if field in values}
+    own |= {} if at == MAIN else {"point": at}
     key = digest({"arm": arm.model_dump(mode="json"), "rate": training.learning_rate, "seed": seed} | own)
     return Run(address, seed, model, training, out / "runs" / f"{name}-{key}", scale.data, data, verified_hash(data))
 
@@ -138,7 +141,7 @@ def objective(trial: Trial, sweep: Sweep, space: Space, book: Book, scale: str, 
     from stemrepro.training.train import train
 
     values, asked = suggested(trial, searched(space, book, scale)), book.scale(scale).evaluation
-    run = run_of(values, book, scale, data, out)
+    run = run_of(values, book, scale, data, out, sweep.point)
     settings = settings_of(run, {key: values.get(key) for key in space})
     trial.set_user_attr("settings", settings)
     for other in trial.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):

@@ -369,3 +369,12 @@ def test_fields_of_the_scale_reach_the_run_and_name_its_folder(project, tmp_path
         0.25,
         0.25,
     )  # the official start at width 16, and the scale's own
+
+
+def test_a_sweep_at_a_point_has_the_points_runs(project, tmp_path):
+    data, values = tmp_path / "data/tiny/blocks", {"arm": "dense", "learning_rate": 0.01, "seed": 100}
+    run, whole = (run_of(values, project, "tiny", data, tmp_path, at) for at in ("half", "main"))
+    assert run.training.tokens * 2 == whole.training.tokens
+    assert run.folder != whole.folder
+    with pytest.raises(UserError, match="'hafl' is unknown; did you mean 'half'"):
+        run_of(values, project, "tiny", data, tmp_path, "hafl")
