@@ -44,9 +44,16 @@ def rate_figure(table: pd.DataFrame) -> Figure:
     table = table[table["state"] != "pruned"]
     best = best_settings(table).set_index("arm")
     arms = [arm for arm in dict.fromkeys(table["arm"]) if arm in best.index]
-    rows = -(-max(1, len(arms)) // 4)
+    columns = min(4, max(1, len(arms)))
+    rows = -(-max(1, len(arms)) // columns)
     figure, grid = plt.subplots(
-        rows, 4, figsize=(7.4, 1.95 * rows), sharex=True, sharey=True, layout="constrained", squeeze=False
+        rows,
+        columns,
+        figsize=(7.4 / 4 * max(2.4, columns), 1.95 * rows),
+        sharex=True,
+        sharey=True,
+        layout="constrained",
+        squeeze=False,
     )
     figure.get_layout_engine().set(rect=(0, 0.03, 1, 0.97))
     dense = table[table["arm"] == "dense"].groupby("learning_rate")["prose"].mean()
@@ -68,7 +75,7 @@ def rate_figure(table: pd.DataFrame) -> Figure:
         axes.xaxis.set_minor_locator(mpl.ticker.NullLocator())
     for axes in grid.flat[len(arms) :]:
         axes.set_visible(False)
-    for axes in grid.flat[max(0, len(arms) - 4) : len(arms)]:
+    for axes in grid.flat[max(0, len(arms) - columns) : len(arms)]:
         axes.tick_params(labelbottom=True)  # where an incomplete last row leaves a column's end above it
     if len(factors) > 1:
         for factor, shade in zip(factors, shades, strict=True):
