@@ -12,6 +12,7 @@ from stemrepro.measures.comparison import NO_GAIN, Comparison
 from stemrepro.measures.fits import PowerLaw, fit
 from stemrepro.measures.forecast import forecast
 from stemrepro.measures.ladder import Ladder
+from stemrepro.scores.losses import paired
 
 MULTIPLIERS = {
     "token-multiplier": "log2 of how many times the tokens the first arm needs to reach the second's loss, by its own fitted law, by seed",
@@ -55,6 +56,17 @@ class Worth(Ladder):
     def gap(self, high: str, low: str, point: str | None, metric: str = "prose") -> Contrast:
         """loss(high) - loss(low) at one rung, over all of its seeds."""
         return losses.contrast(self.all_losses(high, point), self.all_losses(low, point), metric)
+
+    def relative_gap(self, high: str, low: str, point: str | None) -> Contrast:
+        """The gap in bits a byte at one rung, in % of the first arm's: the same number in any vocabulary and unit of loss."""
+        first, second = paired(self.all_losses(high, point), self.all_losses(low, point))
+        return Contrast((100 * (1 - second.bits_per_byte() / first.bits_per_byte())).to_numpy())
+
+    def over_law(self, arm: str, point: str | None) -> Contrast:
+        """An arm's prose loss at a rung of the scale's width less dense's fitted law at as many training FLOPs, by seed."""
+        equal = self.tokens_at(point) * self.flops(arm) / self.flops("dense")
+        own = self.losses(arm, point).whole().loss("prose").to_numpy()
+        return Contrast(own - [float(law.loss(equal)) for law in self.laws("dense")])
 
     def ladder(self, arm: str, width: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """Tokens [rungs] of a width, and the arm's prose losses there [rungs, seeds], of the seeds that all rungs share."""
