@@ -125,7 +125,7 @@ def draw_rivals(axes: Axes, data: pd.DataFrame) -> None:
     axes.plot(paper["x"].astype(float), paper["value"], color="black", ls=":", lw=1.2, label="paper: 1/3, 1B")
     axes.plot(others["x"].astype(float), others["value"], "*", color="#777777", ms=6, label="re-runs: 1/2")
     for row in others.itertuples():
-        axes.annotate(row.what.upper(), (float(row.x), row.value), (0, -5), textcoords="offset points", fontsize=5.5, color="#555555", ha="center", va="top")  # fmt: skip
+        axes.annotate(row.what.upper(), (float(row.x), row.value), (4, -6), textcoords="offset points", fontsize=5.5, color="#555555")  # fmt: skip
 
 
 def draw_multipliers(axes: Axes, data: pd.DataFrame) -> None:
