@@ -85,7 +85,8 @@ def run_of(values: dict, book: Book, scale_name: str, data: Path, out: Path, at:
     scale = with_fields(scale, values)
     if at != MAIN and at not in book.points:
         raise unknown("point", at, book.points, "recipes/points.yaml")
-    arm, address, point = book.arms[name], Address(at, name), book.point(at)
+    arm, address = book.arms[name], Address(at, name)
+    point = book.point(at).model_copy(update={"rate": 1.0})  # a trial's rate is the one it names
     if has_tables(name, book, scale_name):
         fields = {key: values[key] for key in ARM_FIELDS if values.get(key) is not None}
         arm = parse(Arm, arm.model_dump() | fields, Path("recipes/arms.yaml"), name)

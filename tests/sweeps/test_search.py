@@ -375,6 +375,7 @@ def test_a_sweep_at_a_point_has_the_points_runs(project, tmp_path):
     data, values = tmp_path / "data/tiny/blocks", {"arm": "dense", "learning_rate": 0.01, "seed": 100}
     run, whole = (run_of(values, project, "tiny", data, tmp_path, at) for at in ("half", "main"))
     assert run.training.tokens * 2 == whole.training.tokens
+    assert run_of(values, project, "tiny", data, tmp_path, "rate-64").training.learning_rate == 0.01
     assert run.folder != whole.folder
     with pytest.raises(UserError, match="'hafl' is unknown; did you mean 'half'"):
         run_of(values, project, "tiny", data, tmp_path, "hafl")
