@@ -25,7 +25,9 @@ class Ladder(Comparison):
 
     def __init__(self, inputs: Inputs) -> None:
         super().__init__(inputs)
-        self.points = {name: inputs.book.points[name] for name in inputs.recipe.points}
+        named = {name: inputs.book.points[name] for name in inputs.recipe.points}
+        # Another start, or each arm's own rate, measures a place anew and is no place of its own.
+        self.points = {name: own for name, own in named.items() if not (own.official_start or own.own_rate)}
 
     def places(self, axis: str) -> dict[float, str | None]:
         """Points along an axis, by tokens a run or by width, in rising order; None is the scale itself.
@@ -48,7 +50,7 @@ class Ladder(Comparison):
     def losses(self, arm: str, point: str | None) -> ArmLosses:
         """An arm's losses at a point or at the scale itself, of the seeds that all of these share: the first so many."""
         recipe = self.inputs.recipe
-        seeds = min(recipe.seeds_of(arm), *(visit.seeds for visit in recipe.points.values()))
+        seeds = min(recipe.seeds_of(arm), *(recipe.points[name].seeds for name in self.points))
         return ArmLosses(self.all_losses(arm, point).folder, seeds)
 
     def all_losses(self, arm: str, point: str | None) -> ArmLosses:

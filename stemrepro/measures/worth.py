@@ -12,6 +12,7 @@ from stemrepro.measures.comparison import NO_GAIN, Comparison
 from stemrepro.measures.fits import PowerLaw, fit
 from stemrepro.measures.forecast import forecast
 from stemrepro.measures.ladder import Ladder
+from stemrepro.scale import Point
 from stemrepro.scores.losses import paired
 
 MULTIPLIERS = {
@@ -45,9 +46,9 @@ class Worth(Ladder):
 
     def rungs(self, width: float = 1.0) -> dict[int, str | None]:
         """Tokens of each rung of a width (a factor of the scale's) in rising order -> its point; None is the scale itself."""
-        scale, everywhere = self.inputs.scale, dict(self.points)
-        found = {point.at(scale).training.tokens: name for name, point in everywhere.items() if point.width == width}
-        return dict(sorted((found | ({scale.training.tokens: None} if width == 1 else {})).items()))
+        everywhere: dict[str | None, Point] = {**self.points, None: Point()}
+        rungs = {name: point.at(self.inputs.scale) for name, point in everywhere.items() if point.width == width}
+        return dict(sorted((at.training.tokens, name) for name, at in rungs.items()))
 
     def widths(self) -> list[float]:
         """Factors of the scale's width that there are rungs of."""

@@ -118,7 +118,7 @@ def test_the_pages_folder_is_the_scales_own(project):
     """Whatever scale is planned: the gpu scale's page is this test's laptop's."""
     scales = project.parent / "recipes/scales/gpu.yaml"
     scales.write_text(scales.read_text().replace("scoreboard: results", "scoreboard: results/gpu"))
-    for name in load().recipes:
+    for name in load().at("laptop").recipes:
         shutil.copytree(project / "laptop" / name, project / "gpu" / name, dirs_exist_ok=True)
     assert write_scoreboard("gpu", project) == project / "gpu"
     with pytest.raises(UserError, match="scale 'lapto' is unknown; did you mean 'laptop'"):
