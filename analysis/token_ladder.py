@@ -176,7 +176,7 @@ def draw(data: pd.DataFrame, measure: Worth) -> Figure:
         relative: ("b  In % of dense's bits a byte", "1 - arm / dense (%)"),
         parts: ("c  What it is made of", "prose loss (nats/token)"),
         law: ("d  At equal training FLOPs", "loss - dense's fitted law\n(nats/token)"),
-        tokens: ("e  Tokens that dense needs for its loss", "times the arm's tokens"),
+        tokens: ("e  Tokens that dense needs to catch up", "times the arm's tokens"),
         pairs: ("f  STEM full, by count of the token pair", "dense - STEM full (nats/token)"),
     }
     for axes, (title, ylabel) in titles.items():
