@@ -21,7 +21,13 @@ def write_summary(folder: Path, seeds: int, **more: object) -> None:
     (folder / "summary.json").write_text(json.dumps(about))
 
 
-def write_arm(folder, prose, seeds=(0, 1, 2), marks=(0.4, 0.2), documents=40, unigram=5.0, diverged=(), flops=10.0):
+PAIRS = {"0": 1.0, "4-31": -1.0}
+"""Buckets by count of the pair, and what their losses are above the mean."""
+
+
+def write_arm(
+    folder, prose, seeds=(0, 1, 2), marks=(0.4, 0.2), documents=40, unigram=5.0, diverged=(), flops=10.0, parameters=5, pairs=PAIRS
+):  # fmt: skip
     """An arm whose loss is `prose[seed]` on both prose sources and 1.0 on glosses; runs of the seeds `diverged` ended at step 15."""
     folder.mkdir(parents=True)
     rows, curve, nats, scored = [], [], [], [seed for seed in seeds if seed not in diverged]
@@ -30,8 +36,9 @@ def write_arm(folder, prose, seeds=(0, 1, 2), marks=(0.4, 0.2), documents=40, un
     noise = np.random.default_rng(0).normal(0, 0.2, documents)
     for seed in scored:
         for name, loss in zip(SOURCES, (prose[seed], prose[seed], 1.0), strict=True):
-            for by, bucket, shift in (("pair", "0", 1.0), ("pair", "4-31", -1.0), ("position", "0", 0.0)):
-                count = 200 if by == "position" else 100
+            buckets = [("pair", bucket, shift) for bucket, shift in pairs.items()]
+            for by, bucket, shift in [*buckets, ("position", "0", 0.0)]:
+                count = 100 * len(pairs) if by == "position" else 100
                 about = {"seed": seed, "by": by, "source": name, "bucket": bucket, "tokens": count}
                 rows.append(about | {"nats": count * (loss + shift), "bytes": 250 * count // 100})
         for number, extra in enumerate(marks):
@@ -55,7 +62,7 @@ def write_arm(folder, prose, seeds=(0, 1, 2), marks=(0.4, 0.2), documents=40, un
         "loss": loss,
         "unigram_nats_per_token": unigram,
         "forward_flops_per_token": flops,
-        "parameters": {"total": 5},
+        "parameters": {"total": parameters},
     }
     ended = {"diverged": {str(seed): 15 for seed in diverged}} if diverged else {}
     write_summary(folder, len(seeds), **more, **ended)

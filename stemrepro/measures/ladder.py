@@ -25,7 +25,9 @@ class Ladder(Comparison):
 
     def __init__(self, inputs: Inputs) -> None:
         super().__init__(inputs)
-        self.points = {name: inputs.book.points[name] for name in inputs.recipe.points}
+        named = {name: inputs.book.points[name] for name in inputs.recipe.points}
+        # Another start, or each arm's own rate, measures a place anew and is no place of its own.
+        self.points = {name: own for name, own in named.items() if not (own.official_start or own.own_rate)}
 
     def places(self, axis: str) -> dict[float, str | None]:
         """Points along an axis, by tokens a run or by width, in rising order; None is the scale itself.
@@ -46,9 +48,21 @@ class Ladder(Comparison):
         return dict(sorted((p.at(scale).model.width, name) for name, p in everywhere.items() if p.tokens in budgets))
 
     def losses(self, arm: str, point: str | None) -> ArmLosses:
-        """An arm's losses at a point or, on as many seeds, at the scale itself."""
-        seeds = min(visit.seeds for visit in self.inputs.recipe.points.values())
-        return self.arms[arm].points[point] if point else ArmLosses(self.arms[arm].losses.folder, seeds)
+        """An arm's losses at a point or at the scale itself, of the seeds that all of these share: the first so many."""
+        recipe = self.inputs.recipe
+        seeds = min(recipe.seeds_of(arm), *(recipe.points[name].seeds for name in self.points))
+        return ArmLosses(self.all_losses(arm, point).folder, seeds)
+
+    def all_losses(self, arm: str, point: str | None) -> ArmLosses:
+        """The same of all its seeds there.
+
+        Raises:
+            UserError: the recipe doesn't want the arm there.
+        """
+        own = self.arms[arm]
+        if point and point not in own.points:
+            raise UserError(f"the recipe has no arm '{arm}' at '{point}'; add it to the point's arms")
+        return own.points[point] if point else own.losses
 
     def gaps(self, high: str, low: str, axis: str) -> dict[float, Contrast]:
         """Prose loss of `high` less that of `low` at each place of an axis."""

@@ -15,16 +15,14 @@ METRICS = {
 }
 
 
-def _item_error(first: ArmLosses, second: ArmLosses, mix: str) -> tuple[float, float]:
-    """Standard error between documents of the seed-averaged difference, by bootstrap within each source, and its
+def _item_error(first: ArmLosses, differences: np.ndarray, mix: str) -> tuple[float, float]:
+    """Standard error between documents of the seed-averaged differences [seeds, documents], by bootstrap within each source, and its
     degrees of freedom."""
-    high, low = first.documents, second.documents
-    groups = []
+    documents, groups = first.documents, []
     for source in members(mix, first.sources):
-        chosen = high["source"] == source
+        chosen = documents["source"] == source
         if chosen.any():
-            difference = (high["nats"] - low["nats"]).mean(axis=0)[chosen]
-            groups.append((difference, high["tokens"][chosen].astype(float)))
+            groups.append((differences.mean(axis=0)[chosen], documents["tokens"][chosen].astype(float)))
     return bootstrap_error(groups, lambda d, t, axis=-1: d.sum(axis=axis) / t.sum(axis=axis))
 
 
@@ -40,8 +38,26 @@ def contrast(high: ArmLosses, low: ArmLosses, metric: str) -> Contrast:
         gap = gap_curve(first, second)
         return Contrast((gap.iloc[:, -1] - gap.iloc[:, 0]).to_numpy())
     difference = first.loss(metric) - second.loss(metric)
-    item_se, item_df = (0.0, float("inf")) if ":" in metric else _item_error(first, second, metric)
+    item_se, item_df = (0.0, float("inf"))
+    if ":" not in metric:
+        item_se, item_df = _item_error(first, first.documents["nats"] - second.documents["nats"], metric)
     return Contrast(difference.to_numpy(), item_se, item_df)
+
+
+def interaction(pair: tuple[ArmLosses, ArmLosses], other: tuple[ArmLosses, ArmLosses], metric: str) -> Contrast:
+    """(loss(pair[0]) - loss(pair[1])) - (loss(other[0]) - loss(other[1])) by seed, over the seeds that all four have; of whole sources,
+    with the error between documents.
+
+    Raises:
+        UserError: the arms have different seeds.
+        Unmeasured: a run diverged.
+    """
+    fewest = min((*pair, *other), key=lambda arm: len(arm.seeds))
+    four = [paired(arm, fewest)[0] for arm in (*pair, *other)]
+    signs = (1, -1, -1, 1)
+    difference = sum(sign * arm.loss(metric) for sign, arm in zip(signs, four, strict=True))
+    documents = sum(sign * arm.documents["nats"] for sign, arm in zip(signs, four, strict=True))
+    return Contrast(difference.to_numpy(), *_item_error(four[0], documents, metric))
 
 
 def slope(x: np.ndarray, y: np.ndarray) -> np.ndarray:

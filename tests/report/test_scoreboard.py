@@ -36,7 +36,7 @@ def project(tmp_path, monkeypatch):
     shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
     (tmp_path / "recipes/scales/gpu.yaml").write_text((ROOT / "recipes/scales/laptop.yaml").read_text())
     monkeypatch.chdir(tmp_path)
-    for scale, names in (("laptop", load().recipes), ("gpu", ["validation_loss"])):
+    for scale, names in (("laptop", load().at("laptop").recipes), ("gpu", ["validation_loss"])):
         for name in names:
             folder = tmp_path / "results" / scale / name
             folder.mkdir(parents=True)
@@ -61,7 +61,7 @@ def project(tmp_path, monkeypatch):
 
 def test_markdown_and_page_hold_every_claim_in_the_papers_order(project):
     page, table = (project / "index.html").read_text(), (project / "README.md").read_text()
-    names = list(load().recipes)
+    names = list(load().at("laptop").recipes)
     for text in (page, table):
         places = [text.index(f"Sentence of {name}-0.") for name in names]
         assert places == sorted(places)
@@ -86,7 +86,7 @@ def test_markdown_and_page_hold_every_claim_in_the_papers_order(project):
 def test_claims_are_counted_by_whose_they_are(project, book):
     """A control that comes out the other way is no contradiction of the paper."""
     rows = [row for path in project.glob("*/*/verdicts.json") for row in read_verdicts(path)]
-    count = len(book.recipes) + 1
+    count = len(book.at("laptop").recipes) + 1
     lines = tally_table(rows)
     assert lines[2] == f"| the paper's result ({3 * count}) | {count} | {count} | 0 | 0 | {count} |"
     assert lines[3] == f"| the paper's arithmetic ({count}) | 0 | 0 | {count} | 0 | 0 |"
@@ -118,7 +118,7 @@ def test_the_pages_folder_is_the_scales_own(project):
     """Whatever scale is planned: the gpu scale's page is this test's laptop's."""
     scales = project.parent / "recipes/scales/gpu.yaml"
     scales.write_text(scales.read_text().replace("scoreboard: results", "scoreboard: results/gpu"))
-    for name in load().recipes:
+    for name in load().at("laptop").recipes:
         shutil.copytree(project / "laptop" / name, project / "gpu" / name, dirs_exist_ok=True)
     assert write_scoreboard("gpu", project) == project / "gpu"
     with pytest.raises(UserError, match="scale 'lapto' is unknown; did you mean 'laptop'"):
@@ -223,7 +223,7 @@ def test_pictures_have_size_and_alternative_text(page, book):
     images = page.eval_on_selector_all(
         "img", "all => all.map(i => [i.naturalWidth, i.naturalHeight, i.clientWidth, i.alt])"
     )
-    assert len(images) == len(book.recipes) + 1
+    assert len(images) == len(book.at("laptop").recipes) + 1
     assert all(
         width > 0 and height > 0 and drawn > 300 and "Its claims:" in alt for width, height, drawn, alt in images
     )
@@ -231,12 +231,12 @@ def test_pictures_have_size_and_alternative_text(page, book):
 
 def test_filters_by_verdict_scale_and_words(page, book):
     every = shown(page)
-    assert len(every) == 5 * (len(book.recipes) + 1)
+    assert len(every) == 5 * (len(book.at("laptop").recipes) + 1)
     button = page.locator("button[data-verdict='contradicted']")
     button.click()
     assert button.get_attribute("aria-pressed") == "false"
     assert shown(page) == [name for name in every if not name.endswith(f"-{VERDICTS.index('contradicted')}")]
-    assert page.locator("#shown").inner_text() == f"{4 * (len(book.recipes) + 1)} of {len(every)} claims"
+    assert page.locator("#shown").inner_text() == f"{4 * (len(book.at('laptop').recipes) + 1)} of {len(every)} claims"
     button.click()
     page.select_option("#scale", "gpu")
     assert {name.split("-")[1] for name in shown(page)} == {"gpu"}

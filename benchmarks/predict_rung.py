@@ -1,0 +1,80 @@
+"""What will the next rung of a ladder bring? Foretold from the rungs below it, to be committed before it is run.
+
+    python -m benchmarks.predict_rung rung-4           the rung-4 of recipes/token_ladder.yaml, from the scores of those below
+    python -m benchmarks.predict_rung main             the scale itself, the ladder's last rung
+
+Adds lines to docs/predicted_rungs.csv: the prose loss of every arm, and its gap to dense, with 95% intervals (stemrepro/measures/forecast.py).
+A rung that has scores, or was foretold before, is refused.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from stemrepro.book import load
+from stemrepro.errors import UserError
+from stemrepro.files import atomic_write
+from stemrepro.measures.base import Inputs
+from stemrepro.measures.worth import Worth
+from stemrepro.runs import MAIN
+
+FILE = Path("docs/predicted_rungs.csv")
+
+
+def lines(measure: Worth, rung: str) -> list[dict]:
+    """Every arm's loss and its gap to dense at a rung, in nats a token.
+
+    Raises:
+        UserError: the rung has scores, or too few below it have.
+    """
+    point = None if rung == MAIN else rung
+    tokens, found = measure.tokens_at(point), []
+    arms = [arm for arm in measure.arms if point is None or point in measure.arms[arm].points]
+    for arm in arms:
+        if (scored := measure.all_losses(arm, point).folder / "summary.json").exists():
+            raise UserError(f"{scored} is there: what has been run can't be foretold")
+    for pair in [(arm,) for arm in arms] + [("dense", arm) for arm in arms if arm != "dense"]:
+        own = measure.forecast(pair, point)
+        low, high = own.interval(0.05)
+        fitted = " ".join(name or MAIN for at, name in measure.rungs().items() if at < tokens)
+        found.append({
+            "recipe": measure.inputs.name, "scale": measure.inputs.scale_name, "rung": rung, "tokens": tokens, "what": " - ".join(pair),
+            "value": own.mean, "ci_low": low, "ci_high": high, "seeds": len(own.differences), "fitted": fitted,
+        })  # fmt: skip
+    return found
+
+
+def added(file: Path, new: list[dict]) -> pd.DataFrame:
+    """The file's lines with new ones behind them.
+
+    Raises:
+        UserError: the rung was foretold before.
+    """
+    before = pd.read_csv(file) if file.exists() else pd.DataFrame(columns=list(new[0]))
+    same = before[["recipe", "scale", "rung"]].eq([new[0][key] for key in ("recipe", "scale", "rung")]).all(axis=1)
+    if same.any():
+        raise UserError(f"{file} has a prediction of '{new[0]['rung']}' already; it stands as it was made")
+    return pd.DataFrame([*before.to_dict("records"), *new])
+
+
+def main() -> None:
+    """Writes the prediction and prints it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rung")
+    parser.add_argument("--recipe", default="token_ladder")
+    parser.add_argument("--scale", default="ladder")
+    asked, book = parser.parse_args(), load()
+    try:
+        book.recipe(asked.recipe), book.scale(asked.scale)
+        new = lines(Worth(Inputs(asked.recipe, book, asked.scale, Path("scores") / asked.scale)), asked.rung)
+        atomic_write(FILE, added(FILE, new).to_csv(index=False, float_format="%.6g"))
+    except UserError as error:
+        sys.exit(str(error))
+    print(pd.DataFrame(new).drop(columns=["recipe", "scale"]).to_string(index=False))
+    print(f"\n{FILE}: commit it before '{asked.rung}' is run.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Saturating power laws of loss, L = floor + amplitude * size^-exponent summed over axes (tokens, parameters), by least squares.
+
+Given the exponents, the floor and the amplitudes are linear and are solved for exactly (non-negative least squares), so that only the
+exponents are searched: first on a grid over all of their range, then between its points. No start has to be guessed.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from stemrepro.errors import UserError
+
+LOWEST, HIGHEST = 0.02, 3.0
+"""Range of an exponent."""
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """L = floor + sum over axes of amplitude * (size / unit)^-exponent, in nats.
+
+    Attributes:
+        units: a size an axis, at which its term is its amplitude.
+    """
+
+    floor: float
+    units: np.ndarray
+    amplitudes: np.ndarray
+    exponents: np.ndarray
+
+    def loss(self, *sizes: np.ndarray | float) -> np.ndarray:
+        """The law at sizes, one array an axis."""
+        parts = zip(sizes, self.units, self.amplitudes, self.exponents, strict=True)
+        return self.floor + sum(a * (np.asarray(size, float) / unit) ** -e for size, unit, a, e in parts)
+
+    def reach(self, loss: float, *sizes: float | None) -> float:
+        """The size along the axis given as None at which the law falls to a loss; infinite where it never does."""
+        axis = sizes.index(None)
+        fixed = [i for i in range(len(sizes)) if i != axis]
+        rest = loss - self.floor
+        rest -= sum(self.amplitudes[i] * (sizes[i] / self.units[i]) ** -self.exponents[i] for i in fixed)
+        if rest <= 0 or self.amplitudes[axis] == 0:
+            return float("inf")
+        return float(self.units[axis] * (rest / self.amplitudes[axis]) ** (-1 / self.exponents[axis]))
+
+
+def fit(losses: np.ndarray, *sizes: np.ndarray, tied: bool = False) -> PowerLaw:
+    """The law nearest to losses [places] at sizes [places], one array an axis; the floor and the amplitudes are never below 0.
+
+    Args:
+        tied: all axes have one exponent.
+
+    Raises:
+        UserError: fewer places than the law has parameters.
+    """
+    from scipy.optimize import minimize, nnls  # half a second that reading recipes can do without
+
+    axes = len(sizes)
+    free = 1 if tied else axes
+    if len(losses) < (needed := 1 + axes + free):
+        raise UserError(f"a power law over {axes} axes has {needed} parameters; {len(losses)} places can't tell them")
+    units = np.array([np.exp(np.mean(np.log(size))) for size in sizes])
+    scaled = [np.asarray(size, float) / unit for size, unit in zip(sizes, units, strict=True)]
+
+    def solved(logs: np.ndarray) -> tuple[np.ndarray, float]:
+        exponents = np.exp(np.broadcast_to(logs, axes))
+        columns = [size**-e for size, e in zip(scaled, exponents, strict=True)]
+        return nnls(np.column_stack([np.ones(len(losses)), *columns]), losses)
+
+    bounds = (np.log(LOWEST), np.log(HIGHEST))
+    grid = np.linspace(*bounds, 40 if free == 1 else 25)
+    points = np.stack(np.meshgrid(*[grid] * free), axis=-1).reshape(-1, free)
+    start = min(points, key=lambda logs: solved(logs)[1])
+    # The error is flat where exponents are hard to tell: a simplex needs no slope.
+    best = minimize(
+        lambda logs: solved(logs)[1] ** 2, start, method="Nelder-Mead", bounds=[bounds] * free,
+        options={"xatol": 1e-6, "fatol": 1e-13, "initial_simplex": _simplex(start, grid[1] - grid[0], bounds)},
+    ).x  # fmt: skip
+    floor, *amplitudes = solved(best)[0]
+    return PowerLaw(float(floor), units, np.array(amplitudes), np.exp(np.broadcast_to(best, axes)))
+
+
+def _simplex(start: np.ndarray, step: float, bounds: tuple[float, float]) -> np.ndarray:
+    """A grid step along every axis, away from the nearer bound."""
+    signs = np.where(start + step > bounds[1], -step, step)
+    return np.vstack([start, start + np.diag(signs)])

@@ -1,0 +1,200 @@
+"""What an arm is worth along a ladder: in tokens, parameters and FLOPs of another, and what of it hangs on what."""
+
+from typing import ClassVar
+
+import numpy as np
+
+from stemrepro.claims import Contrast, Unmeasured
+from stemrepro.errors import UserError
+from stemrepro.measures import losses
+from stemrepro.measures.base import Inputs, Precondition
+from stemrepro.measures.comparison import NO_GAIN, Comparison
+from stemrepro.measures.fits import PowerLaw, fit
+from stemrepro.measures.forecast import forecast
+from stemrepro.measures.ladder import Ladder
+from stemrepro.scale import Point
+from stemrepro.scores.losses import paired
+
+MULTIPLIERS = {
+    "token-multiplier": "log2 of how many times the tokens the first arm needs to reach the second's loss, by its own fitted law, by seed",
+    "parameter-multiplier": "the same in parameters of the first arm, by its law over both widths",
+    "flop-multiplier": "the same in training FLOPs: the tokens' times the first arm's forward FLOPs over the second's",
+}
+WITH_TABLE = {
+    ("dense", "up-removed"): ("stem-dagger-full", "stem-full"),
+    ("dense", "up-removed-third"): ("stem-dagger", "stem-third"),
+}
+"""Of the factorial (up-projection kept, removed) x (table or none): the pair without a table and the same pair with one."""
+
+
+class Worth(Ladder):
+    """A ladder of budgets, at one width or more. A rung is a point, or the scale itself, its last."""
+
+    metrics: ClassVar[dict[str, str]] = (
+        Ladder.metrics
+        | {
+            rf"{name}(@[a-z0-9-]+)?": f"{words}; at the scale itself, or at the rung after @"
+            for name, words in MULTIPLIERS.items()
+        }
+        | {"interaction": "what the up-projection is worth without a table less what it is worth with one, prose loss"}
+    )
+    preconditions: ClassVar[dict[str, Precondition]] = {NO_GAIN: Comparison.preconditions[NO_GAIN]}
+
+    def __init__(self, inputs: Inputs) -> None:
+        super().__init__(inputs)
+        self._laws: dict[tuple[str, bool], list[PowerLaw]] = {}
+
+    def rungs(self, width: float = 1.0) -> dict[int, str | None]:
+        """Tokens of each rung of a width (a factor of the scale's) in rising order -> its point; None is the scale itself."""
+        everywhere: dict[str | None, Point] = {**self.points, None: Point()}
+        rungs = {name: point.at(self.inputs.scale) for name, point in everywhere.items() if point.width == width}
+        return dict(sorted((at.training.tokens, name) for name, at in rungs.items()))
+
+    def widths(self) -> list[float]:
+        """Factors of the scale's width that there are rungs of."""
+        return sorted({1.0} | {point.width for point in self.points.values()})
+
+    def gap(self, high: str, low: str, point: str | None, metric: str = "prose") -> Contrast:
+        """loss(high) - loss(low) at one rung, over all of its seeds."""
+        return losses.contrast(self.all_losses(high, point), self.all_losses(low, point), metric)
+
+    def relative_gap(self, high: str, low: str, point: str | None) -> Contrast:
+        """The gap in bits a byte at one rung, in % of the first arm's: the same number in any vocabulary and unit of loss."""
+        first, second = paired(self.all_losses(high, point), self.all_losses(low, point))
+        return Contrast((100 * (1 - second.bits_per_byte() / first.bits_per_byte())).to_numpy())
+
+    def over_law(self, arm: str, point: str | None) -> Contrast:
+        """An arm's prose loss at a rung of the scale's width less dense's fitted law at as many training FLOPs, by seed."""
+        equal = self.tokens_at(point) * self.flops(arm) / self.flops("dense")
+        own = self.losses(arm, point).whole().loss("prose").to_numpy()
+        return Contrast(own - [float(law.loss(equal)) for law in self.laws("dense")])
+
+    def ladder(self, arm: str, width: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens [rungs] of a width, and the arm's prose losses there [rungs, seeds], of the seeds that all rungs share."""
+        return np.array(list(self.rungs(width))), self._rows(arm, self.rungs(width))
+
+    def _rows(self, arm: str, rungs: dict[int, str | None]) -> np.ndarray:
+        if not rungs:
+            raise UserError("there is no rung below the first one")
+        return np.stack([self.losses(arm, point).whole().loss("prose").to_numpy() for point in rungs.values()])
+
+    def laws(self, arm: str, widths: bool = False) -> list[PowerLaw]:
+        """Power laws fitted to an arm's own ladder, a law a seed: over tokens at the scale's width, or over parameters and tokens.
+
+        Two widths can't tell an exponent of parameters from a floor, so with two both axes have one exponent; with three each its own.
+
+        Raises:
+            UserError: too few rungs, or one width alone.
+        """
+        if (arm, widths) not in self._laws:
+            self._laws[arm, widths] = self._fitted(arm, widths)
+        return self._laws[arm, widths]
+
+    def _fitted(self, arm: str, widths: bool) -> list[PowerLaw]:
+        if not widths:
+            tokens, rows = self.ladder(arm)
+            return [fit(own, tokens) for own in rows.T]
+        if len(every := self.widths()) < 2:
+            raise UserError("a law over parameters needs rungs of two widths; the recipe's points have one")
+        ladders = [self.ladder(arm, width) for width in every]
+        sizes = [np.full(len(own[0]), self.parameters(arm, width)) for own, width in zip(ladders, every, strict=True)]
+        parameters, tokens = np.concatenate(sizes), np.concatenate([own[0] for own in ladders])
+        return [
+            fit(own, parameters, tokens, tied=len(every) == 2) for own in np.concatenate([own[1] for own in ladders]).T
+        ]
+
+    def parameters(self, arm: str, width: float = 1.0) -> float:
+        """All parameters of an arm at a width."""
+        point = next(iter(self.rungs(width).values()))
+        return float(self.all_losses(arm, point).summary["parameters"]["total"])
+
+    def tokens_a_parameter(self, width: float = 1.0) -> dict[float, str | None]:
+        """Rungs of a width by tokens a parameter, all of dense's, as the paper counts them."""
+        return {tokens / self.parameters("dense", width): point for tokens, point in self.rungs(width).items()}
+
+    def multiplier(self, high: str, low: str, axis: str, point: str | None) -> np.ndarray:
+        """log2 of how many times a rung's tokens (or the first arm's parameters) give the first arm the second's loss there, by seed.
+
+        Raises:
+            UserError: no rung of the scale's width.
+            Unmeasured: a seed's loss lies below what the first arm's law ever reaches, or so far beyond its last rung that the ladder would
+                have to be drawn on by more than its own length.
+        """
+        tokens, over = self.tokens_at(point), axis == "parameters"
+        targets = self.losses(low, point).whole().loss("prose").to_numpy()
+        sizes = [self.parameters(high, w) for w in self.widths()] if over else list(self.rungs())
+        own = self.parameters(high) if over else tokens
+        reached = [
+            law.reach(loss, None, tokens) if over else law.reach(loss, None)
+            for law, loss in zip(self.laws(high, over), targets, strict=True)
+        ]
+        where = point or "the last rung"
+        if never := int(np.isinf(reached).sum()):
+            raise Unmeasured(
+                f"{high} never reaches {low}'s loss at {where}: in {never} of {len(reached)} seeds it lies below the floor of {high}'s law"
+            )
+        span = max(sizes) / min(sizes)
+        if (most := max(reached) / max(sizes)) > span:
+            raise Unmeasured(
+                f"{high} would reach {low}'s loss at {where} only with {most:.3g} times the most {axis} of its ladder, "
+                f"which spans a factor of {span:.3g}"
+            )
+        return np.log2(np.array(reached) / own)
+
+    def forecast(self, arms: tuple[str, ...], point: str | None) -> Contrast:
+        """An arm's prose loss at a rung, or the gap between two arms, foretold from the rungs below it alone; the rung itself is not read.
+
+        Raises:
+            UserError: no rung of the scale's width, or too few below it.
+        """
+        tokens = self.tokens_at(point)
+        below = {own: name for own, name in self.rungs().items() if own < tokens}
+        ladders = tuple(self._rows(arm, below) for arm in arms)
+        return forecast(np.array(list(below)), ladders, (1, -1)[: len(arms)], tokens)
+
+    def tokens_at(self, point: str | None) -> int:
+        """Tokens of a rung of the scale's width.
+
+        Raises:
+            UserError: there is none.
+        """
+        rungs = {name: tokens for tokens, name in self.rungs().items()}
+        if point not in rungs:
+            names = ", ".join(name for name in rungs if name)
+            raise UserError(f"'{point}' is no rung at the scale's width; there are {names}")
+        return rungs[point]
+
+    def flops(self, arm: str) -> float:
+        """Forward FLOPs a token of an arm at the scale."""
+        return float(self.all_losses(arm, None).summary["forward_flops_per_token"])
+
+    def interaction(self, high: str, low: str) -> Contrast:
+        """(high - low) less the same difference where both arms have a table.
+
+        Raises:
+            UserError: the arms are no pair of the factorial, or the recipe lacks those with a table.
+        """
+        if (low, high) in WITH_TABLE:
+            return self.interaction(low, high).reversed()
+        if (high, low) not in WITH_TABLE:
+            known = "; ".join(f"[{first}, {second}]" for first, second in WITH_TABLE)
+            raise UserError(f"metric 'interaction' is of the pairs without a table, {known}; got [{high}, {low}]")
+        if missing := [arm for arm in WITH_TABLE[high, low] if arm not in self.arms]:
+            raise UserError(
+                f"metric 'interaction' of [{high}, {low}] needs the arm '{missing[0]}', which the recipe lacks"
+            )
+        first, second = (tuple(self.arms[arm].losses for arm in pair) for pair in ((high, low), WITH_TABLE[high, low]))
+        return losses.interaction(first, second, "prose")
+
+    def contrast(self, high: str, low: str, metric: str) -> Contrast:
+        """See `metrics`; all else is that of a ladder."""
+        name, _, point = metric.partition("@")
+        if metric == "interaction":
+            return self.interaction(high, low)
+        if name not in MULTIPLIERS:
+            return super().contrast(high, low, metric)
+        axis = "parameters" if name == "parameter-multiplier" else "tokens"
+        times = self.multiplier(high, low, axis, point or None)
+        if name == "flop-multiplier":
+            times = times + np.log2(self.flops(high) / self.flops(low))
+        return Contrast(times)

@@ -1,0 +1,51 @@
+import pytest
+
+from benchmarks.predict_rung import added, lines
+from stemrepro.errors import UserError
+from stemrepro.measures.comparison import ArmScores
+from stemrepro.measures.worth import Worth
+from stemrepro.scores.losses import ArmLosses
+from tests.made_up import made, write_arm
+
+
+@pytest.fixture
+def measure(book, tmp_path):
+    """Dense and STEM full with three rungs; the fourth and the scale itself aren't there yet."""
+    found = made(Worth, book, "token_ladder", {})
+    for arm, shift in (("dense", 0.0), ("stem-full", -0.1)):
+        points = {
+            point: write_arm(
+                tmp_path / point / arm, [2 + shift + (tokens / 1e5) ** -0.3 + 0.01 * seed for seed in range(3)]
+            )
+            for tokens, point in found.rungs().items()
+            if point and point != "rung-4"
+        }
+        points["rung-4"] = ArmLosses(tmp_path / "rung-4" / arm)
+        found.arms[arm] = ArmScores(ArmLosses(tmp_path / "main" / arm), points=points)
+    return found
+
+
+def test_losses_and_gaps_are_foretold(measure):
+    found = {own["what"]: own for own in lines(measure, "rung-4")}
+    assert list(found) == ["dense", "stem-full", "dense - stem-full"]
+    assert found["dense - stem-full"]["value"] == pytest.approx(0.1, abs=1e-3)
+    expected = 2.01 + (measure.tokens_at("rung-4") / 1e5) ** -0.3
+    assert found["dense"]["value"] == pytest.approx(expected, abs=1e-3)
+    assert found["dense"]["ci_low"] < expected < found["dense"]["ci_high"]
+    assert found["dense"]["fitted"] == "rung-1 rung-2 rung-3"
+
+
+def test_what_has_been_run_or_foretold_is_refused(measure, tmp_path):
+    with pytest.raises(UserError, match=r"rung-3/dense/summary\.json is there"):
+        lines(measure, "rung-3")
+    file, new = tmp_path / "predicted.csv", lines(measure, "rung-4")
+    added(file, new).to_csv(file, index=False)
+    with pytest.raises(UserError, match="has a prediction of 'rung-4' already"):
+        added(file, new)
+    later = [own | {"rung": "main"} for own in new]
+    assert list(added(file, later)["rung"]) == ["rung-4"] * 3 + ["main"] * 3
+
+
+def test_a_rung_needs_the_scores_of_all_those_below(measure):
+    with pytest.raises(UserError, match=r"rung-4/dense/summary\.json is missing"):
+        lines(measure, "main")

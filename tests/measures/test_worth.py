@@ -1,0 +1,178 @@
+import numpy as np
+import pytest
+
+from stemrepro.claims import NOT_TESTABLE, Unmeasured, judge
+from stemrepro.errors import UserError
+from stemrepro.measures.base import refusal
+from stemrepro.measures.comparison import NO_GAIN, ArmScores
+from stemrepro.measures.worth import Worth
+from stemrepro.report.results import evidence_for
+from tests.made_up import made, write_arm
+
+FLOOR, AMPLITUDE, EXPONENT, OF_SIZE = 1.5, 1.2, 0.4, 0.5
+NARROW, WIDE = 135_000, 500_000
+
+
+def law(tokens, parameters=NARROW):
+    """Dense's loss; parameters and tokens have one exponent."""
+    return FLOOR + OF_SIZE * (parameters / NARROW) ** -EXPONENT + AMPLITUDE * (tokens / 1e5) ** -EXPONENT
+
+
+@pytest.fixture
+def build(book, tmp_path):
+    """A measure of arms, each a function of tokens and parameters, with 5 seeds at the first rung and 3 elsewhere."""
+
+    def build(arms, **more):
+        measure = made(Worth, book, "token_ladder", {})
+        for name, loss in arms.items():
+            points = {}
+            for width, size in ((1.0, NARROW), (2.0, WIDE)):
+                for tokens, point in measure.rungs(width).items():
+                    prose = [loss(tokens, size) + 0.01 * seed for seed in range(5 if point == "rung-1" else 3)]
+                    about = {"parameters": size} | more.get(name, {})
+                    points[point] = write_arm(tmp_path / str(point) / name, prose, tuple(range(len(prose))), **about)
+            measure.arms[name] = ArmScores(points.pop(None), points=points)
+        return measure
+
+    return build
+
+
+def test_rungs_of_a_width_are_in_order_with_the_scale_last(book):
+    measure = made(Worth, book, "token_ladder", {})
+    assert list(measure.rungs().values()) == ["rung-1", "rung-2", "rung-3", "rung-4", None]
+    assert list(measure.rungs(2.0).values()) == ["wide-rung-1", "wide-rung-2", "wide-rung-3"]
+    assert measure.widths() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("times", [1.0, 2.0, 3.7])
+def test_tokens_parameters_and_flops_that_dense_needs(build, times):
+    """An arm that is dense with more tokens (or parameters) is worth just these, at every rung; costs come on top."""
+    measure = build(
+        {"dense": law, "stem-full": lambda t, n: law(times * t, n), "stem-third": lambda t, n: law(t, times * n)},
+        dense={"flops": 10.0}, **{"stem-full": {"flops": 8.0}},
+    )  # fmt: skip
+    for metric in ("token-multiplier", "token-multiplier@rung-2", "token-multiplier@rung-4"):
+        assert measure.contrast("dense", "stem-full", metric).differences == pytest.approx(
+            [np.log2(times)] * 3, abs=5e-3
+        )
+    found = measure.contrast("dense", "stem-third", "parameter-multiplier").differences
+    assert found == pytest.approx([np.log2(times)] * 3, abs=5e-3)
+    flops = measure.contrast("dense", "stem-full", "flop-multiplier").mean
+    assert flops == pytest.approx(np.log2(times * 10 / 8), abs=5e-3)
+    assert measure.contrast("stem-full", "dense", "token-multiplier").mean == pytest.approx(-np.log2(times), abs=5e-3)
+
+
+def test_an_arm_that_is_behind_is_worth_less_than_its_tokens(build):
+    measure = build({"dense": law, "token-only": lambda t, n: law(t / 2, n)})
+    assert measure.contrast("dense", "token-only", "token-multiplier").mean == pytest.approx(-1, abs=5e-3)
+
+
+def test_a_loss_below_the_floor_is_out_of_reach_and_one_far_beyond_the_ladder_is_not_said(build):
+    measure = build({
+        "dense": law,
+        "stem-full": lambda t, n: law(t, n) - 1.0,
+        "stem-third": lambda t, n: law(t * 300, n),
+    })  # fmt: skip
+    with pytest.raises(Unmeasured, match=r"dense never reaches stem-full's loss at the last rung: in 3 of 3 seeds"):
+        measure.contrast("dense", "stem-full", "token-multiplier")
+    with pytest.raises(Unmeasured, match=r"at rung-4 only with 150 times the most tokens of its ladder, which spans"):
+        measure.contrast("dense", "stem-third", "token-multiplier@rung-4")
+    assert measure.contrast("dense", "stem-third", "token-multiplier@rung-1").mean == pytest.approx(
+        np.log2(300), abs=0.02
+    )
+
+
+def test_slopes_are_over_the_seeds_that_all_rungs_share(build):
+    measure = build({"dense": law, "stem-full": lambda t, n: law(t, n) - 0.3 + 0.02 * np.log2(t)})
+    slopes = measure.contrast("dense", "stem-full", "tokens").differences
+    assert slopes == pytest.approx([-0.02] * 3)
+    assert len(measure.gap("dense", "stem-full", "rung-1").differences) == 5
+    assert measure.ladder("dense")[1].shape == (5, 3)
+
+
+def test_the_gap_in_percent_is_that_of_the_losses(build):
+    measure = build({"dense": law, "stem-full": lambda t, n: law(t, n) - 0.1})
+    dense = law(measure.inputs.scale.training.tokens) + 0.01 * np.arange(3)
+    assert measure.relative_gap("dense", "stem-full", None).differences == pytest.approx(100 * 0.1 / dense)
+
+
+def test_dense_lies_on_its_own_law_and_an_arm_is_compared_at_equal_flops(build):
+    measure = build({"dense": law, "stem-full": law}, **{"stem-full": {"flops": 5.0}})
+    tokens = measure.inputs.scale.training.tokens
+    assert measure.over_law("dense", None).mean == pytest.approx(0, abs=1e-4)
+    assert measure.over_law("stem-full", None).mean == pytest.approx(law(tokens) - law(tokens / 2), abs=1e-4)
+
+
+def test_interaction_by_hand(book, tmp_path):
+    losses = {"dense": [3.0, 3.1], "up-removed": [3.2, 3.25], "stem-dagger-full": [2.7, 2.8], "stem-full": [2.8, 2.85]}
+    arms = {name: write_arm(tmp_path / name, own, (0, 1)) for name, own in losses.items()}
+    measure = made(Worth, book, "token_ladder", arms)
+    found = measure.contrast("dense", "up-removed", "interaction")
+    assert found.differences == pytest.approx([-0.2 + 0.1, -0.15 + 0.05])
+    assert found.item_se > 0
+    assert measure.contrast("up-removed", "dense", "interaction").differences == pytest.approx([0.1, 0.1])
+    del measure.arms["stem-dagger-full"]
+    with pytest.raises(UserError, match="needs the arm 'stem-dagger-full'"):
+        measure.contrast("dense", "up-removed", "interaction")
+    with pytest.raises(UserError, match=r"pairs without a table, \[dense, up-removed\]"):
+        measure.contrast("dense", "stem-full", "interaction")
+
+
+def test_interaction_takes_the_seeds_that_all_four_arms_have(book, tmp_path):
+    arms = {
+        name: write_arm(tmp_path / name, [value] * count, tuple(range(count)))
+        for name, value, count in (("dense", 3.0, 5), ("up-removed", 3.2, 4), ("stem-dagger-full", 2.7, 3), ("stem-full", 2.8, 5))
+    }  # fmt: skip
+    measure = made(Worth, book, "token_ladder", arms)
+    assert measure.contrast("dense", "up-removed", "interaction").differences == pytest.approx([-0.1] * 3)
+
+
+@pytest.mark.parametrize(("gain", "testable"), [(-0.1, True), (0.01, True), (0.05, False)])
+def test_claims_about_tables_need_frozen_rows_that_gain_nothing(build, book, gain, testable):
+    measure = build({
+        "dense": law, "stem-third": lambda t, n: law(t, n) - 0.1, "stem-frozen": lambda t, n: law(t, n) - gain,
+    })  # fmt: skip
+    claims = book.recipes["token_ladder"].claims
+    claim = claims["third-below-dense-at-the-papers-ratio"]
+    verdict = judge([evidence_for(claim, measure)])[0].verdict
+    assert (verdict != NOT_TESTABLE) == testable
+    asked = {name for name, own in claims.items() if NO_GAIN in own.preconditions}
+    assert asked == {name for name, own in claims.items() if own.metric == "prose" and name != "frozen-rows"}
+
+
+def test_metrics_are_checked_with_the_point_they_name(book):
+    recipe = book.recipes["token_ladder"]
+    claim = recipe.claims["table-at-equal-flops"].model_copy(update={"preconditions": ()})
+    for metric in (
+        "token-multiplier",
+        "token-multiplier@rung-4",
+        "parameter-multiplier",
+        "flop-multiplier",
+        "interaction",
+    ):
+        assert refusal(Worth, recipe, claim.model_copy(update={"metric": metric})) is None
+    strange = claim.model_copy(update={"metric": "token-multiplier@half"})
+    assert "'half', which is not among the recipe's points" in refusal(Worth, recipe, strange)
+    assert "is unknown" in refusal(Worth, recipe, claim.model_copy(update={"metric": "byte-multiplier"}))
+
+
+def test_only_rungs_of_the_scales_width_have_a_multiplier(build):
+    measure = build({"dense": law, "stem-full": law})
+    with pytest.raises(UserError, match="'wide-rung-1' is no rung at the scale's width; there are rung-1"):
+        measure.contrast("dense", "stem-full", "token-multiplier@wide-rung-1")
+
+
+def test_a_forecast_reads_the_rungs_below_alone(build):
+    measure = build({"dense": law, "stem-full": lambda t, n: law(2 * t, n)})
+    at = measure.tokens_at("rung-4")
+    for arm in measure.arms.values():
+        for point in ("rung-4", None):
+            own = arm.points[point] if point else arm.losses
+            for file in own.folder.iterdir():
+                file.unlink()
+    luck = 0.01  # the mean of three seeds
+    assert measure.forecast(("dense",), "rung-4").mean == pytest.approx(law(at) + luck, abs=2e-3)
+    gap = measure.forecast(("dense", "stem-full"), "rung-4")
+    assert gap.mean == pytest.approx(law(at) - law(2 * at), abs=2e-3)
+    with pytest.raises(UserError, match="no rung below the first"):
+        measure.forecast(("dense",), "rung-1")

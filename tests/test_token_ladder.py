@@ -1,0 +1,56 @@
+"""The ladder's figure and verdicts, on made-up losses that follow known laws."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from stemrepro.analyse import analyse
+from stemrepro.book import load
+from tests.conftest import ROOT
+from tests.made_up import write_arm
+
+FLOOR, AMPLITUDE, EXPONENT, UNIT = 2.0, 1.2, 0.4, 4e6
+GAIN = {"dense": 0.0, "stem-third": 0.05, "stem-full": 0.09, "token-only": -0.06, "up-removed": -0.08, "stem-frozen": -0.07,
+        "value-embeddings": 0.04, "bigram-input": 0.9}  # fmt: skip
+FLOPS = {"stem-third": 9.5, "stem-full": 8.7, "up-removed": 8.7, "token-only": 7.4}
+PARAMETERS = 135_000
+
+
+@pytest.fixture(scope="module")
+def made_up(tmp_path_factory):
+    """scores/ladder of every arm and rung: dense follows a law, the others lie below by a gain that shrinks by a twentieth a doubling."""
+    folder, book, rng = tmp_path_factory.mktemp("ladder"), load(ROOT / "recipes"), np.random.default_rng(0)
+    scale, recipe = book.scale("ladder"), book.recipe("token_ladder")
+    luck = {seed: rng.normal(0, 0.006) for seed in range(5)}
+    for address, parts in recipe.wanted().items():
+        point = book.point(address.point)
+        tokens, count = point.at(scale).training.tokens, max(parts.values())
+        gain = GAIN[address.arm] * (1 - 0.05 * np.log2(tokens / 331_776))
+        law = FLOOR - 0.2 * (point.width > 1) + AMPLITUDE * (tokens / UNIT) ** -EXPONENT
+        prose = {seed: law - gain + luck[seed] + rng.normal(0, 0.003) for seed in range(count)}
+        more = {"flops": FLOPS.get(address.arm, 10.0) * point.width**2, "parameters": PARAMETERS * int(point.width**2)}
+        pairs = {"0": 0.3 + gain / 2, "1-3": 0.1, "4-31": -0.1, "32+": -0.3 - gain / 2}
+        write_arm(folder / "scores/ladder/losses" / address.path, prose, tuple(range(count)), pairs=pairs, **more)
+    return folder
+
+
+def test_the_ladder_is_judged_and_drawn(made_up, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    rows = {row["claim"]: row for row in analyse("token_ladder", "ladder", made_up / "scores", made_up / "results")}
+    folder = made_up / "results/ladder/token_ladder"
+    assert rows["full-below-dense-at-the-papers-ratio"]["ours"] == pytest.approx(0.09 * 0.657, abs=0.01)
+    assert rows["gap-shrinks-full"]["ours"] == pytest.approx(0.09 * 0.05, abs=0.002)
+    assert {row["seeds"] for row in rows.values()} == {3}  # those that all rungs share, though the first has five
+    assert all((folder / f"figure.{kind}").stat().st_size > 10_000 for kind in ("pdf", "svg", "png"))
+    assert json.loads((folder / "verdicts.json").read_text()) == list(rows.values())
+    data = pd.read_csv(folder / "data.csv")
+    drawn = data[data["panel"].isin(["gap", "gap, %", "part", "over dense's law", "by pair"])]
+    assert drawn[["value", "ci_low", "ci_high"]].notna().all(axis=None)
+    assert data[(data["panel"] == "gap") & (data["x"] < 3)]["count"].eq(5).all()
+    assert data[data["panel"] == "gap, paper"]["value"].iloc[0] == pytest.approx(0.0426, abs=1e-4)
+    others = data[data["panel"] == "gap, %, re-runs"].set_index("what")["value"]
+    assert others.round(1).to_dict() == {"125m": 2.5, "350m": 0.7, "0.6b": 0.4}
+    token_part = data[(data["panel"] == "part") & (data["what"] == "token part")]
+    assert (token_part["value"] < 0).all()
