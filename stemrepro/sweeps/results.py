@@ -55,7 +55,8 @@ def rate_figure(table: pd.DataFrame) -> Figure:
         layout="constrained",
         squeeze=False,
     )
-    figure.get_layout_engine().set(rect=(0, 0.03, 1, 0.97))
+    foot = 0.03 if columns == 4 else 0.08  # where the footer would meet the axis' name
+    figure.get_layout_engine().set(rect=(0, foot, 1, 1 - foot))
     dense = table[table["arm"] == "dense"].groupby("learning_rate")["prose"].mean()
     for axes, arm in zip(grid.flat, arms, strict=False):
         axes.plot(dense.index, dense, color="#b0b0b0", lw=1)
