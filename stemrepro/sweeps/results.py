@@ -107,7 +107,7 @@ def slices_figure(table: pd.DataFrame, keys: list[str]) -> Figure:
     arms, table = list(dict.fromkeys(table["arm"])), table[np.isfinite(table["prose"])]
     best = best_settings(table).set_index("arm")
     figure, grid = plt.subplots(
-        len(arms), len(keys), figsize=(1.35 * len(keys) + 0.6, 1.15 * len(arms) + 0.7), sharex="col", sharey="row",
+        len(arms), len(keys), figsize=(7.4, 1.25 * len(arms) + 0.6), sharex="col", sharey="row",
         squeeze=False, layout="constrained",
     )  # fmt: skip
     for arm, line in zip(arms, grid, strict=True):
@@ -118,12 +118,17 @@ def slices_figure(table: pd.DataFrame, keys: list[str]) -> Figure:
                 axes.plot(cut[key], cut["prose"], "o", ms=2.5, mfc="none", mec="#b0b0b0")
                 axes.plot(own[key], own["prose"], "o", ms=2.5, color="#0173b2")
                 axes.plot(best.loc[arm, key], best.loc[arm, "prose"], "o", mfc="none", mec="black", ms=7)
-            axes.set_xscale("log" if (table[key] > 0).all() else "linear")
+            if (table[key] > 0).all() and table[key].max() > 3 * table[key].min():
+                axes.set_xscale("log")
+                axes.xaxis.set_major_locator(mpl.ticker.LogLocator(numticks=4, subs=(1, 3)))
+                axes.xaxis.set_minor_locator(mpl.ticker.NullLocator())
+                axes.xaxis.set_major_formatter("{x:g}")
+            axes.tick_params(labelsize=6.5)
         low, high = own["prose"].min(), own["prose"].quantile(0.75)
         line[0].set_ylim(low - 0.1 * (high - low), high + 0.5 * (high - low))
         line[0].set_ylabel(ARM_LABEL.get(arm, arm).replace(" (control)", ""), fontsize=7)
     for key, axes in zip(keys, grid[-1], strict=True):
-        axes.set_xlabel(key.replace("_", " "), fontsize=7)
+        axes.set_xlabel(key.replace("_", "\n"), fontsize=7)
     figure.supylabel("prose loss, tune split (nats/token)", fontsize=8)
     return figure
 
