@@ -36,6 +36,7 @@ class Worth(Ladder):
             rf"{name}(@[a-z0-9-]+)?": f"{words}; at the scale itself, or at the rung after @"
             for name, words in MULTIPLIERS.items()
         }
+        | {r"prose@[a-z0-9-]+": "prose loss at a point of the recipe"}
         | {"interaction": "what the up-projection is worth without a table less what it is worth with one, prose loss"}
     )
     preconditions: ClassVar[dict[str, Precondition]] = {NO_GAIN: Comparison.preconditions[NO_GAIN]}
@@ -191,6 +192,8 @@ class Worth(Ladder):
         name, _, point = metric.partition("@")
         if metric == "interaction":
             return self.interaction(high, low)
+        if name == "prose" and point:
+            return self.gap(high, low, point)
         if name not in MULTIPLIERS:
             return super().contrast(high, low, metric)
         axis = "parameters" if name == "parameter-multiplier" else "tokens"

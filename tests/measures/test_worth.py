@@ -82,6 +82,13 @@ def test_a_loss_below_the_floor_is_out_of_reach_and_one_far_beyond_the_ladder_is
     )
 
 
+def test_a_gap_at_a_rung_is_over_all_of_its_seeds(build):
+    measure = build({"dense": law, "stem-full": lambda t, n: law(2 * t, n)})
+    tokens = next(tokens for tokens, point in measure.rungs().items() if point == "rung-1")
+    gap = measure.contrast("dense", "stem-full", "prose@rung-1").differences
+    assert gap == pytest.approx([law(tokens) - law(2 * tokens)] * 5, abs=1e-6)
+
+
 def test_slopes_are_over_the_seeds_that_all_rungs_share(build):
     measure = build({"dense": law, "stem-full": lambda t, n: law(t, n) - 0.3 + 0.02 * np.log2(t)})
     slopes = measure.contrast("dense", "stem-full", "tokens").differences
