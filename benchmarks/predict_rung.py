@@ -2,6 +2,7 @@
 
     python -m benchmarks.predict_rung rung-4           the rung-4 of recipes/token_ladder.yaml, from the scores of those below
     python -m benchmarks.predict_rung main             the scale itself, the ladder's last rung
+    python -m benchmarks.predict_rung rung-4 --arms dense stem-full     some arms, where others' rungs below are still to be scored
 
 Adds lines to docs/predicted_rungs.csv: the prose loss of every arm, and its gap to dense, with 95% intervals (stemrepro/measures/forecast.py).
 A rung that has scores, or was foretold before, is refused.
@@ -14,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from stemrepro.book import load
-from stemrepro.errors import UserError
+from stemrepro.errors import UserError, unknown
 from stemrepro.files import atomic_write
 from stemrepro.measures.base import Inputs
 from stemrepro.measures.worth import Worth
@@ -23,8 +24,8 @@ from stemrepro.runs import MAIN
 FILE = Path("docs/predicted_rungs.csv")
 
 
-def lines(measure: Worth, rung: str) -> list[dict]:
-    """Every arm's loss and its gap to dense at a rung, in nats a token.
+def lines(measure: Worth, rung: str, chosen: list[str] | None = None) -> list[dict]:
+    """The loss of every arm, or of those chosen, and its gap to dense at a rung, in nats a token.
 
     Raises:
         UserError: the rung has scores, or too few below it have.
@@ -32,6 +33,10 @@ def lines(measure: Worth, rung: str) -> list[dict]:
     point = None if rung == MAIN else rung
     tokens, found = measure.tokens_at(point), []
     arms = [arm for arm in measure.arms if point is None or point in measure.arms[arm].points]
+    for arm in chosen or ():
+        if arm not in arms:
+            raise unknown("arm", arm, arms, f"{measure.inputs.name} at '{rung}'")
+    arms = [arm for arm in arms if not chosen or arm in chosen]
     for arm in arms:
         if (scored := measure.all_losses(arm, point).folder / "summary.json").exists():
             raise UserError(f"{scored} is there: what has been run can't be foretold")
@@ -54,8 +59,8 @@ def added(file: Path, new: list[dict]) -> pd.DataFrame:
     """
     before = pd.read_csv(file) if file.exists() else pd.DataFrame(columns=list(new[0]))
     same = before[["recipe", "scale", "rung"]].eq([new[0][key] for key in ("recipe", "scale", "rung")]).all(axis=1)
-    if same.any():
-        raise UserError(f"{file} has a prediction of '{new[0]['rung']}' already; it stands as it was made")
+    if again := sorted({*before["what"][same]} & {own["what"] for own in new}):
+        raise UserError(f"{file} has a prediction of '{new[0]['rung']}' already ({again[0]}); it stands as it was made")
     return pd.DataFrame([*before.to_dict("records"), *new])
 
 
@@ -65,10 +70,13 @@ def main() -> None:
     parser.add_argument("rung")
     parser.add_argument("--recipe", default="token_ladder")
     parser.add_argument("--scale", default="ladder")
+    parser.add_argument("--arms", nargs="+")
     asked, book = parser.parse_args(), load()
     try:
         book.recipe(asked.recipe), book.scale(asked.scale)
-        new = lines(Worth(Inputs(asked.recipe, book, asked.scale, Path("scores") / asked.scale)), asked.rung)
+        new = lines(
+            Worth(Inputs(asked.recipe, book, asked.scale, Path("scores") / asked.scale)), asked.rung, asked.arms
+        )
         atomic_write(FILE, added(FILE, new).to_csv(index=False, float_format="%.6g"))
     except UserError as error:
         sys.exit(str(error))

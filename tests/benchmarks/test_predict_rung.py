@@ -35,6 +35,17 @@ def test_losses_and_gaps_are_foretold(measure):
     assert found["dense"]["fitted"] == "rung-1 rung-2 rung-3"
 
 
+def test_some_arms_are_foretold_by_themselves_and_the_others_later(measure, tmp_path):
+    some, file = lines(measure, "rung-4", ["dense"]), tmp_path / "predicted.csv"
+    assert [own["what"] for own in some] == ["dense"]
+    added(file, some).to_csv(file, index=False)
+    later = lines(measure, "rung-4", ["stem-full"])
+    assert [own["what"] for own in later] == ["stem-full", "dense - stem-full"]
+    assert list(added(file, later)["what"]) == ["dense", "stem-full", "dense - stem-full"]
+    with pytest.raises(UserError, match="'stem-fuld' is unknown; did you mean 'stem-full'"):
+        lines(measure, "rung-4", ["stem-fuld"])
+
+
 def test_what_has_been_run_or_foretold_is_refused(measure, tmp_path):
     with pytest.raises(UserError, match=r"rung-3/dense/summary\.json is there"):
         lines(measure, "rung-3")
