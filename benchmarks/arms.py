@@ -8,8 +8,6 @@ A step is forward, backward, clipping and the optimiser on one batch. An arm mor
 """
 
 import argparse
-import os
-import sys
 import time
 from pathlib import Path
 from statistics import median
@@ -19,11 +17,10 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.runs import run_at
+from benchmarks.runs import as_a_worker, run_at
 from stemrepro.book import load
 from stemrepro.model.cost import flops_per_token
 from stemrepro.training.module import LanguageModule
-from stemrepro.workers import ENVIRONMENT
 
 SLOW = 1.15
 
@@ -54,8 +51,7 @@ def main() -> None:
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--threads", type=int)
     options = parser.parse_args()
-    if "MALLOC_TRIM_THRESHOLD_" not in os.environ:  # glibc reads it at process start
-        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ENVIRONMENT)
+    as_a_worker()
     book, blocks = load(), Path("data") / options.scale / "blocks"
     scale = book.scale(options.scale)
     if options.shape:

@@ -9,9 +9,7 @@ them. --peers adds transformers' Llama and litgpt's GPT of dense's shape, with d
 """
 
 import argparse
-import os
 import random
-import sys
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -23,44 +21,39 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks.runs import run_at
+from benchmarks.arms import step
+from benchmarks.runs import as_a_worker, run_at
 from stemrepro.book import load
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import flops_per_token
 from stemrepro.model.loss import token_losses
 from stemrepro.training.module import LanguageModule
-from stemrepro.workers import ENVIRONMENT
 
 WARM_UP = 5
-Step = Callable[[torch.Tensor], None]
+Step = Callable[[torch.Tensor], float]
+"""Takes a step on a batch [micro_batch, seq + 1] and returns its seconds."""
 
 
 def own_step(module: LanguageModule) -> Step:
     """Loss, gradient, clipping and update as in training."""
     optimizer = module.configure_optimizers()["optimizer"]
-
-    def step(batch: torch.Tensor) -> None:
-        found = module.training_step(batch, 0)
-        (found["loss"] if isinstance(found, dict) else found).backward()
-        module.configure_gradient_clipping(optimizer)
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
+    return lambda batch: step(module, optimizer, batch, bf16=False)[0]
 
 
 def peer_step(model: torch.nn.Module, clip: float) -> Step:
     """The same of a model whose call gives logits [batch, seq, vocab]."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
 
-    def step(batch: torch.Tensor) -> None:
+    def timed(batch: torch.Tensor) -> float:
+        start = time.perf_counter()
         logits = model(batch[:, :-1])
         token_losses(getattr(logits, "logits", logits), batch[:, 1:]).mean().backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
         optimizer.zero_grad()
+        return time.perf_counter() - start
 
-    return step
+    return timed
 
 
 def llama(shape: ModelConfig, length: int) -> torch.nn.Module:
@@ -95,9 +88,7 @@ def main() -> None:
     parser.add_argument("--arms", nargs="*", default=["stem-third", "stem-full", "token-only"])
     parser.add_argument("--peers", action="store_true")
     options = parser.parse_args()
-    if "MALLOC_TRIM_THRESHOLD_" not in os.environ:  # glibc reads it at process start
-        again = [sys.executable, "-m", "benchmarks.engine", *sys.argv[1:]]
-        os.execve(sys.executable, again, os.environ | ENVIRONMENT)
+    as_a_worker()
     book = load()
     scale, blocks = book.scale(options.scale), Path("data") / options.scale / "blocks"
     torch.set_num_threads(scale.training.threads)
@@ -115,9 +106,7 @@ def main() -> None:
         batch = torch.randint(1, shape.vocab, size, generator=torch.Generator().manual_seed(number))
         random.Random(number).shuffle(order)
         for place in order:
-            start = time.perf_counter()
-            calls[place](batch)
-            seconds[number, place] = time.perf_counter() - start
+            seconds[number, place] = calls[place](batch)
     names, seconds = list(steps), seconds[WARM_UP:]
     against = ["dense, eager", "dense, compiled", *(name for name in names if name in ("transformers Llama", "litgpt"))]
     table = Table("", "tokens/s", *(f"step / {name}" for name in against), "FLOPs / dense")

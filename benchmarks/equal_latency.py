@@ -8,9 +8,7 @@ it is 1. The same from each fifth of the rounds shows how far the answer wanders
 """
 
 import argparse
-import os
 import random
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,10 +19,9 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.arms import step
-from benchmarks.runs import run_at
+from benchmarks.runs import as_a_worker, run_at
 from stemrepro.book import load
 from stemrepro.training.module import LanguageModule
-from stemrepro.workers import ENVIRONMENT
 
 FACTORS = (0.6, 0.7, 0.8, 0.9, 1.0, 1.1)
 PARTS = 5
@@ -45,10 +42,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=120)
     parser.add_argument("--blocks", type=Path)
     options = parser.parse_args()
-    if "MALLOC_TRIM_THRESHOLD_" not in os.environ:  # glibc reads it at process start
-        os.execve(
-            sys.executable, [sys.executable, "-m", "benchmarks.equal_latency", *sys.argv[1:]], os.environ | ENVIRONMENT
-        )
+    as_a_worker()
     book, blocks = load(), options.blocks or Path("data") / options.scale / "blocks"
     scale = book.scale(options.scale)
     torch.set_num_threads(scale.training.threads)

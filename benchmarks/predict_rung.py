@@ -73,10 +73,9 @@ def main() -> None:
     parser.add_argument("--arms", nargs="+")
     asked, book = parser.parse_args(), load()
     try:
-        book.recipe(asked.recipe), book.scale(asked.scale)
-        new = lines(
-            Worth(Inputs(asked.recipe, book, asked.scale, Path("scores") / asked.scale)), asked.rung, asked.arms
-        )
+        book.recipe(asked.recipe)
+        measure = Worth(Inputs(asked.recipe, book.at(asked.scale), asked.scale, Path("scores") / asked.scale))
+        new = lines(measure, asked.rung, asked.arms)
         atomic_write(FILE, added(FILE, new).to_csv(index=False, float_format="%.6g"))
     except UserError as error:
         sys.exit(str(error))

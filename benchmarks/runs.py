@@ -1,5 +1,7 @@
-"""Runs for measurements: an arm at a scale, in a folder of its own."""
+"""Runs for measurements: an arm at a scale, in a folder of its own, in a process like a worker."""
 
+import os
+import sys
 from pathlib import Path
 
 from stemrepro.arm import run_settings
@@ -7,6 +9,13 @@ from stemrepro.book import Book
 from stemrepro.data.integrity import verified_hash
 from stemrepro.runs import MAIN, Address, Run
 from stemrepro.scale import Point, Scale
+from stemrepro.workers import ENVIRONMENT
+
+
+def as_a_worker() -> None:
+    """Starts this very command anew with the environment of workers, unless it has it: glibc reads its part when a process starts."""
+    if "MALLOC_TRIM_THRESHOLD_" not in os.environ:
+        os.execve(sys.executable, sys.orig_argv, os.environ | ENVIRONMENT)
 
 
 def run_at(book: Book, scale: Scale, arm: str, blocks: Path, folder: Path, seed: int = 0) -> Run:

@@ -134,8 +134,9 @@ class Run:
     @property
     def trunk(self) -> str:
         """Short hash of all that decides the weights before a cool-down: the settings without point and budget."""
-        training = {key: value for key, value in self.config["training"].items() if key != "tokens"}
-        return digest({key: value for key, value in self.config.items() if key != "point"} | {"training": training})
+        config = self.config
+        training = {key: value for key, value in config["training"].items() if key != "tokens"}
+        return digest({key: value for key, value in config.items() if key != "point"} | {"training": training})
 
     @property
     def params_hash(self) -> str:

@@ -117,6 +117,12 @@ class Point(Strict):
         False, description="input embeddings and head start as in the official code, and learn as the rest does"
     )
 
+    @model_validator(mode="after")
+    def _one_start(self) -> "Point":
+        if self.own_rate and self.official_start:
+            raise ValueError("own_rate brings each family's own start along; official_start can't stand beside it")
+        return self
+
     def at(self, scale: Scale) -> Scale:
         """The scale at this point; with a vocabulary of its own still with the scale's tokens (RunTraining.same_text).
 

@@ -40,7 +40,7 @@ def with_trunks(runs: list[Run]) -> list[Run]:
     trunks: dict[str, list[Run]] = {}
     for run in sorted(runs, key=lambda run: run.training.tokens):
         if run.training.schedule == "trunk":
-            trunks.setdefault(f"{run.trunk}", []).append(run)
+            trunks.setdefault(run.trunk, []).append(run)
     shorter = {
         run.folder: tuple(other.folder for other in beside if other.training.tokens < run.training.tokens)
         for beside in trunks.values()

@@ -83,7 +83,7 @@ class Measure(Protocol):
         """metric(high) - metric(low), a value a seed; Unmeasured where a run diverged."""
 
     def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
-        """The same in other settings, by a name of stemrepro.claims.ELSEWHERE, as far as both arms were trained there."""
+        """The same in other settings, by a name of stemrepro.elsewhere.ELSEWHERE, as far as both arms were trained there."""
 
     def value(self, metric: str) -> float:
         """The number of an exact claim."""

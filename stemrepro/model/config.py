@@ -110,7 +110,7 @@ class ModelConfig:
     @property
     def settings(self) -> dict:
         """Its fields as JSON has them."""
-        return TypeAdapter(ModelConfig).dump_python(self, mode="json")
+        return JSON.dump_python(self, mode="json")
 
     @property
     def head_width(self) -> int:
@@ -120,3 +120,6 @@ class ModelConfig:
     def ffn_of(self, layer: int) -> str:
         """Name of the FFN in a layer."""
         return self.ffn if layer in self.placed else "dense"
+
+
+JSON = TypeAdapter(ModelConfig)

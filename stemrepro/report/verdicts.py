@@ -38,8 +38,8 @@ def read_verdicts(path: Path) -> list[dict]:
         numbers = [key for key in NUMBERS if not _number(row.get(key, ""))]
         texts += [key for key, kind in OTHERS.items() if not isinstance(row.get(key, ""), kind)]
         if AT_OFFICIAL_START & row.keys():
-            numbers += [key for key in ("official_start",) if not _number(row.get(key, ""))]
-            texts += [key for key in ("official_start_agrees",) if not isinstance(row.get(key), bool)]
+            numbers += [] if _number(row.get("official_start", "")) else ["official_start"]
+            texts += [] if isinstance(row.get("official_start_agrees"), bool) else ["official_start_agrees"]
         if (
             not texts
             and row["paper"]

@@ -12,13 +12,15 @@ from stemrepro.arm import Arm, run_settings
 from stemrepro.book import Book
 from stemrepro.data.integrity import verified_hash
 from stemrepro.data.sources import prose
-from stemrepro.errors import unknown
+from stemrepro.errors import UserError, unknown
 from stemrepro.files import digest, locked
+from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import row_elements
 from stemrepro.records import parse
 from stemrepro.runs import MAIN, Address, Run
-from stemrepro.scale import Point, Scale
+from stemrepro.scale import Point, Scale, Shape
 from stemrepro.sweeps.spec import ARM_FIELDS, MODEL_FIELDS, TRAINING_FIELDS, Range, Space, Sweep
+from stemrepro.training.settings import Training
 
 
 def suggested(trial: Trial, space: Space) -> dict:
@@ -47,17 +49,26 @@ def searched(space: Space, book: Book, scale: str) -> Space:
     return {key: values for key, values in space.items() if not (one and key in ARM_FIELDS)}
 
 
+def start_fields(model: Shape | ModelConfig, training: Training) -> dict:
+    """How a scale or a run starts, by the space's keys: stds as numbers, also where they are the official code's."""
+    stds = {key: getattr(model, key) or model.width**-0.5 for key in MODEL_FIELDS}
+    return stds | {key: getattr(training, key) for key in TRAINING_FIELDS}
+
+
 def first_points(sweep: Sweep, space: Space, book: Book, scale: str) -> list[dict]:
-    """The coarse grid that an open search of one arm begins with; other ranges are at the scale's own values."""
-    own, width = book.scale(scale), book.scale(scale).model.width
-    fields = {
-        "learning_rate": own.learning_rate,
-        "table_rate_factor": 1.0,
-        "table_decay_factor": 1.0,
-        **{key: getattr(own.model, key) or width**-0.5 for key in MODEL_FIELDS},
-        **{key: getattr(own.training, key) for key in TRAINING_FIELDS},
-    }
+    """The coarse grid that an open search of one arm begins with; other ranges are at the scale's own values.
+
+    Raises:
+        UserError: a range of a field that the scale's schedule hasn't.
+    """
+    own = book.scale(scale)
+    fields = {"learning_rate": own.learning_rate, "table_rate_factor": 1.0, "table_decay_factor": 1.0}
+    fields |= start_fields(own.model, own.training)
     keys = [key for key, values in searched(space, book, scale).items() if isinstance(values, Range)]
+    if missing := [key for key in keys if fields[key] is None]:
+        raise UserError(
+            f"sweep space {missing[0]}: scale '{scale}' (schedule '{own.training.schedule}') has no such field to start from"
+        )
     return [
         {key: fields[key] for key in keys} | dict(zip(sweep.first, values, strict=True))
         for values in itertools.product(*sweep.first.values())
@@ -106,8 +117,7 @@ def settings_of(run: Run, values: dict) -> dict:
         "table_decay_factor": run.training.table_decay_factor,
         "table_init": run.model.table_init,
     }
-    start = {key: getattr(run.model, key) or run.model.width**-0.5 for key in MODEL_FIELDS}
-    plain |= start | {key: getattr(run.training, key) for key in TRAINING_FIELDS}
+    plain |= start_fields(run.model, run.training)
     has = row_elements(run.model) > 0
     neutral = {"table_rate_factor": 1.0, "table_decay_factor": 1.0, "table_init": "xavier", "placement": "none"}
     given = plain | (tables | {"placement": values.get("placement")} if has else neutral)

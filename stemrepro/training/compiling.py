@@ -4,7 +4,6 @@ import os
 import tempfile
 from collections.abc import Callable
 from functools import cache
-from getpass import getuser
 from pathlib import Path
 
 import torch
@@ -23,7 +22,10 @@ def compiled(function: Callable) -> Callable:
 @cache
 def compiler_works(device: str) -> bool:
     """Can this machine compile for `device`? On a CPU that takes a C++ compiler and Python's headers."""
-    place = f"stemrepro-{getuser()}/{torch.__version__}-{torch.backends.cpu.get_cpu_capability()}".replace(" ", "-")
+    user = (
+        os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "")
+    )  # a container's user may have no name
+    place = f"stemrepro-{user}/{torch.__version__}-{torch.backends.cpu.get_cpu_capability()}".replace(" ", "-")
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(tempfile.gettempdir()) / place))
     try:
         torch.compile(torch.sin)(torch.ones(8, device=device))

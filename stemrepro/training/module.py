@@ -76,12 +76,13 @@ class LanguageModule(L.LightningModule):
         """One fused AdamW. Weight decay acts on all parameters, as in the official code; its factor on tables is a field."""
         training = self.run.training
         tables = list(table_parameters(self.model).values())
-        table_ids, tables = {id(table) for table in tables}, [table for table in tables if table.requires_grad]
-        embedding, *backbone = [parameter for parameter in self.model.parameters() if id(parameter) not in table_ids]
+        embedding = self.model.embedding.weight
+        apart = {id(embedding), *map(id, tables)}
+        backbone = [parameter for parameter in self.model.parameters() if id(parameter) not in apart]
         rate, decay = training.learning_rate, training.weight_decay
         own = {"lr": rate * training.embedding_rate_factor, "weight_decay": decay * training.embedding_decay_factor}
         groups = [{"params": [embedding], **own}, {"params": backbone, "lr": rate, "weight_decay": decay}]
-        if tables:
+        if tables := [table for table in tables if table.requires_grad]:
             factors = {"lr": rate * training.table_rate_factor, "weight_decay": decay * training.table_decay_factor}
             groups.append({"params": tables, **factors, "tables": training.table_update != "dense"})
         # A fused optimiser takes the scale of 16-bit gradients off by itself, too late for clipping.

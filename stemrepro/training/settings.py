@@ -55,9 +55,10 @@ class Training(Strict):
     def _fits(self) -> "Training":
         if self.batch % self.micro_batch:
             raise ValueError(f"micro_batch {self.micro_batch} does not divide batch {self.batch}")
-        own, other = ("warmup", "warmup_tokens")[:: 1 if self.schedule == "cosine" else -1]
-        if getattr(self, own) is None or getattr(self, other) is not None:
-            raise ValueError(f"schedule '{self.schedule}' needs {own}, and no {other}")
+        if self.schedule == "cosine" and (self.warmup is None or self.warmup_tokens is not None):
+            raise ValueError("schedule 'cosine' needs warmup, and no warmup_tokens")
+        if self.schedule == "trunk" and (self.warmup_tokens is None or self.warmup is not None):
+            raise ValueError("schedule 'trunk' needs warmup_tokens, and no warmup")
         return self
 
 

@@ -300,7 +300,7 @@ def test_damaged_settings_are_refused_or_replaced(make_run):
     assert yaml.safe_load((run.folder / "config.yaml").read_text()) == run.config
 
 
-@pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a C++ compiler on the CPU")
+@pytest.mark.skipif(not compiler_works("cpu"), reason="torch.compile needs a C++ compiler on the CPU")
 def test_a_compiled_run_has_the_losses_of_an_eager_one(make_run, tiny, tmp_path, monkeypatch):
     """With a cache of its own: torch's is shared by processes, also by those under another instruction set."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiled"))
