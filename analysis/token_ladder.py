@@ -7,9 +7,10 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import NullFormatter, NullLocator
 
 from stemrepro.claims import Unmeasured
+from stemrepro.measures.agreement import agreement
 from stemrepro.measures.worth import Worth
 from stemrepro.paper import Paper
 from stemrepro.report.results import mean_row
@@ -21,12 +22,14 @@ PARTS = {
     "contextual part": ("token-only", "stem-full"),
     "table at equal FLOPs": ("up-removed", "stem-full"),
     "up-projection without a table": ("up-removed", "dense"),
+    "up-projection beside a table": ("stem-full", "stem-dagger-full"),
 }
 LOOKS = {
     "token part": ("token-only", "-"),
     "contextual part": ("stem-full", "--"),
     "table at equal FLOPs": ("up-removed", "-"),
     "up-projection without a table": ("dense", "-"),
+    "up-projection beside a table": ("stem-dagger-full", "-"),
 }
 """Arm whose colour and marker a part has, and its line."""
 SHORT = {
@@ -34,10 +37,24 @@ SHORT = {
     "token part": "token: dense - token-only",
     "table at equal FLOPs": "table: no W_u - full",
     "up-projection without a table": "W_u: no W_u - dense",
+    "up-projection beside a table": "W_u: full - dagger",
 }
 LABEL = {"up-removed": "no W_u (control)"}
 AT_FLOPS = ("dense", "up-removed", "token-only", *STEM)
 BOUGHT = ("stem-third", "stem-full", "value-embeddings", "bigram-input")
+COMPARED = ("dense", "stem-third", "stem-full", "token-only", "up-removed", "stem-frozen")
+"""Arms that every setting has whose decisions are compared with the last rung's."""
+SETTINGS = {
+    "rung-1": ("narrow, dense's best start", "dense", "o"),
+    "rung-2": ("narrow, dense's best start", "dense", "o"),
+    "rung-3": ("narrow, dense's best start", "dense", "o"),
+    "rung-1-official-start": ("narrow, official start", "up-removed", "s"),
+    "rung-2-official-start": ("narrow, official start", "up-removed", "s"),
+    "wide-rung-1": ("wide, dense's best start", "stem-third", "D"),
+    "wide-rung-1-official-start": ("wide, official start", "stem-full", "^"),
+}
+"""Points at which fewer FLOPs are spent -> what they are called, and whose colour and which marker they have."""
+FORETOLD = ("stem-third", "stem-full", "token-only", "up-removed")
 PAIRS = {"0": "never", "1-3": "1-3", "4-31": "4-31", "32+": "32 or more"}
 TOKENS = "training tokens a parameter (dense's)"
 
@@ -54,10 +71,18 @@ def collect(measure: Worth) -> pd.DataFrame:
         rows += [mean_row("part", what, x, measure.gap(*pair, point)) for what, pair in PARTS.items()]
         rows += [mean_row("over dense's law", arm, x, measure.over_law(arm, point)) for arm in AT_FLOPS]
         rows += [multiplier_row(measure, arm, x, point) for arm in BOUGHT]
+        rows += [
+            mean_row("gap to dense", arm, x, measure.gap("dense", arm, point)) for arm in measure.arms if arm != "dense"
+        ]
         there = set(measure.all_losses("dense", point).losses.query("by == 'pair'")["bucket"]) & PAIRS.keys()
         for bucket in (bucket for bucket in PAIRS if bucket in there):
             gap = measure.gap("dense", "stem-full", point, f"prose:pair={bucket}")
             rows.append(mean_row("by pair", bucket, x, gap))
+    rows += [
+        mean_row("part", "interaction", x, measure.interaction("up-removed", "dense", point))
+        for x, point in places.items()
+    ]
+    rows += foretold_rows(measure, places) + agreement_rows(measure)
     for number, law in enumerate(measure.laws("dense")):
         about = {"floor": law.floor, "amplitude": law.amplitudes[0], "unit": law.units[0], "exponent": law.exponents[0]}
         rows += [{"panel": "dense's law", "what": what, "x": number, "value": value} for what, value in about.items()]
@@ -72,6 +97,32 @@ def multiplier_row(measure: Worth, arm: str, x: float, point: str | None) -> dic
         )
     except Unmeasured as reason:
         return {"panel": "multiplier", "what": arm, "x": x, "value": np.nan, "note": str(reason)}
+
+
+def foretold_rows(measure: Worth, places: dict[float, str | None]) -> list[dict]:
+    """Gaps to dense at the rungs that have three or more below them, as those alone foretell them."""
+    return [
+        mean_row("foretold", arm, x, measure.forecast(("dense", arm), point))
+        for x, point in list(places.items())[3:]
+        for arm in FORETOLD
+    ]
+
+
+def agreement_rows(measure: Worth) -> list[dict]:
+    """How often cheaper settings call a comparison of two arms as the last rung does, by their cost: training FLOPs of dense over all
+    seeds, in % of one run at the last rung."""
+
+    def cost(point: str | None) -> float:
+        return float(measure.all_losses("dense", point).curve["flops"].max())
+
+    rows = []
+    for point in SETTINGS:
+        for seeds in range(2, measure.all_losses("dense", point).summary["seeds"] + 1):
+            found = agreement(measure, COMPARED, point, seeds)
+            share = 100 * seeds * cost(point) / cost(None)
+            for what, value in (("sign", found.same_sign), ("right", found.right), ("wrong", found.wrong)):
+                rows.append({"panel": f"agreement, {what}", "what": f"{point}, {seeds} seeds", "x": share, "value": value, "count": found.pairs})  # fmt: skip
+    return rows
 
 
 def rival_rows(paper: Paper) -> list[dict]:
@@ -145,11 +196,48 @@ def draw_multipliers(axes: Axes, data: pd.DataFrame) -> None:
     axes.set_yticks(ticks, [f"{2**tick:.3g}" for tick in ticks])
 
 
+def draw_foretold(axes: Axes, data: pd.DataFrame) -> None:
+    """Gaps that came out at a rung, over those that the rungs below had foretold."""
+    said, came = (data[data["panel"] == panel] for panel in ("foretold", "gap to dense"))
+    both = said.merge(came, on=["what", "x"], suffixes=("", "_came"))
+    for arm in FORETOLD:
+        own = both[both["what"] == arm].sort_values("x")
+        last = own["x"].astype(float).to_numpy() == own["x"].astype(float).max()
+        for row, solid in zip(own.itertuples(), last, strict=True):
+            axes.errorbar(
+                row.value, row.value_came, xerr=[[row.value - row.ci_low], [row.ci_high - row.value]],
+                yerr=[[row.value_came - row.ci_low_came], [row.ci_high_came - row.value_came]], color=ARM_COLOUR[arm],
+                marker=ARM_MARKER[arm], mfc=ARM_COLOUR[arm] if solid else "white", ms=4.5, lw=0.9, ls="none", capsize=2,
+                label=LABEL.get(arm, ARM_LABEL[arm]) if solid else "_",
+            )  # fmt: skip
+    span = [min(axes.get_xlim()[0], axes.get_ylim()[0]), max(axes.get_xlim()[1], axes.get_ylim()[1])]
+    axes.plot(span, span, color="black", lw=0.6)
+    axes.plot([], [], "o", color="#777777", mfc="white", ms=4.5, label="the rung before the last")
+
+
+def draw_agreement(axes: Axes, data: pd.DataFrame) -> None:
+    """Share of comparisons that a cheaper setting calls rightly, and wrongly (hollow), over its cost."""
+    for called, style, hollow in (("right", "-", False), ("wrong", ":", True)):
+        own = data[data["panel"] == f"agreement, {called}"]
+        for point, (words, arm, marker) in SETTINGS.items():
+            rows = own[own["what"].str.startswith(f"{point}, ")]
+            first = not hollow and words not in axes.get_legend_handles_labels()[1]
+            axes.plot(
+                rows["x"].astype(float), 100 * rows["value"], ls=style, color=ARM_COLOUR[arm], marker=marker, ms=4.5, lw=1.1,
+                mfc="white" if hollow else ARM_COLOUR[arm], label=words if first else "_",
+            )  # fmt: skip
+    axes.plot([], [], "o:", color="#777777", mfc="white", ms=4.5, lw=1.1, label="called the other way")
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set(xlabel="FLOPs of all seeds (% of one longest run)", ylabel="of the last rung's calls (%)")
+
+
 def draw(data: pd.DataFrame, measure: Worth) -> Figure:
-    """Six panels along tokens a parameter."""
-    figure, grid = plt.subplots(3, 2, figsize=(7.4, 8.4), layout="constrained")
-    figure.get_layout_engine().set(rect=(0, 0.015, 1, 0.985))
-    gaps, relative, parts, law, tokens, pairs = grid.flat
+    """Six panels along tokens a parameter; what was foretold beside what came; what cheaper settings would have said."""
+    figure, grid = plt.subplots(4, 2, figsize=(7.4, 11.0), layout="constrained")
+    figure.get_layout_engine().set(rect=(0, 0.012, 1, 0.988))
+    gaps, relative, parts, law, tokens, pairs, foretold, decisions = grid.flat
     draw_gaps(gaps, data, "gap")
     paper = data[data["panel"] == "gap, paper"]["value"].iloc[0]
     gaps.axhline(paper, color="black", lw=1.2, ls=":", label="paper: 1/3, 1B, constant\n(nats a token of its own)")
@@ -182,6 +270,15 @@ def draw(data: pd.DataFrame, measure: Worth) -> Figure:
     for axes, (title, ylabel) in titles.items():
         along(axes, data, ylabel)
         axes.set_title(title)
+    draw_foretold(foretold, data)
+    foretold.set(
+        title="g  Gaps foretold from the rungs below",
+        xlabel="foretold (nats/token)",
+        ylabel="came out (nats/token)",
+    )
+    draw_agreement(decisions, data)
+    decisions.set_title("h  Would fewer FLOPs tell the same?")
+    for axes in grid.flat:
         roomy(axes)
     return figure
 

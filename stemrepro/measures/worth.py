@@ -37,7 +37,9 @@ class Worth(Ladder):
             for name, words in MULTIPLIERS.items()
         }
         | {r"prose@[a-z0-9-]+": "prose loss at a point of the recipe"}
-        | {"interaction": "what the up-projection is worth without a table less what it is worth with one, prose loss"}
+        | {
+            r"interaction(@[a-z0-9-]+)?": "what the up-projection is worth without a table less what it is worth with one, prose loss"
+        }
     )
     preconditions: ClassVar[dict[str, Precondition]] = {NO_GAIN: Comparison.preconditions[NO_GAIN]}
 
@@ -169,14 +171,14 @@ class Worth(Ladder):
         """Forward FLOPs a token of an arm at the scale."""
         return float(self.all_losses(arm, None).summary["forward_flops_per_token"])
 
-    def interaction(self, high: str, low: str) -> Contrast:
-        """(high - low) less the same difference where both arms have a table.
+    def interaction(self, high: str, low: str, point: str | None = None) -> Contrast:
+        """(high - low) less the same difference where both arms have a table, at one rung, over the seeds that all four have there.
 
         Raises:
             UserError: the arms are no pair of the factorial, or the recipe lacks those with a table.
         """
         if (low, high) in WITH_TABLE:
-            return self.interaction(low, high).reversed()
+            return self.interaction(low, high, point).reversed()
         if (high, low) not in WITH_TABLE:
             known = "; ".join(f"[{first}, {second}]" for first, second in WITH_TABLE)
             raise UserError(f"metric 'interaction' is of the pairs without a table, {known}; got [{high}, {low}]")
@@ -184,14 +186,15 @@ class Worth(Ladder):
             raise UserError(
                 f"metric 'interaction' of [{high}, {low}] needs the arm '{missing[0]}', which the recipe lacks"
             )
-        first, second = (tuple(self.arms[arm].losses for arm in pair) for pair in ((high, low), WITH_TABLE[high, low]))
+        pairs = (high, low), WITH_TABLE[high, low]
+        first, second = (tuple(self.all_losses(arm, point) for arm in pair) for pair in pairs)
         return losses.interaction(first, second, "prose")
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
         """See `metrics`; all else is that of a ladder."""
         name, _, point = metric.partition("@")
-        if metric == "interaction":
-            return self.interaction(high, low)
+        if name == "interaction":
+            return self.interaction(high, low, point or None)
         if name == "prose" and point:
             return self.gap(high, low, point)
         if name not in MULTIPLIERS:

@@ -118,6 +118,8 @@ def test_interaction_by_hand(book, tmp_path):
     assert found.differences == pytest.approx([-0.2 + 0.1, -0.15 + 0.05])
     assert found.item_se > 0
     assert measure.contrast("up-removed", "dense", "interaction").differences == pytest.approx([0.1, 0.1])
+    measure.arms = {name: ArmScores(arm.losses, points={"rung-1": arm.losses}) for name, arm in measure.arms.items()}
+    assert measure.contrast("dense", "up-removed", "interaction@rung-1").differences == pytest.approx(found.differences)
     del measure.arms["stem-dagger-full"]
     with pytest.raises(UserError, match="needs the arm 'stem-dagger-full'"):
         measure.contrast("dense", "up-removed", "interaction")
@@ -144,7 +146,9 @@ def test_claims_about_tables_need_frozen_rows_that_gain_nothing(build, book, gai
     verdict = judge([evidence_for(claim, measure)])[0].verdict
     assert (verdict != NOT_TESTABLE) == testable
     asked = {name for name, own in claims.items() if NO_GAIN in own.preconditions}
-    assert asked == {name for name, own in claims.items() if own.metric == "prose" and name != "frozen-rows"}
+    assert asked == {
+        name for name, own in claims.items() if own.metric in ("prose", "interaction") and name != "frozen-rows"
+    }
 
 
 def test_metrics_are_checked_with_the_point_they_name(book):
