@@ -12,7 +12,7 @@ from stemrepro.claims import Contrast
 from stemrepro.elsewhere import ELSEWHERE, OWN_RATES, POINTS
 from stemrepro.errors import UserError
 from stemrepro.evaluation.buckets import BUCKETS, bucket_name
-from stemrepro.measures import items, losses
+from stemrepro.measures import factorial, items, losses
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.runs import MAIN, Address
 from stemrepro.scale import Point
@@ -64,7 +64,7 @@ def read_arms(inputs: Inputs) -> dict[str, ArmScores]:
 class Comparison:
     """Contrasts of losses and benchmark scores; the arms are those of the recipe."""
 
-    metrics: ClassVar[dict[str, str]] = losses.METRICS | items.METRICS
+    metrics: ClassVar[dict[str, str]] = losses.METRICS | items.METRICS | {factorial.INTERACTION: factorial.WORDS}
     preconditions: ClassVar[dict[str, Precondition]] = {
         MEMORY: Precondition(
             "a memory of the last token explains less than three quarters of the gap between dense and STEM full",
@@ -86,6 +86,8 @@ class Comparison:
         """metric(high) - metric(low) by seed, over the seeds that both have; nan for a bucket that no target fell into."""
         if self.empty_bucket(metric):
             return Contrast(np.full(self.arms[high].summary["seeds"], np.nan))
+        if metric == factorial.INTERACTION:
+            return factorial.interaction(high, low, tuple(self.arms), lambda arm: self.arms[arm].losses)
         if metric.startswith(items.SCORES):
             return items.contrast(self.arms[high].items, self.arms[low].items, metric)
         return losses.contrast(self.arms[high].losses, self.arms[low].losses, metric)

@@ -7,7 +7,6 @@ import numpy as np
 
 from stemrepro.claims import Contrast, Unmeasured
 from stemrepro.elsewhere import OWN_RATES
-from stemrepro.errors import UserError
 from stemrepro.measures import losses
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.comparison import NO_GAIN, Comparison
@@ -22,8 +21,10 @@ EXPECTED = 1.0
 """Spikes that the paper's rate for Hash-MoE must lead one to expect in all seeds together, for a count to be testable."""
 CLEARED = 0.5
 """Nats below token frequencies that dense must end at in a short run at the common rate, for short runs to say something of high rates."""
-LIMIT, SENSITIVITY, BLOW_UPS, CLEARS = "learning-rate-limit", "rate-sensitivity", "blow-ups", "dense-clears-unigram"
-"""Metrics of short runs, and a precondition."""
+LIMIT, SENSITIVITY, BLOW_UPS, LONG, CLEARS = (
+    "learning-rate-limit", "rate-sensitivity", "blow-ups", "long-blow-ups", "dense-clears-unigram",
+)  # fmt: skip
+"""Metrics of short runs and of longer ones, and a precondition."""
 COUNTED = {"spikes": "loss", "norm-spikes": "norm"}
 """Metrics that count spikes, and of which series."""
 SPIKES = ("largest_at", "second_at", "third_at")
@@ -144,6 +145,7 @@ class Stability(Comparison):
         LIMIT: "log2 of the rate, over the scale's, from which on a short run learns no more than token frequencies",
         SENSITIVITY: "short runs' mean loss over the rates tried less the lowest",
         BLOW_UPS: "share of short runs, clipped or not, that end above their start or a uniform guess, or without a number",
+        LONG: "the same of the longer runs at high rates",
         "early": "prose loss at the first mark of training",
     }
     preconditions: ClassVar[dict[str, Precondition]] = {
@@ -159,29 +161,33 @@ class Stability(Comparison):
         self.paper: Paper = inputs.book.paper
 
     def short_runs(self, arm: str, own: bool = False, clipped: bool = True) -> dict[str, ArmLosses]:
-        """An arm's short runs by point. They have the budget of the points with another rate than the scale's.
+        """An arm's short runs by point. They have the smallest budget of the points with another rate than the scale's.
 
         Args:
             own: at its family's own table rate, where it was trained so; else at the common one.
             clipped: only those that are clipped as the scale is.
-
-        Raises:
-            UserError: the points with other rates have several budgets.
         """
-        points = {name: self.inputs.book.points[name] for name in self.arms[arm].points}
-        budgets = {point.tokens for point in points.values() if point.rate != 1}
-        if len(budgets) > 1:
-            raise UserError(f"points with other rates need one budget; {arm}'s have tokens {sorted(budgets)}")
+        points = self.points_of(arm)
+        budget = min((point.tokens for point in points.values() if point.rate != 1), default=None)
 
         def short(point: Point, own_rate: bool) -> bool:
             clip = 1.0 if clipped else point.clip
             plain = Point(tokens=point.tokens, rate=point.rate, own_rate=own_rate, clip=clip)
-            return point.tokens in budgets and point == plain
+            return point.tokens == budget and point == plain
 
         kinds = {
             kind: {n: self.arms[arm].points[n] for n, p in points.items() if short(p, kind)} for kind in (True, False)
         }
         return kinds[own] or kinds[False]
+
+    def points_of(self, arm: str) -> dict[str, Point]:
+        """The points that an arm was trained at."""
+        return {name: self.inputs.book.points[name] for name in self.arms[arm].points}
+
+    def long_runs(self, arm: str) -> dict[str, ArmLosses]:
+        """An arm's runs at other rates than the scale's that are longer than the short ones, by point."""
+        high = {name: point.tokens for name, point in self.points_of(arm).items() if point.rate != 1}
+        return {name: self.arms[arm].points[name] for name, tokens in high.items() if tokens > min(high.values())}
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
         """metric(high) - metric(low) by seed, at the common rate.
@@ -189,13 +195,16 @@ class Stability(Comparison):
         Raises:
             Unmeasured: no run of either arm reaches a limit or blows up at any rate, or a run diverged at the common one.
         """
-        runs = {arm: list(self.short_runs(arm, clipped=metric != BLOW_UPS).values()) for arm in (high, low)}
+        if metric == LONG:
+            runs = {arm: list(self.long_runs(arm).values()) for arm in (high, low)}
+        else:
+            runs = {arm: list(self.short_runs(arm, clipped=metric != BLOW_UPS).values()) for arm in (high, low)}
         return self._contrast({arm: self.arms[arm].losses for arm in runs}, runs, high, low, metric)
 
     def contrast_at(self, setting: str, high: str, low: str, metric: str) -> Contrast | None:
         """The same in another setting; short runs are compared at own rates, where both arms tried as many times theirs, blow-ups at the
         common one alone."""
-        if metric == BLOW_UPS or (metric in (LIMIT, SENSITIVITY) and setting != OWN_RATES):
+        if metric in (BLOW_UPS, LONG) or (metric in (LIMIT, SENSITIVITY) and setting != OWN_RATES):
             return None
         short = {arm: self.short_runs(arm, own=True) for arm in (high, low)}
         tried = [sorted(self.inputs.book.points[name].rate for name in runs) for runs in short.values()]
@@ -216,7 +225,9 @@ class Stability(Comparison):
             first, second = (rate_limit(short[arm], self.inputs.scale.learning_rate) for arm in (high, low))
         elif metric == SENSITIVITY:
             first, second = (rate_sensitivity(short[arm]) for arm in (high, low))
-        elif metric == BLOW_UPS:
+        elif metric in (BLOW_UPS, LONG):
+            if not all(short.values()):
+                raise Unmeasured("there are no longer runs at high rates")
             first, second = (self.blow_ups(short[arm]) for arm in (high, low))
             if not (first.any() or second.any()):
                 raise Unmeasured("no run of either arm blew up at any rate that was tried")

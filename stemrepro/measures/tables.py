@@ -1,23 +1,20 @@
-"""How tables are made: rate or decay alone, and bits per byte over vocabularies. Metrics of recipes/table_design.yaml."""
+"""How tables are made: losses, and bits per byte over vocabularies. Metrics of recipes/table_design.yaml."""
 
 from typing import ClassVar
 
 import numpy as np
 
-from stemrepro.claims import Contrast, Unmeasured
+from stemrepro.claims import Contrast
 from stemrepro.elsewhere import OWN_RATES
 from stemrepro.measures import losses
 from stemrepro.measures.comparison import Comparison
 from stemrepro.scores.losses import ArmLosses, paired
 
-AT_OWN_RATE = ("decay", "rate")
-
 
 class Tables(Comparison):
-    """A comparison, also with STEM full at its family's table rate, and over vocabularies."""
+    """A comparison, also over vocabularies."""
 
     metrics: ClassVar[dict[str, str]] = Comparison.metrics | {
-        **dict.fromkeys(AT_OWN_RATE, "prose loss with STEM full at its family's best rates"),
         "vocabulary": "slope of the difference in bits per byte a doubling of the vocabulary, by seed",
     }
 
@@ -30,12 +27,7 @@ class Tables(Comparison):
         return dict(sorted({**others, scale.model.vocab: self.arms[arm].losses}.items()))
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """As a comparison; for the other metrics see `metrics`."""
-        if metric in AT_OWN_RATE:
-            own = {arm: self.at(OWN_RATES, arm) if arm == "stem-full" else self.arms[arm].losses for arm in (high, low)}
-            if None in own.values():
-                raise Unmeasured("this scale knows no best rate of STEM full's")
-            return losses.contrast(own[high], own[low], "prose")
+        """As a comparison; for "vocabulary" see `metrics`."""
         if metric != "vocabulary":
             return super().contrast(high, low, metric)
         first, second = self.vocabularies(high), self.vocabularies(low)

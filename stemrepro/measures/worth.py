@@ -6,7 +6,7 @@ import numpy as np
 
 from stemrepro.claims import Contrast, Unmeasured
 from stemrepro.errors import UserError
-from stemrepro.measures import losses
+from stemrepro.measures import factorial, losses
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.comparison import NO_GAIN, Comparison
 from stemrepro.measures.fits import PowerLaw, fit
@@ -20,11 +20,6 @@ MULTIPLIERS = {
     "parameter-multiplier": "the same in parameters of the first arm, by its law over both widths",
     "flop-multiplier": "the same in training FLOPs: the tokens' times the first arm's forward FLOPs over the second's",
 }
-WITH_TABLE = {
-    ("dense", "up-removed"): ("stem-dagger-full", "stem-full"),
-    ("dense", "up-removed-third"): ("stem-dagger", "stem-third"),
-}
-"""Of the factorial (up-projection kept, removed) x (table or none): the pair without a table and the same pair with one."""
 
 
 class Worth(Ladder):
@@ -37,9 +32,7 @@ class Worth(Ladder):
             for name, words in MULTIPLIERS.items()
         }
         | {r"prose@[a-z0-9-]+": "prose loss at a point of the recipe"}
-        | {
-            r"interaction(@[a-z0-9-]+)?": "what the up-projection is worth without a table less what it is worth with one, prose loss"
-        }
+        | {r"interaction(@[a-z0-9-]+)?": factorial.WORDS}
     )
     preconditions: ClassVar[dict[str, Precondition]] = {NO_GAIN: Comparison.preconditions[NO_GAIN]}
 
@@ -172,28 +165,13 @@ class Worth(Ladder):
         return float(self.all_losses(arm, None).summary["forward_flops_per_token"])
 
     def interaction(self, high: str, low: str, point: str | None = None) -> Contrast:
-        """(high - low) less the same difference where both arms have a table, at one rung, over the seeds that all four have there.
-
-        Raises:
-            UserError: the arms are no pair of the factorial, or the recipe lacks those with a table.
-        """
-        if (low, high) in WITH_TABLE:
-            return self.interaction(low, high, point).reversed()
-        if (high, low) not in WITH_TABLE:
-            known = "; ".join(f"[{first}, {second}]" for first, second in WITH_TABLE)
-            raise UserError(f"metric 'interaction' is of the pairs without a table, {known}; got [{high}, {low}]")
-        if missing := [arm for arm in WITH_TABLE[high, low] if arm not in self.arms]:
-            raise UserError(
-                f"metric 'interaction' of [{high}, {low}] needs the arm '{missing[0]}', which the recipe lacks"
-            )
-        pairs = (high, low), WITH_TABLE[high, low]
-        first, second = (tuple(self.all_losses(arm, point) for arm in pair) for pair in pairs)
-        return losses.interaction(first, second, "prose")
+        """See stemrepro.measures.factorial; at one rung."""
+        return factorial.interaction(high, low, tuple(self.arms), lambda arm: self.all_losses(arm, point))
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
         """See `metrics`; all else is that of a ladder."""
         name, _, point = metric.partition("@")
-        if name == "interaction":
+        if name == factorial.INTERACTION:
             return self.interaction(high, low, point or None)
         if name == "prose" and point:
             return self.gap(high, low, point)

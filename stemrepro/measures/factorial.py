@@ -1,0 +1,38 @@
+"""The factorial (up-projection kept or removed) x (table or none): what one is worth where the other is there, and where it isn't."""
+
+from collections.abc import Callable
+
+from stemrepro.claims import Contrast
+from stemrepro.errors import UserError
+from stemrepro.measures import losses
+from stemrepro.scores.losses import ArmLosses
+
+INTERACTION = "interaction"
+WORDS = "what the up-projection is worth without a table less what it is worth with one, prose loss"
+WITH_TABLE = {
+    ("dense", "up-removed"): ("stem-dagger-full", "stem-full"),
+    ("dense", "up-removed-third"): ("stem-dagger", "stem-third"),
+}
+"""The pair without a table (up-projection kept, removed), and the same pair with one."""
+
+
+def interaction(high: str, low: str, arms: tuple[str, ...], losses_of: Callable[[str], ArmLosses]) -> Contrast:
+    """(high - low) less the same difference where both arms have a table, over the seeds that all four have.
+
+    Args:
+        arms: those of the recipe.
+        losses_of: losses of an arm.
+
+    Raises:
+        UserError: the two arms are no pair of the factorial, or the recipe lacks those with a table.
+    """
+    if (low, high) in WITH_TABLE:
+        return interaction(low, high, arms, losses_of).reversed()
+    if (high, low) not in WITH_TABLE:
+        known = "; ".join(f"[{first}, {second}]" for first, second in WITH_TABLE)
+        raise UserError(f"metric 'interaction' is of the pairs without a table, {known}; got [{high}, {low}]")
+    pair = WITH_TABLE[high, low]
+    if missing := [arm for arm in pair if arm not in arms]:
+        raise UserError(f"metric 'interaction' of [{high}, {low}] needs the arm '{missing[0]}', which the recipe lacks")
+    first, second = (tuple(losses_of(arm) for arm in arms) for arms in ((high, low), pair))
+    return losses.interaction(first, second, "prose")
