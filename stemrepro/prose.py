@@ -1,7 +1,7 @@
 """Numbers in prose, bound to the results: a number stands between two HTML comments, and the first says where it comes from.
 
     <!--laptop/rivals/verdicts.json|equal-flops|ours|.2f-->0.26<!--/-->                a field of a claim
-    <!--laptop/scaling_ladder/data.csv|panel=tokens;x=819200;what=token part|value|.2f-->0.09<!--/-->   a cell of a figure's data
+    <!--ladder/token_ladder/data.csv|panel=gap;x=286.151;what=stem-full|value|.2f-->0.31<!--/-->   a cell of a figure's data
     <!--recipes/paper.yaml|table-3-1b/dense/average|value|.2f-->55.82<!--/-->          a cell of the paper
     <!--laptop|scale|runs|d-->292<!--/-->                 runs of a scale; tokens: of each, parameters: of dense, both in millions
     <!--laptop|tally-->...<!--/-->                                                    the table of verdicts by origin

@@ -22,7 +22,7 @@ from stemrepro.verify import SCORED, TRAINED, UNTOUCHED, Made
 from stemrepro.work import runs_of
 from tests.conftest import ROOT, TINY, quiet
 
-RECIPES = ("ablation_graveyard", "training_roi", "training_stability", "rivals", "table_design", "scaling_ladder")
+RECIPES = ("ablation_graveyard", "training_roi", "training_stability", "rivals", "table_design")
 """Those that test_pipeline.py doesn't run."""
 SHORT = {"tokens": 32 * 4 * 10, "marks": 2, "mark_tokens": 64, "snapshots": [], "save_every": 100}
 BEST = {"dense": {"learning_rate": 0.01}, "stem-full": {"learning_rate": 0.02, "table_rate_factor": 2.0}}
@@ -138,7 +138,7 @@ def test_a_diverged_arm_makes_its_claims_inconclusive_and_the_others_stay(there)
 
 @pytest.mark.parametrize(
     ("file", "recipe"),
-    [("losses.csv", "scaling_ladder"), ("summary.json", "scaling_ladder"), ("curve.csv", "training_roi")],
+    [("losses.csv", "rivals"), ("summary.json", "rivals"), ("curve.csv", "training_roi")],
 )
 @pytest.mark.parametrize("content", [None, b"", b"{}", b"seed,source\n0,bible\n", b"\xff\xfe", b"null"])
 def test_scores_that_are_missing_or_garbled_are_one_sentence(there, file, recipe, content):

@@ -1,6 +1,7 @@
 """params.yaml follows from recipes/, dvc.yaml too, and both are read back as what was planned."""
 
 import io
+import re
 from collections import Counter
 
 import pytest
@@ -9,7 +10,7 @@ from rich.console import Console
 
 from stemrepro import estimate, plan
 from stemrepro.arm import run_settings
-from stemrepro.book import RESERVED
+from stemrepro.book import RESERVED, load
 from stemrepro.errors import UserError
 from stemrepro.model.cost import parameter_counts
 from stemrepro.params import read_params
@@ -64,7 +65,8 @@ def test_a_stale_plan_is_refused_by_key(planned, check, monkeypatch):
     values["run"]["laptop"]["main"]["stem-full"]["training"]["learning_rate"] = 7.0
     planned.write_text(yaml.safe_dump(values))
     monkeypatch.delenv("DVC_EXP_NAME", raising=False)
-    key = r"run\.laptop\.main\.stem-full\.training\.learning_rate: 7\.0, planned 0\.008"
+    rate = load(ROOT / "recipes").scale("laptop").learning_rate
+    key = rf"run\.laptop\.main\.stem-full\.training\.learning_rate: 7\.0, planned {re.escape(str(rate))}"
     with pytest.raises(UserError, match=rf"no longer follows from .*{key}.*run 'stemrepro plan --scale laptop'"):
         check()
     assert yaml.safe_load(planned.read_text()) == values
@@ -92,9 +94,9 @@ def test_no_recipe_takes_the_place_of_a_stage(book, planned):
 def test_a_plan_of_one_recipe_stays_one(book, tmp_path):
     """Planned for a recipe, `plan --check` compares with that recipe's plan."""
     files = (tmp_path / "params.yaml", tmp_path / "dvc.yaml")
-    plan.write("laptop", ("scaling_ladder",), ROOT / "recipes", *files)
+    plan.write("laptop", ("table_design",), ROOT / "recipes", *files)
     _, params = plan.check(ROOT / "recipes", *files)
-    assert set(params.planned("laptop")) == set(book.recipes["scaling_ladder"].wanted())
+    assert set(params.planned("laptop")) == set(book.recipes["table_design"].wanted())
 
 
 @pytest.mark.parametrize(
@@ -145,18 +147,18 @@ def test_an_address_has_the_seeds_of_the_recipe_that_takes_most(book):
 
 
 def test_no_run_is_trained_for_two_recipes(book):
-    """table_design and scaling_ladder meet at the point "half"; each run has one folder."""
-    shared = {Address("half", arm) for arm in ("dense", "stem-full", "token-only")}
-    assert shared <= set(book.recipes["table_design"].wanted())
-    assert shared <= set(book.recipes["scaling_ladder"].wanted())
+    """rivals and ablation_graveyard meet at the official start; each run has one folder."""
+    shared = {Address("official-start", arm) for arm in ("dense", "stem-full", "token-only")}
+    assert shared <= set(book.recipes["rivals"].wanted())
+    assert shared <= set(book.recipes["ablation_graveyard"].wanted())
     assert max(Counter((repr(own.model), repr(own.training)) for own in runs(book).values()).values()) == 1
 
 
 def test_points_change_what_they_name(book):
     found, base = runs(book), book.scale("laptop")
-    narrow, half = found[Address("width-half", "stem-full")], found[Address("half", "stem-full")]
-    assert (narrow.model.width, narrow.model.ffn_width) == (base.model.width // 2, base.model.ffn_width // 2)
-    assert narrow.training == half.training
+    half, official = found[Address("half", "stem-full")], found[Address("official-start", "stem-full")]
+    assert (official.model.embedding_std, official.model.head_std) == (None, None)
+    assert official.training.embedding_rate_factor == official.training.embedding_decay_factor == 1
     assert half.training.tokens == base.training.tokens // 2
     assert half.training.marks == base.training.marks // 2
     assert (half.training.learning_rate, half.trained) == (base.learning_rate, (0, 1, 2))
@@ -177,26 +179,27 @@ def test_own_rates_are_those_of_the_family(book):
     assert rates("gate-replaced", "own-rate") == (scale.learning_rate, 1.0)  # its best isn't known
     assert rates("stem-third", "rate-16-own") == (16 * 0.5, 3.0)
     assert rates("stem-third", "rate-16") == (16 * scale.learning_rate, 1.0)
-    assert rates("stem-tuned", MAIN) == (scale.learning_rate, 8.0)
+    assert rates("stem-fast", MAIN) == (scale.learning_rate, 8.0)
 
 
 def test_the_estimate_counts_points_disk_and_cores(book):
     tokens = book.scale("laptop").training.tokens
     found = estimate.estimate(plan.make_params(only(book, "validation_loss"), "laptop"), cores=2)
-    assert (found["runs"], found["tokens"]) == (25, 25 * tokens)
+    count = 4 * 8 + 2 * 5 + 3 + 6 * 3  # more seeds, five, shuffled rows, and the official start
+    assert (found["runs"], found["tokens"]) == (count, count * tokens)
     largest = max(parameter_counts(own.model)["total"] for own in runs(only(book, "validation_loss")).values())
     assert 0 < found["disk"] < found["runs"] * 8 * largest
     slower = estimate.estimate(plan.make_params(only(book, "validation_loss"), "laptop"), cores=1)
     assert slower["minutes"] == pytest.approx(2 * found["minutes"])
-    ladder = estimate.estimate(plan.make_params(only(book, "scaling_ladder"), "laptop"))
-    assert ladder["runs"] == 4 * 5 + 4 * 4 * 3
-    assert ladder["tokens"] == tokens * (4 * 5 + 4 * 3 * (0.25 + 3 * 0.5))
+    half = estimate.estimate(plan.make_params(only(book, "table_design"), "laptop"))
+    assert half["runs"] == 3 * (16 + 1 + 3 + 2)
+    assert half["tokens"] == pytest.approx(tokens / 2 * half["runs"])
 
 
 def test_a_recipe_with_a_base_asks_for_no_runs_at_the_scale(book):
     found = runs(only(book, "table_design"))
     assert {address.point for address in found} == set(book.recipes["table_design"].points)
-    assert sum(len(own.trained) for own in found.values()) == 3 * (12 + 1 + 2)
+    assert sum(len(own.trained) for own in found.values()) == 3 * (16 + 1 + 3 + 2)
 
 
 def test_the_plan_prints_layers_and_an_estimate(book):

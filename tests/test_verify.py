@@ -105,10 +105,10 @@ def repository(tmp_path, monkeypatch):
     """Verdicts of a recipe of runs and of one of arithmetic, committed; the arms' scores lie there as they came."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "recipes", "recipes")
-    results("scaling_ladder", row("a"), row("b", arms=["dense", "stem-third"]))
+    results("rivals", row("a"), row("b", arms=["dense", "stem-third"]))
     results("cost_model", exact("c"))
     for arm in ("dense", "stem-third", "stem-full"):
-        for point in ("main", "half", "quarter", "width-half", "width-three-quarters"):
+        for point in ("main", "own-rate", "official-start"):
             write_json(f"scores/laptop/losses/{point}/{arm}/summary.json", {"key": "k"})
     for command in (["init", "-q"], ["add", "-A"], ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "x"]):
         subprocess.run(["git", *command], check=True)
@@ -123,7 +123,7 @@ def said(code: int) -> str:
 
 def test_an_untouched_clone_vouches_for_nothing(repository):
     text = said(3)
-    assert "scaling_ladder: 2 of 2 claims came out the same (2 not made here)" in text
+    assert "rivals: 2 of 2 claims came out the same (2 not made here)" in text
     assert "nothing was trained or scored here, so this vouches for no run: 'make reproduce" in text
     assert "reproduces" not in text.replace("make reproduce", "")
 
@@ -146,20 +146,20 @@ def test_counts_in_the_text_are_made_here_where_the_text_is(repository):
 
 
 def test_redrawn_from_the_scores_that_came_with_the_clone_is_not_a_reproduction(repository):
-    results("scaling_ladder", row("a"), row("b", arms=["dense", "stem-third"]), commit="now")
+    results("rivals", row("a"), row("b", arms=["dense", "stem-third"]), commit="now")
     assert "2 redrawn, 1 not made here" in said(3)
 
 
 def test_scores_that_were_made_here(repository):
-    results("scaling_ladder", row("a"), row("b", arms=["dense", "stem-third"]), commit="now")
+    results("rivals", row("a"), row("b", arms=["dense", "stem-third"]), commit="now")
     for path in Path("scores").rglob("summary.json"):
         if path.parent.name != "stem-third":
             write_json(path.with_name("provenance.json"), HERE | {"key": "k"})
     text = said(0)
-    assert "scaling_ladder: 2 of 2 claims came out the same (1 scored, 1 redrawn)" in text
+    assert "rivals: 2 of 2 claims came out the same (1 scored, 1 redrawn)" in text
     assert "what was made here reproduces (numbers may deviate by 0.5 of an interval's half width)" in text
     assert "machine: CPU A, Linux there" in text
-    write_json("scores/laptop/losses/half/dense/provenance.json", HERE | {"key": "another"})
+    write_json("scores/laptop/losses/main/dense/provenance.json", HERE | {"key": "another"})
     assert "(2 redrawn)" in said(3)
 
 
@@ -168,18 +168,18 @@ def test_scores_that_came_out_as_committed_need_no_drawing(repository):
     summaries = list(Path("scores").rglob("summary.json"))
     for path in summaries:
         write_json(path.with_name("provenance.json"), HERE | {"key": "k"})
-    assert "scaling_ladder: 2 of 2 claims came out the same (2 scored)" in said(0)
+    assert "rivals: 2 of 2 claims came out the same (2 scored)" in said(0)
     for path in summaries:
         write_json(path, {"key": "other"})
         write_json(path.with_name("provenance.json"), HERE | {"key": "other"})
-    assert "scaling_ladder: 2 of 2 claims came out the same (2 not made here)" in said(3)
+    assert "rivals: 2 of 2 claims came out the same (2 not made here)" in said(3)
 
 
 @pytest.mark.parametrize("edit", [{"ours": 0.2}, {"seeds": 4}, {"sentence": "Else."}, {"verdict": "contradicted"}])
 def test_an_edited_field_fails(repository, edit):
-    results("scaling_ladder", row("a", **edit), row("b", arms=["dense", "stem-third"]))
+    results("rivals", row("a", **edit), row("b", arms=["dense", "stem-third"]))
     text = said(1)
-    assert "scaling_ladder: 1 of 2 claims came out the same" in text
+    assert "rivals: 1 of 2 claims came out the same" in text
     assert f"  a: {next(iter(edit))} " in text
     assert "the reproduction does not reproduce" in text
 

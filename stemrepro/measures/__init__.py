@@ -6,7 +6,6 @@ MEASURES = {
     "context": "stemrepro.measures.context:Context",
     "costs": "stemrepro.measures.costs:Costs",
     "geometry": "stemrepro.measures.geometry:Angles",
-    "ladder": "stemrepro.measures.ladder:Ladder",
     "rivals": "stemrepro.measures.rivals:Rivals",
     "roi": "stemrepro.measures.roi:TrainingRoi",
     "stability": "stemrepro.measures.stability:Stability",

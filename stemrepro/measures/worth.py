@@ -11,9 +11,8 @@ from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.comparison import NO_GAIN, Comparison
 from stemrepro.measures.fits import PowerLaw, fit
 from stemrepro.measures.forecast import forecast
-from stemrepro.measures.ladder import Ladder
 from stemrepro.scale import Point
-from stemrepro.scores.losses import paired
+from stemrepro.scores.losses import ArmLosses, paired
 
 MULTIPLIERS = {
     "token-multiplier": "log2 of how many times the tokens the first arm needs to reach the second's loss, by its own fitted law, by seed",
@@ -22,11 +21,12 @@ MULTIPLIERS = {
 }
 
 
-class Worth(Ladder):
+class Worth(Comparison):
     """A ladder of budgets, at one width or more. A rung is a point, or the scale itself, its last."""
 
     metrics: ClassVar[dict[str, str]] = (
-        Ladder.metrics
+        losses.METRICS
+        | {"tokens": "slope of the prose gap of two arms a doubling of tokens, by seed"}
         | {
             rf"{name}(@[a-z0-9-]+)?": f"{words}; at the scale itself, or at the rung after @"
             for name, words in MULTIPLIERS.items()
@@ -38,6 +38,9 @@ class Worth(Ladder):
 
     def __init__(self, inputs: Inputs) -> None:
         super().__init__(inputs)
+        named = {name: inputs.book.points[name] for name in inputs.recipe.points}
+        # Another start, or each arm's own rate, measures a place anew and is no place of its own.
+        self.points = {name: own for name, own in named.items() if not (own.official_start or own.own_rate)}
         self._laws: dict[tuple[str, bool], list[PowerLaw]] = {}
 
     def rungs(self, width: float = 1.0) -> dict[int, str | None]:
@@ -49,6 +52,28 @@ class Worth(Ladder):
     def widths(self) -> list[float]:
         """Factors of the scale's width that there are rungs of."""
         return sorted({1.0} | {point.width for point in self.points.values()})
+
+    def losses(self, arm: str, point: str | None) -> ArmLosses:
+        """An arm's losses at a rung, of the seeds that all rungs share: the first so many."""
+        recipe = self.inputs.recipe
+        seeds = min(recipe.seeds_of(arm), *(recipe.points[name].seeds for name in self.points))
+        return ArmLosses(self.all_losses(arm, point).folder, seeds)
+
+    def all_losses(self, arm: str, point: str | None) -> ArmLosses:
+        """The same of all its seeds there, or at any point of the recipe.
+
+        Raises:
+            UserError: the recipe doesn't want the arm there.
+        """
+        own = self.arms[arm]
+        if point and point not in own.points:
+            raise UserError(f"the recipe has no arm '{arm}' at '{point}'; add it to the point's arms")
+        return own.points[point] if point else own.losses
+
+    def slope(self, high: str, low: str) -> Contrast:
+        """Least-squares slope of the gap over log2 of the tokens, by seed."""
+        gaps = [losses.contrast(self.losses(high, at), self.losses(low, at), "prose") for at in self.rungs().values()]
+        return Contrast(losses.slope(np.array(list(self.rungs())), np.stack([gap.differences for gap in gaps])))
 
     def gap(self, high: str, low: str, point: str | None, metric: str = "prose") -> Contrast:
         """loss(high) - loss(low) at one rung, over all of its seeds."""
@@ -169,8 +194,10 @@ class Worth(Ladder):
         return factorial.interaction(high, low, tuple(self.arms), lambda arm: self.all_losses(arm, point))
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """See `metrics`; all else is that of a ladder."""
+        """See `metrics`."""
         name, _, point = metric.partition("@")
+        if metric == "tokens":
+            return self.slope(high, low)
         if name == factorial.INTERACTION:
             return self.interaction(high, low, point or None)
         if name == "prose" and point:

@@ -25,13 +25,14 @@ def test_a_recipe_reads_its_arms_where_it_compares_them(book):
     assert stem.losses.folder == Path("scores/x/losses/half/stem-full")
     assert {point: own.folder for point, own in stem.points.items()} == {
         "half-own-rate": Path("scores/x/losses/half-own-rate/stem-full"),
+        "half-official-start": Path("scores/x/losses/half-official-start/stem-full"),
         "half-vocab-4": Path("scores/x/losses/half-vocab-4/stem-full"),
     }
-    ladder = read(book, "scaling_ladder")["stem-full"]
+    ladder = read(book, "token_ladder")["stem-full"]
     assert ladder.losses.folder == Path("scores/x/losses/main/stem-full")
-    assert list(ladder.points) == list(book.recipes["scaling_ladder"].points)
+    assert list(ladder.points) == list(book.recipes["token_ladder"].points)
     assert read(book, "ablation_graveyard")["dense"].losses.count == 8
-    assert read(book, "validation_loss")["dense"].losses.count == 5
+    assert read(book, "validation_loss")["stem-half"].losses.count == 5
 
 
 def test_runs_name_points(book):
@@ -44,7 +45,7 @@ BEST = {"dense": BestRate(learning_rate=0.008), "stem-full": BestRate(learning_r
 
 def test_own_rates(book):
     def at_own_rate(arm, scores, best):
-        measure = made(Comparison, book, "ablation_graveyard", {arm: scores}, best_rates=best)
+        measure = made(Comparison, book, "ablation_graveyard", {arm: scores}, best_rates=best, learning_rate=0.008)
         return measure.at(OWN_RATES, arm)
 
     assert at_own_rate("dense", ArmScores(BASE), BEST) is BASE  # the common rate is its best
@@ -69,7 +70,7 @@ def arms(tmp_path):
 
 
 def test_contrasts_at_both_rates(book, arms):
-    measure = made(Comparison, book, "ablation_graveyard", arms, best_rates=BEST)
+    measure = made(Comparison, book, "ablation_graveyard", arms, best_rates=BEST, learning_rate=0.008)
     assert measure.contrast("dense", "stem-full", "prose").differences == pytest.approx([0.3, 0.4, 0.3])
     there = measure.elsewhere("dense", "stem-full", "prose")
     assert there.keys() == {OWN_RATES}

@@ -6,7 +6,6 @@ import pytest
 from scipy import stats
 
 from stemrepro.claims import Unmeasured
-from stemrepro.errors import UserError
 from stemrepro.measures.comparison import ArmScores
 from stemrepro.measures.stability import (
     Stability,
@@ -254,11 +253,18 @@ def test_a_short_run_differs_from_the_scale_in_rate_and_budget_alone(book, arms)
     assert list(measure.short_runs("stem-third", own=True)) == ["rate-16-own", "rate-32-own"]
 
 
-def test_short_runs_have_one_budget(book, arms):
-    more = book.model_copy(update={"points": book.points | {"rate-2": Point(rate=2)}})
-    arms["dense"].points["rate-2"] = Ended((5.0, 5.0), 2.0)
-    with pytest.raises(UserError, match=r"points with other rates need one budget; dense's have tokens \[0.125, 1.0\]"):
-        made(Stability, more, "training_stability", arms).short_runs("dense")
+def test_longer_runs_at_high_rates_are_counted_by_themselves(book, arms):
+    more = book.model_copy(update={"points": book.points | {"rate-2": Point(rate=2, clip=1e9)}})
+    before = made(Stability, more, "training_stability", arms)
+    short = {arm: before.short_runs(arm, clipped=False).keys() for arm in arms}
+    with pytest.raises(Unmeasured, match="there are no longer runs at high rates"):
+        before.contrast("dense", "stem-third", "long-blow-ups")
+    for arm, ends in (("dense", (np.nan, 5.0)), ("stem-third", (5.0, 5.0))):
+        arms[arm].points["rate-2"] = Ended(ends, 2.0)
+    after = made(Stability, more, "training_stability", arms)
+    assert {arm: after.short_runs(arm, clipped=False).keys() for arm in arms} == short
+    assert after.contrast("dense", "stem-third", "long-blow-ups").differences == pytest.approx([1.0, 0.0])
+    assert after.elsewhere("dense", "stem-third", "long-blow-ups") == {}
 
 
 def test_where_both_learn_at_every_rate_no_limit_is_known(book, arms):

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from stemrepro.claims import Unmeasured
 from stemrepro.measures.comparison import ArmScores
 from stemrepro.measures.tables import Tables
 from tests.made_up import made, write_arm
@@ -41,17 +40,6 @@ def test_the_slope_is_in_bits_per_byte_a_doubling(tables):
     assert found == pytest.approx([(0.6 - 0.2) * 2 / 5 / np.log(2) / 2] * 3)
 
 
-def test_decay_is_compared_at_the_same_table_rate(arms, book):
-    own = ArmScores(arms["stem-full"].points["half-own-rate"])
-    both = made(Tables, book, "table_design", {"stem-full": arms["stem-full"], "stem-tuned": own})
-    assert both.contrast("stem-full", "stem-tuned", "decay").differences == pytest.approx([0, 0, 0])
-    assert both.contrast("stem-tuned", "stem-full", "rate").differences == pytest.approx([0, 0, 0])
-    common = made(
-        Tables, book, "table_design", {"stem-full": arms["stem-full"], "stem-decayed-8": arms["dense"].losses}
-    )
-    assert common.contrast("stem-decayed-8", "stem-full", "rate").differences == pytest.approx([0.4] * 3)
-
-
 def test_other_metrics_are_a_comparisons(tables):
     assert tables.contrast("dense", "stem-full", "prose").differences == pytest.approx([0.2] * 3)
 
@@ -74,12 +62,3 @@ def test_the_official_start_is_that_of_half_the_tokens(tables, tmp_path):
     assert found.keys() == {"official start"}
     assert found["official start"].differences == pytest.approx([1.0] * 3)
     assert tables.elsewhere("dense", "stem-full", "prose").keys() == {"own rates", "official start"}
-    assert tables.elsewhere("dense", "stem-full", "rate") == {}
-
-
-def test_without_a_best_rate_decay_and_rate_are_unmeasured(book, tables):
-    at = tables.arms
-    unknown = made(Tables, book, "table_design", at, best_rates={})
-    for metric in ("decay", "rate"):
-        with pytest.raises(Unmeasured, match="this scale knows no best rate of STEM full's"):
-            unknown.contrast("dense", "stem-full", metric)

@@ -44,6 +44,18 @@ def test_rungs_of_a_width_are_in_order_with_the_scale_last(book):
     assert measure.widths() == [1.0, 2.0]
 
 
+def test_another_start_is_no_rung(book):
+    """It has a rung's tokens, whose place it would take."""
+    measure = made(Worth, book, "token_ladder", {})
+    assert "rung-1-official-start" in measure.inputs.recipe.points
+    assert len(measure.rungs()) == 5
+
+
+def test_an_arm_at_a_point_where_the_recipe_lacks_it_is_named(build):
+    with pytest.raises(UserError, match="no arm 'dense' at 'rung-9'"):
+        build({"dense": law}).losses("dense", "rung-9")
+
+
 @pytest.mark.parametrize("times", [1.0, 2.0, 3.7])
 def test_tokens_parameters_and_flops_that_dense_needs(build, times):
     """An arm that is dense with more tokens (or parameters) is worth just these, at every rung; costs come on top."""

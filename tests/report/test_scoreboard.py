@@ -74,9 +74,7 @@ def test_markdown_and_page_hold_every_claim_in_the_papers_order(project):
                 scales,
                 scales,
             ]
-        assert text.index("Sentence of scaling_ladder-1.") < text.index(
-            "Sentence of validation_loss-0."
-        )  # primary first
+        assert text.index("Sentence of table_design-1.") < text.index("Sentence of validation_loss-0.")  # primary first
     assert "| Sentence of rivals-3. \\| &lt;i>" in table  # no markup and no column of its own
     assert "because &lt;b&gt;" in page
     assert "22.2798 nats/token" in table
