@@ -1,6 +1,6 @@
 """What is STEM worth, and does it grow or shrink with tokens a parameter? Gaps beside both rival predictions, their parts and their price."""
 
-from itertools import chain
+from itertools import chain, combinations
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ from stemrepro.claims import Unmeasured
 from stemrepro.measures.agreement import agreement
 from stemrepro.measures.worth import Worth
 from stemrepro.paper import Paper
+from stemrepro.report.long_end import PAIR
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt
 
@@ -83,6 +84,11 @@ def collect(measure: Worth) -> pd.DataFrame:
         for x, point in places.items()
     ]
     rows += foretold_rows(measure, places) + agreement_rows(measure)
+    end = max(places)  # of all pairs, for the pages of other scales (stemrepro/report/long_end.py)
+    rows += [
+        mean_row(PAIR, f"{high} - {low}", end, measure.gap(high, low, None))
+        for high, low in combinations(measure.arms, 2)
+    ]
     for number, law in enumerate(measure.laws("dense")):
         about = {"floor": law.floor, "amplitude": law.amplitudes[0], "unit": law.units[0], "exponent": law.exponents[0]}
         rows += [{"panel": "dense's law", "what": what, "x": number, "value": value} for what, value in about.items()]

@@ -18,7 +18,7 @@ from stemrepro.model.ffn.naming import module_of
 from stemrepro.params import Params
 from stemrepro.recipe import Recipe
 from stemrepro.runs import MAIN, Address
-from stemrepro.work import DATA
+from stemrepro.work import DATA, LONG_END, RESULTS
 
 PIPELINE = Path("dvc.yaml")
 ANALYSES = Path("analysis")
@@ -204,7 +204,8 @@ def pipeline(book: Book) -> dict:
         **{name: analysis_stage(name, recipe) for name, recipe in book.recipes.items()},
         "report": _stage(
             BY_SCALE, f"stemrepro report --scale {SCALE}", "the scoreboard, a page with every claim",
-            [f"data/{SCALE}/plan/report.json", "stemrepro/report/scoreboard.html", *results],
+            [f"data/{SCALE}/plan/report.json", "stemrepro/report/scoreboard.html", *results,
+             *([end.as_posix()] if (end := RESULTS / LONG_END).exists() else [])],
             _kept("${scoreboard}/README.md", "${scoreboard}/index.html"),
         ),
     }  # fmt: skip

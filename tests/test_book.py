@@ -111,7 +111,7 @@ def without_controls(recipe):
         ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(preconditions=["spikes-expected"]), r"claim 'token-part': precondition 'spikes-expected' is unknown to this measure; it has "),
         ("validation_loss.yaml", lambda v: v["claims"]["contextual-part"].update(preconditions=["token-only-below-three-quarters"]), r"'contextual-part': precondition .* looks at the claim's own contrast"),
         ("validation_loss.yaml", lambda v: v["claims"]["half-below-dense"].update(preconditions=["token-only-below-three-quarters", "spikes"]), r"claim 'half-below-dense': precondition 'spikes' is unknown"),
-        ("validation_loss.yaml", without_controls, r"'third-below-dense': precondition 'no-gain-without-information' needs the arm 'stem-frozen' or 'stem-shuffled'; add one to the recipe's arms, or leave"),
+        ("validation_loss.yaml", without_controls, r"precondition 'no-gain-without-information' needs the arm 'stem-frozen' or 'stem-shuffled'; add one to the recipe's arms, or leave"),
         ("table_design.yaml", lambda v: v["claims"]["random-rows"].update(preconditions=["no-gain-without-information"]), r"claim 'random-rows': precondition 'no-gain-without-information' looks at the claim's own contrast"),
         ("table_design.yaml", lambda v: v["claims"]["identity"].update(preconditions=["no-gain-without-information"]), r"claim 'identity': precondition .* looks at the claim's own contrast"),
         ("table_design.yaml", lambda v: v["claims"]["vocabulary"].update(preconditions=["no-gain-without-information"]), r"claim 'vocabulary': precondition .* compares losses with smallest_effect, so unit must be nats/token \(got 'bits/byte a doubling'\)"),

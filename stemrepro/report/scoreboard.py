@@ -16,6 +16,7 @@ from stemrepro.errors import UserError
 from stemrepro.files import atomic_write
 from stemrepro.paper import Paper
 from stemrepro.recipe import ORIGINS, Recipe
+from stemrepro.report.long_end import OPEN, OTHER, SAME, LongEnd, agreement, beside, counted, long_end
 from stemrepro.report.verdicts import CONTROL_WORDS, read_verdicts, tally, tally_table, word
 
 MEANING = {
@@ -92,6 +93,26 @@ def evidence(row: dict) -> str:
     return ", ".join(words)
 
 
+def at_long_end(row: dict, ends: dict[tuple[str, str], LongEnd]) -> str:
+    """The same comparison at the ladder's last rung, in words; empty where it has none."""
+    if not (end := beside(row, ends)):
+        return ""
+    effect = f"{number(end.mean)} ({number(end.low)} to {number(end.high)})"
+    return f"after {end.tokens_a_parameter:.0f} tokens a parameter (ladder) {effect}: {agreement(row, end)}"
+
+
+def agreement_words(rows: list[dict], ends: dict[tuple[str, str], LongEnd]) -> str:
+    """How often a page's claims agree with the ladder's last rung; empty where none can be compared."""
+    if not (counts := counted(rows, ends)):
+        return ""
+    tokens = next(iter(ends.values())).tokens_a_parameter
+    parts = [f"{counts[what]} {what}" for what in (SAME, OTHER, OPEN)]
+    return (
+        f"{counts.total()} of these claims compare two arms that the ladder trained for {tokens:.0f} tokens a parameter, the paper's ratio: "
+        f"{parts[0]}, {parts[1]}, {parts[2]} (by 95% intervals)."
+    )
+
+
 def drawing(row: dict) -> Markup:
     """Interval, smallest effect and the paper's number as a small SVG; empty where there is no interval."""
     if row["ci_low"] is None:
@@ -132,7 +153,9 @@ def rows_of(results: Path, scale: str, name: str) -> list[dict]:
     return sorted(read_verdicts(path), key=lambda row: not row["primary"])
 
 
-def section(results: Path, scale: str, name: str, recipe: Recipe, out: Path) -> dict:
+def section(
+    results: Path, scale: str, name: str, recipe: Recipe, out: Path, ends: dict[tuple[str, str], LongEnd]
+) -> dict:
     """What a page shows of one recipe at one scale."""
     folder, rows = results / scale / name, rows_of(results, scale, name)
     try:
@@ -149,7 +172,8 @@ def section(results: Path, scale: str, name: str, recipe: Recipe, out: Path) -> 
         "rows": [
             row | {
                 "number": VERDICTS.index(row["verdict"]), "contrast": contrast(row), "paper": paper(row), "source": source(row),
-                "ours": ours(row), "drawing": drawing(row), "evidence": evidence(row), "scale": scale,
+                "ours": ours(row), "drawing": drawing(row), "scale": scale,
+                "evidence": "; ".join(filter(None, (evidence(row), at_long_end(row, ends)))),
                 "word": word(row), "whose": ORIGINS[row["origin"]],
                 "anchor": f"{name}-{scale}-{row['claim']}",
             }
@@ -191,7 +215,7 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
-def html(sections: list[dict], numbers: Paper, out: Path) -> str:
+def html(sections: list[dict], numbers: Paper, out: Path, ends: dict[tuple[str, str], LongEnd]) -> str:
     """The page index.html, complete in itself."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
@@ -202,12 +226,13 @@ def html(sections: list[dict], numbers: Paper, out: Path) -> str:
         sections=sections, meanings=MEANING, control_words=CONTROL_WORDS, colours=COLOUR, origins=ORIGINS, tally=tally(rows),
         counts=Counter(row["verdict"] for row in rows), total=len(rows), primary=[row for row in rows if row["primary"]],
         scales=list(dict.fromkeys(part["scale"] for part in sections)), root=f"{root}/", unspoken=unspoken(numbers, sections),
+        agreed=agreement_words(rows, ends),
         refused=[row for row in rows if row["verdict"] == NOT_TESTABLE],
         missing=sum(cell["value"] is None for cell in numbers.listing()),
     )  # fmt: skip
 
 
-def markdown(sections: list[dict], out: Path) -> str:
+def markdown(sections: list[dict], out: Path, ends: dict[tuple[str, str], LongEnd]) -> str:
     """The page README.md: the same claims as tables."""
     rule, predictions = os.path.relpath("docs/verdicts.md", out), os.path.relpath("docs/predictions.md", out)
     rows = [row for part in sections for row in part["rows"]]
@@ -217,7 +242,7 @@ def markdown(sections: list[dict], out: Path) -> str:
         f"is a claim; its effect is signed so that the claim makes it positive; brackets hold the interval after the correction for "
         f"multiple claims, and its level ([how]({rule}); [what we had expected]({predictions})). Controls are questions of ours, and have "
         f"words of their own: one that comes out the other way says nothing against the paper.", "",
-        *tally_table(rows), "",
+        *tally_table(rows), "", *([agreement_words(rows, ends), ""] if agreement_words(rows, ends) else []),
         "| verdict | of a control | means |", "|---|---|---|",
         *(f"| **{verdict}** | *{CONTROL_WORDS[verdict]}* | {MEANING[verdict]} |" for verdict in VERDICTS),
         "", "## Primary claims", "", "| claim | whose | ours | verdict |", "|---|---|---|---|",
@@ -247,12 +272,13 @@ def write_scoreboard(scale: str, results: Path) -> Path:
     """
     book = load().at(scale)
     out = results / Path(book.scale(scale).scoreboard).relative_to("results")
+    ends = long_end(results)
     sections = [
-        section(results, name, recipe_name, recipe, out)
+        section(results, name, recipe_name, recipe, out, ends)
         for recipe_name, recipe in book.recipes.items()
         for name in scales_of(book, scale, results)
         if name == scale or (results / name / recipe_name / "verdicts.json").exists()
     ]
-    atomic_write(out / "index.html", html(sections, book.paper, out))
-    atomic_write(out / "README.md", markdown(sections, out))
+    atomic_write(out / "index.html", html(sections, book.paper, out, ends))
+    atomic_write(out / "README.md", markdown(sections, out, ends))
     return out

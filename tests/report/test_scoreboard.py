@@ -81,6 +81,18 @@ def test_markdown_and_page_hold_every_claim_in_the_papers_order(project):
     assert "Table 2: setup" in page  # nothing tests it
 
 
+def test_claims_stand_beside_the_ladders_last_rung(project):
+    """The laptop's stand at +0.1 (0.05 to 0.15) for dense less STEM full."""
+    folder = project / "ladder/token_ladder"
+    folder.mkdir(parents=True)
+    (folder / "data.csv").write_text("panel,what,x,value,ci_low,ci_high\npair,dense - stem-full,286,-0.3,-0.4,-0.2\n")
+    write_scoreboard("laptop", project)
+    for page in ("index.html", "README.md"):
+        text = (project / page).read_text()
+        assert "after 286 tokens a parameter (ladder) -0.300 (-0.400 to -0.200): points the other way there" in text
+        assert ": 0 points the same way there, " in text
+
+
 def test_claims_are_counted_by_whose_they_are(project, book):
     """A control that comes out the other way is no contradiction of the paper."""
     rows = [row for path in project.glob("*/*/verdicts.json") for row in read_verdicts(path)]
