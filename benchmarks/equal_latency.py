@@ -2,7 +2,7 @@
 
     python -m benchmarks.equal_latency [--scale laptop] [--arm stem-full] [--rounds 120] [--blocks data/laptop/blocks]
 
-In every round the arm and dense models of some widths take one step each (benchmarks.arms.step), in another order each time. A width's
+In every round the arm and dense models of some widths take one step each, compiled where the scale is, in another order each time. A width's
 ratio is the median over rounds of its step / the arm's step of that round; a straight line through the ratios gives the width at which
 it is 1. The same from each fifth of the rounds shows how far the answer wanders. Nothing else should run meanwhile.
 """
@@ -49,7 +49,7 @@ def main() -> None:
     runs = [run_at(book, scale, name, blocks, Path("none")) for name in (options.arm, "dense")]
     widths = [round(factor * scale.model.ffn_width) for factor in FACTORS]
     runs = [runs[0], *(replace(runs[1], model=replace(runs[1].model, ffn_width=width)) for width in widths)]
-    modules = [LanguageModule(run) for run in runs]
+    modules = [LanguageModule(run, compile=scale.training.compile) for run in runs]
     optimizers = [module.configure_optimizers()["optimizer"] for module in modules]
     seconds, order = np.empty((options.rounds + WARM_UP, len(modules))), list(range(len(modules)))
     shape = scale.training.micro_batch, scale.model.sequence + 1

@@ -1,9 +1,10 @@
-"""How far golden losses are off under other instruction sets of this processor, as a share of their tolerances.
+"""How far golden losses are off under other instruction sets of this processor, and compiled, as a share of their tolerances.
 
     python -m benchmarks.golden
 
-One row an instruction set: the arm and step that come nearest to their tolerance, and how many arms have equal bits. What it prints says
-whether FACTOR of tests/training/write_golden.py is large enough.
+One row a way to compute: the arm and step that come nearest to their tolerance, and how many arms have equal bits. What it prints says
+whether FACTOR of tests/training/write_golden.py is large enough, and whether torch.compile takes every arm as it is (a minute an arm when
+nothing is cached).
 """
 
 import json
@@ -14,6 +15,7 @@ from pathlib import Path
 
 SETS = {
     "as it is": {},
+    "compiled": {"GOLDEN_COMPILED": "1"},
     "ATen without vectors": {"ATEN_CPU_CAPABILITY": "default"},
     "ATen with AVX2": {"ATEN_CPU_CAPABILITY": "avx2"},
     "oneDNN with AVX2": {"ONEDNN_MAX_CPU_ISA": "AVX2"},
@@ -24,15 +26,16 @@ SETS = {
 ROOT = Path(__file__).parent.parent
 CHILD = """
 import json
+import os
 import numpy as np
 from stemrepro.training.train import train
 from tests.conftest import *
 from tests.training.test_train import GOLDEN, rows
 
-def test_print(make_run, capsys):
-    found = {}
+def test_print(make_run, tiny, capsys):
+    found, training = {}, tiny.training.model_copy(update={"compile": "GOLDEN_COMPILED" in os.environ})
     for arm, golden in GOLDEN.items():
-        run = make_run(arm)
+        run = make_run(arm, scale=tiny.model_copy(update={"training": training}))
         train(run, quiet)
         off = np.abs(np.array([row["loss"] for row in rows(run)]) - golden["loss"])
         found[arm] = [off.max(), (off / golden["tolerance"]).max()]
