@@ -168,11 +168,10 @@ def train(
 ) -> None:
     """Trains all seeds of arms; finished runs return at once, interrupted ones resume."""
     from stemrepro.params import read_params
-    from stemrepro.work import runs_of, train_runs
+    from stemrepro.work import asked_runs, train_runs
 
     params = read_params()
-    planned = params.chosen(scale, runs or [])
-    chosen = runs_of(scale, params.scale[scale].data, planned)
+    chosen = asked_runs(scale, params.scale[scale].data, params.planned(scale), params.chosen(scale, runs or []))
     command = [sys.executable, "-m", "stemrepro.cli", "track", "--follow", "--scale", scale, *(runs or [])]
     left = [run for run in chosen if not run.ended]
     # The follower ends when its input does, also when this is killed; Ctrl-C is for this one alone.

@@ -37,6 +37,20 @@ def runs_of(
     return with_trunks(made)
 
 
+def asked_runs(
+    scale: str,
+    mix: str,
+    planned: dict[Address, Planned],
+    asked: dict[Address, Planned],
+    data: Path = DATA,
+    runs: Path = RUNS,
+) -> list[Run]:
+    """The runs of some of the planned addresses. Those on a trunk know every planned shorter one on it, also those that aren't asked for."""
+    trunks = {address: own for address, own in planned.items() if own.training.schedule == "trunk"}
+    every = runs_of(scale, mix, trunks | asked, data=data, runs=runs)
+    return [run for run in every if run.address in asked]
+
+
 def with_trunks(runs: list[Run]) -> list[Run]:
     """The same runs; those on a trunk know the folders of the shorter ones on it, in rising order."""
     trunks: dict[str, list[Run]] = {}
