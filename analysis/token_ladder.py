@@ -71,7 +71,7 @@ def collect(measure: Worth) -> pd.DataFrame:
     for x, point in places.items():
         rows += [mean_row("part", what, x, measure.gap(*pair, point)) for what, pair in PARTS.items()]
         rows += [mean_row("over dense's law", arm, x, measure.over_law(arm, point)) for arm in AT_FLOPS]
-        rows += [multiplier_row(measure, arm, x, point) for arm in BOUGHT]
+        rows += [multiplier_row(measure, arm, x, point, of) for arm in BOUGHT for of in ("token", "flop", "time")]
         rows += [
             mean_row("gap to dense", arm, x, measure.gap("dense", arm, point)) for arm in measure.arms if arm != "dense"
         ]
@@ -95,14 +95,13 @@ def collect(measure: Worth) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def multiplier_row(measure: Worth, arm: str, x: float, point: str | None) -> dict:
-    """log2 of the token multiplier at a rung; no value, and the reason, where it can't be said."""
+def multiplier_row(measure: Worth, arm: str, x: float, point: str | None, of: str) -> dict:
+    """log2 of the multiplier of tokens, FLOPs or time at a rung; no value, and the reason, where it can't be said."""
+    metric = f"{of}-multiplier{f'@{point}' if point else ''}"
     try:
-        return mean_row(
-            "multiplier", arm, x, measure.contrast("dense", arm, f"token-multiplier{f'@{point}' if point else ''}")
-        )
+        return mean_row(f"{of} multiplier", arm, x, measure.contrast("dense", arm, metric))
     except Unmeasured as reason:
-        return {"panel": "multiplier", "what": arm, "x": x, "value": np.nan, "note": str(reason)}
+        return {"panel": f"{of} multiplier", "what": arm, "x": x, "value": np.nan, "note": str(reason)}
 
 
 def foretold_rows(measure: Worth, places: dict[float, str | None]) -> list[dict]:
@@ -187,7 +186,7 @@ def draw_rivals(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw_multipliers(axes: Axes, data: pd.DataFrame) -> None:
     """How many times the tokens dense needs; an arrow at the top where its law never gets there, or only far beyond the ladder."""
-    own = data[data["panel"] == "multiplier"]
+    own = data[data["panel"] == "token multiplier"]
     for arm in BOUGHT:
         line(axes, own[(own["what"] == arm) & own["value"].notna()], arm, ARM_LABEL[arm])
     axes.axhline(0, color="black", lw=0.6)

@@ -87,6 +87,10 @@ class Scale(Strict):
     best_rates: dict[Name, BestRate] = Field(
         default_factory=dict, description="winners of results/<scale>/sweeps/learning_rate, by family of arms"
     )
+    step_times: dict[Name, Factor] = Field(
+        default_factory=dict,
+        description="time of a training step / dense's, by arm (benchmarks.engine, on an idle machine)",
+    )
     seeds: Annotated[
         tuple[Annotated[int, Field(ge=0, lt=2**32)], ...],
         Field(min_length=1, description="a recipe takes the first so many"),

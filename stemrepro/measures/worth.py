@@ -18,6 +18,7 @@ MULTIPLIERS = {
     "token-multiplier": "log2 of how many times the tokens the first arm needs to reach the second's loss, by its own fitted law, by seed",
     "parameter-multiplier": "the same in parameters of the first arm, by its law over both widths",
     "flop-multiplier": "the same in training FLOPs: the tokens' times the first arm's forward FLOPs over the second's",
+    "time-multiplier": "the same in training time: the tokens' times the first arm's step time over the second's, as the scale has them",
 }
 
 
@@ -189,6 +190,15 @@ class Worth(Comparison):
         """Forward FLOPs a token of an arm at the scale."""
         return float(self.all_losses(arm, None).summary["forward_flops_per_token"])
 
+    def step_time(self, arm: str) -> float:
+        """Time of a training step over dense's; Unmeasured where the scale doesn't know it."""
+        times = self.inputs.scale.step_times
+        if arm not in times and arm != "dense":
+            raise Unmeasured(
+                f"scale '{self.inputs.scale_name}' has no step time of {arm} (step_times, by benchmarks.engine)"
+            )
+        return times.get(arm, 1.0)
+
     def interaction(self, high: str, low: str, point: str | None = None) -> Contrast:
         """See stemrepro.measures.factorial; at one rung."""
         return factorial.interaction(high, low, tuple(self.arms), lambda arm: self.all_losses(arm, point))
@@ -208,4 +218,6 @@ class Worth(Comparison):
         times = self.multiplier(high, low, axis, point or None)
         if name == "flop-multiplier":
             times = times + np.log2(self.flops(high) / self.flops(low))
+        if name == "time-multiplier":
+            times = times + np.log2(self.step_time(high) / self.step_time(low))
         return Contrast(times)

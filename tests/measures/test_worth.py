@@ -69,6 +69,14 @@ def test_tokens_parameters_and_flops_that_dense_needs(build, times):
         )
     found = measure.contrast("dense", "stem-third", "parameter-multiplier").differences
     assert found == pytest.approx([np.log2(times)] * 3, abs=5e-3)
+    scale = measure.inputs.scale
+    scale.step_times["stem-full"] = 1.25
+    assert measure.contrast("dense", "stem-full", "time-multiplier").mean == pytest.approx(
+        np.log2(times / 1.25), abs=5e-3
+    )
+    del scale.step_times["stem-full"]
+    with pytest.raises(Unmeasured, match="scale 'laptop' has no step time of stem-full"):
+        measure.contrast("dense", "stem-full", "time-multiplier")
     flops = measure.contrast("dense", "stem-full", "flop-multiplier").mean
     assert flops == pytest.approx(np.log2(times * 10 / 8), abs=5e-3)
     assert measure.contrast("stem-full", "dense", "token-multiplier").mean == pytest.approx(-np.log2(times), abs=5e-3)
