@@ -55,6 +55,8 @@ SETTINGS = {
     "wide-rung-1-official-start": ("wide, official start", "stem-full", "^"),
 }
 """Points at which fewer FLOPs are spent -> what they are called, and whose colour and which marker they have."""
+LAWS = ("dense", "stem-third", "stem-full")
+"""Arms that were trained at both widths and whose fitted laws are told."""
 FORETOLD = ("stem-third", "stem-full", "token-only", "up-removed")
 PAIRS = {"0": "never", "1-3": "1-3", "4-31": "4-31", "32+": "32 or more"}
 TOKENS = "training tokens a parameter (dense's)"
@@ -89,9 +91,19 @@ def collect(measure: Worth) -> pd.DataFrame:
         mean_row(PAIR, f"{high} - {low}", end, measure.gap(high, low, None))
         for high, low in combinations(measure.arms, 2)
     ]
-    for number, law in enumerate(measure.laws("dense")):
-        about = {"floor": law.floor, "amplitude": law.amplitudes[0], "unit": law.units[0], "exponent": law.exponents[0]}
-        rows += [{"panel": "dense's law", "what": what, "x": number, "value": value} for what, value in about.items()]
+    for arm in LAWS:
+        for axes, widths in (("tokens", False), ("parameters, tokens", True)):
+            rows += [
+                {
+                    "panel": f"law of {axes}",
+                    "what": arm,
+                    "x": name,
+                    "value": own.value,
+                    "ci_low": own.low,
+                    "ci_high": own.high,
+                }
+                for name, own in measure.law_numbers(arm, widths).items()
+            ]
     return pd.DataFrame(rows)
 
 

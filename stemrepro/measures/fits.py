@@ -12,6 +12,8 @@ from stemrepro.errors import UserError
 
 LOWEST, HIGHEST = 0.02, 3.0
 """Range of an exponent."""
+DRAWS = 200
+"""Drawings of a bootstrap."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,50 @@ class PowerLaw:
         if rest <= 0 or self.amplitudes[axis] == 0:
             return float("inf")
         return float(self.units[axis] * (rest / self.amplitudes[axis]) ** (-1 / self.exponents[axis]))
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A number of a law with its 95% interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def bootstrapped(losses: np.ndarray, *sizes: np.ndarray, tied: bool = False) -> dict[str, Fitted]:
+    """Floor, amplitudes (at the units of the law) and exponents of the law of the mean over seeds, with percentile intervals.
+
+    Every drawing takes the seeds anew, with replacement, and as many of the law's residuals, enlarged by what the fit took of them; with as
+    many places as the law has parameters there are none, and the interval is that of the seeds alone.
+
+    Args:
+        losses: [places, seeds].
+        sizes, tied: as in `fit`.
+
+    Returns:
+        "floor", and for axis k "amplitude k" and "exponent k".
+    """
+
+    def numbers(law: PowerLaw) -> np.ndarray:
+        return np.array([law.floor, *law.amplitudes, *law.exponents])
+
+    mean, axes = losses.mean(axis=1), len(sizes)
+    law = fit(mean, *sizes, tied=tied)
+    left = len(mean) - (1 + axes + (1 if tied else axes))
+    misses = (mean - law.loss(*sizes)) * (np.sqrt(len(mean) / left) if left > 0 else 0.0)
+    rng, found = np.random.default_rng(0), []
+    for _ in range(DRAWS):
+        seeds = rng.integers(losses.shape[1], size=losses.shape[1])
+        moved = losses[:, seeds].mean(axis=1) - mean
+        flipped = rng.choice([-1, 1], len(mean)) * misses[rng.integers(len(mean), size=len(mean))]
+        found.append(numbers(fit(law.loss(*sizes) + moved + flipped, *sizes, tied=tied)))
+    low, high = np.percentile(found, [2.5, 97.5], axis=0)
+    names = ["floor", *(f"{what} {axis}" for what in ("amplitude", "exponent") for axis in range(axes))]
+    return {
+        name: Fitted(*map(float, own))
+        for name, own in zip(names, zip(numbers(law), low, high, strict=True), strict=True)
+    }
 
 
 def fit(losses: np.ndarray, *sizes: np.ndarray, tied: bool = False) -> PowerLaw:

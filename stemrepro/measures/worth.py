@@ -9,7 +9,7 @@ from stemrepro.errors import UserError
 from stemrepro.measures import factorial, losses
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.comparison import NO_GAIN, Comparison
-from stemrepro.measures.fits import PowerLaw, fit
+from stemrepro.measures.fits import Fitted, PowerLaw, bootstrapped, fit
 from stemrepro.measures.forecast import forecast
 from stemrepro.scale import Point
 from stemrepro.scores.losses import ArmLosses, paired
@@ -113,17 +113,25 @@ class Worth(Comparison):
         return self._laws[arm, widths]
 
     def _fitted(self, arm: str, widths: bool) -> list[PowerLaw]:
+        rows, sizes, tied = self.fitted_to(arm, widths)
+        return [fit(own, *sizes, tied=tied) for own in rows.T]
+
+    def fitted_to(self, arm: str, widths: bool) -> tuple[np.ndarray, tuple[np.ndarray, ...], bool]:
+        """What a law is fitted to: losses [places, seeds], sizes [places] of each axis, and whether the axes share an exponent."""
         if not widths:
             tokens, rows = self.ladder(arm)
-            return [fit(own, tokens) for own in rows.T]
+            return rows, (tokens,), False
         if len(every := self.widths()) < 2:
             raise UserError("a law over parameters needs rungs of two widths; the recipe's points have one")
         ladders = [self.ladder(arm, width) for width in every]
         sizes = [np.full(len(own[0]), self.parameters(arm, width)) for own, width in zip(ladders, every, strict=True)]
-        parameters, tokens = np.concatenate(sizes), np.concatenate([own[0] for own in ladders])
-        return [
-            fit(own, parameters, tokens, tied=len(every) == 2) for own in np.concatenate([own[1] for own in ladders]).T
-        ]
+        places = np.concatenate(sizes), np.concatenate([own[0] for own in ladders])
+        return np.concatenate([own[1] for own in ladders]), places, len(every) == 2
+
+    def law_numbers(self, arm: str, widths: bool = False) -> dict[str, Fitted]:
+        """Floor, amplitudes and exponents of an arm's law, with bootstrapped intervals; see `laws`."""
+        rows, sizes, tied = self.fitted_to(arm, widths)
+        return bootstrapped(rows, *sizes, tied=tied)
 
     def parameters(self, arm: str, width: float = 1.0) -> float:
         """All parameters of an arm at a width."""
