@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
+from rich.table import Column, Table
 
 from benchmarks.arms import step
 from benchmarks.runs import as_a_worker, run_at
@@ -109,7 +109,7 @@ def main() -> None:
             seconds[number, place] = calls[place](batch)
     names, seconds = list(steps), seconds[WARM_UP:]
     against = ["dense, eager", "dense, compiled", *(name for name in names if name in ("transformers Llama", "litgpt"))]
-    table = Table("", "tokens/s", *(f"step / {name}" for name in against), "FLOPs / dense")
+    table = Table(Column("", no_wrap=True), "tokens/s", *(f"step / {name}" for name in against), "FLOPs / dense")
     dense = flops_per_token(shape, length)
     for place, name in enumerate(names):
         ratios = [np.median(seconds[:, place] / seconds[:, names.index(other)]) for other in against]
@@ -117,7 +117,7 @@ def main() -> None:
         flops = f"{flops_per_token(runs[arm].model, length) / dense:.3f}" if arm in runs else ""
         speed = size[0] * length / np.median(seconds[:, place])
         table.add_row(name, f"{speed:,.0f}", *(f"{ratio:.3f}" for ratio in ratios), flops)
-    Console().print(table)
+    Console(width=max(Console().width, 110)).print(table)
     print(f"{options.rounds} rounds, {torch.get_num_threads()} thread(s), torch {torch.__version__}")
 
 
