@@ -137,7 +137,8 @@ class Recipe(Strict):
         """How many seeds of an arm the recipe takes where its arms are compared; extra seeds are for losses only."""
         if self.base != MAIN:
             return self.points[self.base].seeds
-        return self.more_seeds.get(arm, self.seeds) if part == "losses" else self.seeds
+        own = self.more_seeds.get(arm, self.seeds)
+        return own if part == "losses" else min(own, self.seeds)
 
     def scored(self) -> dict[Address, list[str]]:
         """The parts of the scores that it reads of each address, as their folders are called."""

@@ -85,7 +85,7 @@ class Scale(Strict):
     workers: Positive = Field(description="runs at the same time; the operating system shares the cores")
     learning_rate: Factor = Field(description="peak rate, the same for every arm as in the paper")
     best_rates: dict[Name, BestRate] = Field(
-        default_factory=dict, description="winners of results/<scale>/sweeps/learning_rate, by family of arms"
+        default_factory=dict, description="winners of results/start/sweeps/start, by family of arms"
     )
     step_times: dict[Name, Factor] = Field(
         default_factory=dict,

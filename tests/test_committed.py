@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 
 RECIPES = [
     (scale, path.parent.name)
-    for scale in ("laptop", "overnight")
+    for scale in ("laptop", "ladder")
     for path in ROOT.glob(f"results/{scale}/*/verdicts.json")
 ]
 

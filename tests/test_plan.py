@@ -137,10 +137,13 @@ def test_every_planned_run_has_the_settings_of_its_address(planned, book):
 
 
 def test_an_address_has_the_seeds_of_the_recipe_that_takes_most(book):
-    found = runs(book)
+    graveyard = book.recipes["ablation_graveyard"]
+    more = graveyard.model_copy(update={"more_seeds": graveyard.more_seeds | {"dense": 8}})
+    found = runs(book.model_copy(update={"recipes": book.recipes | {"ablation_graveyard": more}}))
     assert found[Address(MAIN, "dense")].seeds["losses"] == tuple(range(8))
     assert found[Address(MAIN, "dense")].trained == tuple(range(8))
     assert found[Address(MAIN, "dense")].seeds["benchmarks"] == tuple(range(5))  # extra seeds are for losses
+    assert found[Address(MAIN, "blend")].seeds["benchmarks"] == tuple(range(3))  # and fewer are for all
     assert found[Address(MAIN, "stem-half")].trained == tuple(range(5))
     assert "benchmarks" not in found[Address(MAIN, "topk-moe")].seeds
     assert runs(book, "smoke")[Address(MAIN, "dense")].trained == (0,)
@@ -185,21 +188,21 @@ def test_own_rates_are_those_of_the_family(book):
 def test_the_estimate_counts_points_disk_and_cores(book):
     tokens = book.scale("laptop").training.tokens
     found = estimate.estimate(plan.make_params(only(book, "validation_loss"), "laptop"), cores=2)
-    count = 4 * 8 + 2 * 5 + 3 + 6 * 3  # more seeds, five, shuffled rows, and the official start
+    count = 6 * 5 + 3 + 6 * 3  # five seeds, shuffled rows, and the official start
     assert (found["runs"], found["tokens"]) == (count, count * tokens)
     largest = max(parameter_counts(own.model)["total"] for own in runs(only(book, "validation_loss")).values())
     assert 0 < found["disk"] < found["runs"] * 8 * largest
     slower = estimate.estimate(plan.make_params(only(book, "validation_loss"), "laptop"), cores=1)
     assert slower["minutes"] == pytest.approx(2 * found["minutes"])
     half = estimate.estimate(plan.make_params(only(book, "table_design"), "laptop"))
-    assert half["runs"] == 3 * (16 + 1 + 3 + 2)
+    assert half["runs"] == 3 * (15 + 1 + 3 + 2)
     assert half["tokens"] == pytest.approx(tokens / 2 * half["runs"])
 
 
 def test_a_recipe_with_a_base_asks_for_no_runs_at_the_scale(book):
     found = runs(only(book, "table_design"))
     assert {address.point for address in found} == set(book.recipes["table_design"].points)
-    assert sum(len(own.trained) for own in found.values()) == 3 * (16 + 1 + 3 + 2)
+    assert sum(len(own.trained) for own in found.values()) == 3 * (15 + 1 + 3 + 2)
 
 
 def test_the_plan_prints_layers_and_an_estimate(book):

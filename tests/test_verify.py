@@ -194,9 +194,9 @@ def test_a_missing_recipe_fails(repository):
 def test_nothing_to_compare_with(repository, monkeypatch):
     console = Console(file=io.StringIO())
     with pytest.raises(
-        UserError, match="results/overnight has no verdicts; run 'make reproduce SCALE=overnight' first"
+        UserError, match="results/gpu has no verdicts; run 'make reproduce SCALE=gpu' first"
     ):
-        verify("overnight", Path("results"), console)
+        verify("gpu", Path("results"), console)
     shutil.copytree("results/laptop", "results/smoke")
     assert verify("smoke", Path("results"), console) == 3
     rows = read_json(Path("results/laptop/cost_model/verdicts.json"))

@@ -31,7 +31,7 @@ def test_a_recipe_reads_its_arms_where_it_compares_them(book):
     ladder = read(book, "token_ladder")["stem-full"]
     assert ladder.losses.folder == Path("scores/x/losses/main/stem-full")
     assert list(ladder.points) == list(book.recipes["token_ladder"].points)
-    assert read(book, "ablation_graveyard")["dense"].losses.count == 8
+    assert read(book, "ablation_graveyard")["blend"].losses.count == 3
     assert read(book, "validation_loss")["stem-half"].losses.count == 5
 
 

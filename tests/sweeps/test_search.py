@@ -192,13 +192,16 @@ def test_the_shipped_sweeps_are_valid(book):
     assert isinstance(read_sweep(ROOT / "recipes/sweeps/tables.yaml").space["learning_rate"], Range)
 
 
-@pytest.mark.parametrize("name", [p.stem for p in (ROOT / "recipes/scales").glob("*.yaml")])
-def test_a_scales_best_rates_are_its_studys_winners(book, name):
-    study, rates = ROOT / "results" / name / "sweeps/learning_rate/best.csv", book.scales[name].best_rates
-    best = pd.read_csv(study).set_index("arm") if study.exists() else pd.DataFrame()
-    assert rates.keys() == set(best.index)
-    for arm, own in rates.items():
-        assert list(best.loc[arm, ["learning_rate", "table_rate_factor"]]) == [own.learning_rate, own.table_rate_factor]
+def test_the_laptops_start_and_best_rates_are_the_studys_winners(book):
+    """The common start of all arms is dense's best."""
+    best = pd.read_csv(ROOT / "results/start/sweeps/start/best.csv").set_index("arm").drop(columns="prose")
+    laptop = book.scales["laptop"]
+    assert laptop.best_rates.keys() == set(best.index)
+    for arm, own in laptop.best_rates.items():
+        assert own.model_dump(exclude_none=True) == best.loc[arm].to_dict()
+    common = laptop.model.model_dump() | laptop.training.model_dump() | {"learning_rate": laptop.learning_rate}
+    dense = best.loc["dense"].drop("table_rate_factor")
+    assert {key: common[key] for key in dense.index} == dense.to_dict()
 
 
 SLOW = """
