@@ -59,7 +59,7 @@ def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
     gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)
     order = list(gains["what"])
     figure, (loss, accuracy, costs) = plt.subplots(
-        1, 3, figsize=(7.4, 4.3), layout="constrained", sharey=True, width_ratios=(1.25, 1, 0.5)
+        1, 3, figsize=(7.4, 5.2), layout="constrained", sharey=True, width_ratios=(1.25, 1, 0.5)
     )
     figure.get_layout_engine().set(rect=(0, 0.025, 1, 0.975))
     draw_forest(loss, gains, order, "dense - arm, prose loss (nats/token)", shift=-0.12)

@@ -68,7 +68,7 @@ def draw(data: pd.DataFrame, measure: Rivals) -> Figure:
     """Gains over dense, their costs, and where they lie."""
     gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)
     order = list(gains["what"])
-    figure, grid = plt.subplot_mosaic([["a", "b"], ["a", "c"]], figsize=(7.4, 5.4), layout="constrained")
+    figure, grid = plt.subplot_mosaic([["a", "b"], ["a", "c"]], figsize=(7.4, 6.6), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0.02, 1, 0.98))
     draw_forest(grid["a"], gains, order, "dense - arm, prose loss (nats/token)", shift=-0.12)
     draw_elsewhere(grid["a"], data, order, shift=0.2)

@@ -47,9 +47,13 @@ def collect(measure: Stability) -> pd.DataFrame:
                 {"panel": "spikes shared with dense", "what": arm, "x": x, "value": share}
                 for x, share in zip(("same batches", "other batches"), shares, strict=True)
             ]
-        rows += short_rows(measure, arm, own=False)
-        if measure.short_runs(arm, own=True) != measure.short_runs(arm):
-            rows += short_rows(measure, arm, own=True)
+        if short := measure.short_runs(arm):
+            rows += short_rows(measure, arm, own=False)
+            rows += short_rows(measure, arm, own=True) if measure.short_runs(arm, own=True) != short else []
+        if long := list(measure.long_runs(arm).values()):
+            share = measure.blow_ups(long)
+            count = len(share) * len(long)
+            rows.append({"panel": "long blow-ups", "what": arm, "value": round(share.mean() * count), "count": count})
         rows.append({"panel": "token frequencies", "what": arm, "value": found.summary["training_entropy"]})
     return pd.DataFrame(rows)
 
@@ -137,9 +141,13 @@ def draw_ends(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_blow_ups(axes: Axes, data: pd.DataFrame) -> None:
-    """How many of the short runs ended above their start."""
-    rows = data[data["panel"] == "blow-ups"]
-    words = f"{rows['value'].sum():.0f} of {rows['count'].sum():.0f} runs blew up"
+    """How many of the short runs ended above their start, and of the longer ones."""
+    parts = []
+    for panel, words in (("blow-ups", "short runs"), ("long blow-ups", "of half the tokens")):
+        rows = data[data["panel"] == panel]
+        if len(rows):
+            parts.append(f"{rows['value'].sum():.0f} of {rows['count'].sum():.0f} {words}")
+    words = f"blew up: {', '.join(parts)}"
     axes.text(0.98, 0.02, words, transform=axes.transAxes, fontsize=7, ha="right")
 
 
