@@ -171,7 +171,8 @@ def train(
     from stemrepro.work import asked_runs, train_runs
 
     params = read_params()
-    chosen = asked_runs(scale, params.scale[scale].data, params.planned(scale), params.chosen(scale, runs or []))
+    planned, asked = params.planned(scale), params.chosen(scale, runs or [])
+    chosen = asked_runs(scale, params.scale[scale].data, planned, asked)
     command = [sys.executable, "-m", "stemrepro.cli", "track", "--follow", "--scale", scale, *(runs or [])]
     left = [run for run in chosen if not run.ended]
     # The follower ends when its input does, also when this is killed; Ctrl-C is for this one alone.

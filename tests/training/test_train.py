@@ -301,11 +301,13 @@ def test_damaged_settings_are_refused_or_replaced(make_run):
 
 
 @pytest.mark.skipif(not compiler_works("cpu"), reason="torch.compile needs a C++ compiler on the CPU")
-def test_a_compiled_run_has_the_losses_of_an_eager_one(make_run, tiny, tmp_path, monkeypatch):
-    """With a cache of its own: torch's is shared by processes, also by those under another instruction set."""
+@pytest.mark.parametrize("arm", ["stem-third", "topk-moe"])
+def test_a_compiled_run_has_the_losses_of_an_eager_one(make_run, tiny, tmp_path, monkeypatch, arm):
+    """With a cache of its own: torch's is shared by processes, also by those under another instruction set. Nothing is compiled anew for
+    experts that get other numbers of tokens at each step."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiled"))
     short = tiny.training.model_copy(update={"tokens": 32 * 4 * 3, "marks": 1})
-    eager = make_run("stem-third", scale=tiny.model_copy(update={"training": short}))
+    eager = make_run(arm, scale=tiny.model_copy(update={"training": short}))
     training = eager.training.model_copy(update={"compile": True})
     compiled = replace(eager, training=training, folder=eager.folder.with_name("compiled"))
     torch._dynamo.reset()
@@ -313,7 +315,7 @@ def test_a_compiled_run_has_the_losses_of_an_eager_one(make_run, tiny, tmp_path,
     train(eager, quiet)
     assert not torch._dynamo.utils.counters["stats"]
     train(compiled, quiet)
-    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0  # else both were eager
+    assert 0 < torch._dynamo.utils.counters["stats"]["unique_graphs"] < 10  # without any both were eager
     ours, theirs = ([row["loss"] for row in rows(run)] for run in (compiled, eager))
     assert ours == pytest.approx(theirs, rel=1e-5)
     assert load_file(compiled.weights).keys() == load_file(eager.weights).keys()
