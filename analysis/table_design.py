@@ -13,7 +13,7 @@ from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars
 
 FREQUENCIES = ("1-31", "32-255", "256-2047", "2048+")
 VOCABULARIES = ("dense", "stem-full")
-SPLIT = ("stem-full", "token-only", "stem-tuned", "stem-lowrank", "stem-frozen")
+SPLIT = ("stem-full", "token-only", "stem-fast", "stem-lowrank", "stem-frozen")
 
 
 def collect(measure: Tables) -> pd.DataFrame:

@@ -13,13 +13,14 @@ from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, error_bars, plt
 
 MULTIPLE_CHOICE_CHANCE = {"arc_easy": 25, "arc_challenge": 25, "boolq": 50, "piqa": 50, "social_iqa": 100 / 3, "hellaswag": 25, "openbookqa": 25, "winogrande": 50}  # fmt: skip
 """Points that guessing gets on the paper's eight benchmarks."""
+PAPER = "table-3-350m"
+"""The paper's accuracies and FLOPs."""
 
 
 def paper_factors(paper: Paper, arm: str) -> dict[str, float]:
     """log of the paper's accuracy and FLOP factors of an arm over dense, and of the accuracy factor above chance."""
-    block = "table-3-350m"
     accuracy, flops = (
-        [paper.value(f"{block}/{name}/{what}") for name in (arm, "dense")] for what in ("average", "gflops")
+        [paper.value(f"{PAPER}/{name}/{what}") for name in (arm, "dense")] for what in ("average", "gflops")
     )
     guess = float(np.mean(list(MULTIPLE_CHOICE_CHANCE.values())))
     return {
@@ -35,10 +36,9 @@ def collect(measure: TrainingRoi) -> pd.DataFrame:
     for arm in measure.arms:
         if arm == "dense":
             continue
-        rows += [
-            {"panel": "paper", "what": arm, "x": x, "value": v}
-            for x, v in paper_factors(measure.inputs.book.paper, arm).items()
-        ]
+        paper = measure.inputs.book.paper
+        if arm in paper.blocks[PAPER].rows:
+            rows += [{"panel": "paper", "what": arm, "x": x, "value": v} for x, v in paper_factors(paper, arm).items()]
         ours = {
             "accuracy": measure.contrast(arm, "dense", "accuracy-factor"),
             "FLOPs": Contrast(np.array([flop_factor(measure.arms[arm], measure.arms["dense"])])),

@@ -5,6 +5,7 @@ turn nothing.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ ELSEWHERE = {
 """Settings in which a contrast may be measured too: what each is called, and the common one beside it."""
 POINTS = {OWN_RATES: "own-rate", OFFICIAL_START: "official-start"}
 """The point at which arms are trained in a setting; at another base than the scale itself with the base's name before it."""
+LONG_END = Path("ladder/token_ladder/data.csv")
+"""Below results/: gaps where training is longest, which the pages of other scales show beside theirs."""
 
 
 def sign(contrast: "Contrast", nothing: float) -> int:

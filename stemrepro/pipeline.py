@@ -11,6 +11,7 @@ import yaml
 
 from stemrepro import imports
 from stemrepro.book import Book
+from stemrepro.elsewhere import LONG_END
 from stemrepro.files import sha256, write_json
 from stemrepro.measures import MEASURES
 from stemrepro.measures.base import measure_class
@@ -18,7 +19,7 @@ from stemrepro.model.ffn.naming import module_of
 from stemrepro.params import Params
 from stemrepro.recipe import Recipe
 from stemrepro.runs import MAIN, Address
-from stemrepro.work import DATA, LONG_END, RESULTS
+from stemrepro.work import DATA, RESULTS
 
 PIPELINE = Path("dvc.yaml")
 ANALYSES = Path("analysis")

@@ -9,8 +9,6 @@ from stemrepro.runs import Address, Run
 from stemrepro.workers import Job, run_jobs
 
 DATA, RUNS, SCORES, RESULTS = Path("data"), Path("runs"), Path("scores"), Path("results")
-LONG_END = Path("ladder/token_ladder/data.csv")
-"""Below results/: gaps where training is longest, which the pages of other scales show beside theirs."""
 
 
 def runs_of(

@@ -130,16 +130,17 @@ def test_every_run_was_tracked_while_it_trained_and_scores_come_with_a_sync(proj
         metrics = {key for (key,) in database.execute("select distinct key from metrics")}
         return names, metrics
 
-    arms = ("dense", "stem-third", "stem-half", "stem-full", "token-only")
+    both = ("dense", "stem-third", "stem-half", "stem-full", "token-only", "stem-frozen")
+    arms = (*both, "stem-shuffled", *(f"{arm}@official-start" for arm in both))
     names, metrics = runs()
     assert names == {*arms, *(f"{arm} seed 0" for arm in arms)}
     assert "training/loss" in metrics
     assert "final/prose_loss" not in metrics
-    assert "5 runs of scale 'smoke' are in sqlite:///mlflow.db" in project.call(
+    assert "13 runs of scale 'smoke' are in sqlite:///mlflow.db" in project.call(
         "stemrepro", "track", "--scale", "smoke"
     )
     names, metrics = runs()
-    assert len(names) == 10
+    assert len(names) == 26
     assert {"final/prose_loss", "tasks/openbookqa"} <= metrics
 
 
@@ -225,12 +226,13 @@ def test_editing_one_arm_trains_and_scores_one_arm(restored):
     restored.call(*PLAN)
     targets = "validation_loss@smoke", "benchmark_scores@smoke"
     trained, scored, stages = anew(restored, *targets)
-    assert trained == {"runs/smoke/main/stem-half/seed0"}
-    assert scored == {f"scores/smoke/{part}/main/stem-half" for part in ("losses", "benchmarks")}
+    assert trained == {f"runs/smoke/{point}/stem-half/seed0" for point in ("main", "official-start")}
+    of_the_scale = {f"scores/smoke/{part}/main/stem-half" for part in ("losses", "benchmarks")}
+    assert scored == of_the_scale | {"scores/smoke/losses/official-start/stem-half"}
     assert "validation_loss@smoke" in stages
     restored.call("git", "checkout", "--", "recipes")
     restored.call(*PLAN)
-    assert anew(restored, *targets)[0] == {"runs/smoke/main/stem-half/seed0"}
+    assert anew(restored, *targets)[0] == trained
 
 
 def test_a_comment_in_a_network_or_in_training_trains_nothing(restored):
@@ -259,7 +261,7 @@ def test_a_new_network_in_the_package_trains_itself_alone(restored):
         '    "doubled": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width)),\n    "stem-shuffled":',
     )
     restored.edit("recipes/arms.yaml", "dense:\n", "doubled: {ffn: doubled, placement: full}\ndense:\n")
-    restored.edit("recipes/validation_loss.yaml", "token-only]", "token-only, doubled]")
+    restored.edit("recipes/validation_loss.yaml", "stem-frozen, stem-shuffled]", "stem-frozen, stem-shuffled, doubled]")
     restored.call(*PLAN)
     trained, scored, _ = anew(restored, "validation_loss@smoke")
     assert trained == {"runs/smoke/main/doubled/seed0"}
@@ -292,8 +294,10 @@ def test_an_unplanned_edit_is_refused(restored):
         "recipes/arms.yaml", "{ffn: stem, placement: half,", "{table_rate_factor: 2.0, ffn: stem, placement: half,"
     )
     message = restored.call("dvc", "repro", "check@smoke-sample", code=255)
-    key = "run.smoke.main.stem-half.training.table_rate_factor: 1.0, planned 2.0"
-    assert f"params.yaml no longer follows from recipes/ ({key}); run 'stemrepro plan --scale smoke'" in message
+    keys = "; ".join(
+        f"run.smoke.{point}.stem-half.training.table_rate_factor: 1.0, planned 2.0" for point in ("main", "official-start")
+    )
+    assert f"params.yaml no longer follows from recipes/ ({keys}); run 'stemrepro plan --scale smoke'" in message
 
 
 def test_another_scale_and_back_runs_nothing(restored):

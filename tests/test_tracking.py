@@ -69,19 +69,19 @@ def content(experiment):
 
 
 def test_runs_at_points_stand_in_an_experiment_of_their_own(project, book):
-    shutil.copytree("runs/tiny/main/stem-third", "runs/tiny/rate-2/stem-third")
+    shutil.copytree("runs/tiny/main/stem-third", "runs/tiny/rate-4/stem-third")
     for seed in (0, 1):
-        config = Path(f"runs/tiny/rate-2/stem-third/seed{seed}/config.yaml")
-        config.write_text(config.read_text().replace("point: main", "point: rate-2"))
+        config = Path(f"runs/tiny/rate-4/stem-third/seed{seed}/config.yaml")
+        config.write_text(config.read_text().replace("point: main", "point: rate-4"))
     sync = tracker(book)
-    assert sync.sync("stem-third@rate-2") == 2
+    assert sync.sync("stem-third@rate-4") == 2
     client = MlflowClient(tracking_uri())
     assert client.get_experiment(sync.points).name == "stemrepro tiny, points"
     assert not client.search_runs([sync.experiment])  # they would bury the arms
     runs = {run.info.run_name: run for run in client.search_runs([sync.points])}
-    assert set(runs) == {"stem-third@rate-2", "stem-third@rate-2 seed 0", "stem-third@rate-2 seed 1"}
-    tags = runs["stem-third@rate-2 seed 1"].data.tags
-    assert (tags["recipes"], tags["point"], tags["dvc_stage"]) == ("training_stability", "rate-2", "train@tiny")
+    assert set(runs) == {"stem-third@rate-4", "stem-third@rate-4 seed 0", "stem-third@rate-4 seed 1"}
+    tags = runs["stem-third@rate-4 seed 1"].data.tags
+    assert (tags["recipes"], tags["point"], tags["dvc_stage"]) == ("training_stability", "rate-4", "train@tiny")
     assert sync.sync() == 4
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from stemrepro.elsewhere import LONG_END
 from stemrepro.files import damaged
-from stemrepro.work import LONG_END
 
 PAIR = "pair"
 """Panel of the lines that hold one gap of two arms each, "high - low"."""

@@ -151,8 +151,8 @@ def arms():
                 series[key][seed, 200] += 3
         return ArmScores(Whole(series, {"seeds": 2}), points=points)
 
-    clipped = {"rate-16": Ended((5.0, 5.0), 16.0), "rate-32": Ended((7.0, 7.0), 32.0)}
-    own = {"rate-16-own": Ended((7.0, 7.0), 16.0), "rate-32-own": Ended((7.0, 7.0), 32.0)}
+    clipped = {"rate-16": Ended((5.0, 5.0), 16.0), "rate-64": Ended((7.0, 7.0), 64.0)}
+    own = {"rate-16-own": Ended((7.0, 7.0), 16.0), "rate-64-own": Ended((7.0, 7.0), 64.0)}
     loose, calm = {"rate-16-unclipped": Ended((9.0, 9.0), 16.0)}, {"rate-16-unclipped": Ended((6.0, 6.0), 16.0)}
     whole = Whole({key: np.stack([falling(seed=0)]) for key in ("loss", "norm")}, {"seeds": 1})
     return {
@@ -184,7 +184,7 @@ def test_contrasts_at_own_rates(stability):
     def own(metric):
         return stability.elsewhere("dense", "stem-third", metric)["own rates"].differences
 
-    assert own("learning-rate-limit") == pytest.approx([0.5, 0.5])  # dense half way from 16 to 32, STEM at 16
+    assert own("learning-rate-limit") == pytest.approx([1.0, 1.0])  # dense half way from 16 to 64, STEM at 16
     assert own("rate-sensitivity") == pytest.approx([1.0, 1.0])  # dense 5 and 7, STEM 7 at both
     assert own("spikes") == pytest.approx([1000 / 350])  # over the seeds that both have
     assert stability.elsewhere("dense", "stem-third", "blow-ups") == {}
@@ -214,7 +214,7 @@ def test_at_the_official_start_whole_runs_are_compared(book, arms):
 
 def test_where_nothing_blows_up_nothing_is_known(stability, arms):
     for arm in arms.values():
-        arm.points = {"rate-16": Ended((5.0, 5.0), 16.0), "rate-32": Ended((6.5, 6.5), 32.0)}
+        arm.points = {"rate-16": Ended((5.0, 5.0), 16.0), "rate-64": Ended((6.5, 6.5), 64.0)}
     with pytest.raises(Unmeasured, match="no run of either arm blew up at any rate"):
         stability.contrast("dense", "stem-third", "blow-ups")
     assert stability.blow_ups([Ended((5.0, 6.0), 1.0), Ended((np.nan, 6.0), 2.0)]).tolist() == [0.5, 0.0]
@@ -247,10 +247,10 @@ def test_a_short_run_differs_from_the_scale_in_rate_and_budget_alone(book, arms)
     dense = arms["dense"]
     dense.points |= {name: Ended((5.0, 5.0), 1.0) for name in points}
     measure = made(Stability, more, "training_stability", arms, learning_rate=1.0, best_rates=BEST)
-    assert list(measure.short_runs("dense")) == ["rate-16", "rate-32", "rate-1"]
-    assert list(measure.short_runs("dense", clipped=False)) == ["rate-16", "rate-32", "rate-16-unclipped", "rate-1"]
-    assert list(measure.short_runs("dense", own=True)) == ["rate-16", "rate-32", "rate-1"]
-    assert list(measure.short_runs("stem-third", own=True)) == ["rate-16-own", "rate-32-own"]
+    assert list(measure.short_runs("dense")) == ["rate-16", "rate-64", "rate-1"]
+    assert list(measure.short_runs("dense", clipped=False)) == ["rate-16", "rate-64", "rate-16-unclipped", "rate-1"]
+    assert list(measure.short_runs("dense", own=True)) == ["rate-16", "rate-64", "rate-1"]
+    assert list(measure.short_runs("stem-third", own=True)) == ["rate-16-own", "rate-64-own"]
 
 
 def test_longer_runs_at_high_rates_are_counted_by_themselves(book, arms):
