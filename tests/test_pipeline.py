@@ -295,7 +295,8 @@ def test_an_unplanned_edit_is_refused(restored):
     )
     message = restored.call("dvc", "repro", "check@smoke-sample", code=255)
     keys = "; ".join(
-        f"run.smoke.{point}.stem-half.training.table_rate_factor: 1.0, planned 2.0" for point in ("main", "official-start")
+        f"run.smoke.{point}.stem-half.training.table_rate_factor: 1.0, planned 2.0"
+        for point in ("main", "official-start")
     )
     assert f"params.yaml no longer follows from recipes/ ({keys}); run 'stemrepro plan --scale smoke'" in message
 

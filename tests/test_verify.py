@@ -193,9 +193,7 @@ def test_a_missing_recipe_fails(repository):
 
 def test_nothing_to_compare_with(repository, monkeypatch):
     console = Console(file=io.StringIO())
-    with pytest.raises(
-        UserError, match="results/gpu has no verdicts; run 'make reproduce SCALE=gpu' first"
-    ):
+    with pytest.raises(UserError, match="results/gpu has no verdicts; run 'make reproduce SCALE=gpu' first"):
         verify("gpu", Path("results"), console)
     shutil.copytree("results/laptop", "results/smoke")
     assert verify("smoke", Path("results"), console) == 3
