@@ -80,9 +80,9 @@ def draw(data: pd.DataFrame, measure: Tables) -> Figure:
     draw_frequencies(grid["b"], data)
     draw_vocabularies(grid["c"], data)
     titles = {
-        "a": f"a  Better than dense after {base.at(measure.inputs.scale).training.tokens / 1e6:.2g}M tokens",
-        "b": "b  By frequency of the input token",
-        "c": "c  By vocabulary, at equal bytes",
+        "a": f"a  Gain after {base.at(measure.inputs.scale).training.tokens / 1e6:.2g}M tokens",
+        "b": "b  By frequency of the token",
+        "c": "c  By vocabulary",
     }
     for name, title in titles.items():
         grid[name].set_title(title)
