@@ -61,7 +61,7 @@ def draw_pairs(axes: Axes, data: pd.DataFrame) -> None:
     axes.set_xticks(range(len(PAIRS)), ["never", *PAIRS[1:]])
     axes.set(xlabel="training count of the pair", ylabel="dense - arm (nats/token)")
     axes.set_ylim(top=1.55 * np.nanmax(own["value"]))
-    axes.legend(fontsize=6, loc="upper left", ncols=2, columnspacing=1)
+    axes.legend(fontsize=6, loc="upper left", ncols=2, columnspacing=0.6, handletextpad=0.3, handlelength=1.2)
 
 
 def draw(data: pd.DataFrame, measure: Rivals) -> Figure:
@@ -74,7 +74,7 @@ def draw(data: pd.DataFrame, measure: Rivals) -> Figure:
     draw_elsewhere(grid["a"], data, order, shift=0.2)
     mark_settings(grid["a"], data)
     grid["a"].legend(fontsize=7, loc="lower right", ncols=2)
-    grid["a"].set_ylim(len(order) + 0.1, -0.5)  # room for the legend, so that none of its marks stands in a row
+    grid["a"].set_ylim(len(order) + 0.7, -0.5)  # room for the legend, so that none of its marks stands in a row
     grid["a"].grid(axis="y", color="#eeeeee", lw=0.8)
     name_rows(grid["a"], order)
     draw_costs(grid["b"], data)

@@ -91,7 +91,7 @@ def draw_losses(axes: Axes, data: pd.DataFrame) -> None:
     lines = data[data["panel"] == "loss"]["value"]
     axes.set_ylim(lines.min() - 0.3, lines.quantile(0.97) + 0.5)
     axes.set(xlabel="training step", ylabel="training loss (nats/token)")
-    axes.legend(fontsize=7)
+    axes.legend(fontsize=6, loc="upper right", ncols=2)
 
 
 def draw_spikes(axes: Axes, data: pd.DataFrame) -> None:

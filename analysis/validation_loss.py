@@ -70,7 +70,7 @@ def draw_gaps(axes: Axes, data: pd.DataFrame, paper: Paper) -> None:
             value = paper.value("fig-5b/dense/5.45e8") - paper.value(f"fig-5b/{arm}/5.45e8")
             label = "paper, 350M (read off Fig. 5b)" if place == 0 else None
             axes.plot(place, value, marker="d", mfc="white", mec="black", ms=6, ls="none", label=label, zorder=5)
-    axes.set_xticks(range(len(final)), [ARM_LABEL[arm].replace(" (control)", "\n(control)") for arm in final["arm"]])
+    axes.set_xticks(range(len(final)), [ARM_LABEL[arm] for arm in final["arm"]], rotation=30, ha="right", fontsize=7)
     axes.axhline(0, color="black", lw=0.6)
     axes.set_ylabel("dense - arm (nats/token)")
     axes.set_ylim(top=1.25 * np.nanmax(final[["value", "ci_high"]].to_numpy()))
@@ -108,7 +108,7 @@ def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
     draw_curve(by_flops, curve, "flops", 1e12, "training FLOPs (TFLOP)")
     draw_gaps(final, gap, measure.inputs.book.paper)
     draw_split(split, gap)
-    by_tokens.legend(fontsize=7)
+    by_tokens.legend(fontsize=6, loc="upper right")
     titles = ("a  Loss against tokens", "b  Loss against FLOPs", "c  Final gap to dense", "d  STEM full's gap, split")
     for axes, title in zip((by_tokens, by_flops, final, split), titles, strict=True):
         axes.set_title(title)
