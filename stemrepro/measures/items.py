@@ -16,14 +16,15 @@ MARGIN_LEAD = 0.05  # bits that the prompt must add to dense's right answers ove
 
 
 def contrast(high: ArmItems, low: ArmItems, metric: str) -> Contrast:
-    """metric(high) - metric(low) by seed, item by item, with the error between items.
+    """metric(high) - metric(low) by seed, over the seeds that both have, item by item, with the error between items.
 
     Raises:
-        UserError: the arms were scored on different seeds or items.
+        UserError: these are not the same, or the items aren't.
         Unmeasured: a run diverged.
     """
-    first, second = high.whole().sample(metric), low.whole().sample(metric)
-    same = np.array_equal(high.arrays["seeds"], low.arrays["seeds"])
+    count = min(len(high.whole().arrays["seeds"]), len(low.whole().arrays["seeds"]))
+    same = np.array_equal(high.arrays["seeds"][:count], low.arrays["seeds"][:count])
+    first, second = high.sample(metric).of_seeds(count), low.sample(metric).of_seeds(count)
     if not (same and np.array_equal(first.clusters, second.clusters) and np.array_equal(first.weights, second.weights)):
         raise UserError(f"{high.folder} and {low.folder} were scored on different seeds or items")
     return Sample(first.values - second.values, first.weights, first.clusters).contrast()

@@ -26,6 +26,10 @@ class Sample:
     weights: np.ndarray
     clusters: np.ndarray
 
+    def of_seeds(self, count: int) -> "Sample":
+        """The same of the first so many seeds."""
+        return Sample(self.values[:count], self.weights[:count], self.clusters)
+
     @property
     def by_seed(self) -> np.ndarray:
         """Weighted mean of each seed [seeds]; nan where nothing was measured."""

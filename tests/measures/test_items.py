@@ -50,6 +50,17 @@ def test_every_task_of_a_group_counts_the_same(arms):
     assert contrast(arms["stem-full"], arms["dense"], "margin:both").differences == pytest.approx([0.25, 0.25])
 
 
+def test_arms_are_compared_over_the_seeds_that_both_have(arms, tmp_path):
+    longer = write_items(tmp_path / "longer", {"big": [1, 0, 0, 0]}, seeds=3)
+    right = longer.arrays["big/acc"]
+    right[:, 2] = [False, True, True]
+    assert contrast(arms["stem-full"], longer, "accuracy:big").differences == pytest.approx([25, 0])
+    assert contrast(longer, arms["stem-full"], "accuracy:big").differences == pytest.approx([-25, 0])
+    longer.arrays["seeds"][:] = [1, 0, 2]
+    with pytest.raises(UserError, match="different seeds or items"):
+        contrast(arms["stem-full"], longer, "accuracy:big")
+
+
 def test_seen_items_are_chosen_seed_by_seed(tmp_path):
     seen = {"big": [[1, 0, 0, 2], [0, 3, 0, 0]], "small": [[0, 0], [0, 1]]}
     first = write_items(tmp_path / "a", {"big": [1, 0, 0, 0], "small": [1, 0]}, seen)
