@@ -144,7 +144,7 @@ def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
     }
     draw_differences(points, data, "accuracy", "arm - dense (points)", averages)
     draw_differences(bits, data, "margin", "margin, arm - dense (bits)", {})
-    titles = ("a  Accuracy by task", "b  Difference to dense", "c  Margin against dense")
+    titles = ("a  Accuracy by task", "b  Difference to dense", "c  Margin to dense")
     for axes, title in zip((accuracy, points, bits), titles, strict=True):
         axes.set_title(title)
     return figure

@@ -61,7 +61,7 @@ def draw_pairs(axes: Axes, data: pd.DataFrame) -> None:
     axes.set_xticks(range(len(PAIRS)), ["never", *PAIRS[1:]])
     axes.set(xlabel="training count of the pair", ylabel="dense - arm (nats/token)")
     axes.set_ylim(top=1.55 * np.nanmax(own["value"]))
-    axes.legend(fontsize=6, loc="upper left", ncols=2, columnspacing=0.6, handletextpad=0.3, handlelength=1.2)
+    axes.legend(fontsize=6, loc="upper left")
 
 
 def draw(data: pd.DataFrame, measure: Rivals) -> Figure:

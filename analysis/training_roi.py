@@ -71,7 +71,7 @@ def draw_factors(axes: Axes, data: pd.DataFrame, panel: str) -> None:
     axes.bar(0, 0, color="#888888", hatch="//", edgecolor="white", label="fewer FLOPs")
     axes.bar(0, 0, color="#888888", label="higher accuracy")
     axes.axhline(0, color="black", lw=0.6)
-    axes.set_xticks(range(len(arms)), [ARM_LABEL[arm] for arm in arms])
+    axes.set_xticks(range(len(arms)), [ARM_LABEL[arm] for arm in arms], rotation=30, ha="right", fontsize=7)
     axes.set_ylabel("log ROI over dense")
     axes.margins(y=0.3)
     axes.legend(fontsize=6.5, loc="upper left", ncols=3, columnspacing=1, handletextpad=0.4)
@@ -83,7 +83,7 @@ def draw_gains(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
     axes.bar(range(len(rows)), rows["value"], color=[ARM_COLOUR[arm] for arm in rows["what"]], width=0.6)
     axes.errorbar(range(len(rows)), rows["value"], yerr=error_bars(rows), color="black", capsize=3, lw=1, ls="none")
     axes.axhline(0, color="black", lw=0.6)
-    axes.set_xticks(range(len(rows)), [ARM_LABEL[arm] for arm in rows["what"]])
+    axes.set_xticks(range(len(rows)), [ARM_LABEL[arm] for arm in rows["what"]], rotation=30, ha="right", fontsize=7)
     axes.set_ylabel(label)
 
 
