@@ -4,7 +4,7 @@
     from stemrepro.evaluation.lm import StemLM, task_manager
 
     lm = StemLM.from_folder("runs/laptop/main/stem-full/seed0", "data/laptop/tokenizer.json")
-    simple_evaluate(lm, tasks=["openbookqa", "atlas_capital"], task_manager=task_manager("data/text/items"))
+    simple_evaluate(lm, tasks=["openbookqa", "atlas_capital"], task_manager=task_manager("data/text-8/items"))
 
 Every text is scored as the start of a document: behind the end mark, as in training. A prompt that is longer than the
 context loses its beginning (as in lm-eval's own models) and is counted; an answer that is longer is refused.

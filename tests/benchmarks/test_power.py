@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.power import Spread, row, shortened, table, upper
+from benchmarks import power
+from benchmarks.power import Spread, row, rows, shortened, table, upper
 from stemrepro.claims import Contrast, Evidence
+from tests.conftest import ROOT
 
 
 def plain(sd, alpha=0.05, equivalent=False):
@@ -75,3 +77,10 @@ def test_the_short_table_has_medians_by_recipe_and_smallest_effect():
     assert lines[0]["most seeds for m"] == math.inf
     assert table(lines).splitlines()[2].startswith("| r | 0.02 | 3 | 3 | 0.03 |")
     assert table(lines).splitlines()[2].endswith("| > 200 |")
+
+
+def test_a_scale_has_its_own_recipes_alone(book, monkeypatch):
+    """The ladder's recipe isn't run at the laptop, so that it has no scores there."""
+    two = {name: book.recipes[name] for name in ("angular_spread", "token_ladder")}
+    monkeypatch.setattr(power, "load", lambda: book.model_copy(update={"recipes": two}))
+    assert {own["recipe"] for own in rows("laptop", ROOT / "scores")} == {"angular_spread"}
