@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from stemrepro.files import digest, write_json
@@ -25,13 +24,13 @@ def _seen(path: Path) -> list | None:
     return [path.as_posix(), found.st_ino, found.st_size, found.st_mtime_ns]
 
 
-def _sources(scale: str) -> Iterator[Path]:
-    for config in sorted((RUNS / scale).glob("*/*/seed*/config.yaml")):
-        yield from (config.with_name(name) for name in OF_A_RUN)
-    yield from sorted((SCORES / scale).glob("*/*/*/summary.json"))
-    yield from sorted((RESULTS / scale).glob("*/figure.png"))
-    yield from sorted(Path("recipes").rglob("*.yaml"))
-    yield from sorted(Path(__file__).parent.glob("track*.py"))
+def state(runs: Path, scores: Path, results: Path, arms: str = "*/*") -> list[list | None]:
+    """Sizes and times of what MLflow should hold of a scale's folders, or of the arms whose path a pattern matches."""
+    runs_files = (
+        config.with_name(name) for config in sorted(runs.glob(f"{arms}/seed*/config.yaml")) for name in OF_A_RUN
+    )
+    others = sorted(scores.glob(f"*/{arms}/summary.json")) + sorted(results.glob("*/figure.png"))
+    return [_seen(path) for path in (*runs_files, *others)]
 
 
 def _stamp(scale: str) -> tuple[Path, Path] | None:
@@ -44,8 +43,9 @@ def _stamp(scale: str) -> tuple[Path, Path] | None:
 
 
 def sources(scale: str) -> str:
-    """Hash of what MLflow should hold of a scale."""
-    return digest([_seen(path) for path in _sources(scale)])
+    """Hash of what MLflow should hold of a scale, and of what says how."""
+    code = sorted(Path("recipes").rglob("*.yaml")) + sorted(Path(__file__).parent.glob("track*.py"))
+    return digest([state(RUNS / scale, SCORES / scale, RESULTS / scale), [_seen(path) for path in code]])
 
 
 def remember(scale: str, count: int, page: str, synced: str) -> None:

@@ -26,7 +26,7 @@ from stemrepro.runs import MAIN, Address, params_hash
 from stemrepro.scores.geometry import ArmGeometry
 from stemrepro.scores.items import ArmItems
 from stemrepro.scores.losses import ArmLosses
-from stemrepro.tracked import tracking_uri
+from stemrepro.tracked import state, tracking_uri
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
@@ -38,6 +38,7 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
 BATCH = 1000  # MLflow takes no more metrics at once
+POINTS = 500  # of training that MLflow gets of a run, evenly spaced, beside every mark: a database of all steps is slow to fill and to open
 
 
 @contextmanager
@@ -56,11 +57,18 @@ def plainly() -> Iterator[None]:
         raise
 
 
+def steps_of(config: dict) -> int:
+    """Optimiser steps of a run of these settings."""
+    training = config["training"]
+    return int(training["tokens"]) // (int(training["batch"]) * int(training["sequence"]))
+
+
 def read_config(folder: Path) -> dict:
     """The settings in a run folder; UserError when they can't be read."""
     try:
         config = yaml.safe_load((folder / "config.yaml").read_text())
         names = {"arm": str(config["arm"]), "point": str(config["point"]), "data": dict(config["data"])}
+        steps_of(config)
         return config | names | {"seed": int(config["seed"])}
     except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
@@ -94,6 +102,7 @@ class Tracker:
             logging.getLogger(name).setLevel(logging.ERROR)
         self.scale, self.book, self.all_runs = scale, book, runs
         self.runs, self.scores, self.results = runs / scale, scores / scale, results / scale
+        self._synced: dict[Address, tuple[list, int]] = {}
 
     @cached_property
     def client(self) -> MlflowClient:
@@ -188,10 +197,11 @@ class Tracker:
         key, strings = f"{self.scale}/{address}/seed{seed}/{digest(config)}", {k: str(v) for k, v in tags.items()}
         run = self._run(key, f"{address} seed {seed}", strings, started, address.point)
         rows = read_rows(folder / "metrics.jsonl") if (folder / "metrics.jsonl").exists() else []
-        done = int(run.data.tags.get("rows", 0))
+        done, every = int(run.data.tags.get("rows", 0)), -(-steps_of(config) // POINTS)
         metrics = [
             Metric(name, value, started + row["step"], row["step"])  # rows carry no clock: equal runs have equal rows
             for row in rows[done:]
+            if "validation" in row or row["step"] % every == 0
             for name, value in {
                 "training/loss": row["loss"], "training/rate": row["rate"], "training/gradient_norm": row["norm"],
                 **{f"loss_curve/{source}": loss for source, loss in row.get("validation", {}).items()},
@@ -283,10 +293,20 @@ class Tracker:
             ]
         return metrics, max(done, shared)
 
+    def _sync_changed(self, address: Address) -> int:
+        """Brings an address up to date unless this tracker did and nothing has changed since; returns how many runs it has.
+
+        Looking at all of a scale's runs takes longer than the pause between two looks, on cores that train.
+        """
+        found = state(self.runs, self.scores, self.results, address.path)
+        if address not in self._synced or self._synced[address][0] != found:
+            self._synced[address] = found, self.sync_arm(address)
+        return self._synced[address][1]
+
     def sync(self, *names: str) -> int:
         """Syncs addresses by their names, or all that have run folders; returns how many runs that were."""
         folders = {config.parent.parent for config in self.runs.glob("*/*/seed*/config.yaml")}
         addresses = sorted(Address(folder.parent.name, folder.name) for folder in folders)
         chosen = [address for address in addresses if not names or str(address) in names]
         with locked(self.all_runs), plainly():  # two trackers would both make what neither finds
-            return sum(self.sync_arm(address) for address in chosen)
+            return sum(self._sync_changed(address) for address in chosen)

@@ -16,6 +16,7 @@ from mlflow import MlflowClient
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
+from stemrepro import tracking
 from stemrepro.errors import UserError
 from stemrepro.evaluation import benchmarks, losses
 from stemrepro.runs import MAIN, Address
@@ -118,6 +119,44 @@ def test_a_run_has_its_parameters_metrics_and_tags(project, book):
     assert run.data.tags["mlflow.parentRunId"] == mean.info.run_id
     other = runs["stem-third seed 0"].data.metrics["loss_curve/bible"]
     assert mean.data.metrics["loss_curve/bible"] == pytest.approx((other + run.data.metrics["loss_curve/bible"]) / 2)
+
+
+def test_a_long_run_is_thinned_but_for_its_marks(project, book, monkeypatch):
+    """No more than POINTS steps of twelve, evenly, and every mark wherever it stands; also when rows come in two goes."""
+    monkeypatch.setattr(tracking, "POINTS", 4)
+    path = Path("runs/tiny/main/stem-third/seed1/metrics.jsonl")
+    lines = path.read_text().splitlines(keepends=True)
+    rows = [json.loads(line) for line in lines]
+    path.write_text("".join(lines[:7]))
+    tracker(book).sync()
+    path.write_text("".join(lines))
+    sync = tracker(book)
+    sync.sync()
+    runs = {run.info.run_name: run for run in MlflowClient(tracking_uri()).search_runs([sync.experiment])}
+    history = MlflowClient(tracking_uri()).get_metric_history(runs["stem-third seed 1"].info.run_id, "training/loss")
+    marks = {row["step"] for row in rows if "validation" in row}
+    assert marks - {3, 6, 9, 12}
+    assert [m.step for m in history] == sorted(marks | {3, 6, 9, 12})
+
+
+def test_a_second_look_takes_up_only_what_changed(project, book, monkeypatch):
+    """A look at every run would take longer than the pause between two."""
+    shutil.copytree("runs/tiny/main/stem-third", "runs/tiny/main/dense")
+    for seed in (0, 1):
+        config = Path(f"runs/tiny/main/dense/seed{seed}/config.yaml")
+        config.write_text(config.read_text().replace("arm: stem-third", "arm: dense"))
+    looked, once = [], Tracker.sync_arm
+    monkeypatch.setattr(Tracker, "sync_arm", lambda self, address: looked.append(address.arm) or once(self, address))
+    sync = tracker(book)
+    assert (sync.sync(), looked) == (4, ["dense", "stem-third"])
+    assert (sync.sync(), looked) == (4, ["dense", "stem-third"])
+    with open("runs/tiny/main/stem-third/seed0/metrics.jsonl", "a") as file:
+        file.write("\n")
+    assert (sync.sync(), looked) == (4, ["dense", "stem-third", "stem-third"])
+    figure = Path("results/tiny/validation_loss/figure.png")
+    figure.parent.mkdir(parents=True)
+    figure.write_bytes(b"picture")
+    assert (sync.sync(), looked[3:]) == (4, ["dense", "stem-third"])
 
 
 def test_again_changes_nothing_and_a_deleted_database_is_rebuilt(project, book, empty_database, monkeypatch):

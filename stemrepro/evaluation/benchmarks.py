@@ -116,7 +116,7 @@ def score(run: Run, report: Callable, asked: PlannedTasks, tokenizer_file: Path,
         return {}
     tokenizer = read_tokenizer(tokenizer_file)
     lm = StemLM(load_run(run), tokenizer, run.training.sequence, asked.batch)
-    manager, results = task_manager(items, asked.hub), {}
+    manager, results, evidence = task_manager(items, asked.hub), {}, {}
     for number, name in enumerate(asked.tasks):
         share = (number + 1) / len(asked.tasks)
         lm.on_batch = lambda _, loss, share=share: report(int(share * run.training.steps), loss, 0.0)
@@ -124,10 +124,13 @@ def score(run: Run, report: Callable, asked: PlannedTasks, tokenizer_file: Path,
         samples = evaluate(lm, {"tasks": {name: task}}, limit=asked.items, bootstrap_iters=0)["samples"][name]
         rows = [item_scores(task, sample) for sample in sorted(samples, key=lambda sample: sample["doc_id"])]
         columns = {field: np.array([row.get(field, 0) for row in rows]) for field in (*FIELDS, "gold", "choices")}
-        columns["seen"] = times_seen(run, tokenizer, [row["evidence"] for row in rows])
         columns["clusters"] = np.array([row["cluster"] for row in rows])
         columns["answer"] = np.array([row["answer"] for row in rows])
         results[name] = columns | {"truncated": lm.truncated, "requests": int(2 * columns["choices"].sum())}
+        evidence[name] = [row["evidence"] for row in rows]
+    counts = times_seen(run, tokenizer, [passage for passages in evidence.values() for passage in passages])
+    for name, passages in evidence.items():
+        results[name]["seen"], counts = np.split(counts, [len(passages)])
     return results
 
 
