@@ -193,7 +193,7 @@ def draw_rivals(axes: Axes, data: pd.DataFrame) -> None:
     axes.plot(paper["x"].astype(float), paper["value"], color="black", ls=":", lw=1.2, label="paper: 1/3, 1B")
     axes.plot(others["x"].astype(float), others["value"], "*", color="#777777", ms=6, label="re-runs: 1/2")
     for row in others.itertuples():
-        axes.annotate(row.what.upper(), (float(row.x), row.value), (4, -6), textcoords="offset points", fontsize=5.5, color="#555555")  # fmt: skip
+        axes.annotate(row.what.upper(), (float(row.x), row.value), (5, 2), textcoords="offset points", fontsize=5.5, color="#555555")  # fmt: skip
 
 
 def draw_multipliers(axes: Axes, data: pd.DataFrame) -> None:
@@ -250,6 +250,35 @@ def draw_agreement(axes: Axes, data: pd.DataFrame) -> None:
     axes.set(xlabel="FLOPs of all seeds (% of one longest run)", ylabel="of the last rung's calls (%)")
 
 
+def draw_parts(axes: Axes, data: pd.DataFrame) -> None:
+    """What the gap of STEM full is made of."""
+    for what, (arm, style) in LOOKS.items():
+        own = data[(data["panel"] == "part") & (data["what"] == what)]
+        line(axes, own, arm, SHORT[what], style, style != "-")
+    axes.axhline(0, color="black", lw=0.6)
+
+
+def front(data: pd.DataFrame, measure: Worth) -> Figure:
+    """STEM's gap along tokens a parameter beside both rival predictions, with its size at the last rung, and what it is made of."""
+    figure, (relative, parts) = plt.subplots(1, 2, figsize=(7.4, 3.3), layout="constrained")
+    figure.get_layout_engine().set(rect=(0, 0.035, 1, 0.965))
+    draw_gaps(relative, data, "gap, %")
+    draw_rivals(relative, data)
+    for arm in STEM:
+        own = data[(data["panel"] == "gap, %") & (data["what"] == arm)]
+        last = own.loc[own["x"].astype(float).idxmax()]
+        words = f"{last['value']:.1f}%\n({last['ci_low']:.1f} to {last['ci_high']:.1f})"
+        relative.annotate(words, (float(last["x"]), last["value"]), (6, 0), textcoords="offset points", va="center", fontsize=6.5, color=ARM_COLOUR[arm])  # fmt: skip
+    draw_parts(parts, data)
+    along(relative, data, "of dense's bits a byte (%)")
+    along(parts, data, "prose loss (nats/token)")
+    relative.set_title("a  What STEM gains on dense")
+    parts.set_title("b  What the gain is made of")
+    for axes in (relative, parts):
+        roomy(axes)
+    return figure
+
+
 def draw(data: pd.DataFrame, measure: Worth) -> Figure:
     """Six panels along tokens a parameter; what was foretold beside what came; what cheaper settings would have said."""
     figure, grid = plt.subplots(4, 2, figsize=(7.4, 11.0), layout="constrained")
@@ -263,9 +292,7 @@ def draw(data: pd.DataFrame, measure: Worth) -> Figure:
     for axes in (gaps, relative):
         for width in (width for width in measure.widths() if width != 1):
             axes.plot([], [], "D:", color="#777777", mfc="white", ms=4.5, lw=1.1, label=f"{width:g} times as wide")
-    for what, (arm, style) in LOOKS.items():
-        own = data[(data["panel"] == "part") & (data["what"] == what)]
-        line(parts, own, arm, SHORT[what], style, style != "-")
+    draw_parts(parts, data)
     for arm in AT_FLOPS:
         own = data[(data["panel"] == "over dense's law") & (data["what"] == arm)]
         line(law, own, arm, LABEL.get(arm, ARM_LABEL[arm]), "none" if arm == "dense" else "-")
@@ -274,7 +301,7 @@ def draw(data: pd.DataFrame, measure: Worth) -> Figure:
     for (bucket, words), shade in zip(PAIRS.items(), shades, strict=True):
         own = data[(data["panel"] == "by pair") & (data["what"] == bucket)]
         pairs.errorbar(own["x"].astype(float), own["value"], yerr=error_bars(own), color=shade, marker=ARM_MARKER["stem-full"], ms=4.5, lw=1.1, capsize=2, label=words)  # fmt: skip
-    for axes in (parts, law, pairs):
+    for axes in (law, pairs):
         axes.axhline(0, color="black", lw=0.6)
     titles = {
         gaps: ("a  STEM's gap to dense", "dense - arm (nats/token)"),

@@ -1,7 +1,8 @@
 """One recipe's result: its claims judged, its figure drawn, its data written. analysis/<recipe>.py says what is drawn, where there is one.
 
 Such a file has two functions: `collect(measure) -> DataFrame`, everything that is drawn, a line a number; and `draw(data, measure) ->
-Figure`. A recipe without a file gets a forest plot of its claims.
+Figure`. One whose recipe says `front` has a third, `front(data, measure) -> Figure`, a small figure that answers the recipe's question
+alone. A recipe without a file gets a forest plot of its claims.
 """
 
 import importlib.util
@@ -19,12 +20,15 @@ from stemrepro.report.style import use_style
 ANALYSES = Path("analysis")
 
 
-def _module(path: Path) -> ModuleType:
+def _module(path: Path, asked: list[str]) -> ModuleType:
+    if not path.exists():
+        raise UserError(f"{path} is missing; a recipe with 'front' needs it")
     loading = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(loading)
     loading.loader.exec_module(module)
-    if missing := [name for name in ("collect", "draw") if not hasattr(module, name)]:
-        raise UserError(f"{path} lacks the function '{missing[0]}'; it needs collect(measure) and draw(data, measure)")
+    if missing := [name for name in ("collect", *asked) if not hasattr(module, name)]:
+        needed = " and ".join(f"{name}(data, measure)" for name in asked)
+        raise UserError(f"{path} lacks the function '{missing[0]}'; it needs collect(measure) and {needed}")
     return module
 
 
@@ -40,13 +44,13 @@ def analyse(name: str, scale: str, scores: Path, results: Path) -> list[dict]:
     measure = measured(inputs)
     rows = judged(inputs, measure)
     use_style(book.arms)
-    path = ANALYSES / f"{name}.py"
+    path, asked = ANALYSES / f"{name}.py", {"figure": "draw"} | ({"front": "front"} if inputs.recipe.front else {})
     try:
-        drawn = _module(path) if path.exists() else forest
+        drawn = _module(path, list(asked.values())) if path.exists() or inputs.recipe.front else forest
         data = drawn.collect(measure)
-        figure = drawn.draw(data, measure)
+        figures = {file: getattr(drawn, function)(data, measure) for file, function in asked.items()}
     except Unmeasured as reason:  # a run that diverged: what is left is what can be said of the claims
         data = forest.collect(measure)
-        figure = forest.draw(data, measure, str(reason))
-    save(results / scale / name, figure, data, rows, run_inputs(inputs, measure))
+        figures = {file: forest.draw(data, measure, str(reason)) for file in asked}
+    save(results / scale / name, figures, data, rows, run_inputs(inputs, measure))
     return rows

@@ -25,7 +25,7 @@ PIPELINE = Path("dvc.yaml")
 ANALYSES = Path("analysis")
 HEADER = "# Written by 'stemrepro plan' from recipes/. Don't edit: stemrepro/pipeline.py writes it.\n"
 SCALE, MIX = "${item.scale}", "${item.mix}"
-FIGURES = ("figure.pdf", "figure.svg", "figure.png")
+KINDS = ("pdf", "svg", "png")
 HOME = "stemrepro"
 OF_MIX = {"fetch": ("data.archives", "data.hub"), "corpus": ("data.corpus",), "items": ("data.items",)}
 OF_SCALE = {
@@ -180,12 +180,12 @@ def scores_of(recipe: Recipe) -> list[Path]:
 
 def analysis_stage(name: str, recipe: Recipe) -> dict:
     """One recipe's figure, data and verdicts, by its own file of analysis/ or by the forest plot that every recipe has."""
-    out = f"results/{SCALE}/{name}"
+    out, drawn = f"results/{SCALE}/{name}", ("figure", "front") if recipe.front else ("figure",)
     return _stage(
         BY_SCALE, f"stemrepro analyse {name} --scale {SCALE}", recipe.paper_item,
         [f"data/{SCALE}/plan/{name}.json", *(f"scores/{SCALE}/{folder.as_posix()}" for folder in scores_of(recipe))],
-        _kept(*(f"{out}/{file}" for file in (*FIGURES[:2], "data.csv", "verdicts.json"))),
-        plots=_kept(f"{out}/{FIGURES[2]}"),
+        _kept(*(f"{out}/{name}.{kind}" for name in drawn for kind in KINDS[:2]), f"{out}/data.csv", f"{out}/verdicts.json"),
+        plots=_kept(*(f"{out}/{name}.{KINDS[2]}" for name in drawn)),
     )  # fmt: skip
 
 

@@ -81,6 +81,9 @@ class Recipe(Strict):
     paper_item: str
     place: int = Field(description="on the scoreboard, in the paper's order")
     measure: Name = Field(description="a name of stemrepro/measures: what the claims' metrics mean")
+    front: bool = Field(
+        False, description="its analysis also draws front(data, measure): what answers its question, alone"
+    )
     origin: Origin = Field(description="of the claims that say nothing else")
     arms: tuple[Name, ...] = Field(description="arms that are trained for it; none when it is about the paper alone")
     scales: tuple[Name, ...] = Field((), description="where it is run; at every scale when left out")

@@ -116,6 +116,23 @@ def test_an_analysis_file_that_lacks_a_function_is_named(there):
         file.write_text(kept)
 
 
+def test_a_front_that_a_recipe_promises_must_be_there(there):
+    recipe, file = there / "recipes/rivals.yaml", there / "analysis/rivals.py"
+    kept = recipe.read_text()
+    recipe.write_text(kept + "front: true\n")
+    try:
+        with pytest.raises(
+            UserError, match=r"rivals\.py lacks the function 'front'; it needs .* and front\(data, measure\)"
+        ):
+            judge(there, "rivals")
+        file.rename(there / "analysis/kept")
+        with pytest.raises(UserError, match=r"analysis/rivals\.py is missing; a recipe with 'front' needs it"):
+            judge(there, "rivals")
+    finally:
+        recipe.write_text(kept)
+        (there / "analysis/kept").rename(file)
+
+
 def test_a_diverged_arm_makes_its_claims_inconclusive_and_the_others_stay(there):
     """Also with a figure of what is left."""
     before = judge(there, "rivals")

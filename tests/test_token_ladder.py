@@ -1,6 +1,7 @@
 """The ladder's figure and verdicts, on made-up losses that follow known laws."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,7 @@ import pytest
 
 from stemrepro.analyse import analyse
 from stemrepro.book import load
+from stemrepro.pipeline import analysis_stage
 from tests.conftest import ROOT
 from tests.made_up import write_arm
 
@@ -44,7 +46,11 @@ def test_the_ladder_is_judged_and_drawn(made_up, monkeypatch):
     assert rows["gap-shrinks-full"]["ours"] == pytest.approx(0.09 * 0.05, abs=0.002)
     ends = {name for name in rows if name.startswith("frozen-rows-early") or "-below-dense-" in name}
     assert {name: row["seeds"] for name, row in rows.items()} == {name: 5 if name in ends else 3 for name in rows}
-    assert all((folder / f"figure.{kind}").stat().st_size > 10_000 for kind in ("pdf", "svg", "png"))
+    pictures = [folder / f"{name}.{kind}" for name in ("figure", "front") for kind in ("pdf", "svg", "png")]
+    assert all(path.stat().st_size > 10_000 for path in pictures)
+    stage = analysis_stage("token_ladder", load(ROOT / "recipes").recipe("token_ladder"))
+    outs = {Path(path).name for kind in ("outs", "plots") for out in stage[kind] for path in out}
+    assert outs == {path.name for path in folder.iterdir()} - {"provenance.json"}
     assert json.loads((folder / "verdicts.json").read_text()) == list(rows.values())
     data = pd.read_csv(folder / "data.csv")
     drawn = data[data["panel"].isin(["gap", "gap, %", "part", "over dense's law", "by pair"])]

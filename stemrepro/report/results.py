@@ -141,20 +141,22 @@ def run_inputs(inputs: Inputs, measure: Measure) -> dict:
     return about
 
 
-def save(folder: Path, figure: Figure, data: pd.DataFrame, rows: list[dict], inputs: dict) -> None:
-    """Writes figure.{pdf,svg,png}, data.csv and verdicts.json (equal inputs, equal bytes) and provenance.json beside.
+def save(folder: Path, figures: dict[str, Figure], data: pd.DataFrame, rows: list[dict], inputs: dict) -> None:
+    """Writes each figure as <name>.{pdf,svg,png}, data.csv and verdicts.json (equal inputs, equal bytes) and provenance.json beside.
 
     Args:
+        figures: by name.
         inputs: what `run_inputs` says.
     """
     seeds = sorted({run["seeds"] for run in inputs.get("runs", {}).values()})
     words = {0: "no runs", 1: f"{seeds[0] if seeds else 0} seed{'' if seeds == [1] else 's'}"}
     counted = words.get(len(seeds)) or f"{seeds[0]} to {seeds[-1]} seeds"
     parts = [f"scale {rows[0]['scale']}", counted, f"parameters {inputs['params_hash']}"]
-    footer(figure, ", ".join([*parts, f"data {inputs['data_hash']}"] if inputs["data_hash"] else parts))
-    settle(figure)
-    for kind in ("pdf", "svg", "png"):
-        atomic_write(folder / f"figure.{kind}", render(figure, kind))
+    for name, figure in figures.items():
+        footer(figure, ", ".join([*parts, f"data {inputs['data_hash']}"] if inputs["data_hash"] else parts))
+        settle(figure)
+        for kind in ("pdf", "svg", "png"):
+            atomic_write(folder / f"{name}.{kind}", render(figure, kind))
     atomic_write(folder / "data.csv", data.to_csv(index=False, float_format="%.6g"))
     write_json(folder / "verdicts.json", rows)
     write_json(folder / "provenance.json", provenance() | inputs)

@@ -207,7 +207,7 @@ def test_equal_results_are_equal_bytes(given, book, tmp_path):
     rows = judged(given.inputs, given)
     for name in ("one", "two"):
         data = forest.collect(given)
-        save(tmp_path / name, forest.draw(data, given), data, rows, {"params_hash": "p", "data_hash": None})
+        save(tmp_path / name, {"figure": forest.draw(data, given)}, data, rows, {"params_hash": "p", "data_hash": None})
     files = {path.name for path in (tmp_path / "one").iterdir()}
     assert files == {"figure.pdf", "figure.svg", "figure.png", "data.csv", "verdicts.json", "provenance.json"}
     assert all(
