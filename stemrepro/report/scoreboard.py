@@ -106,10 +106,9 @@ def agreement_words(rows: list[dict], ends: dict[tuple[str, str], LongEnd]) -> s
     if not (counts := counted(rows, ends)):
         return ""
     tokens = next(iter(ends.values())).tokens_a_parameter
-    parts = [f"{counts[what]} {what}" for what in (SAME, OTHER, OPEN)]
     return (
-        f"{counts.total()} of these claims compare two arms that the ladder trained for {tokens:.0f} tokens a parameter, the paper's ratio: "
-        f"{parts[0]}, {parts[1]}, {parts[2]} (by 95% intervals)."
+        f"{counts.total()} of these claims compare two arms that the ladder trained for {tokens:.0f} tokens a parameter, the paper's ratio. "
+        f"Pointing the same way there: {counts[SAME]}; the other way: {counts[OTHER]}; open in one of the two: {counts[OPEN]} (by 95% intervals)."
     )
 
 

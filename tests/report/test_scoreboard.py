@@ -90,7 +90,7 @@ def test_claims_stand_beside_the_ladders_last_rung(project):
     for page in ("index.html", "README.md"):
         text = (project / page).read_text()
         assert "after 286 tokens a parameter (ladder) -0.300 (-0.400 to -0.200): points the other way there" in text
-        assert ": 0 points the same way there, " in text
+        assert "Pointing the same way there: 0; " in text
 
 
 def test_claims_are_counted_by_whose_they_are(project, book):
