@@ -206,7 +206,7 @@ def pipeline(book: Book) -> dict:
         "report": _stage(
             BY_SCALE, f"stemrepro report --scale {SCALE}", "the scoreboard, a page with every claim",
             [f"data/{SCALE}/plan/report.json", "stemrepro/report/scoreboard.html", *results,
-             *([end.as_posix()] if (end := RESULTS / LONG_END).exists() else [])],
+             *(path.as_posix() for name in ("data.csv", "figure.svg", "verdicts.json") if (path := RESULTS / LONG_END.parent / name).exists())],
             _kept("${scoreboard}/README.md", "${scoreboard}/index.html"),
         ),
     }  # fmt: skip

@@ -10,7 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
-from stemrepro.book import Book, load
+from stemrepro.book import load
 from stemrepro.claims import NOT_TESTABLE, VERDICTS
 from stemrepro.errors import UserError
 from stemrepro.files import atomic_write
@@ -191,21 +191,30 @@ def unspoken(numbers: Paper, sections: list[dict]) -> dict[str, str]:
     return {item: "; ".join(filter(None, titles)) for item, titles in found.items()}
 
 
-def scales_of(book: Book, scale: str, results: Path) -> list[str]:
-    """This scale, and those with the same page that have results."""
-    same = [name for name, other in book.scales.items() if other.scoreboard == book.scales[scale].scoreboard]
-    return [scale, *(name for name in same if name != scale and list((results / name).glob("*/verdicts.json")))]
+def shown(scale: str, results: Path) -> list[tuple[str, str]]:
+    """Recipes of a scale's page, each with the scale it was run at: this one, and those that share the page as far as they have verdicts.
+
+    Raises:
+        UserError: no such scale.
+    """
+    book = load()
+    page = book.scale(scale).scoreboard
+    scales = [scale, *(name for name, own in book.scales.items() if own.scoreboard == page and name != scale)]
+    return [
+        (name, at)
+        for name in book.recipes
+        for at in scales
+        if name in book.at(at).recipes and (at == scale or (results / at / name / "verdicts.json").exists())
+    ]
 
 
 def every_row(scale: str, results: Path) -> list[dict]:
     """All claims of a scale's page."""
-    book = load().at(scale)
     return [
         row
-        for name in book.recipes
-        for shown in scales_of(book, scale, results)
-        if (results / shown / name / "verdicts.json").exists()
-        for row in rows_of(results, shown, name)
+        for name, at in shown(scale, results)
+        if (results / at / name / "verdicts.json").exists()
+        for row in rows_of(results, at, name)
     ]
 
 
@@ -269,15 +278,10 @@ def write_scoreboard(scale: str, results: Path) -> Path:
     Raises:
         UserError: no such scale, or a recipe that has no verdicts or no figure at it.
     """
-    book = load().at(scale)
+    book = load()
     out = results / Path(book.scale(scale).scoreboard).relative_to("results")
     ends = long_end(results)
-    sections = [
-        section(results, name, recipe_name, recipe, out, ends)
-        for recipe_name, recipe in book.recipes.items()
-        for name in scales_of(book, scale, results)
-        if name == scale or (results / name / recipe_name / "verdicts.json").exists()
-    ]
+    sections = [section(results, at, name, book.recipes[name], out, ends) for name, at in shown(scale, results)]
     atomic_write(out / "index.html", html(sections, book.paper, out, ends))
     atomic_write(out / "README.md", markdown(sections, out, ends))
     return out

@@ -93,6 +93,21 @@ def test_claims_stand_beside_the_ladders_last_rung(project):
         assert "Pointing the same way there: 0; " in text
 
 
+def test_a_recipe_of_another_scale_stands_on_the_page_that_they_share(project):
+    """The ladder's, which isn't run at the laptop's scale; its other recipes weren't run."""
+    folder = project / "ladder/token_ladder"
+    assert "token_ladder" not in (project / "README.md").read_text()
+    folder.mkdir(parents=True)
+    (folder / "verdicts.json").write_text(json.dumps([row("gap-shrinks-full", "inconclusive", scale="ladder")]))
+    (folder / "figure.svg").write_text(SVG)
+    before = len(scoreboard.every_row("laptop", project))
+    write_scoreboard("laptop", project)
+    assert 'id="token_ladder-ladder-gap-shrinks-full"' in (project / "index.html").read_text()
+    assert "`gap-shrinks-full`" in (project / "README.md").read_text()
+    assert len(scoreboard.every_row("ladder", project)) == len(scoreboard.every_row("laptop", project)) == before
+    assert before == 1 + len(VERDICTS) * (len(load().at("laptop").recipes) + 1)
+
+
 def test_claims_are_counted_by_whose_they_are(project, book):
     """A control that comes out the other way is no contradiction of the paper."""
     rows = [row for path in project.glob("*/*/verdicts.json") for row in read_verdicts(path)]
