@@ -121,14 +121,14 @@ def alive(pid):
 def test_a_killed_parent_leaves_nothing_running(tmp_path):
     script = "from tests.test_workers import *; import sys; call(linger, [sys.argv[1]])"
     parent = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "pid")])
-    for _ in range(300):
+    for _ in range(3000):
         if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text():
             break
         time.sleep(0.1)
     child = int((tmp_path / "pid").read_text())
     parent.kill()
     parent.wait()
-    for _ in range(100):
+    for _ in range(600):
         if not alive(child):
             break
         time.sleep(0.1)
@@ -143,7 +143,7 @@ def test_ctrl_c_stops_the_workers_at_once(tmp_path):
         [sys.executable, "-c", script, *map(str, paths)], start_new_session=True, stderr=subprocess.PIPE, text=True,
         preexec_fn=hear_ctrl_c,
     )  # fmt: skip
-    for _ in range(300):
+    for _ in range(3000):
         if all(path.exists() and path.read_text() for path in paths):
             break
         time.sleep(0.1)
