@@ -208,7 +208,7 @@ def draw_multipliers(axes: Axes, data: pd.DataFrame) -> None:
         axes.plot(float(row.x), at, ls="none", marker=r"$\uparrow$", color=ARM_COLOUR[row.what], ms=6)
     if own["value"].isna().any():
         axes.plot([], [], ls="none", marker=r"$\uparrow$", color="#777777", ms=6, label="beyond dense's law")
-    every = np.arange(-8, 12) if high - low > 2.5 else np.log2([0.25, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8])  # fmt: skip
+    every = np.arange(-8.0, 12) if high - low > 2.5 else np.log2([0.25, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8])  # fmt: skip
     ticks = [tick for tick in every if low <= tick <= high]
     axes.set_yticks(ticks, [f"{2**tick:.3g}" for tick in ticks])
 
