@@ -280,7 +280,7 @@ def front(data: pd.DataFrame, measure: Worth) -> Figure:
 
 
 def draw(data: pd.DataFrame, measure: Worth) -> Figure:
-    """Six panels along tokens a parameter; what was foretold beside what came; what cheaper settings would have said."""
+    """Eight panels: six along tokens a parameter; what was foretold beside what came; what cheaper settings would have said."""
     figure, grid = plt.subplots(4, 2, figsize=(7.4, 11.0), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0.012, 1, 0.988))
     gaps, relative, parts, law, tokens, pairs, foretold, decisions = grid.flat
