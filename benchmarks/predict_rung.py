@@ -2,6 +2,7 @@
 
     python -m benchmarks.predict_rung rung-4           the rung-4 of recipes/token_ladder.yaml, from the scores of those below
     python -m benchmarks.predict_rung main             the scale itself, the ladder's last rung
+    python -m benchmarks.predict_rung wide-rung-3      a rung of the wider model, by the law over parameters and tokens
     python -m benchmarks.predict_rung rung-4 --arms dense stem-full     some arms, where others' rungs below are still to be scored
 
 Adds lines to docs/predicted_rungs.csv: the prose loss of every arm, and its gap to dense, with 95% intervals (stemrepro/measures/forecast.py).
@@ -31,7 +32,7 @@ def lines(measure: Worth, rung: str, chosen: list[str] | None = None) -> list[di
         UserError: the rung has scores, or too few below it have.
     """
     point = None if rung == MAIN else rung
-    tokens, found = measure.tokens_at(point), []
+    tokens, found = {name: own for own, name in measure.rungs(measure.width_of(point)).items()}[point], []
     arms = [arm for arm in measure.arms if point is None or point in measure.arms[arm].points]
     for arm in chosen or ():
         if arm not in arms:
@@ -43,7 +44,7 @@ def lines(measure: Worth, rung: str, chosen: list[str] | None = None) -> list[di
     for pair in [(arm,) for arm in arms] + [("dense", arm) for arm in arms if arm != "dense"]:
         own = measure.forecast(pair, point)
         low, high = own.interval(0.05)
-        fitted = " ".join(name or MAIN for at, name in measure.rungs().items() if at < tokens)
+        fitted = " ".join(name or MAIN for name in measure.below(point))
         found.append({
             "recipe": measure.inputs.name, "scale": measure.inputs.scale_name, "rung": rung, "tokens": tokens, "what": " - ".join(pair),
             "value": own.mean, "ci_low": low, "ci_high": high, "seeds": len(own.differences), "fitted": fitted,

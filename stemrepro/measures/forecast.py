@@ -5,53 +5,79 @@ that they were fitted to is the other error, by bootstrap of the residuals of th
 errors over seeds and over items do in any contrast.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from stemrepro.claims import Contrast
 from stemrepro.errors import UserError
-from stemrepro.measures.fits import fit
+from stemrepro.measures.fits import PowerLaw, fit
 
-FITTED = 3
-"""Parameters of a law over tokens."""
 DRAWS = 200
 
 
-def forecast(tokens: np.ndarray, ladders: tuple[np.ndarray, ...], signs: tuple[int, ...], at: float) -> Contrast:
+@dataclass(frozen=True)
+class Below:
+    """An arm's rungs below the one to foretell, and where that one is.
+
+    Attributes:
+        losses: [rungs, seeds].
+        sizes: [rungs] for each axis of the law: tokens, or parameters and tokens.
+        at: of the rung to foretell, one for each axis.
+        tied: the axes have one exponent (see `fits.fit`).
+    """
+
+    losses: np.ndarray
+    sizes: tuple[np.ndarray, ...]
+    at: tuple[float, ...]
+    tied: bool = False
+
+    @property
+    def fitted(self) -> int:
+        """Parameters of the law."""
+        return 1 + len(self.sizes) + (1 if self.tied else len(self.sizes))
+
+    def law(self, losses: np.ndarray) -> PowerLaw:
+        """The law of losses [rungs] at these sizes."""
+        return fit(losses, *self.sizes, tied=self.tied)
+
+    def drawn_on(self, losses: np.ndarray) -> float:
+        """That law at the rung to foretell."""
+        return float(self.law(losses).loss(*self.at))
+
+
+def forecast(arms: tuple[Below, ...], signs: tuple[int, ...]) -> Contrast:
     """The signed sum of arms' losses (1 and -1: their gap) at a rung that isn't in the fit, by seed; its `interval` is the prediction's.
 
-    With three rungs nothing is left over to say how well such a law fits, and the interval holds the seeds alone.
+    With as many rungs as the law has parameters nothing is left over to say how well it fits, and the interval holds the seeds alone.
 
     Args:
-        tokens: of the rungs below [rungs].
-        ladders: an array of losses [rungs, seeds] an arm, of the same seeds.
-        at: tokens of the rung to foretell.
+        arms: with the same rungs and the same seeds.
 
     Raises:
-        UserError: fewer than three rungs, or the rung isn't above them.
+        UserError: too few rungs, or the one to foretell isn't above those of its size.
     """
-    if len(tokens) < FITTED:
-        raise UserError(f"a prediction needs {FITTED} rungs below the next one; there are {len(tokens)}")
-    if at <= max(tokens):
-        raise UserError(f"a prediction is of a rung above those fitted, up to {max(tokens):g} tokens; got {at:g}")
-
-    def drawn_on(losses: np.ndarray) -> float:
-        return float(fit(losses, tokens).loss(at))
-
-    values = [[drawn_on(own) for own in ladder.T] for ladder in ladders]
+    rungs, needed, at = len(arms[0].losses), arms[0].fitted, arms[0].at
+    if rungs < needed:
+        raise UserError(f"a prediction needs {needed} rungs below the next one; there are {rungs}")
+    last = max((tokens for *size, tokens in zip(*arms[0].sizes, strict=True) if tuple(size) == at[:-1]), default=0)
+    if at[-1] <= last:
+        raise UserError(f"a prediction is of a rung above those fitted, up to {last:g} tokens; got {at[-1]:g}")
+    values = [[arm.drawn_on(own) for own in arm.losses.T] for arm in arms]
     by_seed = sum(sign * np.array(own) for sign, own in zip(signs, values, strict=True))
-    if (left := len(tokens) - FITTED) == 0:
+    if (left := rungs - needed) == 0:
         return Contrast(by_seed)
     fitted, residuals = [], []
-    for ladder in ladders:
-        mean = ladder.mean(axis=1)
-        fitted.append(fit(mean, tokens).loss(tokens))
-        residuals.append((mean - fitted[-1]) * np.sqrt(len(tokens) / left))
+    for arm in arms:
+        mean = arm.losses.mean(axis=1)
+        fitted.append(arm.law(mean).loss(*arm.sizes))
+        residuals.append((mean - fitted[-1]) * np.sqrt(rungs / left))
     rng, found = np.random.default_rng(0), []
     for _ in range(DRAWS):
         # One drawing for all arms: what moves a rung of one moves the others' with it.
-        rungs = rng.integers(len(tokens), size=len(tokens) + 1)
-        flips = rng.choice([-1, 1], len(tokens) + 1)
-        moved = [flips * miss[rungs] for miss in residuals]
-        ends = [drawn_on(own + miss[:-1]) + miss[-1] for own, miss in zip(fitted, moved, strict=True)]
+        chosen = rng.integers(rungs, size=rungs + 1)
+        flips = rng.choice([-1, 1], rungs + 1)
+        moved = [flips * miss[chosen] for miss in residuals]
+        ends = [arm.drawn_on(own + miss[:-1]) + miss[-1] for arm, own, miss in zip(arms, fitted, moved, strict=True)]
         found.append(sum(sign * end for sign, end in zip(signs, ends, strict=True)))
     return Contrast(by_seed, float(np.std(found)), float(left))

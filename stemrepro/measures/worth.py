@@ -1,5 +1,6 @@
 """What an arm is worth along a ladder: in tokens, parameters and FLOPs of another, and what of it hangs on what."""
 
+from collections.abc import Collection
 from typing import ClassVar
 
 import numpy as np
@@ -10,7 +11,7 @@ from stemrepro.measures import factorial, losses
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.comparison import NO_GAIN, Comparison
 from stemrepro.measures.fits import Fitted, PowerLaw, bootstrapped, fit
-from stemrepro.measures.forecast import forecast
+from stemrepro.measures.forecast import Below, forecast
 from stemrepro.scale import Point
 from stemrepro.scores.losses import ArmLosses, paired
 
@@ -34,6 +35,9 @@ class Worth(Comparison):
         }
         | {r"prose@[a-z0-9-]+": "prose loss at a point of the recipe"}
         | {r"interaction(@[a-z0-9-]+)?": factorial.WORDS}
+        | {
+            r"width@[a-z0-9-]+": "prose gap of two arms at the scale's width less that at a wider rung, at equal tokens a parameter"
+        }
     )
     preconditions: ClassVar[dict[str, Precondition]] = {NO_GAIN: Comparison.preconditions[NO_GAIN]}
 
@@ -91,10 +95,6 @@ class Worth(Comparison):
         own = self.losses(arm, point).whole().loss("prose").to_numpy()
         return Contrast(own - [float(law.loss(equal)) for law in self.laws("dense")])
 
-    def ladder(self, arm: str, width: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens [rungs] of a width, and the arm's prose losses there [rungs, seeds], of the seeds that all rungs share."""
-        return np.array(list(self.rungs(width))), self._rows(arm, self.rungs(width))
-
     def _rows(self, arm: str, rungs: dict[int, str | None]) -> np.ndarray:
         if not rungs:
             raise UserError("there is no rung below the first one")
@@ -116,17 +116,25 @@ class Worth(Comparison):
         rows, sizes, tied = self.fitted_to(arm, widths)
         return [fit(own, *sizes, tied=tied) for own in rows.T]
 
-    def fitted_to(self, arm: str, widths: bool) -> tuple[np.ndarray, tuple[np.ndarray, ...], bool]:
-        """What a law is fitted to: losses [places, seeds], sizes [places] of each axis, and whether the axes share an exponent."""
-        if not widths:
-            tokens, rows = self.ladder(arm)
-            return rows, (tokens,), False
-        if len(every := self.widths()) < 2:
+    def fitted_to(
+        self, arm: str, widths: bool, only: Collection[str | None] | None = None
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...], bool]:
+        """What a law is fitted to: losses [places, seeds], sizes [places] of each axis, and whether the axes share an exponent.
+
+        Args:
+            only: rungs to take, of all that there are.
+        """
+        every = self.widths() if widths else [1.0]
+        if widths and len(every) < 2:
             raise UserError("a law over parameters needs rungs of two widths; the recipe's points have one")
-        ladders = [self.ladder(arm, width) for width in every]
-        sizes = [np.full(len(own[0]), self.parameters(arm, width)) for own, width in zip(ladders, every, strict=True)]
-        places = np.concatenate(sizes), np.concatenate([own[0] for own in ladders])
-        return np.concatenate([own[1] for own in ladders]), places, len(every) == 2
+        rows, sizes, tokens = [], [], []
+        for width in every:
+            rungs = {own: point for own, point in self.rungs(width).items() if only is None or point in only}
+            rows.append(self._rows(arm, rungs))
+            tokens += rungs
+            sizes += [self.parameters(arm, width)] * len(rungs) if widths else []
+        axes = (np.array(sizes), np.array(tokens)) if widths else (np.array(tokens),)
+        return np.concatenate(rows), axes, len(every) == 2
 
     def law_numbers(self, arm: str, widths: bool = False) -> dict[str, Fitted]:
         """Floor, amplitudes and exponents of an arm's law, with bootstrapped intervals; see `laws`."""
@@ -171,16 +179,31 @@ class Worth(Comparison):
             )
         return np.log2(np.array(reached) / own)
 
+    def below(self, point: str | None) -> dict[str | None, int]:
+        """Rungs from which one is foretold, and their tokens: the shorter ones, and of another width than the scale's all of the scale's."""
+        width = self.width_of(point)
+        own = {name: tokens for tokens, name in self.rungs(width).items()}
+        shorter = {name: tokens for name, tokens in own.items() if tokens < own[point]}
+        return shorter if width == 1 else {name: tokens for tokens, name in self.rungs().items()} | shorter
+
+    def width_of(self, point: str | None) -> float:
+        """Factor of the scale's width at a rung."""
+        return self.points[point].width if point else 1.0
+
     def forecast(self, arms: tuple[str, ...], point: str | None) -> Contrast:
-        """An arm's prose loss at a rung, or the gap between two arms, foretold from the rungs below it alone; the rung itself is not read.
+        """An arm's prose loss at a rung, or the gap between two arms, foretold from others alone (`below`); of another width than the
+        scale's by the law over parameters and tokens.
 
         Raises:
-            UserError: no rung of the scale's width, or too few below it.
+            UserError: too few rungs to fit.
         """
-        tokens = self.tokens_at(point)
-        below = {own: name for own, name in self.rungs().items() if own < tokens}
-        ladders = tuple(self._rows(arm, below) for arm in arms)
-        return forecast(np.array(list(below)), ladders, (1, -1)[: len(arms)], tokens)
+        width, ladders = self.width_of(point), []
+        tokens = next(tokens for tokens, name in self.rungs(width).items() if name == point)
+        for arm in arms:
+            losses, sizes, tied = self.fitted_to(arm, width != 1, self.below(point))
+            at = (self.parameters(arm, width), tokens) if width != 1 else (tokens,)
+            ladders.append(Below(losses, sizes, at, tied))
+        return forecast(tuple(ladders), (1, -1)[: len(arms)])
 
     def tokens_at(self, point: str | None) -> int:
         """Tokens of a rung of the scale's width.
@@ -207,6 +230,21 @@ class Worth(Comparison):
             )
         return times.get(arm, 1.0)
 
+    def over_width(self, high: str, low: str, point: str) -> Contrast:
+        """The gap of two arms at the scale's width less that at a wider rung, after as many tokens a parameter of dense's.
+
+        Raises:
+            UserError: the scale's width has no rung of as many tokens a parameter, to 5%.
+        """
+        wide = next(x for x, name in self.tokens_a_parameter(self.width_of(point)).items() if name == point)
+        x, narrow = min(self.tokens_a_parameter().items(), key=lambda own: abs(np.log(own[0] / wide)))
+        if not 0.95 < x / wide < 1.05:
+            raise UserError(
+                f"'{point}' has {wide:.3g} tokens a parameter; the nearest rung of the scale's width has {x:.3g}"
+            )
+        pair, wider = ((self.all_losses(high, at), self.all_losses(low, at)) for at in (narrow, point))
+        return losses.interaction(pair, wider, "prose")
+
     def interaction(self, high: str, low: str, point: str | None = None) -> Contrast:
         """See stemrepro.measures.factorial; at one rung."""
         return factorial.interaction(high, low, tuple(self.arms), lambda arm: self.all_losses(arm, point))
@@ -218,6 +256,8 @@ class Worth(Comparison):
             return self.slope(high, low)
         if name == factorial.INTERACTION:
             return self.interaction(high, low, point or None)
+        if name == "width":
+            return self.over_width(high, low, point)
         if name == "prose" and point:
             return self.gap(high, low, point)
         if name not in MULTIPLIERS:

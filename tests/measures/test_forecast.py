@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from stemrepro.errors import UserError
-from stemrepro.measures.forecast import forecast
+from stemrepro.measures.forecast import Below, forecast
 
 TOKENS = np.array([0.33e6, 1.2e6, 4.9e6, 19e6, 39e6])
 
@@ -15,6 +15,11 @@ def stem(tokens):
     return 2.0 + 1.2 * (tokens / 1e6) ** -0.33
 
 
+def below(losses, rungs, at=None):
+    """The first rungs; the next one is to be foretold."""
+    return Below(losses, (TOKENS[:rungs],), (TOKENS[rungs] if at is None else at,))
+
+
 def ladder(law, seeds, rng, noise, rungs, luck):
     return law(TOKENS[:rungs])[:, None] + luck + rng.normal(0, noise, (rungs, seeds))
 
@@ -22,12 +27,29 @@ def ladder(law, seeds, rng, noise, rungs, luck):
 @pytest.mark.parametrize("rungs", [3, 4])
 def test_laws_without_noise_are_drawn_on_exactly(rungs):
     rng, luck = np.random.default_rng(0), np.zeros(3)
-    arms = tuple(ladder(law, 3, rng, 0.0, rungs, luck) for law in (dense, stem))
+    arms = tuple(below(ladder(law, 3, rng, 0.0, rungs, luck), rungs) for law in (dense, stem))
     at = TOKENS[rungs]
-    assert forecast(TOKENS[:rungs], arms[:1], (1,), at).mean == pytest.approx(dense(at), abs=1e-4)
-    gap = forecast(TOKENS[:rungs], arms, (1, -1), at)
+    assert forecast(arms[:1], (1,)).mean == pytest.approx(dense(at), abs=1e-4)
+    gap = forecast(arms, (1, -1))
     assert gap.mean == pytest.approx(dense(at) - stem(at), abs=1e-4)
-    assert forecast(TOKENS[:rungs], arms, (-1, 1), at).mean == pytest.approx(-gap.mean)
+    assert forecast(arms, (-1, 1)).mean == pytest.approx(-gap.mean)
+
+
+@pytest.mark.parametrize("size", [0.4e6, 0.7e6])
+def test_a_law_over_parameters_and_tokens_is_drawn_on_exactly(size):
+    """Five places of two sizes; the larger one's next rung, with as many tokens as the smaller one has had, is no rung yet."""
+
+    def loss(parameters, tokens):
+        return 1.6 + 0.5 * (parameters / 1e5) ** -0.35 + 1.3 * (tokens / 1e6) ** -0.35
+
+    sizes, tokens = np.array([1e5, 1e5, 1e5, size, size]), np.array([*TOKENS[:3], *TOKENS[:2]])
+    losses = loss(sizes, tokens)[:, None] + np.zeros(3)
+    found = forecast((Below(losses, (sizes, tokens), (size, TOKENS[2]), tied=True),), (1,))
+    assert found.mean == pytest.approx(loss(size, TOKENS[2]), abs=1e-4)
+    with pytest.raises(UserError, match=r"above those fitted, up to 1.2e[+]06 tokens"):
+        forecast((Below(losses, (sizes, tokens), (size, TOKENS[1]), tied=True),), (1,))
+    with pytest.raises(UserError, match="needs 4 rungs below the next one; there are 3"):
+        forecast((Below(losses[:3], (sizes[:3], tokens[:3]), (size, TOKENS[2]), tied=True),), (1,))
 
 
 @pytest.mark.parametrize(("seeds", "rungs", "trials"), [(3, 3, 150), (5, 3, 150), (3, 4, 12)])
@@ -37,8 +59,8 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says(seeds, rungs, t
     truth = dense(TOKENS[rungs]) - stem(TOKENS[rungs])
     for _ in range(trials):
         luck = rng.normal(0, 0.01, seeds)
-        arms = tuple(ladder(law, seeds, rng, 0.004, rungs, luck) for law in (dense, stem))
-        low, high = forecast(TOKENS[:rungs], arms, (1, -1), TOKENS[rungs]).interval(0.05)
+        arms = tuple(below(ladder(law, seeds, rng, 0.004, rungs, luck), rungs) for law in (dense, stem))
+        low, high = forecast(arms, (1, -1)).interval(0.05)
         hits += low < truth < high
     assert hits >= 0.9 * trials
     assert trials < 100 or hits < trials
@@ -47,15 +69,15 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says(seeds, rungs, t
 def test_a_law_that_does_not_fit_widens_the_interval():
     """Seeds that agree to the last digit about a ladder with a bend in it know little of the next rung."""
     bent = dense(TOKENS[:4])[:, None] + np.array([0.0, 0.05, -0.05, 0.02])[:, None] + np.zeros(3)
-    low, high = forecast(TOKENS[:4], (bent,), (1,), TOKENS[4]).interval(0.05)
+    low, high = forecast((below(bent, 4),), (1,)).interval(0.05)
     assert high - low > 0.05
     straight = dense(TOKENS[:4])[:, None] + np.zeros(3)
-    low, high = forecast(TOKENS[:4], (straight,), (1,), TOKENS[4]).interval(0.05)
+    low, high = forecast((below(straight, 4),), (1,)).interval(0.05)
     assert high - low < 0.001
 
 
 def test_a_prediction_needs_rungs_below_it():
     with pytest.raises(UserError, match="3 rungs below the next one; there are 2"):
-        forecast(TOKENS[:2], (np.ones((2, 3)),), (1,), TOKENS[2])
+        forecast((below(np.ones((2, 3)), 2),), (1,))
     with pytest.raises(UserError, match="above those fitted"):
-        forecast(TOKENS[:3], (np.ones((3, 3)),), (1,), TOKENS[2])
+        forecast((below(np.ones((3, 3)), 3, at=TOKENS[2]),), (1,))

@@ -10,7 +10,7 @@ from stemrepro.report.results import evidence_for
 from tests.made_up import made, write_arm
 
 FLOOR, AMPLITUDE, EXPONENT, OF_SIZE = 1.5, 1.2, 0.4, 0.5
-NARROW, WIDE = 135_000, 500_000
+NARROW, WIDE = 135_000, 408_000
 
 
 def law(tokens, parameters=NARROW):
@@ -114,7 +114,7 @@ def test_slopes_are_over_the_seeds_that_all_rungs_share(build):
     slopes = measure.contrast("dense", "stem-full", "tokens").differences
     assert slopes == pytest.approx([-0.02] * 3)
     assert len(measure.gap("dense", "stem-full", "rung-1").differences) == 5
-    assert measure.ladder("dense")[1].shape == (5, 3)
+    assert measure.fitted_to("dense", False)[0].shape == (5, 3)
 
 
 def test_the_gap_in_percent_is_that_of_the_losses(build):
@@ -207,3 +207,44 @@ def test_a_forecast_reads_the_rungs_below_alone(build):
     assert gap.mean == pytest.approx(law(at) - law(2 * at), abs=2e-3)
     with pytest.raises(UserError, match="no rung below the first"):
         measure.forecast(("dense",), "rung-1")
+
+
+def test_a_wider_rung_is_foretold_from_the_scales_width_and_its_own_shorter_rungs(build):
+    """Both widths are on one law, which the rung is then drawn on from; its own scores are gone."""
+    measure = build({"dense": law, "stem-full": lambda t, n: law(2 * t, n)})
+    for arm in measure.arms.values():
+        for file in arm.points["wide-rung-3"].folder.iterdir():
+            file.unlink()
+    at = measure.points["wide-rung-3"].at(measure.inputs.scale).training.tokens
+    assert measure.forecast(("dense",), "wide-rung-3").mean == pytest.approx(law(at, WIDE) + 0.01, abs=2e-3)
+    gap = measure.forecast(("dense", "stem-full"), "wide-rung-3")
+    assert gap.mean == pytest.approx(law(at, WIDE) - law(2 * at, WIDE), abs=2e-3)
+    assert list(measure.below("wide-rung-3")) == [
+        "rung-1",
+        "rung-2",
+        "rung-3",
+        "rung-4",
+        None,
+        "wide-rung-1",
+        "wide-rung-2",
+    ]
+    with pytest.raises(UserError, match="no rung below the first"):
+        measure.forecast(("dense",), "wide-rung-1")
+
+
+def test_a_gap_at_another_width_is_compared_after_as_many_tokens_a_parameter(build):
+    """Gaps that depend on the width and on the tokens, so that any other rung would give another number."""
+    dense = {NARROW: 3.0, WIDE: 2.7}
+    measure = build({
+        "dense": lambda t, n: dense[n],
+        "stem-full": lambda t, n: dense[n] - (0.3 if n == NARROW else 0.1) - 0.01 * np.log2(t / n),
+    })  # fmt: skip
+    for wide in ("wide-rung-2", "wide-rung-3"):
+        found = measure.contrast("dense", "stem-full", f"width@{wide}").differences
+        assert found == pytest.approx([0.2] * 3, abs=1e-3)
+    assert measure.contrast("stem-full", "dense", "width@wide-rung-2").mean == pytest.approx(-0.2, abs=1e-3)
+    del measure.points["rung-3"]
+    with pytest.raises(
+        UserError, match=r"'wide-rung-3' has 0.76.? tokens a parameter; the nearest rung of the scale's width has"
+    ):
+        measure.contrast("dense", "stem-full", "width@wide-rung-3")
