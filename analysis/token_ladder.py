@@ -187,6 +187,12 @@ def draw_gaps(axes: Axes, data: pd.DataFrame, band: str) -> None:
     axes.axhline(0, color="black", lw=0.6)
 
 
+def name_widths(axes: Axes, measure: Worth) -> None:
+    """What hollow marks are, in the legend."""
+    for width in (width for width in measure.widths() if width != 1):
+        axes.plot([], [], "D:", color="#777777", mfc="white", ms=4.5, lw=1.1, label=f"{width:g} times as wide")
+
+
 def draw_rivals(axes: Axes, data: pd.DataFrame) -> None:
     """The paper's gap and the re-runs' in % of dense's loss, at their own tokens a parameter; single runs."""
     paper, others = (data[data["panel"] == f"gap, %, {name}"] for name in ("paper", "re-runs"))
@@ -264,6 +270,7 @@ def front(data: pd.DataFrame, measure: Worth) -> Figure:
     figure.get_layout_engine().set(rect=(0, 0.035, 1, 0.965))
     draw_gaps(relative, data, "gap, %")
     draw_rivals(relative, data)
+    name_widths(relative, measure)
     for arm in STEM:
         own = data[(data["panel"] == "gap, %") & (data["what"] == arm)]
         last = own.loc[own["x"].astype(float).idxmax()]
@@ -290,8 +297,7 @@ def draw(data: pd.DataFrame, measure: Worth) -> Figure:
     draw_gaps(relative, data, "gap, %")
     draw_rivals(relative, data)
     for axes in (gaps, relative):
-        for width in (width for width in measure.widths() if width != 1):
-            axes.plot([], [], "D:", color="#777777", mfc="white", ms=4.5, lw=1.1, label=f"{width:g} times as wide")
+        name_widths(axes, measure)
     draw_parts(parts, data)
     for arm in AT_FLOPS:
         own = data[(data["panel"] == "over dense's law") & (data["what"] == arm)]
