@@ -1,6 +1,6 @@
 """What is STEM worth, and does it grow or shrink with tokens a parameter? Gaps beside both rival predictions, their parts and their price."""
 
-from itertools import chain, combinations
+from itertools import chain, combinations, product
 
 import numpy as np
 import pandas as pd
@@ -67,10 +67,10 @@ def collect(measure: Worth) -> pd.DataFrame:
     rows, places = rival_rows(measure.inputs.book.paper), measure.tokens_a_parameter()
     for width in measure.widths():
         at = "" if width == 1 else f", width x {width:g}"
-        for (x, point), arm in ((own, arm) for own in measure.tokens_a_parameter(width).items() for arm in STEM):
+        for (point, x), arm in product(measure.tokens_a_parameter(width).items(), STEM):
             rows.append(mean_row(f"gap{at}", arm, x, measure.gap("dense", arm, point)))
             rows.append(mean_row(f"gap, %{at}", arm, x, measure.relative_gap("dense", arm, point)))
-    for x, point in places.items():
+    for point, x in places.items():
         rows += [mean_row("part", what, x, measure.gap(*pair, point)) for what, pair in PARTS.items()]
         rows += [mean_row("over dense's law", arm, x, measure.over_law(arm, point)) for arm in AT_FLOPS]
         rows += [multiplier_row(measure, arm, x, point, of) for arm in BOUGHT for of in ("token", "flop", "time")]
@@ -83,10 +83,10 @@ def collect(measure: Worth) -> pd.DataFrame:
             rows.append(mean_row("by pair", bucket, x, gap))
     rows += [
         mean_row("part", "interaction", x, measure.interaction("up-removed", "dense", point))
-        for x, point in places.items()
+        for point, x in places.items()
     ]
     rows += foretold_rows(measure, places) + agreement_rows(measure)
-    end = max(places)  # of all pairs, for the pages of other scales (stemrepro/report/long_end.py)
+    end = places[None]  # of all pairs, for the pages of other scales (stemrepro/report/long_end.py)
     rows += [
         mean_row(PAIR, f"{high} - {low}", end, measure.gap(high, low, None))
         for high, low in combinations(measure.arms, 2)
@@ -116,11 +116,11 @@ def multiplier_row(measure: Worth, arm: str, x: float, point: str | None, of: st
         return {"panel": f"{of} multiplier", "what": arm, "x": x, "value": np.nan, "note": str(reason)}
 
 
-def foretold_rows(measure: Worth, places: dict[float, str | None]) -> list[dict]:
+def foretold_rows(measure: Worth, places: dict[str | None, float]) -> list[dict]:
     """Gaps to dense at the rungs that have three or more below them, as those alone foretell them."""
     return [
         mean_row("foretold", arm, x, measure.forecast(("dense", arm), point))
-        for x, point in list(places.items())[3:]
+        for point, x in list(places.items())[3:]
         for arm in FORETOLD
     ]
 

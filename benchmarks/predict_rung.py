@@ -29,10 +29,10 @@ def lines(measure: Worth, rung: str, chosen: list[str] | None = None) -> list[di
     """The loss of every arm, or of those chosen, and its gap to dense at a rung, in nats a token.
 
     Raises:
-        UserError: the rung has scores, or too few below it have.
+        UserError: there is no such rung, it has scores, or too few below it have.
     """
     point = None if rung == MAIN else rung
-    tokens, found = {name: own for own, name in measure.rungs(measure.width_of(point)).items()}[point], []
+    tokens, found = measure.tokens_at(point), []
     arms = [arm for arm in measure.arms if point is None or point in measure.arms[arm].points]
     for arm in chosen or ():
         if arm not in arms:

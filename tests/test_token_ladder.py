@@ -17,7 +17,7 @@ FLOOR, AMPLITUDE, EXPONENT, UNIT = 2.0, 1.2, 0.4, 4e6
 GAIN = {"dense": 0.0, "stem-third": 0.05, "stem-full": 0.09, "token-only": -0.06, "up-removed": -0.08, "stem-frozen": -0.07,
         "stem-dagger-full": 0.095, "value-embeddings": 0.04, "bigram-input": 0.9}  # fmt: skip
 FLOPS = {"stem-third": 9.5, "stem-full": 8.7, "up-removed": 8.7, "token-only": 7.4}
-PARAMETERS = 135_000
+PARAMETERS = {1: 135_072, 2: 408_384}
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def made_up(tmp_path_factory):
         gain = GAIN[address.arm] * (1 - 0.05 * np.log2(tokens / 331_776))
         law = FLOOR - 0.2 * (point.width > 1) + AMPLITUDE * (tokens / UNIT) ** -EXPONENT
         prose = {seed: law - gain + luck[seed] + rng.normal(0, 0.003) for seed in range(count)}
-        more = {"flops": FLOPS.get(address.arm, 10.0) * point.width**2, "parameters": PARAMETERS * int(point.width**2)}
+        more = {"flops": FLOPS.get(address.arm, 10.0) * point.width**2, "parameters": PARAMETERS[point.width]}
         pairs = {"0": 0.3 + gain / 2, "1-3": 0.1, "4-31": -0.1, "32+": -0.3 - gain / 2}
         write_arm(folder / "scores/ladder/losses" / address.path, prose, tuple(range(count)), pairs=pairs, **more)
     return folder

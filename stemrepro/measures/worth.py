@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from stemrepro.claims import Contrast, Unmeasured
-from stemrepro.errors import UserError
+from stemrepro.errors import UserError, unknown
 from stemrepro.measures import factorial, losses
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.comparison import NO_GAIN, Comparison
@@ -48,11 +48,15 @@ class Worth(Comparison):
         self.points = {name: own for name, own in named.items() if not (own.official_start or own.own_rate)}
         self._laws: dict[tuple[str, bool], list[PowerLaw]] = {}
 
-    def rungs(self, width: float = 1.0) -> dict[int, str | None]:
-        """Tokens of each rung of a width (a factor of the scale's) in rising order -> its point; None is the scale itself."""
+    def rungs(self, width: float = 1.0) -> dict[str | None, int]:
+        """Rungs of a width (a factor of the scale's) -> their tokens, in rising order; None is the scale itself."""
         everywhere: dict[str | None, Point] = {**self.points, None: Point()}
-        rungs = {name: point.at(self.inputs.scale) for name, point in everywhere.items() if point.width == width}
-        return dict(sorted((at.training.tokens, name) for name, at in rungs.items()))
+        tokens = {
+            name: point.at(self.inputs.scale).training.tokens
+            for name, point in everywhere.items()
+            if point.width == width
+        }
+        return dict(sorted(tokens.items(), key=lambda own: own[1]))
 
     def widths(self) -> list[float]:
         """Factors of the scale's width that there are rungs of."""
@@ -77,8 +81,9 @@ class Worth(Comparison):
 
     def slope(self, high: str, low: str) -> Contrast:
         """Least-squares slope of the gap over log2 of the tokens, by seed."""
-        gaps = [losses.contrast(self.losses(high, at), self.losses(low, at), "prose") for at in self.rungs().values()]
-        return Contrast(losses.slope(np.array(list(self.rungs())), np.stack([gap.differences for gap in gaps])))
+        rungs = self.rungs()
+        gaps = [losses.contrast(self.losses(high, at), self.losses(low, at), "prose") for at in rungs]
+        return Contrast(losses.slope(np.array(list(rungs.values())), np.stack([gap.differences for gap in gaps])))
 
     def gap(self, high: str, low: str, point: str | None, metric: str = "prose") -> Contrast:
         """loss(high) - loss(low) at one rung, over all of its seeds."""
@@ -95,10 +100,10 @@ class Worth(Comparison):
         own = self.losses(arm, point).whole().loss("prose").to_numpy()
         return Contrast(own - [float(law.loss(equal)) for law in self.laws("dense")])
 
-    def _rows(self, arm: str, rungs: dict[int, str | None]) -> np.ndarray:
+    def _rows(self, arm: str, rungs: Collection[str | None]) -> np.ndarray:
         if not rungs:
             raise UserError("there is no rung below the first one")
-        return np.stack([self.losses(arm, point).whole().loss("prose").to_numpy() for point in rungs.values()])
+        return np.stack([self.losses(arm, point).whole().loss("prose").to_numpy() for point in rungs])
 
     def laws(self, arm: str, widths: bool = False) -> list[PowerLaw]:
         """Power laws fitted to an arm's own ladder, a law a seed: over tokens at the scale's width, or over parameters and tokens.
@@ -129,9 +134,9 @@ class Worth(Comparison):
             raise UserError("a law over parameters needs rungs of two widths; the recipe's points have one")
         rows, sizes, tokens = [], [], []
         for width in every:
-            rungs = {own: point for own, point in self.rungs(width).items() if only is None or point in only}
+            rungs = {point: own for point, own in self.rungs(width).items() if only is None or point in only}
             rows.append(self._rows(arm, rungs))
-            tokens += rungs
+            tokens += rungs.values()
             sizes += [self.parameters(arm, width)] * len(rungs) if widths else []
         axes = (np.array(sizes), np.array(tokens)) if widths else (np.array(tokens),)
         return np.concatenate(rows), axes, len(every) == 2
@@ -143,12 +148,12 @@ class Worth(Comparison):
 
     def parameters(self, arm: str, width: float = 1.0) -> float:
         """All parameters of an arm at a width."""
-        point = next(iter(self.rungs(width).values()))
+        point = next(iter(self.rungs(width)))
         return float(self.all_losses(arm, point).summary["parameters"]["total"])
 
-    def tokens_a_parameter(self, width: float = 1.0) -> dict[float, str | None]:
-        """Rungs of a width by tokens a parameter, all of dense's, as the paper counts them."""
-        return {tokens / self.parameters("dense", width): point for tokens, point in self.rungs(width).items()}
+    def tokens_a_parameter(self, width: float = 1.0) -> dict[str | None, float]:
+        """Rungs of a width -> tokens a parameter, all of dense's, as the paper counts them."""
+        return {point: tokens / self.parameters("dense", width) for point, tokens in self.rungs(width).items()}
 
     def multiplier(self, high: str, low: str, axis: str, point: str | None) -> np.ndarray:
         """log2 of how many times a rung's tokens (or the first arm's parameters) give the first arm the second's loss there, by seed.
@@ -158,9 +163,13 @@ class Worth(Comparison):
             Unmeasured: a seed's loss lies below what the first arm's law ever reaches, or so far beyond its last rung that the ladder would
                 have to be drawn on by more than its own length.
         """
+        if self.width_of(point) != 1:
+            raise UserError(
+                f"'{point}' is no rung at the scale's width; there are {', '.join(filter(None, self.rungs()))}"
+            )
         tokens, over = self.tokens_at(point), axis == "parameters"
         targets = self.losses(low, point).whole().loss("prose").to_numpy()
-        sizes = [self.parameters(high, w) for w in self.widths()] if over else list(self.rungs())
+        sizes = [self.parameters(high, w) for w in self.widths()] if over else list(self.rungs().values())
         own = self.parameters(high) if over else tokens
         reached = [
             law.reach(loss, None, tokens) if over else law.reach(loss, None)
@@ -179,43 +188,43 @@ class Worth(Comparison):
             )
         return np.log2(np.array(reached) / own)
 
-    def below(self, point: str | None) -> dict[str | None, int]:
-        """Rungs from which one is foretold, and their tokens: the shorter ones, and of another width than the scale's all of the scale's."""
-        width = self.width_of(point)
-        own = {name: tokens for tokens, name in self.rungs(width).items()}
-        shorter = {name: tokens for name, tokens in own.items() if tokens < own[point]}
-        return shorter if width == 1 else {name: tokens for tokens, name in self.rungs().items()} | shorter
+    def below(self, point: str | None) -> list[str | None]:
+        """Rungs from which one is foretold: the shorter ones of its width, and all of the scale's width if that is another."""
+        width, tokens = self.width_of(point), self.tokens_at(point)
+        shorter = [name for name, own in self.rungs(width).items() if own < tokens]
+        return shorter if width == 1 else [*self.rungs(), *shorter]
 
     def width_of(self, point: str | None) -> float:
-        """Factor of the scale's width at a rung."""
+        """Factor of the scale's width at a rung.
+
+        Raises:
+            UserError: there is no such rung.
+        """
+        if point is not None and point not in self.points:
+            raise unknown("rung", point, self.points, self.inputs.name)
         return self.points[point].width if point else 1.0
+
+    def tokens_at(self, point: str | None) -> int:
+        """Tokens of a rung.
+
+        Raises:
+            UserError: there is no such rung.
+        """
+        return self.rungs(self.width_of(point))[point]
 
     def forecast(self, arms: tuple[str, ...], point: str | None) -> Contrast:
         """An arm's prose loss at a rung, or the gap between two arms, foretold from others alone (`below`); of another width than the
         scale's by the law over parameters and tokens.
 
         Raises:
-            UserError: too few rungs to fit.
+            UserError: no such rung, or too few to fit.
         """
-        width, ladders = self.width_of(point), []
-        tokens = next(tokens for tokens, name in self.rungs(width).items() if name == point)
+        width, tokens, ladders = self.width_of(point), self.tokens_at(point), []
         for arm in arms:
             losses, sizes, tied = self.fitted_to(arm, width != 1, self.below(point))
             at = (self.parameters(arm, width), tokens) if width != 1 else (tokens,)
             ladders.append(Below(losses, sizes, at, tied))
         return forecast(tuple(ladders), (1, -1)[: len(arms)])
-
-    def tokens_at(self, point: str | None) -> int:
-        """Tokens of a rung of the scale's width.
-
-        Raises:
-            UserError: there is none.
-        """
-        rungs = {name: tokens for tokens, name in self.rungs().items()}
-        if point not in rungs:
-            names = ", ".join(name for name in rungs if name)
-            raise UserError(f"'{point}' is no rung at the scale's width; there are {names}")
-        return rungs[point]
 
     def flops(self, arm: str) -> float:
         """Forward FLOPs a token of an arm at the scale."""
@@ -236,8 +245,8 @@ class Worth(Comparison):
         Raises:
             UserError: the scale's width has no rung of as many tokens a parameter, to 5%.
         """
-        wide = next(x for x, name in self.tokens_a_parameter(self.width_of(point)).items() if name == point)
-        x, narrow = min(self.tokens_a_parameter().items(), key=lambda own: abs(np.log(own[0] / wide)))
+        wide = self.tokens_a_parameter(self.width_of(point))[point]
+        narrow, x = min(self.tokens_a_parameter().items(), key=lambda own: abs(np.log(own[1] / wide)))
         if not 0.95 < x / wide < 1.05:
             raise UserError(
                 f"'{point}' has {wide:.3g} tokens a parameter; the nearest rung of the scale's width has {x:.3g}"

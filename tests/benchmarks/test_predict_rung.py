@@ -17,7 +17,7 @@ def measure(book, tmp_path):
             point: write_arm(
                 tmp_path / point / arm, [2 + shift + (tokens / 1e5) ** -0.3 + 0.01 * seed for seed in range(3)]
             )
-            for tokens, point in found.rungs().items()
+            for point, tokens in found.rungs().items()
             if point and point != "rung-4"
         }
         points["rung-4"] = ArmLosses(tmp_path / "rung-4" / arm)
@@ -55,6 +55,11 @@ def test_what_has_been_run_or_foretold_is_refused(measure, tmp_path):
         added(file, new)
     later = [own | {"rung": "main"} for own in new]
     assert list(added(file, later)["rung"]) == ["rung-4"] * 3 + ["main"] * 3
+
+
+def test_an_unknown_rung_is_named(measure):
+    with pytest.raises(UserError, match="rung 'rung-44' is unknown; did you mean 'rung-4'"):
+        lines(measure, "rung-44")
 
 
 def test_a_rung_needs_the_scores_of_all_those_below(measure):

@@ -27,7 +27,7 @@ def build(book, tmp_path):
         for name, loss in arms.items():
             points = {}
             for width, size in ((1.0, NARROW), (2.0, WIDE)):
-                for tokens, point in measure.rungs(width).items():
+                for point, tokens in measure.rungs(width).items():
                     prose = [loss(tokens, size) + 0.01 * seed for seed in range(5 if point == "rung-1" else 3)]
                     about = {"parameters": size} | more.get(name, {})
                     points[point] = write_arm(tmp_path / str(point) / name, prose, tuple(range(len(prose))), **about)
@@ -39,8 +39,8 @@ def build(book, tmp_path):
 
 def test_rungs_of_a_width_are_in_order_with_the_scale_last(book):
     measure = made(Worth, book, "token_ladder", {})
-    assert list(measure.rungs().values()) == ["rung-1", "rung-2", "rung-3", "rung-4", None]
-    assert list(measure.rungs(2.0).values()) == ["wide-rung-1", "wide-rung-2", "wide-rung-3"]
+    assert list(measure.rungs()) == ["rung-1", "rung-2", "rung-3", "rung-4", None]
+    assert list(measure.rungs(2.0)) == ["wide-rung-1", "wide-rung-2", "wide-rung-3"]
     assert measure.widths() == [1.0, 2.0]
 
 
@@ -104,7 +104,7 @@ def test_a_loss_below_the_floor_is_out_of_reach_and_one_far_beyond_the_ladder_is
 
 def test_a_gap_at_a_rung_is_over_all_of_its_seeds(build):
     measure = build({"dense": law, "stem-full": lambda t, n: law(2 * t, n)})
-    tokens = next(tokens for tokens, point in measure.rungs().items() if point == "rung-1")
+    tokens = measure.rungs()["rung-1"]
     gap = measure.contrast("dense", "stem-full", "prose@rung-1").differences
     assert gap == pytest.approx([law(tokens) - law(2 * tokens)] * 5, abs=1e-6)
 
@@ -219,15 +219,8 @@ def test_a_wider_rung_is_foretold_from_the_scales_width_and_its_own_shorter_rung
     assert measure.forecast(("dense",), "wide-rung-3").mean == pytest.approx(law(at, WIDE) + 0.01, abs=2e-3)
     gap = measure.forecast(("dense", "stem-full"), "wide-rung-3")
     assert gap.mean == pytest.approx(law(at, WIDE) - law(2 * at, WIDE), abs=2e-3)
-    assert list(measure.below("wide-rung-3")) == [
-        "rung-1",
-        "rung-2",
-        "rung-3",
-        "rung-4",
-        None,
-        "wide-rung-1",
-        "wide-rung-2",
-    ]
+    narrow = ["rung-1", "rung-2", "rung-3", "rung-4", None]
+    assert measure.below("wide-rung-3") == [*narrow, "wide-rung-1", "wide-rung-2"]
     with pytest.raises(UserError, match="no rung below the first"):
         measure.forecast(("dense",), "wide-rung-1")
 
