@@ -7,7 +7,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter, NullLocator
+from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from stemrepro.claims import Unmeasured
 from stemrepro.measures.agreement import agreement
@@ -199,7 +199,9 @@ def draw_rivals(axes: Axes, data: pd.DataFrame) -> None:
     axes.plot(paper["x"].astype(float), paper["value"], color="black", ls=":", lw=1.2, label="paper: 1/3, 1B")
     axes.plot(others["x"].astype(float), others["value"], "*", color="#777777", ms=6, label="re-runs: 1/2")
     for row in others.itertuples():
-        axes.annotate(row.what.upper(), (float(row.x), row.value), (5, 2), textcoords="offset points", fontsize=5.5, color="#555555")  # fmt: skip
+        first = float(row.x) == others["x"].astype(float).min()
+        side, at = ("right", (-5, 2)) if first else ("left", (5, 2))
+        axes.annotate(row.what.upper(), (float(row.x), row.value), at, textcoords="offset points", ha=side, fontsize=5.5, color="#555555")  # fmt: skip
 
 
 def draw_multipliers(axes: Axes, data: pd.DataFrame) -> None:
@@ -251,6 +253,7 @@ def draw_agreement(axes: Axes, data: pd.DataFrame) -> None:
             )  # fmt: skip
     axes.plot([], [], "o:", color="#777777", mfc="white", ms=4.5, lw=1.1, label="called the other way")
     axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set(xlabel="FLOPs of all seeds (% of one longest run)", ylabel="of the last rung's calls (%)")
