@@ -96,7 +96,7 @@ class Worth(Comparison):
 
     def over_law(self, arm: str, point: str | None) -> Contrast:
         """An arm's prose loss at a rung of the scale's width less dense's fitted law at as many training FLOPs, by seed."""
-        equal = self.tokens_at(point) * self.flops(arm) / self.flops("dense")
+        equal = self.narrow_tokens(point) * self.flops(arm) / self.flops("dense")
         own = self.losses(arm, point).whole().loss("prose").to_numpy()
         return Contrast(own - [float(law.loss(equal)) for law in self.laws("dense")])
 
@@ -163,11 +163,7 @@ class Worth(Comparison):
             Unmeasured: a seed's loss lies below what the first arm's law ever reaches, or so far beyond its last rung that the ladder would
                 have to be drawn on by more than its own length.
         """
-        if self.width_of(point) != 1:
-            raise UserError(
-                f"'{point}' is no rung at the scale's width; there are {', '.join(filter(None, self.rungs()))}"
-            )
-        tokens, over = self.tokens_at(point), axis == "parameters"
+        tokens, over = self.narrow_tokens(point), axis == "parameters"
         targets = self.losses(low, point).whole().loss("prose").to_numpy()
         sizes = [self.parameters(high, w) for w in self.widths()] if over else list(self.rungs().values())
         own = self.parameters(high) if over else tokens
@@ -211,6 +207,17 @@ class Worth(Comparison):
             UserError: there is no such rung.
         """
         return self.rungs(self.width_of(point))[point]
+
+    def narrow_tokens(self, point: str | None) -> int:
+        """Tokens of a rung of the scale's own width, which a law over tokens alone is of.
+
+        Raises:
+            UserError: it is of another width, or there is no such rung.
+        """
+        if self.width_of(point) != 1:
+            names = ", ".join(name for name in self.rungs() if name)
+            raise UserError(f"'{point}' is no rung at the scale's width; there are {names}")
+        return self.tokens_at(point)
 
     def forecast(self, arms: tuple[str, ...], point: str | None) -> Contrast:
         """An arm's prose loss at a rung, or the gap between two arms, foretold from others alone (`below`); of another width than the

@@ -191,6 +191,8 @@ def test_only_rungs_of_the_scales_width_have_a_multiplier(build):
     measure = build({"dense": law, "stem-full": law})
     with pytest.raises(UserError, match="'wide-rung-1' is no rung at the scale's width; there are rung-1"):
         measure.contrast("dense", "stem-full", "token-multiplier@wide-rung-1")
+    with pytest.raises(UserError, match="'wide-rung-1' is no rung at the scale's width"):
+        measure.over_law("stem-full", "wide-rung-1")
 
 
 def test_a_forecast_reads_the_rungs_below_alone(build):
