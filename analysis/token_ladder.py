@@ -43,6 +43,8 @@ SHORT = {
 LABEL = {"up-removed": "no W_u (control)"}
 AT_FLOPS = ("dense", "up-removed", "token-only", *STEM)
 BOUGHT = ("stem-third", "stem-full", "value-embeddings", "bigram-input")
+BUYS = ("token", "flop", "time", "parameter")
+"""What dense needs more of to reach an arm's loss."""
 COMPARED = ("dense", "stem-third", "stem-full", "token-only", "up-removed", "stem-frozen")
 """Arms that every setting has whose decisions are compared with the last rung's."""
 SETTINGS = {
@@ -73,7 +75,7 @@ def collect(measure: Worth) -> pd.DataFrame:
     for point, x in places.items():
         rows += [mean_row("part", what, x, measure.gap(*pair, point)) for what, pair in PARTS.items()]
         rows += [mean_row("over dense's law", arm, x, measure.over_law(arm, point)) for arm in AT_FLOPS]
-        rows += [multiplier_row(measure, arm, x, point, of) for arm in BOUGHT for of in ("token", "flop", "time")]
+        rows += [multiplier_row(measure, arm, x, point, of) for arm in BOUGHT for of in BUYS]
         rows += [
             mean_row("gap to dense", arm, x, measure.gap("dense", arm, point)) for arm in measure.arms if arm != "dense"
         ]
@@ -108,7 +110,7 @@ def collect(measure: Worth) -> pd.DataFrame:
 
 
 def multiplier_row(measure: Worth, arm: str, x: float, point: str | None, of: str) -> dict:
-    """log2 of the multiplier of tokens, FLOPs or time at a rung; no value, and the reason, where it can't be said."""
+    """log2 of the multiplier of one of BUYS at a rung; no value, and the reason, where it can't be said."""
     metric = f"{of}-multiplier{f'@{point}' if point else ''}"
     try:
         return mean_row(f"{of} multiplier", arm, x, measure.contrast("dense", arm, metric))

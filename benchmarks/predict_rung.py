@@ -4,6 +4,7 @@
     python -m benchmarks.predict_rung main             the scale itself, the ladder's last rung
     python -m benchmarks.predict_rung wide-rung-3      a rung of the wider model, by the law over parameters and tokens
     python -m benchmarks.predict_rung rung-4 --arms dense stem-full     some arms, where others' rungs below are still to be scored
+    python -m benchmarks.predict_rung --came           what came of all that was foretold, and how much of it within its interval
 
 Adds lines to docs/predicted_rungs.csv: the prose loss of every arm, and its gap to dense, with 95% intervals (stemrepro/measures/forecast.py).
 A rung that has scores, or was foretold before, is refused.
@@ -65,10 +66,31 @@ def added(file: Path, new: list[dict]) -> pd.DataFrame:
     return pd.DataFrame([*before.to_dict("records"), *new])
 
 
+def came(measure: Worth, said: pd.DataFrame) -> pd.DataFrame:
+    """The predictions of a recipe at a scale, with what came ("came", over all seeds that were scored) and whether it lies in the interval
+    ("inside").
+
+    Raises:
+        UserError: a rung that was foretold has no scores.
+    """
+    own = said[(said["recipe"] == measure.inputs.name) & (said["scale"] == measure.inputs.scale_name)]
+    values = []
+    for line in own.itertuples():
+        arms, point = line.what.split(" - "), None if line.rung == MAIN else line.rung
+        if len(arms) == 2:
+            values.append(measure.gap(*arms, point).mean)
+        else:
+            values.append(float(measure.all_losses(arms[0], point).whole().loss("prose").mean()))
+    own = own.assign(came=values)
+    return own.assign(inside=own["came"].between(own["ci_low"], own["ci_high"]))
+
+
 def main() -> None:
-    """Writes the prediction and prints it."""
+    """Writes the prediction and prints it, or prints what came of all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rung")
+    chosen = parser.add_mutually_exclusive_group(required=True)
+    chosen.add_argument("rung", nargs="?")
+    chosen.add_argument("--came", action="store_true", help="what came of all that was foretold")
     parser.add_argument("--recipe", default="token_ladder")
     parser.add_argument("--scale", default="ladder")
     parser.add_argument("--arms", nargs="+")
@@ -76,6 +98,11 @@ def main() -> None:
     try:
         book.recipe(asked.recipe)
         measure = Worth(Inputs(asked.recipe, book.at(asked.scale), asked.scale, Path("scores") / asked.scale))
+        if asked.came:
+            found = came(measure, pd.read_csv(FILE))
+            print(found.drop(columns=["recipe", "scale", "tokens", "seeds", "fitted"]).to_string(index=False))
+            print(f"\n{found['inside'].sum()} of {len(found)} within their 95% intervals")
+            return
         new = lines(measure, asked.rung, asked.arms)
         atomic_write(FILE, added(FILE, new).to_csv(index=False, float_format="%.6g"))
     except UserError as error:

@@ -66,5 +66,10 @@ def test_the_ladder_is_judged_and_drawn(made_up, monkeypatch):
     agreed = data[data["panel"] == "agreement, sign"].set_index("what")["value"]
     assert agreed["rung-1, 5 seeds"] == 1
     assert len(agreed) == 4 + 2 + 2 + 4 + 2 + 2 + 2  # two seeds or more of each setting
+    bought = data[data["panel"] == "parameter multiplier"]
+    assert len(bought) == 5 * 4  # rungs x arms
+    assert (bought["value"].notna() | bought["note"].str.startswith("dense ")).all()
+    own = bought[bought["what"] == "stem-full"].iloc[0]
+    assert own["ci_low"] < own["value"] < own["ci_high"]
     token_part = data[(data["panel"] == "part") & (data["what"] == "token part")]
     assert (token_part["value"] < 0).all()

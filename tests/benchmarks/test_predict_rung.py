@@ -1,6 +1,7 @@
+import pandas as pd
 import pytest
 
-from benchmarks.predict_rung import added, lines
+from benchmarks.predict_rung import added, came, lines
 from stemrepro.errors import UserError
 from stemrepro.measures.comparison import ArmScores
 from stemrepro.measures.worth import Worth
@@ -60,6 +61,18 @@ def test_what_has_been_run_or_foretold_is_refused(measure, tmp_path):
 def test_an_unknown_rung_is_named(measure):
     with pytest.raises(UserError, match="rung 'rung-44' is unknown; did you mean 'rung-4'"):
         lines(measure, "rung-44")
+
+
+def test_what_came_is_the_mean_of_all_seeds_and_inside_or_not(measure):
+    said = pd.DataFrame(lines(measure, "rung-4")).assign(rung="rung-3")  # which has scores
+    dense, full, gap = came(measure, said)["came"]
+    assert dense == pytest.approx(2.01 + (measure.tokens_at("rung-3") / 1e5) ** -0.3)
+    assert gap == pytest.approx(dense - full)
+    assert gap == pytest.approx(0.1)
+    assert came(measure, said)["inside"].tolist() == [False, False, True]
+    assert came(measure, said.assign(scale="another")).empty
+    with pytest.raises(UserError, match=r"rung-4/dense/summary\.json is missing"):
+        came(measure, said.assign(rung="rung-4"))
 
 
 def test_a_rung_needs_the_scores_of_all_those_below(measure):
