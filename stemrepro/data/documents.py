@@ -7,9 +7,11 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from stemrepro.data.archives import pinned
-from stemrepro.data.mixes import HubMix, Mix
+from stemrepro.data.archives import COUNTRIES, pinned
+from stemrepro.data.atlas import SOURCE, TITLE
+from stemrepro.data.mixes import FactsMix, HubMix, Mix
 from stemrepro.data.readers import READERS, Document
+from stemrepro.data.relations import countries
 from stemrepro.data.sources import SOURCES
 from stemrepro.errors import UserError
 from stemrepro.files import damaged, read_rows
@@ -27,7 +29,26 @@ def about_sources(mix: Mix) -> dict[str, dict]:
     if mix.kind == "hub":
         title = f"{mix.dataset}, {mix.config or 'default'}, {mix.split}"
         return {"hub": {"title": title, "licence": mix.licence, "attribution": mix.attribution}}
-    return SOURCES
+    return SOURCES | ({SOURCE: TITLE} if mix.kind == "facts" else {})
+
+
+def read_countries(mix: FactsMix, folder: Path) -> list[dict[str, str]]:
+    """The countries of which all relations are known, from the factbook or the vendored sample (stemrepro.data.relations).
+
+    Raises:
+        UserError: the input is missing or damaged.
+    """
+    if mix.vendored:
+        return read_rows(folder / COUNTRIES.name)
+    archive = next(archive for archive in pinned() if archive.name == SOURCES["factbook"]["archive"])
+    path = archive.path(folder)
+    if path is None:
+        raise UserError(f"{folder} lacks the archive {archive.name}; run 'stemrepro data fetch'")
+    try:
+        with zipfile.ZipFile(path) as opened:
+            return list(countries(opened))
+    except (zipfile.BadZipFile, zlib.error, KeyError, TypeError, EOFError, ValueError) as error:
+        raise UserError(f"{path} is damaged ({error}); delete it and run 'stemrepro data fetch' again") from error
 
 
 def read_documents(mix: Mix, folder: Path) -> Iterator[Document]:
@@ -36,7 +57,7 @@ def read_documents(mix: Mix, folder: Path) -> Iterator[Document]:
     Raises:
         UserError: an input is missing or damaged.
     """
-    if mix.kind in ("sample", "hub"):
+    if mix.kind in ("sample", "hub") or (mix.kind == "facts" and mix.vendored):
         try:
             if mix.kind == "hub":
                 yield from hub_documents(mix, folder)

@@ -233,6 +233,8 @@ def has_task(mix: Mix, hub: bool, task: str) -> bool:
     if task.startswith(("atlas_", "gloss_")):
         recall = {f"atlas_{relation}" for relation in RELATIONS}  # the sample is too small for the others
         return mix.kind == "archives" or (mix.kind == "sample" and task in recall)
+    if mix.kind == "facts":
+        return False
     if hub:
         return mix.kind != "archives" or TRAINED_ON.get(task) not in mix.sources
     return task in BENCHMARKS if mix.kind == "archives" else (SAMPLE.parent / f"{task}.jsonl").exists()
@@ -265,7 +267,7 @@ def write_items(mix: Mix, raw: Path, corpus: Path, out: Path) -> None:
     held_out = {"atlas_heldout": [item for relation in RELATIONS for item in atlas(rows, relation, True)]}
     held_out["gloss_word_heldout"] = glosses(rows, "validation")
     malformed: dict[str, int] = {}
-    if mix.kind != "hub":
+    if mix.kind in ("archives", "sample"):
         read = archive_files(mix, raw)
         for task in BENCHMARKS:
             if lines := read(task):

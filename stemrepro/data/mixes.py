@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from stemrepro.data.sources import SOURCES
 from stemrepro.errors import UserError
-from stemrepro.records import Positive, Strict, parse
+from stemrepro.records import Fraction, Positive, Strict, parse
 
 
 class ArchiveMix(Strict):
@@ -51,8 +51,32 @@ class HubMix(Strict):
     attribution: str
 
 
-Mix = ArchiveMix | SampleMix | HubMix
-MIX_KINDS: dict[str, type[Strict]] = {"archives": ArchiveMix, "sample": SampleMix, "hub": HubMix}
+class FactsMix(Strict):
+    """Facts about countries in many wordings, mixed with prose (stemrepro.data.atlas)."""
+
+    kind: Literal["facts"]
+    vendored: bool = Field(False, description="countries and prose of the vendored sample; no download")
+    sources: tuple[str, ...] = Field((), description="prose, by names of stemrepro/data/sources.py; none with `vendored`")
+    kilobytes: Positive = Field(description="of prose, in an order that has nothing to do with content")
+    entities: Positive = Field(description="countries")
+    always: tuple[str, ...] = Field((), description="countries that are among them in any case")
+    repeats: Positive = Field(description="how often the training split states a fact")
+    untold: Fraction = Field(description="share of each relation's facts that it doesn't state")
+    whole: Fraction = Field(description="share of the one-word names that are one token; others are several")
+
+    @model_validator(mode="after")
+    def _fits(self) -> "FactsMix":
+        if self.vendored == bool(self.sources):
+            raise ValueError("a mix of facts has either `sources` of prose or `vendored: true`")
+        if strange := [source for source in self.sources if source not in SOURCES]:
+            raise ValueError(f"there is no source '{strange[0]}'; choose of {', '.join(SOURCES)}")
+        if len(self.always) > self.entities:
+            raise ValueError(f"always names {len(self.always)} countries, entities is {self.entities}")
+        return self
+
+
+Mix = ArchiveMix | SampleMix | HubMix | FactsMix
+MIX_KINDS: dict[str, type[Strict]] = {"archives": ArchiveMix, "sample": SampleMix, "hub": HubMix, "facts": FactsMix}
 
 
 def parse_mix(value: object, file: Path, name: str) -> Mix:

@@ -62,7 +62,8 @@ def _leaves(node: object) -> Iterator[str]:
             yield _clean_html(part)
 
 
-def _field(country: dict, *path: str) -> str | None:
+def field_of(country: dict, *path: str) -> str | None:
+    """The text of a field of the factbook, cleaned; None where it says nothing."""
     node: object = country
     for key in path:
         node = node.get(key) if isinstance(node, dict) else None
@@ -72,11 +73,11 @@ def _field(country: dict, *path: str) -> str | None:
 
 def _facts(name: str, country: dict) -> list[str]:
     """Templated sentences for the facts that knowledge recipes ask for."""
-    capital = _field(country, "Government", "Capital", "name")
-    currency = _field(country, "Economy", "Exchange rates", "Currency")
-    people = _field(country, "People and Society", "Nationality", "adjective")
-    continent = _field(country, "Geography", "Map references")
-    location = _field(country, "Geography", "Location")
+    capital = field_of(country, "Government", "Capital", "name")
+    currency = field_of(country, "Economy", "Exchange rates", "Currency")
+    people = field_of(country, "People and Society", "Nationality", "adjective")
+    continent = field_of(country, "Geography", "Map references")
+    location = field_of(country, "Geography", "Location")
     return [
         sentence
         for value, sentence in (
@@ -99,7 +100,7 @@ def factbook(archive: zipfile.ZipFile) -> Iterator[Document]:
     for path in sorted(n for n in archive.namelist() if n.endswith(".json")):
         country = json.loads(archive.read(path))
         names = ("Government", "Country name")
-        name = _field(country, *names, "conventional short form") or _field(country, *names, "conventional long form")
+        name = field_of(country, *names, "conventional short form") or field_of(country, *names, "conventional long form")
         name = name or {"ee": "European Union", "xx": "World"}.get(Path(path).stem, Path(path).stem)
         passages = _facts(name, country) + [line for line in _leaves(country) if _is_prose(line)]
         yield Document("factbook", "/".join(Path(path).with_suffix("").parts[-2:]), f"{name}\n", passages)

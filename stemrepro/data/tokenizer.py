@@ -1,9 +1,11 @@
 """Our own byte-level BPE, trained on the training split only; token 0 marks a document's end."""
 
+import json
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from stemrepro.data.atlas import FILE, SOURCE, read_atlas
 from stemrepro.data.integrity import read_corpus
 from stemrepro.errors import UserError
 from stemrepro.files import atomic_write
@@ -12,16 +14,8 @@ from stemrepro.model.config import END_OF_DOCUMENT
 END_TEXT = "<|end|>"
 
 
-def train_tokenizer(corpus: Path, vocab: int, out: Path) -> None:
-    """Trains on the train split of a corpus.parquet and writes a tokenizer.json of exactly `vocab` entries.
-
-    The same corpus, size and version of `tokenizers` give the same bytes.
-
-    Raises:
-        UserError: `vocab` is too small for the byte alphabet, or the corpus too small for `vocab`.
-    """
-    if not 257 <= vocab <= 65536:
-        raise UserError(f"vocab {vocab}: a byte-level vocabulary stored in 16 bits has 257 to 65536 entries")
+def _merged(texts: list[str], vocab: int) -> Tokenizer:
+    """A byte-level BPE of so many entries, or fewer where the texts yield no more."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -29,8 +23,46 @@ def train_tokenizer(corpus: Path, vocab: int, out: Path) -> None:
         vocab_size=vocab, special_tokens=[END_TEXT], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=True,
     )  # fmt: skip
-    texts = (row["text"] for row in read_corpus(corpus) if row["split"] == "train")
     tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def entry(word: str) -> str:
+    """How a vocabulary writes a word behind a space."""
+    return pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(f" {word}")[0][0]
+
+
+def with_words(tokenizer: Tokenizer, words: list[str]) -> Tokenizer:
+    """The same with further entries: words that are one token each behind a space, whatever their letters would merge to."""
+    state = json.loads(tokenizer.to_str())
+    vocabulary = state["model"]["vocab"]
+    vocabulary |= {entry(word): len(vocabulary) + number for number, word in enumerate(words)}
+    state["model"]["ignore_merges"] = True
+    return Tokenizer.from_str(json.dumps(state))
+
+
+def train_tokenizer(corpus: Path, vocab: int, out: Path) -> None:
+    """Trains on the train split of a corpus.parquet and writes a tokenizer.json of exactly `vocab` entries.
+
+    The same corpus, size and version of `tokenizers` give the same bytes. Beside a mix of facts lies facts.json: the words that it names
+    are entries, and the others come from the prose alone, or repetition would make every name one token.
+
+    Raises:
+        UserError: `vocab` is too small for the byte alphabet, or the corpus too small for `vocab`.
+    """
+    if not 257 <= vocab <= 65536:
+        raise UserError(f"vocab {vocab}: a byte-level vocabulary stored in 16 bits has 257 to 65536 entries")
+    words = list(read_atlas(corpus.with_name(FILE)).words) if corpus.with_name(FILE).exists() else []
+    texts = [
+        row["text"] for row in read_corpus(corpus) if row["split"] == "train" and not (words and row["source"] == SOURCE)
+    ]
+    missing, known = words, False
+    while not known:  # a larger vocabulary has more of the words by itself
+        tokenizer = _merged(texts, vocab - len(missing))
+        left = [word for word in words if tokenizer.token_to_id(entry(word)) is None]
+        known, missing = left == missing, left
+    if words:
+        tokenizer = with_words(tokenizer, missing)
     if tokenizer.get_vocab_size() != vocab:
         raise UserError(f"{corpus} yields only {tokenizer.get_vocab_size()} tokens; lower vocab {vocab} in the scale")
     assert tokenizer.token_to_id(END_TEXT) == END_OF_DOCUMENT

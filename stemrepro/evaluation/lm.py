@@ -24,6 +24,7 @@ from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.errors import UserError
 from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.config import END_OF_DOCUMENT
+from stemrepro.model.generate import continuations, greedy, sampled
 from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder
 
@@ -122,24 +123,34 @@ class StemLM(TemplateLM):
             totals.append(sum(score for score, _ in self._score(rows)))
         return totals
 
-    @torch.no_grad()
     def generate_until(self, requests: list, disable_tqdm: bool = False) -> list[str]:
-        """Greedy continuations up to a stop text, the end mark or the asked number of tokens."""
-        texts, device = [], next(self.model.parameters()).device
-        for prompt, asked in (request.args for request in requests):
-            settings = normalize_gen_kwargs(asked)
-            if settings["do_sample"]:
-                raise UserError("sampling is not supported: generation is greedy (do_sample: false, temperature: 0)")
-            row, made, text = [END_OF_DOCUMENT, *self.tok_encode(prompt)], [], ""
-            while len(made) < settings["max_gen_toks"]:
-                logits = self.model(torch.tensor([row[-self.context :]], device=device))
-                token = int(logits[0, -1].argmax())
-                if token == END_OF_DOCUMENT:
-                    break
-                row.append(token)
-                made.append(token)
-                text = self.tokens.decode(made)
-                if any(stop and stop in text for stop in settings["until"]):
-                    break
-            texts.append(postprocess_generated_text(text, settings["until"], None))
+        """Continuations up to a stop text, the end mark or the asked number of tokens; greedy, or sampled where a request asks so.
+        Requests with equal settings and prompts of equal length go together."""
+        rows = [([END_OF_DOCUMENT, *self.tok_encode(prompt)], normalize_gen_kwargs(asked)) for prompt, asked in (r.args for r in requests)]
+        together: dict[tuple[int, str], list[int]] = {}
+        for number, (row, settings) in enumerate(rows):
+            together.setdefault((len(row), repr(sorted(settings.items()))), []).append(number)
+        texts = [""] * len(requests)
+        for numbers in together.values():
+            for first in range(0, len(numbers), self.batch):
+                part = numbers[first : first + self.batch]
+                found = self._continued([rows[number][0] for number in part], rows[part[0]][1])
+                for number, text in zip(part, found, strict=True):
+                    texts[number] = text
         return texts
+
+    def _continued(self, prompts: list[list[int]], settings: dict) -> list[str]:
+        """Continuations of prompts of one length."""
+        device = next(self.model.parameters()).device
+        choose = sampled(settings.get("temperature") or 1.0, settings.get("top_k") or 0, 0) if settings["do_sample"] else greedy
+        made: list[list[int]] = [[] for _ in prompts]
+        texts, stops = [""] * len(prompts), [stop for stop in settings["until"] if stop]
+        for tokens in continuations(self.model, torch.tensor(prompts, device=device), settings["max_gen_toks"], choose, self.context):
+            for place, token in enumerate(tokens.tolist()):
+                if token != END_OF_DOCUMENT:
+                    made[place].append(token)
+                    texts[place] = self.tokens.decode(made[place])
+            ended = tokens == END_OF_DOCUMENT
+            if all(bool(end) or any(stop in text for stop in stops) for end, text in zip(ended, texts, strict=True)):
+                break
+        return [postprocess_generated_text(text, settings["until"], None) for text in texts]

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from stemrepro.model.cache import Cache, LayerCache
 from stemrepro.model.config import END_OF_DOCUMENT, ModelConfig
 from stemrepro.model.ffn.base import is_table
 from stemrepro.model.ffn.loading import ffn_class
@@ -59,12 +60,16 @@ class Attention(nn.Module):
         placed = layer in config.value_layers
         self.table = nn.Embedding(config.vocab, config.kv_heads * config.head_width) if placed else None
 
-    def forward(self, x: Tensor, tokens: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
-        """x [B, T, D], tokens [B, T], cos and sin [T, E], mask [B, 1, T, T] or None for plain causal -> [B, T, D]."""
+    def forward(
+        self, x: Tensor, tokens: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, past: LayerCache | None = None
+    ) -> Tensor:
+        """x [B, T, D], tokens [B, T], cos and sin [T, E], mask [B, 1, T, T + those of `past`] or None for plain causal -> [B, T, D]."""
         query = rotate(self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2), cos, sin)
         key = rotate(self.key(x).unflatten(-1, (self.kv_heads, -1)).transpose(1, 2), cos, sin)
         value = self.value(x) if self.table is None else self.value(x) + self.table(tokens)
         value = value.unflatten(-1, (self.kv_heads, -1)).transpose(1, 2)
+        if past is not None:
+            key, value = past.extend(key, value)
         mixed = F.scaled_dot_product_attention(
             query.to(value.dtype), key.to(value.dtype), value, mask, is_causal=mask is None,
             enable_gqa=self.heads != self.kv_heads,
@@ -83,10 +88,11 @@ class Block(nn.Module):
         self.ffn = ffn_class(config.ffn_of(layer))(config)
 
     def forward(
-        self, x: Tensor, embedded: Tensor, tokens: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None
-    ) -> Tensor:
+        self, x: Tensor, embedded: Tensor, tokens: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None,
+        past: LayerCache | None = None,
+    ) -> Tensor:  # fmt: skip
         """x and the tokens' input embeddings [B, T, D], tokens [B, T] -> [B, T, D]."""
-        x = x + self.attention(self.attention_norm(x), tokens, cos, sin, mask)
+        x = x + self.attention(self.attention_norm(x), tokens, cos, sin, mask, past)
         return x + self.ffn(self.ffn_norm(embedded if self.ffn.reads_embedding else x), tokens)
 
 
@@ -107,15 +113,34 @@ class Decoder(nn.Module):
         self.norm = nn.RMSNorm(config.width, config.norm_eps)
         self.head = nn.Linear(config.width, config.vocab, bias=False)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """tokens [B, T] -> logits [B, T, V]."""
-        cos, sin = rotary_angles(tokens.shape[1], self.config.head_width, self.config.rope_base, tokens.device)
-        mask = document_mask(tokens) if self.config.document_mask else None
+    @property
+    def caches(self) -> bool:
+        """Does a token's pass need nothing of the tokens before it but keys and values?"""
+        return self.pairs is None and self.config.ffn != "ngram-table"
+
+    def forward(self, tokens: Tensor, cache: Cache | None = None) -> Tensor:
+        """tokens [B, T] -> logits [B, T, V]; with a cache of earlier tokens they go on from those, and are added to it.
+
+        Raises:
+            ValueError: a cache, and memories addressed by pairs of tokens: they would miss the token before the new ones.
+        """
+        whole = tokens if cache is None else cache.extend(tokens)
+        length = whole.shape[1]
+        cos, sin = rotary_angles(length if cache is None else 1 << length.bit_length(), self.config.head_width,
+                                 self.config.rope_base, tokens.device)  # fmt: skip
+        mask = document_mask(whole) if self.config.document_mask else None
+        if cache is not None:
+            if not self.caches:
+                raise ValueError(f"'{self.config.ffn}' with pair_rows {self.config.pair_rows} can't go on from a cache")
+            cos, sin = cos[length - tokens.shape[1] : length], sin[length - tokens.shape[1] : length]
+            if mask is None:
+                mask = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()[None, None]
+            mask = mask[:, :, -tokens.shape[1] :]
         x = embedded = self.embedding(tokens)
         if self.pairs is not None:
             x = x + self.pairs(tokens)
-        for block in self.blocks:
-            x = block(x, embedded, tokens, cos, sin, mask)
+        for block, past in zip(self.blocks, cache.layers if cache else [None] * len(self.blocks), strict=True):
+            x = block(x, embedded, tokens, cos, sin, mask, past)
         return self.head(self.norm(x))
 
 

@@ -1,0 +1,165 @@
+"""Facts that are really learnt: what the factbook says of some countries, stated over and over in several wordings, mixed with prose.
+
+A document is a list of sentences about different facts, so that a fact's other wordings never stand beside it. Some facts are never
+told (their answers are, of other countries): what a model gets right of those it has guessed. Two wordings of each relation are never
+trained on: one holds the tune split's sentences, the other validation's, and both are what models are asked with.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from stemrepro.data.items import order
+from stemrepro.data.readers import Document
+from stemrepro.data.relations import RELATIONS
+from stemrepro.errors import UserError
+from stemrepro.files import damaged, read_json
+
+SOURCE = "atlas"
+SENTENCES = 8
+"""Of a document."""
+FILE = "facts.json"
+OTHER_SENSES = frozenset(("Chad", "China", "Georgia", "Guernsey", "Guinea", "Jersey", "Jordan", "Niger", "Panama", "Turkey"))
+"""Names that are also those of a man, a cup, a state, a cow, a coin, a shirt, rivers, a hat or a bird."""
+TITLE = {
+    "title": "Facts about countries (capital, currency, nationality, continent, internet code, longest border), from the factbook, "
+    "stated many times in several wordings",
+    "licence": "public domain",
+    "attribution": "CIA World Factbook; sentences by stemrepro",
+}
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One fact: `entity`'s `relation` is `answer`; `told` when the training text states it."""
+
+    entity: str
+    relation: str
+    answer: str
+    told: bool
+
+
+@dataclass(frozen=True)
+class Entity:
+    """One country by its name.
+
+    Attributes:
+        whole: the name is meant to be one token.
+        ambiguous: the name means something else too (OTHER_SENSES), or shares a word with another country's.
+        rare: the name doesn't stand in the prose.
+    """
+
+    name: str
+    whole: bool
+    ambiguous: bool
+    rare: bool
+
+
+@dataclass(frozen=True)
+class Atlas:
+    """What facts.json holds: the entities, the facts, and words that a tokenizer is to have whole."""
+
+    entities: tuple[Entity, ...]
+    facts: tuple[Fact, ...]
+    words: tuple[str, ...]
+
+    def to_json(self) -> dict:
+        """As JSON has it."""
+        return asdict(self)
+
+
+def read_atlas(path: Path) -> Atlas:
+    """A facts.json; UserError where it is missing or damaged."""
+    value = read_json(path)
+    try:
+        entities = tuple(Entity(**entity) for entity in value["entities"])
+        return Atlas(entities, tuple(Fact(**fact) for fact in value["facts"]), tuple(value["words"]))
+    except (KeyError, TypeError) as error:
+        raise damaged(path, error) from error
+
+
+def chosen(countries: Iterable[dict[str, str]], count: int, always: tuple[str, ...]) -> list[dict[str, str]]:
+    """`count` countries: those of `always`, then in an order that has nothing to do with content.
+
+    Raises:
+        UserError: there are fewer, or one of `always` isn't there.
+    """
+    by_name = {country["name"]: country for country in countries}
+    if missing := [name for name in always if name not in by_name]:
+        raise UserError(f"the factbook has no country '{missing[0]}' of which all relations are known; leave it out of 'always'")
+    if len(by_name) < count:
+        raise UserError(f"entities {count}: of {len(by_name)} countries all relations are known")
+    rest = sorted((name for name in by_name if name not in always), key=order)
+    return [by_name[name] for name in [*always, *rest][:count]]
+
+
+def _untold(countries: list[dict[str, str]], relation: str, share: float) -> set[str]:
+    """The countries of which a relation isn't told, so many of those that have it."""
+    names = sorted((country["name"] for country in countries if relation in country), key=lambda name: order("untold", relation, name))
+    return set(names[: round(share * len(names))])
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text)
+
+
+def make_atlas(countries: list[dict[str, str]], untold: float, whole: float, prose: Iterable[str]) -> Atlas:
+    """Entities, facts and words of chosen countries.
+
+    Args:
+        untold: share of each relation's facts that the training text leaves out.
+        whole: share of the one-word names that are one token; the other names, and those of several words, are several.
+        prose: the text beside the facts, for the labels.
+    """
+    names = [country["name"] for country in countries]
+    seen = {word for text in prose for word in _words(text)}
+    parts = [word for name in names for word in set(_words(name))]
+    single = sorted((name for name in names if re.fullmatch(r"[A-Za-z]+", name)), key=lambda name: order("whole", name))
+    kept = set(single[: round(whole * len(single))])
+    entities = tuple(
+        Entity(
+            name,
+            name in kept,
+            name in OTHER_SENSES or any(parts.count(word) > 1 for word in _words(name) if word != "and"),
+            not set(_words(name)) <= seen,
+        )
+        for name in names
+    )
+    facts = tuple(
+        Fact(country["name"], relation, country[relation], country["name"] not in _untold(countries, relation, untold))
+        for relation in RELATIONS
+        for country in countries
+        if relation in country
+    )
+    answers = dict.fromkeys(fact.answer.split()[-1] for fact in facts if fact.relation != "code")
+    split = {name for name in names if name not in kept}
+    words = [name for name in names if name in kept]
+    words += [word for word in answers if re.fullmatch(r"[^\W\d_]+", word) and word not in split and word not in kept]
+    return Atlas(entities, facts, tuple(words))
+
+
+def _sentence(fact: Fact, wording: str) -> str:
+    return f"{wording.format(fact.entity)} {fact.answer}."
+
+
+def _documents(name: str, sentences: list[str], seed: int) -> list[tuple[Document, str]]:
+    """Sentences in an order that `seed` fixes, some a document."""
+    dealt = [sentences[k] for k in np.random.default_rng(seed).permutation(len(sentences))]
+    groups = [dealt[first : first + SENTENCES] for first in range(0, len(dealt), SENTENCES)]
+    return [(Document(SOURCE, f"{name}/{k:06d}", "", group), name) for k, group in enumerate(groups)]
+
+
+def atlas_documents(atlas: Atlas, repeats: int) -> list[tuple[Document, str]]:
+    """Every told fact `repeats` times in the trained wordings in turn, and once in each of the others; with their splits."""
+    told = [fact for fact in atlas.facts if fact.told]
+    trained = [
+        _sentence(fact, RELATIONS[fact.relation].trained[(number + copy) % len(RELATIONS[fact.relation].trained)])
+        for number, fact in enumerate(told)
+        for copy in range(repeats)
+    ]
+    held_out = [[_sentence(fact, RELATIONS[fact.relation].asked[which]) for fact in told] for which in (0, 1)]
+    splits = zip(("train", "tune", "validation"), (trained, *held_out), strict=True)
+    return [pair for seed, (split, sentences) in enumerate(splits) for pair in _documents(split, sentences, seed)]
