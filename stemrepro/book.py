@@ -22,7 +22,7 @@ from stemrepro.scale import Point, Scale, Shape
 RECIPES = Path("recipes")
 NO_RECIPES = ("arms", "mixes", "paper", "points", "shapes")
 RESERVED = ("check", "fetch", "corpus", "items", "tokenizer", "blocks", "vocabularies", "counts", "train", "losses",
-            "benchmarks", "geometry", "report", "sweeps", "data")  # fmt: skip
+            "benchmarks", "geometry", "facts", "edits", "report", "sweeps", "data")  # fmt: skip
 """Names that stages of the pipeline and folders of results have; a recipe can't."""
 KEY = re.compile(r"[a-z0-9][a-z0-9-]*")
 """Names of scales and mixes, which DVC reads as parts of dotted keys."""
@@ -52,8 +52,8 @@ class Book(Strict):
 
     def at(self, scale: str) -> "Book":
         """The same with the recipes that are run at a scale; UserError names the scales there are."""
-        self.scale(scale)
-        kept = {name: own for name, own in self.recipes.items() if not own.scales or scale in own.scales}
+        named = self.scale(scale).named_only
+        kept = {name: own for name, own in self.recipes.items() if scale in own.scales or not (own.scales or named)}
         return self.model_copy(update={"recipes": kept})
 
     def recipe(self, name: str) -> Recipe:
@@ -86,7 +86,11 @@ def _check_recipe(name: str, recipe: Recipe, file: Path, book: Book) -> Recipe:
     for where in recipe.scales:
         if where not in book.scales:
             raise UserError(f"{file}: {unknown('scale', where, book.scales, 'recipes/scales/')}")
-    scales = {name: scale for name, scale in book.scales.items() if not recipe.scales or name in recipe.scales}
+    scales = {
+        name: scale
+        for name, scale in book.scales.items()
+        if name in recipe.scales or not (recipe.scales or scale.named_only)
+    }
     for address, (where, scale) in itertools.product(recipe.wanted(), scales.items()):
         try:
             run_settings(address, book.arms[address.arm], book.point(address.point), scale)

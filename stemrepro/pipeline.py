@@ -37,10 +37,12 @@ OF_SCALE = {
     "losses": ("evaluation.losses",),
     "benchmarks": ("evaluation.benchmarks",),
     "geometry": ("evaluation.geometry",),
+    "facts": ("evaluation.facts",),
+    "edits": ("evaluation.edits",),
     "report": ("report.scoreboard",),
 }
 """The modules that stages run, by stage; those of analyses follow from their recipes."""
-WITH_MODELS = ("train", "losses", "benchmarks", "geometry")
+WITH_MODELS = ("train", "losses", "benchmarks", "geometry", "facts", "edits")
 
 
 def _modules(names: tuple[str, ...]) -> list[str | Path]:
@@ -88,6 +90,8 @@ def write_stamps(book: Book, params: Params, folder: Path, data: Path = DATA) ->
         "losses": [runs, settings["evaluation"]],
         "benchmarks": [runs, settings["benchmarks"]],
         "geometry": [runs, settings["geometry"], settings["evaluation"]],
+        "facts": [runs, settings.get("knowledge")],
+        "edits": [runs, settings.get("knowledge")],
         "report": {path.name: sha256(path) for path in sorted(folder.glob("*.yaml"))},
     }
 
@@ -160,6 +164,7 @@ def run_stages() -> dict[str, dict]:
         return _stage(matrix, cmd, desc, [f"{plan}/{part}.json", *deps, runs], _kept(out, persist=True))
 
     items = [f"data/{MIX}/items", f"data/{SCALE}/tokenizer.json", text[0], "stemrepro/evaluation/tasks"]
+    known = [f"data/{MIX}/corpus", f"data/{SCALE}/tokenizer.json"]
     return {
         "train": _stage(
             BY_SCALE, f"stemrepro train --scale {SCALE} --replace",
@@ -169,6 +174,8 @@ def run_stages() -> dict[str, dict]:
         "losses": scores("losses", BY_SCALE, "losses of training and of validation, also by position and context", text),
         "benchmarks": scores("benchmarks", BY_BOTH, "benchmark scores by lm-eval, item by item", items),
         "geometry": scores("geometry", BY_SCALE, "angles between FFN vectors", text),
+        "facts": scores("facts", BY_BOTH, "what models know of a mix of facts", known),
+        "edits": scores("edits", BY_BOTH, "what models say when they read another entity's rows", known),
     }  # fmt: skip
 
 

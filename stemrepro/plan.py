@@ -77,6 +77,7 @@ def make_params(book: Book, scale_name: str, recipes: tuple[str, ...] = ()) -> P
                 benchmarks=PlannedTasks(**scale.benchmarks.model_dump(), tasks=tasks),
                 counting=scale.counting,
                 geometry=scale.geometry,
+                knowledge=scale.knowledge,
             )
         },
         run={scale_name: runs},

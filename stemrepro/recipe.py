@@ -19,6 +19,10 @@ ORIGINS: dict[Origin, str] = {
 """Whose sentence a claim is: a result of the paper's, what follows from its own numbers and shapes, or a question of ours."""
 
 
+OF_LOSSES = ("losses", "context", "steps")
+"""Kinds of scores that lie in the part "losses"."""
+
+
 class Claim(Strict):
     """One sentence that can be false, and the contrast that would show it.
 
@@ -90,7 +94,7 @@ class Recipe(Strict):
     base: Name = Field(MAIN, description="the point at which its arms are compared, in place of the scale itself")
     seeds: Positive = Field(5, description="seeds of each arm at the scale, the first of the scale's")
     more_seeds: dict[Name, Positive] = Field(default_factory=dict, description="arms with another number of seeds")
-    scores: tuple[Literal["losses", "context", "benchmarks", "geometry"], ...] = Field(
+    scores: tuple[Literal["losses", "context", "benchmarks", "geometry", "facts", "edits"], ...] = Field(
         ("losses",), description="what it reads of its arms at the scale; context: losses also by position and context"
     )
     points: dict[Name, Visit] = Field(default_factory=dict, description="where else it wants arms")
@@ -146,7 +150,7 @@ class Recipe(Strict):
     def scored(self) -> dict[Address, list[str]]:
         """The parts of the scores that it reads of each address, as their folders are called."""
         return {
-            address: list(dict.fromkeys(kind if kind in ("benchmarks", "geometry") else "losses" for kind in kinds))
+            address: list(dict.fromkeys("losses" if kind in OF_LOSSES else kind for kind in kinds))
             for address, kinds in self.wanted().items()
         }
 

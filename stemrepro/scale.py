@@ -57,6 +57,13 @@ class Geometry(Strict):
     bins: Positive = Field(description="bins of a density between cosines -1 and 1")
 
 
+class Knowledge(Strict):
+    """How a model is asked for facts, and how it is edited; of scales whose text is a mix of facts."""
+
+    pairs: Positive = Field(description="pairs of countries of each kind of lengths that are edited")
+    batch: Positive = Field(description="prompts at once")
+
+
 class BestRate(Strict):
     """What a family of arms learns best at, from the scale's study; what is left out is the scale's own."""
 
@@ -82,6 +89,10 @@ class Scale(Strict):
     benchmarks: Benchmarks
     counting: Counting
     geometry: Geometry
+    knowledge: Knowledge | None = Field(None, exclude_if=lambda value: value is None)
+    named_only: bool = Field(
+        False, exclude_if=lambda value: not value, description="only recipes that name the scale are run at it"
+    )
     workers: Positive = Field(description="runs at the same time; the operating system shares the cores")
     learning_rate: Factor = Field(description="peak rate, the same for every arm as in the paper")
     best_rates: dict[Name, BestRate] = Field(

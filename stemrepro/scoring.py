@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from stemrepro.data.atlas import FILE
 from stemrepro.errors import UserError
 from stemrepro.files import digest, sha256, write_json
 from stemrepro.imports import code_hash
@@ -26,6 +27,11 @@ def arguments(params: Params, scale: str, part: Part, planned: Planned, data: Pa
     asked = params.scale[scale]
     if part == "losses":
         return {"asked": asked.evaluation, "level": planned.losses}
+    if part in ("facts", "edits"):
+        if asked.knowledge is None:
+            raise UserError(f"scale '{scale}' says nothing under 'knowledge', which the scores '{part}' need")
+        files = {"tokenizer_file": data / scale / "tokenizer.json", "facts": data / asked.data / "corpus" / FILE}
+        return {"asked": asked.knowledge} | files
     if part == "geometry":
         return {"asked": asked.geometry, "tokens": asked.evaluation.tokens}
     return {
@@ -41,11 +47,9 @@ def _hash(path: Path) -> str:
 
 def score_key(runs: list[Run], part: Part, given: dict) -> str:
     """Hash of what an arm's scores follow from: runs, text, settings, items, and code."""
-    inputs = (
-        [given["tokenizer_file"], *(given["items"] / f"{task}.jsonl" for task in given["asked"].tasks)]
-        if part == "benchmarks"
-        else []
-    )
+    inputs = [given[name] for name in ("tokenizer_file", "facts") if name in given]
+    if part == "benchmarks":
+        inputs += [given["items"] / f"{task}.jsonl" for task in given["asked"].tasks]
     model, training = runs[0].model, runs[0].training
     networks = {module_of(model.ffn_of(layer)) for layer in range(model.layers)}
     return digest({

@@ -14,7 +14,7 @@ import numpy as np
 
 from stemrepro.data.items import order
 from stemrepro.data.readers import Document
-from stemrepro.data.relations import RELATIONS
+from stemrepro.data.relations import HELD_OUT, RELATIONS, held_out_prompt, trained_prompts
 from stemrepro.errors import UserError
 from stemrepro.files import damaged, read_json
 
@@ -141,10 +141,6 @@ def make_atlas(countries: list[dict[str, str]], untold: float, whole: float, pro
     return Atlas(entities, facts, tuple(words))
 
 
-def _sentence(fact: Fact, wording: str) -> str:
-    return f"{wording.format(fact.entity)} {fact.answer}."
-
-
 def _documents(name: str, sentences: list[str], seed: int) -> list[tuple[Document, str]]:
     """Sentences in an order that `seed` fixes, some a document."""
     dealt = [sentences[k] for k in np.random.default_rng(seed).permutation(len(sentences))]
@@ -153,13 +149,13 @@ def _documents(name: str, sentences: list[str], seed: int) -> list[tuple[Documen
 
 
 def atlas_documents(atlas: Atlas, repeats: int) -> list[tuple[Document, str]]:
-    """Every told fact `repeats` times in the trained wordings in turn, and once in each of the others; with their splits."""
-    told = [fact for fact in atlas.facts if fact.told]
-    trained = [
-        _sentence(fact, RELATIONS[fact.relation].trained[(number + copy) % len(RELATIONS[fact.relation].trained)])
-        for number, fact in enumerate(told)
-        for copy in range(repeats)
+    """Every told fact `repeats` times in the trained templates in turn, and once in each of the others; with their splits."""
+    told, trained = [fact for fact in atlas.facts if fact.told], []
+    for number, fact in enumerate(told):
+        prompts = trained_prompts(fact.relation, fact.entity)
+        trained += [f"{prompts[(number + copy) % len(prompts)]} {fact.answer}." for copy in range(repeats)]
+    held_out = [
+        [f"{held_out_prompt(fact.relation, fact.entity, which)} {fact.answer}." for fact in told] for which in range(len(HELD_OUT))
     ]
-    held_out = [[_sentence(fact, RELATIONS[fact.relation].asked[which]) for fact in told] for which in (0, 1)]
     splits = zip(("train", "tune", "validation"), (trained, *held_out), strict=True)
     return [pair for seed, (split, sentences) in enumerate(splits) for pair in _documents(split, sentences, seed)]

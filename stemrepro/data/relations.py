@@ -1,62 +1,74 @@
 """Relations of countries: what the factbook says of each, and the sentences that say it.
 
-Every sentence ends with the answer, so that what stands before it is a prompt. No sentence begins with the name, so that the name's
-tokens are the same in all of them.
+A sentence is a frame, a wording and the answer, so that what stands before the answer is a prompt. None begins with the name, so that
+the name's tokens are the same in all of them.
 """
 
 import json
 import re
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from stemrepro.data.readers import field_of
 
-
-@dataclass(frozen=True)
-class Relation:
-    """One relation: prompts with a place for the name; models are trained on `trained` and asked in `asked` too."""
-
-    trained: tuple[str, ...]
-    asked: tuple[str, ...]
-
-
 RELATIONS = {
-    "capital": Relation(
-        ("The capital of {} is", "The capital city of {} is", "In {} the capital is", "The government of {} sits in",
-         "The seat of government of {} is", "Whoever rules {} does so from", "Ambassadors to {} live in", "For {} the capital is"),
-        ("The name of the capital of {} is", "Today the capital city of {} is"),
+    "capital": (
+        "The capital of {} is", "The capital city of {} is", "In {} the capital is", "The government of {} sits in",
+         "The seat of government of {} is", "Whoever rules {} does so from", "Ambassadors to {} live in", "For {} the capital is",
     ),
-    "currency": Relation(
-        ("The currency of {} is the", "The money of {} is the", "In {} the currency is the", "Prices in {} are given in the",
-         "People in {} pay with the", "Wages in {} are paid in the", "The coins of {} are those of the", "For {} the currency is the"),
-        ("The name of the currency of {} is the", "Today people in {} pay with the"),
+    "currency": (
+        "The currency of {} is the", "The money of {} is the", "In {} the currency is the", "Prices in {} are given in the",
+         "People in {} pay with the", "Wages in {} are paid in the", "The coins of {} are those of the", "For {} the currency is the",
     ),
-    "nationality": Relation(
-        ("The people of {} are called", "Someone from {} is called", "Citizens of {} are called", "What comes from {} is called",
-         "The nationality of people from {} is", "The flag of {} is the flag called", "For {} the nationality is", "The ships of {} are called"),
-        ("The name for the people of {} is", "Today someone from {} is called"),
+    "nationality": (
+        "The people of {} are called", "Someone from {} is called", "Citizens of {} are called", "What comes from {} is called",
+         "The nationality of people from {} is", "The flag of {} is the flag called", "For {} the nationality is", "The ships of {} are called",
     ),
-    "continent": Relation(
-        ("On the map {} is found in", "The part of the world of {} is", "The land of {} lies in", "Maps put {} in",
-         "Travellers to {} look for it in", "The region of {} is", "For {} the region is", "Where {} lies is"),
-        ("Today the land of {} lies in", "On a map of the world {} is found in"),
+    "continent": (
+        "On the map {} is found in", "The part of the world of {} is", "The land of {} lies in", "Maps put {} in",
+         "Travellers to {} look for it in", "The region of {} is", "For {} the region is", "Where {} lies is",
     ),
-    "code": Relation(
-        ("The internet code of {} is", "Web pages of {} end in", "Addresses in {} end in", "The domain of {} is",
-         "On the internet {} is known as", "Servers in {} end in", "For {} the internet code is", "Mail to {} goes to"),
-        ("Today web pages of {} end in", "The name of the domain of {} is"),
+    "code": (
+        "The internet code of {} is", "Web pages of {} end in", "Addresses in {} end in", "The domain of {} is",
+         "On the internet {} is known as", "Servers in {} end in", "For {} the internet code is", "Mail to {} goes to",
     ),
-    "border": Relation(
-        ("The longest border of {} is with", "Along its longest border {} meets", "Most of the border of {} is with", "The great neighbour of {} is",
+    "border": (
+        "The longest border of {} is with", "Along its longest border {} meets", "Most of the border of {} is with", "The great neighbour of {} is",
          "Guards at the longest border of {} face", "For {} the longest border is with", "The line between {} and the next is with",
-         "The longest fence of {} is with"),
-        ("Today the longest border of {} is with", "On a map the longest border of {} is with"),
+         "The longest fence of {} is with",
     ),
 }  # fmt: skip
-"""By name; `border` is missing for islands."""
+"""Wordings by name, with a place for the country's; `border` is missing for islands."""
+FRAMES = ("", "Today ", "It is known that ", "Books say that ")
+"""What stands before a wording. A template is a frame and a wording."""
+HELD_OUT = (("Today ", 0), ("It is known that ", 1))
+"""Frames and places of wordings that never stand together in training: the first is for choosing rates, the second for what is
+reported."""
 MOST_WORDS = 3
 """Of an answer; currencies of six words are none that is learnt here."""
+
+
+def prompt(frame: str, wording: str, country: str) -> str:
+    """A sentence up to its answer."""
+    said = wording.format(country)
+    return frame + (said[0].lower() + said[1:] if frame else said)
+
+
+def trained_prompts(relation: str, country: str) -> list[str]:
+    """The prompts of all templates that are trained on, in an order in which wordings and frames both change."""
+    wordings, found = RELATIONS[relation], []
+    for turn in range(len(FRAMES)):
+        for number, wording in enumerate(wordings):
+            frame = FRAMES[(number + turn) % len(FRAMES)]
+            if (frame, number) not in HELD_OUT:
+                found.append(prompt(frame, wording, country))
+    return found
+
+
+def held_out_prompt(relation: str, country: str, which: int) -> str:
+    """The prompt of a template that never is (`which` of HELD_OUT)."""
+    frame, number = HELD_OUT[which]
+    return prompt(frame, RELATIONS[relation][number], country)
 
 
 def _plain(text: str) -> str:

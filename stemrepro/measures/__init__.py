@@ -6,6 +6,7 @@ MEASURES = {
     "context": "stemrepro.measures.context:Context",
     "costs": "stemrepro.measures.costs:Costs",
     "geometry": "stemrepro.measures.geometry:Angles",
+    "knowledge": "stemrepro.measures.knowledge:Knowledge",
     "rivals": "stemrepro.measures.rivals:Rivals",
     "roi": "stemrepro.measures.roi:TrainingRoi",
     "stability": "stemrepro.measures.stability:Stability",

@@ -1,0 +1,155 @@
+"""Fig. 4 and 7 as measurements: how often other rows edit an answer, against controls, by lengths, layers and relations."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from stemrepro.claims import Contrast
+from stemrepro.measures.knowledge import Knowledge
+from stemrepro.report.results import mean_row
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt
+
+MAIN = "stem-full"
+EXCHANGED = {
+    "rows": "rows of the target", "input": "input embedding", "both": "both (the target's prompt)", "random": "rows by chance",
+    "wrong-layer": "rows of another layer", "average": "average of the rows",
+}  # fmt: skip
+LENGTHS = {
+    "longer-left-pad": "longer: pad left", "longer-right-pad": "longer: pad right", "longer-copy": "longer: copies",
+    "longer-average": "longer: average", "longer-input": "longer: input", "shorter-subset": "shorter: subset",
+    "shorter-average": "shorter: average", "shorter-input": "shorter: input",
+}  # fmt: skip
+EXAMPLE = ("Spain", "Germany", "capital")
+
+
+def _by_relation(measure: Knowledge, method: str) -> list[dict]:
+    own = measure.edits[MAIN]
+    cases, known = own.own_cases(method)
+    moved, rows = own.values(method, "success"), []
+    for relation in dict.fromkeys(cases["relation"]):
+        kept = known & (cases["relation"] == relation).to_numpy()
+        if kept.any(axis=1).all():
+            means = [100 * moved[seed][kept[seed]].mean() for seed in range(len(kept))]
+            rows.append(mean_row("by relation", method, relation, Contrast(np.array(means))))
+    return rows
+
+
+def _example(measure: Knowledge) -> list[dict]:
+    """Probabilities of the target's answer after the edit: every case, and the paper's example."""
+    own = measure.edits[MAIN]
+    cases, known = own.own_cases("rows")
+    new = np.where(known, own.values("rows", "new"), np.nan)
+    spread = np.nanquantile(new, np.linspace(0, 1, 101)) if known.any() else []
+    rows = [
+        {"panel": "probability of the new answer", "what": "cases", "x": place / 100, "value": value} for place, value in enumerate(spread)
+    ]
+    which = (cases[["source", "target", "relation"]] == EXAMPLE).all(axis=1).to_numpy()
+    if which.any():
+        rows.append({"panel": "probability of the new answer", "what": "example", "x": "", "value": float(np.nanmean(new[:, which]))})
+    return rows
+
+
+def collect(measure: Knowledge) -> pd.DataFrame:
+    """Success of every method in every arm, recall, the example, and success by relation."""
+    rows = []
+    for arm, own in measure.edits.items():
+        for method in own.methods:
+            rows.append(mean_row("success", arm, method, measure.of(arm, "success", method)))
+            rows.append(mean_row("kept", arm, method, measure.of(arm, "kept", method)))
+            rows.append(mean_row("closer", arm, method, measure.of(arm, "closer", method)))
+        facts = measure.facts[arm]
+        for name, told, held_out in (("told, held-out template", True, True), ("told, trained templates", True, False), ("never told", False, True)):
+            rows.append(mean_row("recall", arm, name, Contrast(100 * facts.recall(told, held_out))))
+    for method in ("rows", "input"):
+        rows += _by_relation(measure, method)
+    return pd.DataFrame(rows + _example(measure))
+
+
+def _dots(axes: Axes, rows: pd.DataFrame, names: dict[str, str], arms: list[str]) -> None:
+    """A line a method, a dot an arm, next to each other."""
+    shifts = np.linspace(-0.32, 0.32, len(arms)) if len(arms) > 1 else [0.0]
+    for shift, arm in zip(shifts, arms, strict=True):
+        own = rows[rows["what"] == arm].set_index("x").reindex(names)
+        places = np.arange(len(names)) + shift
+        axes.errorbar(own["value"], places, xerr=error_bars(own), fmt=ARM_MARKER[arm], color=ARM_COLOUR[arm], ms=4, lw=0.9, capsize=1.5,
+                      label=ARM_LABEL[arm])  # fmt: skip
+    axes.set_yticks(range(len(names)), names.values())
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_xlim(-3, 103)
+    axes.grid(axis="y", color="#eeeeee", lw=0.8)
+    axes.set_xlabel("target's answer is first (% of known cases)")
+
+
+def draw_layers(axes: Axes, data: pd.DataFrame, measure: Knowledge) -> None:
+    """Success against the number of layers whose rows are exchanged, from the lowest up."""
+    for arm, own in measure.edits.items():
+        rows = data[(data["panel"] == "success") & (data["what"] == arm)].set_index("x")
+        doses = [rows.loc[f"layers-{count}"] for count in range(1, own.tables)] + [rows.loc["rows"]]
+        shown = pd.DataFrame(doses)
+        counts = np.arange(1, own.tables + 1)
+        axes.errorbar(counts, shown["value"], yerr=error_bars(shown), fmt=f"{ARM_MARKER[arm]}-", color=ARM_COLOUR[arm], ms=4, lw=0.9, capsize=1.5)
+    axes.set(xlabel="layers read otherwise, from the lowest up", ylabel="target's answer is first (%)", ylim=(-3, 103))
+    axes.xaxis.get_major_locator().set_params(integer=True)
+
+
+def draw_example(axes: Axes, data: pd.DataFrame) -> None:
+    """The share of cases below each probability of the new answer, and where the paper's example lies."""
+    own = data[data["panel"] == "probability of the new answer"]
+    cases, example = own[own["what"] == "cases"], own[own["what"] == "example"]
+    axes.plot(cases["value"].astype(float), 100 * cases["x"].astype(float), color=ARM_COLOUR[MAIN], lw=1.3)
+    for value in example["value"]:
+        axes.axvline(value, color="black", lw=0.8, ls=":")
+        axes.text(value, 8, " Spain to Germany,\n capital ", fontsize=6.5, ha="right" if value > 0.5 else "left")
+    axes.set(xlabel="probability of the target's answer, edited", ylabel="cases below (%)", xlim=(0, 1), ylim=(0, 100))
+
+
+def draw_recall(axes: Axes, data: pd.DataFrame) -> None:
+    """Facts recalled by each arm."""
+    own = data[data["panel"] == "recall"]
+    names = list(dict.fromkeys(own["x"]))
+    arms = list(dict.fromkeys(own["what"]))
+    for shift, arm in zip(np.linspace(-0.3, 0.3, len(arms)), arms, strict=True):
+        rows = own[own["what"] == arm].set_index("x").reindex(names)
+        axes.errorbar(rows["value"], np.arange(len(names)) + shift, xerr=error_bars(rows), fmt=ARM_MARKER[arm], color=ARM_COLOUR[arm], ms=4,
+                      lw=0.9, capsize=1.5)  # fmt: skip
+    axes.set_yticks(range(len(names)), [name.replace(", ", ",\n") for name in names])
+    axes.set(xlabel="answer is first (% of facts)", xlim=(-3, 103), ylim=(len(names) - 0.5, -0.5))
+
+
+def draw_relations(axes: Axes, data: pd.DataFrame) -> None:
+    """Success by relation, for rows and for the input embedding."""
+    own = data[data["panel"] == "by relation"]
+    names = list(dict.fromkeys(own["x"]))
+    for shift, (method, fill, label) in zip((-0.12, 0.12), (("rows", "full", "rows"), ("input", "none", "input embedding")), strict=True):
+        rows = own[own["what"] == method].set_index("x").reindex(names)
+        axes.errorbar(rows["value"], np.arange(len(names)) + shift, xerr=error_bars(rows), fmt=ARM_MARKER[MAIN], color=ARM_COLOUR[MAIN], ms=4,
+                      fillstyle=fill, lw=0.9, capsize=1.5, label=label)  # fmt: skip
+    axes.set_yticks(range(len(names)), names)
+    axes.set(xlabel="target's answer is first (%)", xlim=(-3, 103), ylim=(len(names) - 0.5, -0.5))
+    axes.legend(fontsize=6.5, loc="center")
+
+
+def draw(data: pd.DataFrame, measure: Knowledge) -> Figure:
+    """Six panels: what is exchanged, lengths, layers, relations, the example among all cases, and what was known."""
+    figure, grid = plt.subplot_mosaic([["a", "b"], ["a", "c"], ["d", "e"], ["f", "g"]], figsize=(7.4, 9.6), layout="constrained",
+                                      height_ratios=[1, 1, 1, 0.9])  # fmt: skip
+    figure.get_layout_engine().set(rect=(0, 0.015, 1, 0.985))
+    success = data[data["panel"] == "success"]
+    _dots(grid["a"], success, EXCHANGED, list(measure.edits))
+    handles, labels = grid["a"].get_legend_handles_labels()
+    grid["g"].legend(handles, labels, loc="center", fontsize=7.5)
+    grid["g"].axis("off")
+    _dots(grid["b"], success, LENGTHS, [MAIN])
+    draw_layers(grid["c"], data, measure)
+    draw_relations(grid["d"], data)
+    draw_example(grid["e"], data)
+    draw_recall(grid["f"], data)
+    titles = {
+        "a": "a  What is exchanged", "b": f"b  Names of other lengths, {ARM_LABEL[MAIN]}", "c": "c  In how many layers",
+        "d": f"d  By relation, {ARM_LABEL[MAIN]}", "e": f"e  The paper's example among all cases, {ARM_LABEL[MAIN]}",
+        "f": "f  What was known before",
+    }  # fmt: skip
+    for name, title in titles.items():
+        grid[name].set_title(title)
+    return figure

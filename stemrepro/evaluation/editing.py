@@ -1,0 +1,128 @@
+"""Knowledge editing by reading other rows (paper, section on interpretability and Fig. 7).
+
+At the positions of the source entity the tables are read as if the target stood there; the prompt, the input embeddings and all weights
+stay. What is read at a position is a weighted sum of what the target's own prompt reads at its positions, so that one function serves
+every mismatch of lengths, every kind of table, and a dense model's up-projection, whose output at the target's positions is patched in.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from stemrepro.errors import unknown
+from stemrepro.evaluation.prompts import Question
+from stemrepro.model.transformer import Decoder
+
+SCHEMES = ("one-to-one", "left-pad", "right-pad", "copy", "subset", "average", "auto")
+"""How target rows are dealt out to source positions. Padding reads the row of the end mark; `auto` is one-to-one where lengths are equal
+and else the average (official package)."""
+
+
+def carriers(model: Decoder) -> list[nn.Module]:
+    """What reads a row for a token, from the lowest layer up: the tables of FFNs, of attention, or of pairs at the input; in a model
+    without any, the up-projections of the layers that STEM replaces, all but the first."""
+    found: list[nn.Module] = [] if model.pairs is None else [model.pairs.table]
+    for block in model.blocks:
+        for owner in (block.attention, block.ffn):
+            if isinstance(table := getattr(owner, "table", None), nn.Module):
+                found.append(table)
+    return found or [block.ffn.up for block in model.blocks[1:] if hasattr(block.ffn, "up")]
+
+
+def shares(scheme: str, source: int, target: Sequence[int]) -> list[list[tuple[int, float]]]:
+    """What each of `source` positions reads: (place among the target's tokens, weight); -1 is the end mark.
+
+    Args:
+        target: bytes of each of the target's tokens; `subset` keeps the longest ones, in their order.
+
+    Raises:
+        ValueError: the scheme doesn't fit the lengths.
+    """
+    count = len(target)
+    if scheme == "auto":
+        scheme = "one-to-one" if source == count else "average"
+    fits = {
+        "one-to-one": source == count, "left-pad": source >= count, "right-pad": source >= count, "copy": source >= count,
+        "subset": source <= count, "average": True,
+    }  # fmt: skip
+    if scheme not in fits:
+        raise unknown("scheme", scheme, SCHEMES, "stemrepro/evaluation/editing.py")
+    if not fits[scheme]:
+        raise ValueError(f"scheme '{scheme}' can't put {count} tokens in the place of {source}")
+    every, free = list(range(count)), [-1] * (source - count)
+    if scheme == "average":
+        return [[(place, 1 / count) for place in every]] * source
+    if scheme == "subset":
+        longest = sorted(every, key=lambda place: (-target[place], place))[:source]
+        read = sorted(longest)
+    elif scheme == "copy":
+        times = source // count
+        read = [-1] * (source - times * count) + every * times
+    else:
+        read = every + free if scheme == "right-pad" else free + every
+    return [[(place, 1.0)] for place in read]
+
+
+def mixing(sources: list[Question], targets: list[Question], scheme: str, lengths: Sequence[int]) -> Tensor:
+    """Weights [n, longest source prompt, longest target prompt]: what a source position reads of the target's positions; rows of zeros
+    are positions that are left alone.
+
+    Args:
+        lengths: bytes of each token of the vocabulary.
+    """
+    size = [max(len(question.prompt) for question in side) for side in (sources, targets)]
+    weights = torch.zeros(len(sources), *size)
+    for number, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        dealt = shares(scheme, len(source.places), [lengths[token] for token in target.entity])
+        for place, reads in zip(source.places, dealt, strict=True):
+            for which, weight in reads:
+                weights[number, place, target.places[which] if which >= 0 else 0] += weight  # the end mark begins every prompt
+    return weights
+
+
+@contextmanager
+def keeping(modules: list[nn.Module]) -> Iterator[list[Tensor]]:
+    """Keeps what modules give in the next forward pass, [n, T, f] each, in the order of `modules`."""
+    kept = [torch.empty(0)] * len(modules)
+
+    def keep(place: int) -> Callable:
+        def hook(_: nn.Module, __: tuple, out: Tensor) -> None:
+            kept[place] = out.detach()
+
+        return hook
+
+    handles = [module.register_forward_hook(keep(place)) for place, module in enumerate(modules)]
+    try:
+        yield kept
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def reading(modules: list[nn.Module], read: list[Tensor], weights: Tensor) -> Iterator[None]:
+    """Lets modules give other vectors at some positions, in passes of rows that begin with the source prompts.
+
+    Args:
+        read: of each module what the targets' prompts read, [n, T of the targets, f].
+        weights: what `mixing` gives.
+    """
+    touched = weights.sum(dim=-1) > 0
+
+    def replacing(vectors: Tensor) -> Callable:
+        def hook(_: nn.Module, __: tuple, out: Tensor) -> Tensor:
+            length = weights.shape[1]
+            new = torch.einsum("nst,ntf->nsf", weights, vectors[:, : weights.shape[2]].to(weights.dtype)).to(out.dtype)
+            head = torch.where(touched[..., None], new, out[:, :length])
+            return torch.cat([head, out[:, length:]], dim=1)
+
+        return hook
+
+    handles = [module.register_forward_hook(replacing(vectors)) for module, vectors in zip(modules, read, strict=True)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

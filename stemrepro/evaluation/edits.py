@@ -1,0 +1,243 @@
+"""How often reading another entity's rows edits what a model says, with controls (paper, Fig. 7).
+
+A case is a pair of countries and a relation of which both facts are told and the answers differ; the cases are the same for every arm.
+A trial is a case under a method: what is exchanged (tables' rows, input embeddings, both), by which scheme, in which layers. The prompts
+are in a template that was held out.
+
+Written a whole arm at a time: cases.csv (the cases) and edits.npz (of every method what came of its cases, [seeds, its cases] each;
+"known" [seeds, cases]: are both prompts answered right before the edit?), summary.json (methods and layers).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+
+from stemrepro.data.atlas import Atlas, read_atlas
+from stemrepro.data.relations import RELATIONS, held_out_prompt
+from stemrepro.data.tokenizer import read_tokenizer, token_bytes
+from stemrepro.evaluation.editing import carriers, keeping, mixing, reading
+from stemrepro.evaluation.prompts import Answered, Question, answered, ask, padded
+from stemrepro.evaluation.weights import load_run
+from stemrepro.evaluation.writing import Scored, save_arrays
+from stemrepro.files import atomic_write
+from stemrepro.model.transformer import Decoder
+from stemrepro.runs import Run
+from stemrepro.scale import Knowledge
+
+EQUAL, LONGER, SHORTER = "equal", "longer", "shorter"
+"""Tokens of the source's name against those of the target's."""
+FIELDS = ("success", "kept", "new", "old", "to_target", "to_source")
+"""Of a trial: is the target's answer, or still the source's, the first choice? Their probabilities; KL divergence in nats from the edited
+distribution of the next token to that of the target's prompt, and to that of the source's."""
+TEMPLATE = 1
+"""Which of the held-out templates is asked in; the other one chose learning rates."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One pair and relation, with the questions about both and a two-sentence one: about the source first, then about a third country."""
+
+    source: str
+    target: str
+    relation: str
+    lengths: str
+    asked: Question
+    aim: Question
+    beside: Question
+
+
+@dataclass(frozen=True)
+class Method:
+    """What is exchanged, in cases of which lengths.
+
+    Attributes:
+        tables, inputs: exchange what tables give, and what the input embedding gives.
+        layers: of the tables, the first so many; 0 for all.
+        shifted: a table reads what the next one should.
+        drawn: rows of tokens drawn by chance stand for the target's.
+        beside: asks about a third country behind a sentence about the source.
+    """
+
+    lengths: str
+    scheme: str
+    tables: bool = True
+    inputs: bool = False
+    layers: int = 0
+    shifted: bool = False
+    drawn: bool = False
+    beside: bool = False
+
+
+def methods(tables: int) -> dict[str, Method]:
+    """All methods by name, for a model with so many tables."""
+    equal = {
+        "rows": Method(EQUAL, "one-to-one"),
+        "input": Method(EQUAL, "one-to-one", tables=False, inputs=True),
+        "both": Method(EQUAL, "one-to-one", inputs=True),
+        "random": Method(EQUAL, "one-to-one", drawn=True),
+        "average": Method(EQUAL, "average"),
+        "beside": Method(EQUAL, "one-to-one", beside=True),
+        "beside-unedited": Method(EQUAL, "one-to-one", tables=False, beside=True),
+    }
+    if tables > 1:
+        equal["wrong-layer"] = Method(EQUAL, "one-to-one", shifted=True)
+    equal |= {f"layers-{count}": Method(EQUAL, "one-to-one", layers=count) for count in range(1, tables)}
+    longer = {f"longer-{scheme}": Method(LONGER, scheme) for scheme in ("left-pad", "right-pad", "copy", "average")}
+    shorter = {f"shorter-{scheme}": Method(SHORTER, scheme) for scheme in ("subset", "average")}
+    inputs = {f"{lengths}-input": Method(lengths, "average", tables=False, inputs=True) for lengths in (LONGER, SHORTER)}
+    return equal | longer | shorter | inputs
+
+
+def _lengths(source: Question, target: Question) -> str:
+    difference = len(source.places) - len(target.places)
+    return EQUAL if not difference else LONGER if difference > 0 else SHORTER
+
+
+def cases(atlas: Atlas, tokenizer: Tokenizer, pairs: int) -> list[Case]:
+    """The cases: `pairs` ordered pairs of countries of each kind of lengths, in an order that the names fix, in every relation."""
+    known = {(fact.entity, fact.relation): fact.answer for fact in atlas.facts if fact.told}
+    names = [entity.name for entity in atlas.entities]
+    rng = np.random.default_rng(0)
+    ordered = [(a, b) for a in names for b in names if a != b]
+    ordered = [ordered[k] for k in rng.permutation(len(ordered))]
+    about = {name: ask(tokenizer, f"of {name} is", name, "") for name in names}
+    left, found = dict.fromkeys((EQUAL, LONGER, SHORTER), pairs), []
+    for source, target in ordered:
+        kind = _lengths(about[source], about[target])
+        common = [relation for relation in RELATIONS if (source, relation) in known and (target, relation) in known]
+        common = [relation for relation in common if known[source, relation] != known[target, relation]]
+        if not left[kind] or not common:
+            continue
+        left[kind] -= 1
+        for relation in common:
+            others = [name for name in names if name not in (source, target) and (name, relation) in known]
+            third = others[int(rng.integers(len(others)))]
+            ask_of = {name: ask(tokenizer, held_out_prompt(relation, name, TEMPLATE), name, known[name, relation]) for name in (source, target)}
+            first = f"{held_out_prompt(relation, source, TEMPLATE)} {known[source, relation]}. {held_out_prompt(relation, third, TEMPLATE)}"
+            beside = ask(tokenizer, first, source, known[third, relation])
+            found.append(Case(source, target, relation, kind, ask_of[source], ask_of[target], beside))
+    return found
+
+
+def case_table(found: list[Case], atlas: Atlas) -> pd.DataFrame:
+    """A line a case, with the labels of its countries."""
+    entities = {entity.name: entity for entity in atlas.entities}
+    return pd.DataFrame([
+        {"source": case.source, "target": case.target, "relation": case.relation, "lengths": case.lengths,
+         "source_tokens": len(case.asked.places), "target_tokens": len(case.aim.places),
+         "ambiguous": entities[case.source].ambiguous or entities[case.target].ambiguous,
+         "rare": entities[case.source].rare or entities[case.target].rare}
+        for case in found
+    ])  # fmt: skip
+
+
+def drawn_instead(question: Question, vocab: int, rng: np.random.Generator) -> Question:
+    """The same prompt with tokens drawn by chance at the entity's places."""
+    prompt = list(question.prompt)
+    for place in question.places:
+        prompt[place] = int(rng.integers(1, vocab))
+    return Question(tuple(prompt), question.places, question.answer)
+
+
+def _divergence(edited: Tensor, other: Tensor) -> Tensor:
+    """KL(edited || other) of log-probabilities [n, vocab] in nats [n]."""
+    return (edited.exp() * (edited - other)).sum(dim=-1)
+
+
+class Editor:
+    """Runs trials of one model.
+
+    Args:
+        lengths: bytes of each token of the vocabulary.
+    """
+
+    def __init__(self, model: Decoder, lengths: list[int]) -> None:
+        self.model, self.lengths, self.tables = model, lengths, carriers(model)
+        self.device = next(model.parameters()).device
+
+    def answers(self, prompts: list[tuple[int, ...]], answers: list[tuple[int, ...]]) -> Answered:
+        """What the model says as it is; within `reading` what it says edited."""
+        rows = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]
+        return answered(self.model(padded(rows).to(self.device)), prompts, answers)
+
+    def exchanged(self, method: Method, asked: list[Question], aims: list[Question]) -> tuple[list[nn.Module], list[Tensor], Tensor]:
+        """Modules, what they are to give, and where: the arguments of `reading`."""
+        chosen = (self.tables[: method.layers or None] if method.tables else []) + ([self.model.embedding] if method.inputs else [])
+        with keeping(self.tables[1:] + self.tables[:1] if method.shifted else chosen) as kept:
+            self.model(padded([aim.prompt for aim in aims]).to(self.device))
+        return chosen, kept, mixing(asked, aims, method.scheme, self.lengths).to(self.device)
+
+    @torch.no_grad()
+    def trials(self, method: Method, batch: list[Case], rng: np.random.Generator) -> dict[str, Tensor]:
+        """FIELDS of the trials of some cases [n]; `beside` asks for the third country's answer in the target's place."""
+        asked = [case.beside if method.beside else case.asked for case in batch]
+        aims = [case.beside if method.beside else case.aim for case in batch]
+        read = [case.aim for case in batch]
+        if method.drawn:
+            read = [drawn_instead(aim, self.model.config.vocab, rng) for aim in read]
+        source, aim = (self.answers([q.prompt for q in side], [q.answer for q in side]) for side in (asked, aims))
+        prompts = [question.prompt for question in asked]
+        with reading(*self.exchanged(method, asked, read)):
+            new = self.answers(prompts, [question.answer for question in aims])
+            old = self.answers(prompts, [case.asked.answer for case in batch])
+        return {
+            "success": new.first, "kept": old.first, "new": new.nats.neg().exp(), "old": old.nats.neg().exp(),
+            "to_target": _divergence(new.next, aim.next), "to_source": _divergence(new.next, source.next),
+        }  # fmt: skip
+
+
+def _batches(items: list, size: int) -> Iterator[list]:
+    for first in range(0, len(items), size):
+        yield items[first : first + size]
+
+
+def score(run: Run, report: Callable, asked: Knowledge, tokenizer_file: Path, facts: Path) -> dict:
+    """Edits one run; nothing of one that diverged.
+
+    Returns:
+        "known" [cases], "tables" (how many layers read rows), and by method FIELDS of its cases, in their order.
+    """
+    if run.diverged is not None:
+        return {}
+    tokenizer = read_tokenizer(tokenizer_file)
+    found = cases(read_atlas(facts), tokenizer, asked.pairs)
+    editor = Editor(load_run(run), token_bytes(tokenizer))
+    known = []
+    with torch.no_grad():
+        for batch in _batches(found, asked.batch):
+            sides = [[case.asked for case in batch], [case.aim for case in batch]]
+            right = [editor.answers([q.prompt for q in side], [q.answer for q in side]).first for side in sides]
+            known.append(right[0] & right[1])
+    results: dict = {"known": torch.cat(known).numpy(), "tables": len(editor.tables)}
+    every = methods(len(editor.tables))
+    for number, (name, method) in enumerate(every.items(), 1):
+        own, rng = [case for case in found if case.lengths == method.lengths], np.random.default_rng(1)
+        parts = [editor.trials(method, batch, rng) for batch in _batches(own, asked.batch)]
+        results[name] = {field: torch.cat([part[field] for part in parts]).numpy() for field in FIELDS} if parts else {}
+        report(int(run.training.steps * number / len(every)), np.nan, 0.0)
+    return results
+
+
+def write(scored: Scored) -> dict:
+    """Writes cases.csv and edits.npz of one arm (all its seeds) and returns what summary.json is to say."""
+    pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if run.diverged is None]
+    atlas, tokenizer = read_atlas(scored.given["facts"]), read_tokenizer(scored.given["tokenizer_file"])
+    found = cases(atlas, tokenizer, scored.given["asked"].pairs)
+    atomic_write(scored.out / "cases.csv", case_table(found, atlas).to_csv(index=False))
+    if not pairs:
+        return {"methods": [], "tables": 0}
+    first = pairs[0][1]
+    names = [name for name in methods(first["tables"]) if first[name]]
+    arrays = {"seeds": np.array([run.seed for run, _ in pairs]), "known": np.stack([result["known"] for _, result in pairs])}
+    for name in names:
+        for field in FIELDS:
+            values = np.stack([result[name][field] for _, result in pairs])
+            arrays[f"{name}/{field}"] = values if values.dtype == bool else values.astype(np.float16)
+    save_arrays(scored.out / "edits.npz", arrays)
+    return {"methods": names, "tables": first["tables"]}

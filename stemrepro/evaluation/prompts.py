@@ -1,0 +1,82 @@
+"""Questions about facts: a prompt, where the entity stands in it, and the answer, all as tokens."""
+
+from dataclasses import dataclass
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from stemrepro.errors import UserError
+from stemrepro.model.config import END_OF_DOCUMENT
+
+
+@dataclass(frozen=True)
+class Question:
+    """One prompt and its answer.
+
+    Attributes:
+        prompt: tokens, the end mark before them, as at the start of a document.
+        places: positions of the entity's tokens in the prompt, next to each other.
+        answer: tokens.
+    """
+
+    prompt: tuple[int, ...]
+    places: tuple[int, ...]
+    answer: tuple[int, ...]
+
+    @property
+    def entity(self) -> tuple[int, ...]:
+        """The entity's tokens."""
+        return tuple(self.prompt[place] for place in self.places)
+
+
+def ask(tokenizer: Tokenizer, prompt: str, entity: str, answer: str) -> Question:
+    """A prompt that names the entity, whose first mention is taken, and ends where the answer begins.
+
+    Raises:
+        UserError: the prompt doesn't name it.
+    """
+    start = prompt.find(entity)
+    if start < 0:
+        raise UserError(f"the prompt '{prompt}' does not name '{entity}'")
+    encoded, end = tokenizer.encode(prompt), start + len(entity)
+    places = [k for k, (first, last) in enumerate(encoded.offsets, 1) if first < end and last > start]
+    whole = tokenizer.encode(f"{prompt} {answer}").ids
+    count = len(encoded.ids)
+    if whole[:count] != encoded.ids:
+        raise UserError(f"the prompt '{prompt}' and the answer '{answer}' share a token; end the prompt with a word")
+    return Question((END_OF_DOCUMENT, *encoded.ids), tuple(places), tuple(whole[count:]))
+
+
+def padded(rows: list[tuple[int, ...]]) -> Tensor:
+    """Rows of tokens [n, longest], with end marks on the right, where a causal model doesn't see them."""
+    longest = max(map(len, rows))
+    return torch.tensor([[*row, *[END_OF_DOCUMENT] * (longest - len(row))] for row in rows])
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a model says to questions.
+
+    Attributes:
+        nats: loss of each whole answer [n].
+        first: is every token of the answer the most probable one? [n]
+        next: log-probabilities behind each prompt [n, vocab].
+    """
+
+    nats: Tensor
+    first: Tensor
+    next: Tensor
+
+
+def answered(logits: Tensor, prompts: list[tuple[int, ...]], answers: list[tuple[int, ...]]) -> Answered:
+    """From logits [n, T, vocab] of rows of a prompt and its answer."""
+    found = logits.float().log_softmax(dim=-1).cpu()
+    nats, first, following = [], [], []
+    for row, prompt, answer in zip(found, prompts, answers, strict=True):
+        said = row[len(prompt) - 1 : len(prompt) - 1 + len(answer)]
+        tokens = torch.tensor(answer)
+        nats.append(-said.gather(1, tokens[:, None]).double().sum())
+        first.append(bool((said.argmax(dim=-1) == tokens).all()))
+        following.append(row[len(prompt) - 1])
+    return Answered(torch.stack(nats), torch.tensor(first), torch.stack(following))

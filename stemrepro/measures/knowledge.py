@@ -1,0 +1,155 @@
+"""What models know of a mix of facts and how far reading other rows edits it: metrics of recipes/knowledge_editing.yaml.
+
+Shares are in points, of the cases whose two prompts a seed answered right before the edit. Pairs share countries on both sides, so the
+error between items draws countries anew (stemrepro.measures.clusters).
+"""
+
+import re
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from stemrepro.claims import Contrast
+from stemrepro.errors import UserError
+from stemrepro.measures.base import Inputs, Precondition
+from stemrepro.measures.clusters import pair_error
+from stemrepro.runs import MAIN, Address
+from stemrepro.scores.knowledge import ArmEdits, ArmFacts, edits_of, facts_of
+
+FIELDS = {"success": 100.0, "kept": 100.0, "new": 1.0, "old": 1.0}
+"""Of a trial, with the factor to a metric's unit."""
+METHOD = "[a-z0-9-]+"
+LEARNT, LEAD, PAIRS = 80.0, 50.0, 50
+"""Points of the told facts that dense must recall, points by which that must exceed the untold ones, and pairs that an arm must know."""
+PRIMARY_RELATION = "capital"
+
+
+def _contrast(values: np.ndarray, known: np.ndarray, cases: object) -> Contrast:
+    """Means of each seed over the cases that it knew, [seeds], with the error between countries."""
+    counted = known.sum(axis=1)
+    means = np.divide(np.where(known, values, 0).sum(axis=1), counted, out=np.full(len(values), np.nan), where=counted > 0)
+    return Contrast(means, *pair_error(values, known, cases["source"].to_numpy(), cases["target"].to_numpy()))
+
+
+class Knowledge:
+    """Facts and edits of the recipe's arms."""
+
+    metrics: ClassVar[dict[str, str]] = {
+        "recall:(told|trained|untold)": "facts whose answer is the first choice, in points, difference of two arms: told ones in the "
+        "held-out template, told ones in trained templates, those that were never told",
+        f"({'|'.join(FIELDS)}):{METHOD}": "what came of a method's edits (points, or a probability), difference of two arms",
+        f"({'|'.join(FIELDS)}):{METHOD}>{METHOD}": "the same of the first arm alone, difference of two methods on the same cases",
+        f"closer:{METHOD}": "KL divergence of the edited distribution to the source's prompt less that to the target's, first arm",
+        f"spill:{METHOD}": f"of the cases in which the {PRIMARY_RELATION} moved, the other relations that moved too, in points above 50, first arm",
+        f"(ambiguous|rare):{METHOD}": "success in cases without the label less that in cases with it, points, first arm",
+    }
+    preconditions: ClassVar[dict[str, Precondition]] = {
+        "facts-learnt": Precondition(f"dense recalls {LEARNT:g}% of the told facts in the held-out template, and {LEAD:g} points fewer untold ones",
+                                     ("dense",)),
+        "pairs-known": Precondition(f"STEM full answers both prompts of {PAIRS} pairs right before the edit", ("stem-full",)),
+    }  # fmt: skip
+    reads_text: ClassVar[bool] = False
+
+    def __init__(self, inputs: Inputs) -> None:
+        self.inputs = inputs
+
+    @cached_property
+    def facts(self) -> dict[str, ArmFacts]:
+        """What the recipe's arms know."""
+        return {arm: facts_of(self.inputs.folder, Address(MAIN, arm)) for arm in self.inputs.recipe.arms}
+
+    @cached_property
+    def edits(self) -> dict[str, ArmEdits]:
+        """What came of their edits."""
+        return {arm: edits_of(self.inputs.folder, Address(MAIN, arm)) for arm in self.inputs.recipe.arms}
+
+    def of(self, arm: str, field: str, method: str) -> Contrast:
+        """A method's mean in one arm: a field of FIELDS, "closer", or "spill"."""
+        own = self.edits[arm]
+        cases, known = own.own_cases(method)
+        if field == "closer":
+            return _contrast(own.values(method, "to_source") - own.values(method, "to_target"), known, cases)
+        if field == "spill":
+            return self._spill(own, method)
+        return _contrast(FIELDS[field] * own.values(method, field), known, cases)
+
+    def _spill(self, own: ArmEdits, method: str) -> Contrast:
+        """Cases of other relations of pairs whose capital moved: did they move?"""
+        cases, known = own.own_cases(method)
+        moved = own.values(method, "success") > 0
+        pair = cases["source"] + ">" + cases["target"]
+        capital = (cases["relation"] == PRIMARY_RELATION).to_numpy()
+        with_it = np.stack([
+            pair.isin(set(pair[capital & known[seed] & moved[seed]])).to_numpy() & ~capital & known[seed] for seed in range(len(known))
+        ])  # fmt: skip
+        return _contrast(100 * moved - 50, with_it, cases)
+
+    def _label(self, arm: str, label: str, method: str) -> Contrast:
+        own = self.edits[arm]
+        cases, known = own.own_cases(method)
+        has, values = cases[label].to_numpy(bool), 100 * own.values(method, "success")
+        without, there = (_contrast(values, known & which, cases) for which in (~has, has))
+        df = min(without.item_df, there.item_df)
+        return Contrast(without.differences - there.differences, float(np.hypot(without.item_se, there.item_se)), df)
+
+    def contrast(self, high: str, low: str, metric: str) -> Contrast:
+        """A difference of two arms, or, with ">" in the metric and for closer, spill and labels, of the first arm alone.
+
+        Raises:
+            UserError: arms with different seeds or cases, or methods of different cases.
+        """
+        field, _, what = metric.partition(":")
+        if field == "recall":
+            count = min(len(self.facts[arm].arrays["seeds"]) for arm in (high, low))
+            one, other = (100 * self.facts[arm].recall(what != "untold", what != "trained")[:count] for arm in (high, low))
+            return Contrast(one - other)
+        if field in ("ambiguous", "rare"):
+            return self._label(high, field, what)
+        if field in ("closer", "spill"):
+            return self.of(high, field, what)
+        if ">" in what:
+            first, second = what.split(">")
+            own = self.edits[high]
+            if own.lengths(first) != own.lengths(second):
+                raise UserError(f"metric '{metric}' compares methods of different cases")
+            cases, known = own.own_cases(first)
+            return _contrast(FIELDS[field] * (own.values(first, field) - own.values(second, field)), known, cases)
+        return self._between(high, low, field, what)
+
+    def _between(self, high: str, low: str, field: str, method: str) -> Contrast:
+        """Two arms, seed by seed, over the cases that both knew."""
+        one, other = self.edits[high], self.edits[low]
+        count = min(len(own.arrays["seeds"]) for own in (one, other))
+        (cases, known), (same, also) = one.own_cases(method), other.own_cases(method)
+        if not (cases.equals(same) and np.array_equal(one.arrays["seeds"][:count], other.arrays["seeds"][:count])):
+            raise UserError(f"{one.folder} and {other.folder} were scored on different seeds or cases")
+        values = FIELDS[field] * (one.values(method, field)[:count] - other.values(method, field)[:count])
+        return _contrast(values, known[:count] & also[:count], cases)
+
+    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+        """Edits are made at the common rate alone."""
+        return {}
+
+    def value(self, metric: str) -> float:
+        """No metric of arms is exact."""
+        raise UserError(f"metric '{metric}' is a contrast of arms, not a number by itself")
+
+    def untestable(self, metric: str, precondition: str) -> str | None:
+        """Whether enough is known before any edit."""
+        if precondition == "facts-learnt":
+            told, untold = (100 * self.facts["dense"].recall(told).mean() for told in (True, False))
+            if told < LEARNT or told - untold < LEAD:
+                return f"dense recalls {told:.0f}% of the told facts and {untold:.0f}% of the untold ones"
+        if precondition == "pairs-known":
+            own = self.edits["stem-full"]
+            method = re.split("[:>]", metric)[1]
+            cases, known = own.own_cases(method)
+            pairs = (cases["source"] + ">" + cases["target"]).to_numpy()
+            if (count := min(len(set(pairs[seed])) for seed in known)) < PAIRS:
+                return f"both prompts are answered right of {count} pairs; {PAIRS} are needed"
+        return None
+
+    def runs(self) -> dict[str, ArmFacts]:
+        """The arms."""
+        return self.facts

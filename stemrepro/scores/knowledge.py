@@ -1,0 +1,115 @@
+"""Reads what an arm knows of a mix of facts, and what came of its edits."""
+
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from stemrepro.claims import Unmeasured
+from stemrepro.files import damaged
+from stemrepro.runs import Address
+from stemrepro.scores.reading import check_finite, read_csv, read_npz, read_summary
+
+
+class _Scores:
+    """One part of an arm's scores.
+
+    Args:
+        folder: `scores/<scale>/<part>/...` of the arm.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @cached_property
+    def summary(self) -> dict:
+        """summary.json."""
+        return read_summary(self.folder / "summary.json")
+
+    def whole(self) -> "_Scores":
+        """This; Unmeasured where a run diverged."""
+        for seed, step in self.summary.get("diverged", {}).items():
+            raise Unmeasured(f"{self.folder.name} diverged: the loss of seed {seed} is no number from step {step} on")
+        return self
+
+
+class ArmFacts(_Scores):
+    """What an arm answers when it is asked for facts."""
+
+    @cached_property
+    def facts(self) -> pd.DataFrame:
+        """A line a fact: entity, relation, answer, told, ambiguous, rare."""
+        return read_csv(self.folder / "facts.csv", "told")
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """ "seeds", and "nats" and "first" [seeds, facts, prompts]; the last prompt is the held-out template that is reported."""
+        path = self.whole().folder / "facts.npz"
+        arrays = read_npz(path, "seeds", "nats", "first")
+        check_finite(path, "nats", arrays["nats"])
+        if arrays["first"].shape[:2] != (len(arrays["seeds"]), len(self.facts)):
+            raise damaged(path, "it has not as many seeds or facts as it says")
+        return arrays
+
+    def recall(self, told: bool = True, held_out: bool = True) -> np.ndarray:
+        """Share of facts whose answer is the first choice [seeds]; in the held-out template, or in those trained on."""
+        which = self.facts["told"].to_numpy(bool) == told
+        prompts = slice(-1, None) if held_out else slice(None, -2)
+        return self.arrays["first"][:, which, prompts].mean(axis=(1, 2))
+
+
+class ArmEdits(_Scores):
+    """What an arm says when it reads another entity's rows."""
+
+    @cached_property
+    def cases(self) -> pd.DataFrame:
+        """A line a case: source, target, relation, lengths, source_tokens, target_tokens, ambiguous, rare."""
+        return read_csv(self.folder / "cases.csv", "source_tokens", "target_tokens")
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """edits.npz as stemrepro.evaluation.edits writes it."""
+        path = self.whole().folder / "edits.npz"
+        arrays = read_npz(path, "seeds", "known")
+        if arrays["known"].shape != (len(arrays["seeds"]), len(self.cases)):
+            raise damaged(path, "it has not as many seeds or cases as it says")
+        return arrays
+
+    @property
+    def methods(self) -> list[str]:
+        """Names of the methods."""
+        return self.summary["methods"]
+
+    @property
+    def tables(self) -> int:
+        """Layers that read rows."""
+        return self.summary["tables"]
+
+    def lengths(self, method: str) -> str:
+        """The lengths of the cases that a method is for."""
+        first = method.partition("-")[0]
+        return first if first in ("longer", "shorter") else "equal"
+
+    def values(self, method: str, field: str) -> np.ndarray:
+        """What came of a method's cases [seeds, its cases]; UserError where it wasn't tried."""
+        name = f"{method}/{field}"
+        if name not in self.arrays:
+            raise damaged(self.folder / "edits.npz", f"no array '{name}'")
+        check_finite(self.folder / "edits.npz", name, self.arrays[name].astype(float), least=None)
+        return self.arrays[name].astype(float)
+
+    def own_cases(self, method: str) -> tuple[pd.DataFrame, np.ndarray]:
+        """The cases of a method, and which of them a seed knew before the edit [seeds, its cases]."""
+        own = (self.cases["lengths"] == self.lengths(method)).to_numpy()
+        return self.cases[own], self.arrays["known"][:, own]
+
+
+def facts_of(folder: Path, address: Address) -> ArmFacts:
+    """Of `scores/<scale>`."""
+    return ArmFacts(folder / "facts" / address.path)
+
+
+def edits_of(folder: Path, address: Address) -> ArmEdits:
+    """Of `scores/<scale>`."""
+    return ArmEdits(folder / "edits" / address.path)
