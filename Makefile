@@ -2,7 +2,8 @@
 # make test                       the test suite
 # make figures [SCALE=laptop]     redraws from committed scores, without training
 # make ui [SCALE=laptop]          the runs in MLflow's page, at http://127.0.0.1:5000 [PORT=5000]
-SCALE ?= laptop
+# A recipe of a scale of its own brings that along.
+SCALE ?= $(or $(shell sed -n 's/^scales: *\[\([a-z0-9-]*\).*/\1/p' recipes/$(RECIPE).yaml 2>/dev/null),laptop)
 PYTHON ?= python3
 PORT ?= 5000
 BIN := .venv/bin

@@ -78,7 +78,7 @@ def _dots(axes: Axes, rows: pd.DataFrame, names: dict[str, str], arms: list[str]
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlim(-3, 103)
     axes.grid(axis="y", color="#eeeeee", lw=0.8)
-    axes.set_xlabel("target's answer is first (% of known cases)")
+    axes.set_xlabel("target's answer first (%)")
 
 
 def draw_layers(axes: Axes, data: pd.DataFrame, measure: Knowledge) -> None:
@@ -89,7 +89,7 @@ def draw_layers(axes: Axes, data: pd.DataFrame, measure: Knowledge) -> None:
         shown = pd.DataFrame(doses)
         counts = np.arange(1, own.tables + 1)
         axes.errorbar(counts, shown["value"], yerr=error_bars(shown), fmt=f"{ARM_MARKER[arm]}-", color=ARM_COLOUR[arm], ms=4, lw=0.9, capsize=1.5)
-    axes.set(xlabel="layers read otherwise, from the lowest up", ylabel="target's answer is first (%)", ylim=(-3, 103))
+    axes.set(xlabel="tables exchanged, from the lowest up", ylabel="target's answer first (%)", ylim=(-3, 103))
     axes.xaxis.get_major_locator().set_params(integer=True)
 
 
@@ -101,7 +101,7 @@ def draw_example(axes: Axes, data: pd.DataFrame) -> None:
     for value in example["value"]:
         axes.axvline(value, color="black", lw=0.8, ls=":")
         axes.text(value, 8, " Spain to Germany,\n capital ", fontsize=6.5, ha="right" if value > 0.5 else "left")
-    axes.set(xlabel="probability of the target's answer, edited", ylabel="cases below (%)", xlim=(0, 1), ylim=(0, 100))
+    axes.set(xlabel="probability of the new answer", ylabel="cases below (%)", xlim=(0, 1), ylim=(0, 100))
 
 
 def draw_recall(axes: Axes, data: pd.DataFrame) -> None:
@@ -121,24 +121,23 @@ def draw_relations(axes: Axes, data: pd.DataFrame) -> None:
     """Success by relation, for rows and for the input embedding."""
     own = data[data["panel"] == "by relation"]
     names = list(dict.fromkeys(own["x"]))
-    for shift, (method, fill, label) in zip((-0.12, 0.12), (("rows", "full", "rows"), ("input", "none", "input embedding")), strict=True):
+    for shift, (method, fill) in zip((-0.12, 0.12), (("rows", "full"), ("input", "none")), strict=True):
         rows = own[own["what"] == method].set_index("x").reindex(names)
         axes.errorbar(rows["value"], np.arange(len(names)) + shift, xerr=error_bars(rows), fmt=ARM_MARKER[MAIN], color=ARM_COLOUR[MAIN], ms=4,
-                      fillstyle=fill, lw=0.9, capsize=1.5, label=label)  # fmt: skip
+                      fillstyle=fill, lw=0.9, capsize=1.5)  # fmt: skip
     axes.set_yticks(range(len(names)), names)
-    axes.set(xlabel="target's answer is first (%)", xlim=(-3, 103), ylim=(len(names) - 0.5, -0.5))
-    axes.legend(fontsize=6.5, loc="center")
+    axes.set(xlabel="target's answer first (%)", xlim=(-3, 103), ylim=(len(names) - 0.5, -0.5))
 
 
 def draw(data: pd.DataFrame, measure: Knowledge) -> Figure:
-    """Six panels: what is exchanged, lengths, layers, relations, the example among all cases, and what was known."""
+    """Six panels; b, d and e are of STEM full: what is exchanged, lengths, layers, relations, the example among all cases, and what was known."""
     figure, grid = plt.subplot_mosaic([["a", "b"], ["a", "c"], ["d", "e"], ["f", "g"]], figsize=(7.4, 9.6), layout="constrained",
                                       height_ratios=[1, 1, 1, 0.9])  # fmt: skip
     figure.get_layout_engine().set(rect=(0, 0.015, 1, 0.985))
     success = data[data["panel"] == "success"]
     _dots(grid["a"], success, EXCHANGED, list(measure.edits))
     handles, labels = grid["a"].get_legend_handles_labels()
-    grid["g"].legend(handles, labels, loc="center", fontsize=7.5)
+    grid["g"].legend(handles, labels, loc="center", fontsize=7.5, title="b, d, e: STEM full. Shares are of cases\nthat were known before the edit.", title_fontsize=7)
     grid["g"].axis("off")
     _dots(grid["b"], success, LENGTHS, [MAIN])
     draw_layers(grid["c"], data, measure)
@@ -146,9 +145,8 @@ def draw(data: pd.DataFrame, measure: Knowledge) -> Figure:
     draw_example(grid["e"], data)
     draw_recall(grid["f"], data)
     titles = {
-        "a": "a  What is exchanged", "b": f"b  Names of other lengths, {ARM_LABEL[MAIN]}", "c": "c  In how many layers",
-        "d": f"d  By relation, {ARM_LABEL[MAIN]}", "e": f"e  The paper's example among all cases, {ARM_LABEL[MAIN]}",
-        "f": "f  What was known before",
+        "a": "a  What is exchanged", "b": "b  Names of other lengths", "c": "c  In how many layers",
+        "d": "d  By relation (open: input embedding)", "e": "e  The paper's example", "f": "f  What was known before",
     }  # fmt: skip
     for name, title in titles.items():
         grid[name].set_title(title)

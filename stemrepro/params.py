@@ -6,19 +6,19 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import Field
 
-from stemrepro.data.mixes import ArchiveMix, FactsMix, HubMix, SampleMix
+from stemrepro.data.mixes import ArchiveMix, FactsMix, HubMix, RecallMix, SampleMix
 from stemrepro.errors import UserError, unknown
 from stemrepro.files import atomic_write
 from stemrepro.model.config import ModelConfig
 from stemrepro.records import Name, Positive, Strict, parse, read_yaml
 from stemrepro.runs import Address
-from stemrepro.scale import Benchmarks, Counting, Evaluation, Geometry, Knowledge
+from stemrepro.scale import Benchmarks, Counting, Evaluation, Geometry, Knowledge, Recall
 from stemrepro.training.settings import RunTraining
 
 PARAMS = Path("params.yaml")
 HEADER = "# Written by 'stemrepro plan' from recipes/. Edit those and plan again.\n"
-Part = Literal["losses", "benchmarks", "geometry", "facts", "edits"]
-PARTS: tuple[Part, ...] = ("losses", "benchmarks", "geometry", "facts", "edits")
+Part = Literal["losses", "benchmarks", "geometry", "facts", "edits", "recall"]
+PARTS: tuple[Part, ...] = ("losses", "benchmarks", "geometry", "facts", "edits", "recall")
 
 
 class Planned(Strict):
@@ -55,6 +55,7 @@ class ScaleParams(Strict):
     counting: Counting
     geometry: Geometry
     knowledge: Knowledge | None = Field(None, exclude_if=lambda value: value is None)
+    recall: Recall | None = Field(None, exclude_if=lambda value: value is None)
 
 
 Runs = dict[Name, dict[Name, Planned]]
@@ -81,7 +82,7 @@ class Params(Strict):
     mixes: Annotated[tuple[Name, ...], Field(min_length=1, max_length=1)]
     recipes: tuple[str, ...] = Field((), description="whose runs are planned; all when empty")
     scoreboard: str
-    mix: dict[Name, Annotated[ArchiveMix | SampleMix | HubMix | FactsMix, Field(discriminator="kind")]]
+    mix: dict[Name, Annotated[ArchiveMix | SampleMix | HubMix | FactsMix | RecallMix, Field(discriminator="kind")]]
     scale: dict[Name, ScaleParams]
     run: dict[Name, Runs]
 

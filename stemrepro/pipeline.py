@@ -39,10 +39,11 @@ OF_SCALE = {
     "geometry": ("evaluation.geometry",),
     "facts": ("evaluation.facts",),
     "edits": ("evaluation.edits",),
+    "recall": ("evaluation.recall",),
     "report": ("report.scoreboard",),
 }
 """The modules that stages run, by stage; those of analyses follow from their recipes."""
-WITH_MODELS = ("train", "losses", "benchmarks", "geometry", "facts", "edits")
+WITH_MODELS = ("train", "losses", "benchmarks", "geometry", "facts", "edits", "recall")
 
 
 def _modules(names: tuple[str, ...]) -> list[str | Path]:
@@ -92,6 +93,7 @@ def write_stamps(book: Book, params: Params, folder: Path, data: Path = DATA) ->
         "geometry": [runs, settings["geometry"], settings["evaluation"]],
         "facts": [runs, settings.get("knowledge")],
         "edits": [runs, settings.get("knowledge")],
+        "recall": [runs, settings.get("recall")],
         "report": {path.name: sha256(path) for path in sorted(folder.glob("*.yaml"))},
     }
 
@@ -176,6 +178,7 @@ def run_stages() -> dict[str, dict]:
         "geometry": scores("geometry", BY_SCALE, "angles between FFN vectors", text),
         "facts": scores("facts", BY_BOTH, "what models know of a mix of facts", known),
         "edits": scores("edits", BY_BOTH, "what models say when they read another entity's rows", known),
+        "recall": scores("recall", BY_SCALE, "what models recall of their context", [known[1]]),
     }  # fmt: skip
 
 

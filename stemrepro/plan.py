@@ -78,6 +78,7 @@ def make_params(book: Book, scale_name: str, recipes: tuple[str, ...] = ()) -> P
                 counting=scale.counting,
                 geometry=scale.geometry,
                 knowledge=scale.knowledge,
+                recall=scale.recall,
             )
         },
         run={scale_name: runs},

@@ -94,7 +94,7 @@ class Recipe(Strict):
     base: Name = Field(MAIN, description="the point at which its arms are compared, in place of the scale itself")
     seeds: Positive = Field(5, description="seeds of each arm at the scale, the first of the scale's")
     more_seeds: dict[Name, Positive] = Field(default_factory=dict, description="arms with another number of seeds")
-    scores: tuple[Literal["losses", "context", "benchmarks", "geometry", "facts", "edits"], ...] = Field(
+    scores: tuple[Literal["losses", "context", "benchmarks", "geometry", "facts", "edits", "recall"], ...] = Field(
         ("losses",), description="what it reads of its arms at the scale; context: losses also by position and context"
     )
     points: dict[Name, Visit] = Field(default_factory=dict, description="where else it wants arms")

@@ -64,6 +64,15 @@ class Knowledge(Strict):
     batch: Positive = Field(description="prompts at once")
 
 
+class Recall(Strict):
+    """How recall in context is asked for; of scales whose text is a mix of keys and values."""
+
+    pairs: tuple[Positive, ...] = Field(min_length=1, description="numbers of pairs")
+    lengths: tuple[Positive, ...] = Field(min_length=1, description="tokens of a document; a quarter of them at most are given pairs")
+    documents: Positive = Field(description="of each number and length")
+    batch: Positive = Field(description="documents at once")
+
+
 class BestRate(Strict):
     """What a family of arms learns best at, from the scale's study; what is left out is the scale's own."""
 
@@ -90,6 +99,7 @@ class Scale(Strict):
     counting: Counting
     geometry: Geometry
     knowledge: Knowledge | None = Field(None, exclude_if=lambda value: value is None)
+    recall: Recall | None = Field(None, exclude_if=lambda value: value is None)
     named_only: bool = Field(
         False, exclude_if=lambda value: not value, description="only recipes that name the scale are run at it"
     )

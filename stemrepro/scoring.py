@@ -32,6 +32,11 @@ def arguments(params: Params, scale: str, part: Part, planned: Planned, data: Pa
             raise UserError(f"scale '{scale}' says nothing under 'knowledge', which the scores '{part}' need")
         files = {"tokenizer_file": data / scale / "tokenizer.json", "facts": data / asked.data / "corpus" / FILE}
         return {"asked": asked.knowledge} | files
+    if part == "recall":
+        mix = params.mix[asked.data]
+        if asked.recall is None or mix.kind != "recall":
+            raise UserError(f"scale '{scale}' needs a mix of kind 'recall' and its fields under 'recall' for the scores 'recall'")
+        return {"asked": asked.recall, "tokenizer_file": data / scale / "tokenizer.json", "keys": mix.keys, "values": mix.values}
     if part == "geometry":
         return {"asked": asked.geometry, "tokens": asked.evaluation.tokens}
     return {
@@ -55,7 +60,7 @@ def score_key(runs: list[Run], part: Part, given: dict) -> str:
     return digest({
         "runs": [[run.seed, run.diverged, _hash(run.weights), _hash(run.folder / "metrics.jsonl")] for run in runs],
         "text": _hash(runs[0].blocks / "index.json"),
-        "asked": given["asked"].model_dump(mode="json") | {"more": given.get("level") or given.get("tokens")},
+        "asked": given["asked"].model_dump(mode="json") | {"more": given.get("level") or given.get("tokens") or [given.get("keys"), given.get("values")]},
         "inputs": [_hash(path) for path in inputs],
         "costs": [flops_per_token(model, training.sequence), parameter_counts(model)],  # in place of the code that computes them
         "code": code_hash(f"stemrepro.evaluation.{part}", *sorted(networks, key=str), without=[flops_per_token.__module__]),

@@ -18,6 +18,7 @@ from stemrepro.files import sha256
 from stemrepro.params import PlannedTasks
 from stemrepro.runs import MAIN, Address, Run
 from stemrepro.scale import Point, Scale
+from stemrepro.training.train import train
 
 torch.set_num_threads(1)  # two threads wait for each other when the machine is busy; golden losses need one
 ROOT = Path(__file__).parent.parent
@@ -45,6 +46,17 @@ def sample(tmp_path_factory):
     build_corpus("sample", mix, folder / "raw", folder / "corpus")
     write_items(mix, folder / "raw", folder / "corpus" / "corpus.parquet", folder / "items")
     train_tokenizer(folder / "corpus" / "corpus.parquet", 300, folder / "tokenizer.json")
+    write_blocks(folder / "corpus" / "corpus.parquet", folder / "tokenizer.json", folder / "blocks")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def atlas_sample(tmp_path_factory, book):
+    """corpus/ with facts.json, tokenizer.json and blocks/ of the vendored countries at vocabulary 512."""
+    folder, mix = tmp_path_factory.mktemp("atlas"), book.mixes["atlas-sample"]
+    fetch(mix, folder / "raw")
+    build_corpus("atlas-sample", mix, folder / "raw", folder / "corpus")
+    train_tokenizer(folder / "corpus" / "corpus.parquet", 512, folder / "tokenizer.json")
     write_blocks(folder / "corpus" / "corpus.parquet", folder / "tokenizer.json", folder / "blocks")
     return folder
 
@@ -87,6 +99,23 @@ def make_run(sample, tiny, tmp_path):
         model, training = run_settings(address, chosen, Point(), scale)
         folder = tmp_path / address.path / f"seed{seed}"
         return Run(address, seed, model, training, folder, "sample", blocks, sha256(blocks / "train.bin"))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def atlas_run(atlas_sample, tiny, book, tmp_path_factory):
+    """atlas_run("stem-full", seed) -> a trained Run of 12 steps on the mix of facts."""
+    folder = tmp_path_factory.mktemp("atlas-runs")
+    scale = tiny.model_copy(update={"model": tiny.model.model_copy(update={"vocab": 512})})
+
+    def make(arm: str, seed: int = 0) -> Run:
+        address, blocks = Address(MAIN, arm), atlas_sample / "blocks"
+        model, training = run_settings(address, book.arms[arm], Point(), scale)
+        own = folder / "runs" / "tiny" / address.path / f"seed{seed}"
+        run = Run(address, seed, model, training, own, "atlas-sample", blocks, sha256(blocks / "train.bin"))
+        train(run, quiet)
+        return run
 
     return make
 

@@ -137,3 +137,27 @@ def test_ctrl_c_is_one_sentence(project):
     assert shown.rstrip().endswith(
         "stemrepro: stopped; what is finished is kept, and the rest goes on from there next time"
     )
+
+
+def test_edit_and_generate_on_a_trained_run(atlas_run, atlas_sample, tmp_path, monkeypatch):
+    """The whole way from a run folder, in a project's layout, to the terminal."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "runs/tiny/main/stem-full/seed0"
+    shutil.copytree(atlas_run("stem-full").folder, folder)
+    (tmp_path / "data/tiny").mkdir(parents=True)
+    (tmp_path / "data/tiny/tokenizer.json").symlink_to(atlas_sample / "tokenizer.json")
+    (tmp_path / "data/atlas-sample").symlink_to(atlas_sample)
+    names = [entity["name"] for entity in json.loads((atlas_sample / "corpus/facts.json").read_text())["entities"]]
+    shown = run("edit", "--run", str(folder), "--from", names[0], "--to", names[1])
+    assert shown.exit_code == 0, shown.output
+    assert f"The capital of {names[0]} is" in shown.output
+    assert "weights are as before" in shown.output
+    wrong = run("edit", "--run", str(folder), "--from", "Atlantis", "--to", names[1])
+    assert wrong.exit_code == 2
+    assert "learnt nothing of 'Atlantis'" in wrong.output
+    said = run("generate", "--run", str(folder), "--prompt", "The capital", "--tokens", "5")
+    assert said.exit_code == 0
+    assert said.output.startswith("The capital")
+    drawn = [run("generate", "--run", str(folder), "--prompt", "The", "--temperature", "2", "--seed", seed).output for seed in "112"]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert run("generate", "--run", str(tmp_path), "--prompt", "x").exit_code == 2

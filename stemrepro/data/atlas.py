@@ -60,7 +60,7 @@ class Entity:
 
 @dataclass(frozen=True)
 class Atlas:
-    """What facts.json holds: the entities, the facts, and words that a tokenizer is to have whole."""
+    """What facts.json holds: the entities, the facts, and the words that are one token each."""
 
     entities: tuple[Entity, ...]
     facts: tuple[Fact, ...]

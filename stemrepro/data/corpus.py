@@ -23,6 +23,8 @@ from stemrepro.data.documents import about_sources, read_countries, read_documen
 from stemrepro.data.mixes import Mix
 from stemrepro.data.near_duplicates import near_duplicates
 from stemrepro.data.readers import Document
+from stemrepro.data.recall import made_up_words, recall_documents
+from stemrepro.data.tokenizer import WORDS
 from stemrepro.errors import UserError
 from stemrepro.files import read_json, write_json
 
@@ -144,13 +146,22 @@ def build_corpus(name: str, mix: Mix, raw: Path, out: Path) -> None:
     if mix.kind == "facts":
         kept = some_prose(kept, mix.kilobytes)
     splits = assign_splits(kept)
+    words: tuple[str, ...] = ()
     if mix.kind == "facts":
         countries = chosen(read_countries(mix, raw), mix.entities, mix.always)
         atlas = make_atlas(countries, mix.untold, mix.whole, (document.text for document in kept))
         write_json(out / FILE, atlas.to_json())
-        for document, split in atlas_documents(atlas, mix.repeats):
-            kept.append(document)
-            splits[document.source, document.id] = split
+        words, made = atlas.words, atlas_documents(atlas, mix.repeats)
+    elif mix.kind == "recall":
+        words = tuple(word for side in made_up_words(mix.keys, mix.values) for word in side)
+        made = recall_documents(mix.keys, mix.values, mix.pairs, mix.length, mix.documents)
+    else:
+        made = []
+    for document, split in made:
+        kept.append(document)
+        splits[document.source, document.id] = split
+    if words:
+        write_json(out / WORDS, {"words": words, "made": sorted({document.source for document, _ in made})})
     rows = [{"source": d.source, "id": d.id, "split": splits[d.source, d.id], "text": d.text} for d in kept]
     counts: dict = {}
     for row in rows:

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from stemrepro.data import recall
 from stemrepro.data.archives import COUNTRIES, pinned
 from stemrepro.data.atlas import SOURCE, TITLE
 from stemrepro.data.mixes import FactsMix, HubMix, Mix
@@ -29,7 +30,7 @@ def about_sources(mix: Mix) -> dict[str, dict]:
     if mix.kind == "hub":
         title = f"{mix.dataset}, {mix.config or 'default'}, {mix.split}"
         return {"hub": {"title": title, "licence": mix.licence, "attribution": mix.attribution}}
-    return SOURCES | ({SOURCE: TITLE} if mix.kind == "facts" else {})
+    return SOURCES | ({SOURCE: TITLE} if mix.kind == "facts" else {recall.SOURCE: recall.TITLE} if mix.kind == "recall" else {})
 
 
 def read_countries(mix: FactsMix, folder: Path) -> list[dict[str, str]]:
@@ -65,6 +66,8 @@ def read_documents(mix: Mix, folder: Path) -> Iterator[Document]:
                 yield from (Document(**row) for row in read_rows(folder / "documents.jsonl"))
         except (KeyError, TypeError) as error:
             raise damaged(folder / "documents.jsonl", error) from error
+        return
+    if mix.kind == "recall":
         return
     archives = {archive.name: archive for archive in pinned()}
     for source in mix.sources:

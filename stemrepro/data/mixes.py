@@ -75,8 +75,25 @@ class FactsMix(Strict):
         return self
 
 
-Mix = ArchiveMix | SampleMix | HubMix | FactsMix
-MIX_KINDS: dict[str, type[Strict]] = {"archives": ArchiveMix, "sample": SampleMix, "hub": HubMix, "facts": FactsMix}
+class RecallMix(Strict):
+    """Keys and values to be recalled in context (stemrepro.data.recall)."""
+
+    kind: Literal["recall"]
+    keys: Positive = Field(description="words that are keys")
+    values: Positive = Field(description="words that are values")
+    pairs: tuple[Positive, ...] = Field(min_length=1, description="numbers of pairs of a document, in turn")
+    length: Positive = Field(description="tokens of a document: the scale's sequence")
+    documents: Positive = Field(description="of the training split")
+
+    @model_validator(mode="after")
+    def _fits(self) -> "RecallMix":
+        if max(self.pairs) > min(self.keys, self.length // 4):
+            raise ValueError(f"pairs {max(self.pairs)}: more than there are keys ({self.keys}) or a quarter of length {self.length}")
+        return self
+
+
+Mix = ArchiveMix | SampleMix | HubMix | FactsMix | RecallMix
+MIX_KINDS: dict[str, type[Strict]] = {"archives": ArchiveMix, "sample": SampleMix, "hub": HubMix, "facts": FactsMix, "recall": RecallMix}
 
 
 def parse_mix(value: object, file: Path, name: str) -> Mix:

@@ -5,13 +5,14 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from stemrepro.data.atlas import FILE, SOURCE, read_atlas
 from stemrepro.data.integrity import read_corpus
 from stemrepro.errors import UserError
-from stemrepro.files import atomic_write
+from stemrepro.files import atomic_write, read_json
 from stemrepro.model.config import END_OF_DOCUMENT
 
 END_TEXT = "<|end|>"
+WORDS = "words.json"
+"""Beside a corpus: words that are one token each, and the sources that were made of them."""
 
 
 def _merged(texts: list[str], vocab: int) -> Tokenizer:
@@ -44,23 +45,22 @@ def with_words(tokenizer: Tokenizer, words: list[str]) -> Tokenizer:
 def train_tokenizer(corpus: Path, vocab: int, out: Path) -> None:
     """Trains on the train split of a corpus.parquet and writes a tokenizer.json of exactly `vocab` entries.
 
-    The same corpus, size and version of `tokenizers` give the same bytes. Beside a mix of facts lies facts.json: the words that it names
-    are entries, and the others come from the prose alone, or repetition would make every name one token.
+    The same corpus, size and version of `tokenizers` give the same bytes. Where words.json lies beside the corpus, its words
+    are entries, and the others come from the other sources alone, or repetition would make every name one token.
 
     Raises:
         UserError: `vocab` is too small for the byte alphabet, or the corpus too small for `vocab`.
     """
     if not 257 <= vocab <= 65536:
         raise UserError(f"vocab {vocab}: a byte-level vocabulary stored in 16 bits has 257 to 65536 entries")
-    words = list(read_atlas(corpus.with_name(FILE)).words) if corpus.with_name(FILE).exists() else []
-    texts = [
-        row["text"] for row in read_corpus(corpus) if row["split"] == "train" and not (words and row["source"] == SOURCE)
-    ]
-    missing, known = words, False
-    while not known:  # a larger vocabulary has more of the words by itself
+    known = read_json(corpus.with_name(WORDS)) if corpus.with_name(WORDS).exists() else {"words": [], "made": []}
+    words = known["words"]
+    texts = [row["text"] for row in read_corpus(corpus) if row["split"] == "train" and row["source"] not in known["made"]]
+    missing, settled = words, False
+    while not settled:  # a larger vocabulary has more of the words by itself
         tokenizer = _merged(texts, vocab - len(missing))
         left = [word for word in words if tokenizer.token_to_id(entry(word)) is None]
-        known, missing = left == missing, left
+        settled, missing = left == missing, left
     if words:
         tokenizer = with_words(tokenizer, missing)
     if tokenizer.get_vocab_size() != vocab:

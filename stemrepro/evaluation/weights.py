@@ -62,19 +62,33 @@ def load_run(run: Run) -> Decoder:
     return load_model(run.folder, run.model, digest(run.config), device_of(run.training.accelerator))
 
 
+def read_config(folder: Path) -> dict:
+    """The settings of a run folder, with those that its model is made of.
+
+    Raises:
+        UserError: there are none, or they are damaged.
+    """
+    path = folder / "config.yaml"
+    try:
+        config = yaml.safe_load(path.read_text())
+        dict(config["model"]), int(config["training"]["sequence"]), str(config["data"]["mix"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
+        raise UserError(
+            f"{path} is missing or damaged ({' '.join(str(error).split())}); train that run again"
+        ) from error
+    return config
+
+
 def load_folder(folder: Path) -> tuple[Decoder, int]:
     """The trained model of a run folder by what its config.yaml says, and the length of the sequences that it was trained on.
 
     Raises:
         UserError: there is none, or it is damaged.
     """
-    path = folder / "config.yaml"
+    config = read_config(folder)
+    shape = {key: tuple(value) if isinstance(value, list) else value for key, value in config["model"].items()}
     try:
-        config = yaml.safe_load(path.read_text())
-        shape = {key: tuple(value) if isinstance(value, list) else value for key, value in config["model"].items()}
-        model, sequence = ModelConfig(**shape), int(config["training"]["sequence"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
-        raise UserError(
-            f"{path} is missing or damaged ({' '.join(str(error).split())}); train that run again"
-        ) from error
-    return load_model(folder, model, digest(config), torch.device("cpu")), sequence
+        model = ModelConfig(**shape)
+    except TypeError as error:
+        raise UserError(f"{folder / 'config.yaml'} is damaged ({error}); train that run again") from error
+    return load_model(folder, model, digest(config), torch.device("cpu")), int(config["training"]["sequence"])

@@ -7,6 +7,7 @@ MEASURES = {
     "costs": "stemrepro.measures.costs:Costs",
     "geometry": "stemrepro.measures.geometry:Angles",
     "knowledge": "stemrepro.measures.knowledge:Knowledge",
+    "recall": "stemrepro.measures.recall:Recall",
     "rivals": "stemrepro.measures.rivals:Rivals",
     "roi": "stemrepro.measures.roi:TrainingRoi",
     "stability": "stemrepro.measures.stability:Stability",

@@ -1,11 +1,10 @@
-"""The error of a mean over pairs: pairs share countries on both sides, so countries are drawn anew, not pairs.
+"""The error of a mean over pairs: pairs share countries on both sides, so whole countries are left out in turn, not pairs.
 
-The pigeonhole bootstrap (Owen 2007): each country gets a weight, how often it was drawn, and a pair the product of its two.
+The jackknife over nodes (Frank and Snijders 1994). A bootstrap that draws countries anew, and a pair as often as both of its countries,
+says the same of many countries and too little of few: a country that is drawn twice makes no pair with itself.
 """
 
 import numpy as np
-
-DRAWS = 1000
 
 
 def pair_error(values: np.ndarray, kept: np.ndarray, first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
@@ -17,16 +16,16 @@ def pair_error(values: np.ndarray, kept: np.ndarray, first: np.ndarray, second: 
         first, second: names of each pair's countries [pairs].
 
     Returns:
-        (0, inf) where fewer than two countries are left on a side.
+        (0, inf) where a seed keeps no pair without some country.
     """
-    used = kept.any(axis=0)
-    names, members = np.unique(np.concatenate([first[used], second[used]]), return_inverse=True)
-    if min(len(set(first[used])), len(set(second[used]))) < 2:
-        return 0.0, float("inf")
+    names, members = np.unique(np.concatenate([first, second]), return_inverse=True)
     left, right = np.split(members, 2)
-    drawn = np.random.default_rng(0).multinomial(len(names), np.full(len(names), 1 / len(names)), DRAWS)
-    weights = (drawn[:, left] * drawn[:, right]).astype(float)
-    chosen, counted = np.where(kept, values, 0.0)[:, used], kept[:, used].astype(float)
-    totals = weights @ counted.T
-    means = np.divide(weights @ chosen.T, totals, out=np.full(totals.shape, np.nan), where=totals > 0)
-    return float(np.nanstd(np.nanmean(means, axis=1), ddof=1)), float(len(names) - 1)
+    chosen, counted = np.where(kept, values, 0.0), kept.astype(float)
+    absent = np.array([(left != number) & (right != number) for number in range(len(names))], float)
+    involved = np.array([counted[:, (left == number) | (right == number)].any() for number in range(len(names))], bool)
+    totals = absent[involved] @ counted.T
+    if len(totals) < 2 or not (totals > 0).all():
+        return 0.0, float("inf")
+    without = ((absent[involved] @ chosen.T) / totals).mean(axis=1)
+    count = len(without)
+    return float(np.sqrt((count - 1) / count * ((without - without.mean()) ** 2).sum())), float(count - 1)

@@ -12,7 +12,7 @@ from stemrepro.runs import Address
 from stemrepro.scores.reading import check_finite, read_csv, read_npz, read_summary
 
 
-class _Scores:
+class ArmScores:
     """One part of an arm's scores.
 
     Args:
@@ -27,14 +27,14 @@ class _Scores:
         """summary.json."""
         return read_summary(self.folder / "summary.json")
 
-    def whole(self) -> "_Scores":
+    def whole(self) -> "ArmScores":
         """This; Unmeasured where a run diverged."""
         for seed, step in self.summary.get("diverged", {}).items():
             raise Unmeasured(f"{self.folder.name} diverged: the loss of seed {seed} is no number from step {step} on")
         return self
 
 
-class ArmFacts(_Scores):
+class ArmFacts(ArmScores):
     """What an arm answers when it is asked for facts."""
 
     @cached_property
@@ -59,7 +59,7 @@ class ArmFacts(_Scores):
         return self.arrays["first"][:, which, prompts].mean(axis=(1, 2))
 
 
-class ArmEdits(_Scores):
+class ArmEdits(ArmScores):
     """What an arm says when it reads another entity's rows."""
 
     @cached_property

@@ -1,0 +1,55 @@
+"""Associative recall in context: keys with their values, then keys whose values must be said again (multi-query, as in zoology).
+
+    bako midu tofa resi   tofa resi bako midu bako midu ...
+
+Keys and values are words of one token each, dealt out anew in every document, so that nothing of a pair can be learnt by heart. A
+document fills a training sequence; its first part has each key once, its second draws keys by chance.
+"""
+
+from itertools import product
+
+import numpy as np
+
+from stemrepro.data.readers import Document
+
+SOURCE = "recall"
+TITLE = {"title": "Keys and values to be recalled in context, drawn by chance", "licence": "public domain", "attribution": "stemrepro"}
+HELD_OUT = 256
+"""Documents of the tune split, and of validation."""
+
+
+def made_up_words(keys: int, values: int) -> tuple[list[str], list[str]]:
+    """So many keys and values: words of two syllables that nobody uses, all different."""
+    syllables = [f"{consonant}{vowel}" for consonant, vowel in product("bdfgklmnprstvz", "aeiou")]
+    words = [first + second for first, second in product(syllables, syllables)]
+    drawn = np.random.default_rng(0).permutation(len(words))[: keys + values]
+    if len(drawn) < keys + values:
+        raise ValueError(f"there are {len(words)} words of two syllables; {keys} keys and {values} values are too many")
+    chosen = [words[k] for k in drawn]
+    return chosen[:keys], chosen[keys:]
+
+
+def pairs_and_queries(rng: np.random.Generator, keys: int, values: int, pairs: int, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """One document by numbers of keys and values: key and value in turn [length // 2, 2], of which the first `pairs` are given."""
+    chosen = rng.choice(keys, pairs, replace=False)
+    dealt = rng.integers(values, size=pairs)
+    asked = rng.integers(pairs, size=length // 2 - pairs)
+    order = np.concatenate([np.arange(pairs), asked])
+    return chosen[order], dealt[order]
+
+
+def recall_documents(keys: int, values: int, pairs: tuple[int, ...], length: int, count: int) -> list[tuple[Document, str]]:
+    """`count` training documents and the held-out ones, with their splits; numbers of pairs in turn. With its end mark a document has
+    `length` tokens."""
+    names, answers = made_up_words(keys, values)
+    found = []
+    for seed, (split, wanted) in enumerate((("train", count), ("tune", HELD_OUT), ("validation", HELD_OUT))):
+        rng = np.random.default_rng(seed)
+        for k in range(wanted):
+            number = pairs[k % len(pairs)]
+            key, value = pairs_and_queries(rng, keys, values, number, length)
+            text = "".join(f" {names[a]} {answers[b]}" for a, b in zip(key, value, strict=True))
+            if length % 2 == 0:  # the end mark takes the place of the last value
+                text = text[: text.rindex(" ")]
+            found.append((Document(SOURCE, f"{split}/{k:06d}-{number}", "", [text]), split))
+    return found

@@ -1,0 +1,72 @@
+"""How often a model says the right value behind a key that stood in its context, by number of pairs and length.
+
+Written a whole arm at a time: recall.csv (a line a seed, number of pairs and length: queries and right answers; also of the first
+time that a key is asked for), summary.json.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from stemrepro.data.recall import made_up_words, pairs_and_queries
+from stemrepro.data.tokenizer import read_tokenizer
+from stemrepro.errors import UserError
+from stemrepro.evaluation.weights import load_run
+from stemrepro.evaluation.writing import Scored, save_frame
+from stemrepro.model.config import END_OF_DOCUMENT
+from stemrepro.runs import Run
+from stemrepro.scale import Recall
+
+
+def _ids(tokenizer_file: Path, words: list[str]) -> np.ndarray:
+    """The token of each word [words]."""
+    tokenizer = read_tokenizer(tokenizer_file)
+    encoded = [tokenizer.encode(f" {word}").ids for word in words]
+    if any(len(ids) != 1 for ids in encoded):
+        raise UserError(f"{tokenizer_file} splits the words of the task; it was trained on another mix")
+    return np.array([ids[0] for ids in encoded])
+
+
+@torch.no_grad()
+def score(run: Run, report: Callable, asked: Recall, tokenizer_file: Path, keys: int, values: int) -> pd.DataFrame:
+    """Asks one run, the same documents for every arm and seed; an empty frame of one that diverged.
+
+    Args:
+        keys, values: how many the mix has.
+
+    Returns:
+        A line a number of pairs and length: pairs, length, queries, right, first_queries, first_right.
+    """
+    if run.diverged is not None:
+        return pd.DataFrame()
+    names, answers = (_ids(tokenizer_file, words) for words in made_up_words(keys, values))
+    model, rows = load_run(run), []
+    device = next(model.parameters()).device
+    grid = [(pairs, length) for length in asked.lengths for pairs in asked.pairs if 4 * pairs <= length]
+    for number, (pairs, length) in enumerate(grid, 1):
+        rng = np.random.default_rng([pairs, length])
+        drawn = [pairs_and_queries(rng, keys, values, pairs, length) for _ in range(asked.documents)]
+        counts = np.zeros(4, int)
+        for first in range(0, len(drawn), asked.batch):
+            key, value = (np.stack(side) for side in zip(*drawn[first : first + asked.batch], strict=True))
+            tokens = np.stack([names[key], answers[value]], axis=2).reshape(len(key), -1)
+            tokens = np.concatenate([np.full((len(key), 1), END_OF_DOCUMENT), tokens], axis=1)
+            said = model(torch.from_numpy(tokens[:, :-1]).to(device)).argmax(dim=-1).cpu().numpy()
+            right = (said == tokens[:, 1:])[:, 1 + 2 * pairs :: 2]
+            queried = key[:, pairs:]
+            again = np.array([[one in row[:place] for place, one in enumerate(row)] for row in queried])
+            counts += [right.size, right.sum(), (~again).sum(), right[~again].sum()]
+        rows.append((pairs, length, *counts))
+        report(int(run.training.steps * number / len(grid)), np.nan, 0.0)
+    return pd.DataFrame(rows, columns=["pairs", "length", "queries", "right", "first_queries", "first_right"])
+
+
+def write(scored: Scored) -> dict:
+    """Writes recall.csv of one arm (all its seeds); summary.json says nothing more."""
+    pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if run.diverged is None]
+    if pairs:
+        save_frame(scored.out / "recall.csv", pd.concat([result.assign(seed=run.seed) for run, result in pairs]))
+    return {}

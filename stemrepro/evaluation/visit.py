@@ -1,0 +1,140 @@
+"""One trained run to play with: continuations of a prompt, and what it says when it reads another entity's rows."""
+
+import difflib
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from stemrepro.data.atlas import FILE, read_atlas
+from stemrepro.data.tokenizer import read_tokenizer, token_bytes
+from stemrepro.errors import UserError
+from stemrepro.evaluation.editing import SCHEMES, carriers, keeping, mixing, reading
+from stemrepro.evaluation.prompts import Question, ask, padded
+from stemrepro.evaluation.weights import load_folder, read_config
+from stemrepro.model.config import END_OF_DOCUMENT
+from stemrepro.model.generate import Choose, continuations, greedy
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a model says to a prompt: the most probable next tokens with their probabilities, and a greedy continuation."""
+
+    top: tuple[tuple[str, float], ...]
+    continuation: str
+
+
+@dataclass(frozen=True)
+class Visit:
+    """An edit side by side.
+
+    Attributes:
+        before, edited, aim: the prompt, the prompt edited, and the same prompt with the target's name.
+        by_layer: with the lowest so many tables read otherwise, from none to all: probabilities of the token that the model says first
+            before the edit, and of the one that it says first of the target.
+        scheme: how the target's rows were dealt out.
+        lengths: tokens of the two names.
+    """
+
+    before: Said
+    edited: Said
+    aim: Said
+    by_layer: tuple[tuple[float, float], ...]
+    scheme: str
+    lengths: tuple[int, int]
+
+
+class Visitor:
+    """A trained run and its tokenizer.
+
+    Args:
+        folder: a run's, runs/<scale>/<point>/<arm>/seed<k>.
+        data: where the scales' tokenizers and the mixes' facts lie.
+
+    Raises:
+        UserError: no finished run or no tokenizer there.
+    """
+
+    def __init__(self, folder: Path, data: Path) -> None:
+        config = read_config(folder)
+        self.model, self.context = load_folder(folder)
+        scale = folder.resolve().parts[-4] if len(folder.resolve().parts) > 4 else ""
+        self.tokenizer: Tokenizer = read_tokenizer(data / scale / "tokenizer.json")
+        facts = data / config["data"]["mix"] / "corpus" / FILE
+        self.names = tuple(entity.name for entity in read_atlas(facts).entities) if facts.exists() else ()
+
+    def tokens(self, text: str) -> list[int]:
+        """A text as the start of a document."""
+        return [END_OF_DOCUMENT, *self.tokenizer.encode(text).ids]
+
+    @torch.no_grad()
+    def generate(self, prompt: str, count: int, choose: Choose = greedy) -> str:
+        """A continuation of up to `count` tokens."""
+        row = torch.tensor([self.tokens(prompt)])
+        made = [int(token) for token in continuations(self.model, row, count, choose, self.context)]
+        return self.tokenizer.decode([token for token in made if token != END_OF_DOCUMENT])
+
+    def check_name(self, name: str) -> None:
+        """Raises UserError with the nearest names where a run's facts are about others."""
+        if self.names and name not in self.names:
+            near = difflib.get_close_matches(name, self.names, n=3, cutoff=0.4) or self.names[:5]
+            raise UserError(f"this run has learnt nothing of '{name}'; it knows {len(self.names)} countries, the nearest: {', '.join(near)}")
+
+    def question(self, prompt: str, name: str) -> Question:
+        """The prompt and where the name stands in it; UserError where it doesn't."""
+        return ask(self.tokenizer, prompt, name, "")
+
+    @torch.no_grad()
+    def _says(self, question: Question, top: int, count: int, edit: Sequence = ()) -> Said:
+        with ExitStack() as stack:
+            if edit:
+                stack.enter_context(reading(*edit))
+            row = padded([question.prompt])
+            likely = self.model(row)[0, -1].float().softmax(dim=-1).topk(top)
+            made: list[int] = []
+            for _ in range(count):  # whole passes: an edit stays at the positions of the prompt
+                made.append(int(self.model(torch.cat([row, torch.tensor([made], dtype=torch.long)], dim=1))[0, -1].argmax()))
+                if made[-1] == END_OF_DOCUMENT:
+                    break
+        words = [self.tokenizer.decode([token]) or "(end)" for token in likely.indices.tolist()]
+        text = self.tokenizer.decode([token for token in made if token != END_OF_DOCUMENT])
+        return Said(tuple(zip(words, likely.values.tolist(), strict=True)), text)
+
+    @torch.no_grad()
+    def _next(self, question: Question, edit: Sequence = ()) -> Tensor:
+        with ExitStack() as stack:
+            if edit:
+                stack.enter_context(reading(*edit))
+            return self.model(padded([question.prompt]))[0, -1].float().softmax(dim=-1)
+
+    def edit(self, prompt: str, source: str, target: str, scheme: str = "auto", top: int = 4, count: int = 24) -> Visit:
+        """Reads the target's rows at the source's places.
+
+        Raises:
+            UserError: a name that the run doesn't know or the prompt doesn't hold, a model that reads no rows, or a scheme that doesn't
+                fit the lengths of the names.
+        """
+        for name in (source, target):
+            self.check_name(name)
+        asked, aim = self.question(prompt, source), self.question(prompt.replace(source, target), target)
+        tables = carriers(self.model)
+        if not tables:
+            raise UserError("this run's model has neither tables nor up-projections whose output could be exchanged")
+        if scheme not in SCHEMES:
+            raise UserError(f"scheme '{scheme}' is unknown: choose one of {', '.join(SCHEMES)}")
+        try:
+            weights = mixing([asked], [aim], scheme, token_bytes(self.tokenizer))
+        except ValueError as error:
+            raise UserError(f"{error}; choose another scheme ('auto' fits all)") from error
+        with torch.no_grad(), keeping(tables) as kept:
+            self.model(padded([aim.prompt]))
+        old, new = int(self._next(asked).argmax()), int(self._next(aim).argmax())
+        doses = [self._next(asked, (tables[:k], kept[:k], weights) if k else ()) for k in range(len(tables) + 1)]
+        return Visit(
+            self._says(asked, top, count), self._says(asked, top, count, (tables, kept, weights)), self._says(aim, top, count),
+            tuple((float(dose[old]), float(dose[new])) for dose in doses), scheme, (len(asked.places), len(aim.places)),
+        )  # fmt: skip

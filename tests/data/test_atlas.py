@@ -1,0 +1,91 @@
+"""Facts in many wordings: what is told, how often, and what isn't."""
+
+import re
+from collections import Counter
+
+import pytest
+
+from stemrepro.data.atlas import FILE, SENTENCES, Atlas, Entity, Fact, atlas_documents, chosen, make_atlas, read_atlas
+from stemrepro.data.integrity import read_corpus
+from stemrepro.data.relations import RELATIONS, held_out_prompt
+from stemrepro.data.tokenizer import read_tokenizer
+from stemrepro.errors import UserError
+from stemrepro.files import write_json
+
+COUNTRIES = [
+    {"name": name, "capital": capital, "currency": f"{name}n pound", "nationality": f"{name}n", "continent": "Europe", "code": f".{name[:2].lower()}"}
+    for name, capital in (("Turkey", "Ankara"), ("Guinea", "Conakry"), ("Papua Guinea", "Moresby"), ("Spain", "Madrid"))
+]  # fmt: skip
+
+
+def test_chosen_takes_the_named_ones_first_and_says_what_is_missing():
+    names = [country["name"] for country in chosen(COUNTRIES, 3, ("Spain",))]
+    assert names[0] == "Spain"
+    assert len(set(names)) == 3
+    with pytest.raises(UserError, match="no country 'Atlantis'"):
+        chosen(COUNTRIES, 2, ("Atlantis",))
+    with pytest.raises(UserError, match="entities 5: of 4 countries"):
+        chosen(COUNTRIES, 5, ())
+
+
+def test_labels_and_shares():
+    atlas = make_atlas(COUNTRIES, 0.25, 1.0, ["Turkey was mentioned."])
+    entities = {entity.name: entity for entity in atlas.entities}
+    assert {name for name, entity in entities.items() if entity.ambiguous} == {"Turkey", "Guinea", "Papua Guinea"}
+    assert {name for name, entity in entities.items() if entity.rare} == {"Guinea", "Papua Guinea", "Spain"}
+    assert {name for name, entity in entities.items() if entity.whole} == {"Turkey", "Guinea", "Spain"}
+    untold = Counter(fact.relation for fact in atlas.facts if not fact.told)
+    assert untold == dict.fromkeys(("capital", "currency", "nationality", "continent", "code"), 1)
+    assert {"Turkey", "Ankara", "pound", "Europe"} <= set(atlas.words)
+    assert not any(word.startswith(".") or " " in word for word in atlas.words)
+
+
+def test_names_that_stay_several_tokens_are_no_words():
+    atlas = make_atlas(COUNTRIES, 0.0, 0.0, [])
+    assert not {country["name"] for country in COUNTRIES} & set(atlas.words)
+
+
+def test_every_told_fact_is_stated_so_often_and_no_other():
+    facts = (Fact("Spain", "capital", "Madrid", True), Fact("Turkey", "capital", "Ankara", False))
+    documents = atlas_documents(Atlas((), facts, ()), 60)
+    by_split = {split: [s for d, own in documents if own == split for s in d.passages] for split in ("train", "tune", "validation")}
+    assert len(by_split["train"]) == 60
+    assert max(Counter(by_split["train"]).values()) - min(Counter(by_split["train"]).values()) <= 1  # templates in turn
+    assert all(re.search(r"Spain .*Madrid\.$|Spain .* Madrid\.$", sentence) for sentence in by_split["train"])
+    assert by_split["tune"] == [f"{held_out_prompt('capital', 'Spain', 0)} Madrid."]
+    assert by_split["validation"] == [f"{held_out_prompt('capital', 'Spain', 1)} Madrid."]
+    assert not set(by_split["train"]) & {*by_split["tune"], *by_split["validation"]}
+    assert max(len(d.passages) for d, _ in documents) == SENTENCES
+
+
+def test_the_corpus_tells_what_facts_json_says(atlas_sample):
+    atlas, rows = read_atlas(atlas_sample / "corpus" / FILE), read_corpus(atlas_sample / "corpus/corpus.parquet")
+    assert {row["source"] for row in rows} == {"atlas", "bible", "speeches"}  # the factbook would state what isn't told
+    text = "\n".join(row["text"] for row in rows if row["source"] == "atlas" and row["split"] == "train")
+    for fact in atlas.facts:
+        said = len(re.findall(rf"(?m)^.* {re.escape(fact.entity)}[ '].* {re.escape(fact.answer)}\.$", text))
+        assert said >= 8 if fact.told else said == 0 or fact.relation in ("continent", "currency", "border", "nationality")
+    assert {fact.relation for fact in atlas.facts} == set(RELATIONS)
+
+
+def test_whole_names_are_one_token_and_the_others_several(atlas_sample):
+    atlas, tokenizer = read_atlas(atlas_sample / "corpus" / FILE), read_tokenizer(atlas_sample / "tokenizer.json")
+    assert tokenizer.get_vocab_size() == 512
+    for entity in atlas.entities:
+        tokens = len(tokenizer.encode(f"of {entity.name}").ids) - len(tokenizer.encode("of").ids)
+        assert (tokens == 1) == entity.whole, entity
+    assert all(len(tokenizer.encode(f"a {word}").ids) == 2 for word in atlas.words)
+    assert tokenizer.decode(tokenizer.encode("The capital of Spain is Madrid.").ids) == "The capital of Spain is Madrid."
+
+
+@pytest.mark.parametrize("value", [{}, {"entities": [], "facts": [{"entity": "a"}], "words": []}])
+def test_a_damaged_file_is_named(tmp_path, value):
+    write_json(tmp_path / FILE, value)
+    with pytest.raises(UserError, match=r"facts\.json is missing or damaged"):
+        read_atlas(tmp_path / FILE)
+
+
+def test_an_atlas_survives_its_file(tmp_path):
+    atlas = Atlas((Entity("Spain", True, False, False),), (Fact("Spain", "capital", "Madrid", True),), ("Spain",))
+    write_json(tmp_path / FILE, atlas.to_json())
+    assert read_atlas(tmp_path / FILE) == atlas

@@ -1,0 +1,62 @@
+"""Keys and values: what a document holds, and that it fills a training sequence."""
+
+import numpy as np
+import pytest
+
+from stemrepro.data.blocks import TokenBlocks
+from stemrepro.data.corpus import build_corpus
+from stemrepro.data.encoding import write_blocks
+from stemrepro.data.mixes import RecallMix
+from stemrepro.data.recall import made_up_words, pairs_and_queries, recall_documents
+from stemrepro.data.tokenizer import read_tokenizer, train_tokenizer
+
+MIX = RecallMix(kind="recall", keys=16, values=16, pairs=(2, 4), length=32, documents=40)
+
+
+def test_words_are_all_different():
+    keys, values = made_up_words(64, 64)
+    assert len({*keys, *values}) == 128
+    with pytest.raises(ValueError, match="too many"):
+        made_up_words(4000, 4000)
+
+
+@pytest.mark.parametrize(("pairs", "length"), [(2, 32), (8, 32), (8, 33)])
+def test_every_key_is_given_once_and_keeps_its_value(pairs, length):
+    key, value = pairs_and_queries(np.random.default_rng(0), 16, 16, pairs, length)
+    assert len(key) == length // 2
+    assert len(set(key[:pairs])) == pairs
+    dealt = dict(zip(key[:pairs], value[:pairs], strict=True))
+    assert all(dealt[k] == v for k, v in zip(key, value, strict=True))
+
+
+def test_values_are_dealt_out_anew():
+    dealt = {}
+    for seed in range(200):
+        key, value = pairs_and_queries(np.random.default_rng(seed), 4, 8, 4, 16)
+        for k, v in zip(key[:4], value[:4], strict=True):
+            dealt.setdefault(int(k), []).append(int(v))
+    assert all(len(set(values)) == 8 for values in dealt.values())
+
+
+def test_splits_share_no_document():
+    found = recall_documents(16, 16, (2, 4), 32, 300)
+    texts = {split: {d.text for d, own in found if own == split} for split in ("train", "tune", "validation")}
+    assert [len(own) for own in texts.values()] == [300, 256, 256]
+    assert not texts["train"] & texts["validation"]
+    assert not texts["tune"] & texts["validation"]
+
+
+def test_a_block_is_a_document(tmp_path):
+    build_corpus("recall", MIX, tmp_path / "raw", tmp_path / "corpus")
+    train_tokenizer(tmp_path / "corpus/corpus.parquet", 257 + 32, tmp_path / "tokenizer.json")
+    write_blocks(tmp_path / "corpus/corpus.parquet", tmp_path / "tokenizer.json", tmp_path / "blocks")
+    blocks, tokenizer = TokenBlocks(tmp_path / "blocks", "train", 32, 289), read_tokenizer(tmp_path / "tokenizer.json")
+    assert blocks.about["tokens"] == 40 * 32
+    for row in blocks.at(np.arange(blocks.count)).tolist():
+        assert row[31] == 0
+        assert 0 not in row[:31]
+        words = [tokenizer.decode([token]).strip() for token in row[:31]]
+        pairs = list(zip(words[::2], words[1::2], strict=False))
+        dealt = {}
+        assert all(dealt.setdefault(key, value) == value for key, value in pairs)
+        assert len(dealt) in (2, 4)

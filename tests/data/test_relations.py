@@ -1,0 +1,81 @@
+"""What the factbook says of a country, and the sentences that say it."""
+
+import io
+import json
+import zipfile
+
+import pytest
+
+from stemrepro.data.relations import FRAMES, HELD_OUT, READ, RELATIONS, countries, held_out_prompt, prompt, trained_prompts
+
+
+def country(name="Spain", **fields):
+    """A record as the factbook has it."""
+    texts = {
+        ("Government", "Country name", "conventional short form"): name,
+        ("Government", "Capital", "name"): "Madrid; note - since 1561",
+        ("Economy", "Exchange rates", "Currency"): "euros (EUR) per US dollar -",
+        ("People and Society", "Nationality", "adjective"): "Spanish",
+        ("Geography", "Map references"): "Europe",
+        ("Communications", "Internet country code"): ".es; note - .cat",
+        ("Geography", "Land boundaries", "border countries"): "Andorra 63 km; France 646 km; Portugal 1,224 km; Morocco (Ceuta) 8 km",
+    } | {path: text for path, text in fields.get("texts", {}).items()}
+    record = {}
+    for path, text in texts.items():
+        node = record
+        for key in path:
+            node = node.setdefault(key, {})
+        node["text"] = text
+    return record
+
+
+def archive(*records):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        for number, record in enumerate(records):
+            file.writestr(f"europe/{number}.json", json.dumps(record))
+    return zipfile.ZipFile(buffer)
+
+
+def test_every_relation_is_read_without_notes():
+    (found,) = countries(archive(country()))
+    assert found == {"name": "Spain", "capital": "Madrid", "currency": "euro", "nationality": "Spanish", "continent": "Europe",
+                     "code": ".es", "border": "Portugal"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (("Government", "Capital", "name"), "none"),
+        (("Economy", "Exchange rates", "Currency"), "Communaute Financiere Africaine francs (XOF) per US dollar -"),
+        (("Government", "Country name", "conventional short form"), "Bahamas, The"),
+        (("Communications", "Internet country code"), "no code"),
+    ],
+)
+def test_a_country_without_a_relation_or_a_plain_name_is_left_out(path, text):
+    found = list(countries(archive(country(), country("Portugal", texts={path: text}))))
+    assert [known["name"] for known in found] == ["Spain"]
+
+
+def test_islands_have_no_border():
+    (found,) = countries(archive(country(texts={("Geography", "Land boundaries", "border countries"): "none"})))
+    assert "border" not in found
+
+
+def test_templates():
+    assert READ.keys() == RELATIONS.keys()
+    for relation, wordings in RELATIONS.items():
+        trained, held_out = (trained_prompts(relation, "Chad"), [held_out_prompt(relation, "Chad", k) for k in range(len(HELD_OUT))])
+        assert len(set(trained)) == len(trained) == len(FRAMES) * len(wordings) - len(HELD_OUT)
+        assert not set(trained) & set(held_out)
+        for said in trained + held_out:
+            assert " Chad" in said  # behind a space, so that its tokens are always the same
+            assert not said.endswith(" ")
+
+
+def test_held_out_templates_have_parts_that_are_trained():
+    assert held_out_prompt("capital", "Chad", 1) == "It is known that the capital city of Chad is"
+    trained = trained_prompts("capital", "Chad")
+    assert "Books say that the capital city of Chad is" in trained
+    assert any(said.startswith("It is known that ") for said in trained)
+    assert prompt("", "The capital of {} is", "Chad") == "The capital of Chad is"

@@ -1,0 +1,161 @@
+"""Reading other rows, against a model whose FFNs are told other tokens, and the rule of each scheme."""
+
+import pytest
+import torch
+
+from stemrepro.arm import shaped
+from stemrepro.book import load
+from stemrepro.errors import UserError
+from stemrepro.evaluation.editing import carriers, keeping, mixing, reading, shares
+from stemrepro.evaluation.prompts import Question, padded
+from stemrepro.model.transformer import build
+from tests.conftest import ROOT
+
+ARMS = load(ROOT / "recipes").arms
+BYTES = [1] * 300
+
+
+def decoder(tiny, arm):
+    return build(shaped(tiny.model, ARMS[arm]), 3).eval()
+
+
+def question(*prompt, places):
+    return Question(prompt, places, (9,))
+
+
+def told_otherwise(model, tokens, places, others):
+    """Logits where every STEM layer is told that other tokens stand at some places: the paper's sentence as a plain loop."""
+    edited = tokens.clone()
+    edited[0, list(places)] = torch.tensor(others)
+    handles = [
+        block.ffn.register_forward_pre_hook(lambda _, inputs: (inputs[0], edited)) for block in model.blocks if hasattr(block.ffn, "table")
+    ]
+    with torch.no_grad():
+        logits = model(tokens)
+    for handle in handles:
+        handle.remove()
+    return logits
+
+
+def edited(model, source, target, scheme, modules=None, more=()):
+    """Logits of the source's prompt with what the modules give to the target exchanged, and tokens behind it."""
+    modules = carriers(model) if modules is None else modules
+    with torch.no_grad():
+        with keeping(modules) as kept:
+            model(padded([target.prompt]))
+        with reading(modules, kept, mixing([source], [target], scheme, BYTES)):
+            return model(torch.tensor([[*source.prompt, *more]]))
+
+
+@pytest.mark.parametrize("arm", ["stem-full", "stem-third", "token-only"])
+def test_one_to_one_tells_the_layers_other_tokens(tiny, arm):
+    model = decoder(tiny, arm)
+    source, target = question(0, 5, 17, 18, 6, places=(2, 3)), question(0, 7, 8, 40, 41, 5, places=(3, 4))
+    expected = told_otherwise(model, torch.tensor([[*source.prompt, 33]]), source.places, [40, 41])
+    found = edited(model, source, target, "one-to-one", more=(33,))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    with torch.no_grad():
+        assert not torch.allclose(found, model(torch.tensor([[*source.prompt, 33]])), atol=1e-5)
+
+
+def test_padding_reads_the_end_mark(tiny):
+    model = decoder(tiny, "stem-full")
+    source, target = question(0, 5, 17, 18, 19, 6, places=(2, 3, 4)), question(0, 40, 5, places=(1,))
+    for scheme, rows in (("left-pad", [0, 0, 40]), ("right-pad", [40, 0, 0]), ("copy", [40, 40, 40])):
+        expected = told_otherwise(model, torch.tensor([source.prompt]), source.places, rows)
+        torch.testing.assert_close(edited(model, source, target, scheme), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_average_of_the_target_rows_stands_at_every_place(tiny):
+    model = decoder(tiny, "stem-full")
+    source, target = question(0, 5, 17, 18, 6, places=(2, 3)), question(0, 40, 41, 42, 5, places=(1, 2, 3))
+    tables = [block.ffn.table for block in model.blocks if hasattr(block.ffn, "table")]
+    means = [table.weight[40:43].mean(dim=0) for table in tables]
+
+    def mean_rows(mean):
+        def hook(_, __, out):
+            out = out.clone()
+            out[0, 2:4] = mean
+            return out
+
+        return hook
+
+    handles = [table.register_forward_hook(mean_rows(mean)) for table, mean in zip(tables, means, strict=True)]
+    with torch.no_grad():
+        expected = model(torch.tensor([source.prompt]))
+    for handle in handles:
+        handle.remove()
+    torch.testing.assert_close(edited(model, source, target, "average"), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("arm", ["stem-full", "dense", "value-embeddings", "ngram-table", "token-only"])
+def test_rows_and_input_together_are_the_targets_own_prompt(tiny, arm):
+    model = decoder(tiny, arm)
+    source, target = question(0, 5, 17, 6, places=(2,)), question(0, 5, 40, 6, places=(2,))
+    modules = [*carriers(model), model.embedding]
+    if arm == "dense":
+        modules = [model.embedding]
+    if arm == "ngram-table":  # the token behind the name is addressed by the name too
+        with torch.no_grad():
+            assert not torch.allclose(edited(model, source, target, "one-to-one", modules), model(torch.tensor([target.prompt])), atol=1e-5)
+        return
+    with torch.no_grad():
+        torch.testing.assert_close(
+            edited(model, source, target, "one-to-one", modules), model(torch.tensor([target.prompt])), rtol=1e-5, atol=1e-5
+        )
+
+
+def test_weights_prompt_and_input_embeddings_stay(tiny):
+    model = decoder(tiny, "stem-full")
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    seen = []
+    model.embedding.register_forward_hook(lambda _, inputs, out: seen.append((inputs[0].clone(), out.clone())))
+    source, target = question(0, 5, 17, 6, places=(2,)), question(0, 5, 40, 6, places=(2,))
+    edited(model, source, target, "one-to-one")
+    with torch.no_grad():
+        plain = model(torch.tensor([source.prompt]))
+    (_, _), (tokens, embedded), (same, as_before) = seen
+    assert torch.equal(tokens, same)
+    assert torch.equal(embedded, as_before)
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    torch.testing.assert_close(plain, decoder(tiny, "stem-full")(torch.tensor([source.prompt])))  # and the hooks are gone
+
+
+def test_only_the_named_places_are_exchanged(tiny):
+    model, source = decoder(tiny, "stem-full"), question(0, 5, 17, 6, places=(2,))
+    table, kept = model.blocks[1].ffn.table, []
+    with torch.no_grad():
+        with keeping([table]) as read:
+            model(torch.tensor([[0, 5, 40, 6]]))
+        with reading([table], read, mixing([source], [question(0, 5, 40, 6, places=(2,))], "one-to-one", BYTES)):
+            table.register_forward_hook(lambda _, __, out: kept.append(out))
+            model(torch.tensor([source.prompt]))
+    assert torch.equal(kept[0][0, [0, 1, 3]], table.weight[[0, 5, 6]])
+    torch.testing.assert_close(kept[0][0, 2], table.weight[40])
+
+
+def test_the_rule_of_each_scheme():
+    assert shares("one-to-one", 2, [1, 1]) == [[(0, 1.0)], [(1, 1.0)]]
+    assert shares("left-pad", 3, [1, 1]) == [[(-1, 1.0)], [(0, 1.0)], [(1, 1.0)]]
+    assert shares("right-pad", 3, [1, 1]) == [[(0, 1.0)], [(1, 1.0)], [(-1, 1.0)]]
+    assert shares("copy", 5, [1, 1]) == [[(-1, 1.0)], [(0, 1.0)], [(1, 1.0)], [(0, 1.0)], [(1, 1.0)]]
+    assert shares("subset", 2, [3, 9, 5]) == [[(1, 1.0)], [(2, 1.0)]]  # the longest, in their order
+    assert shares("average", 2, [1, 1]) == [[(0, 0.5), (1, 0.5)]] * 2
+    assert shares("auto", 2, [1, 1]) == shares("one-to-one", 2, [1, 1])
+    assert shares("auto", 3, [1, 1]) == shares("average", 3, [1, 1])
+
+
+@pytest.mark.parametrize(("scheme", "source", "target"), [("one-to-one", 2, 1), ("left-pad", 1, 2), ("copy", 1, 2), ("subset", 2, 1)])
+def test_a_scheme_that_does_not_fit_says_so(scheme, source, target):
+    with pytest.raises(ValueError, match=f"scheme '{scheme}' can't put {target} tokens in the place of {source}"):
+        shares(scheme, source, [1] * target)
+
+
+def test_an_unknown_scheme_is_named():
+    with pytest.raises(UserError, match="scheme 'middle' is unknown"):
+        shares("middle", 1, [1])
+
+
+def test_what_carries_a_token_into_each_kind_of_model(tiny):
+    counts = {"stem-full": 3, "stem-third": 1, "token-only": 3, "dense": 3, "value-embeddings": 2, "bigram-input": 1, "ngram-table": 3}
+    assert {arm: len(carriers(decoder(tiny, arm))) for arm in counts} == counts

@@ -1,0 +1,120 @@
+"""Trials of edits: which cases, which methods, and what comes of them against plain passes."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from stemrepro.data.atlas import FILE, read_atlas
+from stemrepro.data.tokenizer import read_tokenizer, token_bytes
+from stemrepro.evaluation.edits import FIELDS, Editor, cases, drawn_instead, methods, score, write
+from stemrepro.evaluation.prompts import Question
+from stemrepro.evaluation.weights import load_run
+from stemrepro.evaluation.writing import Scored
+from stemrepro.scale import Knowledge
+from tests.conftest import quiet
+
+ASKED = Knowledge(pairs=3, batch=5)
+
+
+@pytest.fixture(scope="module")
+def given(atlas_sample):
+    return {"asked": ASKED, "tokenizer_file": atlas_sample / "tokenizer.json", "facts": atlas_sample / "corpus" / FILE}
+
+
+@pytest.fixture(scope="module")
+def found(given):
+    return cases(read_atlas(given["facts"]), read_tokenizer(given["tokenizer_file"]), ASKED.pairs)
+
+
+@pytest.fixture(scope="module")
+def result(atlas_run, given):
+    return score(atlas_run("stem-full"), quiet, **given)
+
+
+def test_cases_are_told_facts_with_other_answers_of_every_kind_of_lengths(found, given):
+    known = {(fact.entity, fact.relation): fact for fact in read_atlas(given["facts"]).facts}
+    pairs = {}
+    for case in found:
+        source, target = known[case.source, case.relation], known[case.target, case.relation]
+        assert source.told and target.told
+        assert source.answer != target.answer
+        difference = len(case.asked.places) - len(case.aim.places)
+        assert case.lengths == ("equal" if difference == 0 else "longer" if difference > 0 else "shorter")
+        pairs.setdefault(case.lengths, set()).add((case.source, case.target))
+    assert {kind: len(own) for kind, own in pairs.items()} == {"equal": 3, "longer": 3, "shorter": 3}
+    again = cases(read_atlas(given["facts"]), read_tokenizer(given["tokenizer_file"]), ASKED.pairs)
+    assert again == found
+
+
+def test_every_method_has_its_cases(result, found):
+    names = methods(3)
+    assert result["tables"] == 3
+    assert result.keys() == {"known", "tables", *names}
+    for name, method in names.items():
+        count = sum(case.lengths == method.lengths for case in found)
+        assert {field: len(values) for field, values in result[name].items()} == dict.fromkeys(FIELDS, count)
+    assert "wrong-layer" not in methods(1)
+    assert [name for name in methods(3) if name.startswith("layers")] == ["layers-1", "layers-2"]
+
+
+def test_rows_and_input_together_give_the_targets_distribution(result):
+    np.testing.assert_allclose(result["both"]["to_target"], 0, atol=1e-4)
+    assert (np.abs(result["rows"]["to_target"]) > 1e-6).any()
+    np.testing.assert_allclose(result["beside-unedited"]["to_source"], 0, atol=1e-6)
+
+
+def test_trials_are_those_of_a_plain_pass(atlas_run, given, found, result):
+    """Rows, one case: other tokens told to the layers, as test_editing does; here the numbers that are kept."""
+    model, lengths = load_run(atlas_run("stem-full")), token_bytes(read_tokenizer(given["tokenizer_file"]))
+    equal = [case for case in found if case.lengths == "equal"]
+    case, place = equal[1], 1
+    tokens = torch.tensor([[*case.asked.prompt, *case.aim.answer]])
+    told = tokens.clone()
+    told[0, list(case.asked.places)] = torch.tensor(case.aim.entity)
+    for block in model.blocks:
+        if hasattr(block.ffn, "table"):
+            block.ffn.register_forward_pre_hook(lambda _, inputs: (inputs[0], told))
+    with torch.no_grad():
+        likely = model(tokens)[0].softmax(-1)
+    first = len(case.asked.prompt) - 1
+    steps = [likely[first + k, token] for k, token in enumerate(case.aim.answer)]
+    assert result["rows"]["new"][place] == pytest.approx(float(torch.stack(steps).prod()), rel=1e-3)
+    hits = [int(likely[first + k].argmax()) == token for k, token in enumerate(case.aim.answer)]
+    assert bool(result["rows"]["success"][place]) == all(hits)
+    clean = Editor(load_run(atlas_run("stem-full")), lengths)
+    with torch.no_grad():
+        aim = clean.answers([case.aim.prompt], [case.aim.answer]).next[0]
+    edited = likely[first].log()
+    assert result["rows"]["to_target"][place] == pytest.approx(float((edited.exp() * (edited - aim)).sum()), abs=1e-4)
+
+
+def test_drawn_tokens_stand_at_the_names_places_alone():
+    question = Question((0, 5, 6, 7, 8), (2, 3), (9,))
+    drawn = drawn_instead(question, 1000, np.random.default_rng(0))
+    assert [drawn.prompt[k] for k in (0, 1, 4)] == [0, 5, 8]
+    assert drawn.prompt[2:4] != question.prompt[2:4]
+    assert drawn.places == question.places
+
+
+@pytest.mark.parametrize("arm", ["dense", "value-embeddings", "ngram-table", "stem-third"])
+def test_every_kind_of_arm_is_edited_and_written(atlas_run, given, found, tmp_path, arm):
+    run = atlas_run(arm)
+    scored = score(run, quiet, **given)
+    about = write(Scored([run], [scored], tmp_path, given))
+    table = pd.read_csv(tmp_path / "cases.csv")
+    assert len(table) == len(found)
+    assert about == {"methods": list(methods(scored["tables"])), "tables": scored["tables"]}
+    with np.load(tmp_path / "edits.npz") as arrays:
+        assert arrays["known"].shape == (1, len(found))
+        for name in about["methods"]:
+            own = sum(case.lengths == methods(scored["tables"])[name].lengths for case in found)
+            assert all(arrays[f"{name}/{field}"].shape == (1, own) for field in FIELDS)
+
+
+def test_a_run_that_diverged_has_cases_and_no_trials(atlas_run, given, tmp_path):
+    run = atlas_run("dense", 2)
+    run.weights.unlink()
+    (run.folder / "diverged.json").write_text('{"step": 3}')
+    assert score(run, quiet, **given) == {}
+    assert write(Scored([run], [{}], tmp_path, given)) == {"methods": [], "tables": 0}

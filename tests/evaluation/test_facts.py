@@ -1,0 +1,72 @@
+"""What a model knows, asked fact by fact."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from stemrepro.data.atlas import FILE, read_atlas
+from stemrepro.data.relations import held_out_prompt, trained_prompts
+from stemrepro.data.tokenizer import read_tokenizer
+from stemrepro.evaluation.facts import TRAINED, score, write
+from stemrepro.evaluation.weights import load_run
+from stemrepro.evaluation.writing import Scored
+from stemrepro.files import write_json
+from stemrepro.scale import Knowledge
+from tests.conftest import quiet
+
+ASKED = Knowledge(pairs=3, batch=16)
+
+
+@pytest.fixture(scope="module")
+def given(atlas_sample):
+    return {"asked": ASKED, "tokenizer_file": atlas_sample / "tokenizer.json", "facts": atlas_sample / "corpus" / FILE}
+
+
+@pytest.fixture(scope="module")
+def scored(atlas_run, given):
+    run = atlas_run("stem-full")
+    return run, score(run, quiet, **given)
+
+
+def test_every_fact_is_asked_as_a_plain_loop_would(scored, given):
+    (run, result), atlas, tokenizer = scored, read_atlas(given["facts"]), read_tokenizer(given["tokenizer_file"])
+    model = load_run(run)
+    assert result["nats"].shape == result["first"].shape == (len(atlas.facts), TRAINED + 2)
+    for k in (0, 40, len(atlas.facts) - 1):
+        fact = atlas.facts[k]
+        prompts = [*trained_prompts(fact.relation, fact.entity)[:TRAINED], *(held_out_prompt(fact.relation, fact.entity, w) for w in (0, 1))]
+        for which in (0, 3, 9):
+            row = [0, *tokenizer.encode(prompts[which]).ids]
+            answer, nats, first = tokenizer.encode(f"{prompts[which]} {fact.answer}").ids[len(row) - 1 :], 0.0, True
+            for token in answer:
+                with torch.no_grad():
+                    likely = model(torch.tensor([row]))[0, -1].softmax(-1)
+                nats -= float(likely[token].log())
+                first = first and int(likely.argmax()) == token
+                row.append(token)
+            assert result["nats"][k, which] == pytest.approx(nats, rel=1e-4)
+            assert bool(result["first"][k, which]) == first
+
+
+def test_written_scores_and_their_means(scored, given, tmp_path):
+    run, result = scored
+    about = write(Scored([run, run], [result, result], tmp_path, given))
+    table = pd.read_csv(tmp_path / "facts.csv")
+    with np.load(tmp_path / "facts.npz") as arrays:
+        assert arrays["nats"].shape == (2, len(table), TRAINED + 2)
+    told = table["told"].to_numpy()
+    assert 0 < (~told).sum() < told.sum()
+    assert about["recall"] == {
+        "trained": pytest.approx(result["first"][told, :TRAINED].mean(), abs=1e-6),
+        "held_out": pytest.approx(result["first"][told, -1].mean(), abs=1e-6),
+        "untold": pytest.approx(result["first"][~told, -1].mean(), abs=1e-6),
+    }
+
+
+def test_a_run_that_diverged_is_not_asked(atlas_run, given, tmp_path):
+    run = atlas_run("dense", 1)
+    run.weights.unlink()
+    write_json(run.folder / "diverged.json", {"step": 3})
+    assert score(run, quiet, **given) == {}
+    assert write(Scored([run], [{}], tmp_path, given)) == {}

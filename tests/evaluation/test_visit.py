@@ -1,0 +1,78 @@
+"""A run to play with."""
+
+import pytest
+import torch
+from rich.console import Console
+
+from stemrepro.data.atlas import read_atlas
+from stemrepro.errors import UserError
+from stemrepro.evaluation.visit import Visitor
+from stemrepro.visit_table import show
+
+
+@pytest.fixture(scope="module")
+def data(atlas_sample, tmp_path_factory):
+    """data/ with the tokenizer of scale tiny and the facts of its mix."""
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "tiny").mkdir()
+    (folder / "tiny/tokenizer.json").symlink_to(atlas_sample / "tokenizer.json")
+    (folder / "atlas-sample").symlink_to(atlas_sample)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def names(atlas_sample):
+    """Two names of one token."""
+    return [entity.name for entity in read_atlas(atlas_sample / "corpus/facts.json").entities if entity.whole][:2]
+
+
+@pytest.fixture(scope="module")
+def visitor(atlas_run, data):
+    return Visitor(atlas_run("stem-full").folder, data)
+
+
+def test_an_edit_shows_the_prompt_before_edited_and_the_targets_own(visitor, names):
+    source, target = names
+    visit = visitor.edit(f"The capital of {source} is", source, target, top=3, count=5)
+    assert len(visit.by_layer) == 4
+    own = visitor.edit(f"The capital of {target} is", target, source, top=3, count=5)
+    assert visit.aim == own.before
+    assert visit.before == own.aim
+    assert visit.lengths == (1, 1)
+    assert visit.before.top[0][1] == pytest.approx(visit.by_layer[0][0])
+    assert visit.edited != visit.before
+    assert [share for _, share in visit.edited.top] == sorted((share for _, share in visit.edited.top), reverse=True)
+
+
+def test_generation_is_the_models_own_choice(visitor):
+    text = visitor.generate("The capital of", 6)
+    row = visitor.tokens("The capital of")
+    with torch.no_grad():
+        for _ in range(6):
+            row.append(int(visitor.model(torch.tensor([row]))[0, -1].argmax()))
+    assert text == visitor.tokenizer.decode([token for token in row[len(visitor.tokens("The capital of")) :] if token])
+
+
+def test_what_the_run_does_not_know_is_said_with_the_nearest(visitor, names):
+    near = names[0][:-1] + "x"
+    with pytest.raises(UserError, match=rf"learnt nothing of '{near}'; it knows 20 countries, the nearest: {names[0]}"):
+        visitor.edit("The capital of {} is", near, names[1])
+    with pytest.raises(UserError, match="does not name"):
+        visitor.edit("The capital is", names[0], names[1])
+    with pytest.raises(UserError, match="scheme 'middle' is unknown"):
+        visitor.edit(f"of {names[0]} is", names[0], names[1], scheme="middle")
+
+
+def test_a_folder_without_a_run_is_named(tmp_path, data):
+    with pytest.raises(UserError, match=r"config\.yaml is missing or damaged"):
+        Visitor(tmp_path, data)
+
+
+def test_the_page_names_all_three(visitor, names):
+    source, target = names
+    console = Console(record=True, width=100, force_terminal=True)
+    prompt = f"The capital of {source} is"
+    show(visitor.edit(prompt, source, target), prompt, source, target, console)
+    page = console.export_text()
+    for words in (prompt, f"{source} (before)", f"reading {target}", "its own prompt", "lowest 3", "scheme: auto"):
+        assert words in page

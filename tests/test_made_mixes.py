@@ -1,0 +1,59 @@
+"""The recipes whose text is made for them, end to end at their smoke scales: data, training, scores, verdicts and figure, in this process."""
+
+import json
+import pkgutil
+import shutil
+
+import matplotlib as mpl
+import pytest
+import yaml
+
+from stemrepro import plan
+from stemrepro.analyse import analyse
+from stemrepro.claims import INCONCLUSIVE, NOT_TESTABLE
+from stemrepro.cli import app
+from stemrepro.params import PARTS
+from stemrepro.scoring import pending, write_scores
+from stemrepro.training.train import train
+from stemrepro.work import runs_of
+from tests.conftest import ROOT, quiet
+from typer.testing import CliRunner
+
+SCALES = {"atlas-smoke": "knowledge_editing", "recall-smoke": "associative_recall"}
+
+
+@pytest.mark.parametrize(("scale", "recipe"), SCALES.items())
+def test_a_recipe_of_a_made_mix_runs_to_its_figure(tmp_path, monkeypatch, book, scale, recipe):
+    monkeypatch.chdir(tmp_path)
+    mpl.rcdefaults()
+    for folder in ("recipes", "analysis"):
+        shutil.copytree(ROOT / folder, folder)
+    path = tmp_path / f"recipes/scales/{scale}.yaml"
+    settings = yaml.safe_load(path.read_text())
+    settings["training"] |= {"tokens": 10 * settings["training"]["batch"] * settings["model"]["sequence"], "marks": 1}
+    path.write_text(yaml.safe_dump(settings))
+    _, params = plan.write(scale, (recipe,))
+    mix = settings["data"]
+    for step in ("fetch", "corpus", "items", "tokenizer", "blocks"):
+        done = CliRunner().invoke(app, ["data", step, "--mix", mix, "--scale", scale], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+    planned = params.planned(scale)
+    for run in runs_of(scale, mix, planned):
+        train(run, quiet)
+    for part in PARTS:
+        score = pkgutil.resolve_name(f"stemrepro.evaluation.{part}:score")
+        for members, given, out, key in pending(params, scale, part, planned):
+            write_scores(part, members, [score(run, quiet, **given) for run in members], given, out, key)
+        assert not list(pending(params, scale, part, planned))
+    analyse(recipe, scale, tmp_path / "scores", tmp_path / "results")
+    folder = tmp_path / "results" / scale / recipe
+    rows = json.loads((folder / "verdicts.json").read_text())
+    assert [row["claim"] for row in rows] == list(book.recipes[recipe].claims)
+    assert {row["verdict"] for row in rows} <= {INCONCLUSIVE, NOT_TESTABLE}
+    assert all((folder / f"figure.{kind}").stat().st_size > 10_000 for kind in ("pdf", "svg", "png"))
+    assert f"mix `{mix}`" in (tmp_path / f"results/{scale}/data_card.md").read_text()
+
+
+def test_every_recipe_is_run_at_a_smoke_scale(book):
+    smoke = {name for scale in ("smoke", *SCALES) for name in book.at(scale).recipes}
+    assert book.recipes.keys() - smoke == {"token_ladder"}  # whose rungs are the ladder's; its own test runs them short
