@@ -16,15 +16,23 @@ def collect(measure: Recall) -> pd.DataFrame:
     for arm in measure.arms:
         for length in measure.inputs.scale.recall.lengths:
             for pairs in measure.pairs(length):
-                rows.append(mean_row(f"all, {length} tokens", arm, pairs, Contrast(measure.accuracy(arm, pairs, length))))
-                rows.append(mean_row(f"first, {length} tokens", arm, pairs, Contrast(measure.accuracy(arm, pairs, length, True))))
+                rows.append(
+                    mean_row(f"all, {length} tokens", arm, pairs, Contrast(measure.accuracy(arm, pairs, length)))
+                )
+                rows.append(
+                    mean_row(
+                        f"first, {length} tokens", arm, pairs, Contrast(measure.accuracy(arm, pairs, length, True))
+                    )
+                )
     return pd.DataFrame(rows)
 
 
 def draw(data: pd.DataFrame, measure: Recall) -> Figure:
     """A panel a length, and which queries: all of them, and the first of each key."""
     lengths = measure.inputs.scale.recall.lengths
-    figure, grid = plt.subplots(2, len(lengths), figsize=(7.4, 5.6), layout="constrained", sharex=True, sharey=True, squeeze=False)
+    figure, grid = plt.subplots(
+        2, len(lengths), figsize=(7.4, 5.6), layout="constrained", sharex=True, sharey=True, squeeze=False
+    )
     figure.get_layout_engine().set(rect=(0, 0.025, 1, 0.975))
     letters = iter("abcdefgh")
     for row, which in enumerate(("all", "first")):
@@ -38,7 +46,9 @@ def draw(data: pd.DataFrame, measure: Recall) -> Figure:
             trained = " (trained on)" if length == measure.trained else ""
             asked = "every query" if which == "all" else "the first query of each key"
             axes.set_title(f"{next(letters)}  {length} tokens{trained}, {asked}", fontsize=8)
-            axes.axhline(100 / measure.inputs.book.mixes[measure.inputs.scale.data].values, color="black", lw=0.6, ls=":")
+            axes.axhline(
+                100 / measure.inputs.book.mixes[measure.inputs.scale.data].values, color="black", lw=0.6, ls=":"
+            )
             ticks = sorted({int(x) for x in data["x"]})
             axes.set_xticks(np.log2(ticks), ticks)
             axes.set_ylim(0, 102)

@@ -42,11 +42,19 @@ def _example(measure: Knowledge) -> list[dict]:
     new = np.where(known, own.values("rows", "new"), np.nan)
     spread = np.nanquantile(new, np.linspace(0, 1, 101)) if known.any() else []
     rows = [
-        {"panel": "probability of the new answer", "what": "cases", "x": place / 100, "value": value} for place, value in enumerate(spread)
+        {"panel": "probability of the new answer", "what": "cases", "x": place / 100, "value": value}
+        for place, value in enumerate(spread)
     ]
     which = (cases[["source", "target", "relation"]] == EXAMPLE).all(axis=1).to_numpy()
     if which.any():
-        rows.append({"panel": "probability of the new answer", "what": "example", "x": "", "value": float(np.nanmean(new[:, which]))})
+        rows.append(
+            {
+                "panel": "probability of the new answer",
+                "what": "example",
+                "x": "",
+                "value": float(np.nanmean(new[:, which])),
+            }
+        )
     return rows
 
 
@@ -59,7 +67,11 @@ def collect(measure: Knowledge) -> pd.DataFrame:
             rows.append(mean_row("kept", arm, method, measure.of(arm, "kept", method)))
             rows.append(mean_row("closer", arm, method, measure.of(arm, "closer", method)))
         facts = measure.facts[arm]
-        for name, told, held_out in (("told, held-out template", True, True), ("told, trained templates", True, False), ("never told", False, True)):
+        for name, told, held_out in (
+            ("told, held-out template", True, True),
+            ("told, trained templates", True, False),
+            ("never told", False, True),
+        ):
             rows.append(mean_row("recall", arm, name, Contrast(100 * facts.recall(told, held_out))))
     for method in ("rows", "input"):
         rows += _by_relation(measure, method)
@@ -88,7 +100,16 @@ def draw_layers(axes: Axes, data: pd.DataFrame, measure: Knowledge) -> None:
         doses = [rows.loc[f"layers-{count}"] for count in range(1, own.tables)] + [rows.loc["rows"]]
         shown = pd.DataFrame(doses)
         counts = np.arange(1, own.tables + 1)
-        axes.errorbar(counts, shown["value"], yerr=error_bars(shown), fmt=f"{ARM_MARKER[arm]}-", color=ARM_COLOUR[arm], ms=4, lw=0.9, capsize=1.5)
+        axes.errorbar(
+            counts,
+            shown["value"],
+            yerr=error_bars(shown),
+            fmt=f"{ARM_MARKER[arm]}-",
+            color=ARM_COLOUR[arm],
+            ms=4,
+            lw=0.9,
+            capsize=1.5,
+        )
     axes.set(xlabel="tables exchanged, from the lowest up", ylabel="target's answer first (%)", ylim=(-3, 103))
     axes.xaxis.get_major_locator().set_params(integer=True)
 
@@ -137,7 +158,14 @@ def draw(data: pd.DataFrame, measure: Knowledge) -> Figure:
     success = data[data["panel"] == "success"]
     _dots(grid["a"], success, EXCHANGED, list(measure.edits))
     handles, labels = grid["a"].get_legend_handles_labels()
-    grid["g"].legend(handles, labels, loc="center", fontsize=7.5, title="b, d, e: STEM full. Shares are of cases\nthat were known before the edit.", title_fontsize=7)
+    grid["g"].legend(
+        handles,
+        labels,
+        loc="center",
+        fontsize=7.5,
+        title="b, d, e: STEM full. Shares are of cases\nthat were known before the edit.",
+        title_fontsize=7,
+    )
     grid["g"].axis("off")
     _dots(grid["b"], success, LENGTHS, [MAIN])
     draw_layers(grid["c"], data, measure)

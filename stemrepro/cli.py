@@ -108,11 +108,11 @@ def plan(
 
 @app.command()
 def data(
-    step: Literal["fetch", "corpus", "items", "tokenizer", "blocks", "vocabularies", "counts"],
+    step: Literal["fetch", "corpus", "items", "tokenizer", "blocks", "vocabularies", "people", "counts"],
     mix: Annotated[str, typer.Option(help="data mix, for fetch, corpus and items")] = "text",
     scale: Annotated[str, typer.Option(help="scale, for the other steps")] = "laptop",
 ) -> None:
-    """One step of the data's way: fetch, corpus, items, tokenizer, blocks, vocabularies (of points); or counts, of the text alone."""
+    """One step of the data's way: fetch, corpus, items, tokenizer, blocks, vocabularies, people (of points); or counts, of the text alone."""
     from stemrepro.params import read_params
 
     params = read_params()
@@ -145,6 +145,10 @@ def data(
         from stemrepro.data.vocabularies import write_vocabularies
 
         write_vocabularies(corpus, list(asked.vocabularies), folder / "vocabularies")
+    elif step == "people":
+        from stemrepro.data.people import write_people
+
+        write_people(params.mix[asked.data], list(asked.people), folder / "tokenizer.json", folder / "people")
     elif step == "counts":
         from stemrepro.data.counting import write_counts
 
@@ -335,6 +339,9 @@ def edit(
     tokens: Annotated[int, typer.Option(min=1, help="of each continuation")] = 12,
 ) -> None:
     """Reads another entity's rows at a name's places, and shows what the model says before and after."""
+    os.environ.setdefault(
+        "OMP_NUM_THREADS", "1"
+    )  # models this small gain nothing from more, and lose where others compute
     from rich.console import Console
 
     from stemrepro.evaluation.visit import Visitor
@@ -354,6 +361,7 @@ def generate(
     seed: Annotated[int, typer.Option(help="of the draws")] = 0,
 ) -> None:
     """Continues a prompt with a trained run."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     from stemrepro.evaluation.visit import Visitor
     from stemrepro.model.generate import greedy, sampled
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import Field
 
-from stemrepro.data.mixes import ArchiveMix, FactsMix, HubMix, RecallMix, SampleMix
+from stemrepro.data.mixes import ArchiveMix, FactsMix, HubMix, InventedMix, RecallMix, SampleMix
 from stemrepro.errors import UserError, unknown
 from stemrepro.files import atomic_write
 from stemrepro.model.config import ModelConfig
@@ -17,8 +17,8 @@ from stemrepro.training.settings import RunTraining
 
 PARAMS = Path("params.yaml")
 HEADER = "# Written by 'stemrepro plan' from recipes/. Edit those and plan again.\n"
-Part = Literal["losses", "benchmarks", "geometry", "facts", "edits", "recall"]
-PARTS: tuple[Part, ...] = ("losses", "benchmarks", "geometry", "facts", "edits", "recall")
+Part = Literal["losses", "benchmarks", "geometry", "facts", "edits", "recall", "capacity"]
+PARTS: tuple[Part, ...] = ("losses", "benchmarks", "geometry", "facts", "edits", "recall", "capacity")
 
 
 class Planned(Strict):
@@ -28,6 +28,12 @@ class Planned(Strict):
     training: RunTraining
     losses: Literal["none", "steps", "losses", "context"] = Field(
         description="steps: losses and gradient norms of training; losses: also of validation; context: also by context"
+    )
+    people: int = Field(
+        0,
+        ge=0,
+        exclude_if=lambda value: value == 0,
+        description="a text that tells of so many people; 0: the scale's own",
     )
     seeds: dict[Part, tuple[int, ...]] = Field(description="scored, by part; those trained are all of them")
 
@@ -49,6 +55,9 @@ class ScaleParams(Strict):
     data: Name
     vocab: Positive
     vocabularies: tuple[Positive, ...] = Field(description="others, that points ask for")
+    people: tuple[Positive, ...] = Field(
+        (), exclude_if=lambda value: not value, description="numbers of people that points ask for"
+    )
     workers: Positive
     evaluation: Evaluation
     benchmarks: PlannedTasks
@@ -82,7 +91,10 @@ class Params(Strict):
     mixes: Annotated[tuple[Name, ...], Field(min_length=1, max_length=1)]
     recipes: tuple[str, ...] = Field((), description="whose runs are planned; all when empty")
     scoreboard: str
-    mix: dict[Name, Annotated[ArchiveMix | SampleMix | HubMix | FactsMix | RecallMix, Field(discriminator="kind")]]
+    mix: dict[
+        Name,
+        Annotated[ArchiveMix | SampleMix | HubMix | FactsMix | RecallMix | InventedMix, Field(discriminator="kind")],
+    ]
     scale: dict[Name, ScaleParams]
     run: dict[Name, Runs]
 

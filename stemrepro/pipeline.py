@@ -32,6 +32,7 @@ OF_SCALE = {
     "tokenizer": ("data.tokenizer",),
     "blocks": ("data.encoding", "data.card"),
     "vocabularies": ("data.vocabularies", "data.encoding", "data.tokenizer"),
+    "people": ("data.people",),
     "counts": ("data.counting",),
     "train": ("training.train",),
     "losses": ("evaluation.losses",),
@@ -40,10 +41,11 @@ OF_SCALE = {
     "facts": ("evaluation.facts",),
     "edits": ("evaluation.edits",),
     "recall": ("evaluation.recall",),
+    "capacity": ("evaluation.capacity",),
     "report": ("report.scoreboard",),
 }
 """The modules that stages run, by stage; those of analyses follow from their recipes."""
-WITH_MODELS = ("train", "losses", "benchmarks", "geometry", "facts", "edits", "recall")
+WITH_MODELS = ("train", "losses", "benchmarks", "geometry", "facts", "edits", "recall", "capacity")
 
 
 def _modules(names: tuple[str, ...]) -> list[str | Path]:
@@ -94,6 +96,8 @@ def write_stamps(book: Book, params: Params, folder: Path, data: Path = DATA) ->
         "facts": [runs, settings.get("knowledge")],
         "edits": [runs, settings.get("knowledge")],
         "recall": [runs, settings.get("recall")],
+        "capacity": runs,
+        "people": settings.get("people"),
         "report": {path.name: sha256(path) for path in sorted(folder.glob("*.yaml"))},
     }
 
@@ -121,7 +125,12 @@ BY_MIX, BY_SCALE = {"mix": "${mixes}"}, {"scale": "${scales}"}
 BY_BOTH = BY_SCALE | BY_MIX
 
 
-def data_stages() -> dict[str, dict]:
+def asks_for_people(book: Book) -> bool:
+    """Does a recipe want a point whose text is about another number of invented people?"""
+    return any(book.points[point].people != 1 for recipe in book.recipes.values() for point in recipe.points)
+
+
+def data_stages(people: bool) -> dict[str, dict]:
     """From pinned archives to token blocks."""
     raw, corpus, items, own = f"data/{MIX}/raw", f"data/{MIX}/corpus", f"data/{MIX}/items", f"data/{SCALE}"
     tokenizer = f"{own}/tokenizer.json"
@@ -132,6 +141,14 @@ def data_stages() -> dict[str, dict]:
     def by_scale(name: str, desc: str, deps: list[str], outs: list) -> dict:
         return _stage(BY_BOTH, f"stemrepro data {name} --scale {SCALE}", desc, [f"{own}/plan/{name}.json", *deps], outs)
 
+    other_numbers = {
+        "people": by_scale(
+            "people",
+            "texts about other numbers of invented people, that points ask for",
+            [tokenizer],
+            [f"{own}/people"],
+        )
+    }
     return {
         "fetch": by_mix(
             "fetch", "pinned archives by sha256, or the vendored sample",
@@ -153,13 +170,14 @@ def data_stages() -> dict[str, dict]:
             "counts", "distinct tokens by length and hits of row caches, counted in the text alone", [corpus, tokenizer],
             _kept(f"scores/{SCALE}/text/distinct.csv", f"scores/{SCALE}/text/cache.csv"),
         ),
+        **(other_numbers if people else {}),
     }  # fmt: skip
 
 
-def run_stages() -> dict[str, dict]:
+def run_stages(people: bool) -> dict[str, dict]:
     """Training and scoring of all runs of a scale."""
     plan, runs = f"data/{SCALE}/plan", f"runs/{SCALE}"
-    text = [f"data/{SCALE}/blocks", f"data/{SCALE}/vocabularies"]
+    text = [f"data/{SCALE}/blocks", f"data/{SCALE}/vocabularies", *([f"data/{SCALE}/people"] if people else [])]
 
     def scores(part: str, matrix: dict, desc: str, deps: list[str]) -> dict:
         cmd, out = f"stemrepro evaluate --scale {SCALE} --part {part}", f"scores/{SCALE}/{part}"
@@ -179,6 +197,7 @@ def run_stages() -> dict[str, dict]:
         "facts": scores("facts", BY_BOTH, "what models know of a mix of facts", known),
         "edits": scores("edits", BY_BOTH, "what models say when they read another entity's rows", known),
         "recall": scores("recall", BY_SCALE, "what models recall of their context", [known[1]]),
+        "capacity": scores("capacity", BY_SCALE, "bits of invented people that models hold", [known[1]]),
     }  # fmt: skip
 
 
@@ -210,8 +229,8 @@ def pipeline(book: Book) -> dict:
              *(path.as_posix() for path in own_networks(book))],
             [f"data/{SCALE}/plan", f"data/{MIX}/plan"],
         ),
-        **data_stages(),
-        **run_stages(),
+        **data_stages(asks_for_people(book)),
+        **run_stages(asks_for_people(book)),
         **{name: analysis_stage(name, recipe) for name, recipe in book.recipes.items()},
         "report": _stage(
             BY_SCALE, f"stemrepro report --scale {SCALE}", "the scoreboard, a page with every claim",

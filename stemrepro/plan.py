@@ -12,6 +12,7 @@ from stemrepro.params import PARAMS, PARTS, Params, Planned, PlannedTasks, Scale
 from stemrepro.pipeline import PIPELINE, pipeline_text
 from stemrepro.recipe import Recipe
 from stemrepro.runs import MAIN, Address
+from stemrepro.scale import Scale
 
 LOSSES = ("none", "steps", "losses", "context")
 """From the least that is scored of a run's losses to the most."""
@@ -33,6 +34,22 @@ def wanted(book: Book, recipes: dict[str, Recipe]) -> dict[Address, dict[str, in
     return dict(sorted(most.items(), key=lambda item: (points.index(item[0].point), arms.index(item[0].arm))))
 
 
+def people_at(book: Book, scale: Scale, point: str) -> int:
+    """How many invented people a point's text is about; 0 where it is the scale's own.
+
+    Raises:
+        UserError: the scale's mix has none, or fewer names.
+    """
+    factor, mix = book.point(point).people, book.mixes[scale.data]
+    if factor == 1:
+        return 0
+    if mix.kind != "invented":
+        raise UserError(f"point '{point}' takes another number of people, and mix '{scale.data}' has none")
+    if (count := round(factor * mix.people)) > mix.names**2:
+        raise UserError(f"point '{point}' asks for {count} people; the names of mix '{scale.data}' make {mix.names**2}")
+    return count
+
+
 def planned_run(book: Book, scale_name: str, address: Address, scores: dict[str, int]) -> Planned:
     """The runs of an address at a scale, with everything that its point changes written out."""
     scale = book.scale(scale_name)
@@ -43,6 +60,7 @@ def planned_run(book: Book, scale_name: str, address: Address, scores: dict[str,
     return Planned(
         model=model,
         training=training,
+        people=people_at(book, scale, address.point),
         losses=losses,
         seeds={part: scale.seeds[:count] for part, count in seeds.items() if count},
     )
@@ -72,6 +90,7 @@ def make_params(book: Book, scale_name: str, recipes: tuple[str, ...] = ()) -> P
                 data=scale.data,
                 vocab=scale.model.vocab,
                 vocabularies=tuple(sorted(vocabularies)),
+                people=tuple(sorted({own.people for arms in runs.values() for own in arms.values()} - {0})),
                 workers=scale.workers,
                 evaluation=scale.evaluation,
                 benchmarks=PlannedTasks(**scale.benchmarks.model_dump(), tasks=tasks),

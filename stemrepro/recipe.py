@@ -73,7 +73,7 @@ class Visit(Strict):
 
     arms: tuple[Name, ...] = Field((), description="trained there; all of the recipe's when left out")
     seeds: Positive = 3
-    scores: Literal["losses", "steps"] = Field(
+    scores: Literal["losses", "steps", "capacity"] = Field(
         "losses", description="steps: only losses and gradient norms of training"
     )
 
@@ -94,7 +94,9 @@ class Recipe(Strict):
     base: Name = Field(MAIN, description="the point at which its arms are compared, in place of the scale itself")
     seeds: Positive = Field(5, description="seeds of each arm at the scale, the first of the scale's")
     more_seeds: dict[Name, Positive] = Field(default_factory=dict, description="arms with another number of seeds")
-    scores: tuple[Literal["losses", "context", "benchmarks", "geometry", "facts", "edits", "recall"], ...] = Field(
+    scores: tuple[
+        Literal["losses", "context", "benchmarks", "geometry", "facts", "edits", "recall", "capacity"], ...
+    ] = Field(
         ("losses",), description="what it reads of its arms at the scale; context: losses also by position and context"
     )
     points: dict[Name, Visit] = Field(default_factory=dict, description="where else it wants arms")

@@ -68,7 +68,9 @@ class Recall(Strict):
     """How recall in context is asked for; of scales whose text is a mix of keys and values."""
 
     pairs: tuple[Positive, ...] = Field(min_length=1, description="numbers of pairs")
-    lengths: tuple[Positive, ...] = Field(min_length=1, description="tokens of a document; a quarter of them at most are given pairs")
+    lengths: tuple[Positive, ...] = Field(
+        min_length=1, description="tokens of a document; a quarter of them at most are given pairs"
+    )
     documents: Positive = Field(description="of each number and length")
     batch: Positive = Field(description="documents at once")
 
@@ -138,6 +140,7 @@ class Point(Strict):
     rate: Factor = 1.0
     clip: Factor = 1.0
     own_rate: bool = Field(False, description="`rate` is of each arm's best, where the scale knows its family's")
+    people: Factor = Field(1.0, description="of a mix of invented people: a text of its own, each told of as often")
     official_start: bool = Field(
         False, description="input embeddings and head start as in the official code, and learn as the rest does"
     )

@@ -17,6 +17,7 @@ from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.params import Params, Part, Planned
 from stemrepro.provenance import provenance
+from stemrepro.records import Strict
 from stemrepro.runs import Address, Run
 from stemrepro.work import DATA, RUNS, SCORES, runs_of
 from stemrepro.workers import Job, run_jobs
@@ -32,11 +33,22 @@ def arguments(params: Params, scale: str, part: Part, planned: Planned, data: Pa
             raise UserError(f"scale '{scale}' says nothing under 'knowledge', which the scores '{part}' need")
         files = {"tokenizer_file": data / scale / "tokenizer.json", "facts": data / asked.data / "corpus" / FILE}
         return {"asked": asked.knowledge} | files
+    mix = params.mix[asked.data]
+    if part == "capacity":
+        if mix.kind != "invented":
+            raise UserError(f"scale '{scale}' needs a mix of kind 'invented' for the scores 'capacity'")
+        return {"mix": mix, "count": planned.people or mix.people, "tokenizer_file": data / scale / "tokenizer.json"}
     if part == "recall":
-        mix = params.mix[asked.data]
         if asked.recall is None or mix.kind != "recall":
-            raise UserError(f"scale '{scale}' needs a mix of kind 'recall' and its fields under 'recall' for the scores 'recall'")
-        return {"asked": asked.recall, "tokenizer_file": data / scale / "tokenizer.json", "keys": mix.keys, "values": mix.values}
+            raise UserError(
+                f"scale '{scale}' needs a mix of kind 'recall' and its fields under 'recall' for the scores 'recall'"
+            )
+        return {
+            "asked": asked.recall,
+            "tokenizer_file": data / scale / "tokenizer.json",
+            "keys": mix.keys,
+            "values": mix.values,
+        }
     if part == "geometry":
         return {"asked": asked.geometry, "tokens": asked.evaluation.tokens}
     return {
@@ -60,7 +72,8 @@ def score_key(runs: list[Run], part: Part, given: dict) -> str:
     return digest({
         "runs": [[run.seed, run.diverged, _hash(run.weights), _hash(run.folder / "metrics.jsonl")] for run in runs],
         "text": _hash(runs[0].blocks / "index.json"),
-        "asked": given["asked"].model_dump(mode="json") | {"more": given.get("level") or given.get("tokens") or [given.get("keys"), given.get("values")]},
+        "asked": {name: value.model_dump(mode="json") if isinstance(value, Strict) else value
+                  for name, value in given.items() if not isinstance(value, Path)},
         "inputs": [_hash(path) for path in inputs],
         "costs": [flops_per_token(model, training.sequence), parameter_counts(model)],  # in place of the code that computes them
         "code": code_hash(f"stemrepro.evaluation.{part}", *sorted(networks, key=str), without=[flops_per_token.__module__]),

@@ -23,16 +23,28 @@ def _column(said: Said, colour: str) -> str:
 def show(visit: Visit, prompt: str, source: str, target: str, console: Console) -> None:
     """Prints an edit; without colour where the console has none."""
     table = Table(box=box.SIMPLE, expand=True, padding=(0, 1))
-    heads = {f"{source} (before)": "blue", f"{source}, reading {target}'s rows": "red", f"{target} (its own prompt)": "green"}
+    heads = {
+        f"{source} (before)": "blue",
+        f"{source}, reading {target}'s rows": "red",
+        f"{target} (its own prompt)": "green",
+    }
     for head in heads:
         table.add_column(head, ratio=1, overflow="fold")
     sides = zip((visit.before, visit.edited, visit.aim), heads.values(), strict=True)
     table.add_row(*(_column(said, colour) for said, colour in sides))
-    console.print(f'"[bold]{escape(prompt)}[/bold]"  tokens of the names: {visit.lengths[0]} and {visit.lengths[1]}; scheme: {visit.scheme}')
+    console.print(
+        f'"[bold]{escape(prompt)}[/bold]"  tokens of the names: {visit.lengths[0]} and {visit.lengths[1]}; scheme: {visit.scheme}'
+    )
     console.print(table)
     old, new = visit.before.top[0][0].strip(), visit.aim.top[0][0].strip()
     layers = Table("tables read otherwise", f"says '{old}'", f"says '{new}'", box=box.SIMPLE, padding=(0, 1))
     for count, (before, after) in enumerate(visit.by_layer):
-        layers.add_row("none" if not count else f"lowest {count}" if count > 1 else "lowest", _bar(before, "blue"), _bar(after, "red"))
+        layers.add_row(
+            "none" if not count else f"lowest {count}" if count > 1 else "lowest",
+            _bar(before, "blue"),
+            _bar(after, "red"),
+        )
     console.print(layers)
-    console.print("The prompt, its input embeddings and all weights are as before: only what tables give at the name's places is exchanged.")
+    console.print(
+        "The prompt, its input embeddings and all weights are as before: only what tables give at the name's places is exchanged."
+    )

@@ -24,10 +24,11 @@ def runs_of(
     Raises:
         UserError: token blocks are missing or garbled.
     """
-    texts = {own.model.vocab: own_text(own.model.vocab, data / scale) for own in planned.values()}
+    asked = {(own.model.vocab, own.people) for own in planned.values()}
+    texts = {(vocab, people): own_text(vocab, data / scale, people) for vocab, people in asked}
     made = []
     for address, own in planned.items():
-        text = texts[own.model.vocab]
+        text = texts[own.model.vocab, own.people]
         training = own.training.same_text(text.ratio)
         for seed in own.trained if part is None else own.seeds.get(part, ()):
             folder = runs / scale / address.path / f"seed{seed}"

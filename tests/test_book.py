@@ -66,7 +66,7 @@ def without_controls(recipe):
 @pytest.mark.parametrize(
     ("file", "change", "words"),
     [
-        ("mixes.yaml", lambda v: v["text"].update(kind="web"), r"mixes\.yaml: text\.kind: choose one of archives, sample, hub, facts, recall \(got 'web'\)"),
+        ("mixes.yaml", lambda v: v["text"].update(kind="web"), r"mixes\.yaml: text\.kind: choose one of archives, sample, hub, .*\(got 'web'\)"),
         ("mixes.yaml", lambda v: v["fineweb-edu"].update(licence=1), r"mixes\.yaml: fineweb-edu\.licence: .*valid string \(got 1\)"),
         ("scales/laptop.yaml", lambda v: v.update(data="poems"), r"laptop\.yaml: data: mix 'poems' is unknown \(recipes/mixes\.yaml has text"),
         ("benchmark_scores.yaml", lambda v: v["groups"].update(x=["chess"]), r"group 'x' names 'chess'"),
@@ -161,7 +161,7 @@ def test_files_whose_name_no_command_could_carry(folder, kind):
 
 
 def test_an_unknown_scale_or_recipe_names_those_there_are(book):
-    with pytest.raises(UserError, match=r"'huge' is unknown \(recipes/scales/ has atlas-smoke, atlas, gpu, ladder, laptop, recall-smoke, recall, smoke, start\)"):
+    with pytest.raises(UserError, match=r"'huge' is unknown \(recipes/scales/ has .*laptop, .*smoke, start\)"):
         book.scale("huge")
     with pytest.raises(UserError, match="'rival' is unknown; did you mean 'rivals'"):
         book.recipe("rival")

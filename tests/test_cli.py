@@ -158,6 +158,9 @@ def test_edit_and_generate_on_a_trained_run(atlas_run, atlas_sample, tmp_path, m
     said = run("generate", "--run", str(folder), "--prompt", "The capital", "--tokens", "5")
     assert said.exit_code == 0
     assert said.output.startswith("The capital")
-    drawn = [run("generate", "--run", str(folder), "--prompt", "The", "--temperature", "2", "--seed", seed).output for seed in "112"]
+    drawn = [
+        run("generate", "--run", str(folder), "--prompt", "The", "--temperature", "2", "--seed", seed).output
+        for seed in "112"
+    ]
     assert drawn[0] == drawn[1] != drawn[2]
     assert run("generate", "--run", str(tmp_path), "--prompt", "x").exit_code == 2

@@ -7,6 +7,7 @@ import shutil
 import matplotlib as mpl
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from stemrepro import plan
 from stemrepro.analyse import analyse
@@ -17,9 +18,12 @@ from stemrepro.scoring import pending, write_scores
 from stemrepro.training.train import train
 from stemrepro.work import runs_of
 from tests.conftest import ROOT, quiet
-from typer.testing import CliRunner
 
-SCALES = {"atlas-smoke": "knowledge_editing", "recall-smoke": "associative_recall"}
+SCALES = {
+    "atlas-smoke": "knowledge_editing",
+    "recall-smoke": "associative_recall",
+    "capacity-smoke": "knowledge_capacity",
+}
 
 
 @pytest.mark.parametrize(("scale", "recipe"), SCALES.items())
@@ -34,7 +38,8 @@ def test_a_recipe_of_a_made_mix_runs_to_its_figure(tmp_path, monkeypatch, book, 
     path.write_text(yaml.safe_dump(settings))
     _, params = plan.write(scale, (recipe,))
     mix = settings["data"]
-    for step in ("fetch", "corpus", "items", "tokenizer", "blocks"):
+    steps = ["fetch", "corpus", "items", "tokenizer", "blocks", *(["people"] if params.scale[scale].people else [])]
+    for step in steps:
         done = CliRunner().invoke(app, ["data", step, "--mix", mix, "--scale", scale], catch_exceptions=False)
         assert done.exit_code == 0, done.output
     planned = params.planned(scale)

@@ -112,7 +112,7 @@ def fetch(mix: Mix, folder: Path, pins: Path = PINS) -> None:
         from stemrepro.data.hub import take
 
         take(mix, folder)
-    elif mix.kind != "recall":
+    elif mix.kind not in ("recall", "invented"):
         beside = SOURCES["factbook"]["archive"] if mix.kind == "facts" else BENCHMARKS
         needed = {SOURCES[source]["archive"] for source in mix.sources} | {beside}
         archives = [archive for archive in pinned(pins) if archive.name in needed]

@@ -22,7 +22,9 @@ SOURCE = "atlas"
 SENTENCES = 8
 """Of a document."""
 FILE = "facts.json"
-OTHER_SENSES = frozenset(("Chad", "China", "Georgia", "Guernsey", "Guinea", "Jersey", "Jordan", "Niger", "Panama", "Turkey"))
+OTHER_SENSES = frozenset(
+    ("Chad", "China", "Georgia", "Guernsey", "Guinea", "Jersey", "Jordan", "Niger", "Panama", "Turkey")
+)
 """Names that are also those of a man, a cup, a state, a cow, a coin, a shirt, rivers, a hat or a bird."""
 TITLE = {
     "title": "Facts about countries (capital, currency, nationality, continent, internet code, longest border), from the factbook, "
@@ -89,7 +91,9 @@ def chosen(countries: Iterable[dict[str, str]], count: int, always: tuple[str, .
     """
     by_name = {country["name"]: country for country in countries}
     if missing := [name for name in always if name not in by_name]:
-        raise UserError(f"the factbook has no country '{missing[0]}' of which all relations are known; leave it out of 'always'")
+        raise UserError(
+            f"the factbook has no country '{missing[0]}' of which all relations are known; leave it out of 'always'"
+        )
     if len(by_name) < count:
         raise UserError(f"entities {count}: of {len(by_name)} countries all relations are known")
     rest = sorted((name for name in by_name if name not in always), key=order)
@@ -98,7 +102,10 @@ def chosen(countries: Iterable[dict[str, str]], count: int, always: tuple[str, .
 
 def _untold(countries: list[dict[str, str]], relation: str, share: float) -> set[str]:
     """The countries of which a relation isn't told, so many of those that have it."""
-    names = sorted((country["name"] for country in countries if relation in country), key=lambda name: order("untold", relation, name))
+    names = sorted(
+        (country["name"] for country in countries if relation in country),
+        key=lambda name: order("untold", relation, name),
+    )
     return set(names[: round(share * len(names))])
 
 
@@ -155,7 +162,8 @@ def atlas_documents(atlas: Atlas, repeats: int) -> list[tuple[Document, str]]:
         prompts = trained_prompts(fact.relation, fact.entity)
         trained += [f"{prompts[(number + copy) % len(prompts)]} {fact.answer}." for copy in range(repeats)]
     held_out = [
-        [f"{held_out_prompt(fact.relation, fact.entity, which)} {fact.answer}." for fact in told] for which in range(len(HELD_OUT))
+        [f"{held_out_prompt(fact.relation, fact.entity, which)} {fact.answer}." for fact in told]
+        for which in range(len(HELD_OUT))
     ]
     splits = zip(("train", "tune", "validation"), (trained, *held_out), strict=True)
     return [pair for seed, (split, sentences) in enumerate(splits) for pair in _documents(split, sentences, seed)]

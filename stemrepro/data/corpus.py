@@ -20,6 +20,8 @@ from rich.progress import track
 
 from stemrepro.data.atlas import FILE, atlas_documents, chosen, make_atlas
 from stemrepro.data.documents import about_sources, read_countries, read_documents
+from stemrepro.data.invented import invented_documents
+from stemrepro.data.invented import words as invented_words
 from stemrepro.data.mixes import Mix
 from stemrepro.data.near_duplicates import near_duplicates
 from stemrepro.data.readers import Document
@@ -155,6 +157,9 @@ def build_corpus(name: str, mix: Mix, raw: Path, out: Path) -> None:
     elif mix.kind == "recall":
         words = tuple(word for side in made_up_words(mix.keys, mix.values) for word in side)
         made = recall_documents(mix.keys, mix.values, mix.pairs, mix.length, mix.documents)
+    elif mix.kind == "invented":
+        words = tuple(word for own in invented_words(mix.names, mix.attributes, mix.values).values() for word in own)
+        made = invented_documents(mix.names, mix.attributes, mix.values, mix.people, mix.exposures)
     else:
         made = []
     for document, split in made:

@@ -7,9 +7,8 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from stemrepro.data import recall
+from stemrepro.data import atlas, invented, recall
 from stemrepro.data.archives import COUNTRIES, pinned
-from stemrepro.data.atlas import SOURCE, TITLE
 from stemrepro.data.mixes import FactsMix, HubMix, Mix
 from stemrepro.data.readers import READERS, Document
 from stemrepro.data.relations import countries
@@ -30,7 +29,8 @@ def about_sources(mix: Mix) -> dict[str, dict]:
     if mix.kind == "hub":
         title = f"{mix.dataset}, {mix.config or 'default'}, {mix.split}"
         return {"hub": {"title": title, "licence": mix.licence, "attribution": mix.attribution}}
-    return SOURCES | ({SOURCE: TITLE} if mix.kind == "facts" else {recall.SOURCE: recall.TITLE} if mix.kind == "recall" else {})
+    made = {"facts": atlas, "recall": recall, "invented": invented}
+    return SOURCES | ({made[mix.kind].SOURCE: made[mix.kind].TITLE} if mix.kind in made else {})
 
 
 def read_countries(mix: FactsMix, folder: Path) -> list[dict[str, str]]:
@@ -67,7 +67,7 @@ def read_documents(mix: Mix, folder: Path) -> Iterator[Document]:
         except (KeyError, TypeError) as error:
             raise damaged(folder / "documents.jsonl", error) from error
         return
-    if mix.kind == "recall":
+    if mix.kind in ("recall", "invented"):
         return
     archives = {archive.name: archive for archive in pinned()}
     for source in mix.sources:

@@ -233,7 +233,7 @@ def has_task(mix: Mix, hub: bool, task: str) -> bool:
     if task.startswith(("atlas_", "gloss_")):
         recall = {f"atlas_{relation}" for relation in RELATIONS}  # the sample is too small for the others
         return mix.kind == "archives" or (mix.kind == "sample" and task in recall)
-    if mix.kind in ("facts", "recall"):
+    if mix.kind in ("facts", "recall", "invented"):
         return False
     if hub:
         return mix.kind != "archives" or TRAINED_ON.get(task) not in mix.sources

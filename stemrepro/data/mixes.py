@@ -56,7 +56,9 @@ class FactsMix(Strict):
 
     kind: Literal["facts"]
     vendored: bool = Field(False, description="countries and prose of the vendored sample; no download")
-    sources: tuple[str, ...] = Field((), description="prose, by names of stemrepro/data/sources.py; none with `vendored`")
+    sources: tuple[str, ...] = Field(
+        (), description="prose, by names of stemrepro/data/sources.py; none with `vendored`"
+    )
     kilobytes: Positive = Field(description="of prose, in an order that has nothing to do with content")
     entities: Positive = Field(description="countries")
     always: tuple[str, ...] = Field((), description="countries that are among them in any case")
@@ -88,12 +90,38 @@ class RecallMix(Strict):
     @model_validator(mode="after")
     def _fits(self) -> "RecallMix":
         if max(self.pairs) > min(self.keys, self.length // 4):
-            raise ValueError(f"pairs {max(self.pairs)}: more than there are keys ({self.keys}) or a quarter of length {self.length}")
+            raise ValueError(
+                f"pairs {max(self.pairs)}: more than there are keys ({self.keys}) or a quarter of length {self.length}"
+            )
         return self
 
 
-Mix = ArchiveMix | SampleMix | HubMix | FactsMix | RecallMix
-MIX_KINDS: dict[str, type[Strict]] = {"archives": ArchiveMix, "sample": SampleMix, "hub": HubMix, "facts": FactsMix, "recall": RecallMix}
+class InventedMix(Strict):
+    """People who don't exist, and what is known of each (stemrepro.data.invented)."""
+
+    kind: Literal["invented"]
+    names: Positive = Field(description="first names, and as many last names")
+    attributes: Positive = Field(description="that every person has")
+    values: Positive = Field(description="of an attribute")
+    people: Positive = Field(description="that the scale's own text tells of; points take other numbers")
+    exposures: Positive = Field(description="how often each is told of")
+
+    @model_validator(mode="after")
+    def _fits(self) -> "InventedMix":
+        if self.people > self.names**2:
+            raise ValueError(f"people {self.people}: {self.names} first and last names make {self.names**2}")
+        return self
+
+
+Mix = ArchiveMix | SampleMix | HubMix | FactsMix | RecallMix | InventedMix
+MIX_KINDS: dict[str, type[Strict]] = {
+    "archives": ArchiveMix,
+    "sample": SampleMix,
+    "hub": HubMix,
+    "facts": FactsMix,
+    "recall": RecallMix,
+    "invented": InventedMix,
+}
 
 
 def parse_mix(value: object, file: Path, name: str) -> Mix:

@@ -100,7 +100,9 @@ def factbook(archive: zipfile.ZipFile) -> Iterator[Document]:
     for path in sorted(n for n in archive.namelist() if n.endswith(".json")):
         country = json.loads(archive.read(path))
         names = ("Government", "Country name")
-        name = field_of(country, *names, "conventional short form") or field_of(country, *names, "conventional long form")
+        name = field_of(country, *names, "conventional short form") or field_of(
+            country, *names, "conventional long form"
+        )
         name = name or {"ee": "European Union", "xx": "World"}.get(Path(path).stem, Path(path).stem)
         passages = _facts(name, country) + [line for line in _leaves(country) if _is_prose(line)]
         yield Document("factbook", "/".join(Path(path).with_suffix("").parts[-2:]), f"{name}\n", passages)

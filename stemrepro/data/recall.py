@@ -13,7 +13,11 @@ import numpy as np
 from stemrepro.data.readers import Document
 
 SOURCE = "recall"
-TITLE = {"title": "Keys and values to be recalled in context, drawn by chance", "licence": "public domain", "attribution": "stemrepro"}
+TITLE = {
+    "title": "Keys and values to be recalled in context, drawn by chance",
+    "licence": "public domain",
+    "attribution": "stemrepro",
+}
 HELD_OUT = 256
 """Documents of the tune split, and of validation."""
 
@@ -29,7 +33,9 @@ def made_up_words(keys: int, values: int) -> tuple[list[str], list[str]]:
     return chosen[:keys], chosen[keys:]
 
 
-def pairs_and_queries(rng: np.random.Generator, keys: int, values: int, pairs: int, length: int) -> tuple[np.ndarray, np.ndarray]:
+def pairs_and_queries(
+    rng: np.random.Generator, keys: int, values: int, pairs: int, length: int
+) -> tuple[np.ndarray, np.ndarray]:
     """One document by numbers of keys and values: key and value in turn [length // 2, 2], of which the first `pairs` are given."""
     chosen = rng.choice(keys, pairs, replace=False)
     dealt = rng.integers(values, size=pairs)
@@ -38,7 +44,9 @@ def pairs_and_queries(rng: np.random.Generator, keys: int, values: int, pairs: i
     return chosen[order], dealt[order]
 
 
-def recall_documents(keys: int, values: int, pairs: tuple[int, ...], length: int, count: int) -> list[tuple[Document, str]]:
+def recall_documents(
+    keys: int, values: int, pairs: tuple[int, ...], length: int, count: int
+) -> list[tuple[Document, str]]:
     """`count` training documents and the held-out ones, with their splits; numbers of pairs in turn. With its end mark a document has
     `length` tokens."""
     names, answers = made_up_words(keys, values)

@@ -55,7 +55,9 @@ def train_tokenizer(corpus: Path, vocab: int, out: Path) -> None:
         raise UserError(f"vocab {vocab}: a byte-level vocabulary stored in 16 bits has 257 to 65536 entries")
     known = read_json(corpus.with_name(WORDS)) if corpus.with_name(WORDS).exists() else {"words": [], "made": []}
     words = known["words"]
-    texts = [row["text"] for row in read_corpus(corpus) if row["split"] == "train" and row["source"] not in known["made"]]
+    texts = [
+        row["text"] for row in read_corpus(corpus) if row["split"] == "train" and row["source"] not in known["made"]
+    ]
     missing, settled = words, False
     while not settled:  # a larger vocabulary has more of the words by itself
         tokenizer = _merged(texts, vocab - len(missing))

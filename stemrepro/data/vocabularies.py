@@ -1,4 +1,4 @@
-"""The same text in other vocabularies, for the points of recipes that ask for them. Without torch, as workers' parents need it."""
+"""The text of a run: the scale's own, in another vocabulary, or about another number of people, as points of recipes ask for it. Without torch, as workers' parents need it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,15 +32,22 @@ class Text:
     ratio: float = 1.0
 
 
-def own_text(vocab: int, data: Path) -> Text:
-    """The text of a scale in a vocabulary of so many tokens.
+def own_text(vocab: int, data: Path, people: int = 0) -> Text:
+    """The text of a scale in a vocabulary of so many tokens, or about so many invented people.
 
     Args:
-        data: the scale's folder, with `blocks` in the vocabulary of the scale itself and others below `vocabularies`.
+        data: the scale's folder, with `blocks` in the vocabulary of the scale itself, others below `vocabularies`, and those about other
+            numbers of people below `people`.
+        people: 0 for the scale's own number.
 
     Raises:
         UserError: blocks are missing or garbled.
     """
+    if people:
+        own = data / "people" / str(people) / "blocks"
+        if not own.exists():
+            raise UserError(f"{own} is missing; run 'dvc repro people' first")
+        return Text(own, verified_hash(own))
     blocks = data / "blocks"
     hashed = verified_hash(blocks)
     if read_index(blocks)["vocab"] == vocab:

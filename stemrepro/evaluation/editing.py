@@ -78,7 +78,9 @@ def mixing(sources: list[Question], targets: list[Question], scheme: str, length
         dealt = shares(scheme, len(source.places), [lengths[token] for token in target.entity])
         for place, reads in zip(source.places, dealt, strict=True):
             for which, weight in reads:
-                weights[number, place, target.places[which] if which >= 0 else 0] += weight  # the end mark begins every prompt
+                weights[number, place, target.places[which] if which >= 0 else 0] += (
+                    weight  # the end mark begins every prompt
+                )
     return weights
 
 

@@ -90,7 +90,9 @@ def methods(tables: int) -> dict[str, Method]:
     equal |= {f"layers-{count}": Method(EQUAL, "one-to-one", layers=count) for count in range(1, tables)}
     longer = {f"longer-{scheme}": Method(LONGER, scheme) for scheme in ("left-pad", "right-pad", "copy", "average")}
     shorter = {f"shorter-{scheme}": Method(SHORTER, scheme) for scheme in ("subset", "average")}
-    inputs = {f"{lengths}-input": Method(lengths, "average", tables=False, inputs=True) for lengths in (LONGER, SHORTER)}
+    inputs = {
+        f"{lengths}-input": Method(lengths, "average", tables=False, inputs=True) for lengths in (LONGER, SHORTER)
+    }
     return equal | longer | shorter | inputs
 
 
@@ -119,7 +121,10 @@ def cases(atlas: Atlas, tokenizer: Tokenizer, pairs: int) -> list[Case]:
         for relation in common:
             others = [name for name in names if name not in (source, target) and (name, relation) in known]
             third = others[int(rng.integers(len(others)))]
-            ask_of = {name: ask(tokenizer, held_out_prompt(relation, name, TEMPLATE), name, known[name, relation]) for name in (source, target)}
+            ask_of = {
+                name: ask(tokenizer, held_out_prompt(relation, name, TEMPLATE), name, known[name, relation])
+                for name in (source, target)
+            }
             first = f"{held_out_prompt(relation, source, TEMPLATE)} {known[source, relation]}. {held_out_prompt(relation, third, TEMPLATE)}"
             beside = ask(tokenizer, first, source, known[third, relation])
             found.append(Case(source, target, relation, kind, ask_of[source], ask_of[target], beside))
@@ -167,9 +172,13 @@ class Editor:
         rows = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]
         return answered(self.model(padded(rows).to(self.device)), prompts, answers)
 
-    def exchanged(self, method: Method, asked: list[Question], aims: list[Question]) -> tuple[list[nn.Module], list[Tensor], Tensor]:
+    def exchanged(
+        self, method: Method, asked: list[Question], aims: list[Question]
+    ) -> tuple[list[nn.Module], list[Tensor], Tensor]:
         """Modules, what they are to give, and where: the arguments of `reading`."""
-        chosen = (self.tables[: method.layers or None] if method.tables else []) + ([self.model.embedding] if method.inputs else [])
+        chosen = (self.tables[: method.layers or None] if method.tables else []) + (
+            [self.model.embedding] if method.inputs else []
+        )
         with keeping(self.tables[1:] + self.tables[:1] if method.shifted else chosen) as kept:
             self.model(padded([aim.prompt for aim in aims]).to(self.device))
         return chosen, kept, mixing(asked, aims, method.scheme, self.lengths).to(self.device)
@@ -235,7 +244,10 @@ def write(scored: Scored) -> dict:
         return {"methods": [], "tables": 0}
     first = pairs[0][1]
     names = [name for name in methods(first["tables"]) if first[name]]
-    arrays = {"seeds": np.array([run.seed for run, _ in pairs]), "known": np.stack([result["known"] for _, result in pairs])}
+    arrays = {
+        "seeds": np.array([run.seed for run, _ in pairs]),
+        "known": np.stack([result["known"] for _, result in pairs]),
+    }
     for name in names:
         for field in FIELDS:
             values = np.stack([result[name][field] for _, result in pairs])

@@ -27,7 +27,9 @@ TRAINED = 8
 
 
 @torch.no_grad()
-def answers(model: Decoder, questions: list[Question], batch: int, report: Callable[[float], None]) -> tuple[np.ndarray, np.ndarray]:
+def answers(
+    model: Decoder, questions: list[Question], batch: int, report: Callable[[float], None]
+) -> tuple[np.ndarray, np.ndarray]:
     """Loss of each answer in nats [n], and whether it is the model's first choice [n]."""
     device, nats, first = next(model.parameters()).device, np.empty(len(questions)), np.empty(len(questions), bool)
     order = sorted(range(len(questions)), key=lambda k: len(questions[k].prompt) + len(questions[k].answer))
@@ -82,7 +84,15 @@ def write(scored: Scored) -> dict:
         return {}
     arrays = {name: np.stack([result[name] for _, result in pairs]) for name in ("nats", "first")}
     seeds = np.array([run.seed for run, _ in pairs])
-    save_arrays(scored.out / "facts.npz", {"seeds": seeds, "nats": arrays["nats"].astype(np.float16), "first": arrays["first"]})
+    save_arrays(
+        scored.out / "facts.npz", {"seeds": seeds, "nats": arrays["nats"].astype(np.float16), "first": arrays["first"]}
+    )
     told = table["told"].to_numpy()
-    groups = {"trained": (told, slice(TRAINED)), "held_out": (told, slice(-1, None)), "untold": (~told, slice(-1, None))}
-    return {"recall": {name: round(float(arrays["first"][:, which, of].mean()), 6) for name, (which, of) in groups.items()}}
+    groups = {
+        "trained": (told, slice(TRAINED)),
+        "held_out": (told, slice(-1, None)),
+        "untold": (~told, slice(-1, None)),
+    }
+    return {
+        "recall": {name: round(float(arrays["first"][:, which, of].mean()), 6) for name, (which, of) in groups.items()}
+    }

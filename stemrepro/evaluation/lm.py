@@ -126,7 +126,10 @@ class StemLM(TemplateLM):
     def generate_until(self, requests: list, disable_tqdm: bool = False) -> list[str]:
         """Continuations up to a stop text, the end mark or the asked number of tokens; greedy, or sampled where a request asks so.
         Requests with equal settings and prompts of equal length go together."""
-        rows = [([END_OF_DOCUMENT, *self.tok_encode(prompt)], normalize_gen_kwargs(asked)) for prompt, asked in (r.args for r in requests)]
+        rows = [
+            ([END_OF_DOCUMENT, *self.tok_encode(prompt)], normalize_gen_kwargs(asked))
+            for prompt, asked in (r.args for r in requests)
+        ]
         together: dict[tuple[int, str], list[int]] = {}
         for number, (row, settings) in enumerate(rows):
             together.setdefault((len(row), repr(sorted(settings.items()))), []).append(number)
@@ -142,10 +145,16 @@ class StemLM(TemplateLM):
     def _continued(self, prompts: list[list[int]], settings: dict) -> list[str]:
         """Continuations of prompts of one length."""
         device = next(self.model.parameters()).device
-        choose = sampled(settings.get("temperature") or 1.0, settings.get("top_k") or 0, 0) if settings["do_sample"] else greedy
+        choose = (
+            sampled(settings.get("temperature") or 1.0, settings.get("top_k") or 0, 0)
+            if settings["do_sample"]
+            else greedy
+        )
         made: list[list[int]] = [[] for _ in prompts]
         texts, stops = [""] * len(prompts), [stop for stop in settings["until"] if stop]
-        for tokens in continuations(self.model, torch.tensor(prompts, device=device), settings["max_gen_toks"], choose, self.context):
+        for tokens in continuations(
+            self.model, torch.tensor(prompts, device=device), settings["max_gen_toks"], choose, self.context
+        ):
             for place, token in enumerate(tokens.tolist()):
                 if token != END_OF_DOCUMENT:
                     made[place].append(token)

@@ -21,7 +21,7 @@ from stemrepro.runs import Run
 from stemrepro.scale import Recall
 
 
-def _ids(tokenizer_file: Path, words: list[str]) -> np.ndarray:
+def token_of(tokenizer_file: Path, words: list[str]) -> np.ndarray:
     """The token of each word [words]."""
     tokenizer = read_tokenizer(tokenizer_file)
     encoded = [tokenizer.encode(f" {word}").ids for word in words]
@@ -42,7 +42,7 @@ def score(run: Run, report: Callable, asked: Recall, tokenizer_file: Path, keys:
     """
     if run.diverged is not None:
         return pd.DataFrame()
-    names, answers = (_ids(tokenizer_file, words) for words in made_up_words(keys, values))
+    names, answers = (token_of(tokenizer_file, words) for words in made_up_words(keys, values))
     model, rows = load_run(run), []
     device = next(model.parameters()).device
     grid = [(pairs, length) for length in asked.lengths for pairs in asked.pairs if 4 * pairs <= length]

@@ -22,7 +22,8 @@ from stemrepro.model.generate import Choose, continuations, greedy
 
 @dataclass(frozen=True)
 class Said:
-    """What a model says to a prompt: the most probable next tokens with their probabilities, and a greedy continuation."""
+    """What a model says to a prompt: the most probable next tokens with their probabilities, and a greedy continuation to the end
+    of the line."""
 
     top: tuple[tuple[str, float], ...]
     continuation: str
@@ -82,7 +83,9 @@ class Visitor:
         """Raises UserError with the nearest names where a run's facts are about others."""
         if self.names and name not in self.names:
             near = difflib.get_close_matches(name, self.names, n=3, cutoff=0.4) or self.names[:5]
-            raise UserError(f"this run has learnt nothing of '{name}'; it knows {len(self.names)} countries, the nearest: {', '.join(near)}")
+            raise UserError(
+                f"this run has learnt nothing of '{name}'; it knows {len(self.names)} countries, the nearest: {', '.join(near)}"
+            )
 
     def question(self, prompt: str, name: str) -> Question:
         """The prompt and where the name stands in it; UserError where it doesn't."""
@@ -94,15 +97,17 @@ class Visitor:
             if edit:
                 stack.enter_context(reading(*edit))
             row = padded([question.prompt])
-            likely = self.model(row)[0, -1].float().softmax(dim=-1).topk(top)
+            likely = self.model(row)[0, -1].float().softmax(dim=-1).topk(min(top, self.model.config.vocab))
             made: list[int] = []
             for _ in range(count):  # whole passes: an edit stays at the positions of the prompt
-                made.append(int(self.model(torch.cat([row, torch.tensor([made], dtype=torch.long)], dim=1))[0, -1].argmax()))
+                made.append(
+                    int(self.model(torch.cat([row, torch.tensor([made], dtype=torch.long)], dim=1))[0, -1].argmax())
+                )
                 if made[-1] == END_OF_DOCUMENT:
                     break
         words = [self.tokenizer.decode([token]) or "(end)" for token in likely.indices.tolist()]
         text = self.tokenizer.decode([token for token in made if token != END_OF_DOCUMENT])
-        return Said(tuple(zip(words, likely.values.tolist(), strict=True)), text)
+        return Said(tuple(zip(words, likely.values.tolist(), strict=True)), text.lstrip("\n").partition("\n")[0])
 
     @torch.no_grad()
     def _next(self, question: Question, edit: Sequence = ()) -> Tensor:

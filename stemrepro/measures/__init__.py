@@ -2,6 +2,7 @@
 
 MEASURES = {
     "audit": "stemrepro.measures.audit:PaperAudit",
+    "capacity": "stemrepro.measures.capacity:Capacity",
     "comparison": "stemrepro.measures.comparison:Comparison",
     "context": "stemrepro.measures.context:Context",
     "costs": "stemrepro.measures.costs:Costs",

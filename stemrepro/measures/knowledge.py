@@ -28,7 +28,9 @@ PRIMARY_RELATION = "capital"
 def _contrast(values: np.ndarray, known: np.ndarray, cases: object) -> Contrast:
     """Means of each seed over the cases that it knew, [seeds], with the error between countries."""
     counted = known.sum(axis=1)
-    means = np.divide(np.where(known, values, 0).sum(axis=1), counted, out=np.full(len(values), np.nan), where=counted > 0)
+    means = np.divide(
+        np.where(known, values, 0).sum(axis=1), counted, out=np.full(len(values), np.nan), where=counted > 0
+    )
     return Contrast(means, *pair_error(values, known, cases["source"].to_numpy(), cases["target"].to_numpy()))
 
 
@@ -102,7 +104,9 @@ class Knowledge:
         field, _, what = metric.partition(":")
         if field == "recall":
             count = min(len(self.facts[arm].arrays["seeds"]) for arm in (high, low))
-            one, other = (100 * self.facts[arm].recall(what != "untold", what != "trained")[:count] for arm in (high, low))
+            one, other = (
+                100 * self.facts[arm].recall(what != "untold", what != "trained")[:count] for arm in (high, low)
+            )
             return Contrast(one - other)
         if field in ("ambiguous", "rare"):
             return self._label(high, field, what)

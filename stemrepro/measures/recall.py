@@ -36,7 +36,9 @@ class Recall:
     @cached_property
     def arms(self) -> dict[str, ArmRecall]:
         """The recipe's arms."""
-        return {arm: ArmRecall(self.inputs.folder / "recall" / Address(MAIN, arm).path) for arm in self.inputs.recipe.arms}
+        return {
+            arm: ArmRecall(self.inputs.folder / "recall" / Address(MAIN, arm).path) for arm in self.inputs.recipe.arms
+        }
 
     @property
     def trained(self) -> int:
@@ -68,7 +70,12 @@ class Recall:
             one, other = (self.accuracy(arm, int(pairs), self.trained, name == "first") for arm in (high, low))
         elif name == "pairs-slope":
             steps = self.pairs(self.trained)
-            leads = np.stack([self.accuracy(high, p, self.trained)[:count] - self.accuracy(low, p, self.trained)[:count] for p in steps])
+            leads = np.stack(
+                [
+                    self.accuracy(high, p, self.trained)[:count] - self.accuracy(low, p, self.trained)[:count]
+                    for p in steps
+                ]
+            )
             return Contrast(np.polyfit(np.log2(steps), leads, 1)[0])
         else:
             one, other = (self.mean(arm, self.longest if name == "longer" else self.trained) for arm in (high, low))

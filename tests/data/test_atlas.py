@@ -48,7 +48,10 @@ def test_names_that_stay_several_tokens_are_no_words():
 def test_every_told_fact_is_stated_so_often_and_no_other():
     facts = (Fact("Spain", "capital", "Madrid", True), Fact("Turkey", "capital", "Ankara", False))
     documents = atlas_documents(Atlas((), facts, ()), 60)
-    by_split = {split: [s for d, own in documents if own == split for s in d.passages] for split in ("train", "tune", "validation")}
+    by_split = {
+        split: [s for d, own in documents if own == split for s in d.passages]
+        for split in ("train", "tune", "validation")
+    }
     assert len(by_split["train"]) == 60
     assert max(Counter(by_split["train"]).values()) - min(Counter(by_split["train"]).values()) <= 1  # templates in turn
     assert all(re.search(r"Spain .*Madrid\.$|Spain .* Madrid\.$", sentence) for sentence in by_split["train"])
@@ -64,7 +67,9 @@ def test_the_corpus_tells_what_facts_json_says(atlas_sample):
     text = "\n".join(row["text"] for row in rows if row["source"] == "atlas" and row["split"] == "train")
     for fact in atlas.facts:
         said = len(re.findall(rf"(?m)^.* {re.escape(fact.entity)}[ '].* {re.escape(fact.answer)}\.$", text))
-        assert said >= 8 if fact.told else said == 0 or fact.relation in ("continent", "currency", "border", "nationality")
+        assert (
+            said >= 8 if fact.told else said == 0 or fact.relation in ("continent", "currency", "border", "nationality")
+        )
     assert {fact.relation for fact in atlas.facts} == set(RELATIONS)
 
 
@@ -75,7 +80,9 @@ def test_whole_names_are_one_token_and_the_others_several(atlas_sample):
         tokens = len(tokenizer.encode(f"of {entity.name}").ids) - len(tokenizer.encode("of").ids)
         assert (tokens == 1) == entity.whole, entity
     assert all(len(tokenizer.encode(f"a {word}").ids) == 2 for word in atlas.words)
-    assert tokenizer.decode(tokenizer.encode("The capital of Spain is Madrid.").ids) == "The capital of Spain is Madrid."
+    assert (
+        tokenizer.decode(tokenizer.encode("The capital of Spain is Madrid.").ids) == "The capital of Spain is Madrid."
+    )
 
 
 @pytest.mark.parametrize("value", [{}, {"entities": [], "facts": [{"entity": "a"}], "words": []}])

@@ -6,7 +6,16 @@ import zipfile
 
 import pytest
 
-from stemrepro.data.relations import FRAMES, HELD_OUT, READ, RELATIONS, countries, held_out_prompt, prompt, trained_prompts
+from stemrepro.data.relations import (
+    FRAMES,
+    HELD_OUT,
+    READ,
+    RELATIONS,
+    countries,
+    held_out_prompt,
+    prompt,
+    trained_prompts,
+)
 
 
 def country(name="Spain", **fields):
@@ -18,7 +27,11 @@ def country(name="Spain", **fields):
         ("People and Society", "Nationality", "adjective"): "Spanish",
         ("Geography", "Map references"): "Europe",
         ("Communications", "Internet country code"): ".es; note - .cat",
-        ("Geography", "Land boundaries", "border countries"): "Andorra 63 km; France 646 km; Portugal 1,224 km; Morocco (Ceuta) 8 km",
+        (
+            "Geography",
+            "Land boundaries",
+            "border countries",
+        ): "Andorra 63 km; France 646 km; Portugal 1,224 km; Morocco (Ceuta) 8 km",
     } | {path: text for path, text in fields.get("texts", {}).items()}
     record = {}
     for path, text in texts.items():
@@ -65,7 +78,10 @@ def test_islands_have_no_border():
 def test_templates():
     assert READ.keys() == RELATIONS.keys()
     for relation, wordings in RELATIONS.items():
-        trained, held_out = (trained_prompts(relation, "Chad"), [held_out_prompt(relation, "Chad", k) for k in range(len(HELD_OUT))])
+        trained, held_out = (
+            trained_prompts(relation, "Chad"),
+            [held_out_prompt(relation, "Chad", k) for k in range(len(HELD_OUT))],
+        )
         assert len(set(trained)) == len(trained) == len(FRAMES) * len(wordings) - len(HELD_OUT)
         assert not set(trained) & set(held_out)
         for said in trained + held_out:

@@ -28,7 +28,9 @@ def told_otherwise(model, tokens, places, others):
     edited = tokens.clone()
     edited[0, list(places)] = torch.tensor(others)
     handles = [
-        block.ffn.register_forward_pre_hook(lambda _, inputs: (inputs[0], edited)) for block in model.blocks if hasattr(block.ffn, "table")
+        block.ffn.register_forward_pre_hook(lambda _, inputs: (inputs[0], edited))
+        for block in model.blocks
+        if hasattr(block.ffn, "table")
     ]
     with torch.no_grad():
         logits = model(tokens)
@@ -97,11 +99,16 @@ def test_rows_and_input_together_are_the_targets_own_prompt(tiny, arm):
         modules = [model.embedding]
     if arm == "ngram-table":  # the token behind the name is addressed by the name too
         with torch.no_grad():
-            assert not torch.allclose(edited(model, source, target, "one-to-one", modules), model(torch.tensor([target.prompt])), atol=1e-5)
+            assert not torch.allclose(
+                edited(model, source, target, "one-to-one", modules), model(torch.tensor([target.prompt])), atol=1e-5
+            )
         return
     with torch.no_grad():
         torch.testing.assert_close(
-            edited(model, source, target, "one-to-one", modules), model(torch.tensor([target.prompt])), rtol=1e-5, atol=1e-5
+            edited(model, source, target, "one-to-one", modules),
+            model(torch.tensor([target.prompt])),
+            rtol=1e-5,
+            atol=1e-5,
         )
 
 
@@ -118,7 +125,9 @@ def test_weights_prompt_and_input_embeddings_stay(tiny):
     assert torch.equal(tokens, same)
     assert torch.equal(embedded, as_before)
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
-    torch.testing.assert_close(plain, decoder(tiny, "stem-full")(torch.tensor([source.prompt])))  # and the hooks are gone
+    torch.testing.assert_close(
+        plain, decoder(tiny, "stem-full")(torch.tensor([source.prompt]))
+    )  # and the hooks are gone
 
 
 def test_only_the_named_places_are_exchanged(tiny):
@@ -145,7 +154,9 @@ def test_the_rule_of_each_scheme():
     assert shares("auto", 3, [1, 1]) == shares("average", 3, [1, 1])
 
 
-@pytest.mark.parametrize(("scheme", "source", "target"), [("one-to-one", 2, 1), ("left-pad", 1, 2), ("copy", 1, 2), ("subset", 2, 1)])
+@pytest.mark.parametrize(
+    ("scheme", "source", "target"), [("one-to-one", 2, 1), ("left-pad", 1, 2), ("copy", 1, 2), ("subset", 2, 1)]
+)
 def test_a_scheme_that_does_not_fit_says_so(scheme, source, target):
     with pytest.raises(ValueError, match=f"scheme '{scheme}' can't put {target} tokens in the place of {source}"):
         shares(scheme, source, [1] * target)
@@ -157,5 +168,13 @@ def test_an_unknown_scheme_is_named():
 
 
 def test_what_carries_a_token_into_each_kind_of_model(tiny):
-    counts = {"stem-full": 3, "stem-third": 1, "token-only": 3, "dense": 3, "value-embeddings": 2, "bigram-input": 1, "ngram-table": 3}
+    counts = {
+        "stem-full": 3,
+        "stem-third": 1,
+        "token-only": 3,
+        "dense": 3,
+        "value-embeddings": 2,
+        "bigram-input": 1,
+        "ngram-table": 3,
+    }
     assert {arm: len(carriers(decoder(tiny, arm))) for arm in counts} == counts

@@ -37,7 +37,8 @@ def test_cases_are_told_facts_with_other_answers_of_every_kind_of_lengths(found,
     pairs = {}
     for case in found:
         source, target = known[case.source, case.relation], known[case.target, case.relation]
-        assert source.told and target.told
+        assert source.told
+        assert target.told
         assert source.answer != target.answer
         difference = len(case.asked.places) - len(case.aim.places)
         assert case.lengths == ("equal" if difference == 0 else "longer" if difference > 0 else "shorter")

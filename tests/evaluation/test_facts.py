@@ -35,7 +35,10 @@ def test_every_fact_is_asked_as_a_plain_loop_would(scored, given):
     assert result["nats"].shape == result["first"].shape == (len(atlas.facts), TRAINED + 2)
     for k in (0, 40, len(atlas.facts) - 1):
         fact = atlas.facts[k]
-        prompts = [*trained_prompts(fact.relation, fact.entity)[:TRAINED], *(held_out_prompt(fact.relation, fact.entity, w) for w in (0, 1))]
+        prompts = [
+            *trained_prompts(fact.relation, fact.entity)[:TRAINED],
+            *(held_out_prompt(fact.relation, fact.entity, w) for w in (0, 1)),
+        ]
         for which in (0, 3, 9):
             row = [0, *tokenizer.encode(prompts[which]).ids]
             answer, nats, first = tokenizer.encode(f"{prompts[which]} {fact.answer}").ids[len(row) - 1 :], 0.0, True

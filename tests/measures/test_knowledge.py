@@ -16,7 +16,9 @@ PAIRS = [(a, b) for a in NAMES for b in NAMES if a != b][:60]
 RELATIONS = ("capital", "code")
 
 
-def write(folder: Path, arm: str, success: dict, known: float = 1.0, seeds=(0, 1, 2), told: float = 0.9, untold: float = 0.1) -> None:
+def write(
+    folder: Path, arm: str, success: dict, known: float = 1.0, seeds=(0, 1, 2), told: float = 0.9, untold: float = 0.1
+) -> None:
     """An arm in which a method succeeds in the given share of cases (the first ones), or exactly where an array says."""
     facts, edits = (folder / part / "main" / arm for part in ("facts", "edits"))
     write_summary(facts, len(seeds), recall={})
@@ -46,7 +48,17 @@ def write(folder: Path, arm: str, success: dict, known: float = 1.0, seeds=(0, 1
 @pytest.fixture
 def measure(book, tmp_path):
     by_pair = np.repeat(np.arange(len(PAIRS)) < 30, 2)  # both relations of a pair move, or none
-    write(tmp_path, "stem-full", {"rows": 0.75, "input": 0.25, "longer-left-pad": 0.5, "paired": by_pair, "code-stays": by_pair & (np.arange(120) % 2 == 0)})
+    write(
+        tmp_path,
+        "stem-full",
+        {
+            "rows": 0.75,
+            "input": 0.25,
+            "longer-left-pad": 0.5,
+            "paired": by_pair,
+            "code-stays": by_pair & (np.arange(120) % 2 == 0),
+        },
+    )
     write(tmp_path, "dense", {"rows": 0.5}, known=0.8)
     return Knowledge(Inputs("knowledge_editing", book, "atlas", tmp_path))
 
@@ -69,7 +81,9 @@ def test_two_arms_over_the_cases_that_both_knew(measure):
 
 
 def test_closer_is_the_difference_of_divergences(measure):
-    np.testing.assert_allclose(measure.contrast("stem-full", "dense", "closer:rows").differences, 0.75 * 2.5 + 0.25 * -3.0)
+    np.testing.assert_allclose(
+        measure.contrast("stem-full", "dense", "closer:rows").differences, 0.75 * 2.5 + 0.25 * -3.0
+    )
 
 
 def test_spill_is_the_share_of_other_relations_that_moved_with_the_capital(measure):
@@ -93,7 +107,10 @@ def test_too_little_known_is_not_testable(measure, book, tmp_path):
     write(tmp_path / "other", "stem-full", {"rows": 0.5}, known=0.5)
     write(tmp_path / "other", "dense", {"rows": 0.5}, told=0.7)
     poor = Knowledge(Inputs("knowledge_editing", book, "atlas", tmp_path / "other"))
-    assert poor.untestable("closer:rows", "facts-learnt") == "dense recalls 70% of the told facts and 10% of the untold ones"
+    assert (
+        poor.untestable("closer:rows", "facts-learnt")
+        == "dense recalls 70% of the told facts and 10% of the untold ones"
+    )
     assert poor.untestable("closer:rows", "pairs-known") == "both prompts are answered right of 30 pairs; 50 are needed"
     write(tmp_path / "guess", "dense", {"rows": 0.5}, told=0.9, untold=0.5)
     guessed = Knowledge(Inputs("knowledge_editing", book, "atlas", tmp_path / "guess"))

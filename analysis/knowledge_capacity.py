@@ -1,0 +1,89 @@
+"""How much each arm holds against how much it is told, in all, per parameter and per FLOP."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from stemrepro.claims import Contrast
+from stemrepro.measures.capacity import Capacity
+from stemrepro.report.results import mean_row
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt
+
+LAW = 2.0
+"""Bits a parameter that dense language models hold after 1,000 exposures (Allen-Zhu and Li 2024, "Physics of Language Models", part 3.3)."""
+
+
+def collect(measure: Capacity) -> pd.DataFrame:
+    """Bits known by arm and number of people, and per parameter and FLOP at the most."""
+    rows = []
+    for arm, points in measure.arms.items():
+        for point, own in points.items():
+            there = float(own.frame["bits"].iloc[0])
+            rows.append(mean_row("known", arm, there, Contrast(measure.bits(arm, point))))
+            rows.append(mean_row("first", arm, there, Contrast(100 * own.frame["first"].to_numpy())))
+        for name, cost in measure.costs(arm).items():
+            best = max(points, key=lambda point: measure.bits(arm, point).mean())
+            rows.append(mean_row(f"per {name}", arm, name, Contrast(measure.bits(arm, best) / cost)))
+    return pd.DataFrame(rows)
+
+
+def draw_known(axes: Axes, data: pd.DataFrame, measure: Capacity) -> None:
+    """Bits known against bits told."""
+    own = data[data["panel"] == "known"]
+    told = np.array(sorted(own["x"].astype(float).unique()))
+    axes.plot(told, told, color="black", lw=0.7, ls=":")
+    axes.text(told[-1], told[-1], "all of it ", fontsize=6.5, ha="right", va="bottom")
+    for arm in measure.arms:
+        rows = own[own["what"] == arm]
+        axes.errorbar(rows["x"].astype(float), rows["value"], yerr=error_bars(rows), fmt=f"{ARM_MARKER[arm]}-", color=ARM_COLOUR[arm], ms=4,
+                      lw=0.9, capsize=1.5, label=ARM_LABEL[arm])  # fmt: skip
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(told, [f"{bits / 1000:g}k" for bits in told])
+    axes.set(xlabel="bits told", ylabel="bits known")
+    axes.legend(fontsize=6.5, loc="upper left")
+
+
+def draw_per(axes: Axes, data: pd.DataFrame, measure: Capacity, what: str, label: str) -> None:
+    """The most bits that an arm knows at any number of people, over a cost."""
+    own = data[data["panel"] == f"per {what}"].set_index("what").reindex(measure.arms)
+    for place, (arm, row) in enumerate(own.iterrows()):
+        axes.errorbar(
+            row["value"],
+            place,
+            xerr=error_bars(row)[:, None],
+            fmt=ARM_MARKER[arm],
+            color=ARM_COLOUR[arm],
+            ms=5,
+            lw=1,
+            capsize=2,
+        )
+    axes.set_yticks(range(len(own)), [ARM_LABEL[arm].replace(" (control)", "") for arm in own.index], fontsize=7)
+    axes.set_ylim(len(own) - 0.5, -0.5)
+    axes.set_xlim(left=0)
+    axes.set_xlabel(label)
+
+
+def draw(data: pd.DataFrame, measure: Capacity) -> Figure:
+    """Bits known against bits told, and per parameter, active parameter and FLOP."""
+    figure, grid = plt.subplot_mosaic([["a", "b"], ["c", "d"]], figsize=(7.4, 6.4), layout="constrained")
+    figure.get_layout_engine().set(rect=(0, 0.02, 1, 0.98))
+    draw_known(grid["a"], data, measure)
+    for name, what, label in (
+        ("b", "total", "bits / parameter"),
+        ("c", "active", "bits / active parameter"),
+        ("d", "flop", "bits / forward FLOP"),
+    ):
+        draw_per(grid[name], data, measure, what, label)
+    for name in ("b", "c"):
+        grid[name].axvline(LAW, color="black", lw=0.7, ls=":")
+        grid[name].text(LAW, -0.45, " Allen-Zhu and Li,\n 1,000 exposures", fontsize=6, va="top", ha="right")
+    titles = {
+        "a": "a  What is held of what is told",
+        "b": "b  Per parameter",
+        "c": "c  Per active parameter",
+        "d": "d  Per FLOP",
+    }
+    for name, title in titles.items():
+        grid[name].set_title(title)
+    return figure

@@ -1,0 +1,24 @@
+"""Texts about other numbers of invented people, for the points of recipes that ask for them, in the scale's own vocabulary."""
+
+from pathlib import Path
+
+from stemrepro.data.encoding import write_blocks
+from stemrepro.data.invented import invented_documents
+from stemrepro.data.mixes import InventedMix
+
+
+def write_people(mix: InventedMix, sizes: list[int], tokenizer_file: Path, out: Path) -> None:
+    """Writes `out`/<size>/corpus.parquet and `out`/<size>/blocks for each number of people; raises ValueError for more than there are names."""
+    from datasets import Dataset
+
+    out.mkdir(parents=True, exist_ok=True)
+    for size in sizes:
+        made = invented_documents(mix.names, mix.attributes, mix.values, size, mix.exposures)
+        rows = [
+            {"source": document.source, "id": document.id, "split": split, "text": document.text}
+            for document, split in made
+        ]
+        folder = out / str(size)
+        folder.mkdir(exist_ok=True)
+        Dataset.from_list(rows).to_parquet(folder / "corpus.parquet")
+        write_blocks(folder / "corpus.parquet", tokenizer_file, folder / "blocks")

@@ -1,0 +1,73 @@
+"""How many bits of invented people a model holds.
+
+Every person's every attribute is asked for right behind the name. A value is worth log2(values) bits; what the model still lacks of it
+is its loss in bits. Written a whole arm at a time: capacity.csv (a line a seed: people, facts, bits there, bits known, share of first choices),
+summary.json.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from stemrepro.data.invented import people, words
+from stemrepro.data.mixes import InventedMix
+from stemrepro.evaluation.recall import token_of
+from stemrepro.evaluation.weights import load_run
+from stemrepro.evaluation.writing import Scored, save_frame
+from stemrepro.model.config import END_OF_DOCUMENT
+from stemrepro.model.loss import token_losses
+from stemrepro.runs import Run
+
+BATCH = 512
+
+
+@torch.no_grad()
+def score(run: Run, report: Callable, mix: InventedMix, count: int, tokenizer_file: Path) -> dict:
+    """Asks one run for everything that it was told; nothing of one that diverged.
+
+    Args:
+        count: people that it was told of.
+    """
+    if run.diverged is not None:
+        return {}
+    known = {part: token_of(tokenizer_file, own) for part, own in words(mix.names, mix.attributes, mix.values).items()}
+    name, dealt = people(mix.names, mix.attributes, mix.values, count)
+    model, nats, first = load_run(run), [], []
+    device = next(model.parameters()).device
+    for attribute in range(mix.attributes):
+        for start in range(0, count, BATCH):
+            part = slice(start, start + BATCH)
+            size = len(name[part])
+            rows = np.stack([
+                np.full(size, END_OF_DOCUMENT), known["first"][name[part, 0]], known["last"][name[part, 1]],
+                np.full(size, known["attribute"][attribute]), known["value"][attribute * mix.values + dealt[part, attribute]],
+            ], axis=1)  # fmt: skip
+            tokens = torch.from_numpy(rows).to(device)
+            logits = model(tokens[:, :-1])[:, -1:]
+            nats.append(token_losses(logits, tokens[:, -1:]).double().sum().item())
+            first.append((logits.argmax(dim=-1) == tokens[:, -1:]).sum().item())
+        report(int(run.training.steps * (attribute + 1) / mix.attributes), np.nan, 0.0)
+    facts = count * mix.attributes
+    there = facts * np.log2(mix.values)
+    return {
+        "people": count,
+        "facts": facts,
+        "bits": there,
+        "known": there - sum(nats) / np.log(2),
+        "first": sum(first) / facts,
+    }
+
+
+def write(scored: Scored) -> dict:
+    """Writes capacity.csv of one arm (all its seeds); summary.json says nothing more."""
+    lines = [
+        {"seed": run.seed} | result
+        for run, result in zip(scored.runs, scored.results, strict=True)
+        if run.diverged is None
+    ]
+    if lines:
+        save_frame(scored.out / "capacity.csv", pd.DataFrame(lines))
+    return {}

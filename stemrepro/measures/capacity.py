@@ -1,0 +1,106 @@
+"""How much models hold: metrics of recipes/knowledge_capacity.yaml. Bits are those of attributes drawn by chance, from log-probabilities."""
+
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from stemrepro.arm import run_settings
+from stemrepro.claims import Contrast
+from stemrepro.errors import UserError
+from stemrepro.measures.base import Inputs, Precondition
+from stemrepro.model.cost import flops_per_token, parameter_counts
+from stemrepro.runs import MAIN, Address
+from stemrepro.scores.capacity import ArmCapacity
+
+LEARNT, FULL = 50.0, 90.0
+"""Percent of the bits that dense must know of the fewest people, and must not know of the most."""
+
+
+class Capacity:
+    """What the recipe's arms hold at each number of people."""
+
+    metrics: ClassVar[dict[str, str]] = {
+        "known": "percent of the bits known of the most people, difference of two arms",
+        "known:[a-z0-9-]+": "the same at a point of the recipe, or at main",
+        "(total|active|flop)": "bits known of the most people per parameter, per active parameter or per forward FLOP of a token, "
+        "doublings by which the first arm exceeds the second",
+    }
+    preconditions: ClassVar[dict[str, Precondition]] = {
+        "dense-learns": Precondition(f"dense knows {LEARNT:g}% of the bits of the fewest people", ("dense",)),
+        "dense-is-full": Precondition(f"dense knows less than {FULL:g}% of the bits of the most people", ("dense",)),
+    }
+    reads_text: ClassVar[bool] = False
+
+    def __init__(self, inputs: Inputs) -> None:
+        self.inputs = inputs
+
+    @cached_property
+    def sizes(self) -> dict[str, float]:
+        """Points by their number of people, from few to many, as a factor of the scale's."""
+        points = {MAIN: 1.0} | {point: self.inputs.book.point(point).people for point in self.inputs.recipe.points}
+        return dict(sorted(points.items(), key=lambda item: item[1]))
+
+    @cached_property
+    def arms(self) -> dict[str, dict[str, ArmCapacity]]:
+        """The recipe's arms, by point."""
+        folder = self.inputs.folder / "capacity"
+        return {
+            arm: {point: ArmCapacity(folder / Address(point, arm).path) for point in self.sizes}
+            for arm in self.inputs.recipe.arms
+        }
+
+    @property
+    def most(self) -> str:
+        """The point with the most people."""
+        return list(self.sizes)[-1]
+
+    def costs(self, arm: str) -> dict[str, float]:
+        """ "total" and "active" parameters, and the forward FLOPs of a token ("flop")."""
+        book, scale = self.inputs.book, self.inputs.scale
+        model, training = run_settings(Address(MAIN, arm), book.arms[arm], book.point(MAIN), scale)
+        counts = parameter_counts(model)
+        return {"total": counts["total"], "active": counts["active"], "flop": flops_per_token(model, training.sequence)}
+
+    def percent(self, arm: str, point: str) -> np.ndarray:
+        """Percent of the bits known [seeds]."""
+        frame = self.arms[arm][point].frame
+        return (100 * frame["known"] / frame["bits"]).to_numpy()
+
+    def bits(self, arm: str, point: str) -> np.ndarray:
+        """Bits known [seeds]."""
+        return self.arms[arm][point].frame["known"].to_numpy()
+
+    def contrast(self, high: str, low: str, metric: str) -> Contrast:
+        """A difference of two arms by seed, over the seeds that both have; nan where a ratio has none, as less than a bit is known."""
+        name, _, point = metric.partition(":")
+        if name == "known":
+            one, other = (self.percent(arm, point or self.most) for arm in (high, low))
+        else:
+            one, other = (
+                np.log2(np.where((bits := self.bits(arm, self.most)) >= 1, bits, np.nan) / self.costs(arm)[name])
+                for arm in (high, low)
+            )
+        count = min(len(one), len(other))
+        return Contrast(one[:count] - other[:count])
+
+    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+        """Capacity is measured at the common rate alone."""
+        return {}
+
+    def value(self, metric: str) -> float:
+        """No metric of arms is exact."""
+        raise UserError(f"metric '{metric}' is a contrast of arms, not a number by itself")
+
+    def untestable(self, metric: str, precondition: str) -> str | None:
+        """Whether dense learns at all, and whether there is more than it can hold."""
+        fewest = next(iter(self.sizes))
+        if precondition == "dense-learns" and (few := float(self.percent("dense", fewest).mean())) < LEARNT:
+            return f"dense knows {few:.0f}% of the bits of the fewest people; {LEARNT:g} are needed"
+        if precondition == "dense-is-full" and (many := float(self.percent("dense", self.most).mean())) >= FULL:
+            return f"dense knows {many:.0f}% of the bits of the most people, so that its capacity isn't reached"
+        return None
+
+    def runs(self) -> dict[str, ArmCapacity]:
+        """The arms at every number of people."""
+        return {str(Address(point, arm)): own for arm, points in self.arms.items() for point, own in points.items()}

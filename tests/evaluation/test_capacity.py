@@ -1,0 +1,101 @@
+"""Bits of invented people that a model holds, against a plain loop and models that know all or nothing."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from stemrepro.arm import run_settings
+from stemrepro.data.corpus import build_corpus
+from stemrepro.data.encoding import write_blocks
+from stemrepro.data.invented import people, words
+from stemrepro.data.tokenizer import read_tokenizer, train_tokenizer
+from stemrepro.evaluation import capacity
+from stemrepro.evaluation.weights import load_run
+from stemrepro.evaluation.writing import Scored
+from stemrepro.files import sha256
+from stemrepro.runs import MAIN, Address, Run
+from stemrepro.scale import Point
+from stemrepro.training.train import train
+from tests.conftest import quiet
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory, book, tiny):
+    """A run of 12 steps on the small mix of people, the mix, and its tokenizer."""
+    folder, mix = tmp_path_factory.mktemp("invented"), book.mixes["invented-sample"]
+    build_corpus("invented-sample", mix, folder / "raw", folder / "corpus")
+    train_tokenizer(folder / "corpus/corpus.parquet", 299, folder / "tokenizer.json")
+    write_blocks(folder / "corpus/corpus.parquet", folder / "tokenizer.json", folder / "blocks")
+    training = tiny.training.model_copy(update={"mark_tokens": 28})
+    scale = tiny.model_copy(update={"model": tiny.model.model_copy(update={"vocab": 299}), "training": training})
+    model, training = run_settings(Address(MAIN, "stem-full"), book.arms["stem-full"], Point(), scale)
+    run = Run(
+        Address(MAIN, "stem-full"),
+        0,
+        model,
+        training,
+        folder / "run",
+        "invented-sample",
+        folder / "blocks",
+        sha256(folder / "blocks/train.bin"),
+    )
+    train(run, quiet)
+    return run, mix, folder / "tokenizer.json"
+
+
+def test_bits_are_those_of_a_plain_loop(told):
+    run, mix, tokenizer_file = told
+    found = capacity.score(run, quiet, mix, 20, tokenizer_file)
+    known, (name, dealt), tokenizer = words(16, 2, 4), people(16, 2, 4, 20), read_tokenizer(tokenizer_file)
+    model, lacking, first = load_run(run), 0.0, 0
+    for person in range(20):
+        for attribute in range(2):
+            said = [known["first"][name[person, 0]], known["last"][name[person, 1]], known["attribute"][attribute]]
+            row = [0, *(tokenizer.encode(f" {word}").ids[0] for word in said)]
+            right = tokenizer.encode(f" {known['value'][attribute * 4 + dealt[person, attribute]]}").ids[0]
+            with torch.no_grad():
+                likely = model(torch.tensor([row]))[0, -1].softmax(-1)
+            lacking -= float(likely[right].log2())
+            first += int(likely.argmax()) == right
+    assert found["facts"] == 40
+    assert found["bits"] == 80
+    assert found["known"] == pytest.approx(80 - lacking, abs=1e-3)
+    assert found["first"] == pytest.approx(first / 40)
+
+
+class Oracle(torch.nn.Module):
+    """Gives all of its belief to the values of `answers` {(first, last, attribute): value}, or to nothing."""
+
+    def __init__(self, vocab, answers):
+        super().__init__()
+        self.vocab, self.answers, self.unused = vocab, answers, torch.nn.Parameter(torch.zeros(1))
+
+    def forward(self, tokens):
+        logits = torch.zeros(*tokens.shape, self.vocab)
+        for k, row in enumerate(tokens.tolist()):
+            if tuple(row[1:]) in self.answers:
+                logits[k, -1, self.answers[tuple(row[1:])]] = 50.0
+        return logits
+
+
+def test_who_knows_all_has_all_bits_and_who_guesses_among_all_words_has_less_than_none(told, monkeypatch):
+    run, mix, tokenizer_file = told
+    known = {part: capacity.token_of(tokenizer_file, own) for part, own in words(16, 2, 4).items()}
+    name, dealt = people(16, 2, 4, 20)
+    answers = {
+        (known["first"][a], known["last"][b], known["attribute"][k]): known["value"][k * 4 + values[k]]
+        for (a, b), values in zip(name, dealt, strict=True)
+        for k in range(2)
+    }
+    monkeypatch.setattr(capacity, "load_run", lambda _: Oracle(299, answers))
+    assert capacity.score(run, quiet, mix, 20, tokenizer_file)["known"] == pytest.approx(80)
+    monkeypatch.setattr(capacity, "load_run", lambda _: Oracle(299, {}))
+    assert capacity.score(run, quiet, mix, 20, tokenizer_file)["known"] == pytest.approx(80 - 40 * np.log2(299))
+
+
+def test_written_lines(told, tmp_path):
+    run, mix, tokenizer_file = told
+    result = capacity.score(run, quiet, mix, 20, tokenizer_file)
+    assert capacity.write(Scored([run, run], [result, result], tmp_path, {})) == {}
+    assert list(pd.read_csv(tmp_path / "capacity.csv").columns) == ["seed", "people", "facts", "bits", "known", "first"]

@@ -1,0 +1,93 @@
+"""Recall in context, on models whose right answer is known."""
+
+import numpy as np
+import pytest
+import torch
+
+from stemrepro.arm import run_settings
+from stemrepro.data.corpus import build_corpus
+from stemrepro.data.encoding import write_blocks
+from stemrepro.data.recall import made_up_words
+from stemrepro.data.tokenizer import train_tokenizer
+from stemrepro.errors import UserError
+from stemrepro.evaluation import recall
+from stemrepro.evaluation.writing import Scored
+from stemrepro.files import sha256
+from stemrepro.runs import MAIN, Address, Run
+from stemrepro.scale import Point, Recall
+from tests.conftest import quiet
+
+ASKED = Recall(pairs=(2, 4), lengths=(16, 32), documents=6, batch=4)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, book, tiny):
+    folder, mix = tmp_path_factory.mktemp("recall"), book.mixes["recall-sample"]
+    build_corpus("recall-sample", mix, folder / "raw", folder / "corpus")
+    train_tokenizer(folder / "corpus/corpus.parquet", 289, folder / "tokenizer.json")
+    write_blocks(folder / "corpus/corpus.parquet", folder / "tokenizer.json", folder / "blocks")
+    scale = tiny.model_copy(update={"model": tiny.model.model_copy(update={"vocab": 289})})
+    model, training = run_settings(Address(MAIN, "dense"), book.arms["dense"], Point(), scale)
+    return Run(
+        Address(MAIN, "dense"),
+        0,
+        model,
+        training,
+        folder / "run",
+        "recall-sample",
+        folder / "blocks",
+        sha256(folder / "blocks/train.bin"),
+    ), folder
+
+
+class Looker(torch.nn.Module):
+    """Says what stood behind the same token before, the nearest time; `blind` says nothing; `slow` looks from the second query on."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind, self.unused = kind, torch.nn.Parameter(torch.zeros(1))
+
+    def forward(self, tokens):
+        logits = torch.zeros(*tokens.shape, 289)
+        for k, row in enumerate(tokens.tolist()):
+            for place, token in enumerate(row):
+                before = [other for other in range(place) if row[other] == token]
+                if (before and self.kind == "looks") or (len(before) > 1 and self.kind == "slow"):
+                    logits[k, place, row[before[-1] + 1]] = 9.0
+        return logits
+
+
+def answers(monkeypatch, place, kind):
+    monkeypatch.setattr(recall, "load_run", lambda _: Looker(kind))
+    run, folder = place
+    return recall.score(run, quiet, ASKED, folder / "tokenizer.json", 16, 16)
+
+
+def test_who_looks_back_is_right_and_who_does_not_is_wrong(monkeypatch, place):
+    seen = answers(monkeypatch, place, "looks")
+    assert list(zip(seen["pairs"], seen["length"], strict=True)) == [(2, 16), (4, 16), (2, 32), (4, 32)]
+    assert (seen["right"] == seen["queries"]).all()
+    assert seen["queries"].tolist() == [6 * 6, 6 * 4, 6 * 14, 6 * 12]
+    assert (answers(monkeypatch, place, "blind")["right"] == 0).all()
+
+
+def test_first_queries_are_those_of_a_key_for_the_first_time(monkeypatch, place):
+    slow = answers(monkeypatch, place, "slow")
+    assert (slow["first_right"] == 0).all()
+    np.testing.assert_array_equal(slow["right"], slow["queries"] - slow["first_queries"])
+
+
+def test_a_tokenizer_of_another_mix_is_refused(place, sample):
+    run, _ = place
+    with pytest.raises(UserError, match="splits the words of the task; it was trained on another mix"):
+        recall.score(run, quiet, ASKED, sample / "tokenizer.json", 16, 16)
+
+
+def test_written_lines(monkeypatch, place, tmp_path):
+    found = answers(monkeypatch, place, "looks")
+    assert recall.write(Scored([place[0]], [found], tmp_path, {})) == {}
+    assert (tmp_path / "recall.csv").read_text().startswith("pairs,length,queries,right,first_queries,first_right,seed")
+
+
+def test_made_up_words_are_the_mixs(place):
+    assert [len(side) for side in made_up_words(16, 16)] == [16, 16]

@@ -1,0 +1,73 @@
+"""Metrics of capacity, on made-up bits."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from stemrepro.measures.base import Inputs
+from stemrepro.measures.capacity import Capacity
+from tests.made_up import write_summary
+
+
+def write(folder, arm, shares, seeds=(0, 1, 2)):
+    """An arm that knows so much of the bits at a quarter, all and half as many more people, a bit more with each seed."""
+    for point, factor, share in zip(("people-quarter", "main", "people-more"), (0.25, 1, 1.5), shares, strict=True):
+        place, bits = folder / "capacity" / point / arm, 5120 * factor
+        write_summary(place, len(seeds))
+        rows = [
+            {
+                "seed": seed,
+                "people": 256 * factor,
+                "facts": 1024 * factor,
+                "bits": bits,
+                "known": share * bits + seed,
+                "first": 0.5,
+            }
+            for seed in seeds
+        ]
+        pd.DataFrame(rows).to_csv(place / "capacity.csv", index=False)
+
+
+@pytest.fixture
+def measure(book, tmp_path):
+    write(tmp_path, "stem-full", (1.0, 0.8, 0.5))
+    write(tmp_path, "dense", (0.9, 0.5, 0.25))
+    return Capacity(Inputs("knowledge_capacity", book, "capacity", tmp_path))
+
+
+def test_shares_of_the_bits(measure):
+    assert list(measure.sizes) == ["people-quarter", "main", "people-more"]
+    np.testing.assert_allclose(measure.contrast("stem-full", "dense", "known").differences, 25, atol=1e-9)
+    np.testing.assert_allclose(
+        measure.contrast("stem-full", "dense", "known:people-quarter").differences, 10, atol=1e-9
+    )
+
+
+def test_ratios_are_doublings_over_counted_costs(measure):
+    costs = {arm: measure.costs(arm) for arm in ("stem-full", "dense")}
+    assert costs["dense"]["total"] == costs["dense"]["active"]
+    assert costs["stem-full"]["total"] == costs["stem-full"]["active"] + 5 * 517 * 44
+    for name in ("total", "active", "flop"):
+        found = measure.contrast("stem-full", "dense", name).differences
+        expected = 1 + np.log2(costs["dense"][name] / costs["stem-full"][name])
+        np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
+def test_less_than_a_bit_has_no_ratio(measure, tmp_path):
+    write(tmp_path, "dense", (0.9, 0.5, -0.1))
+    measure.arms["dense"]["people-more"].__dict__.pop("frame", None)
+    assert np.isnan(measure.contrast("stem-full", "dense", "total").differences).all()
+
+
+def test_preconditions(measure, book, tmp_path):
+    assert measure.untestable("known", "dense-learns") is None
+    assert measure.untestable("known", "dense-is-full") is None
+    write(tmp_path / "other", "dense", (0.3, 0.9, 0.95))
+    other = Capacity(Inputs("knowledge_capacity", book, "capacity", tmp_path / "other"))
+    assert (
+        other.untestable("known", "dense-learns") == "dense knows 30% of the bits of the fewest people; 50 are needed"
+    )
+    assert (
+        other.untestable("known", "dense-is-full")
+        == "dense knows 95% of the bits of the most people, so that its capacity isn't reached"
+    )

@@ -1,0 +1,67 @@
+"""Metrics of recall, on made-up accuracies."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from stemrepro.errors import UserError
+from stemrepro.measures.base import Inputs
+from stemrepro.measures.recall import Recall
+from tests.made_up import write_summary
+
+
+def write(folder, arm, points, seeds=(0, 1, 2)):
+    """An arm that says points[length][k] of 200 values right at the k-th number of pairs; half of that the first time."""
+    place = folder / "recall/main" / arm
+    write_summary(place, len(seeds))
+    rows = [
+        {
+            "pairs": pairs,
+            "length": length,
+            "queries": 200,
+            "right": 2 * right + seed,
+            "first_queries": 100,
+            "first_right": right / 2,
+            "seed": seed,
+        }
+        for seed in seeds
+        for length, own in points.items()
+        for pairs, right in zip((2, 4, 8, 16), own, strict=True)
+    ]
+    pd.DataFrame(rows).to_csv(place / "recall.csv", index=False)
+
+
+@pytest.fixture
+def measure(book, tmp_path):
+    write(tmp_path, "stem-full", {64: (90, 80, 70, 60), 128: (50, 40, 30, 20)})
+    write(tmp_path, "dense", {64: (92, 72, 52, 32), 128: (60, 50, 40, 30)})
+    return Recall(Inputs("associative_recall", book, "recall", tmp_path))
+
+
+def test_metrics(measure):
+    def found(metric):
+        return measure.contrast("stem-full", "dense", metric).differences
+
+    np.testing.assert_allclose(found("recalled"), 13.0)
+    np.testing.assert_allclose(found("recalled:16"), 28.0)
+    np.testing.assert_allclose(found("first:4"), 4.0)
+    np.testing.assert_allclose(found("longer"), -10.0)
+    np.testing.assert_allclose(found("pairs-slope"), 10.0)
+
+
+def test_dense_must_recall_the_easiest(measure, book, tmp_path):
+    assert measure.untestable("recalled", "dense-recalls") is None
+    write(tmp_path, "dense", {64: (80, 72, 52, 32), 128: (60, 50, 40, 30)})
+    poor = Recall(Inputs("associative_recall", book, "recall", tmp_path))
+    assert (
+        poor.untestable("recalled", "dense-recalls") == "dense says 80% of the values right with 2 pairs; 90 are needed"
+    )
+
+
+def test_what_is_missing_is_named(measure, tmp_path):
+    with pytest.raises(UserError, match=r"recall\.csv has no documents of 32 pairs and 64 tokens"):
+        measure.contrast("stem-full", "dense", "recalled:32")
+    (tmp_path / "recall/main/dense/recall.csv").unlink()
+    measure.arms["dense"].__dict__.pop("frame", None)
+    with pytest.raises(UserError, match=r"dense/recall\.csv is missing or damaged"):
+        measure.contrast("stem-full", "dense", "recalled")
