@@ -65,7 +65,10 @@ def collect(measure: Knowledge) -> pd.DataFrame:
         for method in own.methods:
             rows.append(mean_row("success", arm, method, measure.of(arm, "success", method)))
             rows.append(mean_row("kept", arm, method, measure.of(arm, "kept", method)))
-            rows.append(mean_row("closer", arm, method, measure.of(arm, "closer", method)))
+            rows += [mean_row(field, arm, method, measure.of(arm, field, method)) for field in ("closer", "new", "old")]
+            others = measure.of(arm, "success", method, known_before=False)
+            if np.isfinite(others.differences).all():
+                rows.append(mean_row("success where not known before", arm, method, others))
         facts = measure.facts[arm]
         for name, told, held_out in (
             ("told, held-out template", True, True),

@@ -56,7 +56,9 @@ def test_a_recipe_of_a_made_mix_runs_to_its_figure(tmp_path, monkeypatch, book, 
     assert [row["claim"] for row in rows] == list(book.recipes[recipe].claims)
     assert {row["verdict"] for row in rows} <= {INCONCLUSIVE, NOT_TESTABLE}
     assert all((folder / f"figure.{kind}").stat().st_size > 10_000 for kind in ("pdf", "svg", "png"))
-    assert f"mix `{mix}`" in (tmp_path / f"results/{scale}/data_card.md").read_text()
+    card = (tmp_path / f"results/{scale}/data_card.md").read_text()
+    assert f"mix `{mix}`" in card
+    assert ("facts about 20 countries" in card) == (mix == "atlas-sample")
 
 
 def test_every_recipe_is_run_at_a_smoke_scale(book):

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from stemrepro.data.atlas import FILE, Atlas, read_atlas
 from stemrepro.data.corpus import SPLITS
 from stemrepro.data.items import BENCHMARKS, NGRAM
 from stemrepro.data.near_duplicates import JACCARD, WORDS
@@ -33,6 +34,17 @@ def _items_table(items: dict) -> list[str]:
             f"| {title} | {row['read']:,} | {row['malformed']:,} | {overlap} | {row['kept']:,} | {licence} | {attribution} |"
         )
     return lines
+
+
+def _facts(atlas: Atlas) -> list[str]:
+    told, entities = sum(fact.told for fact in atlas.facts), atlas.entities
+    counts = {what: sum(getattr(entity, what) for entity in entities) for what in ("whole", "ambiguous", "rare")}
+    return [
+        "",
+        f"{len(atlas.facts)} facts about {len(entities)} countries, of which the training text states {told}. Of their names {counts['whole']} are one "
+        f"token each; {counts['ambiguous']} mean something else too or share a word, {counts['rare']} don't stand in the prose. Words that are one "
+        f"token because they are names or answers: {len(atlas.words)}.",
+    ]
 
 
 def data_card(mix: Path, folder: Path, out: Path) -> None:
@@ -76,7 +88,8 @@ def data_card(mix: Path, folder: Path, out: Path) -> None:
     for name, about in report["sources"].items():
         title = f"{about['title']} @ {about['revision']}" if about["revision"] else about["title"]
         lines.append(f"| {name} | {title} | {about['licence']} | {about['attribution']} |")
-    lines += _items_table(items) if items else []
+    facts = mix / "corpus" / FILE
+    lines += (_items_table(items) if items else []) + (_facts(read_atlas(facts)) if facts.exists() else [])
     hashes = [f"{split}.bin {sha256(folder / f'{split}.bin')[:16]}" for split in SPLITS]
     lines += ["", f"sha256: {', '.join(hashes)}", ""]
     atomic_write(out, "\n".join(lines))

@@ -66,10 +66,11 @@ class Knowledge:
         """What came of their edits."""
         return {arm: edits_of(self.inputs.folder, Address(MAIN, arm)) for arm in self.inputs.recipe.arms}
 
-    def of(self, arm: str, field: str, method: str) -> Contrast:
-        """A method's mean in one arm: a field of FIELDS, "closer", or "spill"."""
+    def of(self, arm: str, field: str, method: str, known_before: bool = True) -> Contrast:
+        """A method's mean in one arm: a field of FIELDS, "closer", or "spill"; over the cases that were known before, or the others."""
         own = self.edits[arm]
         cases, known = own.own_cases(method)
+        known = known == known_before
         if field == "closer":
             return _contrast(own.values(method, "to_source") - own.values(method, "to_target"), known, cases)
         if field == "spill":

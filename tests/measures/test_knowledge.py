@@ -80,6 +80,13 @@ def test_two_arms_over_the_cases_that_both_knew(measure):
     np.testing.assert_allclose(measure.contrast("stem-full", "dense", "success:rows").differences, 100 * 25 / 80)
 
 
+def test_cases_that_were_not_known_before_stand_apart(measure):
+    """Dense knew the first 80%, of which it moves 50 of 80; of the others it moves none."""
+    np.testing.assert_allclose(measure.of("dense", "success", "rows").differences, 100 * 50 / 80)
+    np.testing.assert_allclose(measure.of("dense", "success", "rows", known_before=False).differences, 0.0)
+    assert np.isnan(measure.of("stem-full", "success", "rows", known_before=False).differences).all()
+
+
 def test_closer_is_the_difference_of_divergences(measure):
     np.testing.assert_allclose(
         measure.contrast("stem-full", "dense", "closer:rows").differences, 0.75 * 2.5 + 0.25 * -3.0
