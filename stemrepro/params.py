@@ -21,6 +21,14 @@ Part = Literal["losses", "benchmarks", "geometry", "facts", "edits", "recall", "
 PARTS: tuple[Part, ...] = ("losses", "benchmarks", "geometry", "facts", "edits", "recall", "capacity")
 
 
+class Begins(Strict):
+    """The run at the scale itself that another one goes on from, and what becomes of its tables."""
+
+    model: ModelConfig
+    training: RunTraining
+    tables: Literal["kept", "anew"]
+
+
 class Planned(Strict):
     """An arm at a point: everything that decides its runs but seed, text and code, and what is scored of them."""
 
@@ -29,6 +37,7 @@ class Planned(Strict):
     losses: Literal["none", "steps", "losses", "context"] = Field(
         description="steps: losses and gradient norms of training; losses: also of validation; context: also by context"
     )
+    begins: Begins | None = Field(None, exclude_if=lambda value: value is None)
     people: int = Field(
         0,
         ge=0,

@@ -8,11 +8,11 @@ from stemrepro.arm import run_settings
 from stemrepro.book import RECIPES, Book, load
 from stemrepro.data.items import has_task
 from stemrepro.errors import UserError
-from stemrepro.params import PARAMS, PARTS, Params, Planned, PlannedTasks, ScaleParams, read_params
+from stemrepro.params import PARAMS, PARTS, Begins, Params, Planned, PlannedTasks, ScaleParams, read_params
 from stemrepro.pipeline import PIPELINE, pipeline_text
 from stemrepro.recipe import Recipe
 from stemrepro.runs import MAIN, Address
-from stemrepro.scale import Scale
+from stemrepro.scale import Point, Scale
 
 LOSSES = ("none", "steps", "losses", "context")
 """From the least that is scored of a run's losses to the most."""
@@ -50,6 +50,14 @@ def people_at(book: Book, scale: Scale, point: str) -> int:
     return count
 
 
+def begins_of(book: Book, scale: Scale, address: Address) -> Begins | None:
+    """What the runs of an address go on from, at points that extend."""
+    if (extends := book.point(address.point).extends) is None:
+        return None
+    model, training = run_settings(Address(MAIN, address.arm), book.arms[address.arm], Point(), scale)
+    return Begins(model=model, training=training, tables=extends.tables)
+
+
 def planned_run(book: Book, scale_name: str, address: Address, scores: dict[str, int]) -> Planned:
     """The runs of an address at a scale, with everything that its point changes written out."""
     scale = book.scale(scale_name)
@@ -60,6 +68,7 @@ def planned_run(book: Book, scale_name: str, address: Address, scores: dict[str,
     return Planned(
         model=model,
         training=training,
+        begins=begins_of(book, scale, address),
         people=people_at(book, scale, address.point),
         losses=losses,
         seeds={part: scale.seeds[:count] for part, count in seeds.items() if count},

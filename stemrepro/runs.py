@@ -56,6 +56,21 @@ def params_hash(config: dict) -> str:
 
 
 @dataclass(frozen=True)
+class Beginning:
+    """What a run goes on from.
+
+    Attributes:
+        folder: of the finished run.
+        parent: short hash of that run's settings, seed and all.
+        tables: "kept", or "anew": drawn again, with an optimiser that knows nothing of them.
+    """
+
+    folder: Path
+    parent: str
+    tables: str
+
+
+@dataclass(frozen=True)
 class Run:
     """One arm at one point x one seed at one scale.
 
@@ -66,6 +81,8 @@ class Run:
         data_hash: sha256 of the training blocks.
         text_ratio: tokens of a text in the run's vocabulary / in the scale's.
         shorter: folders of the shorter runs on the same trunk, in rising order.
+        begins: what it goes on from; None: from the start.
+        goes_on: does another run go on from its end? Then it leaves a checkpoint of it.
     """
 
     address: Address
@@ -78,6 +95,8 @@ class Run:
     data_hash: str
     text_ratio: float = 1.0
     shorter: tuple[Path, ...] = ()
+    begins: Beginning | None = None
+    goes_on: bool = False
 
     def __str__(self) -> str:
         return f"{self.address} seed {self.seed}"
@@ -97,9 +116,19 @@ class Run:
             raise UserError(f"{path} is damaged ({error}); delete {self.folder} and train that run again") from error
 
     @property
+    def end(self) -> Path:
+        """Checkpoint of the last step, for runs that go on from there."""
+        return self.folder / "end.ckpt"
+
+    @property
+    def finished(self) -> bool:
+        """Is there nothing left to train in the folder, whatever made it?"""
+        return (self.weights.exists() and (self.end.exists() or not self.goes_on)) or self.diverged is not None
+
+    @property
     def ended(self) -> bool:
         """Did this very run come to its end, or diverge?"""
-        return (self.weights.exists() or self.diverged is not None) and not self.other_settings()
+        return self.finished and not self.other_settings()
 
     @property
     def code(self) -> str:
@@ -118,7 +147,7 @@ class Run:
             "training": self.training.model_dump(mode="json"),
             "data": {"mix": self.mix, "train_sha256": self.data_hash},
             "code": self.code,
-        }
+        } | ({"begins": {"parent": self.begins.parent, "tables": self.begins.tables}} if self.begins else {})
 
     def other_settings(self) -> str:
         """How the settings in the run folder differ from this run's, "" when they don't. A file that can't be read

@@ -1,6 +1,6 @@
 """How big: the fields of recipes/scales/*.yaml, and the points of recipes/points.yaml that lie beside a scale."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -131,6 +131,17 @@ class Scale(Strict):
         return self
 
 
+class Extension(Strict):
+    """A later stage of training: it goes on from the finished run of the same arm and seed at the scale itself, with its weights and the
+    state of its optimiser, on sequences of another length."""
+
+    sequence: Factor = Field(description="tokens a sequence, of the scale's; a step has as many tokens as before")
+    rope: Factor = Field(1.0, description="base of the rotary angles, of the scale's")
+    tables: Literal["kept", "anew"] = Field(
+        "kept", description="anew: drawn and optimised from the start, as the official code does behind init_ckpt_path"
+    )
+
+
 class Point(Strict):
     """A place beside a scale at which arms are trained too: factors of the scale's own values."""
 
@@ -141,9 +152,21 @@ class Point(Strict):
     clip: Factor = 1.0
     own_rate: bool = Field(False, description="`rate` is of each arm's best, where the scale knows its family's")
     people: Factor = Field(1.0, description="of a mix of invented people: a text of its own, each told of as often")
+    extends: Extension | None = Field(
+        None, description="go on from the finished run; `tokens` are then those of this stage"
+    )
     official_start: bool = Field(
         False, description="input embeddings and head start as in the official code, and learn as the rest does"
     )
+
+    @model_validator(mode="after")
+    def _same_model(self) -> "Point":
+        changed = {"vocab", "width", "people", "own_rate", "official_start"} & self.model_fields_set
+        if self.extends and changed:
+            raise ValueError(
+                f"extends goes on with the scale's own model and text; {min(changed)} can't stand beside it"
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_start(self) -> "Point":
@@ -168,9 +191,21 @@ class Point(Strict):
             )
         if vocab % 1:
             raise ValueError(f"vocab {vocab:g} is no whole number")
-        step = training.batch * model.sequence
+        step, longer = training.batch * model.sequence, self.extends or Extension(sequence=1.0)
+        sequence, batch = longer.sequence * model.sequence, training.batch / longer.sequence
+        if sequence % 1 or batch % 1 or batch < 1:
+            raise ValueError(
+                f"extends.sequence {longer.sequence:g}: {sequence:g} tokens a sequence, {batch:g} of them a step"
+            )
+        training = training.model_copy(update={
+            "batch": int(batch), "micro_batch": min(training.micro_batch, int(batch)),
+            "mark_batch": max(1, int(training.mark_batch / longer.sequence)),
+        })  # fmt: skip
         return scale.model_copy(update={
-            "model": model.model_copy(update={"width": int(width), "ffn_width": int(ffn_width), "vocab": int(vocab)}),
+            "model": model.model_copy(update={
+                "width": int(width), "ffn_width": int(ffn_width), "vocab": int(vocab), "sequence": int(sequence),
+                "rope_base": longer.rope * model.rope_base,
+            }),
             "training": training.model_copy(update={
                 "tokens": max(1, round(self.tokens * training.tokens / step)) * step, "clip": self.clip * training.clip,
                 "marks": max(1, round(self.tokens * training.marks)),  # as many tokens apart as at the scale

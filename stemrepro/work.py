@@ -4,8 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from stemrepro.data.vocabularies import own_text
+from stemrepro.files import digest
 from stemrepro.params import Part, Planned
-from stemrepro.runs import Address, Run
+from stemrepro.runs import MAIN, Address, Beginning, Run
 from stemrepro.workers import Job, run_jobs
 
 DATA, RUNS, SCORES, RESULTS = Path("data"), Path("runs"), Path("scores"), Path("results")
@@ -32,8 +33,25 @@ def runs_of(
         training = own.training.same_text(text.ratio)
         for seed in own.trained if part is None else own.seeds.get(part, ()):
             folder = runs / scale / address.path / f"seed{seed}"
-            made.append(Run(address, seed, own.model, training, folder, mix, text.blocks, text.data_hash, text.ratio))
-    return with_trunks(made)
+            run = Run(address, seed, own.model, training, folder, mix, text.blocks, text.data_hash, text.ratio)
+            if own.begins:
+                place, asked_of_it = Address(MAIN, address.arm), own.begins
+                parent = replace(
+                    run,
+                    address=place,
+                    model=asked_of_it.model,
+                    training=asked_of_it.training,
+                    folder=runs / scale / place.path / f"seed{seed}",
+                )
+                run = replace(run, begins=Beginning(parent.folder, digest(parent.config), asked_of_it.tables))
+            made.append(run)
+    return with_trunks(gone_on_from(made))
+
+
+def gone_on_from(runs: list[Run]) -> list[Run]:
+    """The same runs; those that others among them go on from know it."""
+    parents = {run.begins.folder for run in runs if run.begins}
+    return [replace(run, goes_on=run.folder in parents) for run in runs]
 
 
 def asked_runs(
@@ -44,9 +62,10 @@ def asked_runs(
     data: Path = DATA,
     runs: Path = RUNS,
 ) -> list[Run]:
-    """The runs of some of the planned addresses. Those on a trunk know every planned shorter one on it, also those that aren't asked for."""
-    trunks = {address: own for address, own in planned.items() if own.training.schedule == "trunk"}
-    every = runs_of(scale, mix, trunks | asked, data=data, runs=runs)
+    """The runs of some of the planned addresses. Those on a trunk know every planned shorter one on it, and those that others
+    go on from know it, also where these aren't asked for."""
+    beside = {address: own for address, own in planned.items() if own.training.schedule == "trunk" or own.begins}
+    every = runs_of(scale, mix, beside | asked, data=data, runs=runs)
     return [run for run in every if run.address in asked]
 
 
@@ -73,9 +92,12 @@ def train_runs(runs: list[Run], workers: int, replace: bool, done: int = 0) -> N
     """
     if any(run.training.schedule == "trunk" for run in runs):
         runs = sorted(runs, key=lambda run: run.training.tokens)  # longer ones go on from shorter ones
-    jobs = [
-        Job("stemrepro.training.train:train", run, str(run), run.training.steps, {"replace": replace}) for run in runs
-    ]
     threads = runs[0].training.threads if runs else 1
-    for _ in run_jobs(jobs, workers, threads, "stemrepro.training.train", done):
-        pass
+    for stage in ([run for run in runs if not run.begins], [run for run in runs if run.begins]):
+        jobs = [
+            Job("stemrepro.training.train:train", run, str(run), run.training.steps, {"replace": replace})
+            for run in stage
+        ]
+        for _ in run_jobs(jobs, workers, threads, "stemrepro.training.train", done):
+            pass
+        done += len(stage)

@@ -1,8 +1,15 @@
 """From a plan to runs."""
 
-from stemrepro.params import Planned
+import shutil
+
+import yaml
+
+from stemrepro import plan as planning
+from stemrepro.files import digest
+from stemrepro.params import Planned, read_params
 from stemrepro.runs import MAIN, Address
-from stemrepro.work import asked_runs
+from stemrepro.work import asked_runs, runs_of
+from tests.conftest import ROOT, TINY
 
 
 def test_a_run_that_is_asked_for_alone_knows_the_shorter_ones_on_its_trunk(make_run, tiny, sample, tmp_path):
@@ -25,3 +32,35 @@ def test_a_run_that_is_asked_for_alone_knows_the_shorter_ones_on_its_trunk(make_
     ]
     (plain, _) = asked_runs("tiny", "sample", plan, {Address(MAIN, "dense"): plan[Address(MAIN, "dense")]}, *folders)
     assert plain.shorter == ()
+
+
+def test_runs_that_go_on_from_others_are_planned_with_them(sample, tmp_path, monkeypatch):
+    """The whole way: a point that extends, the plan's file, and back to runs; also where only the later ones are asked for."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "recipes", "recipes")
+    (tmp_path / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(TINY | {"seeds": [0, 1]}))
+    (tmp_path / "data/tiny").mkdir(parents=True)
+    (tmp_path / "data/tiny/blocks").symlink_to(sample / "blocks")
+    points, recipe = tmp_path / "recipes/points.yaml", tmp_path / "recipes/rivals.yaml"
+    points.write_text(points.read_text() + "longer: {tokens: 0.5, extends: {sequence: 2, rope: 10, tables: anew}}\n")
+    settings = yaml.safe_load(recipe.read_text())
+    settings["points"]["longer"] = {"arms": ["dense", "stem-full"], "seeds": 2}
+    recipe.write_text(yaml.safe_dump(settings))
+    planning.write("tiny", ("rivals",))
+    planned = read_params().planned("tiny")
+    every = {(run.address, run.seed): run for run in runs_of("tiny", "sample", planned)}
+    later, parent = every[Address("longer", "stem-full"), 1], every[Address(MAIN, "stem-full"), 1]
+    assert (later.begins.folder, later.begins.parent, later.begins.tables) == (
+        parent.folder,
+        digest(parent.config),
+        "anew",
+    )
+    assert (later.training.sequence, later.training.batch) == (2 * parent.training.sequence, parent.training.batch // 2)
+    assert later.model.rope_base == 10 * parent.model.rope_base
+    assert {str(address) for (address, _), run in every.items() if run.goes_on} == {"dense", "stem-full"}
+    own = {Address("longer", "dense"): planned[Address("longer", "dense")]}
+    assert [run.begins.folder for run in asked_runs("tiny", "sample", planned, own)] == [
+        every[Address(MAIN, "dense"), seed].folder for seed in (0, 1)
+    ]
+    own = {Address(MAIN, "dense"): planned[Address(MAIN, "dense")]}
+    assert all(run.goes_on for run in asked_runs("tiny", "sample", planned, own)[:2])

@@ -116,6 +116,8 @@ class Recorder(L.Callback):
             save_tables(module.model, self.run.folder / f"tables-{round(100 * self.snapshots[step]):03d}.safetensors")
         if training.schedule == "trunk" and step == branch_step(training):
             trainer.save_checkpoint(self.run.folder / TRUNK)
+        if self.run.goes_on and step == training.steps:
+            trainer.save_checkpoint(self.run.end)
         if step % training.save_every == 0 and step < training.steps:
             self.write_rows()
             trainer.save_checkpoint(checkpoint_path(self.run.folder / "resume", step))

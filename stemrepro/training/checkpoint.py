@@ -11,13 +11,15 @@ import torch
 from lightning.fabric.plugins import CheckpointIO
 
 from stemrepro.errors import UserError
-from stemrepro.files import atomic_write, sha256
+from stemrepro.files import atomic_write, digest, sha256
 from stemrepro.runs import Run
 from stemrepro.training.schedule import branch_step
 
 KEPT = 2
 TRUNK = "trunk.ckpt"
 """What a run on a trunk leaves of its last step before the cool-down."""
+END = "end.ckpt"
+"""What a run leaves of its last step where others go on from it (Run.end)."""
 
 
 class AtomicCheckpointIO(CheckpointIO):
@@ -75,6 +77,23 @@ def trunk_of(run: Run) -> Path | None:
             if there["trunk"] == run.trunk and there["global_step"] <= branch_step(run.training):
                 return path
     return None
+
+
+def beginning_of(run: Run) -> dict:
+    """The last checkpoint of the run that another goes on from.
+
+    Raises:
+        UserError: that run isn't finished, or is another than the one that was planned.
+    """
+    path = run.begins.folder / END
+    if not intact(path):
+        raise UserError(
+            f"{path} is missing or damaged; {run} goes on from that run, train it first ('stemrepro train {run.address.arm}')"
+        )
+    there = AtomicCheckpointIO().load_checkpoint(path)
+    if digest(there["run_config"]) != run.begins.parent:
+        raise UserError(f"{path} was made with other settings than those planned; train that run again ('dvc repro')")
+    return there
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.model.ffn.base import table_parameters
+from stemrepro.model.ffn.base import is_table, table_parameters
 from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import build
 from stemrepro.runs import Run
@@ -55,7 +55,36 @@ class LanguageModule(L.LightningModule):
             table.requires_grad_(run.training.table_trained)
         self.blocks = TokenBlocks(run.blocks, "train", run.training.sequence, run.model.vocab)
         self.first_batch = 0
+        self.carried: dict | None = None
         self.gradient_norm = torch.zeros(())
+
+    def take_over(self, checkpoint: dict) -> None:
+        """Goes on from the end of another run: its weights, and what its optimiser knows; the schedule and the place in the data begin
+        anew. With `tables: anew` tables stay as they were drawn, and their optimiser knows nothing.
+
+        Args:
+            checkpoint: what `beginning_of` gives.
+        """
+        kept = {
+            name.removeprefix("model."): value
+            for name, value in checkpoint["state_dict"].items()
+            if name.startswith("model.")
+        }
+        if self.run.begins.tables == "anew":
+            kept = {name: value for name, value in kept.items() if not is_table(name)} | table_parameters(self.model)
+        self.model.load_state_dict(kept)
+        self.carried = checkpoint["optimizer_states"][0]
+
+    def _carry(self, optimizer: torch.optim.Optimizer) -> None:
+        """Gives an optimiser what that of the run before knew of each parameter."""
+        numbered = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        before = [number for group in self.carried["param_groups"] for number in group["params"]]
+        anew = set(map(id, table_parameters(self.model).values())) if self.run.begins.tables == "anew" else set()
+        for number, parameter in zip(before, numbered, strict=True):
+            if number in self.carried["state"] and id(parameter) not in anew:
+                optimizer.state[parameter] = {
+                    name: value.clone() for name, value in self.carried["state"][number].items()
+                }
 
     def on_train_batch_start(self, batch: Tensor, batch_idx: int) -> None:
         """Tells every FFN that a step begins; its random stream is named by seed, step and layer."""
@@ -88,6 +117,8 @@ class LanguageModule(L.LightningModule):
         # A fused optimiser takes the scale of 16-bit gradients off by itself, too late for clipping.
         fused = training.precision != "16-mixed"
         optimizer = OPTIMIZERS[training.table_update](groups, betas=training.betas, eps=training.eps, fused=fused)
+        if self.carried is not None:
+            self._carry(optimizer)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_factor(step, training))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 

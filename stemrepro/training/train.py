@@ -19,7 +19,7 @@ from stemrepro.files import atomic_write, digest, locked, write_json
 from stemrepro.provenance import provenance
 from stemrepro.runs import Run
 from stemrepro.training.callbacks import Diverged, Recorder, Report
-from stemrepro.training.checkpoint import AtomicCheckpointIO, newest, trunk_of
+from stemrepro.training.checkpoint import AtomicCheckpointIO, beginning_of, newest, trunk_of
 from stemrepro.training.compiling import compiler_works
 from stemrepro.training.module import LanguageModule
 
@@ -92,7 +92,7 @@ def train(run: Run, report: Report, replace: bool = False, mark: Callable[[int, 
     """Trains one run to its end.
 
     Leaves config.yaml, metrics.jsonl, weights.safetensors, table snapshots, on a trunk the checkpoint that longer runs go on from
-    (hashed by DVC) and provenance.json (not). Weights are written last, with the hash of the settings in them: a folder that has them is finished. A run whose loss becomes no number ends
+    (hashed by DVC), that of the last step where other runs go on from it, and provenance.json (not). Weights are written last, with the hash of the settings in them: a folder that has them is finished. A run whose loss becomes no number ends
     there and leaves diverged.json, {"step": k}, in their place. Resume checkpoints are deleted in either case.
 
     Args:
@@ -105,7 +105,7 @@ def train(run: Run, report: Report, replace: bool = False, mark: Callable[[int, 
     """
     with locked(run.folder, f"another process is training in {run.folder}; wait for it, or stop it"):
         claim_folder(run, replace)
-        if run.weights.exists() or run.diverged is not None:
+        if run.finished:
             report(run.training.steps, float("nan"), 0.0)
             return
         _train(run, report, mark)
@@ -137,6 +137,8 @@ def _train(run: Run, report: Report, mark: Callable[[int, dict], None] | None) -
         use_distributed_sampler=False,
     )
     start, diverged = newest(resume) or trunk_of(run), None
+    if run.begins and not start:
+        module.take_over(beginning_of(run))
     try:
         trainer.fit(module, ckpt_path=start)
     except Diverged as end:

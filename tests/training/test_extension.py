@@ -1,0 +1,203 @@
+"""Runs that go on from another's end: weights and optimiser are carried over, tables kept or drawn anew."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from stemrepro.arm import run_settings
+from stemrepro.errors import UserError
+from stemrepro.files import digest
+from stemrepro.model.transformer import build
+from stemrepro.runs import Address, Beginning
+from stemrepro.scale import Extension, Point
+from stemrepro.training import callbacks
+from stemrepro.training.checkpoint import beginning_of
+from stemrepro.training.module import LanguageModule
+from stemrepro.training.schedule import rate_factor
+from stemrepro.training.train import train
+from tests.conftest import quiet
+from tests.training.test_train import rows, train_until
+
+
+def longer(parent, book, tiny, tables="kept", arm="stem-full"):
+    """The run at a point twice as long, half the tokens, ten times the rotary base, that goes on from a parent."""
+    point = Point(tokens=0.5, rate=0.5, extends=Extension(sequence=2, rope=10, tables=tables))
+    model, training = run_settings(Address("longer", arm), book.arms[arm], point, tiny)
+    begins = Beginning(parent.folder, digest(parent.config), tables)
+    folder = parent.folder.parents[2] / "longer" / arm / f"seed{parent.seed}"
+    return replace(
+        parent,
+        address=Address("longer", arm),
+        model=model,
+        training=training,
+        folder=folder,
+        begins=begins,
+        goes_on=False,
+    )
+
+
+@pytest.fixture
+def parent(make_run):
+    run = replace(make_run("stem-full"), goes_on=True)
+    train(run, quiet)
+    return run
+
+
+def plain_steps(run, model, optimizer):
+    """The steps of a run by a plain loop; returns their losses."""
+    training, blocks, losses = run.training, LanguageModule(replace(run, begins=None)).blocks, []
+    parts = training.batch // training.micro_batch
+    for step in range(training.steps):
+        for group in optimizer.param_groups:
+            group["lr"] = training.learning_rate * rate_factor(step, training)
+        found = []
+        for k in range(parts * step, parts * (step + 1)):
+            batch = blocks.batch(run.seed, k, training.micro_batch)
+            loss = torch.nn.functional.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
+            (loss / parts).backward()
+            found.append(float(loss.detach()))
+        for group in optimizer.param_groups:
+            torch.nn.utils.clip_grad_norm_(group["params"], training.clip)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(np.mean(found))
+    return losses
+
+
+@pytest.mark.parametrize("tables", ["kept", "anew"])
+def test_two_stages_equal_a_plain_loop_through_both(parent, book, tiny, tables):
+    """One model and one optimiser all the way; where tables are anew, both forget them in between."""
+    child = longer(parent, book, tiny, tables)
+    train(child, quiet)
+    model = build(parent.model, parent.seed)
+    table = {name: p for name, p in model.named_parameters() if "table" in name}
+    backbone = [p for name, p in model.named_parameters() if name not in table]
+    optimizer = torch.optim.AdamW(
+        [{"params": backbone}, {"params": list(table.values())}],
+        lr=0.01,
+        betas=(0.9, 0.95),
+        weight_decay=0.1,
+        fused=True,
+    )
+    plain_steps(parent, model, optimizer)
+    second = build(child.model, child.seed)  # another rotary base
+    anew = {name: p.detach().clone() for name, p in second.named_parameters() if "table" in name}
+    model.config = second.config
+    if tables == "anew":
+        with torch.no_grad():
+            for name, parameter in table.items():
+                parameter.copy_(anew[name])
+                del optimizer.state[parameter]
+    losses = plain_steps(child, model, optimizer)
+    assert len(losses) == child.training.steps == 6
+    assert [row["loss"] for row in rows(child)] == pytest.approx(losses, abs=2e-5)
+    for name, weight in load_file(child.weights).items():
+        torch.testing.assert_close(weight, model.state_dict()[name], atol=2e-5, rtol=1e-3)
+
+
+def test_the_first_step_is_of_the_parents_model_on_longer_text(parent, book, tiny):
+    child = longer(parent, book, tiny)
+    train(child, quiet)
+    model = build(child.model, 5).eval()
+    model.load_state_dict(load_file(parent.weights))
+    blocks = LanguageModule(replace(child, begins=None)).blocks
+    batches = [
+        blocks.batch(child.seed, k, child.training.micro_batch)
+        for k in range(child.training.batch // child.training.micro_batch)
+    ]
+    with torch.no_grad():
+        first = [
+            torch.nn.functional.cross_entropy(model(b[:, :-1]).flatten(0, 1), b[:, 1:].flatten()).item()
+            for b in batches
+        ]
+    assert batches[0].shape[1] == 2 * parent.training.sequence + 1
+    assert rows(child)[0]["loss"] == pytest.approx(np.mean(first), abs=1e-5)
+
+
+def test_tables_anew_are_those_that_the_seed_draws_and_the_rest_is_the_parents(parent, book, tiny):
+    child = longer(parent, book, tiny, "anew")
+    module = LanguageModule(child)
+    module.take_over(beginning_of(child))
+    drawn, trained = build(child.model, child.seed).state_dict(), load_file(parent.weights)
+    for name, weight in module.model.state_dict().items():
+        assert torch.equal(weight, (drawn if "table" in name else trained)[name])
+    optimizer = module.configure_optimizers()["optimizer"]
+    tables = {id(p) for name, p in module.model.named_parameters() if "table" in name}
+    known = {id(p) for p in optimizer.state}
+    assert known == {id(p) for p in module.model.parameters()} - tables
+    assert {float(state["step"]) for state in optimizer.state.values()} == {12.0}
+    assert {group["lr"] for group in optimizer.param_groups} != {0.0}
+
+
+@pytest.mark.parametrize("stop", [3, 5])
+def test_a_killed_extension_resumes_to_the_same_bytes(parent, book, tiny, stop, monkeypatch):
+    child = longer(parent, book, tiny)
+    train(child, quiet)
+    expected = {path.name: path.read_bytes() for path in child.folder.iterdir() if path.name != "provenance.json"}
+    for path in child.folder.iterdir():
+        path.unlink()
+    monkeypatch.setattr(callbacks.time, "monotonic", iter(range(10**9)).__next__)
+    train_until(child, stop)
+    train(child, quiet)
+    assert {
+        path.name: path.read_bytes() for path in child.folder.iterdir() if path.name != "provenance.json"
+    } == expected
+
+
+def test_a_parent_that_is_missing_or_another_is_named(parent, book, tiny):
+    child = longer(parent, book, tiny)
+    other = replace(child, begins=replace(child.begins, parent="another"))
+    with pytest.raises(UserError, match=r"end\.ckpt was made with other settings than those planned"):
+        train(other, quiet, replace=True)
+    parent.end.unlink()
+    with pytest.raises(
+        UserError,
+        match=r"end\.ckpt is missing or damaged; stem-full@longer seed 0 goes on from that run, train it first",
+    ):
+        train(child, quiet, replace=True)
+
+
+def test_a_finished_run_without_its_end_is_trained_again_where_another_goes_on_from_it(parent):
+    before = parent.weights.read_bytes()
+    parent.end.unlink()
+    assert not parent.ended
+    assert replace(parent, goes_on=False).ended
+    train(parent, quiet)
+    assert parent.end.exists()
+    assert parent.weights.read_bytes() == before
+
+
+def test_what_it_goes_on_from_is_part_of_its_settings(parent, book, tiny):
+    child = longer(parent, book, tiny)
+    assert child.config["begins"] == {"parent": digest(parent.config), "tables": "kept"}
+    assert "begins" not in parent.config
+    train(child, quiet)
+    with pytest.raises(UserError, match=r"begins\.tables: kept there, anew asked"):
+        train(longer(parent, book, tiny, "anew"), quiet)
+    assert json.loads((child.folder / "provenance.json").read_text())["resumed_from"] is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"extends": {"sequence": 2}, "width": 2}, "width can't stand beside it"),
+        ({"extends": {"sequence": 2}, "own_rate": True}, "own_rate can't stand beside it"),
+        ({"extends": {"sequence": 0}}, "greater than 0"),
+        ({"extends": {"sequence": 2, "tables": "some"}}, "'kept' or 'anew'"),
+    ],
+)
+def test_points_that_can_not_extend(fields, words):
+    with pytest.raises(ValueError, match=words):
+        Point.model_validate(fields)
+
+
+def test_a_step_has_as_many_tokens_as_before(tiny):
+    there = Point(tokens=0.5, extends=Extension(sequence=2, rope=4)).at(tiny)
+    assert there.model.sequence * there.training.batch == tiny.model.sequence * tiny.training.batch
+    assert there.model.rope_base == 4 * tiny.model.rope_base
+    with pytest.raises(ValueError, match=r"extends\.sequence 8: 256 tokens a sequence, 0\.5 of them a step"):
+        Point(extends=Extension(sequence=8)).at(tiny)
