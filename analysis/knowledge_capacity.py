@@ -21,6 +21,7 @@ def collect(measure: Capacity) -> pd.DataFrame:
         for point, own in points.items():
             there = float(own.frame["bits"].iloc[0])
             rows.append(mean_row("known", arm, there, Contrast(measure.bits(arm, point))))
+            rows.append(mean_row("share", arm, there, Contrast(measure.percent(arm, point))))
             rows.append(mean_row("first", arm, there, Contrast(100 * own.frame["first"].to_numpy())))
         for name, cost in measure.costs(arm).items():
             best = max(points, key=lambda point: measure.bits(arm, point).mean())
@@ -41,6 +42,7 @@ def draw_known(axes: Axes, data: pd.DataFrame, measure: Capacity) -> None:
     axes.set_xscale("log", base=2)
     axes.set_xticks(told, [f"{bits / 1000:g}k" for bits in told])
     axes.set(xlabel="bits told", ylabel="bits known")
+    axes.set_ylim(bottom=0)
     axes.legend(fontsize=6.5, loc="upper left")
 
 
@@ -70,14 +72,11 @@ def draw(data: pd.DataFrame, measure: Capacity) -> Figure:
     figure.get_layout_engine().set(rect=(0, 0.02, 1, 0.98))
     draw_known(grid["a"], data, measure)
     for name, what, label in (
-        ("b", "total", "bits / parameter"),
-        ("c", "active", "bits / active parameter"),
+        ("b", "total", f"bits / parameter (larger models: {LAW:g})"),
+        ("c", "active", f"bits / active parameter (larger models: {LAW:g})"),
         ("d", "flop", "bits / forward FLOP"),
     ):
         draw_per(grid[name], data, measure, what, label)
-    for name in ("b", "c"):
-        grid[name].axvline(LAW, color="black", lw=0.7, ls=":")
-        grid[name].text(LAW, -0.45, " Allen-Zhu and Li,\n 1,000 exposures", fontsize=6, va="top", ha="right")
     titles = {
         "a": "a  What is held of what is told",
         "b": "b  Per parameter",
