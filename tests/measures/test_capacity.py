@@ -10,15 +10,15 @@ from tests.made_up import write_summary
 
 
 def write(folder, arm, shares, seeds=(0, 1, 2)):
-    """An arm that knows so much of the bits at a quarter, all and half as many more people, a bit more with each seed."""
-    for point, factor, share in zip(("people-quarter", "main", "people-more"), (0.25, 1, 1.5), shares, strict=True):
-        place, bits = folder / "capacity" / point / arm, 5120 * factor
+    """An arm that knows so much of the bits at a sixth, a third and all of the people, a bit more with each seed."""
+    for point, factor, share in zip(("people-sixth", "people-third", "main"), (1 / 6, 1 / 3, 1), shares, strict=True):
+        place, bits = folder / "capacity" / point / arm, 7680 * factor
         write_summary(place, len(seeds))
         rows = [
             {
                 "seed": seed,
-                "people": 256 * factor,
-                "facts": 1024 * factor,
+                "people": 384 * factor,
+                "facts": 1536 * factor,
                 "bits": bits,
                 "known": share * bits + seed,
                 "first": 0.5,
@@ -36,11 +36,9 @@ def measure(book, tmp_path):
 
 
 def test_shares_of_the_bits(measure):
-    assert list(measure.sizes) == ["people-quarter", "main", "people-more"]
+    assert list(measure.sizes) == ["people-sixth", "people-third", "main"]
     np.testing.assert_allclose(measure.contrast("stem-full", "dense", "known").differences, 25, atol=1e-9)
-    np.testing.assert_allclose(
-        measure.contrast("stem-full", "dense", "known:people-quarter").differences, 10, atol=1e-9
-    )
+    np.testing.assert_allclose(measure.contrast("stem-full", "dense", "known:people-sixth").differences, 10, atol=1e-9)
 
 
 def test_ratios_are_doublings_over_counted_costs(measure):
@@ -55,7 +53,7 @@ def test_ratios_are_doublings_over_counted_costs(measure):
 
 def test_less_than_a_bit_has_no_ratio(measure, tmp_path):
     write(tmp_path, "dense", (0.9, 0.5, -0.1))
-    measure.arms["dense"]["people-more"].__dict__.pop("frame", None)
+    measure.arms["dense"]["main"].__dict__.pop("frame", None)
     assert np.isnan(measure.contrast("stem-full", "dense", "total").differences).all()
 
 
