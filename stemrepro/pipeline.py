@@ -174,8 +174,8 @@ def data_stages(people: bool) -> dict[str, dict]:
     }  # fmt: skip
 
 
-def run_stages(people: bool) -> dict[str, dict]:
-    """Training and scoring of all runs of a scale."""
+def run_stages(people: bool, parts: set[str]) -> dict[str, dict]:
+    """Training of all runs of a scale, and the parts of their scores that its recipes read."""
     plan, runs = f"data/{SCALE}/plan", f"runs/{SCALE}"
     text = [f"data/{SCALE}/blocks", f"data/{SCALE}/vocabularies", *([f"data/{SCALE}/people"] if people else [])]
 
@@ -185,20 +185,24 @@ def run_stages(people: bool) -> dict[str, dict]:
 
     items = [f"data/{MIX}/items", f"data/{SCALE}/tokenizer.json", text[0], "stemrepro/evaluation/tasks"]
     known = [f"data/{MIX}/corpus", f"data/{SCALE}/tokenizer.json"]
-    return {
-        "train": _stage(
-            BY_SCALE, f"stemrepro train --scale {SCALE} --replace",
-            "every run that recipes want; finished ones return at once, a killed one resumes",
-            [f"{plan}/train.json", *text], [{runs: {"persist": True}}],
+    scored = {
+        "losses": scores(
+            "losses", BY_SCALE, "losses of training and of validation, also by position and context", text
         ),
-        "losses": scores("losses", BY_SCALE, "losses of training and of validation, also by position and context", text),
         "benchmarks": scores("benchmarks", BY_BOTH, "benchmark scores by lm-eval, item by item", items),
         "geometry": scores("geometry", BY_SCALE, "angles between FFN vectors", text),
         "facts": scores("facts", BY_BOTH, "what models know of a mix of facts", known),
         "edits": scores("edits", BY_BOTH, "what models say when they read another entity's rows", known),
         "recall": scores("recall", BY_SCALE, "what models recall of their context", [known[1]]),
         "capacity": scores("capacity", BY_SCALE, "bits of invented people that models hold", [known[1]]),
-    }  # fmt: skip
+    }
+    return {
+        "train": _stage(
+            BY_SCALE, f"stemrepro train --scale {SCALE} --replace",
+            "every run that recipes want; finished ones return at once, a killed one resumes",
+            [f"{plan}/train.json", *text], [{runs: {"persist": True}}],
+        ),
+    } | {part: stage for part, stage in scored.items() if part in parts}  # fmt: skip
 
 
 def scores_of(recipe: Recipe) -> list[Path]:
@@ -230,7 +234,7 @@ def pipeline(book: Book) -> dict:
             [f"data/{SCALE}/plan", f"data/{MIX}/plan"],
         ),
         **data_stages(asks_for_people(book)),
-        **run_stages(asks_for_people(book)),
+        **run_stages(asks_for_people(book), {part for recipe in book.recipes.values() for own in recipe.scored().values() for part in own}),
         **{name: analysis_stage(name, recipe) for name, recipe in book.recipes.items()},
         "report": _stage(
             BY_SCALE, f"stemrepro report --scale {SCALE}", "the scoreboard, a page with every claim",
