@@ -97,7 +97,7 @@ def write_stamps(book: Book, params: Params, folder: Path, data: Path = DATA) ->
         "edits": [runs, settings.get("knowledge")],
         "recall": [runs, settings.get("recall")],
         "capacity": runs,
-        "people": settings.get("people"),
+        "people": [settings.get("people"), params.mix[mix].model_dump(mode="json")],
         "report": {path.name: sha256(path) for path in sorted(folder.glob("*.yaml"))},
     }
 

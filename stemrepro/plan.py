@@ -75,6 +75,19 @@ def planned_run(book: Book, scale_name: str, address: Address, scores: dict[str,
     )
 
 
+def check_length(book: Book, scale: Scale) -> None:
+    """Raises UserError where documents of made text don't fill a training sequence: models are asked at the places that they know."""
+    mix, sequence = book.mixes[scale.data], scale.model.sequence
+    if mix.kind == "recall" and sequence != mix.length:
+        raise UserError(
+            f"mix '{scale.data}': a document has {mix.length} tokens, a sequence of the scale {sequence}; they must be equal"
+        )
+    if mix.kind == "invented" and sequence % mix.length:
+        raise UserError(
+            f"mix '{scale.data}': a document has {mix.length} tokens; the scale's sequence of {sequence} must be a multiple of it"
+        )
+
+
 def make_params(book: Book, scale_name: str, recipes: tuple[str, ...] = ()) -> Params:
     """What params.yaml holds for a scale and some recipes, or all.
 
@@ -82,6 +95,7 @@ def make_params(book: Book, scale_name: str, recipes: tuple[str, ...] = ()) -> P
         UserError: a scale or recipe that isn't there.
     """
     scale, chosen = book.scale(scale_name), chosen_recipes(book.at(scale_name), recipes)
+    check_length(book, scale)
     runs: dict[str, dict[str, Planned]] = {}
     for address, scores in wanted(book, chosen).items():
         runs.setdefault(address.point, {})[address.arm] = planned_run(book, scale_name, address, scores)

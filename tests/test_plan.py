@@ -213,3 +213,18 @@ def test_the_plan_prints_layers_and_an_estimate(book):
     assert f"{sum(len(own.trained) for own in runs(book).values())} runs ({len(runs(book))} addresses at" in shown
     assert "minutes of training on this machine's CPU" in shown
     assert [estimate.ranges(layers) for layers in ((), (3,), (1, 2, 4, 7, 8, 9))] == ["none", "3", "1-2, 4, 7-9"]
+
+
+@pytest.mark.parametrize(
+    ("scale", "sequence", "words"),
+    [
+        ("recall", 64, r"a document has 65 tokens, a sequence of the scale 64"),
+        ("capacity", 64, r"the scale's sequence of 64 must be a multiple of it"),
+    ],
+)
+def test_documents_of_made_text_fill_training_sequences(book, scale, sequence, words):
+    """Else models would be asked at places that they were never trained at."""
+    own = book.scale(scale)
+    other = own.model_copy(update={"model": own.model.model_copy(update={"sequence": sequence})})
+    with pytest.raises(UserError, match=words):
+        plan.make_params(book.model_copy(update={"scales": book.scales | {scale: other}}), scale)

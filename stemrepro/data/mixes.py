@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from stemrepro.data.recall import MOST_WORDS
 from stemrepro.data.sources import SOURCES
 from stemrepro.errors import UserError
 from stemrepro.records import Fraction, Positive, Strict, parse
@@ -84,11 +85,15 @@ class RecallMix(Strict):
     keys: Positive = Field(description="words that are keys")
     values: Positive = Field(description="words that are values")
     pairs: tuple[Positive, ...] = Field(min_length=1, description="numbers of pairs of a document, in turn")
-    length: Positive = Field(description="tokens of a document: the scale's sequence")
+    length: Positive = Field(description="tokens of a document with its end mark: the scale's sequence")
     documents: Positive = Field(description="of the training split")
 
     @model_validator(mode="after")
     def _fits(self) -> "RecallMix":
+        if self.keys + self.values > MOST_WORDS:
+            raise ValueError(f"{self.keys} keys and {self.values} values: there are {MOST_WORDS} words")
+        if self.length % 2 == 0:
+            raise ValueError(f"length {self.length}: pairs and an end mark are an odd number of tokens")
         if max(self.pairs) > min(self.keys, self.length // 4):
             raise ValueError(
                 f"pairs {max(self.pairs)}: more than there are keys ({self.keys}) or a quarter of length {self.length}"
@@ -108,9 +113,16 @@ class InventedMix(Strict):
 
     @model_validator(mode="after")
     def _fits(self) -> "InventedMix":
+        if (count := 2 * self.names + self.attributes * (1 + self.values)) > MOST_WORDS:
+            raise ValueError(f"names, attributes and values are {count} words; there are {MOST_WORDS}")
         if self.people > self.names**2:
             raise ValueError(f"people {self.people}: {self.names} first and last names make {self.names**2}")
         return self
+
+    @property
+    def length(self) -> int:
+        """Tokens of a document: two of the name, two an attribute, and the end mark."""
+        return 2 + 2 * self.attributes + 1
 
 
 Mix = ArchiveMix | SampleMix | HubMix | FactsMix | RecallMix | InventedMix

@@ -22,13 +22,15 @@ HELD_OUT = 256
 """Documents of the tune split, and of validation."""
 
 
+MOST_WORDS = (14 * 5) ** 2
+"""Words of two syllables that there are."""
+
+
 def made_up_words(keys: int, values: int) -> tuple[list[str], list[str]]:
     """So many keys and values: words of two syllables that nobody uses, all different."""
     syllables = [f"{consonant}{vowel}" for consonant, vowel in product("bdfgklmnprstvz", "aeiou")]
     words = [first + second for first, second in product(syllables, syllables)]
     drawn = np.random.default_rng(0).permutation(len(words))[: keys + values]
-    if len(drawn) < keys + values:
-        raise ValueError(f"there are {len(words)} words of two syllables; {keys} keys and {values} values are too many")
     chosen = [words[k] for k in drawn]
     return chosen[:keys], chosen[keys:]
 
@@ -47,8 +49,8 @@ def pairs_and_queries(
 def recall_documents(
     keys: int, values: int, pairs: tuple[int, ...], length: int, count: int
 ) -> list[tuple[Document, str]]:
-    """`count` training documents and the held-out ones, with their splits; numbers of pairs in turn. With its end mark a document has
-    `length` tokens."""
+    """`count` training documents and the held-out ones, with their splits; numbers of pairs in turn. With its end mark, which
+    stands behind a value, a document has `length` tokens, an odd number."""
     names, answers = made_up_words(keys, values)
     found = []
     for seed, (split, wanted) in enumerate((("train", count), ("tune", HELD_OUT), ("validation", HELD_OUT))):
@@ -57,7 +59,5 @@ def recall_documents(
             number = pairs[k % len(pairs)]
             key, value = pairs_and_queries(rng, keys, values, number, length)
             text = "".join(f" {names[a]} {answers[b]}" for a, b in zip(key, value, strict=True))
-            if length % 2 == 0:  # the end mark takes the place of the last value
-                text = text[: text.rindex(" ")]
             found.append((Document(SOURCE, f"{split}/{k:06d}-{number}", "", [text]), split))
     return found

@@ -1,6 +1,6 @@
 """How many bits of invented people a model holds.
 
-Every person's every attribute is asked for right behind the name. A value is worth log2(values) bits; what the model still lacks of it
+Every person's every attribute is asked for right behind the name, which begins a sequence as people do in training. A value is worth log2(values) bits; what the model still lacks of it
 is its loss in bits. Written a whole arm at a time: capacity.csv (a line a seed: people, facts, bits there, bits known, share of first choices),
 summary.json.
 """
@@ -17,7 +17,6 @@ from stemrepro.data.mixes import InventedMix
 from stemrepro.evaluation.recall import token_of
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_frame
-from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.model.loss import token_losses
 from stemrepro.runs import Run
 
@@ -42,7 +41,7 @@ def score(run: Run, report: Callable, mix: InventedMix, count: int, tokenizer_fi
             part = slice(start, start + BATCH)
             size = len(name[part])
             rows = np.stack([
-                np.full(size, END_OF_DOCUMENT), known["first"][name[part, 0]], known["last"][name[part, 1]],
+                known["first"][name[part, 0]], known["last"][name[part, 1]],
                 np.full(size, known["attribute"][attribute]), known["value"][attribute * mix.values + dealt[part, attribute]],
             ], axis=1)  # fmt: skip
             tokens = torch.from_numpy(rows).to(device)

@@ -120,6 +120,8 @@ def cases(atlas: Atlas, tokenizer: Tokenizer, pairs: int) -> list[Case]:
         left[kind] -= 1
         for relation in common:
             others = [name for name in names if name not in (source, target) and (name, relation) in known]
+            if not others:
+                continue
             third = others[int(rng.integers(len(others)))]
             ask_of = {
                 name: ask(tokenizer, held_out_prompt(relation, name, TEMPLATE), name, known[name, relation])

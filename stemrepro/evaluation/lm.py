@@ -24,7 +24,7 @@ from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.errors import UserError
 from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.config import END_OF_DOCUMENT
-from stemrepro.model.generate import continuations, greedy, sampled
+from stemrepro.model.generate import Choose, continuations, greedy, sampled
 from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder
 
@@ -135,21 +135,27 @@ class StemLM(TemplateLM):
             together.setdefault((len(row), repr(sorted(settings.items()))), []).append(number)
         texts = [""] * len(requests)
         for numbers in together.values():
+            settings = rows[numbers[0]][1]
+            choose = self._choice(settings)
             for first in range(0, len(numbers), self.batch):
                 part = numbers[first : first + self.batch]
-                found = self._continued([rows[number][0] for number in part], rows[part[0]][1])
+                found = self._continued([rows[number][0] for number in part], settings, choose)
                 for number, text in zip(part, found, strict=True):
                     texts[number] = text
         return texts
 
-    def _continued(self, prompts: list[list[int]], settings: dict) -> list[str]:
+    @staticmethod
+    def _choice(settings: dict) -> Choose:
+        """How the next token is chosen; UserError for settings that aren't served."""
+        if not settings["do_sample"]:
+            return greedy
+        if strange := sorted(settings.keys() - {"do_sample", "temperature", "top_k", "until", "max_gen_toks"}):
+            raise UserError(f"generation: '{strange[0]}' is not served; sampling knows temperature and top_k")
+        return sampled(settings.get("temperature") or 1.0, settings.get("top_k") or 0, 0)
+
+    def _continued(self, prompts: list[list[int]], settings: dict, choose: Choose) -> list[str]:
         """Continuations of prompts of one length."""
         device = next(self.model.parameters()).device
-        choose = (
-            sampled(settings.get("temperature") or 1.0, settings.get("top_k") or 0, 0)
-            if settings["do_sample"]
-            else greedy
-        )
         made: list[list[int]] = [[] for _ in prompts]
         texts, stops = [""] * len(prompts), [stop for stop in settings["until"] if stop]
         for tokens in continuations(

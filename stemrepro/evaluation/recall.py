@@ -16,7 +16,6 @@ from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.errors import UserError
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_frame
-from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.runs import Run
 from stemrepro.scale import Recall
 
@@ -28,6 +27,19 @@ def token_of(tokenizer_file: Path, words: list[str]) -> np.ndarray:
     if any(len(ids) != 1 for ids in encoded):
         raise UserError(f"{tokenizer_file} splits the words of the task; it was trained on another mix")
     return np.array([ids[0] for ids in encoded])
+
+
+def documents(keys: int, values: int, pairs: int, length: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Keys and values [count, length // 2] of the documents that every arm and seed is asked about."""
+    rng = np.random.default_rng([pairs, length])
+    drawn = [pairs_and_queries(rng, keys, values, pairs, length) for _ in range(count)]
+    return np.stack([key for key, _ in drawn]), np.stack([value for _, value in drawn])
+
+
+def as_trained(keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Rows of tokens [n, 2 x pairs] as training sequences begin: with a key, for a document fills a sequence and no end mark stands
+    before it."""
+    return np.stack([keys, values], axis=2).reshape(len(keys), -1)
 
 
 @torch.no_grad()
@@ -47,19 +59,16 @@ def score(run: Run, report: Callable, asked: Recall, tokenizer_file: Path, keys:
     device = next(model.parameters()).device
     grid = [(pairs, length) for length in asked.lengths for pairs in asked.pairs if 4 * pairs <= length]
     for number, (pairs, length) in enumerate(grid, 1):
-        rng = np.random.default_rng([pairs, length])
-        drawn = [pairs_and_queries(rng, keys, values, pairs, length) for _ in range(asked.documents)]
-        counts = np.zeros(4, int)
-        for first in range(0, len(drawn), asked.batch):
-            key, value = (np.stack(side) for side in zip(*drawn[first : first + asked.batch], strict=True))
-            tokens = np.stack([names[key], answers[value]], axis=2).reshape(len(key), -1)
-            tokens = np.concatenate([np.full((len(key), 1), END_OF_DOCUMENT), tokens], axis=1)
+        key, value = documents(keys, values, pairs, length, asked.documents)
+        again = np.array([[one in row[:place] for place, one in enumerate(row)] for row in key[:, pairs:]])
+        right = []
+        for first in range(0, len(key), asked.batch):
+            part = slice(first, first + asked.batch)
+            tokens = as_trained(names[key[part]], answers[value[part]])
             said = model(torch.from_numpy(tokens[:, :-1]).to(device)).argmax(dim=-1).cpu().numpy()
-            right = (said == tokens[:, 1:])[:, 1 + 2 * pairs :: 2]
-            queried = key[:, pairs:]
-            again = np.array([[one in row[:place] for place, one in enumerate(row)] for row in queried])
-            counts += [right.size, right.sum(), (~again).sum(), right[~again].sum()]
-        rows.append((pairs, length, *counts))
+            right.append((said == tokens[:, 1:])[:, 2 * pairs :: 2])
+        hits = np.concatenate(right)
+        rows.append((pairs, length, hits.size, hits.sum(), (~again).sum(), hits[~again].sum()))
         report(int(run.training.steps * number / len(grid)), np.nan, 0.0)
     return pd.DataFrame(rows, columns=["pairs", "length", "queries", "right", "first_queries", "first_right"])
 

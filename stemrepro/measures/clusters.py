@@ -1,6 +1,6 @@
 """The error of a mean over pairs: pairs share countries on both sides, so whole countries are left out in turn, not pairs.
 
-The jackknife over nodes (Frank and Snijders 1994). A bootstrap that draws countries anew, and a pair as often as both of its countries,
+The delete-one jackknife over countries. A bootstrap that draws countries anew, and a pair as often as both of its countries,
 says the same of many countries and too little of few: a country that is drawn twice makes no pair with itself.
 """
 
@@ -16,7 +16,7 @@ def pair_error(values: np.ndarray, kept: np.ndarray, first: np.ndarray, second: 
         first, second: names of each pair's countries [pairs].
 
     Returns:
-        (0, inf) where a seed keeps no pair without some country.
+        nan where a seed keeps no pair without some country: then nothing is known of the error.
     """
     names, members = np.unique(np.concatenate([first, second]), return_inverse=True)
     left, right = np.split(members, 2)
@@ -25,7 +25,7 @@ def pair_error(values: np.ndarray, kept: np.ndarray, first: np.ndarray, second: 
     involved = np.array([counted[:, (left == number) | (right == number)].any() for number in range(len(names))], bool)
     totals = absent[involved] @ counted.T
     if len(totals) < 2 or not (totals > 0).all():
-        return 0.0, float("inf")
+        return float("nan"), 1.0
     without = ((absent[involved] @ chosen.T) / totals).mean(axis=1)
     count = len(without)
     return float(np.sqrt((count - 1) / count * ((without - without.mean()) ** 2).sum())), float(count - 1)

@@ -7,7 +7,7 @@ import pytest
 
 from stemrepro.data.atlas import FILE, SENTENCES, Atlas, Entity, Fact, atlas_documents, chosen, make_atlas, read_atlas
 from stemrepro.data.integrity import read_corpus
-from stemrepro.data.relations import RELATIONS, held_out_prompt
+from stemrepro.data.relations import RELATIONS, held_out_prompt, trained_prompts
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.errors import UserError
 from stemrepro.files import write_json
@@ -65,11 +65,14 @@ def test_the_corpus_tells_what_facts_json_says(atlas_sample):
     atlas, rows = read_atlas(atlas_sample / "corpus" / FILE), read_corpus(atlas_sample / "corpus/corpus.parquet")
     assert {row["source"] for row in rows} == {"atlas", "bible", "speeches"}  # the factbook would state what isn't told
     text = "\n".join(row["text"] for row in rows if row["source"] == "atlas" and row["split"] == "train")
+    counts = Counter(text.split("\n"))
     for fact in atlas.facts:
-        said = len(re.findall(rf"(?m)^.* {re.escape(fact.entity)}[ '].* {re.escape(fact.answer)}\.$", text))
-        assert (
-            said >= 8 if fact.told else said == 0 or fact.relation in ("continent", "currency", "border", "nationality")
+        said = sum(counts[f"{prompt} {fact.answer}."] for prompt in trained_prompts(fact.relation, fact.entity))
+        assert said == (8 if fact.told else 0)
+        assert not any(
+            counts[f"{held_out_prompt(fact.relation, fact.entity, which)} {fact.answer}."] for which in (0, 1)
         )
+    assert {fact.told for fact in atlas.facts} == {True, False}
     assert {fact.relation for fact in atlas.facts} == set(RELATIONS)
 
 

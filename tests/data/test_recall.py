@@ -10,14 +10,12 @@ from stemrepro.data.mixes import RecallMix
 from stemrepro.data.recall import made_up_words, pairs_and_queries, recall_documents
 from stemrepro.data.tokenizer import read_tokenizer, train_tokenizer
 
-MIX = RecallMix(kind="recall", keys=16, values=16, pairs=(2, 4), length=32, documents=40)
+MIX = RecallMix(kind="recall", keys=16, values=16, pairs=(2, 4), length=33, documents=40)
 
 
 def test_words_are_all_different():
     keys, values = made_up_words(64, 64)
     assert len({*keys, *values}) == 128
-    with pytest.raises(ValueError, match="too many"):
-        made_up_words(4000, 4000)
 
 
 @pytest.mark.parametrize(("pairs", "length"), [(2, 32), (8, 32), (8, 33)])
@@ -39,7 +37,7 @@ def test_values_are_dealt_out_anew():
 
 
 def test_splits_share_no_document():
-    found = recall_documents(16, 16, (2, 4), 32, 300)
+    found = recall_documents(16, 16, (2, 4), 33, 300)
     texts = {split: {d.text for d, own in found if own == split} for split in ("train", "tune", "validation")}
     assert [len(own) for own in texts.values()] == [300, 256, 256]
     assert not texts["train"] & texts["validation"]
@@ -50,13 +48,26 @@ def test_a_block_is_a_document(tmp_path):
     build_corpus("recall", MIX, tmp_path / "raw", tmp_path / "corpus")
     train_tokenizer(tmp_path / "corpus/corpus.parquet", 257 + 32, tmp_path / "tokenizer.json")
     write_blocks(tmp_path / "corpus/corpus.parquet", tmp_path / "tokenizer.json", tmp_path / "blocks")
-    blocks, tokenizer = TokenBlocks(tmp_path / "blocks", "train", 32, 289), read_tokenizer(tmp_path / "tokenizer.json")
-    assert blocks.about["tokens"] == 40 * 32
+    blocks, tokenizer = TokenBlocks(tmp_path / "blocks", "train", 33, 289), read_tokenizer(tmp_path / "tokenizer.json")
+    assert blocks.about["tokens"] == 40 * 33
     for row in blocks.at(np.arange(blocks.count)).tolist():
-        assert row[31] == 0
-        assert 0 not in row[:31]
-        words = [tokenizer.decode([token]).strip() for token in row[:31]]
-        pairs = list(zip(words[::2], words[1::2], strict=False))
+        assert row[32] == 0  # behind a value: no key is ever answered by the end
+        assert 0 not in row[:32]
+        words = [tokenizer.decode([token]).strip() for token in row[:32]]
+        pairs = list(zip(words[::2], words[1::2], strict=True))
         dealt = {}
         assert all(dealt.setdefault(key, value) == value for key, value in pairs)
         assert len(dealt) in (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"length": 32}, "an odd number"),
+        ({"keys": 4000, "values": 4000}, "there are 4900 words"),
+        ({"pairs": (16,)}, "a quarter of length 33"),
+    ],
+)
+def test_mixes_that_can_not_be(fields, words):
+    with pytest.raises(ValueError, match=words):
+        RecallMix(**MIX.model_dump() | fields)

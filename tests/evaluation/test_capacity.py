@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from stemrepro.arm import run_settings
+from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.encoding import write_blocks
 from stemrepro.data.invented import people, words
@@ -52,7 +53,7 @@ def test_bits_are_those_of_a_plain_loop(told):
     for person in range(20):
         for attribute in range(2):
             said = [known["first"][name[person, 0]], known["last"][name[person, 1]], known["attribute"][attribute]]
-            row = [0, *(tokenizer.encode(f" {word}").ids[0] for word in said)]
+            row = [tokenizer.encode(f" {word}").ids[0] for word in said]
             right = tokenizer.encode(f" {known['value'][attribute * 4 + dealt[person, attribute]]}").ids[0]
             with torch.no_grad():
                 likely = model(torch.tensor([row]))[0, -1].softmax(-1)
@@ -74,8 +75,8 @@ class Oracle(torch.nn.Module):
     def forward(self, tokens):
         logits = torch.zeros(*tokens.shape, self.vocab)
         for k, row in enumerate(tokens.tolist()):
-            if tuple(row[1:]) in self.answers:
-                logits[k, -1, self.answers[tuple(row[1:])]] = 50.0
+            if tuple(row) in self.answers:
+                logits[k, -1, self.answers[tuple(row)]] = 50.0
         return logits
 
 
@@ -92,6 +93,24 @@ def test_who_knows_all_has_all_bits_and_who_guesses_among_all_words_has_less_tha
     assert capacity.score(run, quiet, mix, 20, tokenizer_file)["known"] == pytest.approx(80)
     monkeypatch.setattr(capacity, "load_run", lambda _: Oracle(299, {}))
     assert capacity.score(run, quiet, mix, 20, tokenizer_file)["known"] == pytest.approx(80 - 40 * np.log2(299))
+
+
+def test_what_is_asked_begins_training_sequences(told):
+    """A question is the beginning of a person, and people begin sequences."""
+    run, _, tokenizer_file = told
+    blocks = TokenBlocks(run.blocks, "train", 28, 299)
+    starts = {
+        tuple(row)
+        for row in blocks.at(np.arange(blocks.count))
+        .numpy()
+        .reshape(blocks.count, -1)[:, :28]
+        .reshape(-1, 7)[:, :3]
+        .tolist()
+    }
+    known = {part: capacity.token_of(tokenizer_file, own) for part, own in words(16, 2, 4).items()}
+    name, _ = people(16, 2, 4, 20)
+    asked = {(known["first"][a], known["last"][b], known["attribute"][k]) for a, b in name for k in range(2)}
+    assert asked <= starts
 
 
 def test_written_lines(told, tmp_path):

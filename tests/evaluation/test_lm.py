@@ -203,3 +203,13 @@ def test_prompts_are_worded_as_lm_evals_own(task):
     line = json.dumps({"question": "Predators eat", "passage": "It is.", "options": "A. x\nB. y", "answer": answer})
     (item,), _ = parse(task, [line])
     assert item.query == apply_template(template, ORIGINAL[task])
+
+
+def test_sampling_is_by_seed_and_refuses_what_it_does_not_serve(lm):
+    asked = {"until": [], "max_gen_toks": 6, "do_sample": True, "temperature": 2.0}
+    first, again = (lm.generate_until([request("The", asked, kind="generate_until")]) for _ in range(2))
+    assert first == again
+    pair = lm.generate_until([request("The", asked, kind="generate_until")] * 2)
+    assert pair[0] != pair[1]  # the draws of one call go on
+    with pytest.raises(UserError, match="generation: 'top_p' is not served; sampling knows temperature and top_k"):
+        lm.generate_until([request("The", asked | {"top_p": 0.9}, kind="generate_until")])

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from stemrepro.arm import run_settings
+from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.encoding import write_blocks
 from stemrepro.data.recall import made_up_words
@@ -17,7 +18,7 @@ from stemrepro.runs import MAIN, Address, Run
 from stemrepro.scale import Point, Recall
 from tests.conftest import quiet
 
-ASKED = Recall(pairs=(2, 4), lengths=(16, 32), documents=6, batch=4)
+ASKED = Recall(pairs=(2, 4), lengths=(17, 33), documents=6, batch=4)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +66,7 @@ def answers(monkeypatch, place, kind):
 
 def test_who_looks_back_is_right_and_who_does_not_is_wrong(monkeypatch, place):
     seen = answers(monkeypatch, place, "looks")
-    assert list(zip(seen["pairs"], seen["length"], strict=True)) == [(2, 16), (4, 16), (2, 32), (4, 32)]
+    assert list(zip(seen["pairs"], seen["length"], strict=True)) == [(2, 17), (4, 17), (2, 33), (4, 33)]
     assert (seen["right"] == seen["queries"]).all()
     assert seen["queries"].tolist() == [6 * 6, 6 * 4, 6 * 14, 6 * 12]
     assert (answers(monkeypatch, place, "blind")["right"] == 0).all()
@@ -89,5 +90,31 @@ def test_written_lines(monkeypatch, place, tmp_path):
     assert (tmp_path / "recall.csv").read_text().startswith("pairs,length,queries,right,first_queries,first_right,seed")
 
 
-def test_made_up_words_are_the_mixs(place):
-    assert [len(side) for side in made_up_words(16, 16)] == [16, 16]
+def test_what_is_asked_looks_like_a_training_sequence(place):
+    """Keys and values at the same places, no end mark before them: what a model has learnt of places holds for the questions."""
+    run, folder = place
+    keys, values = (set(recall.token_of(folder / "tokenizer.json", words).tolist()) for words in made_up_words(16, 16))
+    blocks = TokenBlocks(run.blocks, "train", 33, 289)
+    trained = blocks.at(np.arange(blocks.count)).numpy()[:, :32]
+    names, answers = (recall.token_of(folder / "tokenizer.json", words) for words in made_up_words(16, 16))
+    key, value = recall.documents(16, 16, 4, 33, 6)
+    asked = recall.as_trained(names[key], answers[value])
+    for rows in (trained, asked):
+        assert rows.shape[1] == 32
+        assert set(rows[:, ::2].ravel().tolist()) <= keys
+        assert set(rows[:, 1::2].ravel().tolist()) <= values
+
+
+def test_who_has_learnt_the_training_text_by_place_is_right(monkeypatch, place):
+    """An oracle that looks back only from even places, where keys stand in training."""
+    run, folder = place
+
+    class Placed(Looker):
+        def forward(self, tokens):
+            logits = super().forward(tokens)
+            logits[:, 1::2] = 0
+            return logits
+
+    monkeypatch.setattr(recall, "load_run", lambda _: Placed("looks"))
+    seen = recall.score(run, quiet, ASKED, folder / "tokenizer.json", 16, 16)
+    assert (seen["right"] == seen["queries"]).all()

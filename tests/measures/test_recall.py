@@ -33,8 +33,8 @@ def write(folder, arm, points, seeds=(0, 1, 2)):
 
 @pytest.fixture
 def measure(book, tmp_path):
-    write(tmp_path, "stem-full", {64: (90, 80, 70, 60), 128: (50, 40, 30, 20)})
-    write(tmp_path, "dense", {64: (92, 72, 52, 32), 128: (60, 50, 40, 30)})
+    write(tmp_path, "stem-full", {65: (90, 80, 70, 60), 129: (50, 40, 30, 20)})
+    write(tmp_path, "dense", {65: (92, 72, 52, 32), 129: (60, 50, 40, 30)})
     return Recall(Inputs("associative_recall", book, "recall", tmp_path))
 
 
@@ -51,7 +51,7 @@ def test_metrics(measure):
 
 def test_dense_must_recall_the_easiest(measure, book, tmp_path):
     assert measure.untestable("recalled", "dense-recalls") is None
-    write(tmp_path, "dense", {64: (80, 72, 52, 32), 128: (60, 50, 40, 30)})
+    write(tmp_path, "dense", {65: (80, 72, 52, 32), 129: (60, 50, 40, 30)})
     poor = Recall(Inputs("associative_recall", book, "recall", tmp_path))
     assert (
         poor.untestable("recalled", "dense-recalls") == "dense says 80% of the values right with 2 pairs; 90 are needed"
@@ -59,7 +59,7 @@ def test_dense_must_recall_the_easiest(measure, book, tmp_path):
 
 
 def test_what_is_missing_is_named(measure, tmp_path):
-    with pytest.raises(UserError, match=r"recall\.csv has no documents of 32 pairs and 64 tokens"):
+    with pytest.raises(UserError, match=r"recall\.csv has no documents of 32 pairs and 65 tokens"):
         measure.contrast("stem-full", "dense", "recalled:32")
     (tmp_path / "recall/main/dense/recall.csv").unlink()
     measure.arms["dense"].__dict__.pop("frame", None)
