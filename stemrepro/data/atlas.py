@@ -1,8 +1,8 @@
 """Facts that are really learnt: what the factbook says of some countries, stated over and over in several wordings, mixed with prose.
 
 A document is a list of sentences about different facts, so that a fact's other wordings never stand beside it. Some facts are never
-told (their answers are, of other countries): what a model gets right of those it has guessed. Two wordings of each relation are never
-trained on: one holds the tune split's sentences, the other validation's, and both are what models are asked with.
+told (their answers are, of other countries): what a model gets right of those it has guessed. Two templates of each relation are never
+trained on: one holds the tune split's sentences, the other validation's, and in these models are asked.
 """
 
 import re

@@ -1,4 +1,5 @@
-"""The text of a run: the scale's own, in another vocabulary, or about another number of people, as points of recipes ask for it. Without torch, as workers' parents need it."""
+"""The text of a run: the scale's own, in another vocabulary, or about another number of people, as points of recipes ask for it.
+Without torch, as workers' parents need it."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,8 +1,8 @@
 """How many bits of invented people a model holds.
 
-Every person's every attribute is asked for right behind the name, which begins a sequence as people do in training. A value is worth log2(values) bits; what the model still lacks of it
-is its loss in bits. Written a whole arm at a time: capacity.csv (a line a seed: people, facts, bits there, bits known, share of first choices),
-summary.json.
+Every person's every attribute is asked for right behind the name, which begins a sequence as people do in training. A value is worth
+log2(values) bits; what the model still lacks of it is its loss in bits. Written a whole arm at a time: capacity.csv (a line a seed:
+people, facts, bits there, bits known, share of first choices), summary.json.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """What models know of a mix of facts and how far reading other rows edits it: metrics of recipes/knowledge_editing.yaml.
 
 Shares are in points, of the cases whose two prompts a seed answered right before the edit. Pairs share countries on both sides, so the
-error between items draws countries anew (stemrepro.measures.clusters).
+error between items leaves out whole countries in turn (stemrepro.measures.clusters).
 """
 
 import re

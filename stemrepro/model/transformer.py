@@ -16,6 +16,7 @@ from stemrepro.model.cache import Cache, LayerCache
 from stemrepro.model.config import END_OF_DOCUMENT, ModelConfig
 from stemrepro.model.ffn.base import is_table
 from stemrepro.model.ffn.loading import ffn_class
+from stemrepro.model.ffn.naming import OWN_FILE
 from stemrepro.model.pairs import PairInput
 
 
@@ -115,8 +116,8 @@ class Decoder(nn.Module):
 
     @property
     def caches(self) -> bool:
-        """Does a token's pass need nothing of the tokens before it but keys and values?"""
-        return self.pairs is None and self.config.ffn != "ngram-table"
+        """Does a token's pass need nothing of the tokens before it but keys and values? Of a network outside the package nobody knows."""
+        return self.pairs is None and self.config.ffn != "ngram-table" and not OWN_FILE.fullmatch(self.config.ffn)
 
     def forward(self, tokens: Tensor, cache: Cache | None = None) -> Tensor:
         """tokens [B, T] -> logits [B, T, V]; with a cache of earlier tokens they go on from those, and are added to it.

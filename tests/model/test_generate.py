@@ -71,6 +71,21 @@ def test_memories_of_pairs_have_no_cache(tiny):
             decoder(tiny, arm)(torch.tensor([[1, 2]]), Cache(4))
 
 
+def test_a_network_of_ones_own_goes_without_a_cache(tiny, tmp_path, monkeypatch):
+    """It gets all tokens and may look at earlier ones: here it reads the row of the token before."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "before.py").write_text(
+        "import torch.nn.functional as F\nfrom stemrepro.model.ffn.stem import Stem\n\n\nclass Before(Stem):\n"
+        "    def rows(self, tokens):\n        return self.table(F.pad(tokens, (1, 0))[:, :-1])\n"
+    )
+    arm = ARMS["stem-full"].model_copy(update={"ffn": "before.py:Before"})
+    model, prompts = build(shaped(tiny.model, arm), 0).eval(), torch.tensor([[1, 2, 3, 4]])
+    made = torch.stack(list(continuations(model, prompts, 6)), dim=1)
+    assert up_to_the_end(made[0]) == up_to_the_end(whole_passes(model, prompts, 6)[0])
+    with pytest.raises(ValueError, match="can't go on from a cache"):
+        model(prompts, Cache(4))
+
+
 def test_beyond_the_context_the_newest_tokens_count(tiny):
     model, prompts = decoder(tiny, "stem-third"), torch.tensor([[1, 2, 3, 4, 5]])
     made = torch.stack(list(continuations(model, prompts, 6, context=5)), dim=1)
