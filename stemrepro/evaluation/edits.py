@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+import torch.nn.functional as F
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
@@ -155,7 +156,7 @@ def drawn_instead(question: Question, vocab: int, rng: np.random.Generator) -> Q
 
 def _divergence(edited: Tensor, other: Tensor) -> Tensor:
     """KL(edited || other) of log-probabilities [n, vocab] in nats [n]."""
-    return (edited.exp() * (edited - other)).sum(dim=-1)
+    return F.kl_div(other, edited, reduction="none", log_target=True).sum(dim=-1)
 
 
 class Editor:
