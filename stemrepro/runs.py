@@ -63,11 +63,13 @@ class Beginning:
         folder: of the finished run.
         parent: short hash of that run's settings, seed and all.
         tables: "kept", or "anew": drawn again, with an optimiser that knows nothing of them.
+        tokens: that the finished run was trained on.
     """
 
     folder: Path
     parent: str
     tables: str
+    tokens: int
 
 
 @dataclass(frozen=True)

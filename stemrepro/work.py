@@ -43,7 +43,10 @@ def runs_of(
                     training=asked_of_it.training,
                     folder=runs / scale / place.path / f"seed{seed}",
                 )
-                run = replace(run, begins=Beginning(parent.folder, digest(parent.config), asked_of_it.tables))
+                run = replace(
+                    run,
+                    begins=Beginning(parent.folder, digest(parent.config), asked_of_it.tables, parent.training.tokens),
+                )
             made.append(run)
     return with_trunks(gone_on_from(made))
 

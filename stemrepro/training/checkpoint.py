@@ -85,10 +85,16 @@ def beginning_of(run: Run) -> dict:
     Raises:
         UserError: that run isn't finished, or is another than the one that was planned.
     """
-    path = run.begins.folder / END
+    path, place = run.begins.folder / END, run.address.arm
+    if (run.begins.folder / "diverged.json").exists():
+        raise UserError(
+            f"{run} goes on from a run that diverged; leave '{place}' out of that point, or give it a rate that it bears"
+        )
+    if not path.exists():
+        raise UserError(f"{path} is missing; {run} goes on from that run, train it first ('stemrepro train {place}')")
     if not intact(path):
         raise UserError(
-            f"{path} is missing or damaged; {run} goes on from that run, train it first ('stemrepro train {run.address.arm}')"
+            f"{path} is damaged; delete it and train that run again ('stemrepro train {place}'), {run} goes on from it"
         )
     there = AtomicCheckpointIO().load_checkpoint(path)
     if digest(there["run_config"]) != run.begins.parent:

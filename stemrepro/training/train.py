@@ -73,12 +73,13 @@ def claim_folder(run: Run, replace: bool) -> None:
 
 
 def epochs(run: Run, blocks: TokenBlocks) -> float:
-    """How many times a run passes over its training text.
+    """How many times a run passes over its training text, with the run that it goes on from.
 
     Raises:
         UserError: more than 4 times.
     """
-    asked, there = run.training.tokens, blocks.count * blocks.length
+    asked = run.training.tokens + (run.begins.tokens if run.begins else 0)
+    there = blocks.count * blocks.length
     if asked > MOST_EPOCHS * there:
         raise UserError(
             f"{run}: {asked:,} training tokens are {asked / there:.1f} passes over the {there:,} tokens of {blocks.path}, and more "

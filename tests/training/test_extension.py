@@ -27,7 +27,7 @@ def longer(parent, book, tiny, tables="kept", arm="stem-full"):
     """The run at a point twice as long, half the tokens, ten times the rotary base, that goes on from a parent."""
     point = Point(tokens=0.5, rate=0.5, extends=Extension(sequence=2, rope=10, tables=tables))
     model, training = run_settings(Address("longer", arm), book.arms[arm], point, tiny)
-    begins = Beginning(parent.folder, digest(parent.config), tables)
+    begins = Beginning(parent.folder, digest(parent.config), tables, parent.training.tokens)
     folder = parent.folder.parents[2] / "longer" / arm / f"seed{parent.seed}"
     return replace(
         parent,
@@ -153,12 +153,28 @@ def test_a_parent_that_is_missing_or_another_is_named(parent, book, tiny):
     other = replace(child, begins=replace(child.begins, parent="another"))
     with pytest.raises(UserError, match=r"end\.ckpt was made with other settings than those planned"):
         train(other, quiet, replace=True)
+    parent.end.write_bytes(parent.end.read_bytes()[:-1])
+    with pytest.raises(UserError, match=r"end\.ckpt is damaged; delete it and train that run again"):
+        train(child, quiet, replace=True)
     parent.end.unlink()
     with pytest.raises(
-        UserError,
-        match=r"end\.ckpt is missing or damaged; stem-full@longer seed 0 goes on from that run, train it first",
+        UserError, match=r"end\.ckpt is missing; stem-full@longer seed 0 goes on from that run, train it first"
     ):
         train(child, quiet, replace=True)
+    (parent.folder / "diverged.json").write_text('{"step": 3}')
+    with pytest.raises(UserError, match="goes on from a run that diverged; leave 'stem-full' out of that point"):
+        train(child, quiet, replace=True)
+
+
+def test_the_passes_over_the_text_count_those_of_the_run_before(parent, book, tiny):
+    child = longer(parent, book, tiny)
+    train(child, quiet)
+    there = LanguageModule(child).blocks
+    both = (parent.training.tokens + child.training.tokens) / (there.count * there.length)
+    assert json.loads((child.folder / "provenance.json").read_text())["epochs"] == pytest.approx(both, abs=1e-4)
+    greedy = replace(child, begins=replace(child.begins, tokens=10**9))
+    with pytest.raises(UserError, match="more than 4 are refused"):
+        train(replace(greedy, folder=child.folder.with_name("other")), quiet)
 
 
 def test_a_finished_run_without_its_end_is_trained_again_where_another_goes_on_from_it(parent):
