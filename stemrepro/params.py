@@ -6,19 +6,19 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import Field
 
-from stemrepro.data.mixes import ArchiveMix, FactsMix, HubMix, InventedMix, RecallMix, SampleMix
+from stemrepro.data.mixes import ArchiveMix, FactsMix, HubMix, InventedMix, NeedlesMix, RecallMix, SampleMix
 from stemrepro.errors import UserError, unknown
 from stemrepro.files import atomic_write
 from stemrepro.model.config import ModelConfig
 from stemrepro.records import Name, Positive, Strict, parse, read_yaml
 from stemrepro.runs import Address
-from stemrepro.scale import Benchmarks, Counting, Evaluation, Geometry, Knowledge, Recall
+from stemrepro.scale import Benchmarks, Counting, Evaluation, Geometry, Haystack, Knowledge, Recall
 from stemrepro.training.settings import RunTraining
 
 PARAMS = Path("params.yaml")
 HEADER = "# Written by 'stemrepro plan' from recipes/. Edit those and plan again.\n"
-Part = Literal["losses", "benchmarks", "geometry", "facts", "edits", "recall", "capacity"]
-PARTS: tuple[Part, ...] = ("losses", "benchmarks", "geometry", "facts", "edits", "recall", "capacity")
+Part = Literal["losses", "benchmarks", "geometry", "facts", "edits", "recall", "capacity", "haystack"]
+PARTS: tuple[Part, ...] = ("losses", "benchmarks", "geometry", "facts", "edits", "recall", "capacity", "haystack")
 
 
 class Begins(Strict):
@@ -74,6 +74,7 @@ class ScaleParams(Strict):
     geometry: Geometry
     knowledge: Knowledge | None = Field(None, exclude_if=lambda value: value is None)
     recall: Recall | None = Field(None, exclude_if=lambda value: value is None)
+    haystack: Haystack | None = Field(None, exclude_if=lambda value: value is None)
 
 
 Runs = dict[Name, dict[Name, Planned]]
@@ -102,7 +103,10 @@ class Params(Strict):
     scoreboard: str
     mix: dict[
         Name,
-        Annotated[ArchiveMix | SampleMix | HubMix | FactsMix | RecallMix | InventedMix, Field(discriminator="kind")],
+        Annotated[
+            ArchiveMix | SampleMix | HubMix | FactsMix | RecallMix | InventedMix | NeedlesMix,
+            Field(discriminator="kind"),
+        ],
     ]
     scale: dict[Name, ScaleParams]
     run: dict[Name, Runs]

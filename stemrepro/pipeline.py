@@ -42,10 +42,11 @@ OF_SCALE = {
     "edits": ("evaluation.edits",),
     "recall": ("evaluation.recall",),
     "capacity": ("evaluation.capacity",),
+    "haystack": ("evaluation.haystack",),
     "report": ("report.scoreboard",),
 }
 """The modules that stages run, by stage; those of analyses follow from their recipes."""
-WITH_MODELS = ("train", "losses", "benchmarks", "geometry", "facts", "edits", "recall", "capacity")
+WITH_MODELS = ("train", "losses", "benchmarks", "geometry", "facts", "edits", "recall", "capacity", "haystack")
 
 
 def _modules(names: tuple[str, ...]) -> list[str | Path]:
@@ -96,6 +97,7 @@ def write_stamps(book: Book, params: Params, folder: Path, data: Path = DATA) ->
         "facts": [runs, settings.get("knowledge")],
         "edits": [runs, settings.get("knowledge")],
         "recall": [runs, settings.get("recall")],
+        "haystack": [runs, settings.get("haystack")],
         "capacity": runs,
         "people": [settings.get("people"), params.mix[mix].model_dump(mode="json")],
         "report": {path.name: sha256(path) for path in sorted(folder.glob("*.yaml"))},
@@ -195,6 +197,7 @@ def run_stages(people: bool, parts: set[str]) -> dict[str, dict]:
         "edits": scores("edits", BY_BOTH, "what models say when they read another entity's rows", known),
         "recall": scores("recall", BY_SCALE, "what models recall of their context", [known[1]]),
         "capacity": scores("capacity", BY_SCALE, "bits of invented people that models hold", [known[1]]),
+        "haystack": scores("haystack", BY_BOTH, "needles that models find, by length and depth", known),
     }
     return {
         "train": _stage(

@@ -121,6 +121,7 @@ def make_params(book: Book, scale_name: str, recipes: tuple[str, ...] = ()) -> P
                 geometry=scale.geometry,
                 knowledge=scale.knowledge,
                 recall=scale.recall,
+                haystack=scale.haystack,
             )
         },
         run={scale_name: runs},

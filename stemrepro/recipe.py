@@ -73,8 +73,8 @@ class Visit(Strict):
 
     arms: tuple[Name, ...] = Field((), description="trained there; all of the recipe's when left out")
     seeds: Positive = 3
-    scores: Literal["losses", "steps", "capacity"] = Field(
-        "losses", description="steps: only losses and gradient norms of training"
+    scores: tuple[Literal["losses", "steps", "capacity", "haystack"], ...] = Field(
+        ("losses",), description="steps: only losses and gradient norms of training"
     )
 
 
@@ -95,7 +95,7 @@ class Recipe(Strict):
     seeds: Positive = Field(5, description="seeds of each arm at the scale, the first of the scale's")
     more_seeds: dict[Name, Positive] = Field(default_factory=dict, description="arms with another number of seeds")
     scores: tuple[
-        Literal["losses", "context", "benchmarks", "geometry", "facts", "edits", "recall", "capacity"], ...
+        Literal["losses", "context", "benchmarks", "geometry", "facts", "edits", "recall", "capacity", "haystack"], ...
     ] = Field(
         ("losses",), description="what it reads of its arms at the scale; context: losses also by position and context"
     )
@@ -165,5 +165,5 @@ class Recipe(Strict):
                     part: self.seeds_of(arm, "losses" if part == "context" else part) for part in self.scores
                 }
         for point, visit in self.points.items():
-            found |= {Address(point, arm): {visit.scores: visit.seeds} for arm in self.visitors(point)}
+            found |= {Address(point, arm): dict.fromkeys(visit.scores, visit.seeds) for arm in self.visitors(point)}
         return found

@@ -75,6 +75,17 @@ class Recall(Strict):
     batch: Positive = Field(description="documents at once")
 
 
+class Haystack(Strict):
+    """How a needle is asked for; of scales whose text is a mix of needles."""
+
+    lengths: tuple[Positive, ...] = Field(min_length=1, description="tokens of what is read, the question with it")
+    depths: tuple[Annotated[float, Field(ge=0, le=1)], ...] = Field(
+        min_length=1, description="of the needle: 0 where the row begins, 1 before the question"
+    )
+    rows: Positive = Field(description="of each length and depth")
+    batch: Positive = Field(description="rows at once")
+
+
 class BestRate(Strict):
     """What a family of arms learns best at, from the scale's study; what is left out is the scale's own."""
 
@@ -102,6 +113,7 @@ class Scale(Strict):
     geometry: Geometry
     knowledge: Knowledge | None = Field(None, exclude_if=lambda value: value is None)
     recall: Recall | None = Field(None, exclude_if=lambda value: value is None)
+    haystack: Haystack | None = Field(None, exclude_if=lambda value: value is None)
     named_only: bool = Field(
         False, exclude_if=lambda value: not value, description="only recipes that name the scale are run at it"
     )
@@ -137,6 +149,7 @@ class Extension(Strict):
 
     sequence: Factor = Field(description="tokens a sequence, of the scale's; a step has as many tokens as before")
     rope: Factor = Field(1.0, description="base of the rotary angles, of the scale's")
+    document_mask: bool = Field(False, description="attention stays inside a document, whatever it does at the scale")
     tables: Literal["kept", "anew"] = Field(
         "kept", description="anew: drawn and optimised from the start, as the official code does behind init_ckpt_path"
     )
@@ -204,7 +217,7 @@ class Point(Strict):
         return scale.model_copy(update={
             "model": model.model_copy(update={
                 "width": int(width), "ffn_width": int(ffn_width), "vocab": int(vocab), "sequence": int(sequence),
-                "rope_base": longer.rope * model.rope_base,
+                "rope_base": longer.rope * model.rope_base, "document_mask": model.document_mask or longer.document_mask,
             }),
             "training": training.model_copy(update={
                 "tokens": max(1, round(self.tokens * training.tokens / step)) * step, "clip": self.clip * training.clip,

@@ -49,6 +49,18 @@ def arguments(params: Params, scale: str, part: Part, planned: Planned, data: Pa
             "keys": mix.keys,
             "values": mix.values,
         }
+    if part == "haystack":
+        if asked.haystack is None or mix.kind != "needles":
+            raise UserError(
+                f"scale '{scale}' needs a mix of kind 'needles' and its fields under 'haystack' for the scores 'haystack'"
+            )
+        corpus = data / asked.data / "corpus" / "corpus.parquet"
+        return {
+            "asked": asked.haystack,
+            "mix": mix,
+            "tokenizer_file": data / scale / "tokenizer.json",
+            "corpus": corpus,
+        }
     if part == "geometry":
         return {"asked": asked.geometry, "tokens": asked.evaluation.tokens}
     return {
@@ -64,7 +76,7 @@ def _hash(path: Path) -> str:
 
 def score_key(runs: list[Run], part: Part, given: dict) -> str:
     """Hash of what an arm's scores follow from: runs, text, settings, items, and code."""
-    inputs = [given[name] for name in ("tokenizer_file", "facts") if name in given]
+    inputs = [given[name] for name in ("tokenizer_file", "facts", "corpus") if name in given]
     if part == "benchmarks":
         inputs += [given["items"] / f"{task}.jsonl" for task in given["asked"].tasks]
     model, training = runs[0].model, runs[0].training

@@ -23,6 +23,7 @@ SCALES = {
     "atlas-smoke": "knowledge_editing",
     "recall-smoke": "associative_recall",
     "capacity-smoke": "knowledge_capacity",
+    "needle-smoke": "needle",
 }
 
 

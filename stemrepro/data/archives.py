@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.progress import track
 
-from stemrepro.data.mixes import Mix
+from stemrepro.data.mixes import Mix, in_the_sample
 from stemrepro.data.sources import SOURCES
 from stemrepro.errors import UserError
 from stemrepro.files import sha256
@@ -105,7 +105,7 @@ def fetch(mix: Mix, folder: Path, pins: Path = PINS) -> None:
         UserError: a missing archive or dataset without network, a wrong hash, an empty or truncated file.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    if mix.kind == "sample" or (mix.kind == "facts" and mix.vendored):
+    if in_the_sample(mix):
         for path in sorted(SAMPLE.parent.glob("*.jsonl")):
             shutil.copyfile(path, folder / path.name)
     elif mix.kind == "hub":
@@ -113,8 +113,8 @@ def fetch(mix: Mix, folder: Path, pins: Path = PINS) -> None:
 
         take(mix, folder)
     elif mix.kind not in ("recall", "invented"):
-        beside = SOURCES["factbook"]["archive"] if mix.kind == "facts" else BENCHMARKS
-        needed = {SOURCES[source]["archive"] for source in mix.sources} | {beside}
+        beside = {"facts": {SOURCES["factbook"]["archive"]}, "archives": {BENCHMARKS}}.get(mix.kind, set())
+        needed = {SOURCES[source]["archive"] for source in mix.sources} | beside
         archives = [archive for archive in pinned(pins) if archive.name in needed]
         for archive in track(archives, description="archives", transient=True):
             check(archive, archive.path(folder) or download(archive, folder))

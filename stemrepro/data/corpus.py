@@ -24,6 +24,7 @@ from stemrepro.data.invented import invented_documents
 from stemrepro.data.invented import words as invented_words
 from stemrepro.data.mixes import Mix
 from stemrepro.data.near_duplicates import near_duplicates
+from stemrepro.data.needles import needle_documents
 from stemrepro.data.readers import Document
 from stemrepro.data.recall import made_up_words, recall_documents
 from stemrepro.data.tokenizer import WORDS
@@ -128,6 +129,42 @@ def some_prose(documents: list[Document], kilobytes: int) -> list[Document]:
     return kept
 
 
+def prose_by_split(documents: list[Document]) -> dict[str, list[str]]:
+    """Texts of whole documents by their splits."""
+    splits = assign_splits(documents)
+    return {split: [d.text for d in documents if splits[d.source, d.id] == split] for split in SPLITS}
+
+
+def made_text(
+    mix: Mix, raw: Path, out: Path, prose: list[Document], kept: list[Document]
+) -> tuple[tuple[str, ...], list[tuple[Document, str]]]:
+    """The words that are to be one token each, and the documents that are made for a mix, with their splits; neither for a mix of text
+    alone. Writes the facts of a mix of facts.
+
+    Args:
+        prose: all that was read.
+        kept: what of it stands in the corpus as it is.
+    """
+    if mix.kind == "facts":
+        countries = chosen(read_countries(mix, raw), mix.entities, mix.always)
+        atlas = make_atlas(countries, mix.untold, mix.whole, (document.text for document in kept))
+        write_json(out / FILE, atlas.to_json())
+        return atlas.words, atlas_documents(atlas, mix.repeats)
+    if mix.kind == "recall":
+        words = tuple(word for side in made_up_words(mix.keys, mix.values) for word in side)
+        return words, recall_documents(mix.keys, mix.values, mix.pairs, mix.length, mix.documents)
+    if mix.kind == "needles":
+        words = tuple(word for side in mix.deal.words() for word in side)
+        plain = {(document.source, document.id) for document in kept}
+        rest = [document for document in prose if (document.source, document.id) not in plain]
+        texts = prose_by_split(some_prose(rest, mix.kilobytes))
+        return words, needle_documents(texts, mix.deal)
+    if mix.kind == "invented":
+        words = tuple(word for own in invented_words(mix.names, mix.attributes, mix.values).values() for word in own)
+        return words, invented_documents(mix.names, mix.attributes, mix.values, mix.people, mix.exposures)
+    return (), []
+
+
 def build_corpus(name: str, mix: Mix, raw: Path, out: Path) -> None:
     """Writes `out`/corpus.parquet (source, id, split, text) and `out`/corpus.json (what was read, dropped and kept).
 
@@ -145,23 +182,11 @@ def build_corpus(name: str, mix: Mix, raw: Path, out: Path) -> None:
     else:
         kept = list(drop_near_duplicates(track(unique, "near duplicates", transient=True)))
     removed["near_duplicates"] = len(unique) - len(kept)
-    if mix.kind == "facts":
-        kept = some_prose(kept, mix.kilobytes)
+    prose = kept
+    if mix.kind in ("facts", "needles"):
+        kept = some_prose(prose, mix.kilobytes if mix.kind == "facts" else mix.plain)
     splits = assign_splits(kept)
-    words: tuple[str, ...] = ()
-    if mix.kind == "facts":
-        countries = chosen(read_countries(mix, raw), mix.entities, mix.always)
-        atlas = make_atlas(countries, mix.untold, mix.whole, (document.text for document in kept))
-        write_json(out / FILE, atlas.to_json())
-        words, made = atlas.words, atlas_documents(atlas, mix.repeats)
-    elif mix.kind == "recall":
-        words = tuple(word for side in made_up_words(mix.keys, mix.values) for word in side)
-        made = recall_documents(mix.keys, mix.values, mix.pairs, mix.length, mix.documents)
-    elif mix.kind == "invented":
-        words = tuple(word for own in invented_words(mix.names, mix.attributes, mix.values).values() for word in own)
-        made = invented_documents(mix.names, mix.attributes, mix.values, mix.people, mix.exposures)
-    else:
-        made = []
+    words, made = made_text(mix, raw, out, prose, kept)
     for document, split in made:
         kept.append(document)
         splits[document.source, document.id] = split

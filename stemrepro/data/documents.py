@@ -7,9 +7,9 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from stemrepro.data import atlas, invented, recall
+from stemrepro.data import atlas, invented, needles, recall
 from stemrepro.data.archives import COUNTRIES, pinned
-from stemrepro.data.mixes import FactsMix, HubMix, Mix
+from stemrepro.data.mixes import FactsMix, HubMix, Mix, in_the_sample
 from stemrepro.data.readers import READERS, Document
 from stemrepro.data.relations import countries
 from stemrepro.data.sources import SOURCES
@@ -29,7 +29,7 @@ def about_sources(mix: Mix) -> dict[str, dict]:
     if mix.kind == "hub":
         title = f"{mix.dataset}, {mix.config or 'default'}, {mix.split}"
         return {"hub": {"title": title, "licence": mix.licence, "attribution": mix.attribution}}
-    made = {"facts": atlas, "recall": recall, "invented": invented}
+    made = {"facts": atlas, "recall": recall, "invented": invented, "needles": needles}
     return SOURCES | ({made[mix.kind].SOURCE: made[mix.kind].TITLE} if mix.kind in made else {})
 
 
@@ -58,7 +58,7 @@ def read_documents(mix: Mix, folder: Path) -> Iterator[Document]:
     Raises:
         UserError: an input is missing or damaged.
     """
-    if mix.kind in ("sample", "hub") or (mix.kind == "facts" and mix.vendored):
+    if mix.kind == "hub" or in_the_sample(mix):
         try:
             if mix.kind == "hub":
                 yield from hub_documents(mix, folder)

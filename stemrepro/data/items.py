@@ -26,7 +26,7 @@ from rich.progress import track
 from stemrepro.data.archives import BENCHMARKS as ARCHIVE
 from stemrepro.data.archives import SAMPLE, pinned
 from stemrepro.data.integrity import read_corpus
-from stemrepro.data.mixes import Mix
+from stemrepro.data.mixes import MADE, Mix
 from stemrepro.errors import UserError
 from stemrepro.files import atomic_write, write_json
 
@@ -233,7 +233,7 @@ def has_task(mix: Mix, hub: bool, task: str) -> bool:
     if task.startswith(("atlas_", "gloss_")):
         recall = {f"atlas_{relation}" for relation in RELATIONS}  # the sample is too small for the others
         return mix.kind == "archives" or (mix.kind == "sample" and task in recall)
-    if mix.kind in ("facts", "recall", "invented"):
+    if mix.kind in MADE:
         return False
     if hub:
         return mix.kind != "archives" or TRAINED_ON.get(task) not in mix.sources

@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from stemrepro.data.needles import Deal
 from stemrepro.data.recall import MOST_WORDS
 from stemrepro.data.sources import SOURCES
 from stemrepro.errors import UserError
@@ -52,6 +53,14 @@ class HubMix(Strict):
     attribution: str
 
 
+def check_prose(vendored: bool, sources: tuple[str, ...]) -> None:
+    """Raises ValueError unless a made mix says where its prose is from."""
+    if vendored == bool(sources):
+        raise ValueError("a mix with prose has either `sources` of it or `vendored: true`")
+    if strange := [source for source in sources if source not in SOURCES]:
+        raise ValueError(f"there is no source '{strange[0]}'; choose of {', '.join(SOURCES)}")
+
+
 class FactsMix(Strict):
     """Facts about countries in many wordings, mixed with prose (stemrepro.data.atlas)."""
 
@@ -69,10 +78,7 @@ class FactsMix(Strict):
 
     @model_validator(mode="after")
     def _fits(self) -> "FactsMix":
-        if self.vendored == bool(self.sources):
-            raise ValueError("a mix of facts has either `sources` of prose or `vendored: true`")
-        if strange := [source for source in self.sources if source not in SOURCES]:
-            raise ValueError(f"there is no source '{strange[0]}'; choose of {', '.join(SOURCES)}")
+        check_prose(self.vendored, self.sources)
         if len(self.always) > self.entities:
             raise ValueError(f"always names {len(self.always)} countries, entities is {self.entities}")
         return self
@@ -125,7 +131,39 @@ class InventedMix(Strict):
         return 2 + 2 * self.attributes + 1
 
 
-Mix = ArchiveMix | SampleMix | HubMix | FactsMix | RecallMix | InventedMix
+class NeedlesMix(Strict):
+    """Words with values between the clauses of prose (stemrepro.data.needles)."""
+
+    kind: Literal["needles"]
+    vendored: bool = Field(False, description="prose of the vendored sample; no download")
+    sources: tuple[str, ...] = Field(
+        (), description="prose, by names of stemrepro/data/sources.py; none with `vendored`"
+    )
+    plain: Positive = Field(description="kilobytes of prose without needles, from which the vocabulary is made")
+    kilobytes: Positive = Field(description="of prose with needles between its clauses")
+    keys: Positive = Field(description="words that are keys")
+    values: Positive = Field(description="words that are values")
+    of_document: tuple[Positive, ...] = Field(min_length=1, description="keys of a document, one of these by chance")
+    clauses: Positive = Field(description="of a document")
+    needles: Positive = Field(description="behind a clause, at most; one at least")
+    bare: Fraction = Field(description="share of the documents that are keys and values alone")
+
+    @model_validator(mode="after")
+    def _fits(self) -> "NeedlesMix":
+        check_prose(self.vendored, self.sources)
+        if self.keys + self.values > MOST_WORDS:
+            raise ValueError(f"{self.keys} keys and {self.values} values: there are {MOST_WORDS} words")
+        if max(self.of_document) > self.keys:
+            raise ValueError(f"of_document {max(self.of_document)}: more than there are keys ({self.keys})")
+        return self
+
+    @property
+    def deal(self) -> Deal:
+        """What stemrepro.data.needles makes documents by."""
+        return Deal(**self.model_dump(include=set(Deal.__dataclass_fields__)))
+
+
+Mix = ArchiveMix | SampleMix | HubMix | FactsMix | RecallMix | InventedMix | NeedlesMix
 MIX_KINDS: dict[str, type[Strict]] = {
     "archives": ArchiveMix,
     "sample": SampleMix,
@@ -133,7 +171,17 @@ MIX_KINDS: dict[str, type[Strict]] = {
     "facts": FactsMix,
     "recall": RecallMix,
     "invented": InventedMix,
+    "needles": NeedlesMix,
 }
+
+
+MADE = ("facts", "recall", "invented", "needles")
+"""Kinds whose text is made for a recipe; they have no benchmark items."""
+
+
+def in_the_sample(mix: Mix) -> bool:
+    """Does all that a mix reads lie in the vendored sample?"""
+    return mix.kind == "sample" or (mix.kind in ("facts", "needles") and mix.vendored)
 
 
 def parse_mix(value: object, file: Path, name: str) -> Mix:

@@ -8,6 +8,7 @@ MEASURES = {
     "costs": "stemrepro.measures.costs:Costs",
     "geometry": "stemrepro.measures.geometry:Angles",
     "knowledge": "stemrepro.measures.knowledge:Knowledge",
+    "needle": "stemrepro.measures.needle:Needle",
     "recall": "stemrepro.measures.recall:Recall",
     "rivals": "stemrepro.measures.rivals:Rivals",
     "roi": "stemrepro.measures.roi:TrainingRoi",

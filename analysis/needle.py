@@ -1,0 +1,119 @@
+"""Needles found by length and depth before and behind the extension, leads over dense by length, and what tables drawn anew cost."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from stemrepro.claims import Contrast
+from stemrepro.measures.needle import ANEW, KEPT, Needle
+from stemrepro.report.results import mean_row
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt
+from stemrepro.runs import MAIN
+
+MAPS = ("dense", "stem-third", "stem-full")
+STAGES = {MAIN: "before", KEPT: "behind"}
+DASHES = {KEPT: "-", ANEW: (0, (3, 2))}
+
+
+def collect(measure: Needle) -> pd.DataFrame:
+    """What every arm finds by stage, length and depth; leads over dense; losses during the extension."""
+    rows, asked = [], measure.inputs.scale.haystack
+    for place, scores in measure.scores.items():
+        for length in asked.lengths:
+            for way in ("chosen", "generated"):
+                found = scores.found(length, way)
+                rows.append(
+                    mean_row(f"{way}, {place.point}", place.arm, length, Contrast(found.mean(axis=1).to_numpy()))
+                )
+            chosen = scores.found(length)
+            rows += [
+                mean_row(f"depth {depth:g}, {place.point}", place.arm, length, Contrast(chosen[depth].to_numpy()))
+                for depth in chosen.columns
+            ]
+            other = scores.frame[scores.frame["length"] == length].groupby("seed")[["other", "rows"]].sum()
+            wrong = Contrast((100 * other["other"] / other["rows"]).to_numpy())
+            rows.append(mean_row(f"another key's value, {place.point}", place.arm, length, wrong))
+        if place.point == KEPT and place.arm != "dense":
+            rows += [
+                mean_row("lead", place.arm, length, Contrast(measure.lead(place.arm, "dense", KEPT, length)))
+                for length in asked.lengths
+            ]
+    for point in (KEPT, ANEW):
+        for arm in measure.inputs.recipe.visitors(point):
+            curve = measure.losses(point, arm).curve.pivot(index="seed", columns="tokens", values="prose")
+            rows += [mean_row(f"loss, {point}", arm, n, Contrast(curve[n].to_numpy())) for n in curve.columns]
+    return pd.DataFrame(rows)
+
+
+def draw_map(axes: Axes, data: pd.DataFrame, point: str, arm: str, depths: tuple[float, ...], trained: int) -> None:
+    """Points found: a row a depth, a column a length; a line behind the longest that it was trained on."""
+    own = data[(data["what"] == arm) & data["panel"].isin([f"depth {d:g}, {point}" for d in depths])]
+    table = own.pivot(index="panel", columns="x", values="value").loc[[f"depth {d:g}, {point}" for d in depths]]
+    axes.imshow(table, vmin=0, vmax=100, cmap="cividis", aspect="auto")
+    for (row, column), value in np.ndenumerate(table.to_numpy()):
+        axes.text(
+            column,
+            row,
+            f"{value:.0f}",
+            ha="center",
+            va="center",
+            fontsize=6.5,
+            color="white" if value < 60 else "black",
+        )
+    lengths = [int(length) for length in table.columns]
+    axes.axvline(lengths.index(trained) + 0.5, color="white", lw=1.6)
+    axes.set_xticks(range(len(lengths)), lengths, fontsize=7)
+    axes.set_yticks(range(len(depths)), [f"{d:g}" for d in depths], fontsize=7)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    axes.tick_params(length=0)
+
+
+def draw_lead(axes: Axes, data: pd.DataFrame, measure: Needle) -> None:
+    """Leads over dense by length, behind the extension."""
+    own = data[data["panel"] == "lead"]
+    arms = [arm for arm in measure.inputs.recipe.arms if arm != "dense"]
+    for shift, arm in zip(np.linspace(-0.12, 0.12, len(arms)), arms, strict=True):
+        line = own[own["what"] == arm]
+        axes.errorbar(np.log2(line["x"].astype(float)) + shift, line["value"], yerr=error_bars(line), fmt=f"{ARM_MARKER[arm]}-",
+                      color=ARM_COLOUR[arm], ms=4, lw=0.9, capsize=1.5, label=ARM_LABEL[arm])  # fmt: skip
+    axes.axhline(0, color="black", lw=0.6)
+    lengths = sorted({int(x) for x in own["x"]})
+    axes.set_xticks(np.log2(lengths), lengths)
+    axes.set(xlabel="tokens that are read", ylabel="lead over dense (points)")
+    axes.legend(fontsize=6.5)
+
+
+def draw_recovery(axes: Axes, data: pd.DataFrame, measure: Needle) -> None:
+    """Losses during the extension: tables kept, and drawn anew."""
+    for point, dashes in DASHES.items():
+        for arm in measure.inputs.recipe.visitors(point):
+            if arm not in MAPS:
+                continue
+            line = data[(data["panel"] == f"loss, {point}") & (data["what"] == arm)]
+            label = f"{ARM_LABEL[arm]}, tables anew" if point == ANEW else ARM_LABEL[arm]
+            axes.errorbar(line["x"].astype(float) / 1000, line["value"], yerr=error_bars(line), fmt=ARM_MARKER[arm], ls=dashes,
+                          color=ARM_COLOUR[arm], ms=3.5, lw=1, capsize=1.5, label=label)  # fmt: skip
+    axes.set(xlabel="tokens of the extension (thousands)", ylabel="loss on prose (nats/token)")
+    axes.legend(fontsize=6.5)
+
+
+def draw(data: pd.DataFrame, measure: Needle) -> Figure:
+    """Heat maps of three arms before and behind the extension; leads and losses below."""
+    figure = plt.figure(figsize=(7.4, 8.2), layout="constrained")
+    figure.get_layout_engine().set(rect=(0, 0.02, 1, 0.98))
+    grid, depths, letters = figure.add_gridspec(3, 6), measure.inputs.scale.haystack.depths, iter("abcdefgh")
+    for row, (point, words) in enumerate(STAGES.items()):
+        for column, arm in enumerate(MAPS):
+            axes = figure.add_subplot(grid[row, 2 * column : 2 * column + 2])
+            draw_map(axes, data, point, arm, depths, measure.length(point))
+            axes.set_title(f"{next(letters)}  {ARM_LABEL[arm]}, {words} the extension", fontsize=8)
+            axes.set_xlabel("tokens that are read" if row else "")
+            axes.set_ylabel("" if column else "depth of the needle")
+    lead, recovery = figure.add_subplot(grid[2, :3]), figure.add_subplot(grid[2, 3:])
+    draw_lead(lead, data, measure)
+    lead.set_title(f"{next(letters)}  lead over dense, behind the extension", fontsize=8)
+    draw_recovery(recovery, data, measure)
+    recovery.set_title(f"{next(letters)}  loss during the extension", fontsize=8)
+    return figure

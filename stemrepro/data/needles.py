@@ -1,0 +1,103 @@
+"""Needles in prose: words with values, between the clauses of real text, and said again further on.
+
+    ... and the waters prevailed, bako midu. tofa resi. upon the earth; tofa resi. and all flesh ...
+
+Keys and values are words of one token each, dealt out anew in every document, so that the value behind a key that stands there again can
+be known only from the context. Some documents are keys and values alone: without them a model of our size never finds out how (LOG).
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from stemrepro.data.readers import Document
+from stemrepro.data.recall import made_up_words
+
+SOURCE = "needles"
+BARE = "-bare"
+"""What the ids of documents without prose end in."""
+TITLE = {
+    "title": "Prose with words and values between its clauses, drawn by chance",
+    "licence": "public domain, as the prose that it is made of",
+    "attribution": "prose of the same mix; words by stemrepro",
+}
+
+
+def question(key: str) -> str:
+    """A needle up to its value."""
+    return f" {key}"
+
+
+def needle(key: str, value: str) -> str:
+    """A key and its value, behind a clause."""
+    return f"{question(key)} {value}."
+
+
+def clauses(text: str) -> list[str]:
+    """A text's clauses, each with a space before it; what ends in no mark gets a full stop."""
+    parts = [part.strip() for part in re.split(r"(?<=[,.;:!?])\s+", text)]
+    return [f" {part}" if part[-1] in ",.;:!?" else f" {part}." for part in parts if part]
+
+
+def prose_of(text: str, keys: Iterable[str]) -> str:
+    """A document's prose, without its needles."""
+    return re.sub(rf" (?:{'|'.join(keys)}) [a-z]+\.", "", text)
+
+
+@dataclass(frozen=True)
+class Deal:
+    """How documents are made.
+
+    Attributes:
+        keys, values: how many words are keys, how many values.
+        of_document: keys of a document; one of these numbers by chance.
+        clauses: of a document.
+        needles: behind a clause, at most; one at least.
+        bare: share of the documents that have keys and values alone, as many as others at most have.
+    """
+
+    keys: int
+    values: int
+    of_document: tuple[int, ...]
+    clauses: int
+    needles: int
+    bare: float
+
+    def words(self) -> tuple[list[str], list[str]]:
+        """Keys and values."""
+        return made_up_words(self.keys, self.values)
+
+    def some(self, rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """`count` different keys and their values, by number, [count] each."""
+        return rng.choice(self.keys, count, replace=False), rng.integers(self.values, size=count)
+
+
+def documents_of(prose: Iterable[str], rng: np.random.Generator, deal: Deal) -> Iterator[tuple[bool, str]]:
+    """Documents until the prose is used up (its last clauses go), each with whether it is bare."""
+    names, answers = deal.words()
+    left: list[str] = []
+    for text in prose:
+        left += clauses(text)
+        while len(left) >= deal.clauses:
+            count = int(rng.choice(deal.of_document))
+            key, value = deal.some(rng, count)
+            said = [(names[k], answers[v]) for k, v in zip(key, value, strict=True)]
+            if rng.random() < deal.bare:
+                turns = rng.integers(count, size=deal.clauses * deal.needles)
+                yield True, "".join(f" {said[k][0]} {said[k][1]}" for k in turns)
+                continue
+            behind = [rng.integers(count, size=rng.integers(1, deal.needles + 1)) for _ in range(deal.clauses)]
+            pairs = zip(left[: deal.clauses], behind, strict=True)
+            yield False, "".join(clause + "".join(needle(*said[k]) for k in turns) for clause, turns in pairs)
+            left = left[deal.clauses :]
+
+
+def needle_documents(prose: dict[str, list[str]], deal: Deal) -> list[tuple[Document, str]]:
+    """Documents with their splits, of texts by split."""
+    return [
+        (Document(SOURCE, f"{split}/{k:06d}{BARE if bare else ''}", "", [text]), split)
+        for seed, (split, texts) in enumerate(prose.items())
+        for k, (bare, text) in enumerate(documents_of(texts, np.random.default_rng(seed), deal))
+    ]

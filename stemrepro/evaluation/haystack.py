@@ -1,0 +1,135 @@
+"""How often a model says the value of a key that stood once, far back in prose: by length of what it reads, and by depth.
+
+Rows are filled as training documents are, clauses of held-out prose and needles in turn; they begin within a clause, as nearly all
+training sequences do, and end with a key. That key stands at the depth asked for and nowhere else; the document's other keys come up as
+they do in training. Asked in two ways: which of all values has the highest log-likelihood ("chosen"), and what greedy generation says up
+to its full stop ("generated").
+
+Written a whole arm at a time: haystack.csv (a line a seed, length and depth), summary.json.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from stemrepro.data.integrity import read_corpus
+from stemrepro.data.mixes import NeedlesMix
+from stemrepro.data.needles import BARE, SOURCE, Deal, clauses, needle, prose_of, question
+from stemrepro.data.tokenizer import read_tokenizer
+from stemrepro.errors import UserError
+from stemrepro.evaluation.weights import load_run
+from stemrepro.evaluation.writing import Scored, save_frame
+from stemrepro.model.generate import continuations
+from stemrepro.runs import Run
+from stemrepro.scale import Haystack
+
+
+class Haystacks:
+    """Rows of tokens with a needle in them; equal arguments give equal rows.
+
+    Args:
+        corpus: corpus.parquet of a mix of needles; its validation split is read.
+
+    Raises:
+        UserError: the tokenizer splits the words of the mix, or there is no held-out prose.
+    """
+
+    def __init__(self, deal: Deal, corpus: Path, tokenizer_file: Path) -> None:
+        self.deal, self.tokenizer = deal, read_tokenizer(tokenizer_file)
+        self.keys, self.values = deal.words()
+        rows = [row for row in read_corpus(corpus) if row["source"] == SOURCE and row["split"] == "validation"]
+        prose = [prose_of(row["text"], self.keys) for row in rows if not row["id"].endswith(BARE)]
+        self.clauses = [self.tokens(clause) for text in prose for clause in clauses(text)]
+        if not self.clauses:
+            raise UserError(f"{corpus} has no held-out prose of the source '{SOURCE}'")
+        answers = [self.tokens(f" {value}") for value in self.values]
+        if any(len(answer) != 1 for answer in answers):
+            raise UserError(f"{tokenizer_file} splits the words of the task; it was trained on another mix")
+        self.answers = np.array([answer[0] for answer in answers])
+
+    def tokens(self, text: str) -> list[int]:
+        """Tokens of a text."""
+        return self.tokenizer.encode(text).ids
+
+    def row(self, rng: np.random.Generator, length: int, depth: float) -> tuple[list[int], int]:
+        """`length` tokens that end with a key, and the value (by number) that stood behind it.
+
+        Args:
+            depth: 0 behind the row's first piece, 1 just before the question.
+
+        Raises:
+            ValueError: nothing fits beside needle and question.
+        """
+        key, value = self.deal.some(rng, max(self.deal.of_document))
+        asked = int(value[-1])
+        hidden, end = (
+            self.tokens(needle(self.keys[key[-1]], self.values[asked])),
+            self.tokens(question(self.keys[key[-1]])),
+        )
+        left = length - len(hidden) - len(end)
+        if left < 1:
+            raise ValueError(f"length {length}: the needle and its question alone have {length - left} tokens")
+        pieces: list[list[int]] = []
+        at = int(rng.integers(len(self.clauses)))
+        while left > 0:
+            said = rng.integers(len(key) - 1, size=rng.integers(1, self.deal.needles + 1))
+            others = "".join(needle(self.keys[key[k]], self.values[value[k]]) for k in said)
+            piece = (self.clauses[at] + self.tokens(others))[-left:]
+            pieces.insert(0, piece)
+            left, at = left - len(piece), (at - 1) % len(self.clauses)
+        pieces.insert(1 + round(depth * (len(pieces) - 1)), hidden)
+        return [token for piece in [*pieces, end] for token in piece], asked
+
+    def rows(self, length: int, depth: float, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """`count` rows [count, length] and the numbers of their values [count], the same for every arm and seed."""
+        rng = np.random.default_rng([length, round(1000 * depth)])
+        made = [self.row(rng, length, depth) for _ in range(count)]
+        return np.array([row for row, _ in made]), np.array([asked for _, asked in made])
+
+
+@torch.no_grad()
+def score(
+    run: Run, report: Callable, asked: Haystack, mix: NeedlesMix, tokenizer_file: Path, corpus: Path
+) -> pd.DataFrame:
+    """Asks one run; an empty frame of one that diverged.
+
+    Returns:
+        A line a length and depth: length, depth, rows, chosen, generated (of them right), other (of them a value that stood in the row
+        behind another key has the highest log-likelihood), nats (mean, of the right value among all tokens).
+    """
+    if run.diverged is not None:
+        return pd.DataFrame()
+    haystacks, model, lines = Haystacks(mix.deal, corpus, tokenizer_file), load_run(run), []
+    device = next(model.parameters()).device
+    grid = [(length, depth) for length in asked.lengths for depth in asked.depths]
+    for number, (length, depth) in enumerate(grid, 1):
+        rows, right = haystacks.rows(length, depth, asked.rows)
+        counts = np.zeros(4)
+        for first in range(0, len(rows), asked.batch):
+            part = slice(first, first + asked.batch)
+            tokens, wanted = torch.from_numpy(rows[part]).to(device), right[part]
+            logs = model(tokens)[:, -1].float().log_softmax(dim=-1).cpu().numpy()
+            chosen = logs[:, haystacks.answers].argmax(axis=1)
+            stood = (haystacks.answers[chosen][:, None] == rows[part]).any(axis=1)
+            said = torch.stack(list(continuations(model, tokens, 2)), dim=1).tolist()
+            texts = [haystacks.tokenizer.decode(own).partition(".")[0].strip() for own in said]
+            counts += [
+                (chosen == wanted).sum(),
+                sum(text == haystacks.values[k] for text, k in zip(texts, wanted, strict=True)),
+                (stood & (chosen != wanted)).sum(),
+                -logs[np.arange(len(wanted)), haystacks.answers[wanted]].sum(),
+            ]
+        lines.append((length, depth, len(rows), *counts[:3].astype(int), counts[3] / len(rows)))
+        report(int(run.training.steps * number / len(grid)), counts[3] / len(rows), 0.0)
+    return pd.DataFrame(lines, columns=["length", "depth", "rows", "chosen", "generated", "other", "nats"])
+
+
+def write(scored: Scored) -> dict:
+    """Writes haystack.csv of one arm (all its seeds); summary.json says nothing more."""
+    pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if run.diverged is None]
+    if pairs:
+        save_frame(scored.out / "haystack.csv", pd.concat([result.assign(seed=run.seed) for run, result in pairs]))
+    return {}

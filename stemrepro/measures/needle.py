@@ -1,0 +1,106 @@
+"""Needles found before and behind an extension of the context: metrics of recipes/needle.yaml. Points of needles, mean over depths; the
+same rows for every arm and seed."""
+
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from stemrepro.claims import Contrast
+from stemrepro.errors import UserError
+from stemrepro.measures.base import Inputs, Precondition
+from stemrepro.measures.losses import contrast as loss_contrast
+from stemrepro.runs import MAIN, Address
+from stemrepro.scores.haystack import ArmHaystack
+from stemrepro.scores.losses import ArmLosses
+
+FOUND = 80.0
+"""Points that dense must find where it was trained to; below them there is no finding to change."""
+KEPT, ANEW = "longer", "longer-anew"
+"""The points of the extension: tables carried over, and drawn again as the official code does."""
+
+
+class Needle:
+    """What the recipe's arms find."""
+
+    metrics: ClassVar[dict[str, str]] = {
+        r"(chosen|generated):[0-9]+": "points of needles found in rows of so many tokens before the extension, by log-likelihood among all "
+        "values or by greedy generation; difference of two arms",
+        r"(chosen|generated):[0-9]+@.+": "the same behind the extension at that point",
+        f"growth@{KEPT}": "lead at the length of the extension less lead at the length before it, both behind the extension, points",
+        r"anew:[0-9]+": "what an arm's lead over another loses in rows of so many tokens when its tables are drawn anew, points",
+        "anew-loss": "what an arm's lead over another loses when its tables are drawn anew, nats a token of prose at the end of the extension",
+    }
+    preconditions: ClassVar[dict[str, Precondition]] = {
+        "dense-finds": Precondition(f"dense finds {FOUND:g}% before the extension at the length it was trained on", ("dense",)),
+        "dense-finds-longer": Precondition(f"dense finds {FOUND:g}% behind the extension at its length", ("dense",)),
+    }  # fmt: skip
+    reads_text: ClassVar[bool] = False
+
+    def __init__(self, inputs: Inputs) -> None:
+        self.inputs = inputs
+
+    @cached_property
+    def scores(self) -> dict[Address, ArmHaystack]:
+        """What every address finds."""
+        recipe = self.inputs.recipe
+        places = [Address(MAIN, arm) for arm in recipe.arms]
+        places += [Address(point, arm) for point in recipe.points for arm in recipe.visitors(point)]
+        return {place: ArmHaystack(self.inputs.folder / "haystack" / place.path) for place in places}
+
+    def losses(self, point: str, arm: str) -> ArmLosses:
+        """Losses at a point."""
+        return ArmLosses(
+            self.inputs.folder / "losses" / Address(point, arm).path, self.inputs.recipe.points[point].seeds
+        )
+
+    def length(self, point: str) -> int:
+        """Tokens of a training sequence at a point."""
+        return self.inputs.book.point(point).at(self.inputs.scale).model.sequence
+
+    def found(self, point: str, arm: str, length: int, way: str = "chosen") -> np.ndarray:
+        """Points by seed, mean over depths."""
+        return self.scores[Address(point, arm)].found(length, way).mean(axis=1).to_numpy()
+
+    def lead(self, high: str, low: str, point: str, length: int, way: str = "chosen") -> np.ndarray:
+        """Points by seed that one arm finds more than another, over the seeds that both have."""
+        one, other = self.found(point, high, length, way), self.found(point, low, length, way)
+        count = min(len(one), len(other))
+        return one[:count] - other[:count]
+
+    def contrast(self, high: str, low: str, metric: str) -> Contrast:
+        """A difference of two arms by seed."""
+        name, _, point = metric.partition("@")
+        name, _, length = name.partition(":")
+        if name == "growth":
+            return Contrast(
+                self.lead(high, low, KEPT, self.length(KEPT)) - self.lead(high, low, KEPT, self.length(MAIN))
+            )
+        if name == "anew-loss":
+            return loss_contrast(self.losses(ANEW, high), self.losses(KEPT, high), "prose")
+        if name == "anew":
+            kept, anew = (self.found(at, high, int(length)) for at in (KEPT, ANEW))
+            return Contrast(kept - anew)
+        return Contrast(self.lead(high, low, point or MAIN, int(length), name))
+
+    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+        """Needles are asked for at the common rate alone."""
+        return {}
+
+    def value(self, metric: str) -> float:
+        """No metric of arms is exact."""
+        raise UserError(f"metric '{metric}' is a contrast of arms, not a number by itself")
+
+    def untestable(self, metric: str, precondition: str) -> str | None:
+        """Whether dense finds needles at all."""
+        if precondition == "none":
+            return None
+        point = KEPT if precondition == "dense-finds-longer" else MAIN
+        length = self.length(point)
+        if (found := float(self.found(point, "dense", length).mean())) < FOUND:
+            return f"dense finds {found:.0f}% of the needles in {length} tokens; {FOUND:g} are needed"
+        return None
+
+    def runs(self) -> dict[str, ArmHaystack]:
+        """What lies behind the results, by address."""
+        return {str(place): scores for place, scores in self.scores.items()}
