@@ -58,7 +58,7 @@ class Haystacks:
         """`length` tokens that end with a key, and the value (by number) that stood behind it.
 
         Args:
-            depth: 0 behind the row's first piece, 1 just before the question.
+            depth: 0 where the row begins, 1 just before the question; in between where a clause ends, as near as there is one.
 
         Raises:
             ValueError: nothing fits beside needle and question.
@@ -80,7 +80,8 @@ class Haystacks:
             piece = (self.clauses[at] + self.tokens(others))[-left:]
             pieces.insert(0, piece)
             left, at = left - len(piece), (at - 1) % len(self.clauses)
-        pieces.insert(1 + round(depth * (len(pieces) - 1)), hidden)
+        ends = np.cumsum([0, *map(len, pieces)])
+        pieces.insert(int(np.abs(ends - depth * ends[-1]).argmin()), hidden)
         return [token for piece in [*pieces, end] for token in piece], asked
 
     def rows(self, length: int, depth: float, count: int) -> tuple[np.ndarray, np.ndarray]:

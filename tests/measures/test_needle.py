@@ -1,0 +1,84 @@
+"""Metrics of needles, on made-up counts."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from stemrepro.errors import UserError
+from stemrepro.measures.base import Inputs
+from stemrepro.measures.needle import Needle
+from tests.made_up import write_summary
+
+LENGTHS, DEPTHS = (64, 128, 256, 512), (0, 0.25, 0.5, 0.75, 1)
+
+
+def write(folder, point, arm, points, seeds=(0, 1, 2)):
+    """An arm that finds points[k] of 100 needles at the k-th length, a seed's number more, and 4 more or fewer by depth; by
+    generation half of them."""
+    place = folder / "haystack" / point / arm
+    write_summary(place, len(seeds))
+    rows = [
+        {"length": length, "depth": depth, "rows": 200, "chosen": 2 * found + seed + way, "generated": found, "other": 3, "nats": 1.0, "seed": seed}
+        for seed in seeds
+        for length, found in zip(LENGTHS, points, strict=True)
+        for depth, way in zip(DEPTHS, (-8, -4, 0, 4, 8), strict=True)
+    ]  # fmt: skip
+    pd.DataFrame(rows).to_csv(place / "haystack.csv", index=False)
+
+
+@pytest.fixture
+def measure(book, tmp_path):
+    write(tmp_path, "main", "dense", (90, 50, 20, 5))
+    write(tmp_path, "main", "stem-third", (92, 40, 10, 5))
+    write(tmp_path, "longer", "dense", (90, 88, 70, 30))
+    write(tmp_path, "longer", "stem-third", (94, 90, 84, 20))
+    write(tmp_path, "longer-anew", "stem-third", (94, 90, 75, 20))
+    return Needle(Inputs("needle", book, "needle", tmp_path))
+
+
+def test_metrics(measure):
+    def found(metric):
+        return measure.contrast("stem-third", "dense", metric).differences
+
+    np.testing.assert_allclose(found("chosen:64"), 2.0)
+    np.testing.assert_allclose(found("chosen:128"), -10.0)
+    np.testing.assert_allclose(found("chosen:256@longer"), 14.0)
+    np.testing.assert_allclose(found("generated:256@longer"), 7.0)
+    np.testing.assert_allclose(found("growth@longer"), 10.0)
+    np.testing.assert_allclose(found("anew:256"), 9.0)
+
+
+def test_lengths_are_those_of_the_stages(measure):
+    assert measure.length("main") == 64
+    assert measure.length("longer") == 256
+
+
+def test_seeds_that_both_have(measure, tmp_path):
+    write(tmp_path, "longer", "dense", (90, 88, 70, 30), seeds=(0, 1))
+    assert len(measure.contrast("stem-third", "dense", "chosen:64@longer").differences) == 2
+
+
+def test_depths_are_kept_apart(measure):
+    from stemrepro.runs import Address
+
+    found = measure.scores[Address("longer", "dense")].found(256)
+    np.testing.assert_allclose(found.loc[0], [66, 68, 70, 72, 74])
+
+
+def test_dense_must_find_where_it_was_trained_to(measure, book, tmp_path):
+    assert measure.untestable("chosen:64", "dense-finds") is None
+    reason = measure.untestable("chosen:512@longer", "dense-finds-longer")
+    assert reason == "dense finds 70% of the needles in 256 tokens; 80 are needed"
+    write(tmp_path, "main", "dense", (70, 50, 20, 5))
+    poor = Needle(Inputs("needle", book, "needle", tmp_path))
+    assert poor.untestable("chosen:64", "dense-finds") == "dense finds 70% of the needles in 64 tokens; 80 are needed"
+
+
+def test_what_is_missing_is_named(measure, tmp_path):
+    with pytest.raises(UserError, match=r"haystack\.csv has no rows of 32 tokens"):
+        measure.contrast("stem-third", "dense", "chosen:32")
+    path = tmp_path / "haystack/longer/dense/haystack.csv"
+    path.write_text(path.read_text() + path.read_text().splitlines()[1] + "\n")
+    fresh = Needle(measure.inputs)
+    with pytest.raises(UserError, match="a seed is missing or a line stands twice"):
+        fresh.contrast("stem-third", "dense", "chosen:64@longer")
