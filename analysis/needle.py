@@ -13,6 +13,8 @@ from stemrepro.runs import MAIN
 
 MAPS = ("dense", "stem-third", "stem-full")
 STAGES = {MAIN: "before", KEPT: "behind"}
+WINDOWS = 12
+"""Of the extension's steps, over each of which training losses are averaged."""
 DASHES = {KEPT: "-", ANEW: (0, (3, 2))}
 
 
@@ -41,8 +43,12 @@ def collect(measure: Needle) -> pd.DataFrame:
             ]
     for point in (KEPT, ANEW):
         for arm in measure.inputs.recipe.visitors(point):
-            curve = measure.losses(point, arm).curve.pivot(index="seed", columns="tokens", values="prose")
-            rows += [mean_row(f"loss, {point}", arm, n, Contrast(curve[n].to_numpy())) for n in curve.columns]
+            losses = measure.losses(point, arm).steps["loss"]
+            tokens = measure.inputs.book.point(point).at(measure.inputs.scale).training.tokens
+            rows += [
+                mean_row(f"loss, {point}", arm, tokens * (k + 0.5) / WINDOWS, Contrast(own.mean(axis=1)))
+                for k, own in enumerate(np.array_split(losses, WINDOWS, axis=1))
+            ]
     return pd.DataFrame(rows)
 
 
@@ -86,7 +92,7 @@ def draw_lead(axes: Axes, data: pd.DataFrame, measure: Needle) -> None:
 
 
 def draw_recovery(axes: Axes, data: pd.DataFrame, measure: Needle) -> None:
-    """Losses during the extension: tables kept, and drawn anew."""
+    """Training losses during the extension: tables kept, and drawn anew."""
     for point, dashes in DASHES.items():
         for arm in measure.inputs.recipe.visitors(point):
             if arm not in MAPS:
@@ -95,7 +101,7 @@ def draw_recovery(axes: Axes, data: pd.DataFrame, measure: Needle) -> None:
             label = f"{ARM_LABEL[arm]}, tables anew" if point == ANEW else ARM_LABEL[arm]
             axes.errorbar(line["x"].astype(float) / 1000, line["value"], yerr=error_bars(line), fmt=ARM_MARKER[arm], ls=dashes,
                           color=ARM_COLOUR[arm], ms=3.5, lw=1, capsize=1.5, label=label)  # fmt: skip
-    axes.set(xlabel="tokens of the extension (thousands)", ylabel="loss on prose (nats/token)")
+    axes.set(xlabel="tokens of the extension (thousands)", ylabel="training loss (nats/token)")
     axes.legend(fontsize=6.5)
 
 
@@ -108,9 +114,9 @@ def draw(data: pd.DataFrame, measure: Needle) -> Figure:
         for column, arm in enumerate(MAPS):
             axes = figure.add_subplot(grid[row, 2 * column : 2 * column + 2])
             draw_map(axes, data, point, arm, depths, measure.length(point))
-            axes.set_title(f"{next(letters)}  {ARM_LABEL[arm]}, {words} the extension", fontsize=8)
+            axes.set_title(f"{next(letters)}  {ARM_LABEL[arm]}", fontsize=8)
             axes.set_xlabel("tokens that are read" if row else "")
-            axes.set_ylabel("" if column else "depth of the needle")
+            axes.set_ylabel("" if column else f"{words} the extension:\ndepth of the needle", fontsize=8)
     lead, recovery = figure.add_subplot(grid[2, :3]), figure.add_subplot(grid[2, 3:])
     draw_lead(lead, data, measure)
     lead.set_title(f"{next(letters)}  lead over dense, behind the extension", fontsize=8)

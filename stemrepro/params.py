@@ -17,8 +17,21 @@ from stemrepro.training.settings import RunTraining
 
 PARAMS = Path("params.yaml")
 HEADER = "# Written by 'stemrepro plan' from recipes/. Edit those and plan again.\n"
-Part = Literal["losses", "benchmarks", "geometry", "facts", "edits", "recall", "capacity", "haystack"]
-PARTS: tuple[Part, ...] = ("losses", "benchmarks", "geometry", "facts", "edits", "recall", "capacity", "haystack")
+Part = Literal[
+    "losses", "benchmarks", "geometry", "facts", "edits", "recall", "capacity", "haystack", "distance", "reasoning"
+]
+PARTS: tuple[Part, ...] = (
+    "losses",
+    "benchmarks",
+    "geometry",
+    "facts",
+    "edits",
+    "recall",
+    "capacity",
+    "haystack",
+    "distance",
+    "reasoning",
+)
 
 
 class Begins(Strict):
@@ -58,6 +71,14 @@ class PlannedTasks(Benchmarks):
     tasks: tuple[str, ...] = Field(description="those that the recipes name and the mix has, by lm-eval's name")
 
 
+class PlannedReasoning(Strict):
+    """How runs are scored on which tasks of reasoning."""
+
+    items: Positive = Field(description="a task, at most")
+    batch: Positive = Field(description="sequences at once")
+    tasks: dict[str, str] = Field(description="lm-eval's metric, by its name of a task or group; none without the hub")
+
+
 class ScaleParams(Strict):
     """What the data stages and the scoring of a scale read."""
 
@@ -70,6 +91,7 @@ class ScaleParams(Strict):
     workers: Positive
     evaluation: Evaluation
     benchmarks: PlannedTasks
+    reasoning: PlannedReasoning | None = Field(None, exclude_if=lambda value: value is None)
     counting: Counting
     geometry: Geometry
     knowledge: Knowledge | None = Field(None, exclude_if=lambda value: value is None)

@@ -43,10 +43,24 @@ OF_SCALE = {
     "recall": ("evaluation.recall",),
     "capacity": ("evaluation.capacity",),
     "haystack": ("evaluation.haystack",),
+    "distance": ("evaluation.distance",),
+    "reasoning": ("evaluation.reasoning",),
     "report": ("report.scoreboard",),
 }
 """The modules that stages run, by stage; those of analyses follow from their recipes."""
-WITH_MODELS = ("train", "losses", "benchmarks", "geometry", "facts", "edits", "recall", "capacity", "haystack")
+WITH_MODELS = (
+    "train",
+    "losses",
+    "benchmarks",
+    "geometry",
+    "facts",
+    "edits",
+    "recall",
+    "capacity",
+    "haystack",
+    "distance",
+    "reasoning",
+)
 
 
 def _modules(names: tuple[str, ...]) -> list[str | Path]:
@@ -98,6 +112,8 @@ def write_stamps(book: Book, params: Params, folder: Path, data: Path = DATA) ->
         "edits": [runs, settings.get("knowledge")],
         "recall": [runs, settings.get("recall")],
         "haystack": [runs, settings.get("haystack")],
+        "distance": [runs, settings["evaluation"]],
+        "reasoning": [runs, settings.get("reasoning")],
         "capacity": runs,
         "people": [settings.get("people"), params.mix[mix].model_dump(mode="json")],
         "report": {path.name: sha256(path) for path in sorted(folder.glob("*.yaml"))},
@@ -197,6 +213,8 @@ def run_stages(people: bool, parts: set[str]) -> dict[str, dict]:
         "edits": scores("edits", BY_BOTH, "what models say when they read another entity's rows", known),
         "recall": scores("recall", BY_SCALE, "what models recall of their context", [known[1]]),
         "capacity": scores("capacity", BY_SCALE, "bits of invented people that models hold", [known[1]]),
+        "distance": scores("distance", BY_SCALE, "losses by how far back targets stood last", text),
+        "reasoning": scores("reasoning", BY_SCALE, "tasks of reasoning, by lm-eval", [known[1]]),
         "haystack": scores("haystack", BY_BOTH, "needles that models find, by length and depth", known),
     }
     return {

@@ -8,7 +8,17 @@ from stemrepro.arm import run_settings
 from stemrepro.book import RECIPES, Book, load
 from stemrepro.data.items import has_task
 from stemrepro.errors import UserError
-from stemrepro.params import PARAMS, PARTS, Begins, Params, Planned, PlannedTasks, ScaleParams, read_params
+from stemrepro.params import (
+    PARAMS,
+    PARTS,
+    Begins,
+    Params,
+    Planned,
+    PlannedReasoning,
+    PlannedTasks,
+    ScaleParams,
+    read_params,
+)
 from stemrepro.pipeline import PIPELINE, pipeline_text
 from stemrepro.recipe import Recipe
 from stemrepro.runs import MAIN, Address
@@ -88,6 +98,16 @@ def check_length(book: Book, scale: Scale) -> None:
         )
 
 
+def planned_reasoning(scale: Scale, recipes: dict[str, Recipe]) -> PlannedReasoning | None:
+    """The tasks of reasoning that recipes name; none of them where the scale doesn't read the hub, nothing where no recipe asks."""
+    asking = [recipe for recipe in recipes.values() if "reasoning" in recipe.scores]
+    if not asking:
+        return None
+    tasks = {name: task.score for recipe in asking for name, task in recipe.tasks.items()}
+    own = scale.benchmarks
+    return PlannedReasoning(items=own.items, batch=own.batch, tasks=tasks if own.hub else {})
+
+
 def make_params(book: Book, scale_name: str, recipes: tuple[str, ...] = ()) -> Params:
     """What params.yaml holds for a scale and some recipes, or all.
 
@@ -100,7 +120,7 @@ def make_params(book: Book, scale_name: str, recipes: tuple[str, ...] = ()) -> P
     for address, scores in wanted(book, chosen).items():
         runs.setdefault(address.point, {})[address.arm] = planned_run(book, scale_name, address, scores)
     vocabularies = {own.model.vocab for arms in runs.values() for own in arms.values()} - {scale.model.vocab}
-    named = dict.fromkeys(task for recipe in chosen.values() for task in recipe.tasks)
+    named = dict.fromkeys(task for recipe in chosen.values() if "benchmarks" in recipe.scores for task in recipe.tasks)
     tasks = tuple(task for task in named if has_task(book.mixes[scale.data], scale.benchmarks.hub, task))
     return Params(
         scales=(scale_name,),
@@ -117,6 +137,7 @@ def make_params(book: Book, scale_name: str, recipes: tuple[str, ...] = ()) -> P
                 workers=scale.workers,
                 evaluation=scale.evaluation,
                 benchmarks=PlannedTasks(**scale.benchmarks.model_dump(), tasks=tasks),
+                reasoning=planned_reasoning(scale, chosen),
                 counting=scale.counting,
                 geometry=scale.geometry,
                 knowledge=scale.knowledge,

@@ -65,7 +65,9 @@ class Task(Strict):
     """A benchmark of a recipe."""
 
     label: str
-    score: Literal["acc", "acc_norm"] = Field(description="the accuracy it is judged by")
+    score: Literal["acc", "acc_norm", "exact_match", "score"] = Field(
+        description="lm-eval's metric that it is judged by"
+    )
 
 
 class Visit(Strict):
@@ -95,7 +97,20 @@ class Recipe(Strict):
     seeds: Positive = Field(5, description="seeds of each arm at the scale, the first of the scale's")
     more_seeds: dict[Name, Positive] = Field(default_factory=dict, description="arms with another number of seeds")
     scores: tuple[
-        Literal["losses", "context", "benchmarks", "geometry", "facts", "edits", "recall", "capacity", "haystack"], ...
+        Literal[
+            "losses",
+            "context",
+            "benchmarks",
+            "geometry",
+            "facts",
+            "edits",
+            "recall",
+            "capacity",
+            "haystack",
+            "distance",
+            "reasoning",
+        ],
+        ...,
     ] = Field(
         ("losses",), description="what it reads of its arms at the scale; context: losses also by position and context"
     )
@@ -124,8 +139,10 @@ class Recipe(Strict):
                 raise ValueError(f"{key} names '{strange[0]}', which is not among the recipe's arms")
         if self.base != MAIN and (self.base not in self.points or set(self.arms) - set(self.visitors(self.base))):
             raise ValueError(f"base '{self.base}' is no point at which all of the recipe's arms are trained")
-        if ("benchmarks" in self.scores) != bool(self.tasks):
-            raise ValueError("tasks and the scores 'benchmarks' need each other")
+        if len({"benchmarks", "reasoning"} & set(self.scores)) != bool(self.tasks):
+            raise ValueError("tasks need the scores 'benchmarks' or 'reasoning', one of the two, and these need tasks")
+        if "benchmarks" in self.scores and {task.score for task in self.tasks.values()} - {"acc", "acc_norm"}:
+            raise ValueError("the scores 'benchmarks' know acc and acc_norm; other metrics need the scores 'reasoning'")
         for group, members in self.groups.items():
             if strange := [task for task in members if task not in self.tasks]:
                 raise ValueError(f"group '{group}' names '{strange[0]}', which is not among the recipe's tasks")

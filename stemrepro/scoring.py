@@ -28,6 +28,10 @@ def arguments(params: Params, scale: str, part: Part, planned: Planned, data: Pa
     asked = params.scale[scale]
     if part == "losses":
         return {"asked": asked.evaluation, "level": planned.losses}
+    if part == "distance":
+        return {"asked": asked.evaluation}
+    if part == "reasoning":
+        return {"asked": asked.reasoning, "tokenizer_file": data / scale / "tokenizer.json"}
     if part in ("facts", "edits"):
         if asked.knowledge is None:
             raise UserError(f"scale '{scale}' says nothing under 'knowledge', which the scores '{part}' need")

@@ -9,6 +9,7 @@ MEASURES = {
     "geometry": "stemrepro.measures.geometry:Angles",
     "knowledge": "stemrepro.measures.knowledge:Knowledge",
     "needle": "stemrepro.measures.needle:Needle",
+    "reasoning": "stemrepro.measures.reasoning:Reasoning",
     "recall": "stemrepro.measures.recall:Recall",
     "rivals": "stemrepro.measures.rivals:Rivals",
     "roi": "stemrepro.measures.roi:TrainingRoi",

@@ -1,0 +1,107 @@
+"""Leads by how far back the target stood last and by position; the paper's differences on reasoning tasks beside ours where there are any."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from stemrepro.claims import Contrast
+from stemrepro.evaluation.buckets import bucket_name, position_edges
+from stemrepro.measures.reasoning import Reasoning
+from stemrepro.report.results import mean_row
+from stemrepro.report.style import ARM_COLOUR, error_bars, plt
+
+PAIRS = {
+    ("dense", "stem-full"): ("dense - STEM full", ARM_COLOUR["stem-full"], "o"),
+    ("dense", "stem-third"): ("dense - STEM 1/3", ARM_COLOUR["stem-third"], "s"),
+    ("token-only", "stem-full"): ("token-only - STEM full (contextual part)", ARM_COLOUR["token-only"], "^"),
+}
+WORDS = {"distance": "tokens since the target stood last", "position": "position in the sequence"}
+
+
+def collect(measure: Reasoning) -> pd.DataFrame:
+    """Differences of losses and shares of targets by distance and position; points on tasks."""
+    rows, dense = [], measure.arms["dense"].arrays
+    for by in WORDS:
+        tokens = dense[f"{by}_tokens"].sum(axis=0)
+        edges = position_edges(2**30)[: len(tokens)]
+        for number, at in enumerate(edges):
+            if not tokens[number]:
+                continue
+            where = (at, edges[number + 1] if number + 1 < len(edges) else 2**30)
+            rows.append(
+                mean_row(f"share, {by}", "targets", at, Contrast(np.array([100 * tokens[number] / tokens.sum()])))
+            )
+            rows += [
+                mean_row(f"lead, {by}", label, at, measure.difference(*pair, by, where))
+                for pair, (label, _, _) in PAIRS.items()
+            ]
+    for name, claim in measure.inputs.recipe.claims.items():
+        if claim.metric.startswith("score:"):
+            rows.append(
+                {"panel": "tasks, the paper's", "what": name, "x": claim.metric, "value": claim.paper.value, "count": 1}
+            )
+            found = measure.contrast(*claim.arms, claim.metric)
+            if np.isfinite(found.differences).all():
+                rows.append(mean_row("tasks, ours", name, claim.metric, found))
+    return pd.DataFrame(rows)
+
+
+def draw_lead(axes: Axes, data: pd.DataFrame, by: str) -> None:
+    """Differences of losses by bucket, and beneath the axis how many of the targets are in it."""
+    shares = data[data["panel"] == f"share, {by}"]
+    edges = tuple(int(x) for x in shares["x"])
+    for shift, (label, colour, marker) in zip((-0.12, 0, 0.12), PAIRS.values(), strict=True):
+        own = data[(data["panel"] == f"lead, {by}") & (data["what"] == label)]
+        axes.errorbar(np.arange(len(own)) + shift, own["value"], yerr=error_bars(own), color=colour, fmt=f"{marker}-", ms=3.5, lw=1,
+                      capsize=2, label=label)  # fmt: skip
+    names = [bucket_name(edges, number) for number in range(len(edges))]
+    if by == "distance":
+        names[0] = "new"
+    axes.set_xticks(
+        range(len(edges)),
+        [f"{name}\n{share:.0f}%" for name, share in zip(names, shares["value"], strict=True)],
+        fontsize=6,
+    )
+    axes.axhline(0, color="black", lw=0.6)
+    axes.set(xlabel=f"{WORDS[by]}\n(below: share of the targets)", ylabel="difference of losses (nats/token)")
+
+
+def draw_tasks(axes: Axes, data: pd.DataFrame, measure: Reasoning) -> None:
+    """STEM 1/3 less dense on the paper's tasks: its numbers, and ours where there are any."""
+    paper = data[data["panel"] == "tasks, the paper's"]
+    ours = data[data["panel"] == "tasks, ours"].set_index("what")
+    places = np.arange(len(paper))[::-1]
+    axes.plot(paper["value"], places, "D", color="black", ms=4, mfc="none", label="the paper")
+    for place, name in zip(places, paper["what"], strict=True):
+        if name in ours.index:
+            axes.errorbar(
+                ours.loc[name, "value"],
+                place,
+                xerr=error_bars(ours.loc[name])[:, None],
+                fmt="o",
+                ms=4,
+                color=ARM_COLOUR["stem-third"],
+            )
+    axes.axvline(0, color="black", lw=0.6)
+    axes.set_yticks(places, paper["what"], fontsize=6.5)
+    words = "STEM 1/3 less dense (points)" if len(ours) else "STEM 1/3 less dense (points); not testable at this scale"
+    axes.set(xlabel=words, xlim=(min(-1, paper["value"].min() - 1), None))
+    axes.legend(fontsize=6.5, loc="lower right")
+
+
+def draw(data: pd.DataFrame, measure: Reasoning) -> Figure:
+    """Losses on the left, tasks on the right."""
+    figure = plt.figure(figsize=(7.4, 5.6), layout="constrained")
+    figure.get_layout_engine().set(rect=(0, 0.025, 1, 0.975))
+    grid = figure.add_gridspec(2, 5)
+    for row, by in enumerate(WORDS):
+        axes = figure.add_subplot(grid[row, :3])
+        draw_lead(axes, data, by)
+        axes.set_title(f"{'ab'[row]}  leads on prose by {('distance', 'position')[row]}", fontsize=8)
+        if not row:
+            axes.legend(fontsize=6.5)
+    axes = figure.add_subplot(grid[:, 3:])
+    draw_tasks(axes, data, measure)
+    axes.set_title("c  tasks of reasoning", fontsize=8)
+    return figure

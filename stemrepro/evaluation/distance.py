@@ -1,0 +1,81 @@
+"""Losses by position, and by how far back the target stood last: how much of an arm's gain is what it finds in its context.
+
+Written a whole arm at a time: distance.npz (sums of losses in nats and targets by document of prose and bucket), summary.json. The
+buckets of both begin at 0, 1, 2, 4 and so on; a distance of 1 is that of the token just before the target, 0 means that the target is new.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from stemrepro.data.blocks import TokenBlocks
+from stemrepro.data.sources import prose
+from stemrepro.evaluation.buckets import position_edges
+from stemrepro.evaluation.losses import validation_losses
+from stemrepro.evaluation.weights import load_run
+from stemrepro.evaluation.writing import Scored, save_arrays
+from stemrepro.runs import Run
+from stemrepro.scale import Evaluation
+
+BY = ("distance", "position")
+
+
+def last_same(inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """How many tokens back each target stood last among the inputs up to it, 0 where it is new; all [n, T]."""
+    found = np.zeros(targets.shape, np.int64)
+    for row, (read, wanted) in enumerate(zip(inputs.tolist(), targets.tolist(), strict=True)):
+        last: dict[int, int] = {}
+        for place, (token, target) in enumerate(zip(read, wanted, strict=True)):
+            last[token] = place
+            if target in last:
+                found[row, place] = place - last[target] + 1
+    return found
+
+
+def sums(values: np.ndarray, document: np.ndarray, bucket: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """Sums of values [n, T] by document and bucket, both [n, T] -> `shape`."""
+    keys = document * shape[1] + bucket
+    return np.bincount(keys.ravel(), weights=values.ravel(), minlength=shape[0] * shape[1]).reshape(shape)
+
+
+def score(run: Run, report: Callable, asked: Evaluation) -> dict[str, np.ndarray]:
+    """Scores one run on held-out prose; nothing of one that diverged.
+
+    Returns:
+        "source" [documents]; for each name of BY, sums of nats [documents, buckets] and "<name>_tokens" [documents, buckets].
+    """
+    if run.diverged is not None:
+        return {}
+    blocks = TokenBlocks(run.blocks, "validation", run.training.sequence, run.model.vocab)
+    numbers, documents = blocks.spread(round(run.text_ratio * asked.tokens))
+    names = np.array([document[1] for document in blocks.about["documents"]])
+    kept = np.isin(names[documents[:, 0]], prose(np.unique(names)))
+    nats, inputs, targets = validation_losses(
+        load_run(run), blocks, numbers[kept], asked.batch,
+        lambda done, loss: report(int(run.training.steps * done / kept.sum()), loss, 0.0),
+    )  # fmt: skip
+    chosen, place = np.unique(documents[kept], return_inverse=True)
+    place = place.reshape(nats.shape)
+    lengths = {
+        "distance": last_same(inputs, targets),
+        "position": np.broadcast_to(np.arange(blocks.length), nats.shape),
+    }
+    edges, found = position_edges(blocks.length + 1), {"source": names[chosen]}
+    for name, own in lengths.items():
+        bucket, shape = np.searchsorted(edges, own, side="right") - 1, (len(chosen), len(edges))
+        found[name] = sums(nats, place, bucket, shape)
+        found[f"{name}_tokens"] = sums(np.ones_like(nats), place, bucket, shape).astype(np.int64)
+    return found
+
+
+def write(scored: Scored) -> dict:
+    """Writes distance.npz of one arm (all its seeds); summary.json says nothing more."""
+    pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if result]
+    if pairs:
+        first = pairs[0][1]
+        shared = {name: first[name] for name in ("source", *(f"{by}_tokens" for by in BY))}
+        stacked = {by: np.stack([result[by] for _, result in pairs]).astype(np.float32) for by in BY}
+        save_arrays(
+            scored.out / "distance.npz", {"seeds": np.array([run.seed for run, _ in pairs]), **shared, **stacked}
+        )
+    return {}

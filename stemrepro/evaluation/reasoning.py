@@ -1,0 +1,121 @@
+"""Any task or group of lm-eval's, generation too, by its own code and its own metric: what the paper reports beside its eight benchmarks.
+
+Written a whole arm at a time: reasoning.npz (for each task and group: the metric of every item by seed, the item's length, and what needs
+no knowledge) and summary.json (means). A run that diverged has none. These tasks read the Hugging Face hub; of a group all members' items
+stand together, so that each item counts the same.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from lm_eval.api.task import ConfigurableTask
+from lm_eval.evaluator import evaluate
+from lm_eval.tasks import TaskManager
+
+from stemrepro.data.tokenizer import read_tokenizer
+from stemrepro.errors import UserError
+from stemrepro.evaluation.lm import StemLM
+from stemrepro.evaluation.weights import load_run
+from stemrepro.evaluation.writing import Scored, save_arrays
+from stemrepro.params import PlannedReasoning
+from stemrepro.runs import Run
+
+FIELDS = ("length", "floor", "clusters")
+"""Arrays of each task in reasoning.npz beside "value" [seeds, items], each [items]."""
+
+
+def members(manager: TaskManager, name: str) -> dict[str, ConfigurableTask]:
+    """The tasks of a group, or the task itself, by name.
+
+    Raises:
+        UserError: lm-eval has no such task or group.
+    """
+    if name not in {*manager.all_tasks, *manager.all_groups}:
+        raise UserError(
+            f"task '{name}' is unknown to lm-eval {', '.join(manager.all_groups[:3])}, ...: see lm-eval's list of tasks"
+        )
+    return dict(manager.load([name])["tasks"])
+
+
+def answer_of(task: ConfigurableTask, doc: dict) -> str:
+    """What is right, as text."""
+    target = task.doc_to_target(doc)
+    return str(target[0] if isinstance(target, list) and target else target)
+
+
+def length_of(doc: dict, prompt: str) -> int:
+    """Words that an item is long: as its dataset says (LongBench), else those of its prompt."""
+    return int(doc["length"]) if isinstance(doc.get("length"), int | float) else len(prompt.split())
+
+
+def task_items(task: ConfigurableTask, name: str, samples: list[dict], metric: str) -> list[dict]:
+    """value (points), length, floor (points that the most frequent answer or a draw among the choices has) and cluster of each item, under
+    the first of the task's filters.
+
+    Raises:
+        UserError: the task has no such metric.
+    """
+    first = samples[0]["filter"]
+    samples = sorted((s for s in samples if s["filter"] == first), key=lambda sample: sample["doc_id"])
+    if metric not in samples[0]:
+        raise UserError(f"task '{name}' has no metric '{metric}'; it has {', '.join(samples[0]['metrics'])}")
+    answers = [answer_of(task, sample["doc"]) for sample in samples]
+    frequent = 100 * max(Counter(answers).values()) / len(answers) if len(answers) > 1 else 0.0
+    found = []
+    for sample in samples:
+        choices = len(task.doc_to_choice(sample["doc"])) if task.OUTPUT_TYPE == "multiple_choice" else 0
+        found.append({
+            "value": 100 * float(sample[metric]),
+            "length": length_of(sample["doc"], str(sample["arguments"][0][0])),
+            "floor": max(frequent, 100 / choices if choices else 0.0),
+            "clusters": f"{name}/{sample['doc_id']}",
+        })  # fmt: skip
+    return found
+
+
+def score_tasks(
+    lm: StemLM, manager: TaskManager, asked: PlannedReasoning, report: Callable
+) -> dict[str, dict[str, np.ndarray]]:
+    """For each task or group: "value" and FIELDS [items]; `report` gets the share that is done."""
+    found = {}
+    for number, (name, metric) in enumerate(asked.tasks.items()):
+        tasks = members(manager, name)
+        share = (number + 1) / len(asked.tasks)
+        lm.on_batch = lambda *_, share=share: report(share)
+        samples = evaluate(lm, {"tasks": tasks}, limit=asked.items, bootstrap_iters=0)["samples"]
+        rows = [row for own, task in tasks.items() for row in task_items(task, own, samples[own], metric)]
+        found[name] = {field: np.array([row[field] for row in rows]) for field in ("value", *FIELDS)}
+    return found
+
+
+def score(
+    run: Run, report: Callable, asked: PlannedReasoning, tokenizer_file: Path
+) -> dict[str, dict[str, np.ndarray]]:
+    """Scores one run on the planned tasks; nothing where none is planned or the run diverged."""
+    if run.diverged is not None or not asked.tasks:
+        return {}
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)  # one line a metric and task
+    lm = StemLM(load_run(run), read_tokenizer(tokenizer_file), run.training.sequence, asked.batch)
+    return score_tasks(lm, TaskManager(), asked, lambda share: report(int(share * run.training.steps), np.nan, 0.0))
+
+
+def write(scored: Scored) -> dict:
+    """Writes reasoning.npz of one arm (all its seeds) and returns what summary.json is to say."""
+    pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if result]
+    if not pairs:
+        return {"tasks": {}}
+    arrays: dict[str, np.ndarray] = {"seeds": np.array([run.seed for run, _ in pairs])}
+    tasks = {}
+    for name, first in pairs[0][1].items():
+        value = np.stack([result[name]["value"] for _, result in pairs]).astype(np.float32)
+        arrays |= {f"{name}/value": value} | {f"{name}/{field}": first[field] for field in FIELDS}
+        tasks[name] = {
+            "items": value.shape[1],
+            "mean": round(float(value.mean()), 6),
+            "floor": round(float(first["floor"].mean()), 6),
+        }
+    save_arrays(scored.out / "reasoning.npz", arrays)
+    return {"tasks": tasks}

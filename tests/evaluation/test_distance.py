@@ -1,0 +1,80 @@
+"""Distances of the last same token against a plain search, and sums against counting one by one."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stemrepro.data.blocks import TokenBlocks
+from stemrepro.evaluation import distance
+from stemrepro.evaluation.distance import last_same, score, write
+from stemrepro.evaluation.losses import validation_losses
+from stemrepro.evaluation.weights import load_run
+from stemrepro.evaluation.writing import Scored
+from stemrepro.training.train import train
+from tests.conftest import quiet
+
+
+@given(st.lists(st.integers(0, 5), min_size=2, max_size=30))
+def test_distance_by_a_plain_search(tokens):
+    row = np.array([tokens])
+    found = last_same(row[:, :-1], row[:, 1:])[0].tolist()
+    for place, back_there in enumerate(found, 1):  # of the token at `place`
+        nearest = next((back for back in range(1, place + 1) if tokens[place - back] == tokens[place]), 0)
+        assert back_there == nearest
+
+
+@pytest.fixture(scope="module")
+def asked(tiny):
+    return tiny.evaluation
+
+
+def test_sums_are_those_of_single_targets(make_run, asked):
+    run = make_run("stem-third")
+    train(run, quiet)
+    found = score(run, quiet, asked)
+    blocks = TokenBlocks(run.blocks, "validation", run.training.sequence, run.model.vocab)
+    numbers, documents = blocks.spread(asked.tokens)
+    names = [document[1] for document in blocks.about["documents"]]
+    assert set(found["source"]) == {"speeches", "bible"}
+    nats, _, targets = validation_losses(load_run(run), blocks, numbers, 4, quiet)
+    rows = blocks.at(numbers).numpy()
+    edges = [0, 1, 2, 4, 8, 16, 32]
+    wanted = {name: np.zeros((len(edges), 2)) for name in ("distance", "position")}
+    for row, tokens in enumerate(rows.tolist()):
+        for place in range(len(tokens) - 1):
+            if names[documents[row, place]] not in ("speeches", "bible"):
+                continue
+            before = [k for k in range(place + 1) if tokens[k] == tokens[place + 1]]
+            back = place + 1 - before[-1] if before else 0
+            for name, own in (("distance", back), ("position", place)):
+                bucket = max(k for k, edge in enumerate(edges) if edge <= own)
+                wanted[name][bucket] += (nats[row, place], 1)
+    assert targets.size == rows[:, 1:].size
+    for name, sums in wanted.items():
+        np.testing.assert_allclose(found[name].sum(axis=0), sums[:, 0], rtol=1e-6)
+        np.testing.assert_array_equal(found[f"{name}_tokens"].sum(axis=0), sums[:, 1])
+    assert wanted["distance"][0, 1] > 0
+    assert wanted["distance"][-2, 1] > 0
+
+
+def test_files_of_two_seeds(make_run, asked, tmp_path, monkeypatch):
+    shape = {
+        "source": np.array(["bible"]),
+        "distance_tokens": np.array([[2, 3]]),
+        "position_tokens": np.array([[1, 4]]),
+    }
+    results = [shape | {"distance": np.array([[1.0, k]]), "position": np.array([[2.0, k]])} for k in (5.0, 6.0)]
+    runs = [make_run("dense", seed) for seed in (0, 1)]
+    assert write(Scored(runs, results, tmp_path, {})) == {}
+    arrays = np.load(tmp_path / "distance.npz")
+    assert arrays["seeds"].tolist() == [0, 1]
+    assert arrays["distance"][:, 0, 1].tolist() == [5.0, 6.0]
+    assert arrays["position_tokens"].tolist() == [[1, 4]]
+
+
+def test_a_run_that_diverged_has_none(make_run, asked, monkeypatch):
+    run = make_run("dense")
+    run.folder.mkdir(parents=True)
+    (run.folder / "diverged.json").write_text('{"step": 3}')
+    assert distance.score(run, quiet, asked) == {}

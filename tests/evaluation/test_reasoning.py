@@ -1,0 +1,120 @@
+"""Any task of lm-eval's: its own task files on local rows of the hub's form, its own means, groups, generation."""
+
+import json
+
+import numpy as np
+import pytest
+from datasets import Dataset, DatasetDict
+from lm_eval import simple_evaluate
+from lm_eval.tasks import TaskManager
+from tokenizers import Tokenizer
+
+from stemrepro.errors import UserError
+from stemrepro.evaluation import reasoning
+from stemrepro.evaluation.lm import StemLM
+from stemrepro.evaluation.reasoning import members, score, score_tasks, write
+from stemrepro.evaluation.writing import Scored
+from stemrepro.model.transformer import build
+from stemrepro.params import PlannedReasoning
+from tests.conftest import quiet
+
+MUSR = {
+    "narrative": "A king was found.",
+    "question": "Who did it?",
+    "choices": "['one', 'two']",
+    "answer_choice": "two",
+}
+ROWS = {
+    "openai/gsm8k": [{"question": f"What is {n} and 1?", "answer": f"It is so.\n#### {n + 1}"} for n in range(8)],
+    "TAUR-Lab/MuSR": [MUSR | {"answer_index": n % 2, "answer_choice": ("one", "two")[n % 2]} for n in range(4)],
+    "Xnhyacinth/LongBench": [
+        {"context": "word " * n, "input": "", "question": "Who?", "answers": ["a king"], "length": 3000 * n, "all_classes": [], "dataset": "x",
+         "language": "en", "_id": str(n)}
+        for n in range(1, 5)
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """Datasets of the hub's form; names what was asked for."""
+    asked = []
+
+    def load_dataset(path, name=None, **_):
+        asked.append((path, name))
+        splits = ("train", "test", "validation", "murder_mysteries", "object_placements", "team_allocation")
+        return DatasetDict(dict.fromkeys(splits, Dataset.from_list(ROWS[path])))
+
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+    return asked
+
+
+@pytest.fixture
+def lm(make_run, sample):
+    return StemLM(build(make_run("dense").model, 0), Tokenizer.from_file(str(sample / "tokenizer.json")), 32)
+
+
+def asked(**tasks):
+    return PlannedReasoning(items=4, batch=4, tasks=tasks)
+
+
+def test_means_are_lm_evals(hub, lm):
+    found = score_tasks(lm, TaskManager(), asked(gsm8k="exact_match", leaderboard_musr="acc_norm"), quiet)
+    results = simple_evaluate(lm, tasks=["gsm8k", "leaderboard_musr"], limit=4, bootstrap_iters=0)["results"]
+    assert found["gsm8k"]["value"].mean() == pytest.approx(100 * results["gsm8k"]["exact_match,strict-match"])
+    assert found["leaderboard_musr"]["value"].mean() == pytest.approx(
+        100 * results["leaderboard_musr"]["acc_norm,none"]
+    )
+    assert len(found["gsm8k"]["value"]) == 4  # one filter of the two
+    assert len(found["leaderboard_musr"]["value"]) == 12  # three tasks
+    assert {path for path, _ in hub} == {"openai/gsm8k", "TAUR-Lab/MuSR"}
+
+
+def test_what_is_generated_counts(hub, lm, monkeypatch):
+    """A model that says the right number to every other question."""
+    said = iter([f" so #### {n + 1}" if n % 2 else " no idea" for n in range(4)])
+    monkeypatch.setattr(StemLM, "generate_until", lambda self, requests, **_: [next(said) for _ in requests])
+    found = score_tasks(lm, TaskManager(), asked(gsm8k="exact_match"), quiet)
+    assert found["gsm8k"]["value"].tolist() == [0, 100, 0, 100]
+
+
+def test_floors_and_lengths(hub, lm):
+    pytest.importorskip("jieba")
+    tasks = {"leaderboard_musr": "acc_norm", "gsm8k": "exact_match", "longbench_hotpotqa_e": "score"}
+    found = score_tasks(lm, TaskManager(), asked(**tasks), quiet)
+    assert set(found["leaderboard_musr"]["floor"]) == {50.0}
+    assert set(found["gsm8k"]["floor"]) == {25.0}  # four different answers
+    assert found["longbench_hotpotqa_e"]["length"].tolist() == [3000, 6000, 9000, 12000]
+    assert found["gsm8k"]["length"].tolist() == sorted(found["gsm8k"]["length"])
+    assert hub[-1][1] == "hotpotqa_e"
+
+
+def test_longbench_scores_what_is_said(hub, lm, monkeypatch):
+    pytest.importorskip("jieba")
+    monkeypatch.setattr(StemLM, "generate_until", lambda self, requests, **_: ["a king"] * len(requests))
+    found = score_tasks(lm, TaskManager(), asked(longbench_hotpotqa_e="score"), quiet)
+    assert found["longbench_hotpotqa_e"]["value"].tolist() == [100.0] * 4
+
+
+def test_what_is_unknown_is_named(hub, lm):
+    with pytest.raises(UserError, match="task 'leaderboard_murs' is unknown to lm-eval"):
+        members(TaskManager(), "leaderboard_murs")
+    with pytest.raises(UserError, match="task 'gsm8k' has no metric 'acc'; it has exact_match"):
+        score_tasks(lm, TaskManager(), asked(gsm8k="acc"), quiet)
+
+
+def test_nothing_is_asked_without_the_hub(make_run, tmp_path, monkeypatch):
+    monkeypatch.setattr(reasoning, "load_run", lambda _: pytest.fail("no model is needed"))
+    assert score(make_run("dense"), quiet, asked(), tmp_path / "none.json") == {}
+    assert write(Scored([make_run("dense")], [{}], tmp_path, {})) == {"tasks": {}}
+    assert not list(tmp_path.glob("*.npz"))
+
+
+def test_files_of_two_seeds(make_run, tmp_path):
+    own = {"length": np.array([3, 4]), "floor": np.array([50.0, 50.0]), "clusters": np.array(["a/0", "a/1"])}
+    results = [{"a": own | {"value": np.array([0.0, value])}} for value in (100.0, 0.0)]
+    about = write(Scored([make_run("dense", seed) for seed in (0, 1)], results, tmp_path, {}))
+    assert about == {"tasks": {"a": {"items": 2, "mean": 25.0, "floor": 50.0}}}
+    arrays = np.load(tmp_path / "reasoning.npz")
+    assert arrays["a/value"].tolist() == [[0, 100], [0, 0]]
+    json.dumps(about)

@@ -1,0 +1,110 @@
+"""Metrics of reasoning in context, on made-up sums and items."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from stemrepro.errors import UserError
+from stemrepro.measures.base import Inputs
+from stemrepro.measures.reasoning import Reasoning
+from tests.made_up import write_summary
+
+EDGES = (0, 1, 2, 4, 8, 16, 32)
+
+
+def losses(folder, arm, by_distance, seeds=3):
+    """An arm whose loss a target is by_distance[bucket], a seed's tenth more, in two documents of two sources."""
+    place = folder / "distance/main" / arm
+    write_summary(place, seeds)
+    tokens = np.tile(np.arange(1, 8) * 10, (4, 1))
+    values = np.array(by_distance) * tokens + np.arange(seeds)[:, None, None] * 0.1 * tokens
+    np.savez(place / "distance.npz", seeds=np.arange(seeds), source=np.array(["bible", "bible", "speeches", "speeches"]),
+             distance=values, distance_tokens=tokens, position=values, position_tokens=tokens)  # fmt: skip
+
+
+def items(folder, arm, values, seeds=3):
+    """An arm with so many points on four items of 1,000 to 9,000 words, of two tasks."""
+    place = folder / "reasoning/main" / arm
+    write_summary(place, seeds)
+    about = json.loads((place / "summary.json").read_text())
+    names = ("longbench_hotpotqa_e", "longbench_2wikimqa_e")
+    tasks = {name: {"items": 4, "mean": 0.0, "floor": 10.0} for name in names}
+    (place / "summary.json").write_text(json.dumps(about | {"tasks": tasks if values is not None else {}}))
+    arrays = {"seeds": np.arange(seeds)}
+    for number, name in enumerate(names if values is not None else ()):
+        arrays |= {
+            f"{name}/value": np.tile(values, (seeds, 1)) + number, f"{name}/length": np.array([1000, 5000, 8000, 9000]),
+            f"{name}/floor": np.full(4, 10.0), f"{name}/clusters": np.array([f"{name}/{k}" for k in range(4)]),
+        }  # fmt: skip
+    np.savez(place / "reasoning.npz", **arrays)
+
+
+@pytest.fixture
+def measure(book, tmp_path):
+    losses(tmp_path, "dense", (4, 3, 3, 3, 3, 2, 2))
+    losses(tmp_path, "stem-full", (3.9, 2.5, 2.5, 2.5, 2.5, 1.8, 1.8))
+    items(tmp_path, "dense", np.array([20.0, 30, 40, 60]))
+    items(tmp_path, "stem-third", np.array([24.0, 30, 44, 62]))
+    return Reasoning(Inputs("contextual_reasoning", book, "laptop", tmp_path))
+
+
+def test_growths(measure):
+    tokens = np.arange(1, 8) * 10
+    lead = np.array([0.1, 0.5, 0.5, 0.5, 0.5, 0.2, 0.2])
+    repeated = (lead[1:] * tokens[1:]).sum() / tokens[1:].sum()
+    np.testing.assert_allclose(measure.contrast("dense", "stem-full", "growth:repeat").differences, repeated - 0.1)
+    np.testing.assert_allclose(measure.contrast("dense", "stem-full", "growth:far").differences, 0.2 - 0.5)
+
+
+def test_scores_by_length(measure):
+    def found(metric):
+        return measure.contrast("stem-third", "dense", metric).differences
+
+    np.testing.assert_allclose(found("score:multihop"), 10 / 4)
+    np.testing.assert_allclose(found("score:multihop:0-4000"), 4.0)
+    np.testing.assert_allclose(found("score:multihop:4000-8000"), 0.0)
+    np.testing.assert_allclose(found("score:multihop:8000-"), 3.0)
+    np.testing.assert_allclose(found("score:longbench_2wikimqa_e:8000-"), 3.0)
+    assert np.isnan(found("score:bbh")).all()
+
+
+def test_dense_must_beat_what_needs_no_knowledge(measure, tmp_path):
+    assert measure.untestable("score:multihop", "none") is None
+    assert measure.untestable("score:multihop", "dense-answers") is None
+    assert measure.untestable("growth:repeat", "none") is None
+    items(tmp_path, "dense", np.array([10.0, 11, 12, 11]))
+    reason = measure.untestable("score:multihop", "dense-answers")
+    assert reason == "dense scores 11.5, less than 2 points above the 10.0 of what needs no knowledge"
+
+
+def test_without_items_a_claim_says_why(measure, tmp_path):
+    assert "this scale asks for none" in measure.untestable("score:bbh", "none")
+    items(tmp_path, "dense", None)
+    assert "this scale asks for none" in measure.untestable("score:multihop", "dense-answers")
+
+
+def test_arms_scored_on_other_items_are_refused(measure, tmp_path):
+    items(tmp_path, "stem-third", np.array([24.0, 30, 44, 62]), seeds=2)
+    with pytest.raises(UserError, match="different seeds or items of 'score:multihop'"):
+        measure.contrast("stem-third", "dense", "score:multihop")
+    losses(tmp_path, "stem-full", (3.9, 2.5, 2.5, 2.5, 2.5, 1.8, 1.8), seeds=2)
+    fresh = Reasoning(measure.inputs)
+    with pytest.raises(UserError, match="different seeds or documents"):
+        fresh.contrast("dense", "stem-full", "growth:far")
+
+
+def test_metrics_name_tasks_of_the_recipe(book):
+    recipe = book.recipes["contextual_reasoning"]
+    metrics = [claim.metric for claim in recipe.claims.values() if claim.metric.startswith("score:")]
+    assert len(metrics) == 17
+    assert all(re.split(":", metric)[1] in {*recipe.tasks, *recipe.groups} for metric in metrics)
+
+
+def test_the_papers_differences(book):
+    claims = book.recipes["contextual_reasoning"].claims
+    found = {
+        name: round(claims[name].paper.value, 2) for name in ("bbh", "gsm8k", "multihop-8k", "code-8k", "longbench-12k")
+    }
+    assert found == {"bbh": 2.68, "gsm8k": 2.2, "multihop-8k": 1.63, "code-8k": 8.3, "longbench-12k": 0.7}
