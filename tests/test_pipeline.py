@@ -37,6 +37,7 @@ RECIPES = (
     "cost_model",
     "angular_spread",
     "long_context_capacity",
+    "contextual_reasoning",
     "paper_audit",
 )
 TARGETS = tuple(f"{name}@smoke" for name in RECIPES)
