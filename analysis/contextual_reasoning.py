@@ -16,6 +16,8 @@ PAIRS = {
     ("dense", "stem-third"): ("dense - STEM 1/3", ARM_COLOUR["stem-third"], "s"),
     ("token-only", "stem-full"): ("token-only - STEM full (contextual part)", ARM_COLOUR["token-only"], "^"),
 }
+FEWEST = 20
+"""Targets of a bucket that is drawn."""
 WORDS = {"distance": "tokens since the target stood last", "position": "position in the sequence"}
 
 
@@ -26,7 +28,7 @@ def collect(measure: Reasoning) -> pd.DataFrame:
         tokens = dense[f"{by}_tokens"].sum(axis=0)
         edges = position_edges(2**30)[: len(tokens)]
         for number, at in enumerate(edges):
-            if not tokens[number]:
+            if tokens[number] < FEWEST:
                 continue
             where = (at, edges[number + 1] if number + 1 < len(edges) else 2**30)
             rows.append(
@@ -85,7 +87,7 @@ def draw_tasks(axes: Axes, data: pd.DataFrame, measure: Reasoning) -> None:
             )
     axes.axvline(0, color="black", lw=0.6)
     axes.set_yticks(places, paper["what"], fontsize=6.5)
-    words = "STEM 1/3 less dense (points)" if len(ours) else "STEM 1/3 less dense (points); not testable at this scale"
+    words = "STEM 1/3 less dense (points)" if len(ours) else "STEM 1/3 less dense (points)\nnot testable at this scale"
     axes.set(xlabel=words, xlim=(min(-1, paper["value"].min() - 1), None))
     axes.legend(fontsize=6.5, loc="lower right")
 
