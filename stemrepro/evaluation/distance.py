@@ -2,6 +2,8 @@
 
 Written a whole arm at a time: distance.npz (sums of losses in nats and targets by document of prose and bucket), summary.json. The
 buckets of both begin at 0, 1, 2, 4 and so on; a distance of 1 is that of the token just before the target, 0 means that the target is new.
+Targets that stood before are more frequent words than new ones, so that nothing follows from comparing the two. Hence also sums by target
+token of those that are new, near and far: the same word, said for the first time and again.
 """
 
 from collections.abc import Callable
@@ -18,6 +20,10 @@ from stemrepro.runs import Run
 from stemrepro.scale import Evaluation
 
 BY = ("distance", "position")
+NEAR = 16
+"""Tokens back from which on a target is far."""
+KINDS = (0, 1, NEAR)
+"""Distances from which on a target is new, near, far."""
 
 
 def last_same(inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -42,7 +48,8 @@ def score(run: Run, report: Callable, asked: Evaluation) -> dict[str, np.ndarray
     """Scores one run on held-out prose; nothing of one that diverged.
 
     Returns:
-        "source" [documents]; for each name of BY, sums of nats [documents, buckets] and "<name>_tokens" [documents, buckets].
+        "source" [documents]; for each name of BY, sums of nats [documents, buckets] and "<name>_tokens" [documents, buckets]; "word" and
+        "word_tokens" [vocab, KINDS], the same by target.
     """
     if run.diverged is not None:
         return {}
@@ -65,6 +72,9 @@ def score(run: Run, report: Callable, asked: Evaluation) -> dict[str, np.ndarray
         bucket, shape = np.searchsorted(edges, own, side="right") - 1, (len(chosen), len(edges))
         found[name] = sums(nats, place, bucket, shape)
         found[f"{name}_tokens"] = sums(np.ones_like(nats), place, bucket, shape).astype(np.int64)
+    kind, shape = np.searchsorted(KINDS, lengths["distance"], side="right") - 1, (run.model.vocab, len(KINDS))
+    found["word"] = sums(nats, targets, kind, shape)
+    found["word_tokens"] = sums(np.ones_like(nats), targets, kind, shape).astype(np.int64)
     return found
 
 
@@ -73,8 +83,8 @@ def write(scored: Scored) -> dict:
     pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if result]
     if pairs:
         first = pairs[0][1]
-        shared = {name: first[name] for name in ("source", *(f"{by}_tokens" for by in BY))}
-        stacked = {by: np.stack([result[by] for _, result in pairs]).astype(np.float32) for by in BY}
+        shared = {name: first[name] for name in ("source", *(f"{by}_tokens" for by in (*BY, "word")))}
+        stacked = {by: np.stack([result[by] for _, result in pairs]).astype(np.float32) for by in (*BY, "word")}
         save_arrays(
             scored.out / "distance.npz", {"seeds": np.array([run.seed for run, _ in pairs]), **shared, **stacked}
         )

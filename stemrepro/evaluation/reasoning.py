@@ -23,7 +23,11 @@ from stemrepro.evaluation.writing import Scored, save_arrays
 from stemrepro.params import PlannedReasoning
 from stemrepro.runs import Run
 
-FIELDS = ("length", "floor", "clusters")
+SHOTS = 1234
+"""Seed of the examples before a question, lm-eval's own: the same for every run."""
+GUESSES = 5
+"""So many of the most frequent answers are tried as the one answer to everything."""
+FIELDS = ("length", "floor", "cut", "clusters")
 """Arrays of each task in reasoning.npz beside "value" [seeds, items], each [items]."""
 
 
@@ -37,7 +41,10 @@ def members(manager: TaskManager, name: str) -> dict[str, ConfigurableTask]:
         raise UserError(
             f"task '{name}' is unknown to lm-eval {', '.join(manager.all_groups[:3])}, ...: see lm-eval's list of tasks"
         )
-    return dict(manager.load([name])["tasks"])
+    found = dict(manager.load([name])["tasks"])
+    for task in found.values():
+        task.set_fewshot_seed(SHOTS)
+    return found
 
 
 def answer_of(task: ConfigurableTask, doc: dict) -> str:
@@ -51,9 +58,25 @@ def length_of(doc: dict, prompt: str) -> int:
     return int(doc["length"]) if isinstance(doc.get("length"), int | float) else len(prompt.split())
 
 
-def task_items(task: ConfigurableTask, name: str, samples: list[dict], metric: str) -> list[dict]:
-    """value (points), length, floor (points that the most frequent answer or a draw among the choices has) and cluster of each item, under
-    the first of the task's filters.
+def floor_of(task: ConfigurableTask, docs: list[dict], metric: str) -> float:
+    """Points that need no knowledge: a draw among the choices, or one of the most frequent answers given to every question, by the task's
+    own scoring; whichever is more."""
+    answers = Counter(answer_of(task, doc) for doc in docs)
+    if task.OUTPUT_TYPE == "multiple_choice":
+        draw = float(np.mean([100 / len(task.doc_to_choice(doc)) for doc in docs]))
+        return max(draw, 100 * max(answers.values()) / len(docs)) if len(docs) > 1 else draw
+    if len(docs) < 2:
+        return 0.0  # an answer that is the only one is known, not guessed
+    scores = [
+        [100 * float(task.process_results(doc, [guess])[metric]) for doc in docs]
+        for guess, _ in answers.most_common(GUESSES)
+    ]
+    return float(np.max(np.mean(scores, axis=1)))
+
+
+def task_items(task: ConfigurableTask, name: str, samples: list[dict], metric: str, lm: StemLM) -> list[dict]:
+    """value (points), length, floor, whether its prompt is longer than the model's context, and cluster of each item, under the first of
+    the task's filters.
 
     Raises:
         UserError: the task has no such metric.
@@ -62,15 +85,15 @@ def task_items(task: ConfigurableTask, name: str, samples: list[dict], metric: s
     samples = sorted((s for s in samples if s["filter"] == first), key=lambda sample: sample["doc_id"])
     if metric not in samples[0]:
         raise UserError(f"task '{name}' has no metric '{metric}'; it has {', '.join(samples[0]['metrics'])}")
-    answers = [answer_of(task, sample["doc"]) for sample in samples]
-    frequent = 100 * max(Counter(answers).values()) / len(answers) if len(answers) > 1 else 0.0
+    floor = floor_of(task, [sample["doc"] for sample in samples], metric)
     found = []
     for sample in samples:
-        choices = len(task.doc_to_choice(sample["doc"])) if task.OUTPUT_TYPE == "multiple_choice" else 0
+        prompt = str(sample["arguments"][0][0])
         found.append({
             "value": 100 * float(sample[metric]),
-            "length": length_of(sample["doc"], str(sample["arguments"][0][0])),
-            "floor": max(frequent, 100 / choices if choices else 0.0),
+            "length": length_of(sample["doc"], prompt),
+            "floor": floor,
+            "cut": len(lm.tok_encode(prompt)) >= lm.context,
             "clusters": f"{name}/{sample['doc_id']}",
         })  # fmt: skip
     return found
@@ -86,7 +109,7 @@ def score_tasks(
         share = (number + 1) / len(asked.tasks)
         lm.on_batch = lambda *_, share=share: report(share)
         samples = evaluate(lm, {"tasks": tasks}, limit=asked.items, bootstrap_iters=0)["samples"]
-        rows = [row for own, task in tasks.items() for row in task_items(task, own, samples[own], metric)]
+        rows = [row for own, task in tasks.items() for row in task_items(task, own, samples[own], metric, lm)]
         found[name] = {field: np.array([row[field] for row in rows]) for field in ("value", *FIELDS)}
     return found
 

@@ -16,6 +16,8 @@ from stemrepro.scores.losses import ArmLosses
 
 FOUND = 80.0
 """Points that dense must find where it was trained to; below them there is no finding to change."""
+ROOM = 10.0
+"""Points that dense must miss where a lead over it is looked for: twice the smallest that counts. Above them nobody can lead."""
 KEPT, ANEW = "longer", "longer-anew"
 """The points of the extension: tables carried over, and drawn again as the official code does."""
 
@@ -33,6 +35,7 @@ class Needle:
     }
     preconditions: ClassVar[dict[str, Precondition]] = {
         "dense-finds": Precondition(f"dense finds {FOUND:g}% before the extension at the length it was trained on", ("dense",)),
+        "dense-leaves-room": Precondition(f"dense misses {ROOM:g}% or more at every length that the metric compares", ("dense",)),
         "dense-finds-longer": Precondition(f"dense finds {FOUND:g}% behind the extension at its length", ("dense",)),
     }  # fmt: skip
     reads_text: ClassVar[bool] = False
@@ -95,10 +98,21 @@ class Needle:
         """Whether dense finds needles at all."""
         if precondition == "none":
             return None
+        if precondition == "dense-leaves-room":
+            return self.no_room(metric)
         point = KEPT if precondition == "dense-finds-longer" else MAIN
         length = self.length(point)
         if (found := float(self.found(point, "dense", length).mean())) < FOUND:
             return f"dense finds {found:.0f}% of the needles in {length} tokens; {FOUND:g} are needed"
+        return None
+
+    def no_room(self, metric: str) -> str | None:
+        """Why a lead over dense can't show at the lengths of a metric, or None."""
+        name, _, point = metric.partition("@")
+        lengths = [self.length(MAIN), self.length(KEPT)] if name == "growth" else [int(name.partition(":")[2])]
+        for length in lengths:
+            if (found := float(self.found(point or MAIN, "dense", length).mean())) > 100 - ROOM:
+                return f"dense finds {found:.1f}% of the needles in {length} tokens, which leaves no room for a lead"
         return None
 
     def runs(self) -> dict[str, ArmHaystack]:

@@ -33,4 +33,7 @@ class ArmHaystack(ArmScores):
         if own.empty:
             raise UserError(f"{self.folder}/haystack.csv has no rows of {length} tokens")
         own = own.assign(points=100 * own[way] / own["rows"])
-        return own.pivot(index="seed", columns="depth", values="points")
+        table = own.pivot(index="seed", columns="depth", values="points")
+        if table.isna().any(axis=None) or len(table) != self.summary["seeds"]:
+            raise damaged(self.folder / "haystack.csv", f"of {length} tokens a seed or depth is missing")
+        return table

@@ -25,8 +25,10 @@ class ArmDistance(ArmScores):
     def arrays(self) -> dict[str, np.ndarray]:
         """distance.npz as stemrepro.evaluation.distance writes it."""
         path = self.whole().folder / "distance.npz"
-        arrays = read_npz(path, "seeds", "source", "distance", "distance_tokens", "position", "position_tokens")
-        for name in ("distance", "position"):
+        arrays = read_npz(
+            path, "seeds", "source", "distance", "distance_tokens", "position", "position_tokens", "word", "word_tokens"
+        )
+        for name in ("distance", "position", "word"):
             check_finite(path, name, arrays[name])
             if arrays[name].shape != (self.summary["seeds"], *arrays[f"{name}_tokens"].shape):
                 raise damaged(
@@ -54,7 +56,9 @@ class ArmReasoning(ArmScores):
         """reasoning.npz as stemrepro.evaluation.reasoning writes it."""
         path, tasks = self.whole().folder / "reasoning.npz", self.summary["tasks"]
         arrays = read_npz(
-            path, "seeds", *(f"{task}/{field}" for task in tasks for field in ("value", "length", "floor", "clusters"))
+            path,
+            "seeds",
+            *(f"{task}/{field}" for task in tasks for field in ("value", "length", "floor", "cut", "clusters")),
         )
         for task, about in tasks.items():
             check_finite(path, f"{task}/value", arrays[f"{task}/value"])
@@ -74,7 +78,7 @@ class ArmReasoning(ArmScores):
         """Values (points), weights and clusters of a metric's items; every task of a group counts the same.
 
         Args:
-            field: "value", or "floor" for what needs no knowledge.
+            field: "value", "floor" for what needs no knowledge, or "cut" for the share of prompts that are longer than the context.
         """
         low, _, high = [*metric.split(":"), "-"][2].partition("-")
         values, weights, clusters = [], [], []

@@ -54,6 +54,16 @@ def test_sums_are_those_of_single_targets(make_run, asked):
     for name, sums in wanted.items():
         np.testing.assert_allclose(found[name].sum(axis=0), sums[:, 0], rtol=1e-6)
         np.testing.assert_array_equal(found[f"{name}_tokens"].sum(axis=0), sums[:, 1])
+    words = np.zeros((run.model.vocab, 3, 2))
+    for row, tokens in enumerate(rows.tolist()):
+        for place in range(len(tokens) - 1):
+            if names[documents[row, place]] in ("speeches", "bible"):
+                before = [k for k in range(place + 1) if tokens[k] == tokens[place + 1]]
+                kind = 0 if not before else 1 if place + 1 - before[-1] < 16 else 2
+                words[tokens[place + 1], kind] += (nats[row, place], 1)
+    np.testing.assert_allclose(found["word"], words[:, :, 0], rtol=1e-6, atol=1e-9)
+    np.testing.assert_array_equal(found["word_tokens"], words[:, :, 1])
+    assert (found["word_tokens"].sum(axis=0) > 0).all()
     assert wanted["distance"][0, 1] > 0
     assert wanted["distance"][-2, 1] > 0
 
@@ -64,12 +74,19 @@ def test_files_of_two_seeds(make_run, asked, tmp_path, monkeypatch):
         "distance_tokens": np.array([[2, 3]]),
         "position_tokens": np.array([[1, 4]]),
     }
-    results = [shape | {"distance": np.array([[1.0, k]]), "position": np.array([[2.0, k]])} for k in (5.0, 6.0)]
+    shape["word_tokens"] = np.array([[1, 4, 0]])
+    results = [
+        shape
+        | {"word": np.array([[1.0, k, 0.0]])}
+        | {"distance": np.array([[1.0, k]]), "position": np.array([[2.0, k]])}
+        for k in (5.0, 6.0)
+    ]
     runs = [make_run("dense", seed) for seed in (0, 1)]
     assert write(Scored(runs, results, tmp_path, {})) == {}
     arrays = np.load(tmp_path / "distance.npz")
     assert arrays["seeds"].tolist() == [0, 1]
     assert arrays["distance"][:, 0, 1].tolist() == [5.0, 6.0]
+    assert arrays["word"][:, 0, 1].tolist() == [5.0, 6.0]
     assert arrays["position_tokens"].tolist() == [[1, 4]]
 
 

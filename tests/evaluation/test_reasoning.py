@@ -89,6 +89,45 @@ def test_floors_and_lengths(hub, lm):
     assert hub[-1][1] == "hotpotqa_e"
 
 
+def test_examples_before_a_question_are_the_same_for_every_run(hub):
+    """Drawn by lm-eval's sampler, which has no seed of its own."""
+    rows = [{"question": f"What is {n} and 1?", "answer": f"It is so.\n#### {n + 1}"} for n in range(200)]
+    ROWS["openai/gsm8k"], few = rows, ROWS["openai/gsm8k"]
+    try:
+        prompts = []
+        for _ in range(2):
+            (task,) = members(TaskManager(), "gsm8k").values()
+            prompts.append([str(task.fewshot_context(doc, num_fewshot=5)) for doc in list(task.test_docs())[:5]])
+    finally:
+        ROWS["openai/gsm8k"] = few
+    assert prompts[0] == prompts[1]
+    assert len(set(prompts[0])) == 5
+
+
+def test_one_answer_to_everything_is_the_floor(hub, lm):
+    """Of a graded score by the score itself: one line of code is like another."""
+    pytest.importorskip("jieba")
+    lines = ["return self.value", "return self.values", "return self.valued", "x = 1"]
+    like = [{**ROWS["Xnhyacinth/LongBench"][0], "answers": [line], "context": "code " * 9} for line in lines]
+    ROWS["Xnhyacinth/LongBench"], old = like, ROWS["Xnhyacinth/LongBench"]
+    try:
+        found = score_tasks(lm, TaskManager(), asked(longbench_lcc_e="score"), quiet)
+    finally:
+        ROWS["Xnhyacinth/LongBench"] = old
+    floor = set(found["longbench_lcc_e"]["floor"])
+    assert len(floor) == 1
+    assert 70 < floor.pop() < 90  # three near misses and one line of another kind
+
+
+def test_what_does_not_fit_the_context_is_marked(hub, lm):
+    pytest.importorskip("jieba")
+    found = score_tasks(lm, TaskManager(), asked(leaderboard_musr="acc_norm", longbench_hotpotqa_e="score"), quiet)
+    assert found["longbench_hotpotqa_e"]["cut"].all()
+    lm.context = 10_000
+    again = score_tasks(lm, TaskManager(), asked(leaderboard_musr="acc_norm"), quiet)
+    assert not again["leaderboard_musr"]["cut"].any()
+
+
 def test_longbench_scores_what_is_said(hub, lm, monkeypatch):
     pytest.importorskip("jieba")
     monkeypatch.setattr(StemLM, "generate_until", lambda self, requests, **_: ["a king"] * len(requests))
@@ -111,7 +150,12 @@ def test_nothing_is_asked_without_the_hub(make_run, tmp_path, monkeypatch):
 
 
 def test_files_of_two_seeds(make_run, tmp_path):
-    own = {"length": np.array([3, 4]), "floor": np.array([50.0, 50.0]), "clusters": np.array(["a/0", "a/1"])}
+    own = {
+        "length": np.array([3, 4]),
+        "floor": np.array([50.0, 50.0]),
+        "cut": np.array([False, True]),
+        "clusters": np.array(["a/0", "a/1"]),
+    }
     results = [{"a": own | {"value": np.array([0.0, value])}} for value in (100.0, 0.0)]
     about = write(Scored([make_run("dense", seed) for seed in (0, 1)], results, tmp_path, {}))
     assert about == {"tasks": {"a": {"items": 2, "mean": 25.0, "floor": 50.0}}}

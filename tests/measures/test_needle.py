@@ -74,6 +74,29 @@ def test_dense_must_find_where_it_was_trained_to(measure, book, tmp_path):
     assert poor.untestable("chosen:64", "dense-finds") == "dense finds 70% of the needles in 64 tokens; 80 are needed"
 
 
+def test_a_lead_needs_room(book, tmp_path):
+    write(tmp_path, "longer", "dense", (88, 88, 70, 30))
+    measure = Needle(Inputs("needle", book, "needle", tmp_path))
+    assert measure.untestable("chosen:256@longer", "dense-leaves-room") is None
+    assert measure.untestable("growth@longer", "dense-leaves-room") is None
+    write(tmp_path, "longer", "dense", (92, 88, 70, 30))
+    full = Needle(Inputs("needle", book, "needle", tmp_path))
+    words = "dense finds 92.5% of the needles in 64 tokens, which leaves no room for a lead"
+    assert full.untestable("growth@longer", "dense-leaves-room") == words
+    assert full.untestable("chosen:64@longer", "dense-leaves-room") == words
+    assert full.untestable("chosen:256@longer", "dense-leaves-room") is None
+
+
+def test_a_line_that_is_missing_is_named(measure, tmp_path):
+    path = tmp_path / "haystack/longer/dense/haystack.csv"
+    lines = path.read_text().splitlines()
+    path.write_text(
+        "\n".join(line for line in lines if not line.startswith("256,0.5,") or not line.endswith(",1")) + "\n"
+    )
+    with pytest.raises(UserError, match="of 256 tokens a seed or depth is missing"):
+        Needle(measure.inputs).contrast("stem-third", "dense", "chosen:256@longer")
+
+
 def test_what_is_missing_is_named(measure, tmp_path):
     with pytest.raises(UserError, match=r"haystack\.csv has no rows of 32 tokens"):
         measure.contrast("stem-third", "dense", "chosen:32")

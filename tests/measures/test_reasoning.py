@@ -14,18 +14,23 @@ from tests.made_up import write_summary
 EDGES = (0, 1, 2, 4, 8, 16, 32)
 
 
-def losses(folder, arm, by_distance, seeds=3):
-    """An arm whose loss a target is by_distance[bucket], a seed's tenth more, in two documents of two sources."""
+WORDS = np.array([[90, 10, 0], [10, 30, 60], [5, 0, 5], [7, 0, 0]])
+"""How often four words are new, near, far."""
+
+
+def losses(folder, arm, by_distance, by_word, seeds=3):
+    """An arm whose loss a target is by_distance[bucket] or by_word[word, kind], a seed's tenth more, in two documents of two sources."""
     place = folder / "distance/main" / arm
     write_summary(place, seeds)
     tokens = np.tile(np.arange(1, 8) * 10, (4, 1))
     values = np.array(by_distance) * tokens + np.arange(seeds)[:, None, None] * 0.1 * tokens
     np.savez(place / "distance.npz", seeds=np.arange(seeds), source=np.array(["bible", "bible", "speeches", "speeches"]),
-             distance=values, distance_tokens=tokens, position=values, position_tokens=tokens)  # fmt: skip
+             distance=values, distance_tokens=tokens, position=values, position_tokens=tokens,
+             word=np.array([np.array(by_word) * WORDS] * seeds), word_tokens=WORDS)  # fmt: skip
 
 
-def items(folder, arm, values, seeds=3):
-    """An arm with so many points on four items of 1,000 to 9,000 words, of two tasks."""
+def items(folder, arm, values, seeds=3, cut=0):
+    """An arm with so many points on four items of 1,000 to 9,000 words, of two tasks, of which the last `cut` don't fit the context."""
     place = folder / "reasoning/main" / arm
     write_summary(place, seeds)
     about = json.loads((place / "summary.json").read_text())
@@ -36,26 +41,49 @@ def items(folder, arm, values, seeds=3):
     for number, name in enumerate(names if values is not None else ()):
         arrays |= {
             f"{name}/value": np.tile(values, (seeds, 1)) + number, f"{name}/length": np.array([1000, 5000, 8000, 9000]),
-            f"{name}/floor": np.full(4, 10.0), f"{name}/clusters": np.array([f"{name}/{k}" for k in range(4)]),
+            f"{name}/floor": np.full(4, 10.0), f"{name}/cut": np.arange(4) >= 4 - cut, f"{name}/clusters": np.array([f"{name}/{k}" for k in range(4)]),
         }  # fmt: skip
     np.savez(place / "reasoning.npz", **arrays)
 
 
+DENSE, FULL = (4, 3, 3, 3, 3, 2, 2), (3.9, 2.5, 2.5, 2.5, 2.5, 1.8, 1.8)
+LEADS = np.array([[0.1, 0.2, 0], [1.0, 1.1, 1.3], [0.5, 0, 0.1], [9.0, 0, 0]])
+"""Of STEM full over dense by word and kind: a frequent word leads by more, wherever it stands."""
+
+
 @pytest.fixture
 def measure(book, tmp_path):
-    losses(tmp_path, "dense", (4, 3, 3, 3, 3, 2, 2))
-    losses(tmp_path, "stem-full", (3.9, 2.5, 2.5, 2.5, 2.5, 1.8, 1.8))
+    losses(tmp_path, "dense", DENSE, np.full((4, 3), 12.0))
+    losses(tmp_path, "stem-full", FULL, 12 - LEADS)
     items(tmp_path, "dense", np.array([20.0, 30, 40, 60]))
     items(tmp_path, "stem-third", np.array([24.0, 30, 44, 62]))
     return Reasoning(Inputs("contextual_reasoning", book, "laptop", tmp_path))
 
 
-def test_growths(measure):
-    tokens = np.arange(1, 8) * 10
-    lead = np.array([0.1, 0.5, 0.5, 0.5, 0.5, 0.2, 0.2])
-    repeated = (lead[1:] * tokens[1:]).sum() / tokens[1:].sum()
-    np.testing.assert_allclose(measure.contrast("dense", "stem-full", "growth:repeat").differences, repeated - 0.1)
-    np.testing.assert_allclose(measure.contrast("dense", "stem-full", "growth:far").differences, 0.2 - 0.5)
+def test_growths_compare_the_same_words(measure):
+    """By hand: of each word its two means, weighted by n1 n2 / (n1 + n2); words of one kind alone say nothing."""
+    first, second, third = 0.2 - 0.1, (30 * 1.1 + 60 * 1.3) / 90 - 1.0, 0.1 - 0.5
+    weights = np.array([90 * 10 / 100, 10 * 90 / 100, 5 * 5 / 10])
+    wanted = np.average([first, second, third], weights=weights)
+    found = measure.contrast("dense", "stem-full", "growth:repeat")
+    np.testing.assert_allclose(found.differences, wanted)
+    assert found.item_se > 0
+    np.testing.assert_allclose(measure.contrast("dense", "stem-full", "growth:far").differences, 1.3 - 1.1)
+
+
+def test_words_that_lead_alike_everywhere_show_no_growth(measure, tmp_path):
+    """Though the lead on repeated targets is larger in the mean: they are other words."""
+    losses(tmp_path, "stem-full", FULL, 12 - np.array([[0.1] * 3, [1.0] * 3, [0.5] * 3, [0.2] * 3]))
+    fresh = Reasoning(measure.inputs)
+    np.testing.assert_allclose(fresh.contrast("dense", "stem-full", "growth:repeat").differences, 0, atol=1e-12)
+    lead = np.array([0.1, 1.0, 0.5, 0.2])
+    means = [np.average(lead, weights=WORDS[:, kinds].sum(axis=1)) for kinds in ([0], [1, 2])]
+    assert means[1] - means[0] > 0.5
+
+
+def test_leads_by_distance(measure):
+    np.testing.assert_allclose(measure.difference("dense", "stem-full", "distance", (0, 1)).differences, 0.1)
+    np.testing.assert_allclose(measure.difference("dense", "stem-full", "position", (16, 2**30)).differences, 0.2)
 
 
 def test_scores_by_length(measure):
@@ -85,11 +113,19 @@ def test_without_items_a_claim_says_why(measure, tmp_path):
     assert "this scale asks for none" in measure.untestable("score:multihop", "dense-answers")
 
 
+def test_prompts_that_are_cut_are_not_judged(measure, tmp_path):
+    items(tmp_path, "dense", np.array([20.0, 30, 40, 60]), cut=2)
+    assert measure.untestable("score:multihop:0-4000", "dense-answers") is None
+    reason = measure.untestable("score:multihop", "dense-answers")
+    assert reason == "50% of the prompts are longer than the models' context and would lose their beginning"
+    assert measure.untestable("score:multihop:10000-", "none") == "no item is of that length"
+
+
 def test_arms_scored_on_other_items_are_refused(measure, tmp_path):
     items(tmp_path, "stem-third", np.array([24.0, 30, 44, 62]), seeds=2)
     with pytest.raises(UserError, match="different seeds or items of 'score:multihop'"):
         measure.contrast("stem-third", "dense", "score:multihop")
-    losses(tmp_path, "stem-full", (3.9, 2.5, 2.5, 2.5, 2.5, 1.8, 1.8), seeds=2)
+    losses(tmp_path, "stem-full", FULL, 12 - LEADS, seeds=2)
     fresh = Reasoning(measure.inputs)
     with pytest.raises(UserError, match="different seeds or documents"):
         fresh.contrast("dense", "stem-full", "growth:far")
