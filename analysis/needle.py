@@ -45,9 +45,10 @@ def collect(measure: Needle) -> pd.DataFrame:
         for arm in measure.inputs.recipe.visitors(point):
             losses = measure.losses(point, arm).steps["loss"]
             tokens = measure.inputs.book.point(point).at(measure.inputs.scale).training.tokens
+            windows = np.array_split(losses, min(WINDOWS, losses.shape[1]), axis=1)
             rows += [
-                mean_row(f"loss, {point}", arm, tokens * (k + 0.5) / WINDOWS, Contrast(own.mean(axis=1)))
-                for k, own in enumerate(np.array_split(losses, WINDOWS, axis=1))
+                mean_row(f"loss, {point}", arm, tokens * (k + 0.5) / len(windows), Contrast(own.mean(axis=1)))
+                for k, own in enumerate(windows)
             ]
     return pd.DataFrame(rows)
 

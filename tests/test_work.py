@@ -42,14 +42,14 @@ def test_runs_that_go_on_from_others_are_planned_with_them(sample, tmp_path, mon
     (tmp_path / "data/tiny").mkdir(parents=True)
     (tmp_path / "data/tiny/blocks").symlink_to(sample / "blocks")
     points, recipe = tmp_path / "recipes/points.yaml", tmp_path / "recipes/rivals.yaml"
-    points.write_text(points.read_text() + "longer: {tokens: 0.5, extends: {sequence: 2, rope: 10, tables: anew}}\n")
+    points.write_text(points.read_text() + "later: {tokens: 0.5, extends: {sequence: 2, rope: 10, tables: anew}}\n")
     settings = yaml.safe_load(recipe.read_text())
-    settings["points"]["longer"] = {"arms": ["dense", "stem-full"], "seeds": 2}
+    settings["points"]["later"] = {"arms": ["dense", "stem-full"], "seeds": 2}
     recipe.write_text(yaml.safe_dump(settings))
     planning.write("tiny", ("rivals",))
     planned = read_params().planned("tiny")
     every = {(run.address, run.seed): run for run in runs_of("tiny", "sample", planned)}
-    later, parent = every[Address("longer", "stem-full"), 1], every[Address(MAIN, "stem-full"), 1]
+    later, parent = every[Address("later", "stem-full"), 1], every[Address(MAIN, "stem-full"), 1]
     assert (later.begins.folder, later.begins.parent, later.begins.tables) == (
         parent.folder,
         digest(parent.config),
@@ -58,7 +58,7 @@ def test_runs_that_go_on_from_others_are_planned_with_them(sample, tmp_path, mon
     assert (later.training.sequence, later.training.batch) == (2 * parent.training.sequence, parent.training.batch // 2)
     assert later.model.rope_base == 10 * parent.model.rope_base
     assert {str(address) for (address, _), run in every.items() if run.goes_on} == {"dense", "stem-full"}
-    own = {Address("longer", "dense"): planned[Address("longer", "dense")]}
+    own = {Address("later", "dense"): planned[Address("later", "dense")]}
     assert [run.begins.folder for run in asked_runs("tiny", "sample", planned, own)] == [
         every[Address(MAIN, "dense"), seed].folder for seed in (0, 1)
     ]
