@@ -155,6 +155,8 @@ class NeedlesMix(Strict):
             raise ValueError(f"{self.keys} keys and {self.values} values: there are {MOST_WORDS} words")
         if max(self.of_document) > self.keys:
             raise ValueError(f"of_document {max(self.of_document)}: more than there are keys ({self.keys})")
+        if self.bare == 1:
+            raise ValueError("bare 1: without prose there is nothing to hide a needle in; it must be below 1")
         return self
 
     @property

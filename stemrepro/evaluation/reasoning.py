@@ -8,6 +8,7 @@ stand together, so that each item counts the same.
 import logging
 from collections import Counter
 from collections.abc import Callable
+from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from lm_eval.evaluator import evaluate
 from lm_eval.tasks import TaskManager
 
 from stemrepro.data.tokenizer import read_tokenizer
-from stemrepro.errors import UserError
+from stemrepro.errors import UserError, unknown
 from stemrepro.evaluation.lm import StemLM
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_arrays
@@ -37,10 +38,8 @@ def members(manager: TaskManager, name: str) -> dict[str, ConfigurableTask]:
     Raises:
         UserError: lm-eval has no such task or group.
     """
-    if name not in {*manager.all_tasks, *manager.all_groups}:
-        raise UserError(
-            f"task '{name}' is unknown to lm-eval {', '.join(manager.all_groups[:3])}, ...: see lm-eval's list of tasks"
-        )
+    if name not in (known := [*manager.all_tasks, *manager.all_groups]):
+        raise unknown("task", name, get_close_matches(name, known, n=5), "lm-eval, of names near it,")  # of thousands
     found = dict(manager.load([name])["tasks"])
     for task in found.values():
         task.set_fewshot_seed(SHOTS)

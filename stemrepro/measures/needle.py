@@ -30,8 +30,9 @@ class Needle:
         "values or by greedy generation; difference of two arms",
         r"(chosen|generated):[0-9]+@.+": "the same behind the extension at that point",
         f"growth@{KEPT}": "lead at the length of the extension less lead at the length before it, both behind the extension, points",
-        r"anew:[0-9]+": "what an arm's lead over another loses in rows of so many tokens when its tables are drawn anew, points",
-        "anew-loss": "what an arm's lead over another loses when its tables are drawn anew, nats a token of prose at the end of the extension",
+        r"anew:[0-9]+": "what an arm's lead over one without tables, which cancels, loses in rows of so many tokens when its tables are drawn "
+        "anew, points",
+        "anew-loss": "the same of the loss, nats a token of plain prose at the end of the extension",
     }
     preconditions: ClassVar[dict[str, Precondition]] = {
         "dense-finds": Precondition(f"dense finds {FOUND:g}% before the extension at the length it was trained on", ("dense",)),

@@ -109,6 +109,7 @@ def test_words_are_tokens_and_documents_are_longer_than_sequences(place, book):
     [
         ({"keys": 4000, "values": 4000}, "there are 4900 words"),
         ({"of_document": (2, 32)}, "of_document 32: more than there are keys"),
+        ({"bare": 1.0}, "bare 1: without prose"),
         ({"vendored": False}, "either `sources` of it or `vendored: true`"),
         ({"vendored": False, "sources": ("novels",)}, "there is no source 'novels'"),
     ],

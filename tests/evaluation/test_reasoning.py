@@ -136,7 +136,7 @@ def test_longbench_scores_what_is_said(hub, lm, monkeypatch):
 
 
 def test_what_is_unknown_is_named(hub, lm):
-    with pytest.raises(UserError, match="task 'leaderboard_murs' is unknown to lm-eval"):
+    with pytest.raises(UserError, match="task 'leaderboard_murs' is unknown; did you mean 'leaderboard_musr'\\?"):
         members(TaskManager(), "leaderboard_murs")
     with pytest.raises(UserError, match="task 'gsm8k' has no metric 'acc'; it has exact_match"):
         score_tasks(lm, TaskManager(), asked(gsm8k="acc"), quiet)
