@@ -53,6 +53,15 @@ def test_lengths_are_those_of_the_stages(measure):
     assert measure.length("longer") == 256
 
 
+@pytest.mark.parametrize("point", ["longer", "longer-anew"])
+def test_documents_see_each_other_before_the_extension_alone(book, point):
+    scale = book.scale("needle")
+    model = book.point(point).at(scale).model
+    assert (scale.model.document_mask, model.document_mask) == (False, True)
+    assert model.rope_base == 4 * scale.model.rope_base
+    assert book.point("half").at(scale).model.document_mask is False
+
+
 def test_seeds_that_both_have(measure, tmp_path):
     write(tmp_path, "longer", "dense", (90, 88, 70, 30), seeds=(0, 1))
     assert len(measure.contrast("stem-third", "dense", "chosen:64@longer").differences) == 2
