@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import ConfigDict, Field
 
 from stemrepro.arm import Arm, run_settings, shaped
-from stemrepro.data.mixes import Mix, parse_mix
+from stemrepro.data.mixes import BlendMix, Mix, parse_mix
 from stemrepro.errors import UserError, unknown
 from stemrepro.measures.base import measure_class, refusal
 from stemrepro.paper import Cells, Paper
@@ -21,7 +21,7 @@ from stemrepro.scale import Point, Scale, Shape
 
 RECIPES = Path("recipes")
 NO_RECIPES = ("arms", "mixes", "paper", "points", "shapes")
-RESERVED = ("check", "fetch", "corpus", "items", "tokenizer", "blocks", "vocabularies", "counts", "train", "losses",
+RESERVED = ("check", "fetch", "corpus", "items", "tokenizer", "blocks", "vocabularies", "people", "mid", "counts", "train", "losses",
             "benchmarks", "geometry", "facts", "edits", "recall", "capacity", "haystack", "distance", "reasoning", "people", "report", "sweeps", "data")  # fmt: skip
 """Names that stages of the pipeline and folders of results have; a recipe can't."""
 KEY = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -36,7 +36,7 @@ class Book(Strict):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    mixes: dict[str, Mix]
+    mixes: dict[str, Mix | BlendMix]
     arms: dict[str, Arm]
     scales: dict[str, Scale]
     points: dict[str, Point]
@@ -129,6 +129,15 @@ def load(folder: Path = RECIPES) -> Book:
         if scale.data not in mixes:
             raise UserError(
                 f"{folder}/scales/{name}.yaml: data: {unknown('mix', scale.data, mixes, 'recipes/mixes.yaml')}"
+            )
+        if mixes[scale.data].kind == "blend":
+            raise UserError(
+                f"{folder}/scales/{name}.yaml: data: '{scale.data}' is a blend with a scale's own text; it can stand under 'mid' only"
+            )
+        if scale.mid is not None and (scale.mid not in mixes or mixes[scale.mid].kind != "blend"):
+            blends = [mix for mix, own in mixes.items() if own.kind == "blend"]
+            raise UserError(
+                f"{folder}/scales/{name}.yaml: mid: {unknown('blend', scale.mid, blends, 'recipes/mixes.yaml')}"
             )
         for arm_name, arm in arms.items():
             try:

@@ -108,11 +108,11 @@ def plan(
 
 @app.command()
 def data(
-    step: Literal["fetch", "corpus", "items", "tokenizer", "blocks", "vocabularies", "people", "counts"],
+    step: Literal["fetch", "corpus", "items", "tokenizer", "blocks", "vocabularies", "people", "mid", "counts"],
     mix: Annotated[str, typer.Option(help="data mix, for fetch, corpus and items")] = "text",
     scale: Annotated[str, typer.Option(help="scale, for the other steps")] = "laptop",
 ) -> None:
-    """One step of the data's way: fetch, corpus, items, tokenizer, blocks, vocabularies, people (of points); or counts, of the text alone."""
+    """One step of the data's way: fetch, corpus, items, tokenizer, blocks; vocabularies, people and mid (of points); or counts, of the text alone."""
     from stemrepro.params import read_params
 
     params = read_params()
@@ -149,6 +149,13 @@ def data(
         from stemrepro.data.people import write_people
 
         write_people(params.mix[asked.data], list(asked.people), folder / "tokenizer.json", folder / "people")
+    elif step == "mid":
+        from stemrepro.data.blend import write_blend
+
+        if (mid := asked.mid) is None:
+            raise UserError(f"no recipe of scale '{scale}' goes on with a blend")
+        card = RESULTS / scale / "data_card_mid.md"
+        write_blend(mid.name, mid.mix, mid.tokens, corpus.parent, folder / "tokenizer.json", folder / "mid", card)
     elif step == "counts":
         from stemrepro.data.counting import write_counts
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import Field
 
-from stemrepro.data.mixes import ArchiveMix, FactsMix, HubMix, InventedMix, NeedlesMix, RecallMix, SampleMix
+from stemrepro.data.mixes import ArchiveMix, BlendMix, FactsMix, HubMix, InventedMix, NeedlesMix, RecallMix, SampleMix
 from stemrepro.errors import UserError, unknown
 from stemrepro.files import atomic_write
 from stemrepro.model.config import ModelConfig
@@ -57,6 +57,7 @@ class Planned(Strict):
         exclude_if=lambda value: value == 0,
         description="a text that tells of so many people; 0: the scale's own",
     )
+    text: Literal["own", "mid"] = Field("own", exclude_if=lambda value: value == "own", description="mid: the blend")
     seeds: dict[Part, tuple[int, ...]] = Field(description="scored, by part; those trained are all of them")
 
     @property
@@ -79,6 +80,14 @@ class PlannedReasoning(Strict):
     tasks: dict[str, str] = Field(description="lm-eval's metric, by its name of a task or group; none without the hub")
 
 
+class PlannedBlend(Strict):
+    """The text of a later stage of training."""
+
+    name: Name
+    mix: BlendMix
+    tokens: Positive = Field(description="of its training split: the most that a run of that stage reads")
+
+
 class ScaleParams(Strict):
     """What the data stages and the scoring of a scale read."""
 
@@ -88,6 +97,7 @@ class ScaleParams(Strict):
     people: tuple[Positive, ...] = Field(
         (), exclude_if=lambda value: not value, description="numbers of people that points ask for"
     )
+    mid: PlannedBlend | None = Field(None, exclude_if=lambda value: value is None)
     workers: Positive
     evaluation: Evaluation
     benchmarks: PlannedTasks

@@ -33,6 +33,7 @@ OF_SCALE = {
     "blocks": ("data.encoding", "data.card"),
     "vocabularies": ("data.vocabularies", "data.encoding", "data.tokenizer"),
     "people": ("data.people",),
+    "mid": ("data.blend",),
     "counts": ("data.counting",),
     "train": ("training.train",),
     "losses": ("evaluation.losses",),
@@ -116,6 +117,7 @@ def write_stamps(book: Book, params: Params, folder: Path, data: Path = DATA) ->
         "reasoning": [runs, settings.get("reasoning")],
         "capacity": runs,
         "people": [settings.get("people"), params.mix[mix].model_dump(mode="json")],
+        "mid": settings.get("mid"),
         "report": {path.name: sha256(path) for path in sorted(folder.glob("*.yaml"))},
     }
 
@@ -148,7 +150,19 @@ def asks_for_people(book: Book) -> bool:
     return any(book.points[point].people != 1 for recipe in book.recipes.values() for point in recipe.points)
 
 
-def data_stages(people: bool) -> dict[str, dict]:
+def asks_for_blend(book: Book) -> bool:
+    """Does a recipe want a point that goes on with a blend?"""
+    extensions = [book.points[point].extends for recipe in book.recipes.values() for point in recipe.points]
+    return any(extends is not None and extends.text == "mid" for extends in extensions)
+
+
+def other_texts(book: Book) -> list[str]:
+    """The texts beside a scale's own that its recipes' points may ask for: folders below the scale's data, and stages."""
+    asked = {"people": asks_for_people(book), "mid": asks_for_blend(book)}
+    return ["vocabularies", *(name for name, wanted in asked.items() if wanted)]
+
+
+def data_stages(others: list[str]) -> dict[str, dict]:
     """From pinned archives to token blocks."""
     raw, corpus, items, own = f"data/{MIX}/raw", f"data/{MIX}/corpus", f"data/{MIX}/items", f"data/{SCALE}"
     tokenizer = f"{own}/tokenizer.json"
@@ -159,14 +173,19 @@ def data_stages(people: bool) -> dict[str, dict]:
     def by_scale(name: str, desc: str, deps: list[str], outs: list) -> dict:
         return _stage(BY_BOTH, f"stemrepro data {name} --scale {SCALE}", desc, [f"{own}/plan/{name}.json", *deps], outs)
 
-    other_numbers = {
+    more = {
+        "vocabularies": by_scale(
+            "vocabularies", "the same text in the other vocabularies that points ask for", [corpus], [f"{own}/vocabularies"]
+        ),
         "people": by_scale(
-            "people",
-            "texts about other numbers of invented people, that points ask for",
-            [tokenizer],
-            [f"{own}/people"],
-        )
-    }
+            "people", "texts about other numbers of invented people, that points ask for", [tokenizer], [f"{own}/people"],
+        ),
+        "mid": by_scale(
+            "mid", "the scale's own text with texts of other kinds, for the stage of training that points ask for",
+            [corpus, tokenizer, "stemrepro/data/archives.txt", "stemrepro/data/sample"],
+            [{f"{own}/mid": {"persist": True}}, *_kept(f"results/{SCALE}/data_card_mid.md")],
+        ),
+    }  # fmt: skip
     return {
         "fetch": by_mix(
             "fetch", "pinned archives by sha256, or the vendored sample",
@@ -181,21 +200,18 @@ def data_stages(people: bool) -> dict[str, dict]:
             "blocks", "token blocks, and the data card", [corpus, items, tokenizer],
             [f"{own}/blocks", *_kept(f"results/{SCALE}/data_card.md")],
         ),
-        "vocabularies": by_scale(
-            "vocabularies", "the same text in the other vocabularies that points ask for", [corpus], [f"{own}/vocabularies"]
-        ),
+        **{name: more[name] for name in others},
         "counts": by_scale(
             "counts", "distinct tokens by length and hits of row caches, counted in the text alone", [corpus, tokenizer],
             _kept(f"scores/{SCALE}/text/distinct.csv", f"scores/{SCALE}/text/cache.csv"),
         ),
-        **(other_numbers if people else {}),
     }  # fmt: skip
 
 
-def run_stages(people: bool, parts: set[str]) -> dict[str, dict]:
+def run_stages(others: list[str], parts: set[str]) -> dict[str, dict]:
     """Training of all runs of a scale, and the parts of their scores that its recipes read."""
     plan, runs = f"data/{SCALE}/plan", f"runs/{SCALE}"
-    text = [f"data/{SCALE}/blocks", f"data/{SCALE}/vocabularies", *([f"data/{SCALE}/people"] if people else [])]
+    text = [f"data/{SCALE}/{name}" for name in ("blocks", *others)]
 
     def scores(part: str, matrix: dict, desc: str, deps: list[str]) -> dict:
         cmd, out = f"stemrepro evaluate --scale {SCALE} --part {part}", f"scores/{SCALE}/{part}"
@@ -254,8 +270,8 @@ def pipeline(book: Book) -> dict:
              *(path.as_posix() for path in own_networks(book))],
             [f"data/{SCALE}/plan", f"data/{MIX}/plan"],
         ),
-        **data_stages(asks_for_people(book)),
-        **run_stages(asks_for_people(book), {part for recipe in book.recipes.values() for own in recipe.scored().values() for part in own}),
+        **data_stages(other_texts(book)),
+        **run_stages(other_texts(book), {part for recipe in book.recipes.values() for own in recipe.scored().values() for part in own}),
         **{name: analysis_stage(name, recipe) for name, recipe in book.recipes.items()},
         "report": _stage(
             BY_SCALE, f"stemrepro report --scale {SCALE}", "the scoreboard, a page with every claim",

@@ -14,6 +14,7 @@ from stemrepro.params import (
     Begins,
     Params,
     Planned,
+    PlannedBlend,
     PlannedReasoning,
     PlannedTasks,
     ScaleParams,
@@ -60,6 +61,35 @@ def people_at(book: Book, scale: Scale, point: str) -> int:
     return count
 
 
+def text_at(book: Book, scale_name: str, point: str) -> str:
+    """Whose text a point's runs read: the scale's own, or its blend.
+
+    Raises:
+        UserError: the scale names no blend.
+    """
+    extends, mid = book.point(point).extends, book.scale(scale_name).mid
+    if extends is None or extends.text == "own":
+        return "own"
+    if mid is None:
+        raise UserError(
+            f"point '{point}' goes on with a blend; name one under 'mid' in recipes/scales/{scale_name}.yaml"
+        )
+    return extends.text
+
+
+def planned_blend(book: Book, scale_name: str) -> PlannedBlend | None:
+    """The blend that recipes of a scale go on with, or None; all of its recipes, as the stage that makes it is there for any of them."""
+    scale, points = (
+        book.scale(scale_name),
+        {point for own in book.at(scale_name).recipes.values() for point in own.points},
+    )
+    asking = [point for point in sorted(points) if text_at(book, scale_name, point) == "mid"]
+    if not asking:
+        return None
+    tokens = max(book.points[point].at(scale).training.tokens for point in asking)
+    return PlannedBlend(name=scale.mid, mix=book.mixes[scale.mid], tokens=tokens)
+
+
 def begins_of(book: Book, scale: Scale, address: Address) -> Begins | None:
     """What the runs of an address go on from, at points that extend."""
     if (extends := book.point(address.point).extends) is None:
@@ -80,6 +110,7 @@ def planned_run(book: Book, scale_name: str, address: Address, scores: dict[str,
         training=training,
         begins=begins_of(book, scale, address),
         people=people_at(book, scale, address.point),
+        text=text_at(book, scale_name, address.point),
         losses=losses,
         seeds={part: scale.seeds[:count] for part, count in seeds.items() if count},
     )
@@ -134,6 +165,7 @@ def make_params(book: Book, scale_name: str, recipes: tuple[str, ...] = ()) -> P
                 vocab=scale.model.vocab,
                 vocabularies=tuple(sorted(vocabularies)),
                 people=tuple(sorted({own.people for arms in runs.values() for own in arms.values()} - {0})),
+                mid=planned_blend(book, scale_name),
                 workers=scale.workers,
                 evaluation=scale.evaluation,
                 benchmarks=PlannedTasks(**scale.benchmarks.model_dump(), tasks=tasks),

@@ -75,7 +75,7 @@ class Visit(Strict):
 
     arms: tuple[Name, ...] = Field((), description="trained there; all of the recipe's when left out")
     seeds: Positive = 3
-    scores: tuple[Literal["losses", "steps", "capacity", "haystack"], ...] = Field(
+    scores: tuple[Literal["losses", "steps", "capacity", "haystack", "reasoning"], ...] = Field(
         ("losses",), description="steps: only losses and gradient norms of training"
     )
 

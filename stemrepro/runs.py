@@ -63,7 +63,7 @@ class Beginning:
         folder: of the finished run.
         parent: short hash of that run's settings, seed and all.
         tables: "kept", or "anew": drawn again, with an optimiser that knows nothing of them.
-        tokens: that the finished run was trained on.
+        tokens: that the finished run was trained on of the same text; 0 where this one goes on with another.
     """
 
     folder: Path

@@ -102,6 +102,11 @@ class Scale(Strict):
     """How big: data, shape, budget, seeds."""
 
     data: Name = Field(description="a mix of recipes/mixes.yaml")
+    mid: Name | None = Field(
+        None,
+        exclude_if=lambda value: value is None,
+        description="the same of kind 'blend', for points that go on with it",
+    )
     scoreboard: str = Field(
         pattern=r"^results(/[a-z0-9][a-z0-9.-]*)?$", description="folder of the pages with every claim"
     )
@@ -145,9 +150,10 @@ class Scale(Strict):
 
 class Extension(Strict):
     """A later stage of training: it goes on from the finished run of the same arm and seed at the scale itself, with its weights and the
-    state of its optimiser, on sequences of another length."""
+    state of its optimiser, on sequences of another length or on another text."""
 
-    sequence: Factor = Field(description="tokens a sequence, of the scale's; a step has as many tokens as before")
+    text: Literal["own", "mid"] = Field("own", description="mid: the blend that the scale names under `mid`")
+    sequence: Factor = Field(1.0, description="tokens a sequence, of the scale's; a step has as many tokens as before")
     rope: Factor = Field(1.0, description="base of the rotary angles, of the scale's")
     document_mask: bool = Field(False, description="attention stays inside a document, whatever it does at the scale")
     tables: Literal["kept", "anew"] = Field(
@@ -204,7 +210,7 @@ class Point(Strict):
             )
         if vocab % 1:
             raise ValueError(f"vocab {vocab:g} is no whole number")
-        step, longer = training.batch * model.sequence, self.extends or Extension(sequence=1.0)
+        step, longer = training.batch * model.sequence, self.extends or Extension()
         sequence, batch = longer.sequence * model.sequence, training.batch / longer.sequence
         if sequence % 1 or batch % 1 or batch < 1:
             raise ValueError(

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from stemrepro.data.vocabularies import own_text
+from stemrepro.data.vocabularies import mid_text, own_text
 from stemrepro.files import digest
 from stemrepro.params import Part, Planned
 from stemrepro.runs import MAIN, Address, Beginning, Run
@@ -25,27 +25,34 @@ def runs_of(
     Raises:
         UserError: token blocks are missing or garbled.
     """
-    asked = {(own.model.vocab, own.people) for own in planned.values()}
+    asked = {(own.model.vocab, own.people) for own in planned.values() if own.text == "own" or own.begins}
     texts = {(vocab, people): own_text(vocab, data / scale, people) for vocab, people in asked}
+    blend = mid_text(data / scale) if any(own.text == "mid" for own in planned.values()) else None
     made = []
     for address, own in planned.items():
-        text = texts[own.model.vocab, own.people]
+        text = blend if own.text == "mid" else texts[own.model.vocab, own.people]
         training = own.training.same_text(text.ratio)
         for seed in own.trained if part is None else own.seeds.get(part, ()):
             folder = runs / scale / address.path / f"seed{seed}"
-            run = Run(address, seed, own.model, training, folder, mix, text.blocks, text.data_hash, text.ratio)
+            name = mix if own.text == "own" else own.text
+            run = Run(address, seed, own.model, training, folder, name, text.blocks, text.data_hash, text.ratio)
             if own.begins:
                 place, asked_of_it = Address(MAIN, address.arm), own.begins
+                before = texts[own.model.vocab, own.people]
                 parent = replace(
                     run,
                     address=place,
                     model=asked_of_it.model,
                     training=asked_of_it.training,
                     folder=runs / scale / place.path / f"seed{seed}",
+                    mix=mix,
+                    blocks=before.blocks,
+                    data_hash=before.data_hash,
                 )
+                passed = parent.training.tokens if text is before else 0
                 run = replace(
                     run,
-                    begins=Beginning(parent.folder, digest(parent.config), asked_of_it.tables, parent.training.tokens),
+                    begins=Beginning(parent.folder, digest(parent.config), asked_of_it.tables, passed),
                 )
             made.append(run)
     return with_trunks(gone_on_from(made))

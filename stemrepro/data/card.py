@@ -51,12 +51,13 @@ def data_card(mix: Path, folder: Path, out: Path) -> None:
     """Writes the data card: source, licence, documents, bytes, words and tokens of the text; items of the benchmarks.
 
     Args:
-        mix: folder of the data mix (corpus/corpus.json, items/items.json).
+        mix: folder of the data mix (corpus/corpus.json, items/items.json where it has items).
         folder: the token blocks.
         out: the page.
     """
-    paths = (mix / "corpus" / "corpus.json", mix / "items" / "items.json", folder / "index.json")
-    report, items, index = map(read_json, paths)
+    report, index = read_json(mix / "corpus" / "corpus.json"), read_json(folder / "index.json")
+    listed = mix / "items" / "items.json"
+    items = read_json(listed) if listed.exists() else {}
     removed = report["removed"]
     near = removed.get("near_duplicate_passages")
     if near is None:
@@ -80,7 +81,7 @@ def data_card(mix: Path, folder: Path, out: Path) -> None:
     ]
     for source, splits in report["kept"].items():
         for split in SPLITS:
-            cell, tokens = splits[split], index["splits"][split]["tokens_by_source"][source]
+            cell, tokens = splits[split], index["splits"][split]["tokens_by_source"].get(source, 0)
             lines.append(
                 f"| {source} | {split} | {cell['documents']:,} | {cell['bytes']:,} | {cell['words']:,} | {tokens:,} |"
             )

@@ -165,13 +165,30 @@ def made_text(
     return (), []
 
 
+def write_corpus(rows: list[dict], out: Path, about: dict) -> None:
+    """Writes `out`/corpus.parquet, and `out`/corpus.json with documents, bytes and words by source and split beside `about`."""
+    from datasets import Dataset
+
+    counts: dict = {}
+    for row in rows:
+        own = counts.setdefault(row["source"], {split: {"documents": 0, "bytes": 0, "words": 0} for split in SPLITS})
+        cell = own[row["split"]]
+        cell["documents"] += 1
+        cell["bytes"] += len(row["text"].encode())
+        cell["words"] += len(row["text"].split())
+    out.mkdir(parents=True, exist_ok=True)
+    Dataset.from_list(rows).to_parquet(out / "corpus.parquet")
+    about["sources"] = {source: own for source, own in about["sources"].items() if source in counts}
+    write_json(out / "corpus.json", about | {"kept": counts})
+
+
 def build_corpus(name: str, mix: Mix, raw: Path, out: Path) -> None:
     """Writes `out`/corpus.parquet (source, id, split, text) and `out`/corpus.json (what was read, dropped and kept).
 
     Raises:
         UserError: an input is missing or damaged, or a source has no document in one of the splits.
     """
-    from datasets import Dataset, disable_progress_bars
+    from datasets import disable_progress_bars
 
     disable_progress_bars()
     documents = list(track(read_documents(mix, raw), "reading", transient=True, total=None))
@@ -193,22 +210,12 @@ def build_corpus(name: str, mix: Mix, raw: Path, out: Path) -> None:
     if words:
         write_json(out / WORDS, {"words": words, "made": sorted({document.source for document, _ in made})})
     rows = [{"source": d.source, "id": d.id, "split": splits[d.source, d.id], "text": d.text} for d in kept]
-    counts: dict = {}
+    there: dict[str, set[str]] = {}
     for row in rows:
-        cell = counts.setdefault(row["source"], {}).setdefault(row["split"], {"documents": 0, "bytes": 0, "words": 0})
-        cell["documents"] += 1
-        cell["bytes"] += len(row["text"].encode())
-        cell["words"] += len(row["text"].split())
-    for source, splits in counts.items():
-        if len(splits) < len(SPLITS):
-            raise UserError(
-                f"{raw}: source '{source}' has no document for {sorted(set(SPLITS) - set(splits))}; add more"
-            )
-    out.mkdir(parents=True, exist_ok=True)
-    Dataset.from_list(rows).to_parquet(out / "corpus.parquet")
+        there.setdefault(row["source"], set()).add(row["split"])
+    for source, own in there.items():
+        if len(own) < len(SPLITS):
+            raise UserError(f"{raw}: source '{source}' has no document for {sorted(set(SPLITS) - own)}; add more")
     revision = read_json(raw / "hub.json")["revision"] if mix.kind == "hub" else None
-    about = {source: about | {"revision": revision} for source, about in about_sources(mix).items() if source in counts}
-    write_json(
-        out / "corpus.json",
-        {"mix": name, "sources": about, "documents_read": len(documents), "removed": removed, "kept": counts},
-    )
+    about = {source: about | {"revision": revision} for source, about in about_sources(mix).items()}
+    write_corpus(rows, out, {"mix": name, "sources": about, "documents_read": len(documents), "removed": removed})

@@ -52,6 +52,11 @@ def read_countries(mix: FactsMix, folder: Path) -> list[dict[str, str]]:
         raise UserError(f"{path} is damaged ({error}); delete it and run 'stemrepro data fetch' again") from error
 
 
+def sample_file(mix: Mix) -> str:
+    """The file of documents of a mix that has one: the hub's, or the sample's."""
+    return f"{mix.file if mix.kind == 'sample' else 'documents'}.jsonl"
+
+
 def read_documents(mix: Mix, folder: Path) -> Iterator[Document]:
     """All documents of a data mix whose raw inputs lie in `folder`, in a fixed order.
 
@@ -63,9 +68,9 @@ def read_documents(mix: Mix, folder: Path) -> Iterator[Document]:
             if mix.kind == "hub":
                 yield from hub_documents(mix, folder)
             else:
-                yield from (Document(**row) for row in read_rows(folder / "documents.jsonl"))
+                yield from (Document(**row) for row in read_rows(folder / sample_file(mix)))
         except (KeyError, TypeError) as error:
-            raise damaged(folder / "documents.jsonl", error) from error
+            raise damaged(folder / sample_file(mix), error) from error
         return
     if mix.kind in ("recall", "invented"):
         return

@@ -1,6 +1,7 @@
-"""Makes the vendored sample: short, whole public-domain documents from three sources, 300 kB or less, and the facts about some countries.
+"""Makes the vendored sample: short, whole public-domain documents from three sources, 300 kB or less, the facts about some countries, and
+a little mathematics and code.
 
-    python -m stemrepro.data.make_sample data/text/raw
+    python -m stemrepro.data.make_sample data/text/raw     # with the archives of its own sources and of mathematics and code
 
 It goes through the same corpus, tokenizer and block steps as the full mix, and needs no network.
 """
@@ -21,23 +22,32 @@ from stemrepro.data.sources import SOURCES
 from stemrepro.files import atomic_write
 
 LIMITS = {"speeches": 110_000, "factbook": 85_000, "bible": 100_000}
+OTHERS = {"mathematics": 20_000, "code": 60_000}
+"""Other kinds of text, a file each."""
 LONGEST = 16_000
 ENTITIES = 24
 
 
-def main() -> None:
-    """Takes documents of at most 16 kB in hash order until each source's share is full."""
-    left, chosen = dict(LIMITS), []
-    candidates = read_documents(ArchiveMix(kind="archives", sources=tuple(LIMITS)), Path(sys.argv[1]))
-    for document in sorted(candidates, key=hash_order):
+def write_documents(limits: dict[str, int], raw: Path, longest: int, out: Path) -> None:
+    """Writes documents of at most `longest` bytes, in hash order, until each source's share is full."""
+    left, chosen = dict(limits), []
+    for document in sorted(read_documents(ArchiveMix(kind="archives", sources=tuple(limits)), raw), key=hash_order):
         size = len(json.dumps(asdict(document), ensure_ascii=False).encode()) + 1
-        if size <= min(LONGEST, left[document.source]):
+        if size <= min(longest, left[document.source]):
             left[document.source] -= size
             chosen.append(document)
     lines = [json.dumps(asdict(document), ensure_ascii=False) for document in chosen]
-    atomic_write(SAMPLE, "\n".join(lines) + "\n")
+    atomic_write(out, "\n".join(lines) + "\n")
+
+
+def main() -> None:
+    """Writes the sample's files."""
+    raw = Path(sys.argv[1])
+    write_documents(LIMITS, raw, LONGEST, SAMPLE)
+    for source, limit in OTHERS.items():
+        write_documents({source: limit}, raw, limit // 10, SAMPLE.with_name(f"{source}.jsonl"))
     archive = next(archive for archive in pinned() if archive.name == SOURCES["factbook"]["archive"])
-    with zipfile.ZipFile(archive.path(Path(sys.argv[1]))) as opened:
+    with zipfile.ZipFile(archive.path(raw)) as opened:
         known = sorted(countries(opened), key=lambda country: order(country["name"]))
     atomic_write(COUNTRIES, "".join(f"{json.dumps(country, ensure_ascii=False)}\n" for country in known[:ENTITIES]))
 

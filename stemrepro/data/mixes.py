@@ -1,7 +1,7 @@
 """Where text may come from, as typed records (recipes/mixes.yaml)."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -9,7 +9,7 @@ from stemrepro.data.needles import Deal
 from stemrepro.data.recall import MOST_WORDS
 from stemrepro.data.sources import SOURCES
 from stemrepro.errors import UserError
-from stemrepro.records import Fraction, Positive, Strict, parse
+from stemrepro.records import Fraction, Name, Positive, Strict, parse
 
 
 class ArchiveMix(Strict):
@@ -36,6 +36,9 @@ class SampleMix(Strict):
     """Text vendored with the package."""
 
     kind: Literal["sample"]
+    file: Literal["documents", "mathematics", "code"] = Field(
+        "documents", exclude_if=lambda value: value == "documents", description="prose, or text of another kind"
+    )
 
 
 class HubMix(Strict):
@@ -165,6 +168,27 @@ class NeedlesMix(Strict):
         return Deal(**self.model_dump(include=set(Deal.__dataclass_fields__)))
 
 
+class BlendPart(Strict):
+    """Text of another kind, and its share."""
+
+    share: Fraction = Field(description="of the training tokens")
+    mix: Annotated[ArchiveMix | SampleMix | HubMix, Field(discriminator="kind")]
+
+
+class BlendMix(Strict):
+    """A scale's own text with text of other kinds, for a later stage of training (stemrepro.data.blend)."""
+
+    kind: Literal["blend"]
+    own: Fraction = Field(description="share of the scale's own text, of the training tokens")
+    parts: dict[Name, BlendPart] = Field(min_length=1, description="the other texts; their names become their sources'")
+
+    @model_validator(mode="after")
+    def _whole(self) -> "BlendMix":
+        if abs((total := self.own + sum(part.share for part in self.parts.values())) - 1) > 1e-6:
+            raise ValueError(f"the shares of own and parts come to {total:g}; they must come to 1")
+        return self
+
+
 Mix = ArchiveMix | SampleMix | HubMix | FactsMix | RecallMix | InventedMix | NeedlesMix
 MIX_KINDS: dict[str, type[Strict]] = {
     "archives": ArchiveMix,
@@ -174,6 +198,7 @@ MIX_KINDS: dict[str, type[Strict]] = {
     "recall": RecallMix,
     "invented": InventedMix,
     "needles": NeedlesMix,
+    "blend": BlendMix,
 }
 
 
@@ -186,7 +211,7 @@ def in_the_sample(mix: Mix) -> bool:
     return mix.kind == "sample" or (mix.kind in ("facts", "needles") and mix.vendored)
 
 
-def parse_mix(value: object, file: Path, name: str) -> Mix:
+def parse_mix(value: object, file: Path, name: str) -> Mix | BlendMix:
     """One entry of mixes.yaml; `kind` tells which."""
     kind = value.get("kind") if isinstance(value, dict) else None
     if kind not in MIX_KINDS:

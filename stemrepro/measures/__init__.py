@@ -8,6 +8,7 @@ MEASURES = {
     "costs": "stemrepro.measures.costs:Costs",
     "geometry": "stemrepro.measures.geometry:Angles",
     "knowledge": "stemrepro.measures.knowledge:Knowledge",
+    "mid-training": "stemrepro.measures.mid_training:MidTraining",
     "needle": "stemrepro.measures.needle:Needle",
     "reasoning": "stemrepro.measures.reasoning:Reasoning",
     "recall": "stemrepro.measures.recall:Recall",

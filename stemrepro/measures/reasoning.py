@@ -13,6 +13,8 @@ from stemrepro.runs import MAIN, Address
 from stemrepro.scores.items import Sample
 from stemrepro.scores.reasoning import ArmDistance, ArmReasoning
 
+SCORE = r"score:[a-z0-9_.-]+(:[0-9]+-[0-9]*)?(@.+)?"
+SCORE_WORDS = "points of a task or group, of items of so many words; behind an extension at a point"
 LEAD = 2.0
 """Points by which dense must beat what needs no knowledge."""
 GROWTHS = {"repeat": (0, (1, 2)), "far": (1, (2,))}
@@ -25,7 +27,7 @@ class Reasoning:
     """Scores of lm-eval's tasks, and losses by how far back targets stood last."""
 
     metrics: ClassVar[dict[str, str]] = {
-        r"score:[a-z0-9_.-]+(:[0-9]+-[0-9]*)?": "points of a task or group, of items of so many words",
+        SCORE: SCORE_WORDS,
         "growth:repeat": "a difference of losses on words that stood in the sequence before less that on the same words where they are new, "
         "nats a token of prose",
         "growth:far": "the same on words that stood last 16 or more tokens back less that on the same words nearer by",
@@ -46,9 +48,9 @@ class Reasoning:
             for arm in self.inputs.recipe.arms
         }
 
-    def items(self, arm: str) -> ArmReasoning:
+    def items(self, arm: str, point: str = MAIN) -> ArmReasoning:
         """Items of an arm."""
-        return ArmReasoning(self.inputs.folder / "reasoning" / Address(MAIN, arm).path, self.inputs.recipe)
+        return ArmReasoning(self.inputs.folder / "reasoning" / Address(point, arm).path, self.inputs.recipe)
 
     def check_same(self, high: str, low: str) -> None:
         """Raises UserError where two arms were scored on different seeds or targets."""
@@ -80,7 +82,8 @@ class Reasoning:
         """A difference of two arms by seed."""
         if metric.startswith("growth:"):
             return self.same_words(high, low, *GROWTHS[metric.partition(":")[2]])
-        one, other = (self.items(arm).sample(metric) for arm in (high, low))
+        metric, _, point = metric.partition("@")
+        one, other = (self.items(arm, point or MAIN).sample(metric) for arm in (high, low))
         if not one.values.size:
             return Contrast(np.array([np.nan]))
         if not (np.array_equal(one.clusters, other.clusters) and one.values.shape == other.values.shape):
@@ -99,7 +102,8 @@ class Reasoning:
         """Whether there are items, and dense answers them."""
         if not metric.startswith("score:"):
             return None
-        dense = self.items("dense")
+        metric, _, point = metric.partition("@")
+        dense = self.items("dense", point or MAIN)
         if not dense.whole().tasks(metric):
             return "these items are the hub's, and this scale asks for none: its models couldn't answer them"
         if not dense.sample(metric).values.size:

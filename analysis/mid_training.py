@@ -1,0 +1,86 @@
+"""Mid-training: leads over dense before and behind it by kind of text, with tables kept and drawn anew, and the loss on the way."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from stemrepro.claims import Contrast
+from stemrepro.measures.losses import contrast
+from stemrepro.measures.mid_training import ANEW, KEPT, TEXTS, MidTraining
+from stemrepro.report.results import mean_row
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt
+from stemrepro.runs import MAIN
+
+BEFORE = "prose, before"
+WINDOWS = 10
+"""Of the stage's steps, over each of which training losses are averaged."""
+DASHES = {KEPT: "-", ANEW: (0, (3, 2))}
+
+
+def collect(measure: MidTraining) -> pd.DataFrame:
+    """Leads over dense by kind of text, losses, and training losses of the stage; `x` of these is tokens."""
+    rows, arms = [], measure.arms
+    for point, texts in ((MAIN, ("prose",)), (KEPT, TEXTS), (ANEW, TEXTS)):
+        dense = arms[MAIN if point == MAIN else KEPT]["dense"]
+        for arm, own in arms[point].items():
+            for text in texts:
+                name = BEFORE if point == MAIN else text
+                rows.append(mean_row(f"loss, {point}", arm, name, Contrast(own.loss(text).to_numpy())))
+                if arm != "dense":
+                    rows.append(mean_row(f"lead, {point}", arm, name, contrast(dense, own, text)))
+    for point in (KEPT, ANEW):
+        tokens = measure.inputs.book.point(point).at(measure.inputs.scale).training.tokens
+        for arm, own in arms[point].items():
+            steps = own.steps["loss"]
+            windows = np.array_split(steps, min(WINDOWS, steps.shape[1]), axis=1)
+            rows += [
+                mean_row(f"training, {point}", arm, tokens * (k + 0.5) / len(windows), Contrast(part.mean(axis=1)))
+                for k, part in enumerate(windows)
+            ]
+    return pd.DataFrame(rows)
+
+
+def label(arm: str, point: str) -> str:
+    """How a line is called."""
+    return f"{ARM_LABEL[arm]}, tables anew" if point == ANEW else ARM_LABEL[arm]
+
+
+def draw_leads(axes: Axes, data: pd.DataFrame) -> None:
+    """Leads over dense by kind of text; open markers where tables were drawn anew."""
+    places = {name: number for number, name in enumerate((BEFORE, *TEXTS))}
+    kept = data[data["panel"].isin([f"lead, {MAIN}", f"lead, {KEPT}"])]
+    anew = data[data["panel"] == f"lead, {ANEW}"]
+    lines = [(KEPT, arm, own) for arm, own in kept.groupby("what", sort=False)]
+    lines += [(ANEW, arm, own) for arm, own in anew.groupby("what", sort=False)]
+    for shift, (point, arm, own) in zip(np.linspace(-0.26, 0.26, len(lines)), lines, strict=True):
+        at = own["x"].map(places).astype(float) + shift
+        axes.errorbar(at, own["value"], yerr=error_bars(own), fmt=ARM_MARKER[arm], color=ARM_COLOUR[arm], ms=4.5, lw=1, capsize=1.5,
+                      mfc="white" if point == ANEW else ARM_COLOUR[arm], label=label(arm, point))  # fmt: skip
+    axes.axhline(0, color="black", lw=0.6)
+    axes.axvline(0.5, color="#999999", lw=0.6, ls=":")
+    axes.set_xticks(range(len(places)), ["prose\nbefore", *(f"{text}\nbehind" for text in TEXTS)])
+    axes.set_ylabel("lead over dense (nats/token)")
+    axes.legend(fontsize=6.5)
+
+
+def draw_training(axes: Axes, data: pd.DataFrame) -> None:
+    """Training losses of the stage: tables kept, and drawn anew."""
+    for point, dashes in DASHES.items():
+        for arm, line in data[data["panel"] == f"training, {point}"].groupby("what", sort=False):
+            axes.errorbar(line["x"].astype(float) / 1000, line["value"], yerr=error_bars(line), fmt=ARM_MARKER[arm], ls=dashes,
+                          color=ARM_COLOUR[arm], mfc="white" if point == ANEW else ARM_COLOUR[arm], ms=3.5, lw=1, capsize=1.5,
+                          label=label(arm, point))  # fmt: skip
+    axes.set(xlabel="tokens of the stage (thousands)", ylabel="training loss (nats/token)")
+    axes.legend(fontsize=6.5)
+
+
+def draw(data: pd.DataFrame, measure: MidTraining) -> Figure:
+    """Leads on the left, training losses on the right."""
+    figure, (leads, training) = plt.subplots(1, 2, figsize=(7.4, 3.4), layout="constrained")
+    figure.get_layout_engine().set(rect=(0, 0.03, 1, 0.97))
+    draw_leads(leads, data)
+    leads.set_title("a  lead over dense by kind of held-out text", fontsize=8)
+    draw_training(training, data)
+    training.set_title("b  loss on the way", fontsize=8)
+    return figure

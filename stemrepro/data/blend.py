@@ -1,0 +1,106 @@
+"""The text of a later stage of training: a scale's own text and texts of other kinds, in given shares of the training tokens.
+
+The paper's mid-training: 65% of the pretraining text, 5% mathematics, 30% code (its Section 4). The own text keeps its splits, so that
+what was held out before stays held out; the other texts go through the corpus step by themselves. Training documents are cut at line ends
+into pieces of 4 kB or less, or a few long ones would be all of a share; pieces are taken in the order of their ids' hashes.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from rich.progress import track
+from tokenizers import Tokenizer
+
+from stemrepro.data.archives import fetch
+from stemrepro.data.card import data_card
+from stemrepro.data.corpus import build_corpus, write_corpus
+from stemrepro.data.encoding import write_blocks
+from stemrepro.data.integrity import read_corpus
+from stemrepro.data.mixes import BlendMix
+from stemrepro.data.tokenizer import read_tokenizer
+from stemrepro.errors import UserError
+from stemrepro.files import read_json
+
+PIECE = 4000
+"""Bytes of a piece, but of a single longer line."""
+LITTLE = 0.01
+"""Part of a share's tokens that may be missing where all of a text is taken."""
+
+
+def pieces(row: dict) -> Iterator[dict]:
+    """A document cut at line ends."""
+    kept: list[str] = []
+    number = 0
+    for line in row["text"].splitlines(keepends=True):
+        if kept and len("".join([*kept, line]).encode()) > PIECE:
+            yield row | {"id": f"{row['id']}#{number}", "text": "".join(kept)}
+            kept, number = [], number + 1
+        kept.append(line)
+    yield row | {"id": f"{row['id']}#{number}", "text": "".join(kept)}
+
+
+def so_many(name: str, rows: Iterable[dict], tokens: int, tokenizer: Tokenizer) -> list[dict]:
+    """Pieces of training documents that come to `tokens` tokens, with an end mark each, or to less by a piece; one that is longer than what
+    is left is passed over.
+
+    Raises:
+        UserError: all of them come to fewer, by more than 1%.
+    """
+    every = [piece for row in rows if row["split"] == "train" for piece in pieces(row)]
+    every.sort(key=lambda row: hashlib.sha256(f"{row['source']}/{row['id']}".encode()).hexdigest())
+    left, kept, passed = tokens, [], False
+    for first in range(0, len(every), 256):
+        part = every[first : first + 256]
+        for row, encoded in zip(part, tokenizer.encode_batch([row["text"] for row in part]), strict=True):
+            if (length := len(encoded.ids) + 1) <= left:
+                kept.append(row)
+                left -= length
+            else:
+                passed = True
+        if left <= LITTLE * tokens:
+            break
+    if left > LITTLE * tokens and not passed:
+        raise UserError(
+            f"'{name}' has {tokens - left:,} training tokens, and {tokens:,} are its share; give it more text in recipes/mixes.yaml, or "
+            "the point that asks for it fewer tokens"
+        )
+    return kept
+
+
+def _about(report: dict) -> dict:
+    """What a text is, of all its sources in one."""
+    told = list(report["sources"].values())
+    return {key: "; ".join(dict.fromkeys(about[key] for about in told if about[key])) for key in told[0]}
+
+
+def write_blend(name: str, mix: BlendMix, tokens: int, own: Path, tokenizer_file: Path, out: Path, card: Path) -> None:
+    """Writes `out`/raw and `out`/parts (the other texts, as they were read and cleaned), `out`/corpus, `out`/blocks, and a data card.
+
+    Args:
+        tokens: of the training split, in the scale's vocabulary.
+        own: the corpus of the scale itself.
+
+    Raises:
+        UserError: a text can't be read, or is shorter than its share.
+    """
+    tokenizer, report = read_tokenizer(tokenizer_file), read_json(own / "corpus.json")
+    texts, shares = {"own": read_corpus(own / "corpus.parquet")}, {"own": mix.own}
+    for part, asked in mix.parts.items():
+        if part in report["sources"]:
+            raise UserError(f"mix '{name}': the scale's own text has a source '{part}'; give that part another name")
+        fetch(asked.mix, out / "raw" / part)
+        build_corpus(part, asked.mix, out / "raw" / part, out / "parts" / part)
+        texts[part] = [row | {"source": part} for row in read_corpus(out / "parts" / part / "corpus.parquet")]
+        shares[part], other = asked.share, read_json(out / "parts" / part / "corpus.json")
+        report["sources"][part] = _about(other)
+        report["documents_read"] += other["documents_read"]
+        for reason in ("repeated_passages_only", "near_duplicates"):
+            report["removed"][reason] += other["removed"][reason]
+    rows = []
+    for part, every in track(texts.items(), "blending", transient=True):
+        rows += [row for row in every if row["split"] != "train"]
+        rows += so_many(part, every, round(shares[part] * tokens), tokenizer)
+    write_corpus(rows, out / "corpus", report | {"mix": name})
+    write_blocks(out / "corpus" / "corpus.parquet", tokenizer_file, out / "blocks")
+    data_card(out, out / "blocks", card)

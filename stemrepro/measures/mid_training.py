@@ -1,0 +1,55 @@
+"""Mid-training on a blend of texts: metrics of recipes/mid_training.yaml."""
+
+from functools import cached_property
+from typing import ClassVar
+
+from stemrepro.claims import Contrast
+from stemrepro.measures import losses
+from stemrepro.measures.base import LOSS_UNIT, Precondition
+from stemrepro.measures.reasoning import SCORE, SCORE_WORDS, Reasoning
+from stemrepro.runs import MAIN, Address
+from stemrepro.scores.losses import ArmLosses
+
+KEPT, ANEW = "mid", "mid-anew"
+"""The points of the stage: tables carried over, and drawn again as the official code does."""
+TEXTS = ("prose", "mathematics", "code")
+"""What losses behind the stage are taken of."""
+OF_TEXT = f"({'|'.join(TEXTS)})"
+
+
+class MidTraining(Reasoning):
+    """Losses behind a stage of training on other texts, what tables drawn anew cost there, and lm-eval's scores."""
+
+    metrics: ClassVar[dict[str, str]] = {
+        SCORE: SCORE_WORDS,
+        f"loss:{OF_TEXT}": f"loss behind the stage on held-out text of a kind, {LOSS_UNIT}",
+        f"anew:{OF_TEXT}": "what an arm's lead over one without tables, which cancels, loses when its tables are drawn anew before the stage, "
+        f"{LOSS_UNIT}",
+        f"despite:{OF_TEXT}": "loss of an arm whose tables were kept, or that has none, less that of one whose tables were drawn anew, "
+        f"{LOSS_UNIT}",
+    }
+    preconditions: ClassVar[dict[str, Precondition]] = Reasoning.preconditions
+
+    @cached_property
+    def arms(self) -> dict[str, dict[str, ArmLosses]]:
+        """Losses by point and arm: before the stage, and behind it."""
+        recipe, folder = self.inputs.recipe, self.inputs.folder / "losses"
+        found = {MAIN: {arm: ArmLosses(folder / Address(MAIN, arm).path, recipe.seeds) for arm in recipe.arms}}
+        for point, visit in recipe.points.items():
+            places = {arm: folder / Address(point, arm).path for arm in recipe.visitors(point)}
+            found[point] = {arm: ArmLosses(place, visit.seeds) for arm, place in places.items()}
+        return found
+
+    def contrast(self, high: str, low: str, metric: str) -> Contrast:
+        """A difference of two arms by seed."""
+        name, _, text = metric.partition(":")
+        if name == "score":
+            return super().contrast(high, low, metric)
+        kept, anew = self.arms[KEPT], self.arms[ANEW]
+        if name == "anew":
+            return losses.contrast(anew[high], kept[high], text)
+        return losses.contrast(kept[high], (anew if name == "despite" else kept)[low], text)
+
+    def runs(self) -> dict[str, ArmLosses]:
+        """What lies behind the results, by address."""
+        return {str(Address(point, arm)): own for point, arms in self.arms.items() for arm, own in arms.items()}
