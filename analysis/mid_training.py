@@ -56,12 +56,11 @@ def draw_leads(axes: Axes, data: pd.DataFrame) -> None:
     for shift, (point, arm, own) in zip(np.linspace(-0.26, 0.26, len(lines)), lines, strict=True):
         at = own["x"].map(places).astype(float) + shift
         axes.errorbar(at, own["value"], yerr=error_bars(own), fmt=ARM_MARKER[arm], color=ARM_COLOUR[arm], ms=4.5, lw=1, capsize=1.5,
-                      mfc="white" if point == ANEW else ARM_COLOUR[arm], label=label(arm, point))  # fmt: skip
+                      mfc="white" if point == ANEW else ARM_COLOUR[arm])  # fmt: skip
     axes.axhline(0, color="black", lw=0.6)
     axes.axvline(0.5, color="#999999", lw=0.6, ls=":")
     axes.set_xticks(range(len(places)), ["prose\nbefore", *(f"{text}\nbehind" for text in TEXTS)])
     axes.set_ylabel("lead over dense (nats/token)")
-    axes.legend(fontsize=6.5)
 
 
 def draw_training(axes: Axes, data: pd.DataFrame) -> None:
@@ -72,15 +71,15 @@ def draw_training(axes: Axes, data: pd.DataFrame) -> None:
                           color=ARM_COLOUR[arm], mfc="white" if point == ANEW else ARM_COLOUR[arm], ms=3.5, lw=1, capsize=1.5,
                           label=label(arm, point))  # fmt: skip
     axes.set(xlabel="tokens of the stage (thousands)", ylabel="training loss (nats/token)")
-    axes.legend(fontsize=6.5)
 
 
 def draw(data: pd.DataFrame, measure: MidTraining) -> Figure:
     """Leads on the left, training losses on the right."""
-    figure, (leads, training) = plt.subplots(1, 2, figsize=(7.4, 3.4), layout="constrained")
+    figure, (leads, training) = plt.subplots(1, 2, figsize=(7.4, 3.7), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0.03, 1, 0.97))
     draw_leads(leads, data)
     leads.set_title("a  lead over dense by kind of held-out text", fontsize=8)
     draw_training(training, data)
     training.set_title("b  loss on the way", fontsize=8)
+    figure.legend(*training.get_legend_handles_labels(), loc="outside upper center", ncols=6, fontsize=6.5)
     return figure

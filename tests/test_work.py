@@ -1,10 +1,14 @@
 """From a plan to runs."""
 
 import shutil
+from pathlib import Path
 
+import pytest
 import yaml
 
 from stemrepro import plan as planning
+from stemrepro.data.blend import write_blend
+from stemrepro.errors import UserError
 from stemrepro.files import digest
 from stemrepro.params import Planned, read_params
 from stemrepro.runs import MAIN, Address
@@ -64,3 +68,28 @@ def test_runs_that_go_on_from_others_are_planned_with_them(sample, tmp_path, mon
     ]
     own = {Address(MAIN, "dense"): planned[Address(MAIN, "dense")]}
     assert all(run.goes_on for run in asked_runs("tiny", "sample", planned, own)[:2])
+
+
+def test_a_stage_on_a_blend_reads_it_and_its_parent_does_not(sample, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "recipes", "recipes")
+    (tmp_path / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(TINY | {"mid": "mid-sample"}))
+    recipe = tmp_path / "recipes/mid_training.yaml"
+    settings = yaml.safe_load(recipe.read_text())
+    recipe.write_text(yaml.safe_dump(settings | {"scales": ["tiny"]}))
+    folder = tmp_path / "data/tiny"
+    folder.mkdir(parents=True)
+    (folder / "blocks").symlink_to(sample / "blocks")
+    _, params = planning.write("tiny", ("mid_training",))
+    planned = params.planned("tiny")
+    with pytest.raises(UserError, match="data/tiny/mid/blocks is missing; run 'dvc repro mid' first"):
+        runs_of("tiny", "sample", planned)
+    place = (sample / "corpus", sample / "tokenizer.json", folder / "mid", tmp_path / "card.md")
+    write_blend("mid-sample", params.scale["tiny"].mid.mix, 4000, *place)
+    every = {(run.address, run.seed): run for run in runs_of("tiny", "sample", planned)}
+    later, parent = every[Address("mid", "dense"), 0], every[Address(MAIN, "dense"), 0]
+    assert (later.blocks, later.mix) == (Path("data/tiny/mid/blocks"), "mid")
+    assert (parent.blocks, parent.mix) == (Path("data/tiny/blocks"), "sample")
+    assert later.data_hash != parent.data_hash
+    assert later.begins.parent == digest(parent.config)
+    assert later.begins.tokens == 0

@@ -26,3 +26,17 @@ def test_sources_that_are_none_are_named(sources, message):
 def test_a_mix_of_archives_names_its_sources():
     with pytest.raises(UserError, match=r"own\.sources: Field required"):
         parse_mix({"kind": "archives"}, FILE, "own")
+
+
+def test_the_shares_of_a_blend_come_to_one():
+    part = {"share": 0.3, "mix": {"kind": "sample", "file": "code"}}
+    whole = parse_mix({"kind": "blend", "own": 0.7, "parts": {"code": part}}, FILE, "own")
+    assert whole.parts["code"].mix.file == "code"
+    with pytest.raises(UserError, match=r"own: .*the shares of own and parts come to 0\.9; they must come to 1"):
+        parse_mix({"kind": "blend", "own": 0.6, "parts": {"code": part}}, FILE, "own")
+
+
+def test_a_blend_has_no_blends_or_made_texts():
+    part = {"share": 0.5, "mix": {"kind": "recall"}}
+    with pytest.raises(UserError, match=r"own\.parts\.code\.mix: .*'archives', 'sample', 'hub'"):
+        parse_mix({"kind": "blend", "own": 0.5, "parts": {"code": part}}, FILE, "own")

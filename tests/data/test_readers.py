@@ -6,7 +6,19 @@ import json
 import sqlite3
 import zipfile
 
-from stemrepro.data.readers import READERS, bible, cookbook, dictionary, factbook, glosses, passages, plays, speeches
+from stemrepro.data.readers import (
+    READERS,
+    bible,
+    code,
+    cookbook,
+    dictionary,
+    factbook,
+    glosses,
+    mathematics,
+    passages,
+    plays,
+    speeches,
+)
 from stemrepro.data.sources import SOURCES
 
 
@@ -165,3 +177,45 @@ def test_a_recipe_is_one_passage_without_markup():
 
 def test_every_source_has_a_reader():
     assert list(READERS) == list(SOURCES)
+
+
+MODULE = '''
+"""A module.
+
+Too short to stand alone."""
+
+import os
+
+besselj = r"""
+Bessel function `J_n(x)` of the first kind, which solves `x^2 y'' + x y' + (x^2 - n^2) y = 0`.
+
+    >>> besselj(0, 0)
+    1.0
+
+It is oscillatory and decays as `x^{-1/2}`; its zeros lie `\\pi` apart in the limit of large arguments, and it is entire for whole `n`.
+"""
+
+
+def zeta(s):
+    """Short."""
+    raise SystemExit("an archive's code must never run")
+
+
+class Matrix:
+    limit = 3
+'''
+
+
+def test_mathematics_is_what_is_documented_at_length():
+    found = list(mathematics(archive(**{"mpmath/functions.py": MODULE, "mpmath/tests/test_zeta.py": MODULE})))
+    assert [document.id for document in found] == ["mpmath/functions/1/besselj"]
+    assert found[0].passages[0].startswith("Bessel function")
+    assert found[0].passages[1] == "    >>> besselj(0, 0)\n    1.0"
+
+
+def test_code_is_modules_without_tests():
+    files = {"networkx/graph.py": MODULE, "networkx/tests/test_graph.py": MODULE, "networkx/empty.py": "\n"}
+    (found,) = code(archive(**files))
+    assert found.id == "networkx/graph"
+    assert [passage.split("\n")[0] for passage in found.passages][1:] == ["def zeta(s):", "class Matrix:"]
+    assert "    raise SystemExit" in found.text

@@ -1,0 +1,72 @@
+"""Metrics of mid-training, on made-up losses."""
+
+import numpy as np
+import pytest
+
+from stemrepro.measures.base import Inputs
+from stemrepro.measures.mid_training import MidTraining
+from tests.made_up import write_arm, write_summary
+
+
+@pytest.fixture
+def measure(book, tmp_path):
+    losses = tmp_path / "losses"
+    for point, arm, prose in (
+        ("main", "dense", (4.0, 4.1)),
+        ("mid", "dense", (3.9, 4.0)),
+        ("mid", "stem-third", (3.7, 3.9)),
+        ("mid", "stem-full", (3.6, 3.7)),
+        ("mid-anew", "stem-third", (3.8, 4.2)),
+        ("mid-anew", "stem-full", (3.7, 3.9)),
+    ):
+        write_arm(losses / point / arm, prose, seeds=(0, 1))
+    return MidTraining(Inputs("mid_training", book, "laptop", tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("metric", "high", "low", "expected"),
+    [
+        ("loss:prose", "dense", "stem-third", (0.2, 0.1)),
+        ("loss:prose", "stem-third", "stem-full", (0.1, 0.2)),
+        ("anew:prose", "stem-third", "dense", (0.1, 0.3)),
+        ("anew:prose", "stem-full", "dense", (0.1, 0.2)),
+        ("despite:prose", "dense", "stem-third", (0.1, -0.2)),
+        ("despite:prose", "dense", "stem-full", (0.2, 0.1)),
+    ],
+)
+def test_losses(measure, metric, high, low, expected):
+    found = measure.contrast(high, low, metric)
+    np.testing.assert_allclose(found.differences, expected, atol=1e-9)
+    assert measure.untestable(metric, "none") is None
+
+
+def test_scores_are_those_behind_the_stage(measure, tmp_path):
+    """Before it there are none here, and none is asked for."""
+    metric = "score:gsm8k@mid"
+    for arm in ("dense", "stem-third"):
+        write_summary(tmp_path / "reasoning" / "mid" / arm, 2, tasks={})
+    assert measure.untestable(metric, "none").startswith("these items are the hub's")
+    for arm, points in (("dense", (50, 60, 70)), ("stem-third", (50, 64, 72))):
+        place = tmp_path / "reasoning" / "mid" / arm
+        write_summary(place, 2, tasks={"gsm8k": {"items": 3, "mean": 60, "floor": 0}})
+        value = np.array([points, points], np.float32)
+        fields = {"length": np.full(3, 50), "floor": np.zeros(3), "cut": np.zeros(3), "clusters": np.arange(3)}
+        arrays = {f"gsm8k/{name}": array for name, array in fields.items()}
+        np.savez(place / "reasoning.npz", seeds=np.arange(2), **{"gsm8k/value": value}, **arrays)
+    np.testing.assert_allclose(measure.contrast("stem-third", "dense", metric).differences, 2.0)
+    assert measure.untestable(metric, "dense-answers") is None
+
+
+def test_the_papers_differences(book):
+    claims = book.recipes["mid_training"].claims
+    found = {name: round(claims[name].paper.value, 2) for name in ("average", "gsm8k", "mmlu", "social-iqa")}
+    assert found == {"average": 0.99, "gsm8k": 2.2, "mmlu": 2.46, "social-iqa": 1.48}
+
+
+def test_metrics_name_tasks_of_the_recipe(book):
+    recipe = book.recipes["mid_training"]
+    metrics = [claim.metric for claim in recipe.claims.values() if claim.metric.startswith("score:")]
+    assert len(metrics) == 10
+    assert all(
+        metric.removeprefix("score:").removesuffix("@mid") in {*recipe.tasks, *recipe.groups} for metric in metrics
+    )
