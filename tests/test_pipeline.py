@@ -147,7 +147,7 @@ def test_every_run_was_tracked_while_it_trained_and_scores_come_with_a_sync(proj
 
 def test_the_readmes_snippet_runs(project):
     code, _ = re.findall(
-        r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL
+        r"```python\n(.*?)```", (ROOT / "docs/howto.md").read_text(), flags=re.DOTALL
     )  # the other: test_readme.py
     code = (
         code.replace("laptop", "smoke").replace("data/text-8", "data/sample") + "\nprint('requests cut:', lm.truncated)"

@@ -41,14 +41,41 @@ def test_prose_is_what_the_results_say(path, monkeypatch):
     assert "@@" not in path.read_text()  # a place to be filled
 
 
-def test_no_number_in_findings_and_captions_is_loose():
-    text = (ROOT / "README.md").read_text()
-    findings = text[text.index("\n## What is known") : text.index("\n## Two commands")].split("\n", 2)[2]
-    captions = re.findall(r"\)\n\n\*([^*\n].*?)\*\n\n", text, flags=re.DOTALL)
-    assert len(captions) >= 3
+CAPTION = re.compile(r"\)\n\n\*([^*\n].*?)\*\n\n", re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("page", "first", "last", "bound"),
+    [("README.md", "\n## Five findings\n", "\n## Run it\n", 15), ("docs/findings.md", "\n## ", None, 100)],
+)
+def test_no_number_in_findings_and_captions_is_loose(page, first, last, bound):
+    text = (ROOT / page).read_text()
+    start = text.index(first)
+    findings = text[start : text.index(last) if last else None]
+    captions = CAPTION.findall(text)
+    assert captions
     assert loose("STEM 1/3 shrinks to 0.18 nats (`d_ff` 64)") != []
-    assert len(BOUND.findall(findings)) > 30
-    assert [number for part in (findings, *captions) for number in loose(part)] == []
+    assert len(BOUND.findall(findings)) > bound
+    numbered = re.sub(r"^\d\. ", "", findings, flags=re.MULTILINE)
+    assert [number for part in (numbered, *captions) for number in loose(part)] == []
+
+
+def test_readme_is_short():
+    """What a reader sees, without the comments that bind its numbers."""
+    assert len(re.sub(r"<!--.*?-->", "", (ROOT / "README.md").read_text()).split()) < 1200
+
+
+@pytest.mark.parametrize("path", pages(tuple(ROOT / f for f in FILES)), ids=lambda path: path.name)
+def test_links_lead_somewhere(path):
+    """Files and headings of this repository; a heading's anchor is made as GitHub makes it."""
+    links = re.findall(r"\]\(([^)\s]+)\)", re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL))
+    for link in (link for link in links if not link.startswith("http")):
+        place, _, anchor = link.partition("#")
+        target = path.parent / place if place else path
+        assert target.exists(), link
+        if anchor:
+            heads = re.findall(r"^#+ (.*)$", target.read_text(), flags=re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}, link
 
 
 @pytest.mark.parametrize(
