@@ -277,7 +277,7 @@ def pipeline(book: Book) -> dict:
             BY_SCALE, f"stemrepro report --scale {SCALE}", "the scoreboard, a page with every claim",
             [f"data/{SCALE}/plan/report.json", "stemrepro/report/scoreboard.html", *results,
              *(path.as_posix() for name in ("data.csv", "figure.svg", "verdicts.json") if (path := RESULTS / LONG_END.parent / name).exists())],
-            _kept("${scoreboard}/README.md", "${scoreboard}/index.html"),
+            _kept(*(f"${{scoreboard}}/{name}" for name in ("README.md", "index.html", "claims.csv"))),
         ),
     }  # fmt: skip
     mains = {a.arm for recipe in book.recipes.values() for a, parts in recipe.wanted().items() if a.point == MAIN}

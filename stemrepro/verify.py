@@ -96,6 +96,8 @@ def compare(new: dict[str, dict], old: dict[str, dict]) -> tuple[dict[str, str],
             continue
         now, fields = new[name], []
         for field in sorted(before.keys() | now.keys()):
+            if field == "differences":  # its mean is "ours"
+                continue
             pair = before.get(field), now.get(field)
             same = pair[0] == pair[1]
             if field == "reason" and not (levels and still[name]):

@@ -76,6 +76,12 @@ def _at_official_start(facts: Evidence) -> dict:
     return {"official_start": _mean(facts, OFFICIAL_START), "official_start_agrees": same}
 
 
+def by_seed(facts: Evidence) -> list[float | None]:
+    """The differences behind a claim's number, by seed: of an ordering those of its weakest pair."""
+    weakest = min(facts.contrasts, key=lambda contrast: contrast.mean)
+    return [_number(value) for value in weakest.differences]
+
+
 def judged(inputs: Inputs, measure: Measure) -> list[dict]:
     """Judges all claims of a recipe; one row a claim, as verdicts.json holds them."""
     claims = inputs.recipe.claims
@@ -103,6 +109,7 @@ def judged(inputs: Inputs, measure: Measure) -> list[dict]:
             "item_se": _number(result.item_se) or None,
             "p": None if exact else _number(result.p),
             "seeds": 0 if exact or facts.unmeasured else facts.seeds,
+            "differences": None if exact or result.ours is None else by_seed(facts),
             "scale": inputs.scale_name,
             "verdict": result.verdict,
             "reason": result.reason,

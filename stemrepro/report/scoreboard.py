@@ -1,6 +1,10 @@
-"""The pages with every claim: index.html for people, README.md the same as a table. Both follow from verdicts.json alone."""
+"""The pages with every claim: index.html for people, README.md the same as a table, claims.csv the same as data. All follow from
+verdicts.json and the figures alone."""
 
+import ast
 import base64
+import csv
+import io
 import math
 import os
 import re
@@ -8,7 +12,6 @@ from collections import Counter
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader
-from markupsafe import Markup
 
 from stemrepro.book import load
 from stemrepro.claims import NOT_TESTABLE, VERDICTS
@@ -16,6 +19,7 @@ from stemrepro.errors import UserError
 from stemrepro.files import atomic_write
 from stemrepro.paper import Paper
 from stemrepro.recipe import ORIGINS, Recipe
+from stemrepro.report.drawing import COLOUR, axis, drawing
 from stemrepro.report.long_end import OPEN, OTHER, SAME, LongEnd, agreement, beside, counted, long_end
 from stemrepro.report.verdicts import CONTROL_WORDS, read_verdicts, tally, tally_table, word
 
@@ -26,9 +30,6 @@ MEANING = {
     "inconclusive": "our runs can't tell",
     "not testable at this scale": "a precondition fails, whatever the contrast says",
 }
-COLOUR = dict(zip(VERDICTS, ("#00705a", "#3f8fc5", "#c8502d", "#8a8f96", "#c9b458"), strict=True))
-"""Told apart by the colour-blind, and in grey by their words."""
-
 SURE = {"read": "", "inferred": "computed: ", "secondary": "second-hand: ", "figure": "read off an image: "}
 
 
@@ -112,34 +113,6 @@ def agreement_words(rows: list[dict], ends: dict[tuple[str, str], LongEnd]) -> s
     )
 
 
-def drawing(row: dict) -> Markup:
-    """Interval, smallest effect and the paper's number as a small SVG; empty where there is no interval."""
-    if row["ci_low"] is None:
-        return Markup("")
-    m, low, high = row["smallest_effect"], row["ci_low"], row["ci_high"]
-    same_unit = row["paper"] and row["paper"]["unit"] == row["unit"] and row["kind"] != "equivalent"
-    marks = [low, high, -m, m, *([row["paper"]["value"]] if same_unit else [])]
-    left, right = min(marks), max(marks)
-    pad = 0.06 * (right - left)
-
-    def x(value: float) -> float:
-        return round(4 + 182 * (value - left + pad) / (right - left + 2 * pad), 1)
-
-    parts = [
-        f'<rect x="{x(-m)}" y="2" width="{round(x(m) - x(-m), 1)}" height="18" fill="#e4e8ec"/>',
-        f'<line x1="{x(0)}" x2="{x(0)}" y1="1" y2="21" stroke="#5a646e" stroke-width="1"/>',
-        f'<line x1="{x(low)}" x2="{x(high)}" y1="11" y2="11" stroke="{COLOUR[row["verdict"]]}" stroke-width="4"/>',
-        f'<circle cx="{x(row["ours"])}" cy="11" r="4.5" fill="{COLOUR[row["verdict"]]}"/>',
-    ]
-    if same_unit:
-        at = x(row["paper"]["value"])
-        parts.append(f'<path d="M{at} 5 l5 6 l-5 6 l-5 -6 z" fill="#fff" stroke="#1d2329" stroke-width="1.3"/>')
-    label = f"{ours(row)}; no effect is within {m:g} of 0"
-    return Markup('<svg class="interval" viewBox="0 0 190 22" role="img" aria-label="{}">').format(label) + Markup(
-        "".join(parts) + "</svg>"
-    )
-
-
 def rows_of(results: Path, scale: str, name: str) -> list[dict]:
     """A recipe's verdicts at a scale, primary claims first.
 
@@ -150,6 +123,38 @@ def rows_of(results: Path, scale: str, name: str) -> list[dict]:
     if not path.exists():
         raise UserError(f"{path} is missing; run 'dvc repro' for scale '{scale}'")
     return sorted(read_verdicts(path), key=lambda row: not row["primary"])
+
+
+def paper_items(text: str) -> list[str]:
+    """The tables and figures of the paper that a text names, one by one: "Tables 5 and 6" are "table 5" and "table 6"."""
+    found = re.finditer(r"\b(Tab|Fig)[a-z]*\.?\s+(\d+\w?(?:(?:,\s*|\s+and\s+)\d+\w?)*)", text)
+    kinds = {"Tab": "table", "Fig": "fig"}
+    return list(
+        dict.fromkeys(
+            f"{kinds[kind]} {n}" for kind, many in (m.groups() for m in found) for n in re.findall(r"\d+\w?", many)
+        )
+    )
+
+
+def size(row: dict) -> float:
+    """An effect in multiples of the smallest that counts, to sort by; of exact claims and those without a number 0."""
+    return 0.0 if row["ours"] is None or row["kind"] == "exact" else round(row["ours"] / row["smallest_effect"], 3)
+
+
+def caption(name: str, recipe: Recipe, rows: list[dict]) -> str:
+    """What a figure draws, by the first sentence of its analysis, which intervals, and how many seeds."""
+    path = Path("analysis") / f"{name}.py"
+    doc = ast.get_docstring(ast.parse(path.read_text())) if path.exists() else None
+    what = " ".join(
+        (doc or "Each claim's effect with its interval, in multiples of the smallest that counts.")
+        .split("\n\n")[0]
+        .split()
+    )
+    seeds = sorted({row["seeds"] for row in rows if row["seeds"]})
+    if not recipe.arms or not seeds:
+        return f"{what} Computed: no chance, no seeds."
+    counted = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    return f"{what} Means over seeds with 95% intervals where bars are drawn ({counted} seeds); claims' own intervals stand below, corrected for their number."
 
 
 def section(
@@ -163,15 +168,20 @@ def section(
         raise UserError(f"{folder}/figure.svg is missing; run 'dvc repro' for scale '{scale}'") from error
     size = re.search(rb'width="([\d.]+)pt" height="([\d.]+)pt"', svg)
     said = ", ".join(f"{count} {words}" for words, count in Counter(word(row) for row in rows).items())
+    axes = {
+        metric: axis([row for row in rows if row["metric"] == metric]) for metric in {row["metric"] for row in rows}
+    }
     return {
         "name": name, "title": recipe.title, "paper_item": recipe.paper_item, "scale": scale, "runs": bool(recipe.arms),
         "folder": os.path.relpath(folder, out), "image": f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}",
         "width": round(float(size[1])), "height": round(float(size[2])),
-        "alt": f"Figure of {name} at scale {scale}: {recipe.title}. Its claims: {said}.",
+        "alt": f"Figure of {name} at scale {scale}: {recipe.title}. Its claims: {said}.", "caption": caption(name, recipe, rows),
+        "words": Counter(VERDICTS.index(row["verdict"]) for row in rows),
         "rows": [
             row | {
                 "number": VERDICTS.index(row["verdict"]), "contrast": contrast(row), "paper": paper(row), "source": source(row),
-                "ours": ours(row), "drawing": drawing(row), "scale": scale,
+                "ours": ours(row), "drawing": drawing(row, axes[row["metric"]], ours(row)), "scale": scale, "recipe": name,
+                "items": "|".join(paper_items(f"{recipe.paper_item}; {source(row)}")), "size": size(row),
                 "evidence": "; ".join(filter(None, (evidence(row), at_long_end(row, ends)))),
                 "word": word(row), "whose": ORIGINS[row["origin"]],
                 "anchor": f"{name}-{scale}-{row['claim']}",
@@ -271,8 +281,29 @@ def markdown(sections: list[dict], out: Path, ends: dict[tuple[str, str], LongEn
     return "\n".join(lines) + "\n"
 
 
+COLUMNS = (
+    "scale", "recipe", "claim", "sentence", "origin", "primary", "kind", "metric", "unit", "arms", "paper", "paper_source", "paper_confidence",
+    "ours", "ci_low", "ci_high", "level", "smallest_effect", "seeds", "differences", "seed_se", "item_se", "p", "verdict", "word", "reason",
+)  # fmt: skip
+"""Of claims.csv."""
+
+
+def table(found: list[tuple[str, dict]]) -> str:
+    """claims.csv: a line a claim, of (recipe, row); lists are parted by spaces."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for recipe, row in found:
+        given = row["paper"] or {}
+        told = {"recipe": recipe, "arms": " ".join(row["arms"]), "word": word(row), "paper": given.get("value"),
+                "paper_source": given.get("source"), "paper_confidence": given.get("confidence"),
+                "differences": " ".join(f"{value:g}" for value in row.get("differences") or () if value is not None)}  # fmt: skip
+        writer.writerow(row | told)
+    return text.getvalue()
+
+
 def write_scoreboard(scale: str, results: Path) -> Path:
-    """Writes index.html and README.md of a scale, and of the scales that share its pages, into the scale's scoreboard folder, which is
+    """Writes index.html, README.md and claims.csv of a scale, and of the scales that share its pages, into the scale's scoreboard folder, which is
     returned.
 
     Raises:
@@ -284,4 +315,8 @@ def write_scoreboard(scale: str, results: Path) -> Path:
     sections = [section(results, at, name, book.recipes[name], out, ends) for name, at in shown(scale, results)]
     atomic_write(out / "index.html", html(sections, book.paper, out, ends))
     atomic_write(out / "README.md", markdown(sections, out, ends))
+    atomic_write(
+        out / "claims.csv",
+        table([(name, row) for name, at in shown(scale, results) for row in rows_of(results, at, name)]),
+    )
     return out

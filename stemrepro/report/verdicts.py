@@ -37,6 +37,9 @@ def read_verdicts(path: Path) -> list[dict]:
         texts = [key for key in TEXTS if not isinstance(row.get(key), str)]
         numbers = [key for key in NUMBERS if not _number(row.get(key, ""))]
         texts += [key for key, kind in OTHERS.items() if not isinstance(row.get(key, ""), kind)]
+        differences = row.get("differences")
+        if differences is not None and not (isinstance(differences, list) and all(map(_number, differences))):
+            texts.append("differences")
         if AT_OFFICIAL_START & row.keys():
             numbers += [] if _number(row.get("official_start", "")) else ["official_start"]
             texts += [] if isinstance(row.get("official_start_agrees"), bool) else ["official_start_agrees"]
