@@ -2,7 +2,7 @@
 
 The paper's mid-training: 65% of the pretraining text, 5% mathematics, 30% code (its Section 4). The own text keeps its splits, so that
 what was held out before stays held out; the other texts go through the corpus step by themselves. Training documents are cut at line ends
-into pieces of 4 kB or less, or a few long ones would be all of a share; pieces are taken in the order of their ids' hashes.
+into pieces of 4 kB or less, or a few long ones would be all of a share; pieces are taken in the order of their ids' hashes, the last one in part.
 """
 
 import hashlib
@@ -23,44 +23,45 @@ from stemrepro.errors import UserError
 from stemrepro.files import read_json
 
 PIECE = 4000
-"""Bytes of a piece, but of a single longer line."""
-LITTLE = 0.01
-"""Part of a share's tokens that may be missing where all of a text is taken."""
+"""Bytes of a piece."""
 
 
 def pieces(row: dict) -> Iterator[dict]:
-    """A document cut at line ends."""
-    kept: list[str] = []
-    number = 0
-    for line in row["text"].splitlines(keepends=True):
-        if kept and len("".join([*kept, line]).encode()) > PIECE:
+    """A document cut at line ends, and within lines that are longer than a piece."""
+    lines = (
+        line[first : first + PIECE]
+        for line in row["text"].splitlines(keepends=True)
+        for first in range(0, len(line), PIECE)
+    )
+    kept, size, number = [], 0, 0
+    for line in lines:
+        if kept and size + len(line.encode()) > PIECE:
             yield row | {"id": f"{row['id']}#{number}", "text": "".join(kept)}
-            kept, number = [], number + 1
+            kept, size, number = [], 0, number + 1
         kept.append(line)
+        size += len(line.encode())
     yield row | {"id": f"{row['id']}#{number}", "text": "".join(kept)}
 
 
 def so_many(name: str, rows: Iterable[dict], tokens: int, tokenizer: Tokenizer) -> list[dict]:
-    """Pieces of training documents that come to `tokens` tokens, with an end mark each, or to less by a piece; one that is longer than what
-    is left is passed over.
+    """Pieces of training documents that come to `tokens` tokens, with an end mark each; the last one is cut where its text may be.
 
     Raises:
-        UserError: all of them come to fewer, by more than 1%.
+        UserError: all of them come to fewer.
     """
     every = [piece for row in rows if row["split"] == "train" for piece in pieces(row)]
     every.sort(key=lambda row: hashlib.sha256(f"{row['source']}/{row['id']}".encode()).hexdigest())
-    left, kept, passed = tokens, [], False
+    left, kept = tokens, []
     for first in range(0, len(every), 256):
         part = every[first : first + 256]
         for row, encoded in zip(part, tokenizer.encode_batch([row["text"] for row in part]), strict=True):
-            if (length := len(encoded.ids) + 1) <= left:
-                kept.append(row)
-                left -= length
-            else:
-                passed = True
-        if left <= LITTLE * tokens:
-            break
-    if left > LITTLE * tokens and not passed:
+            if (length := len(encoded.ids) + 1) > left:
+                if left > 1:
+                    kept.append(row | {"text": row["text"][: encoded.offsets[left - 2][1]]})
+                return kept
+            kept.append(row)
+            left -= length
+    if left:
         raise UserError(
             f"'{name}' has {tokens - left:,} training tokens, and {tokens:,} are its share; give it more text in recipes/mixes.yaml, or "
             "the point that asks for it fewer tokens"
@@ -97,6 +98,10 @@ def write_blend(name: str, mix: BlendMix, tokens: int, own: Path, tokenizer_file
         report["documents_read"] += other["documents_read"]
         for reason in ("repeated_passages_only", "near_duplicates"):
             report["removed"][reason] += other["removed"][reason]
+        if lost := other["removed"].get("near_duplicate_passages"):
+            near = report["removed"].setdefault("near_duplicate_passages", {})
+            near[part] = sum(lost.values())
+            report["compared"] = "each text within itself"
     rows = []
     for part, every in track(texts.items(), "blending", transient=True):
         rows += [row for row in every if row["split"] != "train"]

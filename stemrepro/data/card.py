@@ -66,7 +66,7 @@ def data_card(mix: Path, folder: Path, out: Path) -> None:
         by_source = ", ".join(f"{source} {count:,}" for source, count in near.items())
         nearly = (
             f"{removed['near_duplicates']:,} because every passage left was a near-duplicate. Near-duplicate passages dropped: "
-            f"{sum(near.values()):,} ({by_source}), compared across all sources and before anything was held out; they share "
+            f"{sum(near.values()):,} ({by_source}), compared {report.get('compared', 'across all sources')} and before anything was held out; they share "
             f"{JACCARD:.0%} or more of their distinct word {WORDS}-grams with an earlier passage (Jaccard similarity)"
         )
     lines = [

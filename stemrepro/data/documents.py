@@ -20,7 +20,7 @@ from stemrepro.files import damaged, read_rows
 def hub_documents(mix: HubMix, folder: Path) -> Iterator[Document]:
     """One document a row of the dataset; blank lines part its passages."""
     for row in read_rows(folder / "documents.jsonl"):
-        passages = [part.strip() for part in re.split(r"\n\s*\n", row["text"])]
+        passages = [part.strip("\n").rstrip() for part in re.split(r"\n(?:[^\S\n]*\n)+", row["text"])]
         yield Document("hub", row["id"], "", [part for part in passages if part])
 
 

@@ -116,8 +116,12 @@ def refusal(measure: type[Measure], recipe: Recipe, claim: Claim) -> str | None:
     score, _, what = claim.metric.partition(":")
     if score in ("accuracy", "margin") and what.removesuffix(":seen") not in {*recipe.tasks, *recipe.groups}:
         return f"metric '{claim.metric}' names neither a task nor a group of the recipe"
+    if score == "score" and re.split("[:@]", what)[0] not in {*recipe.tasks, *recipe.groups}:
+        return f"metric '{claim.metric}' names neither a task nor a group of the recipe"
     if (point := claim.metric.partition("@")[2]) and point not in recipe.points:
         return f"metric '{claim.metric}' is taken at '{point}', which is not among the recipe's points"
+    if score == "score" and point and "reasoning" not in recipe.points[point].scores:
+        return f"metric '{claim.metric}' is taken at '{point}', where the recipe asks for no scores 'reasoning'"
     reasons = (_refused_precondition(measure, recipe, claim, name) for name in claim.preconditions)
     return next(filter(None, reasons), None)
 

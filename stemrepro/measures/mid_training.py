@@ -4,6 +4,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from stemrepro.claims import Contrast
+from stemrepro.errors import UserError
 from stemrepro.measures import losses
 from stemrepro.measures.base import LOSS_UNIT, Precondition
 from stemrepro.measures.reasoning import SCORE, SCORE_WORDS, Reasoning
@@ -23,9 +24,9 @@ class MidTraining(Reasoning):
     metrics: ClassVar[dict[str, str]] = {
         SCORE: SCORE_WORDS,
         f"loss:{OF_TEXT}": f"loss behind the stage on held-out text of a kind, {LOSS_UNIT}",
-        f"anew:{OF_TEXT}": "what an arm's lead over one without tables, which cancels, loses when its tables are drawn anew before the stage, "
+        f"anew:{OF_TEXT}": "what an arm's lead over one without tables, which cancels, loses when its tables are set back to their first draw before the stage, "
         f"{LOSS_UNIT}",
-        f"despite:{OF_TEXT}": "loss of an arm whose tables were kept, or that has none, less that of one whose tables were drawn anew, "
+        f"despite:{OF_TEXT}": "loss of an arm without tables less that of one whose tables were drawn anew, "
         f"{LOSS_UNIT}",
     }
     preconditions: ClassVar[dict[str, Precondition]] = Reasoning.preconditions
@@ -46,6 +47,12 @@ class MidTraining(Reasoning):
         if name == "score":
             return super().contrast(high, low, metric)
         kept, anew = self.arms[KEPT], self.arms[ANEW]
+        drawn, plain = {"anew": (high, low), "despite": (low, high)}.get(name, (None, None))
+        if drawn and (drawn not in anew or plain in anew):
+            there = ", ".join(anew)
+            raise UserError(
+                f"metric '{metric}' of {high} and {low}: one of {there} (whose tables are drawn anew) beside an arm that has none"
+            )
         if name == "anew":
             return losses.contrast(anew[high], kept[high], text)
         return losses.contrast(kept[high], (anew if name == "despite" else kept)[low], text)

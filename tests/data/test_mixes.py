@@ -40,3 +40,10 @@ def test_a_blend_has_no_blends_or_made_texts():
     part = {"share": 0.5, "mix": {"kind": "recall"}}
     with pytest.raises(UserError, match=r"own\.parts\.code\.mix: .*'archives', 'sample', 'hub'"):
         parse_mix({"kind": "blend", "own": 0.5, "parts": {"code": part}}, FILE, "own")
+
+
+@pytest.mark.parametrize("name", ["own", "prose", "all"])
+def test_parts_of_a_blend_have_names_of_their_own(name):
+    part = {"share": 0.5, "mix": {"kind": "sample", "file": "code"}}
+    with pytest.raises(UserError, match=f"a part can't be called '{name}'"):
+        parse_mix({"kind": "blend", "own": 0.5, "parts": {name: part}}, FILE, "own")

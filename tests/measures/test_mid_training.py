@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from stemrepro.measures.base import Inputs
+from stemrepro.errors import UserError
+from stemrepro.measures.base import Inputs, refusal
 from stemrepro.measures.mid_training import MidTraining
 from tests.made_up import write_arm, write_summary
 
@@ -37,7 +38,45 @@ def measure(book, tmp_path):
 def test_losses(measure, metric, high, low, expected):
     found = measure.contrast(high, low, metric)
     np.testing.assert_allclose(found.differences, expected, atol=1e-9)
-    assert measure.untestable(metric, "none") is None
+
+
+def test_losses_are_of_the_text_that_is_named(measure, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "stemrepro.measures.losses.contrast", lambda high, low, text: asked.append((str(high), str(low), text))
+    )
+    for metric in ("loss:code", "anew:mathematics", "despite:code"):
+        pair = ("stem-third", "dense") if metric.startswith("anew") else ("dense", "stem-third")
+        measure.contrast(*pair, metric)
+    assert asked == [
+        ("dense@mid", "stem-third@mid", "code"),
+        ("stem-third@mid-anew", "stem-third@mid", "mathematics"),
+        ("dense@mid", "stem-third@mid-anew", "code"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("metric", "pair"),
+    [
+        ("anew:prose", ("stem-third", "stem-full")),
+        ("anew:prose", ("dense", "stem-third")),
+        ("despite:code", ("stem-full", "dense")),
+    ],
+)
+def test_tables_drawn_anew_are_compared_with_an_arm_that_has_none(measure, metric, pair):
+    with pytest.raises(UserError, match="whose tables are drawn anew"):
+        measure.contrast(*pair, metric)
+
+
+def test_scores_of_tasks_and_points_that_are_not_there_are_refused(book):
+    recipe = book.recipes["mid_training"]
+    claim = recipe.claims["gsm8k"]
+    assert refusal(MidTraining, recipe, claim) is None
+    for metric, words in (
+        ("score:gsm8kk@mid", "names neither a task"),
+        ("score:gsm8k@mid-anew", "no scores 'reasoning'"),
+    ):
+        assert words in refusal(MidTraining, recipe, claim.model_copy(update={"metric": metric}))
 
 
 def test_scores_are_those_behind_the_stage(measure, tmp_path):
