@@ -54,22 +54,24 @@ def drawing(row: dict, limits: tuple[float, float], words: str) -> Markup:
     def x(value: float) -> float:
         return round(MARGIN + (WIDTH - 2 * MARGIN) * (value - left) / (right - left), 1)
 
-    colour, seeds = COLOUR[row["verdict"]], seeds_of(row)
+    colour, seeds, marks = COLOUR[row["verdict"]], seeds_of(row), ticks(left, right)
+    lines = f"M{x(0)} 1V27M{MARGIN} 27H{WIDTH - MARGIN}" + "".join(f"M{x(value)} 27v3" for value in marks)
     parts = [
         f'<rect class="nothing" x="{x(-m)}" y="2" width="{round(x(m) - x(-m), 1)}" height="24"/>',
-        f'<line class="axis" x1="{x(0)}" x2="{x(0)}" y1="1" y2="27"/>',
-        f'<line x1="{x(row["ci_low"])}" x2="{x(row["ci_high"])}" y1="{MIDDLE}" y2="{MIDDLE}" stroke="{colour}" stroke-width="4"/>',
+        f'<path class="axis" d="{lines}"/>',
+        f'<path d="M{x(row["ci_low"])} {MIDDLE}H{x(row["ci_high"])}" stroke="{colour}" stroke-width="4"/>',
         f'<circle cx="{x(row["ours"])}" cy="{MIDDLE}" r="4.5" fill="{colour}"/>',
-        *(f'<circle class="seed" cx="{x(value)}" cy="{MIDDLE + 8}" r="2.2"/>' for value in seeds),
     ]
+    if seeds:  # lines of no length with round ends are dots
+        parts.append(f'<path class="seed" d="{"".join(f"M{x(value)} {MIDDLE + 8}h0" for value in seeds)}"/>')
     if (paper := papers_effect(row)) is not None:
         parts.append(f'<path class="paper" d="M{x(paper)} {MIDDLE - 6} l5 6 l-5 6 l-5 -6 z"/>')
-    parts.append(f'<line class="axis" x1="{MARGIN}" x2="{WIDTH - MARGIN}" y1="27" y2="27"/>')
-    for value in ticks(left, right):
-        parts.append(f'<line class="axis" x1="{x(value)}" x2="{x(value)}" y1="27" y2="30"/>')
-        parts.append(f'<text x="{x(value)}" y="39">{value:g}</text>')
-    parts.append(f'<text class="unit" x="{WIDTH - MARGIN}" y="48">{{}}</text>')
+    parts += [f'<text x="{x(value)}" y="39">{value:g}</text>' for value in marks]
     by_seed = f"; by seed {', '.join(f'{value:+.3g}' for value in seeds)}" if seeds else ""
-    label = f"{words}; no effect is within {m:g} of 0{by_seed}"
-    head = Markup(f'<svg class="interval" viewBox="0 0 {WIDTH} 50" role="img" aria-label="{{}}"><title>{{}}</title>')
-    return head.format(label, label) + Markup("".join(parts)).format(row["unit"]) + Markup("</svg>")
+    label = f"{words}: no effect is within {m:g} of 0{by_seed}"
+    head = Markup('<svg class="interval" viewBox="0 0 {} 50" role="img"><title>{}</title>').format(WIDTH, label)
+    return (
+        head
+        + Markup("".join(parts))
+        + Markup('<text class="unit" x="{}" y="48">{}</text></svg>').format(WIDTH - MARGIN, row["unit"])
+    )

@@ -136,7 +136,7 @@ def paper_items(text: str) -> list[str]:
     )
 
 
-def size(row: dict) -> float:
+def multiples(row: dict) -> float:
     """An effect in multiples of the smallest that counts, to sort by; of exact claims and those without a number 0."""
     return 0.0 if row["ours"] is None or row["kind"] == "exact" else round(row["ours"] / row["smallest_effect"], 3)
 
@@ -180,8 +180,8 @@ def section(
         "rows": [
             row | {
                 "number": VERDICTS.index(row["verdict"]), "contrast": contrast(row), "paper": paper(row), "source": source(row),
-                "ours": ours(row), "drawing": drawing(row, axes[row["metric"]], ours(row)), "scale": scale, "recipe": name,
-                "items": "|".join(paper_items(f"{recipe.paper_item}; {source(row)}")), "size": size(row),
+                "ours": ours(row), "drawing": drawing(row, axes[row["metric"]], "interval"), "scale": scale, "recipe": name,
+                "items": "|".join(paper_items(f"{recipe.paper_item}; {source(row)}")), "size": multiples(row),
                 "evidence": "; ".join(filter(None, (evidence(row), at_long_end(row, ends)))),
                 "word": word(row), "whose": ORIGINS[row["origin"]],
                 "anchor": f"{name}-{scale}-{row['claim']}",

@@ -1,5 +1,6 @@
 """The page, in a headless browser as a reader sees it: no error, no request, filters, pictures, phone and print."""
 
+import csv
 import json
 import os
 import re
@@ -11,7 +12,8 @@ from stemrepro.book import load
 from stemrepro.claims import VERDICTS
 from stemrepro.errors import UserError
 from stemrepro.report import scoreboard
-from stemrepro.report.scoreboard import drawing, write_scoreboard
+from stemrepro.report.drawing import axis, drawing
+from stemrepro.report.scoreboard import write_scoreboard
 from stemrepro.report.verdicts import CONTROL_WORDS, read_verdicts, tally_table
 from tests.conftest import ROOT
 
@@ -191,18 +193,79 @@ def test_evidence_says_whether_a_claim_has_its_sign_at_the_official_start(agrees
     assert scoreboard.evidence(shown) == f"5 seeds, at the official start +0.123 ({words})"
 
 
+def drawn(made: dict) -> str:
+    """A claim's picture on an axis of its own."""
+    return drawing(made, axis([made]), "interval")
+
+
 def test_the_small_drawing_keeps_its_proportions():
-    found = drawing(row("a", "direction only"))
-    low, high = (float(re.search(rf'{end}="([\d.]+)" {other}', found)[1]) for end, other in (("x1", 'x2="[\\d.]+" y1="11"'), ("x2", 'y1="11"')))  # fmt: skip
-    zero = float(re.search(r'<line x1="([\d.]+)"', found)[1])
+    found = drawn(row("a", "direction only"))
+    low, high = map(float, re.search(r'd="M([\d.]+) 14H([\d.]+)"', found).groups())
+    zero = float(re.search(r'class="axis" d="M([\d.]+) 1V', found)[1])
     middle = float(re.search(r'cx="([\d.]+)"', found)[1])
     assert (middle - zero) / (low - zero) == pytest.approx(2, abs=0.05)
     assert (high - zero) / (low - zero) == pytest.approx(3, abs=0.05)
     diamond = "l5 6 l-5 6 l-5 -6 z"
     assert diamond in found
     other_unit = {"value": 3, "unit": "points", "source": "s", "confidence": "read"}
-    assert diamond not in drawing(row("a", "direction only", paper=other_unit))
-    assert drawing(row("a", "direction only", ci_low=None)) == ""
+    assert diamond not in drawn(row("a", "direction only", paper=other_unit))
+    assert drawn(row("a", "direction only", ci_low=None)) == ""
+
+
+def test_seeds_and_ticks_stand_where_the_axis_has_them():
+    """On the axis from -0.5 to 1 the place of a value is linear; the differences are told in words too."""
+    made = row("a", "direction only", differences=[0.0, 0.25, None, 0.5], unit="<u>")
+    found = drawing(made, (-0.5, 1.0), "interval")
+    seeds = [float(x) for x in re.findall(r"M([\d.]+) 22h0", found)]
+    assert seeds == pytest.approx([8 + 214 * (value + 0.5) / 1.5 for value in (0, 0.25, 0.5)], abs=0.06)
+    ticks = {float(label): float(x) for x, label in re.findall(r'<text x="([\d.]+)" y="39">([-\d.]+)<', found)}
+    assert 0.0 in ticks
+    assert all(x == pytest.approx(8 + 214 * (value + 0.5) / 1.5, abs=0.06) for value, x in ticks.items())
+    assert "by seed +0, +0.25, +0.5" in found
+    assert "&lt;u&gt;" in found
+
+
+def test_claims_about_one_metric_share_an_axis():
+    near, far = row("a", "reproduced"), row("b", "reproduced", ci_high=2.0, differences=[-1.0, 3.0])
+    left, right = axis([near, far])
+    assert left < -1.0 < 3.0 < right
+    assert axis([row("c", "reproduced", ci_low=None)]) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        ("Tables 5 and 6", ["table 5", "table 6"]),
+        ("Fig. 4, 7", ["fig 4", "fig 7"]),
+        ("Table 3 (350M, 100B tokens); Fig. 1a, validation perplexity, 1B", ["table 3", "fig 1a"]),
+        ("reviewers' wish", []),
+    ],
+)
+def test_what_of_the_paper_a_text_names(text, items):
+    assert scoreboard.paper_items(text) == items
+
+
+def test_claims_as_data(project):
+    with (project / "claims.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(scoreboard.every_row("laptop", project))
+    first = next(r for r in rows if r["claim"] == "rivals-0")
+    assert (first["recipe"], first["scale"], first["arms"], first["paper"], first["paper_confidence"]) == (
+        "rivals",
+        "laptop",
+        "dense stem-full",
+        "0.05",
+        "figure",
+    )
+    assert float(first["ci_low"]) == 0.05
+
+
+def test_captions_say_what_is_drawn_and_how_many_seeds(book):
+    made = [row("a", "reproduced"), row("b", "reproduced", seeds=3)]
+    found = scoreboard.caption("mid_training", book.recipes["mid_training"], made)
+    assert found.startswith("Mid-training: leads over dense before and behind it by kind of text")
+    assert "(3 to 5 seeds)" in found
+    assert scoreboard.caption("paper_audit", book.recipes["paper_audit"], made).endswith("no chance, no seeds.")
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +298,7 @@ def page(browser, project):
 
 
 def shown(page) -> list[str]:
-    return page.eval_on_selector_all(".claim", "all => all.filter(c => c.offsetParent !== null).map(c => c.id)")
+    return page.eval_on_selector_all(".claim", "all => all.filter(c => !c.closest('[hidden]')).map(c => c.id)")
 
 
 def test_no_error_and_no_request(page):
@@ -245,6 +308,7 @@ def test_no_error_and_no_request(page):
 
 
 def test_pictures_have_size_and_alternative_text(page, book):
+    page.click("#open")
     images = page.eval_on_selector_all(
         "img", "all => all.map(i => [i.naturalWidth, i.naturalHeight, i.clientWidth, i.alt])"
     )
@@ -265,7 +329,7 @@ def test_filters_by_verdict_scale_and_words(page, book):
     button.click()
     page.select_option("#scale", "gpu")
     assert {name.split("-")[1] for name in shown(page)} == {"gpu"}
-    assert page.eval_on_selector_all("main > section", "all => all.filter(s => s.offsetParent !== null).length") == 2
+    assert page.eval_on_selector_all("main > section", "all => all.filter(s => s.offsetParent !== null).length") == 1
     page.select_option("#scale", "")
     page.select_option("#evidence", "computed")
     assert {name[-1] for name in shown(page)} == {"2"}
@@ -277,8 +341,99 @@ def test_filters_by_verdict_scale_and_words(page, book):
     assert shown(page) == ["cost_model-laptop-cost_model-3"]
 
 
+def test_what_is_chosen_stays_in_the_address_and_through_a_reload(page):
+    page.locator("button[data-verdict='inconclusive']").click()
+    page.select_option("#scale", "gpu")
+    page.fill("#words", "sentence")
+    before, address = shown(page), page.url
+    assert "scale=gpu" in address
+    assert 0 < len(before) < 5
+    page.reload()
+    assert (shown(page), page.url) == (before, address)
+    page.click("#clear")
+    assert "?" not in page.url
+    assert len(shown(page)) == page.locator(".claim").count()
+    assert page.problems == []
+
+
+def test_a_table_of_the_paper_is_one_thing_to_look_for(page, book):
+    page.fill("#words", "table 5")
+    asked = {
+        name
+        for name, recipe in book.at("laptop").recipes.items()
+        if "table 5" in scoreboard.paper_items(recipe.paper_item)
+    }
+    assert {name.split("-")[0] for name in shown(page)} == asked
+    assert "contextual_reasoning" in asked
+    page.fill("#words", "fig 5")  # the made-up claims have their number from Fig. 5b
+    assert len(shown(page)) == page.locator(".claim").count()
+
+
+def test_no_hit_says_so_and_leads_back(page):
+    page.fill("#words", "overnight")
+    assert shown(page) == []
+    assert page.locator("#nothing").is_visible()
+    page.click("#again")
+    assert len(shown(page)) == page.locator(".claim").count()
+    assert not page.locator("#nothing").is_visible()
+
+
+def test_claims_are_sorted_and_go_back_home(page):
+    before = shown(page)
+    page.select_option("#sort", "verdict")
+    order = page.eval_on_selector_all("#sorted .claim", "all => all.map(c => c.dataset.verdict)")
+    assert [VERDICTS.index(verdict) for verdict in order] == sorted(VERDICTS.index(verdict) for verdict in order)
+    page.select_option("#sort", "")
+    assert shown(page) == before
+    assert page.locator("#sorted .claim").count() == 0
+
+
+def test_a_link_to_a_claim_opens_and_lands_below_the_bar(page):
+    page.fill("#words", "overnight")
+    page.evaluate("location.hash = '#rivals-laptop-rivals-3'")
+    page.wait_for_function("document.querySelector('#rivals-laptop details.claims').open")
+    top, bar = page.evaluate(
+        "[document.getElementById('rivals-laptop-rivals-3').getBoundingClientRect().top, document.querySelector('.filters').offsetHeight]"
+    )
+    assert bar <= top <= bar + 40
+    link = page.locator("#rivals-laptop-rivals-3 .here")
+    assert link.get_attribute("href") == "#rivals-laptop-rivals-3"
+
+
+def test_the_contents_name_every_section(page):
+    links = page.eval_on_selector_all(".contents a", "all => all.map(a => a.getAttribute('href').slice(1))")
+    assert links == page.eval_on_selector_all(
+        "main > section[id]", "all => all.map(s => s.id).filter(id => !['nothing', 'sorted'].includes(id))"
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out(page, scheme):
+    """Contrast of text on its ground, 4.5 to 1 or more, after WCAG's formula."""
+    page.emulate_media(color_scheme=scheme)
+    page.click("#open")
+    colours = page.evaluate(
+        """() => ["body", "small", "a", ".soft", ".claim p", ".claim small", "code", "button", "figcaption"].map(name => {
+            const element = document.querySelector("main " + name) || document.querySelector(name);
+            let ground = element;
+            while (ground && getComputedStyle(ground).backgroundColor === "rgba(0, 0, 0, 0)") ground = ground.parentElement;
+            return [name, getComputedStyle(element).color, getComputedStyle(ground || document.body).backgroundColor];
+        })"""
+    )
+
+    def light(colour):
+        parts = [int(n) / 255 for n in re.findall(r"\d+", colour)[:3]]
+        linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    for name, ink, ground in colours:
+        bright, dim = sorted((light(ink), light(ground)), reverse=True)
+        assert (bright + 0.05) / (dim + 0.05) >= 4.5, (name, ink, ground)
+
+
 def test_works_at_phone_width(page):
     page.set_viewport_size({"width": 360, "height": 800})
+    page.click("#open")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     widths = page.eval_on_selector_all(".claim > div", "all => all.map(d => d.clientWidth)")
     assert min(widths) > 250
@@ -286,6 +441,8 @@ def test_works_at_phone_width(page):
 
 def test_prints_every_claim_without_the_filters(page):
     page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.eval_on_selector_all("details", "all => all.every(part => part.open)")
     assert not page.locator(".filters").is_visible()
     assert len(shown(page)) == page.locator(".claim").count()
     assert len(page.pdf()) > 10_000
