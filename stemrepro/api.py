@@ -1,0 +1,116 @@
+"""For notebooks and scripts: verdicts and scores as DataFrames, and a trained run with its tokenizer.
+
+from stemrepro.api import load, scores, verdicts
+
+verdicts().query("primary")[["recipe", "claim", "ours", "verdict"]]
+load("runs/laptop/main/stem-full/seed0").losses("We the people of the United States")
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from stemrepro.data.tokenizer import read_tokenizer
+from stemrepro.errors import UserError, unknown
+from stemrepro.evaluation.weights import load_folder, read_config
+from stemrepro.model.config import END_OF_DOCUMENT
+from stemrepro.model.loss import token_losses
+from stemrepro.model.transformer import Decoder
+from stemrepro.report.scoreboard import shown
+from stemrepro.report.verdicts import read_verdicts, word
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A trained run.
+
+    Attributes:
+        config: its settings, as config.yaml has them.
+        context: tokens of the sequences that it was trained on; longer texts are read, but at places that it doesn't know.
+    """
+
+    model: Decoder
+    tokenizer: Tokenizer
+    config: dict
+    context: int
+
+    def tokens(self, text: str) -> Tensor:
+        """A text as the start of a document, behind an end mark: int64 [1, tokens + 1]."""
+        return torch.tensor([[END_OF_DOCUMENT, *self.tokenizer.encode(text).ids]])
+
+    @torch.no_grad()
+    def logits(self, text: str) -> Tensor:
+        """What the model expects at the start and behind each token: float32 [tokens + 1, vocab]."""
+        return self.model(self.tokens(text))[0].float()
+
+    @torch.no_grad()
+    def losses(self, text: str) -> pd.DataFrame:
+        """Each token of a text with what it costs the model.
+
+        Returns:
+            token (as text), nats (minus the log-probability given all before it), rank (0 where the model expected it most).
+        """
+        row = self.tokens(text)
+        logits, targets = self.model(row[:, :-1]).float(), row[:, 1:]
+        own = logits.gather(-1, targets[..., None])
+        words = [self.tokenizer.decode([token]) for token in targets[0].tolist()]
+        rank = (logits > own).sum(dim=-1)[0].tolist()
+        return pd.DataFrame({"token": words, "nats": token_losses(logits, targets)[0].tolist(), "rank": rank})
+
+
+def load(run: Path | str, data: Path | str = "data") -> Loaded:
+    """The trained model of a run folder, runs/<scale>/<point>/<arm>/seed<k>, on the CPU.
+
+    Args:
+        data: where tokenizers lie, `data`/<scale>/tokenizer.json, and those of other vocabularies.
+
+    Raises:
+        UserError: there is no finished run, or no tokenizer of its vocabulary.
+    """
+    folder = Path(run)
+    config = read_config(folder)
+    model, context = load_folder(folder)
+    parts = folder.resolve().parts
+    if len(parts) < 5:
+        raise UserError(f"{folder} is no folder of a run: runs/<scale>/<point>/<arm>/seed<k>")
+    home, vocab = Path(data) / parts[-4], model.config.vocab
+    tokenizer = read_tokenizer(home / "tokenizer.json")
+    if tokenizer.get_vocab_size() != vocab:
+        tokenizer = read_tokenizer(home / "vocabularies" / str(vocab) / "tokenizer.json")
+    return Loaded(model, tokenizer, config, context)
+
+
+def verdicts(scale: str = "laptop", results: Path | str = "results") -> pd.DataFrame:
+    """Every claim of a scale's page, a row each: what verdicts.json has of it, its recipe, and the verdict as it is called of its origin.
+
+    Raises:
+        UserError: no such scale, or verdicts that are damaged.
+    """
+    rows = []
+    for recipe, at in shown(scale, Path(results)):
+        path = Path(results) / at / recipe / "verdicts.json"
+        if path.exists():
+            rows += [{"recipe": recipe} | row | {"word": word(row)} for row in read_verdicts(path)]
+    return pd.DataFrame(rows)
+
+
+def scores(
+    scale: str = "laptop", part: str = "losses", table: str = "losses", folder: Path | str = "scores"
+) -> pd.DataFrame:
+    """A table of a part of the scores, of all arms at all points: scores/<scale>/<part>/<point>/<arm>/<table>.csv, with columns point and arm.
+
+    Raises:
+        UserError: nothing of the kind was scored; names what there is.
+    """
+    home = Path(folder) / scale
+    if not (home / part).is_dir():
+        raise unknown("part of the scores", part, [path.name for path in sorted(home.glob("*"))], str(home))
+    found = sorted((home / part).glob(f"*/*/{table}.csv"))
+    if not found:
+        raise unknown("table", table, sorted({path.stem for path in (home / part).glob("*/*/*.csv")}), str(home / part))
+    frames = [pd.read_csv(path).assign(point=path.parts[-3], arm=path.parts[-2]) for path in found]
+    return pd.concat(frames, ignore_index=True)

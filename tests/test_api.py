@@ -1,0 +1,95 @@
+"""Verdicts, scores and runs from Python, and the notebook that goes from one to the other."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from stemrepro.api import load, scores, verdicts
+from stemrepro.errors import UserError
+from stemrepro.report.scoreboard import every_row
+from stemrepro.training.train import train
+from tests.conftest import ROOT, quiet
+
+TEXT = "The people of the United States"
+
+
+@pytest.fixture
+def place(make_run, sample, tmp_path, monkeypatch):
+    """A folder with two finished runs, their tokenizer, and the committed recipes, results and scores of losses."""
+    home = tmp_path / "home"
+    for arm in ("dense", "stem-full"):
+        run = make_run(arm)
+        train(run, quiet)
+        shutil.copytree(run.folder, home / "runs/laptop/main" / arm / "seed0")
+    (home / "data/laptop").mkdir(parents=True)
+    shutil.copy(sample / "tokenizer.json", home / "data/laptop/tokenizer.json")
+    for name in ("recipes", "results", "scores"):
+        (home / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(home)
+    return home
+
+
+def test_losses_are_what_the_logits_say(place):
+    """By a plain loop over softmaxes."""
+    run = load("runs/laptop/main/stem-full/seed0")
+    logits, found = run.logits(TEXT), run.losses(TEXT)
+    ids = run.tokenizer.encode(TEXT).ids
+    assert logits.shape == (len(ids) + 1, 300)
+    assert len(found) == len(ids)
+    for k, token in enumerate(ids):
+        odds = [math.exp(value) for value in logits[k].tolist()]
+        assert found.nats[k] == pytest.approx(-math.log(odds[token] / sum(odds)), abs=1e-5)
+        assert found["rank"][k] == sum(value > odds[token] for value in odds)
+    assert "".join(found.token).strip() == TEXT
+
+
+def test_a_run_is_its_folder(place, make_run):
+    run = load(Path("runs/laptop/main/dense/seed0"))
+    assert (run.config["arm"], run.config["seed"], run.context) == ("dense", 0, 32)
+    assert torch.equal(run.tokens("a")[0, :1], torch.tensor([0]))
+    with pytest.raises(UserError, match=r"config\.yaml is missing or damaged"):
+        load("runs/laptop/main/dense/seed9")
+    Path("data/laptop/tokenizer.json").unlink()
+    with pytest.raises(UserError, match=r"tokenizer\.json is missing or damaged"):
+        load("runs/laptop/main/dense/seed0")
+
+
+def test_every_claim_is_a_row(place):
+    found = verdicts("laptop")
+    assert len(found) == len(every_row("laptop", Path("results")))
+    row = found.query("recipe == 'rivals' and claim == 'equal-flops'").iloc[0]
+    assert row.ours == pytest.approx(sum(row.differences) / len(row.differences), abs=1e-6)
+    assert row.word == "holds"
+    with pytest.raises(UserError, match="scale 'lapto' is unknown; did you mean 'laptop'"):
+        verdicts("lapto")
+
+
+def test_scores_are_the_files_of_all_arms(place):
+    found = scores("laptop", "losses", "losses")
+    own = pd.read_csv("scores/laptop/losses/half/dense/losses.csv")
+    there = found.query("point == 'half' and arm == 'dense'")
+    assert there.nats.sum() == pytest.approx(own.nats.sum())
+    assert set(found.arm) == {
+        path.name for path in Path("scores/laptop/losses").glob("*/*") if (path / "losses.csv").exists()
+    }
+    with pytest.raises(UserError, match="part of the scores 'loses' is unknown; did you mean 'losses'"):
+        scores("laptop", "loses")
+    with pytest.raises(UserError, match="table 'curves' is unknown; did you mean 'curve'"):
+        scores("laptop", "losses", "curves")
+
+
+def test_the_notebook_runs(place):
+    """Cell by cell, as it stands, on small runs in the place of the laptop's."""
+    cells = json.loads((ROOT / "docs/from_verdict_to_tokens.ipynb").read_text())["cells"]
+    code, names = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"], {}
+    assert len(code) >= 4
+    for number, source in enumerate(code):
+        exec(compile(source, f"cell {number}", "exec"), names)
+    assert names["gained"].nats.sum() == pytest.approx(
+        names["dense"].losses(names["text"]).nats.sum() - names["stem"].losses(names["text"]).nats.sum(), abs=1e-4
+    )
