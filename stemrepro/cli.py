@@ -291,6 +291,23 @@ def paper(
 
 
 @app.command()
+def explain(
+    claim: Annotated[str, typer.Argument(metavar="CLAIM", help="RECIPE/CLAIM, or the claim where one recipe has it")],
+    scale: Annotated[str | None, typer.Option(help="a file of recipes/scales/ (default: the recipe's own)")] = None,
+) -> None:
+    """Says how a claim came to its verdict: differences seed by seed, the rule's steps, files and the command that makes it anew."""
+    from stemrepro.book import load
+    from stemrepro.estimate import estimate
+    from stemrepro.explain import explain as told
+    from stemrepro.explain import find
+    from stemrepro.plan import make_params
+
+    book = load()
+    recipe, _, at = find(book, claim, scale)
+    print(told(book, claim, at, RESULTS, SCORES, estimate(make_params(book, at, (recipe,)))))
+
+
+@app.command()
 def cost(
     shape: Annotated[str, typer.Option(help="a name of recipes/shapes.yaml, or a scale")],
     stem: Annotated[Literal["third", "half", "full"], typer.Option(help="layers replaced")] = "third",

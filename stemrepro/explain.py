@@ -1,0 +1,195 @@
+"""How one claim came to its verdict, as plain text: sentence, the paper's cells, differences seed by seed, the rule's steps, files."""
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from itertools import pairwise
+from math import isclose, nan
+from pathlib import Path
+from textwrap import wrap
+
+import numpy as np
+
+from stemrepro.book import Book
+from stemrepro.claims import Contrast
+from stemrepro.errors import UserError, unknown
+from stemrepro.files import read_json
+from stemrepro.measures.base import Inputs, measure_class
+from stemrepro.multiplicity import PRIMARY_ALPHA, PRIMARY_PLACES, SECONDARY_RATE
+from stemrepro.recipe import ORIGINS, Claim
+from stemrepro.records import read_yaml
+from stemrepro.report.verdicts import read_verdicts, word
+from stemrepro.steps import Judged, judged
+
+WIDTH = 80
+COMMON = "common"
+SAYS = {"equivalent": "within what counts of 0", "not-better": "not above 0 by what counts"}
+"""Where the claims of a kind have their difference; those of other kinds above 0."""
+
+
+def find(book: Book, name: str, scale: str | None = None) -> tuple[str, str, str]:
+    """Recipe, claim and scale of "recipe/claim", or of a claim that one recipe alone has; None is the recipe's own scale.
+
+    Raises:
+        UserError: no such recipe, claim or scale, a claim that several recipes have, or a scale at which the recipe isn't run.
+    """
+    recipe, _, claim = name.rpartition("/")
+    having = [recipe] if recipe else [own for own, it in book.recipes.items() if claim in it.claims]
+    if not having and claim in book.recipes:
+        raise UserError(f"'{claim}' is a recipe; name one of its claims: {claim}/{f', {claim}/'.join(book.recipes[claim].claims)}")  # fmt: skip
+    if not having:
+        known = dict.fromkeys(key for it in book.recipes.values() for key in it.claims)
+        raise unknown("claim", claim, get_close_matches(claim, known, n=5, cutoff=0), "recipes/, among others,")
+    if len(having) > 1:
+        known = " or ".join(f"{own}/{claim}" for own in having)
+        raise UserError(f"several recipes have a claim '{claim}'; say {known}")
+    recipe, own = having[0], book.recipe(having[0])
+    if claim not in own.claims:
+        raise unknown("claim", claim, own.claims, f"recipes/{recipe}.yaml")
+    scale = scale or ("laptop" if not own.scales or "laptop" in own.scales else own.scales[0])
+    if recipe not in book.at(scale).recipes:
+        known = ", ".join(at for at in book.scales if recipe in book.at(at).recipes)
+        raise UserError(f"recipe '{recipe}' isn't run at scale '{scale}'; say --scale with one of {known}")
+    return recipe, claim, scale
+
+
+def _cells(book: Book, recipe: str, key: str, claim: Claim) -> list[str]:
+    if not claim.paper:
+        return ["no number" if claim.origin == "paper" else "not in the paper"]
+    written = read_yaml(book.paper.file.with_name(f"{recipe}.yaml"))  # of cells, a book keeps the number alone
+    cells = [(name, book.paper.cell(name)) for name in written["claims"][key]["paper"].get("cells", ())]
+    lines = [f"{claim.paper.value:g} {claim.paper.unit}: {claim.paper.source} ({claim.paper.confidence})"]
+    return lines + [f"cell {name}: {c.value:g} {c.unit}; {c.source} ({c.confidence})" for name, c in cells]
+
+
+def _measured(inputs: Inputs, claim: Claim) -> list[str]:
+    metrics, arms = measure_class(inputs.recipe.measure).metrics, list(dict.fromkeys(claim.arms))
+    number = next(n for n, pattern in enumerate(metrics) if re.fullmatch(pattern, claim.metric))
+    said = [words for words in list(metrics.values())[:number] if not words.startswith("the same")]
+    own = list(metrics.values())[number]
+    lines = [f"{claim.metric}: {own}{f' (the same as: {said[-1]})' if own.startswith('the same') and said else ''}"]
+    if claim.kind == "exact":
+        return [*lines, "computed: without arms, seeds and chance"]
+    points = dict.fromkeys(at.point for at in inputs.recipe.wanted() if at.arm in arms)
+    how = {1: "", 2: "; the first's less the second's, where the metric says nothing else"}.get(
+        len(arms), "; each less the next"
+    )
+    says = f"the claim: {SAYS.get(claim.kind, 'above 0')}; what counts: {claim.smallest_effect:g} {claim.unit}"
+    return [*lines, f"arms: {', '.join(arms)}{how}", says, f"points where they are trained: {', '.join(points)}"]
+
+
+def _table(settings: Mapping[str, Contrast], alpha: float, seeds: tuple[int, ...]) -> list[str]:
+    """A line a seed and a column a setting; `alpha` is the level of the common one."""
+    found, levels = settings.values(), [alpha if name == COMMON else 0.05 for name in settings]
+    by_seed = [[*c.differences, *[nan] * len(seeds)] for c in found]
+    most = max(len(c.differences) for c in found)
+    rows = {f"seed {seed}": [own[n] for own in by_seed] for n, seed in enumerate(seeds[:most])}
+    rows["mean"] = [c.mean for c in found]
+    rows["from"], rows["to"] = zip(*(c.interval(a) for c, a in zip(found, levels, strict=True)), strict=True)
+    shown = {name: [f"{value:+.4f}" for value in values] for name, values in rows.items()}
+    shown["standard error between seeds"] = [f"{c.seed_se:.4f}" for c in found]
+    shown["standard error between items"] = [f"{c.item_se:.4f}" if c.item_se else "-" for c in found]
+    shown["level of the interval"] = [f"{100 * (1 - a):.4g}%" for a in levels]
+    cells = {"": list(settings)} | {name: ["-" if "nan" in v else v for v in values] for name, values in shown.items()}
+    return [f"{name:28}" + "".join(f"{value:>16}" for value in values) for name, values in cells.items()]
+
+
+def _differences(claim: Claim, found: Judged, seeds: tuple[int, ...]) -> list[str]:
+    e, level = found.evidence, f"{100 * found.result.level:.4g}%"
+    if claim.kind == "exact":
+        half = f"half its last digit {claim.smallest_effect:g} {claim.unit}"
+        return [f"computed {found.result.ours:.6g}, the paper's {claim.paper.value:g}, {half}"]
+    if np.isnan(e.contrasts[0].differences).all():
+        return [f"none could be formed: {e.failed_precondition or e.unmeasured}"]
+    lines = []
+    for n, (pair, contrast) in enumerate(zip(pairwise(claim.arms), e.contrasts, strict=True)):
+        lines += [f"pair {n + 1}: {' less '.join(pair)}"] if len(e.contrasts) > 1 else []
+        there = {setting: own[n] for setting, own in e.elsewhere.items()}
+        lines += _table({COMMON: contrast} | there, 1 - found.result.level, seeds)
+    holm = f"Holm at {PRIMARY_ALPHA:.0%} over {PRIMARY_PLACES} places for primary claims"
+    others = f"Benjamini and Hochberg at {SECONDARY_RATE:.0%} over the recipe's other claims"
+    corrected = f"comes from the correction for many claims: {holm if claim.primary else others}"
+    return [*lines, f"{level} {corrected if found.tested else 'is the level without other claims: it is not tested'}"]
+
+
+def _without_scores(inputs: Inputs, row: dict) -> list[str]:
+    fields = ("ours", "ci_low", "ci_high", "level", "seed_se", "item_se", "seeds", "own_rate", "official_start")
+    numbers = ", ".join(f"{name} {row[name]:g}" for name in fields if row.get(name) is not None)
+    return [f"these need the scores, which are not all in {inputs.folder}; verdicts.json has {numbers or 'none'}"]
+
+
+def _verdict(claim: Claim, found: Judged | None, row: dict | None) -> list[str]:
+    if not found:
+        return [f"the steps need the scores too; verdicts.json says: {row['reason']}", f"Verdict: {word(row)}"]
+    told = [f"{n}. {s.question} {'Yes' if s.answer else 'No'}: {s.numbers}" for n, s in enumerate(found.steps, 1)]
+    verdict, before = found.steps[-1].verdict, (row or {}).get("ours")
+    if row and row["verdict"] != verdict:
+        told.append(f"BUT verdicts.json says '{row['verdict']}': it was made from other scores, or by other code.")
+    elif before is not None and not isclose(before, found.result.ours, rel_tol=1e-4, abs_tol=2e-6):
+        told.append(f"BUT verdicts.json has {before:g}: it was made from other scores, or by other code.")
+    called = word({"verdict": verdict, "origin": claim.origin})
+    return [*told, f"Verdict: {called}{'' if called == verdict else f' (as {verdict} is called of a control)'}"]
+
+
+def _origin(inputs: Inputs, claim: Claim, results: Path, cost: dict | None) -> list[str]:
+    recipe, folder = inputs.recipe, results / inputs.scale_name / inputs.name
+    measure = measure_class(recipe.measure)
+    looked = {arm for name in claim.preconditions for arm in measure.preconditions[name].looked_at}
+    arms: dict[tuple[str, str], list[str]] = {}
+    for address, parts in recipe.scored().items():
+        for part in parts if address.arm in looked | set(claim.arms) else ():
+            arms.setdefault((part, address.point), []).append(address.arm)
+    points: dict[tuple[str, str], list[str]] = {}
+    for (part, point), own in arms.items():
+        points.setdefault((part, ", ".join(own)), []).append(point)
+    lines = [f"recipes/{inputs.name}.yaml", f"{folder}/verdicts.json", f"{folder}/data.csv"]
+    lines += [f"{inputs.folder}/{part}: {own} at {', '.join(at)}" for (part, own), at in points.items()]
+    lines += [f"{inputs.folder}/text"] if measure.reads_text else []
+    lines += (
+        ["and of the recipe's other arms, for the level and where the metric compares with them"] if claim.arms else []
+    )
+    lines += [] if recipe.arms else ["recipes/paper.yaml and recipes/shapes.yaml; nothing is trained"]
+    if (path := folder / "provenance.json").exists():
+        lines.append("made by commit {commit} on {date}".format(**read_json(path)))
+    taken = inputs.scale_name == (recipe.scales or ("laptop",))[0]  # by the Makefile, which needs no SCALE then
+    lines.append(f"make reproduce RECIPE={inputs.name}{'' if taken else f' SCALE={inputs.scale_name}'}")
+    if cost and cost["runs"]:
+        lines.append(f"that is {cost['runs']} runs, about {cost['minutes']:.0f} minutes of training on this machine")
+    return lines
+
+
+def _wrapped(line: str) -> list[str]:
+    return wrap(line, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+
+
+def explain(book: Book, name: str, scale: str | None, results: Path, scores: Path, cost: dict | None = None) -> str:
+    """Everything about a claim, in lines of at most 80 columns.
+
+    Args:
+        name: "recipe/claim", or a claim that one recipe alone has.
+        scale: None is the recipe's own.
+        results: the folder results/.
+        scores: the folder scores/.
+        cost: what stemrepro.estimate says of the recipe's plan; None leaves it out.
+
+    Raises:
+        UserError: see `find`; scores or verdicts are damaged, or there are neither.
+    """
+    recipe, key, scale = find(book, name, scale)
+    inputs, claim = Inputs(recipe, book, scale, scores / scale), book.recipes[recipe].claims[key]
+    path = results / scale / recipe / "verdicts.json"
+    row = next((row for row in read_verdicts(path) if row["claim"] == key), None) if path.exists() else None
+    found = judged(inputs).get(key)
+    if not found and not row:
+        raise UserError(f"neither {path} has claim '{key}' nor {inputs.folder} its scores; run 'make reproduce RECIPE={recipe} SCALE={scale}'")  # fmt: skip
+    whose = f"{ORIGINS[claim.origin]}, {inputs.recipe.paper_item}; {'' if claim.primary else 'not '}primary"
+    sections = {
+        f"{recipe}/{key} at scale {scale}": [claim.sentence, whose],
+        "The paper": _cells(book, recipe, key, claim),
+        "What is measured": _measured(inputs, claim),
+        "The number" if claim.kind == "exact" else "Differences seed by seed": _differences(claim, found, inputs.scale.seeds) if found else _without_scores(inputs, row),
+        "The rule": _verdict(claim, found, row),
+        "Where it comes from": _origin(inputs, claim, results, cost),
+    }  # fmt: skip
+    pieces = {title: [piece for line in lines for piece in _wrapped(line)] for title, lines in sections.items()}
+    return "\n\n".join("\n".join([title, *lines]) for title, lines in pieces.items())
