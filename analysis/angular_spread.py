@@ -140,7 +140,8 @@ def draw_frequency(axes: Axes, data: pd.DataFrame) -> None:
     for shift, arm in zip((-0.12, 0, 0.12), TABLE_ARMS, strict=True):
         rows = own[own["what"] == arm]
         at = np.array([places.index(x) for x in rows["x"]]) + shift
-        axes.errorbar(at, rows["value"], yerr=error_bars(rows), color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], ms=4, lw=0, elinewidth=1.2, capsize=2)  # fmt: skip
+        axes.errorbar(at, rows["value"], yerr=error_bars(rows), color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], ms=4, lw=0, elinewidth=1.2, capsize=2, label=ARM_LABEL[arm])  # fmt: skip
+    axes.legend(fontsize=6.5)
     axes.set_xticks(range(len(places)), ["never" if place == "0" else place for place in places])
     axes.axhline(1, color="black", lw=0.8)
     axes.set(xlabel="training count of the token", ylabel="P95 of |cos| / random", ylim=(0.9, None))

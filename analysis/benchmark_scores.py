@@ -118,16 +118,11 @@ def draw_differences(axes: Axes, data: pd.DataFrame, score: str, label: str, pap
         for shift, (_, line) in zip(np.linspace(-0.3, 0.3, len(rows)), rows.iterrows(), strict=True):
             point(axes, place + shift, line)
             if what == "held_out" and line["arm"] in paper:
-                label_once = "paper, 350M,\neight tasks" if line["arm"] == "stem-third" else None
-                axes.plot(
-                    paper[line["arm"]], place + shift, "d", mfc="white", mec="black", ms=5, label=label_once, zorder=5
-                )
+                axes.plot(paper[line["arm"]], place + shift, "d", mfc="white", mec="black", ms=5, zorder=5)
     axes.axvline(0, color="black", lw=0.6)
     axes.set_yticks(range(len(groups)), [ROWS[what] for what in groups], fontsize=7)
     axes.set_ylim(len(groups) - 0.5, -0.5)
     axes.set_xlabel(label)
-    if paper:
-        axes.legend(fontsize=6.5, loc="upper right", bbox_to_anchor=(1.04, 0.89), handletextpad=0.1)
 
 
 def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
@@ -142,7 +137,7 @@ def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
         recipe.claims[name].arms[0]: recipe.claims[name].paper.value
         for name in ("third-average", "half-average", "full-average")
     }
-    draw_differences(points, data, "accuracy", "arm - dense (points)", averages)
+    draw_differences(points, data, "accuracy", "arm - dense (points; paper: eight tasks)", averages)
     draw_differences(bits, data, "margin", "margin, arm - dense (bits)", {})
     titles = ("a  Accuracy by task", "b  Difference to dense", "c  Margin to dense")
     for axes, title in zip((accuracy, points, bits), titles, strict=True):

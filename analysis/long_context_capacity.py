@@ -11,7 +11,7 @@ from stemrepro.measures.context import Context, mean_difference, worth
 from stemrepro.model.config import placed_layers
 from stemrepro.model.cost import expected_distinct
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, SOURCE_COLOUR, error_bars, plt
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, SOURCE_COLOUR, error_bars, plt
 from stemrepro.scores.context import ArmContext, half, part
 from stemrepro.scores.text import TextCounts, experts_touched
 
@@ -120,12 +120,14 @@ def draw_active(axes: Axes, data: pd.DataFrame) -> None:
     """Table parameters that a context touches in the paper's 350M shape, by placement."""
     for placement in ("third", "half", "full"):
         own = data[(data["panel"] == "active parameters") & (data["what"] == placement)]
-        axes.plot(own["x"], own["value"], color=ARM_COLOUR[f"stem-{placement}"], lw=1.3, label=f"STEM {placement}")
+        axes.plot(
+            own["x"], own["value"], color=ARM_COLOUR[f"stem-{placement}"], lw=1.3, label=ARM_LABEL[f"stem-{placement}"]
+        )
         axes.fill_between(own["x"].astype(float), own["ci_low"], own["ci_high"], color=ARM_COLOUR[f"stem-{placement}"], alpha=0.2, lw=0)  # fmt: skip
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set(xlabel="tokens of context", ylabel="parameters (M), 350M shape")
-    axes.legend(fontsize=6.5)
+    axes.legend(fontsize=6.5, title="lines: mean over sources,\nbands: from the least to the most", title_fontsize=6)
 
 
 def draw_cache(axes: Axes, data: pd.DataFrame) -> None:
@@ -137,7 +139,7 @@ def draw_cache(axes: Axes, data: pd.DataFrame) -> None:
             if policy == "LFU":
                 axes.fill_between(own["x"].astype(float), own["ci_low"], own["ci_high"].clip(upper=100), color=colour, alpha=0.15, lw=0)  # fmt: skip
     axes.axhline(80, color="black", lw=0.8)
-    axes.text(25, 79, "paper: above 80%", fontsize=6.5, ha="right", va="top")
+    axes.text(0.8, 81, "paper: above 80%", fontsize=6.5, ha="left", va="bottom")
     handles = [plt.Line2D([], [], color="#0173b2", label="every token"),
                plt.Line2D([], [], color="#de8f05", label="distinct tokens of a\n128-token chunk")]  # fmt: skip
     handles += [plt.Line2D([], [], color="black", ls=dashes, lw=1, label=name) for name, dashes in POLICIES.items()]

@@ -74,6 +74,10 @@ def draw_items(axes: Axes, data: pd.DataFrame) -> None:
         grid[at] = list(FITS).index(cell["what"])
         axes.text(at[1], at[0], f"{cell['value']:.2f}", ha="center", va="center", fontsize=6.5,
                   color="black" if cell["what"] == "both" else "white")  # fmt: skip
+    for place in np.argwhere(grid == list(FITS).index("neither")):  # also told apart in grey
+        axes.add_patch(
+            plt.Rectangle((place[1] - 0.5, place[0] - 0.5), 1, 1, fill=False, hatch="////", ec="#7a1616", lw=0)
+        )
     axes.imshow(grid, cmap=ListedColormap(list(FITS.values())), vmin=0, vmax=len(FITS) - 1, aspect="auto")
     axes.hlines(np.arange(0.5, len(rows)), -0.5, 7.5, color="white", lw=2)
     axes.vlines(np.arange(0.5, 8), -0.5, len(rows) - 0.5, color="white", lw=2)
@@ -84,9 +88,15 @@ def draw_items(axes: Axes, data: pd.DataFrame) -> None:
     scorers = data[data["panel"] == "scorer"].set_index("row")
     for place, (block, row) in enumerate(rows):
         found = scorers.loc[f"{block}/{row}"]
-        by_chance = "" if np.isnan(found["value"]) else f"\nby accident {found['value']:.0e}"
+        rare = float(f"{1 / found['value']:.0e}")  # nan where there is none
+        by_chance = "" if np.isnan(rare) else f"\nby chance: 1 in {rare:,.0f}"
         axes.text(7.6, place, f"{found['what']}{by_chance}", fontsize=6, va="center")
-    handles = [plt.Rectangle((0, 0), 1, 1, color=colour, label=what) for what, colour in FITS.items()]
+    handles = [
+        plt.Rectangle(
+            (0, 0), 1, 1, fc=colour, ec="#7a1616", lw=0, hatch="////" if what == "neither" else "", label=what
+        )
+        for what, colour in FITS.items()
+    ]
     axes.legend(handles=handles, fontsize=7, ncol=4, loc="upper center", bbox_to_anchor=(0.45, -0.1), columnspacing=1.2)
 
 
@@ -96,8 +106,9 @@ def draw_totals(axes: Axes, data: pd.DataFrame) -> None:
     own = own.loc[list(dict.fromkeys(data[data["panel"] == "total"]["row"]))]
     for place, printed in enumerate(own["printed"]):  # what the printed digits leave open
         axes.plot(
-            [1 - 0.005 / printed, 1 + 0.005 / printed], [place, place], color="#de8f05", lw=7, solid_capstyle="butt"
-        )
+            [1 - 0.005 / printed, 1 + 0.005 / printed], [place, place], color="#de8f05", lw=7, solid_capstyle="butt",
+            label="what the printed digits leave open" if place == 0 else None,
+        )  # fmt: skip
     own = own.div(own["printed"], axis=0)
     for column, marker, label in (("kept", "s", "dense + tables"), ("tensors", "o", "tensors that are there")):
         axes.plot(

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator
 
 from stemrepro.claims import Contrast
 from stemrepro.measures.roi import TrainingRoi, flop_factor
@@ -72,7 +73,9 @@ def draw_factors(axes: Axes, data: pd.DataFrame, panel: str) -> None:
     axes.bar(0, 0, color="#888888", label="higher accuracy")
     axes.axhline(0, color="black", lw=0.6)
     axes.set_xticks(range(len(arms)), [ARM_LABEL[arm] for arm in arms], rotation=30, ha="right", fontsize=7)
-    axes.set_ylabel("log ROI over dense")
+    axes.set_ylabel("ROI over dense")
+    axes.yaxis.set_major_locator(FixedLocator(np.log(np.arange(0.5, 3, 0.1))))  # piles add up in logarithms alone
+    axes.yaxis.set_major_formatter(lambda value, _: f"{np.exp(value):.1f}")
     axes.margins(y=0.3)
     axes.legend(fontsize=6.5, loc="upper left", ncols=3, columnspacing=1, handletextpad=0.4)
 
@@ -93,7 +96,9 @@ def draw(data: pd.DataFrame, measure: TrainingRoi) -> Figure:
     figure.get_layout_engine().set(rect=(0, 0.02, 1, 0.98))
     draw_factors(paper, data, "paper")
     draw_factors(ours, data, "ours")
-    draw_gains(flops, data, "FLOPs to dense's loss", "log FLOPs saved")
+    draw_gains(flops, data, "FLOPs to dense's loss", "FLOPs saved")
+    flops.yaxis.set_major_locator(FixedLocator(-np.log(1 - np.arange(0, 1, 0.1))))
+    flops.yaxis.set_major_formatter(lambda value, _: f"{100 * (1 - np.exp(-value)):.0f}%")
     draw_gains(equal, data, "loss at equal FLOPs", "dense - arm (nats/token)")
     titles = ("a  The paper's ROI, 350M", "b  Ours, by the same definition", "c  FLOPs to dense's final loss", "d  Prose loss at equal FLOPs")  # fmt: skip
     for axes, title in zip((paper, ours, flops, equal), titles, strict=True):

@@ -88,6 +88,7 @@ def draw_losses(axes: Axes, data: pd.DataFrame) -> None:
         axes.plot(rows["x"], rows["value"], color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], markevery=(6, 12), ms=4, lw=1.2, label=ARM_LABEL[arm])  # fmt: skip
         own = data[(data["panel"] == "spike") & (data["what"] == arm)]
         axes.plot(own["x"], own["value"], ARM_MARKER[arm], color=ARM_COLOUR[arm], ms=3, alpha=0.6)
+    axes.plot([], [], "o", color="#888888", ms=3, alpha=0.6, label="a spike of one seed")
     lines = data[data["panel"] == "loss"]["value"]
     axes.set_ylim(lines.min() - 0.3, lines.quantile(0.97) + 0.5)
     axes.set(xlabel="training step", ylabel="training loss (nats/token)")
