@@ -13,7 +13,7 @@ from stemrepro.claims import Unmeasured
 from stemrepro.measures.agreement import agreement
 from stemrepro.measures.worth import Worth
 from stemrepro.paper import Paper
-from stemrepro.report.long_end import PAIR
+from stemrepro.report.ladder import PAIR
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt
 
@@ -88,10 +88,9 @@ def collect(measure: Worth) -> pd.DataFrame:
         for point, x in places.items()
     ]
     rows += foretold_rows(measure, places) + agreement_rows(measure)
-    end = places[None]  # of all pairs, for the pages of other scales (stemrepro/report/long_end.py)
-    rows += [
-        mean_row(PAIR, f"{high} - {low}", end, measure.gap(high, low, None))
-        for high, low in combinations(measure.arms, 2)
+    rows += [  # of all pairs, for the pages of other scales (stemrepro/report/ladder.py)
+        mean_row(PAIR, f"{high} - {low}", x, measure.gap(high, low, point))
+        for (high, low), (point, x) in product(combinations(measure.arms, 2), places.items())
     ]
     for arm in LAWS:
         for axes, widths in (("tokens", False), ("parameters, tokens", True)):

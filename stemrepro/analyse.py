@@ -12,6 +12,8 @@ from types import ModuleType
 from stemrepro.book import load
 from stemrepro.claims import Unmeasured
 from stemrepro.errors import UserError
+from stemrepro.explain import explained
+from stemrepro.files import atomic_write
 from stemrepro.measures.base import Inputs, measured
 from stemrepro.report import forest
 from stemrepro.report.results import judged, run_inputs, save
@@ -33,7 +35,7 @@ def _module(path: Path, asked: list[str]) -> ModuleType:
 
 
 def analyse(name: str, scale: str, scores: Path, results: Path) -> list[dict]:
-    """Writes `results`/<scale>/<name>/; returns the rows of verdicts.json.
+    """Writes `results`/<scale>/<name>/, with a page that explains every claim; returns the rows of verdicts.json.
 
     Raises:
         UserError: no such recipe or scale, or scores that are missing or damaged.
@@ -53,4 +55,5 @@ def analyse(name: str, scale: str, scores: Path, results: Path) -> list[dict]:
         data = forest.collect(measure)
         figures = {file: forest.draw(data, measure, str(reason)) for file in asked}
     save(results / scale / name, figures, data, rows, run_inputs(inputs, measure))
+    atomic_write(results / scale / name / "explained.html", explained(inputs, rows, measure, results))
     return rows

@@ -20,7 +20,7 @@ from stemrepro.claims import (
     judge,
 )
 from stemrepro.elsewhere import turned
-from stemrepro.measures.base import Inputs, measure_class, measured
+from stemrepro.measures.base import Inputs, Measure, measure_class, measured
 from stemrepro.report.results import evidence_for
 
 
@@ -60,8 +60,11 @@ class Judged:
         return _blocked(self.evidence) is None
 
 
-def judged(inputs: Inputs) -> dict[str, Judged]:
+def judged(inputs: Inputs, measure: Measure | None = None) -> dict[str, Judged]:
     """A recipe's claims, judged together because levels depend on the family; none where scores are not on disk.
+
+    Args:
+        measure: what was measured, where that is at hand; None reads the scores.
 
     Raises:
         UserError: scores are damaged.
@@ -71,7 +74,7 @@ def judged(inputs: Inputs) -> dict[str, Judged]:
     folders += [Path("text")] if measure_class(recipe.measure).reads_text else []
     if not all((inputs.folder / folder).is_dir() for folder in folders):
         return {}
-    measure = measured(inputs)
+    measure = measure or measured(inputs)
     evidence = [evidence_for(claim, measure) for claim in claims.values()]
     asked = ["; ".join(measure.preconditions[name].words for name in own.preconditions) for own in claims.values()]
     return {
