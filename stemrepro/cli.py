@@ -411,6 +411,16 @@ def prose() -> None:
     print(f"brought up to date: {', '.join(map(str, changed))}" if changed else "all numbers in prose are up to date")
 
 
+@app.command("print")
+def print_report() -> None:
+    """Prints docs/report.md as docs/report.pdf, its numbers brought up to date before."""
+    from stemrepro.printing import write_pdf
+    from stemrepro.prose import render
+
+    render(RESULTS)
+    print(f"printed: {write_pdf(Path('docs/report.md'))}")
+
+
 @app.command()
 def verify(scale: Scale = "laptop") -> None:
     """Compares the results with the committed ones: exit code 0 if they are the same, 1 if not, 3 if no run was made here."""

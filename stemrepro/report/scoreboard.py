@@ -120,15 +120,14 @@ def section(results: Path, scale: str, name: str, book: Book, out: Path, ladder:
         "alt": f"Figure of {name} at scale {scale}: {recipe.title}. Its claims: {said}.", "caption": caption(name, recipe, rows),
         "words": Counter(VERDICTS.index(row["verdict"]) for row in rows),
         "rows": [
-            row | {
+            told(row) | {
                 "number": VERDICTS.index(row["verdict"]), "contrast": contrast(row), "paper": paper(row), "source": source(row),
-                "ours": ours(row), "drawing": drawing(row, axes[row["metric"]], lines[row["claim"]]), "scale": scale, "recipe": name,
+                "drawing": drawing(row, axes[row["metric"]], lines[row["claim"]]), "scale": scale, "recipe": name,
                 "items": "|".join(paper_items(f"{recipe.paper_item}; {source(row)}")), "size": multiples(row),
                 "evidence": "; ".join(
                     [evidence(row), *filter(None, [at_long_end(row, ladder)]),
                      *(f"at scale {own['scale']} {ours(own)}: {word(own)}" for own in others.get(row["claim"], []))]
                 ),
-                "word": word(row), "whose": ORIGINS[row["origin"]],
                 "anchor": f"{name}-{scale}-{row['claim']}",
             }
             for row in rows
@@ -181,6 +180,20 @@ def every_row(scale: str, results: Path) -> list[dict]:
     ]
 
 
+def told(row: dict) -> dict:
+    """A row with our number, the verdict and whose claim it is as they are written."""
+    return row | {"ours": ours(row), "word": word(row), "whose": ORIGINS[row["origin"]]}
+
+
+def primary_table(rows: list[dict]) -> list[str]:
+    """The primary ones of `told` rows, as lines of a Markdown table."""
+    return [
+        "| claim | whose | ours | verdict |",
+        "|---|---|---|---|",
+        *(f"| {cell(row['sentence'])} | {row['whose']} | {cell(row['ours'])} | **{row['word']}** |" for row in rows if row["primary"]),
+    ]  # fmt: skip
+
+
 def cell(text: str) -> str:
     """A text that may stand in a Markdown table."""
     return text.replace("|", "\\|").replace("<", "&lt;")
@@ -217,8 +230,7 @@ def markdown(sections: list[dict], out: Path, ladder: Ladder) -> str:
         *tally_table(rows), "", *([agreement_words(rows, ladder), ""] if agreement_words(rows, ladder) else []),
         "| verdict | of a control | means |", "|---|---|---|",
         *(f"| **{verdict}** | *{CONTROL_WORDS[verdict]}* | {MEANING[verdict]} |" for verdict in VERDICTS),
-        "", "## Primary claims", "", "| claim | whose | ours | verdict |", "|---|---|---|---|",
-        *(f"| {cell(row['sentence'])} | {row['whose']} | {cell(row['ours'])} | **{row['word']}** |" for row in rows if row["primary"]),
+        "", "## Primary claims", "", *primary_table(rows),
     ]  # fmt: skip
     for part in sections:
         where = f"scale `{part['scale']}`" if part["runs"] else "arithmetic: the same at every scale"

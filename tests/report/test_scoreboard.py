@@ -2,13 +2,13 @@
 
 import csv
 import json
-import os
 import re
 import shutil
 
 import pytest
 
 from stemrepro.book import load
+from stemrepro.browser import chromium
 from stemrepro.claims import VERDICTS
 from stemrepro.errors import UserError
 from stemrepro.report import scoreboard
@@ -18,9 +18,6 @@ from stemrepro.report.words import paper_items
 from tests.conftest import ROOT
 from tests.report.made_up import row
 
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome", "chrome") if (path := shutil.which(name))), None
-)
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="533pt" height="417pt" viewBox="0 0 533 417"><rect width="533" height="417"/></svg>'
 
 
@@ -229,16 +226,11 @@ def test_captions_say_what_is_drawn_and_how_many_seeds(book):
 
 @pytest.fixture(scope="module")
 def browser():
-    if CHROMIUM is None:
-        pytest.skip("no Chromium on this machine")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox"] if os.geteuid() == 0 else []
-        )
-        yield browser
-        browser.close()
+    try:
+        with chromium() as browser:
+            yield browser
+    except UserError as reason:
+        pytest.skip(str(reason))
 
 
 @pytest.fixture
