@@ -22,6 +22,7 @@ STYLE = """
   table { border-collapse: collapse; margin: 8pt 0; width: 100%; font-size: 7.9pt; line-height: 1.3; hyphens: none; }
   th { text-align: left; border-bottom: 0.8pt solid #1d2329; vertical-align: bottom; }
   th, td { padding: 2pt 5pt 2pt 0; }
+  [style*="right"] { width: 8%; padding-left: 4pt; overflow-wrap: anywhere; }
   td { border-bottom: 0.3pt solid #b9c1c8; vertical-align: top; }
   tr, figure { break-inside: avoid; }
   figure { margin: 9pt 0 2pt; text-align: center; }
@@ -63,7 +64,7 @@ def page(source: Path) -> str:
     body = re.sub(r"<p>(<img [^>]*>)</p>", r"<figure>\1</figure>", body)
     body = re.sub(r"<p><em>((?:(?!</?em>|<p>).)*)</em></p>", r'<p class="caption">\1</p>', body, flags=re.DOTALL)
     body = re.sub(r'src="(?P<path>[^":]+)"', lambda found: _inlined(found, source.parent), body)
-    title = f"{escape(head[1])} ({digest([STYLE, body])})"
+    title = f"{escape(head[1])}, source {digest([STYLE, body])}"
     return f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>\n{body}</html>\n'
 
 
