@@ -40,6 +40,7 @@ PAGE = Markup("""<!doctype html>
   h2 {{ font-size: 1rem; margin-bottom: 0; }}
   :target {{ outline: 3px solid #f0b400; outline-offset: 6px; }}
 </style>
+<main>
 <h1>{title}</h1>
 """)
 
@@ -241,4 +242,4 @@ def explained(inputs: Inputs, rows: list[dict], measure: Measure, results: Path)
         )
         for row in rows
     ]
-    return PAGE.format(title=f"{inputs.name} at scale {inputs.scale_name}: how each claim came to its verdict") + Markup("\n").join(parts) + "\n"  # fmt: skip
+    return PAGE.format(title=f"{inputs.name} at scale {inputs.scale_name}: how each claim came to its verdict") + Markup("\n").join(parts) + "\n</main>\n"  # fmt: skip

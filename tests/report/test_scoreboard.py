@@ -6,6 +6,7 @@ import re
 import shutil
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
 from stemrepro.book import load
 from stemrepro.browser import chromium
@@ -395,3 +396,28 @@ def test_prints_every_claim_without_the_filters(page):
     assert not page.locator(".filters").is_visible()
     assert len(shown(page)) == page.locator(".claim").count()
     assert len(page.pdf()) > 10_000
+
+
+def barriers(page) -> list[str]:
+    """What axe finds against a page: rules and the elements that break them."""
+    found = Axe().run(page).response["violations"]
+    return [f"{rule['id']}: {node['html']}" for rule in found for node in rule["nodes"]]
+
+
+@pytest.mark.parametrize("width", [1200, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_bars_the_way(page, width, scheme):
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=scheme)
+    page.click("#open")
+    assert barriers(page) == []
+    page.evaluate("document.querySelector('#words').removeAttribute('aria-label')")
+    page.evaluate("document.querySelector('#words').removeAttribute('placeholder')")
+    assert any(found.startswith("label: ") for found in barriers(page))
+
+
+def test_nothing_bars_the_way_to_explanations(browser):
+    page = browser.new_page()
+    page.goto(f"file://{ROOT}/results/laptop/rivals/explained.html")
+    assert barriers(page) == []
+    page.close()
