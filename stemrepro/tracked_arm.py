@@ -15,6 +15,7 @@ from stemrepro.runs import MAIN, Address
 from stemrepro.scores.geometry import ArmGeometry
 from stemrepro.scores.items import ArmItems
 from stemrepro.scores.losses import ArmLosses
+from stemrepro.tracked_run import UNKNOWN, cost_of, made_at, read_config
 
 REFERENCE = "dense"
 """The arm whose loss the gap of all others is taken from, at the same point."""
@@ -70,7 +71,9 @@ class ArmView:
         scores: final metrics by name and seed; empty where none were scored from runs of these settings.
         gap: to dense; None as long as one of the two has no scores.
         cost: "forward_flops_per_token" and "parameters", by what they count.
-        commit: at which its runs were trained, short; "unknown" where they aren't here.
+        recipes: that read it.
+        trained: the commits of its runs, short; "" where they aren't here.
+        drawn: the commits of the results that it stands in, short; "" where there are none.
     """
 
     address: Address
@@ -78,10 +81,12 @@ class ArmView:
     scores: dict[str, dict[int, float]]
     gap: Contrast | None
     cost: dict
-    commit: str
+    recipes: list[str]
+    trained: str
+    drawn: str
 
     def metrics(self) -> dict[str, float]:
-        """What the arm is compared by: means over seeds, their standard deviations, the gap, costs."""
+        """What the arm is compared by: means over seeds, their standard deviations, the gap, costs; to six digits, as in verdicts.json."""
         found = {}
         for name, values in self.scores.items():
             own = list(values.values())
@@ -92,25 +97,55 @@ class ArmView:
             found[GAP] = self.gap.mean
         counts = self.cost["parameters"]
         found |= {f"cost/{kind}_parameters": float(counts[kind]) for kind in ("active", "tables")}
-        return found | {
-            "cost/parameters": float(counts["total"]),
-            "cost/flops_per_token": float(self.cost["forward_flops_per_token"]),
-        }
+        found["cost/parameters"] = float(counts["total"])
+        found["cost/flops_per_token"] = float(self.cost["forward_flops_per_token"])
+        return {name: round(value, 6) for name, value in found.items()}
+
+
+def recipes_of(book: Book, address: Address) -> list[str]:
+    """The recipes that want an address."""
+    return [name for name, recipe in book.recipes.items() if address in recipe.wanted()]
+
+
+def drawn_at(results: Path, recipes: list[str]) -> str:
+    """The commits, short, at which results of recipes were made; "" where none were."""
+    files = [results / name / "provenance.json" for name in recipes]
+    commits = {str(read_json(path).get("commit", UNKNOWN))[:7] for path in files if path.exists()}
+    return ", ".join(sorted(commits))
+
+
+def arm_view(
+    book: Book, scores: Path, results: Path, address: Address, params_hash: str, folders: list[Path]
+) -> ArmView:
+    """An arm of some settings, from its scores where they are of these, else from its run folders.
+
+    Args:
+        scores: the folder scores/<scale>.
+        results: the folder results/<scale>.
+        folders: its run folders, of these settings; none where they aren't here.
+    """
+    own, recipes = losses_of(scores, address), recipes_of(book, address)
+    scored = bool(own) and own.summary["params_hash"] == params_hash
+    configs = [read_config(folder) for folder in folders]
+    return ArmView(
+        address,
+        seeds=tuple(own.scored if scored else (config["seed"] for config in configs)),
+        scores=by_seed(book, scores, address, params_hash),
+        gap=gap(scores, address) if scored else None,
+        cost=own.summary if scored else cost_of(configs[0]),
+        recipes=recipes,
+        trained=", ".join(sorted({made_at(folder)[:7] for folder in folders})),
+        drawn=drawn_at(results, recipes) if scored else "",
+    )
 
 
 @dataclass(frozen=True)
 class Spoken:
-    """A claim as its recipe's verdicts.json has it.
-
-    Attributes:
-        point: where its arms are compared.
-        commit: at which it was judged, short.
-    """
+    """A claim as its recipe's verdicts.json has it, and the point at which its arms are compared."""
 
     recipe: str
     row: dict
     point: str
-    commit: str
 
     def __str__(self) -> str:
         numbers = "no value"
@@ -124,16 +159,12 @@ class Spoken:
 
 def spoken(book: Book, results: Path) -> list[Spoken]:
     """All claims that were judged below results/<scale>, in the recipes' order; UserError names verdicts that are damaged."""
-    found = []
-    for name, recipe in book.recipes.items():
-        folder = results / name
-        if not (folder / "verdicts.json").exists():
-            continue
-        path = folder / "provenance.json"
-        commit = str(read_json(path).get("commit", "unknown"))[:7] if path.exists() else "unknown"
-        for row in read_verdicts(folder / "verdicts.json"):
-            found.append(Spoken(name, row, row["metric"].partition("@")[2] or recipe.base, commit))
-    return found
+    return [
+        Spoken(name, row, row["metric"].partition("@")[2] or recipe.base)
+        for name, recipe in book.recipes.items()
+        if (path := results / name / "verdicts.json").exists()
+        for row in read_verdicts(path)
+    ]
 
 
 def claims_on(address: Address, claims: list[Spoken]) -> list[Spoken]:
@@ -158,25 +189,31 @@ def _gap(view: ArmView) -> str:
         return "The gap of other arms is to this one." if view.address.arm == REFERENCE else "Dense has no scores here."
     count, side = len(view.gap.differences), "below" if view.gap.mean > 0 else "above"
     low, high = view.gap.interval(0.05)
-    within = f" (95% interval of the difference {low:+.4f} to {high:+.4f})" if count > 1 else ""
+    within = f" (95% interval of the difference {low:+.4f} to {high:+.4f}, for this arm alone)" if count > 1 else ""
     pairs = f"in {count} pair{'s' if count > 1 else ''} of runs with the same seed"
     return f"Prose loss: {abs(view.gap.mean):.4f} nats a token {side} dense{within}, {pairs}. Means over other seeds differ by other numbers."
 
 
 def describe(book: Book, scale: str, view: ArmView, claims: list[Spoken]) -> str:
-    """An arm in Markdown: what it is, seeds, gap, cost, commits, and the claims that name it."""
+    """An arm in Markdown: what it is, seeds, gap, costs, commits, and the claims that name it.
+
+    Args:
+        claims: as `claims_on` has them.
+        recipes: that read it.
+    """
     counts, seeds = view.cost["parameters"], ", ".join(map(str, view.seeds))
-    judged = sorted({claim.commit for claim in claims})
+    trained = f"Trained at commit {view.trained}" if view.trained else "Its run folders are not here"
+    drawn = f"; results drawn at {view.drawn}" if view.drawn else ""
     lines = [
         _what(book, view.address),
         _gap(view),
         f"Seeds {seeds}; {view.cost['forward_flops_per_token']:,} FLOPs a token forward; {counts['total']:,} parameters, "
         f"{counts['tables']:,} of them in tables.",
-        f"Trained at commit {view.commit}" + (f"; judged at {', '.join(judged)}." if judged else "; not judged yet."),
+        f"{trained}{drawn}. Recipes that read it: {', '.join(view.recipes) or 'none'}.",
     ]
     if claims:
+        more = len(claims) - MOST_CLAIMS
         lines.append(f"Claims that name it (`stemrepro explain RECIPE/CLAIM --scale {scale}`):")
         lines.append("\n".join(f"- {claim}" for claim in claims[:MOST_CLAIMS]))
-        if more := len(claims) - MOST_CLAIMS:
-            lines += [f"and {more} more in `results/{scale}/`."] if more > 0 else []
+        lines += [f"and {more} more in `results/{scale}/`."] if more > 0 else []
     return "\n\n".join(lines)

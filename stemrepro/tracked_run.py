@@ -9,6 +9,9 @@ from stemrepro.errors import UserError
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import flops_per_token, parameter_counts
 
+UNKNOWN = "unknown"
+"""The commit of what doesn't say it."""
+
 
 def steps_of(config: dict) -> int:
     """Optimiser steps of a run of these settings."""
@@ -50,8 +53,8 @@ def ended(folder: Path) -> tuple[str, int] | None:
 
 
 def made_at(folder: Path) -> str:
-    """The commit that a run was made at, or "unknown"."""
+    """The commit that a run was made at, or UNKNOWN."""
     try:
         return str(json.loads((folder / "provenance.json").read_text())["commit"])
     except (OSError, ValueError, KeyError, TypeError):
-        return "unknown"
+        return UNKNOWN

@@ -24,9 +24,19 @@ from stemrepro.errors import UserError
 from stemrepro.files import digest, flat, locked, read_rows, sha256
 from stemrepro.runs import MAIN, Address, params_hash
 from stemrepro.tracked import database, state, tracking_uri
-from stemrepro.tracked_arm import REFERENCE, ArmView, Spoken, by_seed, claims_on, describe, gap, losses_of, spoken
-from stemrepro.tracked_page import NOTE, VIEW_TAG, note, place, saved_view
-from stemrepro.tracked_run import cost_of, ended, made_at, read_config, steps_of
+from stemrepro.tracked_arm import (
+    REFERENCE,
+    ArmView,
+    Spoken,
+    arm_view,
+    claims_on,
+    describe,
+    losses_of,
+    recipes_of,
+    spoken,
+)
+from stemrepro.tracked_page import KIND, NOTE, note, place, saved_views
+from stemrepro.tracked_run import UNKNOWN, ended, made_at, read_config, steps_of
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
@@ -103,12 +113,12 @@ class Tracker:
         return f"stemrepro {self.scale}" if point == MAIN else f"stemrepro {self.scale}, points"
 
     def _experiment(self, name: str, about: str) -> str:
-        """The experiment of a name, made when it isn't there, with its description and the columns of its table."""
+        """The experiment of a name, made when it isn't there, with its description and views."""
         found = self.client.get_experiment_by_name(name)
         if not found:
             made = self.client.create_experiment(name, tags={"mlflow.experimentKind": "custom_model_development"})
             found = self.client.get_experiment(made)
-        for key, value in {NOTE: about, VIEW_TAG: saved_view(found.creation_time)}.items():
+        for key, value in ({NOTE: about} | saved_views(found.creation_time)).items():
             if found.tags.get(key) != value:
                 self.client.set_experiment_tag(found.experiment_id, key, value)
         return found.experiment_id
@@ -146,10 +156,6 @@ class Tracker:
         for run in runs:
             self.client.delete_run(run.info.run_id)
 
-    def recipes(self, address: Address) -> list[str]:
-        """The recipes that want an address."""
-        return [name for name, recipe in self.book.recipes.items() if address in recipe.wanted()]
-
     def colour(self, arm: str) -> str:
         """An arm's colour in figures."""
         return HUES[self.book.arms[arm].hue if arm in self.book.arms else "grey"]
@@ -167,7 +173,7 @@ class Tracker:
         ends = ended(folder)
         tags = {
             "scale": self.scale, "arm": address.arm, "point": address.point, "seed": seed,
-            "recipes": ", ".join(self.recipes(address)), "dvc_stage": f"train@{self.scale}", "params_hash": params_hash(config),
+            "recipes": ", ".join(recipes_of(self.book, address)), "dvc_stage": f"train@{self.scale}", "params_hash": params_hash(config),
             "data_hash": config["data"]["train_sha256"][:12], "commit": made_at(folder),
             "mlflow.parentRunId": parent.info.run_id, "mlflow.source.name": "stemrepro train",
             "mlflow.runColor": self.colour(address.arm),
@@ -233,16 +239,8 @@ class Tracker:
         keys = {self.run_key(folder) for folder in folders}
         for settings in filter(None, dict.fromkeys([scored, trained])):
             below = folders if settings == trained else []
-            configs = [read_config(folder) for folder in below]
-            view = ArmView(
-                address,
-                tuple(own.scored if settings == scored else (config["seed"] for config in configs)),
-                by_seed(self.book, self.scores, address, settings),
-                gap(self.scores, address) if settings == scored else None,
-                own.summary if settings == scored else cost_of(configs[0]),
-                ", ".join(sorted({made_at(folder)[:7] for folder in below})) or "unknown",
-            )
             keys.add(key := f"{self.scale}/{address}/{settings}")
+            view = arm_view(self.book, self.scores, self.results, address, settings, below)
             self._sync_view(key, view, below)
         experiment = self.experiment if address.point == MAIN else self.points
         there = self._search(experiment, f"tags.arm = '{address.arm}' and tags.point = '{address.point}'")
@@ -251,13 +249,13 @@ class Tracker:
 
     def _sync_view(self, key: str, view: ArmView, folders: list[Path]) -> None:
         """Brings the run of an arm up to date, with the figures that it stands in, and the runs of its folders below it."""
-        address, recipes = view.address, self.recipes(view.address)
-        claims = claims_on(address, self._claims)
+        address = view.address
+        claims = claims_on(address, self._claims) if view.scores else []
         made = folders[0] / "config.yaml" if folders else self.scores / "losses" / address.path / "summary.json"
         started = int(made.stat().st_mtime * 1000)
         tags = {
-            "scale": self.scale, "arm": address.arm, "point": address.point, "recipes": ", ".join(recipes), "kind": "mean over seeds",
-            "seeds": len(view.seeds), "commit": view.commit, "judged_at": ", ".join(sorted({claim.commit for claim in claims})),
+            "scale": self.scale, "arm": address.arm, "point": address.point, "recipes": ", ".join(view.recipes), "kind": KIND,
+            "seeds": len(view.seeds), "commit": view.trained or view.drawn or UNKNOWN,
             "dvc_stage": f"{'losses' if view.scores else 'train'}@{self.scale}", "mlflow.runColor": self.colour(address.arm),
             NOTE: describe(self.book, self.scale, view, claims),
         }  # fmt: skip
@@ -274,7 +272,7 @@ class Tracker:
             {name: value for name, value in flat(read_config(folders[0])).items() if name != "seed"} if folders else {}
         )
         self._add(parent, metrics, shared, tags | {"marks": marks})
-        for recipe in recipes:
+        for recipe in view.recipes:
             figure = self.results / recipe / "figure.png"
             if figure.exists() and parent.data.tags.get(f"figure.{recipe}") != (found := sha256(figure)[:12]):
                 self.client.log_artifact(parent.info.run_id, str(figure), f"figures/{recipe}")
