@@ -26,6 +26,7 @@ from stemrepro.evaluation import benchmarks, losses
 from stemrepro.runs import MAIN, Address
 from stemrepro.scoring import write_scores
 from stemrepro.tracked import Held, held, page, remember, sources, tracking_uri
+from stemrepro.tracked_page import WIDTHS
 from stemrepro.tracking import Tracker
 from stemrepro.training.train import train
 from tests.conftest import quiet
@@ -397,7 +398,26 @@ def test_a_missing_damaged_or_unreachable_one(project, book, monkeypatch):
         tracker(book).sync()
 
 
-def test_a_server(project, book, monkeypatch):
+def columns(chromium, address):
+    """The headings of the table at an address, from left to right, and the text about it."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        options = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = playwright.chromium.launch(executable_path=chromium, args=options)
+        page = browser.new_page(viewport={"width": 2400, "height": 900})
+        page.goto(address)
+        page.get_by_role("link", name="stem-third", exact=True).wait_for()
+        headings = page.locator("[role=columnheader][col-id]").all()
+        found = sorted(
+            (heading.bounding_box()["x"], text) for heading in headings if (text := heading.inner_text().strip())
+        )
+        note = page.inner_text("body")
+        browser.close()
+    return [name for _, name in found], note
+
+
+def test_a_server(project, book, made_scores, monkeypatch):
     """The server that `make ui` starts takes the runs as well as the file does, and serves its page."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -426,8 +446,14 @@ def test_a_server(project, book, monkeypatch):
         assert b"<title>MLflow" in page
         monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
         sync = tracker(book)
-        assert sync.sync().runs == 2
-        assert len(content(sync.experiment)) == 3
+        assert sync.sync() == (2, 2)
+        assert len(content(sync.experiment)) == 4
+        if chromium := shutil.which("chromium"):
+            shown, note = columns(chromium, f"{uri}/{sync.place}")
+            asked = [name.split("`")[1] for name in WIDTHS]
+            assert [name for name in shown if name in asked] == asked
+            assert "final/all_loss" not in shown
+            assert "pairs of runs with the same seed" in note
     finally:
         os.killpg(server.pid, 9)
         server.wait()
