@@ -24,7 +24,7 @@ from stemrepro.files import atomic_write
 from stemrepro.tracking import Tracker
 
 SCALE, PICTURE = "laptop", Path("docs/mlflow.png")
-SIZE = {"width": 1600, "height": 1280}
+SIZE = {"width": 1680, "height": 1270}
 CLOSED = "localStorage.setItem('mlflow.assistant.panelOpen_v1', 'false'); localStorage.setItem('mlflow.assistant.fab.autoOpenedOnFirstLoad_v1', 'true')"
 """MLflow opens a panel beside the table at a first visit."""
 WAIT_SECONDS = 60
@@ -59,7 +59,7 @@ def photograph(address: str, arms: list[str]) -> bytes:
     with sync_playwright() as playwright:
         options = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=options)
-        page = browser.new_page(viewport=SIZE, device_scale_factor=1.2)
+        page = browser.new_page(viewport=SIZE, device_scale_factor=1.1)
         page.add_init_script(CLOSED)
         page.goto(address)
         for arm in arms:

@@ -44,7 +44,7 @@ def state(runs: Path, scores: Path, results: Path, arms: str = "*/*") -> list[li
 
 
 def database() -> Path | None:
-    """The file that MLflow keeps its runs in; None for a server."""
+    """The file that MLflow keeps its runs in; None for a server, which may hold what others have."""
     uri = tracking_uri()
     return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
 
@@ -82,5 +82,5 @@ def held(scale: str) -> Held | None:
 
 def page(place: str, port: int) -> str:
     """The address at which a server shows what is at `place`: the one that MLFLOW_TRACKING_URI names, or that of `make ui`."""
-    server = tracking_uri() if database() is None else f"http://127.0.0.1:{port}"
+    server = uri if (uri := tracking_uri()).startswith("http") else f"http://127.0.0.1:{port}"
     return f"{server.rstrip('/')}/{place}"

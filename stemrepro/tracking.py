@@ -231,7 +231,7 @@ class Tracker:
 
     def sync_arm(self, address: Address) -> Synced:
         """Brings all of an address up to date. Its arm is there once, and twice where it was scored with other settings than the run
-        folders have; what has neither settings leaves."""
+        folders have; what has neither settings leaves, from a server only where there are folders here that take its place."""
         folders = sorted(path.parent for path in (self.runs / address.path).glob("seed*/config.yaml"))
         trained = params_hash(read_config(folders[0])) if folders else ""
         own = losses_of(self.scores, address)
@@ -243,8 +243,9 @@ class Tracker:
             view = arm_view(self.book, self.scores, self.results, address, settings, below)
             self._sync_view(key, view, below)
         experiment = self.experiment if address.point == MAIN else self.points
-        there = self._search(experiment, f"tags.arm = '{address.arm}' and tags.point = '{address.point}'")
-        self._remove([run for run in there if run.data.tags.get("run_key") not in keys])
+        if folders or database():
+            there = self._search(experiment, f"tags.arm = '{address.arm}' and tags.point = '{address.point}'")
+            self._remove([run for run in there if run.data.tags.get("run_key") not in keys])
         return Synced(1, len(folders))
 
     def _sync_view(self, key: str, view: ArmView, folders: list[Path]) -> None:
@@ -308,7 +309,7 @@ class Tracker:
         return self._synced[address][1]
 
     def _remove_gone(self, addresses: list[Address]) -> None:
-        """Removes all of addresses that have neither run folders nor scores any more. A server may hold what others have: it keeps them."""
+        """Removes all of addresses that have neither run folders nor scores any more; a server keeps them."""
         if addresses == self._addresses or not database():
             return
         self._addresses = addresses

@@ -312,6 +312,22 @@ def test_a_run_whose_folder_is_gone_leaves_and_so_does_an_arm(project, book):
     assert [name for name, _ in kept(sync)] == ["dense 0.1 seed 0", "stem-third", "stem-third seed 0", "sweep rates"]
 
 
+def test_a_server_keeps_what_others_have(project, book, made_scores, monkeypatch):
+    """Where scores are all that there is here, runs of the arm may be those of another checkout."""
+    sync = tracker(book)
+    sync.sync()
+    before = kept(sync)
+    shutil.rmtree("runs")
+    monkeypatch.setattr(tracking, "database", lambda: None)
+    tracker(book).sync()
+    assert kept(sync) == before
+    monkeypatch.undo()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{project}/mlflow.db")
+    monkeypatch.chdir(project)
+    tracker(book).sync()
+    assert [name for name, _ in kept(sync)] == ["dense", "stem-third"]
+
+
 def test_an_arm_whose_runs_are_elsewhere_has_its_scores(project, book, made_scores):
     """As in a clone: gap, costs, seeds and words, and no run below."""
     shutil.rmtree("runs")
@@ -367,6 +383,8 @@ def test_what_is_known_to_be_tracked_is_not_looked_at_again(project, book):
 
 def test_the_address_is_that_of_the_server(monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert page("#/experiments/1", 5001) == "http://127.0.0.1:5001/#/experiments/1"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://user@host/mlflow")
     assert page("#/experiments/1", 5001) == "http://127.0.0.1:5001/#/experiments/1"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://mlflow.example.org/")
     assert page("#/experiments/1", 5001) == "https://mlflow.example.org/#/experiments/1"
