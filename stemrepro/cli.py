@@ -240,12 +240,13 @@ def track(
     runs: Addresses = None,
     scale: Scale = "laptop",
     follow: Annotated[bool, typer.Option("--follow", help="keep up with a training until the input ends")] = False,
+    port: Annotated[int, typer.Option(help="of 'make ui', for the address that is printed")] = 5000,
 ) -> None:
-    """Brings MLflow up to date with the run folders; rebuilds a deleted database."""
+    """Brings MLflow up to date with run folders and scores; rebuilds a deleted database, and says where the runs are shown."""
     import select
 
     from stemrepro.book import load
-    from stemrepro.tracked import held, remember, sources, tracking_uri
+    from stemrepro.tracked import Held, held, page, remember, sources, tracking_uri
 
     book = load()
     book.scale(scale)
@@ -259,17 +260,19 @@ def track(
         count = tracker.sync(*runs or ())
         if follow:
             return
-        if not count:
+        if not count.arms:
             named = f" of {', '.join(runs)}" if runs else ""
             raise UserError(
-                f"{RUNS / scale} has no runs{named} to track; train some first ('make reproduce SCALE={scale}')"
+                f"{RUNS / scale} has no runs{named} to track, {SCORES / scale} no losses; train some first "
+                f"('make reproduce SCALE={scale}')"
             )
-        known = count, tracker.page
+        known = Held(*count, tracker.place)
         if not runs:
-            remember(scale, *known, before)
-    count, page = known
-    print(f"{count} runs of scale '{scale}' are in {tracking_uri()}; 'make ui' shows them, arms side by side at")
-    print(f"  {page}")
+            remember(scale, known, before)
+    print(
+        f"{known.arms} arms and {known.runs} runs of scale '{scale}' are in {tracking_uri()}; 'make ui' shows them at"
+    )
+    print(f"  {page(known.place, port)}")
 
 
 @app.command()

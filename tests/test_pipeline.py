@@ -137,7 +137,7 @@ def test_every_run_was_tracked_while_it_trained_and_scores_come_with_a_sync(proj
     assert names == {*arms, *(f"{arm} seed 0" for arm in arms)}
     assert "training/loss" in metrics
     assert "final/prose_loss" not in metrics
-    assert "13 runs of scale 'smoke' are in sqlite:///mlflow.db" in project.call(
+    assert "13 arms and 13 runs of scale 'smoke' are in sqlite:///mlflow.db" in project.call(
         "stemrepro", "track", "--scale", "smoke"
     )
     names, metrics = runs()
