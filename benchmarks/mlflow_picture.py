@@ -6,7 +6,6 @@ Builds a database of its own, serves it, and photographs the page in Chromium; n
 """
 
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -17,9 +16,8 @@ from collections.abc import Iterator
 from contextlib import chdir, contextmanager
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
-
 from stemrepro.book import load
+from stemrepro.browser import chromium
 from stemrepro.files import atomic_write
 from stemrepro.tracking import Tracker
 
@@ -56,17 +54,14 @@ def served(database: str, folder: Path) -> Iterator[str]:
 
 def photograph(address: str, arms: list[str]) -> bytes:
     """The page as PNG, once its table shows the arms."""
-    with sync_playwright() as playwright:
-        options = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=options)
-        page = browser.new_page(viewport=SIZE, device_scale_factor=1.1)
+    with chromium() as browser:
+        page = browser.new_page(viewport=SIZE, device_scale_factor=1.2)
         page.add_init_script(CLOSED)
         page.goto(address)
         for arm in arms:
             page.get_by_role("link", name=arm, exact=True).first.wait_for(timeout=1000 * WAIT_SECONDS)
         page.wait_for_timeout(1000)  # columns get their widths after their rows
         picture = page.screenshot()
-        browser.close()
     return picture
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
@@ -20,6 +21,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from stemrepro import tracking
+from stemrepro.browser import chromium
 from stemrepro.data.sources import prose as prose_of
 from stemrepro.errors import UserError
 from stemrepro.evaluation import benchmarks, losses
@@ -416,6 +418,123 @@ def test_a_missing_damaged_or_unreachable_one(project, book, monkeypatch):
         tracker(book).sync()
 
 
+def columns(browser, address):
+    """The headings of the table at an address, from left to right, and the text about it."""
+    page = browser.new_page(viewport={"width": 2400, "height": 900})
+    page.set_default_timeout(120_000)
+    page.goto(address)
+    page.get_by_role("link", name="stem-third", exact=True).wait_for()
+    headings = page.locator("[role=columnheader][col-id]").all()
+    found = sorted(
+        (heading.bounding_box()["x"], text) for heading in headings if (text := heading.inner_text().strip())
+    )
+    return [name for _, name in found], page.inner_text("body")
+
+
+def test_a_server_keeps_what_others_have(project, book, made_scores, monkeypatch):
+    """Where scores are all that there is here, runs of the arm may be those of another checkout."""
+    sync = tracker(book)
+    sync.sync()
+    before = kept(sync)
+    shutil.rmtree("runs")
+    monkeypatch.setattr(tracking, "database", lambda: None)
+    tracker(book).sync()
+    assert kept(sync) == before
+    monkeypatch.undo()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{project}/mlflow.db")
+    monkeypatch.chdir(project)
+    tracker(book).sync()
+    assert [name for name, _ in kept(sync)] == ["dense", "stem-third"]
+
+
+def test_an_arm_whose_runs_are_elsewhere_has_its_scores(project, book, made_scores):
+    """As in a clone: gap, costs, seeds and words, and no run below."""
+    shutil.rmtree("runs")
+    sync = tracker(book)
+    assert sync.sync() == (2, 0)
+    runs = {run.info.run_name: run for run in MlflowClient(tracking_uri()).search_runs([sync.experiment])}
+    assert set(runs) == {"dense", "stem-third"}
+    assert runs["stem-third"].data.metrics["final/prose_gap"] == pytest.approx(made_scores, abs=1e-6)
+    assert runs["dense"].data.metrics["final/prose_gap"] == 0
+    assert runs["stem-third"].data.tags["seeds"] == "2"
+    assert "feed-forward network `stem`" in runs["stem-third"].data.tags["mlflow.note.content"]
+
+
+def test_a_mean_that_falls_is_shown(project, book, made_scores):
+    """Of values at one step MLflow shows the one of the latest time, of these the highest."""
+    sync = tracker(book)
+    sync.sync()
+    client = MlflowClient(tracking_uri())
+    (arm,) = client.search_runs([sync.experiment], "tags.kind = 'arm' and tags.arm = 'stem-third'")
+    client.log_metric(arm.info.run_id, "final/prose_loss", 99.0, step=0)
+    assert client.get_run(arm.info.run_id).data.metrics["final/prose_loss"] == 99
+    time.sleep(0.01)
+    tracker(book).sync()
+    assert client.get_run(arm.info.run_id).data.metrics["final/prose_loss"] == arm.data.metrics["final/prose_loss"]
+
+
+def test_a_diverged_run_failed(project, book):
+    folder = Path("runs/tiny/main/stem-third/seed1")
+    (folder / "weights.safetensors").rename(folder / "diverged.json")
+    sync = tracker(book)
+    sync.sync()
+    statuses = {name: status for name, status, *_ in content(sync.experiment).values()}
+    assert statuses == {"stem-third": "FINISHED", "stem-third seed 0": "FINISHED", "stem-third seed 1": "FAILED"}
+
+
+def test_what_is_known_to_be_tracked_is_not_looked_at_again(project, book):
+    """Until a file on either side changes: MLflow takes seconds to open."""
+    assert held("tiny") is None
+    before = sources("tiny")
+    sync = tracker(book)
+    remember("tiny", Held(*sync.sync(), sync.place), before)
+    assert held("tiny") == (1, 2, sync.place)
+    about = Path("runs/tiny/main/stem-third/seed1/provenance.json")
+    text = about.read_text()
+    about.write_text("null")
+    assert held("tiny") is None
+    assert tracker(book).sync().runs == 2  # whoever wrote that: the run counts, its commit isn't known
+    about.write_text(text)
+    remember("tiny", Held(*sync.sync(), sync.place), sources("tiny"))
+    Path("mlflow.db").unlink()
+    assert held("tiny") is None
+
+
+def test_the_address_is_that_of_the_server(monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert page("#/experiments/1", 5001) == "http://127.0.0.1:5001/#/experiments/1"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://user@host/mlflow")
+    assert page("#/experiments/1", 5001) == "http://127.0.0.1:5001/#/experiments/1"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://mlflow.example.org/")
+    assert page("#/experiments/1", 5001) == "https://mlflow.example.org/#/experiments/1"
+
+
+def test_a_locked_database(project, book, monkeypatch):
+    def impatient(_connection, _cursor, statement, parameters, _context, _many):
+        return statement.replace("busy_timeout = 20000", "busy_timeout = 100"), parameters
+
+    event.listen(Engine, "before_cursor_execute", impatient, retval=True)
+    sync = tracker(book)
+    holder = sqlite3.connect("mlflow.db", timeout=0)
+    holder.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(UserError, match=r"mlflow\.db is locked by another process"):
+        sync.sync()
+    holder.rollback()
+    event.remove(Engine, "before_cursor_execute", impatient)
+    assert sync.sync().runs == 2
+
+
+def test_a_missing_damaged_or_unreachable_one(project, book, monkeypatch):
+    Path("bad.db").write_bytes(b"no database" * 1000)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{project}/bad.db")
+    with pytest.raises(UserError, match=r"bad\.db is damaged; delete the file and run 'stemrepro track'"):
+        tracker(book).sync()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with pytest.raises(UserError, match=r"MLflow at http://127\.0\.0\.1:9 can't be used"):
+        tracker(book).sync()
+
+
 def columns(chromium, address):
     """The headings of the table at an address, from left to right, and the text about it."""
     from playwright.sync_api import sync_playwright
@@ -466,8 +585,8 @@ def test_a_server(project, book, made_scores, monkeypatch):
         sync = tracker(book)
         assert sync.sync() == (2, 2)
         assert len(content(sync.experiment)) == 4
-        if chromium := shutil.which("chromium"):
-            shown, note = columns(chromium, f"{uri}/{sync.place}")
+        with suppress(UserError), chromium() as browser:  # of a machine without one
+            shown, note = columns(browser, f"{uri}/{sync.place}")
             asked = [name.split("`")[1] for name in WIDTHS]
             assert [name for name in shown if name in asked] == asked
             assert "final/all_loss" not in shown
