@@ -19,7 +19,9 @@ import traceback
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from multiprocessing import forkserver
 from queue import Empty
 
 from stemrepro.errors import UserError
@@ -68,10 +70,25 @@ def _leave_with_parent() -> None:
     os._exit(1)
 
 
+@contextmanager
+def _starting() -> Iterator[None]:
+    """Starts the fork server, deaf to Ctrl-C as are all workers that come from it, since their parent says what happens then; and holds
+    Ctrl-C back until the body has started these, as a worker can't be left half made."""
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        forkserver.ensure_running()
+        signal.signal(signal.SIGINT, (lambda number, _: heard.append(number)) if callable(before) else before)
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if heard:
+        raise KeyboardInterrupt
+
+
 def _begin(queue: object, turn: object, stop: object, threads: int) -> None:
     import torch
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says what happens then
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     _shared.update(queue=queue, turn=turn, stop=stop)
@@ -153,7 +170,9 @@ def run_jobs(
     pool = ProcessPoolExecutor(min(workers, len(jobs)), context, _begin, (queue, turn, stop, threads))
     with shown(lambda: course):
         try:
-            numbers: dict[Future, int] = {pool.submit(_work, number, job): number for number, job in enumerate(jobs)}
+            numbers: dict[Future, int] = {}
+            with _starting():
+                numbers |= {pool.submit(_work, number, job): number for number, job in enumerate(jobs)}
             while numbers:
                 ended, _ = wait(numbers, timeout=0.5, return_when=FIRST_COMPLETED)
                 _take(queue, course)
