@@ -162,7 +162,7 @@ class _Bars:
         self.progress.update(self.everything, total=total, completed=ended, note=course.left_in_words())
         for n, (bar, task) in enumerate(zip(self.bars, course.tasks, strict=False)):
             visible = course.running[n] and task.total > 1
-            about = {"description": task.name, "completed": course.units(n), "note": course.notes[n]}
+            about = {"description": task.name, "total": task.total, "completed": course.units(n), "note": course.notes[n]}
             self.progress.update(bar, visible=visible, **about)
 
 

@@ -199,9 +199,4 @@ def sweep(
     from stemrepro.book import load
     from stemrepro.sweeps.search import run_sweep
 
-    try:
-        run_sweep(file, load(), scale, DATA / scale / "blocks", RESULTS, workers, worker, Console())
-    except KeyboardInterrupt:
-        if worker:  # the process that started it says so
-            raise typer.Exit(130) from None
-        raise
+    run_sweep(file, load(), scale, DATA / scale / "blocks", RESULTS, workers, worker, Console())

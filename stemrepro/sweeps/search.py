@@ -7,6 +7,7 @@ has a result; one that failed or was killed is tried again by the next start, an
 """
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -72,7 +73,9 @@ def work_together(command: list[str], number: int, alone: Callable[[], None]) ->
     Raises:
         UserError: a worker failed.
     """
+    hears = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited: Ctrl-C is for this process alone, which ends the others
     children = [subprocess.Popen([*command, "--worker", str(i)]) for i in range(1, number)]
+    signal.signal(signal.SIGINT, hears)
     try:
         alone()
         if any([child.wait() for child in children]):
@@ -82,6 +85,8 @@ def work_together(command: list[str], number: int, alone: Callable[[], None]) ->
     finally:
         for child in children:
             child.terminate()
+        for child in children:
+            child.wait()
 
 
 def ended(studies: Iterable[optuna.Study]) -> int:
@@ -122,7 +127,9 @@ class Going:
         most = max(0, self.total - done)
         new = [pair for pair in trials if pair[0] not in self.before]
         new = [pair for pair in new if pair[1].state in (*ENDED, TrialState.RUNNING)][:most]
-        pieces = [Piece(called(trial), SHARES) for _, trial in new] + [Piece("", SHARES)] * (most - len(new))
+        mine = own[0] if own else None  # of others' trials nobody tells how far they are
+        pieces = [Piece(called(trial), SHARES if key == mine else 1) for key, trial in new]
+        pieces += [Piece("")] * (most - len(new))
         course = Course(f"sweep {self.name}", pieces, self.workers, done=done, clock=lambda: now)
         for number, (key, trial) in enumerate(new):
             now = trial.datetime_start.timestamp()
@@ -130,7 +137,7 @@ class Going:
             if trial.state in ENDED:
                 now = trial.datetime_complete.timestamp()
                 course.end(number)
-            elif own and own[0] == key:
+            elif key == mine:
                 now = time.time()
                 course.report(number, round(SHARES * own[1]))
         return course
