@@ -7,23 +7,24 @@ has a result; one that failed or was killed is tried again by the next start, an
 """
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from threading import Event, Thread
 
 import numpy as np
 import optuna
 import pandas as pd
+from optuna.trial import TrialState
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress
 
 from stemrepro.book import Book
 from stemrepro.errors import UserError
 from stemrepro.files import write_json
+from stemrepro.progress import Course, Piece, shown
 from stemrepro.sweeps.results import best_by, best_settings, write_results
 from stemrepro.sweeps.spec import Space, read_sweep
 from stemrepro.sweeps.study import (
@@ -40,6 +41,8 @@ from stemrepro.sweeps.trials import first_points, objective, run_of
 from stemrepro.tracking import Tracker
 
 MOST_EXTENSIONS = 3
+SHARES = 100
+"""Parts in which a trial's progress is told."""
 EDGE_GAIN = 0.01
 """Nats by which an edge of a grid must beat the value next to it to be a reason to go on; less is a seed's noise."""
 
@@ -70,7 +73,11 @@ def work_together(command: list[str], number: int, alone: Callable[[], None]) ->
     Raises:
         UserError: a worker failed.
     """
+    hears = signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # inherited: Ctrl-C is for this process alone, which ends the others
     children = [subprocess.Popen([*command, "--worker", str(i)]) for i in range(1, number)]
+    signal.signal(signal.SIGINT, hears)
     try:
         alone()
         if any([child.wait() for child in children]):
@@ -80,6 +87,8 @@ def work_together(command: list[str], number: int, alone: Callable[[], None]) ->
     finally:
         for child in children:
             child.terminate()
+        for child in children:
+            child.wait()
 
 
 def ended(studies: Iterable[optuna.Study]) -> int:
@@ -87,24 +96,53 @@ def ended(studies: Iterable[optuna.Study]) -> int:
     return sum(len(study.get_trials(deepcopy=False, states=ENDED)) for study in studies)
 
 
-@contextmanager
-def progress(console: Console, studies: dict[str, optuna.Study], total: int) -> Iterator[None]:
-    """A bar of the trials that have a result, over all workers."""
-    stop = Event()
-    with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console, transient=True) as bar:
-        task = bar.add_task("trials", total=total)
+def called(trial: optuna.trial.FrozenTrial) -> str:
+    """A trial in a line: its arm, and what else is set."""
+    settings = trial.user_attrs.get("settings", {})
+    others = ", ".join(
+        f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in settings.items() if k != "arm"
+    )
+    return f"{settings.get('arm', f'trial {trial.number}')}{f' {others}' if others else ''}"
 
-        def watch() -> None:
-            while not stop.wait(2):
-                bar.update(task, completed=ended(studies.values()))
 
-        watcher = Thread(target=watch, daemon=True)
-        watcher.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            watcher.join()
+class Going:
+    """How far a sweep is: from its studies what all workers have begun and ended since, from this worker the share of its own trial."""
+
+    def __init__(self, name: str, studies: Iterable[optuna.Study], total: int, workers: int) -> None:
+        self.name, self.studies, self.total, self.workers = name, list(studies), total, workers
+        self.before = {key for key, trial in self._trials() if trial.state != TrialState.WAITING}
+        self.own: tuple[tuple[str, int], float] | None = None
+
+    def _trials(self) -> Iterator[tuple[tuple[str, int], optuna.trial.FrozenTrial]]:
+        for study in self.studies:
+            for trial in study.get_trials(deepcopy=False):
+                yield (study.study_name, trial.number), trial
+
+    def report(self, trial: optuna.Trial, share: float) -> None:
+        """So much of this worker's trial is trained."""
+        self.own = (trial.study.study_name, trial.number), share
+
+    def course(self) -> Course:
+        """As it is now."""
+        trials, own, now = list(self._trials()), self.own, 0.0
+        done = sum(key in self.before and trial.state in ENDED for key, trial in trials)
+        most = max(0, self.total - done)
+        new = [pair for pair in trials if pair[0] not in self.before]
+        new = [pair for pair in new if pair[1].state in (*ENDED, TrialState.RUNNING)][:most]
+        mine = own[0] if own else None  # of others' trials nobody tells how far they are
+        pieces = [Piece(called(trial), SHARES if key == mine else 1) for key, trial in new]
+        pieces += [Piece("")] * (most - len(new))
+        course = Course(f"sweep {self.name}", pieces, self.workers, done=done, clock=lambda: now)
+        for number, (key, trial) in enumerate(new):
+            now = trial.datetime_start.timestamp()
+            course.begin(number)
+            if trial.state in ENDED:
+                now = trial.datetime_complete.timestamp()
+                course.end(number)
+            elif key == mine:
+                now = time.time()
+                course.report(number, round(SHARES * own[1]))
+        return course
 
 
 def run_sweep(
@@ -142,8 +180,9 @@ def run_sweep(
         left = len(open_points(studies[name], grid_points(space))) if sweep.sampler == "grid" else 0
         total = len(parts) * (sweep.trials or 0) or ended(studies.values()) + left
 
-        with progress(console, studies, total):
-            work_together(command, number, partial(work_all, parts, sweep, call, out))
+        going = Going(name, studies.values(), total, number)
+        with shown(going.course):
+            work_together(command, number, partial(work_all, parts, sweep, partial(call, report=going.report), out))
         for own, study in studies.items():
             check_complete(own, sweep, parts[own], study)
         table = pd.concat([trial_table(study) for study in studies.values()], ignore_index=True)
