@@ -177,6 +177,7 @@ def evaluate(
     chosen = names.chosen(params, scale, runs or [])
     os.environ.setdefault("HF_HUB_OFFLINE", "0" if params.scale[scale].benchmarks.hub else "1")
     for name in PARTS if part is None else (part,):
+        (SCORES / scale / name).mkdir(parents=True, exist_ok=True)  # DVC asks for it also where no arm is to be scored
         new, total = score(params, scale, name, chosen)
         where = f"; they are in {SCORES / scale / name}/" if total else ""
         print(f"{name}: {new} of {total} arms were scored, the others were up to date{where}")
