@@ -162,7 +162,12 @@ class _Bars:
         self.progress.update(self.everything, total=total, completed=ended, note=course.left_in_words())
         for n, (bar, task) in enumerate(zip(self.bars, course.tasks, strict=False)):
             visible = course.running[n] and task.total > 1
-            about = {"description": task.name, "total": task.total, "completed": course.units(n), "note": course.notes[n]}
+            about = {
+                "description": task.name,
+                "total": task.total,
+                "completed": course.units(n),
+                "note": course.notes[n],
+            }
             self.progress.update(bar, visible=visible, **about)
 
 
@@ -211,7 +216,12 @@ def shown(course: Callable[[], Course]) -> Iterator[None]:
         with lines(lambda: course().line()):
             yield
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=16),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
     with Progress(*columns, console=console, transient=True) as progress:
         bars = _Bars(progress, course())
         with every(DRAW_SECONDS, lambda: bars.draw(course())):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,11 @@ from typer.testing import CliRunner
 from stemrepro import plan
 from stemrepro.cli import app
 from tests.conftest import ROOT, TINY, hear_ctrl_c
+
+
+def plain(text):
+    """Without line breaks."""
+    return " ".join(text.split())
 
 
 def run(*arguments):
@@ -39,12 +45,12 @@ def project(sample, tmp_path, monkeypatch):
     [
         (("plan", "--scale", "laptob"), "scale 'laptob' is unknown; did you mean 'laptop'?"),
         (("plan", "--recipe", "rival"), "recipe 'rival' is unknown; did you mean 'rivals'?"),
-        (("train", "--scale", "nope"), "params.yaml is planned for scale 'tiny'; run 'stemrepro plan --scale nope'"),
-        (("train", "--scale", "tiny", "dens"), "run 'dens' is unknown; did you mean 'dense'?"),
-        (("train", "--scale", "tiny", "stem-early"), "run 'stem-early' is unknown"),
-        (("evaluate", "--scale", "nope"), "run 'stemrepro plan --scale nope'"),
+        (("train", "--scale", "smoke"), "params.yaml is planned for scale 'tiny'; run 'stemrepro plan --scale smoke'"),
+        (("train", "--scale", "tinny"), "scale 'tinny' is unknown; did you mean 'tiny'?"),
+        (("evaluate", "--scale", "smoke"), "run 'stemrepro plan --scale smoke'"),
+        (("evaluate", "--scale", "tinny"), "scale 'tinny' is unknown; did you mean 'tiny'?"),
         (("data", "fetch", "--mix", "poems"), "mix 'poems' is unknown"),
-        (("data", "blocks", "--scale", "nope"), "run 'stemrepro plan --scale nope'"),
+        (("data", "blocks", "--scale", "smoke"), "run 'stemrepro plan --scale smoke'"),
         (("analyse", "nope", "--scale", "tiny"), "recipe 'nope' is unknown"),
         (("analyse", "rivals", "--scale", "tiny"), "is missing"),
         (("report", "--scale", "nope"), "scale 'nope' is unknown"),
@@ -108,10 +114,14 @@ def test_several_arms_are_trained_and_scored_together_and_without_mlflow(project
     arms = ("--scale", "tiny", "dense", "stem-full")
     done = run("train", *arms, "--untracked")
     assert done.exit_code == 0, done.output
+    assert re.search(r"trained, in runs/tiny/.* dense \d\.\d{3} \+- \d\.\d{3} \(2\), stem-full \d", plain(done.stdout))
     assert not (project / "mlflow.db").exists()
-    assert run("evaluate", *arms, "--part", "losses").exit_code == 0
+    done = run("evaluate", *arms, "--part", "losses")
+    assert done.exit_code == 0, done.output
     for arm, ffn in (("dense", "dense"), ("stem-full", "stem")):
-        scores = pd.read_csv(project / "scores/tiny/losses/main" / arm / "losses.csv")
+        own = project / "scores/tiny/losses/main" / arm
+        scores, about = pd.read_csv(own / "losses.csv"), json.loads((own / "summary.json").read_text())
+        assert f"{arm} {about['loss']['prose']['nats_per_token']:.3f} +- " in plain(done.stdout)
         assert set(scores["seed"]) == {0, 1}
         config = yaml.safe_load((project / "runs/tiny/main" / arm / "seed1/config.yaml").read_text())
         assert (config["arm"], config["point"], config["model"]["ffn"]) == (arm, "main", ffn)
