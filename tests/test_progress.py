@@ -3,6 +3,7 @@
 import io
 import sys
 from threading import Event
+from typing import ClassVar
 
 import pytest
 
@@ -111,7 +112,7 @@ def test_durations_in_words(seconds, words):
 class Minutes(Event):
     """Instead of waiting, so many times have gone by once the body says go; then the body may end."""
 
-    asked: list = []
+    asked: ClassVar[list] = []
     go, over = Event(), Event()
 
     def __init__(self):
