@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from statistics import mean, stdev
 from textwrap import wrap
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from stemrepro.data.sources import prose
 from stemrepro.report.verdicts import word
 from stemrepro.runs import MAIN, Address, Run
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 WIDTH = 80
 MOST_LISTED = 12
@@ -66,6 +68,8 @@ def losses_of_scores(addresses: Iterable[Address], folder: Path) -> str:
     Args:
         folder: scores/<scale>/losses.
     """
+    import pandas as pd  # a second that training can do without
+
     losses: dict[Address, list[float]] = {}
     for address in addresses:
         path = folder / address.path / "losses.csv"
@@ -75,7 +79,7 @@ def losses_of_scores(addresses: Iterable[Address], folder: Path) -> str:
     )
 
 
-def _by_seed(table: pd.DataFrame) -> list[float]:
+def _by_seed(table: "pd.DataFrame") -> list[float]:
     """Nats a token of each seed, all tokens of a source alike and all sources of prose alike."""
     table = table[table["by"] == table["by"].iloc[0]]  # each way of splitting has every token once
     sums = table[table["source"].isin(prose(table["source"].unique()))].groupby(["seed", "source"])[["nats", "tokens"]]

@@ -60,6 +60,7 @@ def show(rows: list[dict], as_csv: bool, console: Console) -> None:
         if heading != (heading := f"{row['item']}; {row['source']}{sure}"):
             console.print(f"\n{heading}", markup=False, highlight=False)
         value = "not found" if row["value"] is None else f"{row['value']:g}"
-        console.print(f"  {row['cell']:{width}}  {value:>9} {row['unit']}", markup=False, highlight=False)
+        line = f"  {row['cell']:{width}}  {value:>9} {row['unit']}"
+        console.print(line.rstrip(), markup=False, highlight=False)
     missing = sum(row["value"] is None for row in rows)
     console.print(f"\n{len(rows)} cells, {missing} of them not found anywhere; they are data in recipes/paper.yaml")

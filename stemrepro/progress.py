@@ -216,7 +216,12 @@ def shown(course: Callable[[], Course]) -> Iterator[None]:
         with lines(lambda: course().line()):
             yield
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=16),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
     with Progress(*columns, console=console, transient=True) as progress:
         bars = _Bars(progress, course())
         with every(DRAW_SECONDS, lambda: bars.draw(course())):

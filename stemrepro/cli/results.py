@@ -53,6 +53,7 @@ def verify(scale: Scale = "laptop") -> None:
 
     from stemrepro.verify import verify as compare
 
+    names.check_scale(scale)
     raise typer.Exit(compare(scale, RESULTS, Console()))
 
 
