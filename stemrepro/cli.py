@@ -232,6 +232,7 @@ def analyse(
     for name in progress(recipes or list(load().at(scale).recipes), "analyses", transient=True):
         run(name, scale, SCORES, RESULTS)
     if not recipes:
+        metrics(scale)
         report(scale)
 
 
@@ -391,6 +392,15 @@ def generate(
 
     choose = sampled(temperature, top, seed) if temperature else greedy
     print(prompt + Visitor(run, DATA).generate(prompt, tokens, choose))
+
+
+@app.command()
+def metrics(scale: Scale = "laptop") -> None:
+    """Writes what 'dvc metrics show' lists: of each arm its loss, its gap to dense in the same seeds, and its cost."""
+    from stemrepro.book import load
+    from stemrepro.metrics import METRICS, write_metrics
+
+    print(f"{METRICS / scale}: {write_metrics(load(), scale, SCORES)} arms, which 'dvc metrics show' lists")
 
 
 @app.command()
