@@ -19,7 +19,6 @@ from stemrepro.metrics import METRICS, compared_arms
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.params import Params
 from stemrepro.recipe import Recipe
-from stemrepro.runs import MAIN, Address
 from stemrepro.work import DATA, RESULTS
 
 PIPELINE = Path("dvc.yaml")

@@ -29,7 +29,11 @@ def read(folder: Path) -> dict:
 def test_gaps_are_of_the_seeds_that_both_have(book, scores, tmp_path):
     assert write_metrics(book, "laptop", scores, tmp_path / "metrics") == 3
     found = read(tmp_path / "metrics/laptop")
-    assert found["dense"] == {"kflops": 302.1, "params": 135_072, "prose": pytest.approx((4.0 + 4.2 + 9.0) / 3, abs=1e-4)}
+    assert found["dense"] == {
+        "kflops": 302.1,
+        "params": 135_072,
+        "prose": pytest.approx((4.0 + 4.2 + 9.0) / 3, abs=1e-4),
+    }
     assert found["stem-full"] == {"gap": 0.4, "kflops": 273.9, "params": 571_552, "prose": 3.7}
     assert found["stem-third"].keys() == {"kflops", "params"}  # a run of it diverged
 
