@@ -5,6 +5,7 @@
     <!--recipes/paper.yaml|table-3-1b/dense/average|value|.2f-->55.82<!--/-->          a cell of the paper
     <!--laptop|scale|runs|d-->292<!--/-->                 runs of a scale; tokens: of each, parameters: of dense, both in millions
     <!--laptop|tally-->...<!--/-->                                                    the table of verdicts by origin
+    <!--laptop|stages-->...<!--/-->                                                   the stages of dvc.yaml as a flowchart
 
 The last part is a format of Python's, behind "minus" where the sentence has the other sign than the number, or "fewer" (x, a difference
 of logarithms, as the share 1 - exp(-x)). `render` writes what stands between.
@@ -24,6 +25,7 @@ from stemrepro.plan import make_params
 from stemrepro.report.scoreboard import every_row
 from stemrepro.report.verdicts import read_verdicts, tally_table, word
 from stemrepro.runs import MAIN, Address
+from stemrepro.stage_graph import mermaid
 
 FILES = (Path("README.md"), Path("docs"))
 """Where bound numbers may stand: a file, or the Markdown files of a folder."""
@@ -85,10 +87,12 @@ def said(source: str, results: Path) -> str:
         UserError: there is no such file, row or column, or the number can't be written so.
     """
     parts = source.split("|")
-    if parts[1:] == ["tally"] or parts[1:2] == ["scale"]:
+    if parts[1:] in (["tally"], ["stages"]) or parts[1:2] == ["scale"]:
         load().scale(parts[0])
     if parts[1:] == ["tally"]:
         return "\n" + "\n".join(tally_table(every_row(parts[0], results))) + "\n"
+    if parts[1:] == ["stages"]:
+        return f"\n{mermaid(load().at(parts[0]))}\n"
     if len(parts) != 4:
         raise UserError(f"'{source}' is no marker: file|row|column|format")
     value, (transform, _, form) = _value(*parts[:3], results), parts[3].rpartition(" ")
