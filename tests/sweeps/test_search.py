@@ -16,7 +16,8 @@ from rich.console import Console
 
 from stemrepro.errors import UserError
 from stemrepro.sweeps import search, trials
-from stemrepro.sweeps.results import best_settings, rate_figure
+from stemrepro.sweeps.best import Edge, best_settings, edges, importances, warnings
+from stemrepro.sweeps.figures import parallel_figure, rate_figure
 from stemrepro.sweeps.search import extended, run_sweep
 from stemrepro.sweeps.spec import Range, Sweep, read_sweep
 from stemrepro.sweeps.study import check_complete, grid_points, open_points, open_study, trial_table, work
