@@ -22,7 +22,7 @@ OWNERS = {
     "optuna": ("stemrepro.sweeps",),
     "lightning": ("stemrepro.training",),
     "lm_eval": ("stemrepro.evaluation",),
-    "matplotlib": ("stemrepro.report", "stemrepro.sweeps.results"),
+    "matplotlib": ("stemrepro.report", "stemrepro.sweeps.figures"),
     "grimp": ("stemrepro.imports",),
 }
 """The one place of each library: whoever replaces it edits nothing else."""

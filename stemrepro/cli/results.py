@@ -34,7 +34,17 @@ def analyse(
         rows += run(name, scale, SCORES, RESULTS)
     print(verdicts(rows, [RESULTS / scale / name for name in recipes] if recipes else [RESULTS / scale]))
     if not recipes:
+        metrics(scale)
         report(scale)
+
+
+@app.command()
+def metrics(scale: Scale = "laptop") -> None:
+    """Writes what 'dvc metrics show' lists: of each arm its loss, its gap to dense in the same seeds, and its cost."""
+    from stemrepro.book import load
+    from stemrepro.metrics import METRICS, write_metrics
+
+    print(f"{METRICS / scale}: {write_metrics(load(), scale, SCORES)} arms, which 'dvc metrics show' lists")
 
 
 @app.command()

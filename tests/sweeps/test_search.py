@@ -20,8 +20,10 @@ from rich.console import Console
 
 from stemrepro.errors import UserError
 from stemrepro.sweeps import search, trials
-from stemrepro.sweeps.results import best_settings, rate_figure
-from stemrepro.sweeps.search import Going, extended, run_sweep
+from stemrepro.sweeps.best import best_settings
+from stemrepro.sweeps.figures import rate_figure
+from stemrepro.sweeps.going import Going
+from stemrepro.sweeps.search import extended, run_sweep
 from stemrepro.sweeps.spec import Range, Sweep, read_sweep
 from stemrepro.sweeps.study import check_complete, grid_points, open_points, open_study, trial_table, work
 from stemrepro.sweeps.trials import run_of, settings_of
