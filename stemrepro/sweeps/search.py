@@ -73,9 +73,8 @@ def work_together(command: list[str], number: int, alone: Callable[[], None]) ->
     Raises:
         UserError: a worker failed.
     """
-    hears = signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # inherited: Ctrl-C is for this process alone, which ends the others
+    # Children inherit that: Ctrl-C is for this process alone, which ends the others.
+    hears = signal.signal(signal.SIGINT, signal.SIG_IGN)
     children = [subprocess.Popen([*command, "--worker", str(i)]) for i in range(1, number)]
     signal.signal(signal.SIGINT, hears)
     try:
