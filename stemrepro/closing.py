@@ -6,14 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from statistics import mean, stdev
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 from stemrepro.data.sources import prose
 from stemrepro.report.verdicts import word
 from stemrepro.runs import MAIN, Address, Run
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 WIDTH = 80
 MOST_LISTED = 12
@@ -67,24 +63,21 @@ def losses_of_scores(addresses: Iterable[Address], folder: Path) -> str:
 
     Args:
         folder: scores/<scale>/losses.
-    """
-    import pandas as pd  # a second that training can do without
 
-    losses: dict[Address, list[float]] = {}
-    for address in addresses:
-        path = folder / address.path / "losses.csv"
-        losses[address] = _by_seed(pd.read_csv(path)) if path.exists() else []
+    Raises:
+        UserError: what lies there is damaged.
+    """
+    from stemrepro.scores.losses import ArmLosses  # pandas: a second that training can do without
+
+    losses = {
+        address: ArmLosses(own).loss("prose").tolist()
+        if ((own := folder / address.path) / "losses.csv").exists()
+        else []
+        for address in addresses
+    }
     return _wrapped(
         f"losses, in {folder}/; validation of prose in nats a token, mean +- deviation between seeds (seeds): {by_arm(losses)}"
     )
-
-
-def _by_seed(table: "pd.DataFrame") -> list[float]:
-    """Nats a token of each seed, all tokens of a source alike and all sources of prose alike."""
-    table = table[table["by"] == table["by"].iloc[0]]  # each way of splitting has every token once
-    sums = table[table["source"].isin(prose(table["source"].unique()))].groupby(["seed", "source"])[["nats", "tokens"]]
-    summed = sums.sum()
-    return (summed["nats"] / summed["tokens"]).groupby("seed").mean().tolist()
 
 
 def verdicts(rows: list[dict], folders: list[Path]) -> str:

@@ -60,7 +60,8 @@ def extended(table: pd.DataFrame, keys: tuple[str, ...]) -> dict[str, list[float
 def work_together(command: list[str], number: int, alone: Callable[[], None]) -> int:
     """Works with `number` - 1 further processes of the same command, which end when this one does; returns how many of these failed or
     were killed, whose work `alone` takes over."""
-    hears = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited: Ctrl-C is for this process, which ends the others
+    # Children inherit that: Ctrl-C is for this process alone, which ends the others.
+    hears = signal.signal(signal.SIGINT, signal.SIG_IGN)
     children = [subprocess.Popen([*command, "--worker", str(i)]) for i in range(1, number)]
     signal.signal(signal.SIGINT, hears)
     try:

@@ -213,3 +213,13 @@ def test_edit_and_generate_on_a_trained_run(atlas_run, atlas_sample, tmp_path, m
     ]
     assert drawn[0] == drawn[1] != drawn[2]
     assert run("generate", "--run", str(tmp_path), "--prompt", "x").exit_code == 2
+
+
+def test_an_analysis_ends_with_how_many_claims_came_out_how(project):
+    done = run("analyse", "paper_audit", "--scale", "tiny")
+    assert done.exit_code == 0, done.output
+    rows = json.loads((project / "results/tiny/paper_audit/verdicts.json").read_text())
+    said = plain(done.stdout)
+    assert said.startswith(f"{len(rows)} claims: ")
+    assert said.endswith("; in results/tiny/paper_audit/")
+    assert sum(map(int, re.findall(r"(\d+) [a-z]", said.partition(": ")[2]))) == len(rows)
