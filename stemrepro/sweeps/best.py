@@ -81,7 +81,7 @@ def share(value: float, low: float, high: float, log: bool) -> float:
     return math.log(value / low) / math.log(high / low) if log else (value - low) / (high - low)
 
 
-def warnings(found: list[Edge]) -> list[str]:
+def sentences(found: list[Edge]) -> list[str]:
     """Edges in sentences; arms of which the same is to be said in one."""
     alike: dict[tuple, list[str]] = {}
     for edge in found:

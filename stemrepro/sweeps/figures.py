@@ -112,6 +112,7 @@ def slices_figure(table: pd.DataFrame, keys: list[str], found: list[Edge]) -> Fi
     for key, axes in zip(keys, grid[-1], strict=True):
         axes.set_xlabel(key.replace("_", "\n"), fontsize=7)
     figure.supylabel(LOSS, fontsize=8)
+    figure.get_layout_engine().set(rect=(0, 0.15 / figure.get_figheight(), 1, 1 - 0.15 / figure.get_figheight()))
     if found:
         footer(figure, "orange: best at an end of the range")
     return figure
@@ -149,7 +150,7 @@ def parallel_figure(table: pd.DataFrame, space: Space) -> Figure:
             axes.plot(line, color=AT_END if last else shade, lw=1.6 if last else 0.9)
         names = ["loss" if key == "prose" else key.replace("_", "\n") for key in keys]
         axes.set_xticks(range(len(keys)), names, fontsize=7)
-        axes.set(yticks=[], ylim=(-0.08, 1.08), xlim=(-0.15, len(keys) - 0.55))
+        axes.set(yticks=[], ylim=(-0.08, 1.08), xlim=(-0.3, len(keys) - 0.55))
         axes.spines["left"].set_visible(False)
         axes.set_title(_label(arm), fontsize=8)
     return figure

@@ -25,7 +25,7 @@ from rich.progress import MofNCompleteColumn, Progress
 from stemrepro.book import Book
 from stemrepro.files import damaged, locked, write_json
 from stemrepro.provenance import provenance
-from stemrepro.sweeps.best import best_by, best_settings, edges, warnings
+from stemrepro.sweeps.best import best_by, best_settings, edges, sentences
 from stemrepro.sweeps.results import write_results
 from stemrepro.sweeps.spec import Space, read_sweep
 from stemrepro.sweeps.study import check_complete, open_study, progress_of, spaces, trial_table, work_all
@@ -151,7 +151,7 @@ def run_sweep(
         write_json(folder / "provenance.json", provenance() | {"trials": len(table)})
         Tracker(scale, book, Path("runs"), Path("scores"), results).sync_sweep(name, table, folder)
     console.print(best_settings(table).to_string(index=False))
-    for sentence in warnings(edges(table, sweep.space)):
+    for sentence in sentences(edges(table, sweep.space)):
         console.print(sentence)
 
 
