@@ -28,6 +28,7 @@ def test_the_best_of_a_grid_at_its_first_or_last_value(best, end):
     table = trials("dense", lambda learning_rate: 4 + abs(np.log(learning_rate / best)), learning_rate=RATES)
     found = edges(table, {"arm": ("dense",), "learning_rate": tuple(RATES), "seed": (100,)})
     assert [(edge.key, edge.end) for edge in found] == ([("learning_rate", end)] if end else [])
+    assert [edge.place for edge in found] == ([f"the {end} of the grid's 3"] if end else [])
 
 
 def test_a_rate_beyond_which_runs_diverge_is_no_edge():
@@ -74,14 +75,15 @@ def test_near_the_end_of_a_range(best, log, end):
     table = trials("dense", lambda warmup: abs(warmup - best), warmup=[0.05, best, 0.5])
     found = edges(table, {"warmup": Range(low=0.001, high=1.0, log=log)})
     assert [edge.end for edge in found] == ([end] if end else [])
+    assert [edge.place for edge in found] == ([f"by the {end} of its range, 0.001 to 1"] if end else [])
 
 
 def test_arms_of_which_the_same_is_to_be_said_share_a_sentence():
-    alike = [Edge(arm, "learning_rate", 0.02, "highest", "grid's 3 values") for arm in ("dense", "blend")]
-    said = sentences([*alike, Edge("dense", "warmup", 0.1, "lowest", "range of 0.1 to 0.4")])
+    alike = [Edge(arm, "learning_rate", 0.02, "highest", "the highest of the grid's 3") for arm in ("dense", "blend")]
+    said = sentences([*alike, Edge("dense", "warmup", 0.1, "lowest", "by the lowest of its range, 0.1 to 0.4")])
     assert said == [
-        "dense, blend: best at learning_rate 0.02, at the highest end of the grid's 3 values; a better one may lie beyond",
-        "dense: best at warmup 0.1, at the lowest end of the range of 0.1 to 0.4; a better one may lie beyond",
+        "dense, blend: best at learning_rate 0.02, the highest of the grid's 3; a better one may lie beyond",
+        "dense: best at warmup 0.1, by the lowest of its range, 0.1 to 0.4; a better one may lie beyond",
     ]
 
 
