@@ -46,14 +46,14 @@ class Edge:
 
     Attributes:
         end: "lowest" or "highest".
-        of: what it is the end of, in words.
+        place: where that is, in words.
     """
 
     arm: str
     key: str
     value: float
     end: str
-    of: str
+    place: str
 
 
 def edges(table: pd.DataFrame, space: Space) -> list[Edge]:
@@ -65,14 +65,20 @@ def edges(table: pd.DataFrame, space: Space) -> list[Edge]:
         for key in fields(table, row["arm"]):
             if not pd.api.types.is_numeric_dtype(own[key]):
                 continue
-            if isinstance(values := space.get(key), Range):
-                low, high, of = values.low, values.high, f"range of {values.low:g} to {values.high:g}"
-            else:
-                low, high, of = own[key].min(), own[key].max(), f"grid's {own[key].nunique()} values"
-            place = share(row[key], low, high, isinstance(values, Range) and values.log)
-            near = END if isinstance(values, Range) else 0.0
-            if place <= near or place >= 1 - near:
-                found.append(Edge(row["arm"], key, row[key], "lowest" if place <= near else "highest", of))
+            values, near = space.get(key), 0.0
+            low, high, log = own[key].min(), own[key].max(), False
+            if isinstance(values, Range):
+                low, high, log, near = values.low, values.high, values.log, END
+            at = share(row[key], low, high, log)
+            if near < at < 1 - near:
+                continue
+            end = "lowest" if at <= near else "highest"
+            place = (
+                f"by the {end} of its range, {low:g} to {high:g}"
+                if near
+                else f"the {end} of the grid's {own[key].nunique()}"
+            )
+            found.append(Edge(row["arm"], key, row[key], end, place))
     return found
 
 
@@ -81,14 +87,14 @@ def share(value: float, low: float, high: float, log: bool) -> float:
     return math.log(value / low) / math.log(high / low) if log else (value - low) / (high - low)
 
 
-def warnings(found: list[Edge]) -> list[str]:
+def sentences(found: list[Edge]) -> list[str]:
     """Edges in sentences; arms of which the same is to be said in one."""
-    alike: dict[tuple, list[str]] = {}
+    alike: dict[tuple[str, str, str], list[str]] = {}
     for edge in found:
-        alike.setdefault((edge.key, f"{edge.value:g}", edge.end, edge.of), []).append(edge.arm)
+        alike.setdefault((edge.key, f"{edge.value:g}", edge.place), []).append(edge.arm)
     return [
-        f"{', '.join(arms)}: best at {key} {value}, at the {end} end of the {of}; a better one may lie beyond"
-        for (key, value, end, of), arms in alike.items()
+        f"{', '.join(arms)}: best at {key} {value}, {place}; a better one may lie beyond"
+        for (key, value, place), arms in alike.items()
     ]
 
 

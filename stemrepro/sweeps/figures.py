@@ -46,7 +46,8 @@ def rate_figure(table: pd.DataFrame, found: list[Edge]) -> Figure:
         layout="constrained",
         squeeze=False,
     )
-    figure.get_layout_engine().set(rect=(0, 0.03, 1, 0.97))
+    high = figure.get_figheight()
+    figure.get_layout_engine().set(rect=(0, 0.33 / high, 1, 1 - 0.33 / high))
     over_seeds = means(table)
     dense = over_seeds[over_seeds["arm"] == "dense"].groupby("learning_rate")["prose"].min()
     for axes, arm in zip(grid.flat, arms, strict=False):
@@ -74,8 +75,7 @@ def rate_figure(table: pd.DataFrame, found: list[Edge]) -> Figure:
             grid.flat[0].plot([], [], color=shade, label=words)
         title = ", ".join(key.replace("_", " ") for key in others)
         grid.flat[0].legend(fontsize=6, title=title, title_fontsize=6, ncols=2)
-    aside = {} if columns == 4 else {"x": 0.12, "ha": "left"}  # in a narrow figure the footer would stand in it
-    figure.supxlabel("learning rate (thousandths)", fontsize=8, **aside)
+    figure.supxlabel("learning rate (thousandths)", fontsize=8, y=0.17 / high)  # above the footer
     figure.supylabel(LOSS, fontsize=8)
     seeds = table["seed"].nunique()
     said = f"{seeds} seed{'' if seeds == 1 else 's'} a setting, none of which a recipe uses"
@@ -89,7 +89,7 @@ def slices_figure(table: pd.DataFrame, keys: list[str], found: list[Edge]) -> Fi
     arms, table = list(dict.fromkeys(table["arm"])), table[np.isfinite(table["prose"])]
     best, at_end = best_settings(table).set_index("arm"), {(edge.arm, edge.key) for edge in found}
     figure, grid = plt.subplots(
-        len(arms), len(keys), figsize=(7.4, 1.25 * len(arms) + 0.6), sharex="col", sharey="row",
+        len(arms), len(keys), figsize=(7.4, max(2.8, 1.25 * len(arms) + 0.6)), sharex="col", sharey="row",
         squeeze=False, layout="constrained",
     )  # fmt: skip
     for arm, line in zip(arms, grid, strict=True):
@@ -112,6 +112,7 @@ def slices_figure(table: pd.DataFrame, keys: list[str], found: list[Edge]) -> Fi
     for key, axes in zip(keys, grid[-1], strict=True):
         axes.set_xlabel(key.replace("_", "\n"), fontsize=7)
     figure.supylabel(LOSS, fontsize=8)
+    figure.get_layout_engine().set(rect=(0, 0.15 / figure.get_figheight(), 1, 1 - 0.15 / figure.get_figheight()))
     if found:
         footer(figure, "orange: best at an end of the range")
     return figure
@@ -121,7 +122,9 @@ def importances_figure(shares: pd.DataFrame) -> Figure:
     """What decides whether a setting is among an arm's best: arms by fields, a row adds up to 1."""
     grid = shares.pivot(index="arm", columns="field", values="importance")
     grid = grid.loc[list(dict.fromkeys(shares["arm"])), list(dict.fromkeys(shares["field"]))]
-    figure, axes = plt.subplots(figsize=(1.7 + 0.8 * grid.shape[1], 1.3 + 0.3 * grid.shape[0]), layout="constrained")
+    figure, axes = plt.subplots(
+        figsize=(max(3.7, 1.7 + 0.8 * grid.shape[1]), 1 + 0.3 * grid.shape[0]), layout="constrained"
+    )
     names = [[_label(arm) for arm in grid.index], [key.replace("_", "\n") for key in grid.columns]]
     sns.heatmap(
         grid, ax=axes, vmin=0, vmax=1, cmap="crest", annot=True, fmt=".2f", cbar=False,
@@ -149,7 +152,7 @@ def parallel_figure(table: pd.DataFrame, space: Space) -> Figure:
             axes.plot(line, color=AT_END if last else shade, lw=1.6 if last else 0.9)
         names = ["loss" if key == "prose" else key.replace("_", "\n") for key in keys]
         axes.set_xticks(range(len(keys)), names, fontsize=7)
-        axes.set(yticks=[], ylim=(-0.08, 1.08), xlim=(-0.15, len(keys) - 0.55))
+        axes.set(yticks=[], ylim=(-0.08, 1.08), xlim=(-0.3, len(keys) - 0.55))
         axes.spines["left"].set_visible(False)
         axes.set_title(_label(arm), fontsize=8)
     return figure
@@ -171,5 +174,6 @@ def _places(axes: Axes, column: int, values: pd.Series, asked: object) -> np.nda
         heights = values.map(lambda value: share(value, asked.low, asked.high, asked.log))
     for value, height in marks.items():
         words = value if isinstance(value, str) else f"{value:.4g}"
-        axes.annotate(words, (column, height), (3, 0), textcoords="offset points", fontsize=6, va="center")
+        behind = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6}
+        axes.annotate(words, (column, height), (3, 0), textcoords="offset points", fontsize=6, va="center", bbox=behind)
     return heights.to_numpy(float)

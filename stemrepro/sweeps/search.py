@@ -24,7 +24,7 @@ from stemrepro.book import Book
 from stemrepro.files import damaged, locked, write_json
 from stemrepro.progress import shown
 from stemrepro.provenance import provenance
-from stemrepro.sweeps.best import best_by, best_settings, edges, warnings
+from stemrepro.sweeps.best import best_by, best_settings, edges, sentences
 from stemrepro.sweeps.going import Going
 from stemrepro.sweeps.results import write_results
 from stemrepro.sweeps.spec import Space, read_sweep
@@ -134,7 +134,7 @@ def run_sweep(
         write_json(folder / "provenance.json", provenance() | {"trials": len(table)})
         Tracker(scale, book, Path("runs"), Path("scores"), results).sync_sweep(name, table, folder)
     console.print(best_settings(table).to_string(index=False))
-    for sentence in warnings(edges(table, sweep.space)):
+    for sentence in sentences(edges(table, sweep.space)):
         console.print(sentence)
 
 

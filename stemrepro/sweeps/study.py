@@ -87,23 +87,22 @@ def spaces(name: str, sweep: Sweep, space: Space) -> dict[str, Space]:
 def work(name: str, sweep: Sweep, space: Space, call: Callable[..., float], out: Path, worker: int = 0) -> None:
     """Takes the open points of a grid, once each; or trials until a search has as many as it asks for.
 
-    Worker 0 then waits for what others still have, and takes it over where they died; the others leave it.
+    Then it waits for what other workers still have, and takes it over where they died.
 
     Args:
         call: called with a trial and `space`.
+        worker: gives an open search a random stream of its own.
     """
     study, call = open_study(name, sweep, out, worker), partial(call, space=space)
     if sweep.sampler == "grid":
         held = [point for point in open_points(study, grid_points(space)) if not _take(study, point, call, out)]
-        for point in held if worker == 0 else ():
+        for point in held:
             _take(study, point, call, out, wait=True)
         return
     while (count := ended(study)) < sweep.trials:
         optuna.storages.fail_stale_trials(study)  # and puts them back
         if count + len(study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))) < sweep.trials:
             study.optimize(call, n_trials=1)
-        elif worker:
-            return
         else:
             time.sleep(1)
 
