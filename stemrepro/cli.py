@@ -421,6 +421,15 @@ def verify(scale: Scale = "laptop") -> None:
     raise typer.Exit(compare(scale, RESULTS, Console()))
 
 
+@app.command()
+def bundle() -> None:
+    """Writes all that is committed, with hashes and Zenodo's metadata, as one file below bundle/."""
+    from stemrepro.bundle import write_bundle
+
+    path, size, files, sha256 = write_bundle()
+    print(f"{path}: {size / 1e6:.1f} MB, {files} files\nsha256 {sha256}")
+
+
 new = typer.Typer(no_args_is_help=True, help="Writes an arm or a recipe to start from.")
 app.add_typer(new, name="new")
 

@@ -14,6 +14,7 @@ from stemrepro.files import atomic_write, write_json
 from stemrepro.provenance import provenance
 from stemrepro.report.style import ARM_LABEL, footer, plt, render, settle, use_style
 from stemrepro.sweeps.spec import Range, Sweep
+from stemrepro.unpacked import bundled
 
 
 def _means(table: pd.DataFrame) -> pd.DataFrame:
@@ -164,4 +165,4 @@ def write_results(
         for kind in ("pdf", "svg", "png"):
             atomic_write(folder / f"{name}.{kind}", render(figure, kind))
         plt.close(figure)
-    write_json(folder / "provenance.json", provenance() | {"trials": len(table)})
+    write_json(folder / "provenance.json", provenance() | bundled() | {"trials": len(table)})
