@@ -109,7 +109,7 @@ def write_bundle(folder: Path = BUNDLES) -> Bundle:
     """
     _check_clean()
     commit = _git("rev-parse", "HEAD").decode().strip()
-    moment = datetime.fromtimestamp(int(_git("show", "-s", "--format=%ct", commit)), UTC)
+    moment = datetime.fromtimestamp(int(_git("show", "-s", "--no-show-signature", "--format=%ct", commit)), UTC)
     files, cited = committed(commit), citation()
     metadata = json.dumps(zenodo(cited), indent=2, ensure_ascii=False) + "\n"
     made = {COMMIT.name: f"{commit}\n", ZENODO: metadata}

@@ -3,9 +3,9 @@
 import html
 import tomllib
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from stemrepro.errors import UserError
 from stemrepro.records import Strict, parse, read_yaml
@@ -22,6 +22,12 @@ class Author(Strict, extra="ignore"):
     given_names: Annotated[str, Field(alias="given-names")] = ""
     affiliation: str = ""
     orcid: str = ""
+
+    @model_validator(mode="after")
+    def _is_named(self) -> Self:
+        if not (self.name or self.family_names or self.given_names):
+            raise ValueError("needs a name, or family-names and given-names")
+        return self
 
     def creator(self) -> dict[str, str]:
         """As Zenodo has it: a person's family name first, an ORCID without its address."""
