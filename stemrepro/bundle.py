@@ -93,9 +93,10 @@ def committed(commit: str) -> dict[str, File]:
 
 def _zipped(files: dict[str, File], folder: str, moment: datetime) -> bytes:
     whole = io.BytesIO()
-    with zipfile.ZipFile(whole, "w", zipfile.ZIP_STORED) as archive:
+    with zipfile.ZipFile(whole, "w") as archive:
         for path in sorted(files):
             entry = zipfile.ZipInfo(f"{folder}/{path}", moment.timetuple()[:6])
+            entry.compress_type = zipfile.ZIP_STORED
             entry.create_system, entry.external_attr = 3, files[path].mode << 16  # 3: modes are Unix's
             archive.writestr(entry, files[path].content)
     return whole.getvalue()
