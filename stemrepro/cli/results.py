@@ -196,3 +196,12 @@ def print_report() -> None:
 
     render(RESULTS)
     print(f"printed: {write_pdf(Path('docs/report.md'))}")
+
+
+@app.command()
+def bundle() -> None:
+    """Writes all that is committed, with hashes and Zenodo's metadata, as one file below bundle/."""
+    from stemrepro.bundle import write_bundle
+
+    path, size, files, sha256 = write_bundle()
+    print(f"{path}: {size / 1e6:.1f} MB, {files} files\nsha256 {sha256}")

@@ -15,6 +15,7 @@ from stemrepro.measures.base import Inputs, Measure, failure
 from stemrepro.provenance import provenance
 from stemrepro.recipe import Claim
 from stemrepro.report.style import footer, render, settle
+from stemrepro.unpacked import bundled
 
 
 def contrasts(claim: Claim, measure: Measure) -> tuple[Contrast, ...]:
@@ -166,4 +167,4 @@ def save(folder: Path, figures: dict[str, Figure], data: pd.DataFrame, rows: lis
             atomic_write(folder / f"{name}.{kind}", render(figure, kind))
     atomic_write(folder / "data.csv", data.to_csv(index=False, float_format="%.6g"))
     write_json(folder / "verdicts.json", rows)
-    write_json(folder / "provenance.json", provenance() | inputs)
+    write_json(folder / "provenance.json", provenance() | bundled() | inputs)

@@ -31,6 +31,7 @@ from stemrepro.sweeps.spec import Space, read_sweep
 from stemrepro.sweeps.study import check_complete, open_study, progress_of, spaces, trial_table, work_all
 from stemrepro.sweeps.trials import first_points, objective, run_of
 from stemrepro.tracking import Tracker
+from stemrepro.unpacked import bundled
 
 MOST_EXTENSIONS = 3
 EDGE_GAIN = 0.01
@@ -131,7 +132,7 @@ def run_sweep(
         space |= {key: tuple(values) for key, values in more.items()}
     with locked(out):  # others that were started with the same command end at the same time
         write_results(sweep, table, folder, book.arms)
-        write_json(folder / "provenance.json", provenance() | {"trials": len(table)})
+        write_json(folder / "provenance.json", provenance() | bundled() | {"trials": len(table)})
         Tracker(scale, book, Path("runs"), Path("scores"), results).sync_sweep(name, table, folder)
     console.print(best_settings(table).to_string(index=False))
     for sentence in sentences(edges(table, sweep.space)):
