@@ -19,7 +19,7 @@ from matplotlib.legend import Legend
 
 from stemrepro.arm import HUES, Arm
 
-WIDTH, PANEL = 7.4, 3.7
+WIDTH, PANEL = 7.4, 3.9
 """Inches of a figure, the width of a page's text; and of a panel alone, whose letters are as large on a phone."""
 FOOT = 0.13
 """Inches below a figure for its small print."""
@@ -83,6 +83,17 @@ def sheet(layout: str | list, height: float, titles: dict[str, str], **options: 
     for letter, title in titles.items():
         grid[letter].set_title(f"{letter}  {title}")
     return figure, grid
+
+
+def label_outer(axes: Axes) -> None:
+    """Hides what a panel shares with that below or to the left; alone it shows it again."""
+    place = axes.get_subplotspec()
+    if not place.is_last_row():
+        axes.xaxis.label.set_visible(False)
+        axes.tick_params(labelbottom=False)
+    if not place.is_first_col():
+        axes.yaxis.label.set_visible(False)
+        axes.tick_params(labelleft=False)
 
 
 def one_legend(figure: Figure, axes: list[Axes], columns: int, place: str = "outside upper center") -> Legend:
@@ -184,6 +195,7 @@ __all__ = [
     "alone",
     "error_bars",
     "footer",
+    "label_outer",
     "look",
     "one_legend",
     "plt",

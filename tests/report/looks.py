@@ -90,7 +90,7 @@ def mark(artist: object) -> tuple[object, tuple] | None:
         artist = artist.patches[0]
     if isinstance(artist, Line2D):
         marker = artist.get_marker() if artist.get_marker() not in ("None", "", " ", None) else ""
-        fill = solid(artist) if marker else True
+        fill = (solid(artist), artist.get_fillstyle()) if marker else None
         return artist.get_color(), ("line", marker, fill, str(artist._unscaled_dash_pattern), round(artist.get_linewidth(), 1))
     if isinstance(artist, Patch):
         return artist.get_facecolor(), ("patch", artist.get_hatch())
@@ -119,7 +119,9 @@ def lines_of(axes: Axes) -> list[Line2D]:
 
 def names_rows(axes: Axes) -> bool:
     """Are rows or columns called by name?"""
-    axis = [label.get_text() for one in (axes.xaxis, axes.yaxis) for label in one.get_ticklabels() if label.get_text()]
+    rows = axes.get_shared_y_axes().get_siblings(axes)
+    every = [axes.xaxis, *(own.yaxis for own in rows)]
+    axis = [label.get_text() for one in every for label in one.get_ticklabels() if label.get_text()]
     return any(any(c.isalpha() for c in text) and "mathdefault" not in text for text in axis)
 
 
