@@ -45,7 +45,8 @@ def draw_costs(axes: Axes, data: pd.DataFrame) -> None:
     for arm, row in values["loss"].iterrows():
         x, size = values["FLOPs"].loc[arm, "value"], values["parameters"].loc[arm, "value"]
         axes.errorbar(x, row["value"], yerr=error_bars(row)[:, None], color=ARM_COLOUR[arm])
-        axes.plot(x, row["value"], ARM_MARKER[arm], ms=np.sqrt(22 * size), color=ARM_COLOUR[arm], mec="white", mew=0.5, zorder=3)
+        axes.plot(x, row["value"], ARM_MARKER[arm], ms=np.sqrt(22 * size), color=ARM_COLOUR[arm], mec="white", mew=0.3, zorder=3,
+                  label=ARM_LABEL[arm])  # fmt: skip
     axes.axhline(0, color="black", lw=0.6)
     axes.axvline(1, color="black", lw=0.6, ls=":")
     axes.set_xscale("log", base=2)

@@ -105,7 +105,7 @@ def draw_spikes(axes: Axes, data: pd.DataFrame) -> None:
         axes.barh(
             at, rows["value"], height=0.38, color=[ARM_COLOUR[arm] for arm in arms], hatch=hatch, edgecolor="white"
         )
-        axes.errorbar(rows["value"], at, xerr=error_bars(rows), color="black", lw=0.9, ls="none")
+        axes.errorbar(rows["value"], at, xerr=error_bars(rows, low=0), color="black", lw=0.9, ls="none")
         axes.barh(0, 0, color=PLAIN, hatch=hatch, edgecolor="white", label=what)
     name_rows(axes, arms)
     axes.set_ylim(len(arms) - 0.5, -0.5)

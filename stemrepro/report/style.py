@@ -186,6 +186,7 @@ __all__ = [
     "ARM_DASHES",
     "ARM_LABEL",
     "ARM_MARKER",
+    "DASHES",
     "FAINT",
     "PLAIN",
     "SMALL",

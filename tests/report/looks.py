@@ -125,6 +125,12 @@ def names_rows(axes: Axes) -> bool:
     return any(any(c.isalpha() for c in text) and "mathdefault" not in text for text in axis)
 
 
+def rows_called(figure: Figure) -> set[str]:
+    """What the rows of panels are called, where marks are explained that stand again in another panel."""
+    panels = filter(Axes.get_visible, figure.axes)
+    return {" ".join(label.get_text().split()) for axes in panels for label in axes.get_yticklabels()}
+
+
 def about_marks(figure: Figure) -> list[str]:
     found = []
     for legend in (*figure.legends, *(axes.get_legend() for axes in figure.axes if axes.get_visible())):
@@ -137,10 +143,12 @@ def about_marks(figure: Figure) -> list[str]:
         for legend in filter(None, (axes.get_legend(), *figure.legends)):
             said |= {to_rgb(own[0]) for own in map(mark, legend.legend_handles) if own}
         said |= {to_rgb(text.get_color()) for text in axes.texts}
-        unsaid = {to_rgb(line.get_color()) for line in lines_of(axes) if coloured(line.get_color())} - said
-        if unsaid and not names_rows(axes):
+        drawn = {to_rgb(line.get_color()) for line in lines_of(axes) if coloured(line.get_color())}
+        unsaid = drawn - said
+        if unsaid and len(drawn) > 1 and not names_rows(axes):
             found.append(f"'{axes.get_title('left')}': {len(unsaid)} colours are explained nowhere")
-        if labels and not axes.get_legend() and not figure.legends:
+        known = {text.get_text() for legend in figure.legends for text in legend.get_texts()} | rows_called(figure)
+        if set(labels) - known and not axes.get_legend():
             found.append(f"'{axes.get_title('left')}' labels marks and has no legend")
     return found
 
