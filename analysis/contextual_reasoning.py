@@ -14,7 +14,7 @@ from stemrepro.report.style import ARM_COLOUR, SMALLEST, error_bars, one_legend,
 PAIRS = {
     ("dense", "stem-full"): ("dense - STEM full", ARM_COLOUR["stem-full"], "o"),
     ("dense", "stem-third"): ("dense - STEM 1/3", ARM_COLOUR["stem-third"], "s"),
-    ("token-only", "stem-full"): ("token-only - STEM full", ARM_COLOUR["token-only"], "^"),
+    ("token-only", "stem-full"): ("token-only - STEM full (contextual part)", ARM_COLOUR["token-only"], "^"),
 }
 FEWEST = 20
 """Targets of a bucket that is drawn."""

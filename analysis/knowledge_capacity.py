@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from stemrepro.claims import Contrast
 from stemrepro.measures.capacity import Capacity
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, SMALL, SMALLEST, error_bars, look, sheet
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, SMALL, SMALLEST, error_bars, look, one_legend, sheet
 
 LAW = 2.0
 """Bits a parameter that dense language models hold after 1,000 exposures (Allen-Zhu and Li 2024, "Physics of Language Models", part 3.3)."""
@@ -42,8 +42,7 @@ def draw_known(axes: Axes, data: pd.DataFrame, measure: Capacity) -> None:
     axes.set_xscale("log", base=2)
     axes.set_xticks(told, [f"{bits / 1000:g}k" for bits in told])
     axes.set(xlabel="bits told", ylabel="bits known")
-    axes.set_ylim(-100, 1.6 * told[-1])
-    axes.legend(loc="upper left")
+    axes.set_ylim(-100, 1.08 * told[-1])
 
 
 def draw_per(axes: Axes, data: pd.DataFrame, measure: Capacity, what: str, label: str) -> None:
@@ -69,6 +68,7 @@ def draw(data: pd.DataFrame, measure: Capacity) -> Figure:
     titles = {"a": "What is held of what is told", "b": "Per parameter", "c": "Per active parameter", "d": "Per FLOP"}
     figure, grid = sheet("ab;cd", 6.4, titles)
     draw_known(grid["a"], data, measure)
+    one_legend(figure, [grid["a"]], columns=4)
     for name, what, label in (
         ("b", "total", f"bits / parameter (large models: {LAW:g})"),
         ("c", "active", f"bits / active one (large models: {LAW:g})"),

@@ -96,13 +96,13 @@ def label_outer(axes: Axes) -> None:
         axes.tick_params(labelleft=False)
 
 
-def one_legend(figure: Figure, axes: list[Axes], columns: int, place: str = "outside upper center") -> Legend:
-    """One legend for several panels, of all that they label."""
+def one_legend(figure: Figure, axes: list[Axes], columns: int) -> Legend:
+    """One legend above the panels, of all that some of them label."""
     entries = {}
     for own in axes:
         for handle, label in zip(*own.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
-    return figure.legend(entries.values(), entries, loc=place, ncols=columns)
+    return figure.legend(entries.values(), entries, loc="outside upper center", ncols=columns)
 
 
 def error_bars(rows: pd.DataFrame | pd.Series, low: float = -np.inf, high: float = np.inf) -> np.ndarray:
@@ -147,20 +147,21 @@ def alone(figure: Figure) -> Iterator[str]:
     with its neighbours, as names at an axis or a legend, it then has of its own. The figure is spent."""
     figure.draw_without_rendering()
     panels = [axes for axes in figure.axes if axes.axison or axes.texts]
-    heights = [axes.get_tightbbox().height / figure.dpi for axes in panels]
+    sizes = [np.array(axes.get_tightbbox().size) / figure.dpi for axes in panels]
     for artist in (*figure.texts, *figure.legends):
         artist.remove()
     for axes in figure.axes:
         axes.set(visible=False, in_layout=False)
-    for axes, height, letter in zip(panels, heights, "abcdefghijkl", strict=False):
+    for axes, (width, height), letter in zip(panels, sizes, "abcdefghijkl", strict=False):
         axes.set(visible=True, in_layout=True)
         axes.set_subplotspec(GridSpec(1, 1, figure)[0])
         axes.tick_params(labelbottom=True, labelleft=True)
         for axis in (axes.xaxis, axes.yaxis):
             axis.label.set_visible(True)
-        figure.set_size_inches(PANEL, height)
+        width = max(PANEL, 0.75 * width)  # a wide table can't be squeezed into less
+        figure.set_size_inches(width, height)
         legend = _legend_alone(figure, axes)
-        figure.set_size_inches(PANEL, height + (legend.get_window_extent().height / figure.dpi + 0.05 if legend else 0.05))
+        figure.set_size_inches(width, height + (legend.get_window_extent().height / figure.dpi + 0.05 if legend else 0.05))
         figure.set_layout_engine("constrained")
         settle(figure)
         yield letter
