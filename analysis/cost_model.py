@@ -155,8 +155,8 @@ def draw_moved(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
     for placement in PLACEMENTS:
         for name, dashes in ((panel, (0, (2, 2))), (f"{panel}, distinct", "-")):
             rows = data[(data["panel"] == name) & (data["model"] == "llama-3.2-1b") & (data["what"] == placement)]
-            label = ARM_LABEL[f"stem-{placement}"] if dashes == "-" else None
-            axes.plot(rows["x"], rows["value"], **placed(placement), ls=dashes, markevery=2, label=label)
+            arm = ARM_LABEL[f"stem-{placement}"] if dashes == "-" else None
+            axes.plot(rows["x"], rows["value"], **placed(placement), ls=dashes, markevery=2, label=arm)
     axes.plot([], [], color="black", ls=(0, (2, 2)), lw=1, label="every token")
     axes.plot([], [], color="black", lw=1, label="distinct tokens (Zipf estimate)")
     axes.set_xscale("log", base=2)

@@ -8,7 +8,17 @@ from matplotlib.figure import Figure
 from stemrepro.claims import Contrast
 from stemrepro.measures.capacity import Capacity
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, SMALL, SMALLEST, error_bars, look, one_legend, sheet
+from stemrepro.report.style import (
+    ARM_COLOUR,
+    ARM_LABEL,
+    ARM_MARKER,
+    SMALL,
+    SMALLEST,
+    error_bars,
+    look,
+    one_legend,
+    sheet,
+)
 
 LAW = 2.0
 """Bits a parameter that dense language models hold after 1,000 exposures (Allen-Zhu and Li 2024, "Physics of Language Models", part 3.3)."""

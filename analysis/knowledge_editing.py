@@ -1,5 +1,5 @@
 """Fig. 4 and 7 as measurements: how often other rows edit an answer, against controls, by lengths, layers and relations; shares of cases
-that were known before; intervals end at 0 and 100%, beyond which no share lies."""
+that were known before, in b, e and f of STEM full; intervals end at 0 and 100%, beyond which no share lies."""
 
 import numpy as np
 import pandas as pd
@@ -9,7 +9,17 @@ from matplotlib.figure import Figure
 from stemrepro.claims import Contrast
 from stemrepro.measures.knowledge import Knowledge
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, FAINT, SMALLEST, error_bars, look, one_legend, sheet
+from stemrepro.report.style import (
+    ARM_COLOUR,
+    ARM_LABEL,
+    ARM_MARKER,
+    FAINT,
+    SMALLEST,
+    error_bars,
+    look,
+    one_legend,
+    sheet,
+)
 
 MAIN = "stem-full"
 EXCHANGED = {
@@ -123,7 +133,7 @@ def draw_example(axes: Axes, data: pd.DataFrame) -> None:
     for value in example["value"]:
         axes.axvline(value, color="black", lw=0.8, ls=":")
         axes.text(value, 8, " Spain to Germany,\n capital ", fontsize=SMALLEST, ha="right" if value > 0.5 else "left")
-    axes.set(xlabel="probability of the new answer, STEM full", ylabel="cases below (%)", xlim=(0, 1), ylim=(0, 100))
+    axes.set(xlabel="probability of the new answer", ylabel="cases below (%)", xlim=(0, 1), ylim=(0, 100))
 
 
 def draw_recall(axes: Axes, data: pd.DataFrame) -> None:

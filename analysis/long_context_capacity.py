@@ -11,7 +11,18 @@ from stemrepro.measures.context import Context, mean_difference, worth
 from stemrepro.model.config import placed_layers
 from stemrepro.model.cost import expected_distinct
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, DASHES, SMALL, SMALLEST, SOURCE_COLOUR, SOURCE_DASHES, error_bars, plt, sheet
+from stemrepro.report.style import (
+    ARM_COLOUR,
+    ARM_LABEL,
+    DASHES,
+    SMALL,
+    SMALLEST,
+    SOURCE_COLOUR,
+    SOURCE_DASHES,
+    error_bars,
+    plt,
+    sheet,
+)
 from stemrepro.scores.context import ArmContext, half, part
 from stemrepro.scores.text import TextCounts, experts_touched
 
@@ -122,7 +133,12 @@ def draw_active(axes: Axes, data: pd.DataFrame) -> None:
     for placement, dashes in zip(("third", "half", "full"), DASHES, strict=False):
         own = data[(data["panel"] == "active parameters") & (data["what"] == placement)]
         axes.plot(
-            own["x"], own["value"], color=ARM_COLOUR[f"stem-{placement}"], ls=dashes, lw=1.3, label=ARM_LABEL[f"stem-{placement}"]
+            own["x"],
+            own["value"],
+            color=ARM_COLOUR[f"stem-{placement}"],
+            ls=dashes,
+            lw=1.3,
+            label=ARM_LABEL[f"stem-{placement}"],
         )
         axes.fill_between(own["x"].astype(float), own["ci_low"], own["ci_high"], color=ARM_COLOUR[f"stem-{placement}"], alpha=0.2, lw=0)  # fmt: skip
     axes.set_xscale("log", base=2)

@@ -153,7 +153,16 @@ def draw_gain(axes: Axes, data: pd.DataFrame) -> None:
     """STEM 1/3 less dense by task, at 350M, 1B and mid-trained."""
     for shift, (block, name) in zip((-0.27, 0, 0.27), BLOCKS.items(), strict=True):
         own = data[(data["panel"] == "gain") & (data["row"] == block)]
-        axes.bar(np.arange(8) + shift, own["value"], width=0.25, color=GAINS[block], hatch=HATCHES[block], edgecolor="white", lw=0, label=name)
+        axes.bar(
+            np.arange(8) + shift,
+            own["value"],
+            width=0.25,
+            color=GAINS[block],
+            hatch=HATCHES[block],
+            edgecolor="white",
+            lw=0,
+            label=name,
+        )
     axes.axhline(0, color="black", lw=0.6)
     axes.set_xticks(range(8), TASKS, fontsize=SMALLEST)
     axes.set_ylabel("STEM 1/3 - dense (points)")
@@ -174,10 +183,10 @@ def draw_saved(axes: Axes, data: pd.DataFrame) -> None:
 def draw(data: pd.DataFrame, measure: PaperAudit) -> Figure:
     """Five panels."""
     titles = {
-        "a": "Which number of items gives each accuracy", "b": "Total parameters", "c": "Gains against the item error",
+        "a": "Items behind each accuracy", "b": "Total parameters", "c": "Gains against the item error",
         "d": "What the gains consist of", "e": "One third of what?",
     }  # fmt: skip
-    figure, grid = sheet("aaaaaaaaaa;bbbbbccccc;ddddddeeee", 8.6, titles, height_ratios=(1.15, 1, 1))
+    figure, grid = sheet("aa;bc;de", 8.6, titles, width_ratios=(1.25, 1), height_ratios=(1.15, 1, 1))
     for letter, drawn in zip("abcde", (draw_items, draw_totals, draw_errors, draw_gain, draw_saved), strict=True):
         drawn(grid[letter], data)
     return figure

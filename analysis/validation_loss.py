@@ -96,7 +96,12 @@ def collect(measure: Comparison) -> pd.DataFrame:
 def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
     """Four panels."""
     curve, gap = data[data["panel"] == "curve"], data[data["panel"] != "curve"]
-    titles = {"a": "Loss against tokens", "b": "Loss against FLOPs", "c": "Final gap to dense", "d": "STEM full's gap, split"}
+    titles = {
+        "a": "Loss against tokens",
+        "b": "Loss against FLOPs",
+        "c": "Final gap to dense",
+        "d": "STEM full's gap, split",
+    }
     figure, grid = sheet("ab;cd", 5.8, titles)
     by_tokens, by_flops, final, split = grid.values()
     draw_curve(by_tokens, curve, "tokens", 1e6, "training tokens (millions)")

@@ -69,7 +69,9 @@ def look(arm: str, hollow: bool = False) -> dict:
     }  # fmt: skip
 
 
-def sheet(layout: str | list, height: float, titles: dict[str, str], **options: object) -> tuple[Figure, dict[str, Axes]]:
+def sheet(
+    layout: str | list, height: float, titles: dict[str, str], **options: object
+) -> tuple[Figure, dict[str, Axes]]:
     """A figure of lettered panels.
 
     Args:
@@ -161,7 +163,9 @@ def alone(figure: Figure) -> Iterator[str]:
         width = max(PANEL, 0.75 * width)  # a wide table can't be squeezed into less
         figure.set_size_inches(width, height)
         legend = _legend_alone(figure, axes)
-        figure.set_size_inches(width, height + (legend.get_window_extent().height / figure.dpi + 0.05 if legend else 0.05))
+        figure.set_size_inches(
+            width, height + (legend.get_window_extent().height / figure.dpi + 0.05 if legend else 0.05)
+        )
         figure.set_layout_engine("constrained")
         settle(figure)
         yield letter
@@ -189,6 +193,7 @@ __all__ = [
     "ARM_MARKER",
     "DASHES",
     "FAINT",
+    "PANEL",
     "PLAIN",
     "SMALL",
     "SMALLEST",

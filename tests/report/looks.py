@@ -91,7 +91,13 @@ def mark(artist: object) -> tuple[object, tuple] | None:
     if isinstance(artist, Line2D):
         marker = artist.get_marker() if artist.get_marker() not in ("None", "", " ", None) else ""
         fill = (solid(artist), artist.get_fillstyle()) if marker else None
-        return artist.get_color(), ("line", marker, fill, str(artist._unscaled_dash_pattern), round(artist.get_linewidth(), 1))
+        return artist.get_color(), (
+            "line",
+            marker,
+            fill,
+            str(artist._unscaled_dash_pattern),
+            round(artist.get_linewidth(), 1),
+        )
     if isinstance(artist, Patch):
         return artist.get_facecolor(), ("patch", artist.get_hatch())
     return None
@@ -156,7 +162,13 @@ def about_marks(figure: Figure) -> list[str]:
 def points(axes: Axes) -> np.ndarray:
     """Points along everything that is drawn as a line or a mark, in pixels, [n, 2]."""
     paths = [line.get_xydata().astype(float) for line in lines_of(axes)]
-    paths += [path for own in axes.collections if isinstance(own, LineCollection) for path in map(np.asarray, own.get_segments()) if own.get_transform() == axes.transData]
+    paths += [
+        path
+        for own in axes.collections
+        if isinstance(own, LineCollection)
+        for path in map(np.asarray, own.get_segments())
+        if own.get_transform() == axes.transData
+    ]
     dense = [np.zeros((0, 2))]
     for path in paths:
         there = axes.transData.transform(path)
@@ -182,12 +194,20 @@ def about_axes(figure: Figure) -> list[str]:
         if legend:
             boxes = [text.get_window_extent() for text in legend.get_texts()]
             boxes += [handle.get_window_extent() for handle in legend.legend_handles]
-            if any(
-                ((drawn > (box.x0, box.y0)) & (drawn < (box.x1, box.y1))).all(axis=1).any() for box in boxes
-            ):
+            if any(((drawn > (box.x0, box.y0)) & (drawn < (box.x1, box.y1))).all(axis=1).any() for box in boxes):
                 found.append(f"'{name}': the legend covers what is drawn")
-        ends = [segment for own in axes.collections if isinstance(own, LineCollection) and own.get_transform() == axes.transData for segment in own.get_segments()]
-        bars = [patch.get_bbox().get_points() for own in axes.containers if isinstance(own, BarContainer) for patch in own.patches]
+        ends = [
+            segment
+            for own in axes.collections
+            if isinstance(own, LineCollection) and own.get_transform() == axes.transData
+            for segment in own.get_segments()
+        ]
+        bars = [
+            patch.get_bbox().get_points()
+            for own in axes.containers
+            if isinstance(own, BarContainer)
+            for patch in own.patches
+        ]
         for end in (*ends, *bars):
             there = axes.transData.transform(np.asarray(end, float))
             there = there[np.isfinite(there).all(axis=1)]
