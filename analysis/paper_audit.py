@@ -186,7 +186,9 @@ def draw(data: pd.DataFrame, measure: PaperAudit) -> Figure:
         "a": "Items behind each accuracy", "b": "Total parameters", "c": "Gains against the item error",
         "d": "What the gains consist of", "e": "One third of what?",
     }  # fmt: skip
-    figure, grid = sheet("aa;bc;de", 8.6, titles, width_ratios=(1.25, 1), height_ratios=(1.15, 1, 1))
+    figure, grid = sheet(
+        [["a"], [[["b", "c"]]], [[["d", "d", "d", "e", "e"]]]], 8.6, titles, height_ratios=(1.15, 1, 1)
+    )
     for letter, drawn in zip("abcde", (draw_items, draw_totals, draw_errors, draw_gain, draw_saved), strict=True):
         drawn(grid[letter], data)
     return figure

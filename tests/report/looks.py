@@ -1,7 +1,7 @@
 """What code can see of a figure: words that leave it or cover each other, letters too small, marks that are alike in grey or explained
 nowhere, bars that leave their axes."""
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -174,7 +174,7 @@ def points(axes: Axes) -> np.ndarray:
         there = axes.transData.transform(path)
         there = there[np.isfinite(there).all(axis=1)]
         dense.append(there)
-        for one, two in zip(there[:-1], there[1:], strict=True):
+        for one, two in pairwise(there):
             steps = min(500, int(np.abs(two - one).max() / 2) + 1)
             dense.append(one + (two - one) * np.linspace(0, 1, steps)[:, None])
     return np.concatenate(dense)

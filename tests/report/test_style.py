@@ -145,7 +145,8 @@ def test_arms_of_one_hue_differ_in_grey(book):
     use_style(book.arms)
     looks = [(ARM_COLOUR[arm], ARM_MARKER[arm], ARM_DASHES[arm]) for arm in book.arms]
     assert len({look for look in looks}) == len(book.arms)
-    assert lightness("#000000") == pytest.approx(0) and lightness("#ffffff") == pytest.approx(100)
+    assert lightness("#000000") == pytest.approx(0)
+    assert lightness("#ffffff") == pytest.approx(100)
     assert lightness("#777777") == pytest.approx(50.03, abs=0.05)  # CIE L* of the middle grey of sRGB
 
 
