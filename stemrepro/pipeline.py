@@ -256,7 +256,7 @@ def analysis_stage(name: str, recipe: Recipe) -> dict:
     return _stage(
         BY_SCALE, f"stemrepro analyse {name} --scale {SCALE}", recipe.paper_item,
         [f"data/{SCALE}/plan/{name}.json", *(f"scores/{SCALE}/{folder.as_posix()}" for folder in scores_of(recipe))],
-        _kept(*(f"{out}/{name}.{kind}" for name in drawn for kind in KINDS[:2]), *(f"{out}/{file}" for file in ("data.csv", "verdicts.json", "explained.html"))),
+        _kept(*(f"{out}/{name}.{kind}" for name in drawn for kind in KINDS[:2]), *(f"{out}/{file}" for file in ("panels", "data.csv", "verdicts.json", "explained.html"))),
         plots=_kept(*(f"{out}/{name}.{KINDS[2]}" for name in drawn)),
     )  # fmt: skip
 
