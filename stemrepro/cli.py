@@ -394,6 +394,18 @@ def generate(
 
 
 @app.command()
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN_FOLDER", help="a run's folder, runs/SCALE/POINT/ARM/seedK")],
+    out: Annotated[Path, typer.Argument(metavar="OUT_FOLDER", help="a folder that isn't there yet")],
+) -> None:
+    """Writes a trained run as a folder that Hugging Face transformers loads."""
+    from stemrepro.export.folder import export as write
+
+    write(run, out, DATA, SCORES, RESULTS)
+    print(f"written: {out}; its README.md says how to load it")
+
+
+@app.command()
 def report(scale: Scale = "laptop") -> None:
     """Writes the page with every claim of a scale."""
     from stemrepro.report.scoreboard import write_scoreboard

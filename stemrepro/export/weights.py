@@ -28,17 +28,18 @@ NAMES = {
 
 def check(config: ModelConfig) -> None:
     """Raises UserError with the reason where a model can't be exported."""
-    reason = REFUSED.get(config.ffn, "")
+    what, reason = f"ffn '{config.ffn}'", REFUSED.get(config.ffn, "")
     if OWN_FILE.fullmatch(config.ffn):
-        reason = "it is of a file of your own, which modeling_stem.py doesn't have"
-    if config.value_layers:
-        reason = "its tables add to attention's values, and modeling_stem.py replaces feed-forward networks alone"
-    if config.pair_rows:
-        reason = (
-            "its input reads rows of pairs of tokens too, and the cache of transformers keeps no tokens to make pairs of"
+        reason = "modeling_stem.py has no network of a file of your own"
+    elif config.value_layers:
+        what, reason = f"value_layers {list(config.value_layers)}", "only tables of feed-forward networks are"
+    elif config.pair_rows:
+        what, reason = (
+            f"pair_rows {config.pair_rows}",
+            "rows are read by pairs of tokens, and the cache of transformers keeps no tokens",
         )
     if reason:
-        raise UserError(f"a model with ffn '{config.ffn}' of this kind can't be exported: {reason}")
+        raise UserError(f"a model with {what} can't be exported: {reason}")
 
 
 def exported_ffn(config: ModelConfig) -> str:
@@ -97,4 +98,6 @@ def weights(model: Decoder) -> dict[str, Tensor]:
             state[f"{name}table.weight"] = model.blocks[layer].ffn.table.weight
         if (order := state.pop(f"{name}order", None)) is not None:
             state[f"{name}table.weight"] = state[f"{name}table.weight"][order]
-    return {_name(name): value.detach().to(torch.device("cpu"), copy=True).contiguous() for name, value in state.items()}
+    return {
+        _name(name): value.detach().to(torch.device("cpu"), copy=True).contiguous() for name, value in state.items()
+    }
