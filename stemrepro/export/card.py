@@ -131,7 +131,7 @@ def card(about: Exported) -> str:
         f'model = AutoModelForCausalLM.from_pretrained("FOLDER"{trust})',
         'inputs = tokenizer("The capital of Germany is", return_tensors="pt")',
         "print(tokenizer.decode(model.generate(**inputs, max_new_tokens=20, do_sample=False)[0]))", "```", "",
-        f"`lm_eval --model hf --model_args pretrained=FOLDER{trust.replace(" ", "")}` scores it.", "",
+        f"`lm_eval --model hf --model_args pretrained=FOLDER{trust.replace(' ', '')}` scores it.", "",
         "## Scores", "", *_scores(about), "",
         "## Limits", "", *_limits(about), "",
         "## Data and licences", "",
