@@ -69,6 +69,7 @@ for name, (folder, trusted) in folders.items():
     for cached in (True, False):
         made = model.generate(tokens[:, :7], max_new_tokens=int(sys.argv[5]), do_sample=False, use_cache=cached)
         found[f"{name}/greedy/{cached}"] = made[:, 7:].numpy()
+    found[f"{name}/ends"] = np.array([model.generation_config.eos_token_id, model.config.eos_token_id, tokenizer.eos_token_id])
     ids = tokenizer(sys.argv[4]).input_ids
     found[f"{name}/class"], found[f"{name}/ids"] = np.array(type(model).__name__), np.array(ids)
     found[f"{name}/text"] = np.array(tokenizer.decode(ids, skip_special_tokens=True))
@@ -84,7 +85,9 @@ def home(sample, tiny, tmp_path_factory):
     (home / "results/tiny").mkdir(parents=True)
     shutil.copy(sample / "tokenizer.json", home / "data/tiny")
     (home / "results/tiny/data_card.md").write_text("# Data card\n\nspeeches: public domain\n")
-    scale = tiny.model_copy(update={"model": tiny.model.model_copy(update={"sequence": 64})})  # answers are up to 40 tokens
+    scale = tiny.model_copy(
+        update={"model": tiny.model.model_copy(update={"sequence": 64})}
+    )  # answers of the tasks are longer than 32
     wanted = {arm: (arm, {}) for arm in ARMS}
     wanted |= {
         MASKED: ("stem-full", {"document_mask": True}),
@@ -172,6 +175,7 @@ def test_a_text_begins_behind_an_end_mark_and_holds_none(home, fresh):
     for name in ("dense", "stem-full"):
         assert fresh[f"{name}/ids"].tolist() == [END_OF_DOCUMENT, *ids]
         assert fresh[f"{name}/text"] == TEXT
+        assert fresh[f"{name}/ends"].tolist() == [END_OF_DOCUMENT] * 3
 
 
 @torch.no_grad()
