@@ -23,7 +23,7 @@ from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.errors import UserError
 from stemrepro.evaluation.lm import StemLM, task_manager
 from stemrepro.export.folder import export
-from stemrepro.export.weights import REFUSED
+from stemrepro.export.weights import REFUSED, check
 from stemrepro.files import digest, write_json
 from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.model.generate import continuations
@@ -151,6 +151,10 @@ def test_every_arm_is_exported_or_refused(home, tmp_path):
         with pytest.raises(UserError, match=words):
             exported(home, arm, tmp_path / "out")
     assert not list(tmp_path.iterdir())
+    with pytest.raises(
+        UserError, match=r"ffn 'my/rows\.py:Rows' can't be exported: modeling_stem\.py has no network of a file"
+    ):
+        check(replace(own_model(home, "stem-full").model.config, ffn="my/rows.py:Rows"))
 
 
 @pytest.mark.parametrize("name", [*CAN, OTHER])

@@ -1,6 +1,5 @@
 """A decoder as transformers has it: settings and weights under the names of its Llama."""
 
-import torch
 from torch import Tensor
 
 from stemrepro.errors import UserError
@@ -98,6 +97,4 @@ def weights(model: Decoder) -> dict[str, Tensor]:
             state[f"{name}table.weight"] = model.blocks[layer].ffn.table.weight
         if (order := state.pop(f"{name}order", None)) is not None:
             state[f"{name}table.weight"] = state[f"{name}table.weight"][order]
-    return {
-        _name(name): value.detach().to(torch.device("cpu"), copy=True).contiguous() for name, value in state.items()
-    }
+    return {_name(name): value.detach().clone().contiguous() for name, value in state.items()}
