@@ -8,6 +8,7 @@ from rich.table import Table
 
 from stemrepro.arm import shaped
 from stemrepro.book import Book
+from stemrepro.cost_table import short
 from stemrepro.model.cost import flops_per_token, parameter_counts, table_bytes_per_token
 from stemrepro.params import Params
 
@@ -32,25 +33,26 @@ def estimate(params: Params, cores: int | None = None) -> dict:
 def show_arms(book: Book, scale_name: str, names: list[str], console: Console) -> None:
     """Prints arms as one table: layers, parameters, forward FLOPs a token, bytes of table rows a token reads (4 a number)."""
     scale = book.scale(scale_name)
-    columns = ("arm", "layers", "d_ff", "exp.", "total", "active", "tables", "MFLOP", "KiB")
+    columns = ("arm", "layers", "d_ff", "exp.", "total", "active", "tables", "FLOP", "bytes")
     table = Table(*columns, title=f"{scale_name}: arms", box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
-    for column in table.columns:
-        column.no_wrap = True
+    for column in table.columns:  # of lists of layers alone a line may break: names and numbers stay whole
+        column.no_wrap, column.overflow = column.header != "layers", "fold"
     for column in table.columns[2:]:
         column.justify = "right"
+    table.columns[1].min_width = len("layers")
     for name in names:
         config = shaped(scale.model, book.arms[name])
         counts = parameter_counts(config)
-        flops = flops_per_token(config, scale.model.sequence) / 1e6
+        sizes = (counts[key] for key in ("total", "active", "tables"))
+        flops = flops_per_token(config, scale.model.sequence)
         table.add_row(
             name, ranges(config.placed or config.value_layers), f"{config.ffn_width:,}", str(config.experts or ""),
-            *(f"{counts[key] / 1e6:.3g}M" for key in ("total", "active", "tables")), f"{flops:.2f}",
-            f"{table_bytes_per_token(config, 4) / 1024:.3g}",
+            *(short(number).replace(" ", "") for number in (*sizes, flops, table_bytes_per_token(config, 4))),
         )  # fmt: skip
     console.print(table)
     console.print(
-        "layers: those replaced (value-embeddings: with a table); exp.: experts; active: less tables and unused experts; "
-        "MFLOP: forward, a token; KiB: of table rows that a token reads"
+        "layers: those replaced (value-embeddings: with a table); exp.: experts; total, active, tables: parameters, active ones "
+        "less tables and unused experts; FLOP: forward, a token; bytes: of table rows that a token reads"
     )
 
 

@@ -115,7 +115,7 @@ def _table(settings: Mapping[str, Contrast], alpha: float, seeds: tuple[int, ...
 def _differences(claim: Claim, found: Judged, seeds: tuple[int, ...]) -> list[str]:
     e, level = found.evidence, f"{100 * found.result.level:.4g}%"
     if claim.kind == "exact":
-        half = f"half its last digit {claim.smallest_effect:g} {claim.unit}"
+        half = f"what counts {claim.smallest_effect:g} {claim.unit}"
         return [f"computed {found.result.ours:.6g}, the paper's {claim.paper.value:g}, {half}"]
     if np.isnan(e.contrasts[0].differences).all():
         return [f"none could be formed: {e.failed_precondition or e.unmeasured}"]

@@ -5,6 +5,7 @@ A cell is named block/row/column, "table-3-350m/dense/average". A cell without a
 
 import math
 from collections.abc import Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
@@ -88,8 +89,11 @@ class Paper:
         row, _, column = rest.partition("/")
         block = self.blocks.get(block_name)
         if block is None or row not in block.rows or column not in block.columns:
+            cells = (f"{key}/{r}/{c}" for key, own in self.blocks.items() for r in own.rows for c in own.columns)
+            near = get_close_matches(name, cells, n=1)
+            meant = f"; did you mean '{near[0]}'?" if near else ";"
             raise UserError(
-                f"{self.file}: no cell '{name}'; cells are named block/row/column ('stemrepro paper' lists)"
+                f"{self.file}: no cell '{name}'{meant} cells are named block/row/column ('stemrepro paper' lists)"
             )
         found = block.rows[row][block.columns.index(column)]
         own = found if isinstance(found, Cell) else Cell(value=found)

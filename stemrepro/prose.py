@@ -4,7 +4,8 @@
     <!--ladder/token_ladder/data.csv|panel=gap;x=286.151;what=stem-full|value|.2f-->0.31<!--/-->   a cell of a figure's data
     <!--recipes/paper.yaml|table-3-1b/dense/average|value|.2f-->55.82<!--/-->          a cell of the paper
     <!--laptop|scale|runs|d-->292<!--/-->                 runs of a scale; tokens: of each, parameters: of dense, both in millions; ratio: of these
-    <!--laptop|tally-->...<!--/-->     the table of verdicts by origin; also primary, that of the primary claims, and recipes, that by recipe
+    <!--laptop|tally-->...<!--/-->     the table of verdicts by origin; also primary, that of the primary claims, recipes, that by recipe,
+                                       and stages, those of dvc.yaml as a flowchart
 
 The last part is a format of Python's, behind "minus" where the sentence has the other sign than the number, or "fewer" (x, a difference
 of logarithms, as the share 1 - exp(-x)). `render` writes what stands between.
@@ -24,6 +25,7 @@ from stemrepro.plan import make_params
 from stemrepro.report.scoreboard import every_row, primary_table, shown, told
 from stemrepro.report.verdicts import read_verdicts, recipe_table, tally_table, word
 from stemrepro.runs import MAIN, Address
+from stemrepro.stage_graph import mermaid
 
 FILES = (Path("README.md"), Path("docs"))
 """Where bound numbers may stand: a file, or the Markdown files of a folder."""
@@ -47,6 +49,7 @@ TABLES: dict[str, Callable[[str, Path], list[str]]] = {
     "tally": lambda scale, results: tally_table(every_row(scale, results)),
     "primary": lambda scale, results: primary_table(list(map(told, every_row(scale, results)))),
     "recipes": _recipes,
+    "stages": lambda scale, _: [mermaid(load().at(scale))],
 }
 
 

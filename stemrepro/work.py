@@ -5,6 +5,7 @@ from pathlib import Path
 
 from stemrepro.data.vocabularies import mid_text, own_text
 from stemrepro.files import digest
+from stemrepro.model.cost import flops_per_token
 from stemrepro.params import Part, Planned
 from stemrepro.runs import MAIN, Address, Beginning, Run
 from stemrepro.workers import Job, run_jobs
@@ -93,6 +94,11 @@ def with_trunks(runs: list[Run]) -> list[Run]:
     return [replace(run, shorter=shorter.get(run.folder, ())) for run in runs]
 
 
+def cost(run: Run) -> float:
+    """Forward FLOPs of a whole run."""
+    return run.training.tokens * flops_per_token(run.model, run.training.sequence)
+
+
 def train_runs(runs: list[Run], workers: int, replace: bool, done: int = 0) -> None:
     """Trains runs in processes of their own; raises as stemrepro.training.train does.
 
@@ -103,11 +109,14 @@ def train_runs(runs: list[Run], workers: int, replace: bool, done: int = 0) -> N
     if any(run.training.schedule == "trunk" for run in runs):
         runs = sorted(runs, key=lambda run: run.training.tokens)  # longer ones go on from shorter ones
     threads = runs[0].training.threads if runs else 1
-    for stage in ([run for run in runs if not run.begins], [run for run in runs if run.begins]):
-        jobs = [
-            Job("stemrepro.training.train:train", run, str(run), run.training.steps, {"replace": replace})
-            for run in stage
-        ]
-        for _ in run_jobs(jobs, workers, threads, "stemrepro.training.train", done):
-            pass
-        done += len(stage)
+    jobs = [
+        Job("stemrepro.training.train:train", run, str(run), run.training.steps, {"replace": replace}, cost(run), True)
+        for run in runs
+    ]
+    first = [job for job in jobs if not job.run.begins]
+    later = [job for job in jobs if job.run.begins]  # these go on from others
+    preload, shown = "stemrepro.training.train", ("training", "steps")
+    for _ in run_jobs(first, workers, threads, preload, *shown, done, later):
+        pass
+    for _ in run_jobs(later, workers, threads, preload, *shown, done + len(first)):
+        pass

@@ -1,4 +1,4 @@
-"""Runs functions over several jobs in processes of their own, with progress, after one import.
+"""Runs functions over several jobs in processes of their own, after one import.
 
 The processes come from a fork server that has imported what they need, so that start-up is paid once. Allocator
 thresholds and thread counts are set here, before the server starts, because glibc reads them at process start only:
@@ -13,20 +13,19 @@ import multiprocessing
 import os
 import pkgutil
 import signal
-import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from multiprocessing import forkserver
 from queue import Empty
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 from stemrepro.errors import UserError
+from stemrepro.progress import Course, shown
 
 ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": "4294967296",
@@ -42,8 +41,10 @@ class Job:
 
     Attributes:
         function: "module:function", imported in the worker alone, so that the parent needs no torch.
-        name: label of its bar.
-        total: length of its bar; `report(done, loss or nan, tokens per second)` moves it.
+        name: what it is called while it runs.
+        total: its length; `report(done, loss or nan, tokens per second)` says how far it is.
+        cost: of all of it beside the other jobs', for the time that is left.
+        resumes: may it begin in its middle?
     """
 
     function: str
@@ -51,6 +52,8 @@ class Job:
     name: str
     total: int
     arguments: dict = field(default_factory=dict)
+    cost: float = 1.0
+    resumes: bool = False
 
 
 class Stopped(BaseException):
@@ -67,10 +70,25 @@ def _leave_with_parent() -> None:
     os._exit(1)
 
 
+@contextmanager
+def _starting() -> Iterator[None]:
+    """Starts the fork server, deaf to Ctrl-C as are all workers that come from it, since their parent says what happens then; and holds
+    Ctrl-C back until the body has started these, as a worker can't be left half made."""
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        forkserver.ensure_running()
+        signal.signal(signal.SIGINT, (lambda number, _: heard.append(number)) if callable(before) else before)
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if heard:
+        raise KeyboardInterrupt
+
+
 def _begin(queue: object, turn: object, stop: object, threads: int) -> None:
     import torch
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says what happens then
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     _shared.update(queue=queue, turn=turn, stop=stop)
@@ -103,44 +121,40 @@ def _work(number: int, job: Job) -> object:
         turn.release()
 
 
-class _Bars:
-    """A bar for each job that runs, under one of all."""
-
-    def __init__(self, progress: Progress, jobs: list[Job], done: int) -> None:
-        self.progress, self.running = progress, set()
-        self.everything = progress.add_task("all", total=len(jobs) + done, completed=done, note="")
-        self.bars = [progress.add_task(job.name, total=job.total, note="", visible=False) for job in jobs]
-
-    def take(self, queue: object) -> None:
-        """Shows what workers have reported since."""
-        while True:
-            try:
-                number, values = queue.get_nowait()
-            except Empty:
-                return
-            self.running.add(number)
-            if values is None:
-                self.progress.update(self.bars[number], visible=True)
-                continue
-            done, loss, speed = values
-            pace = f"  {speed:,.0f} tokens/s" if speed else ""
-            note = "" if math.isnan(loss) else f"loss {loss:.3f}{pace}"
-            self.progress.update(self.bars[number], completed=done, note=note)
-
-    def end(self, number: int) -> None:
-        """Takes a job's bar away."""
-        self.running.discard(number)
-        self.progress.update(self.bars[number], visible=False)
-        self.progress.advance(self.everything)
+def _take(queue: object, course: Course) -> None:
+    """Tells a course what workers have reported since."""
+    while True:
+        try:
+            number, values = queue.get_nowait()
+        except Empty:
+            return
+        if values is None:
+            course.begin(number)
+            continue
+        done, loss, speed = values
+        pace = f", {speed:,.0f} tokens/s" if speed else ""
+        course.report(number, done, "" if math.isnan(loss) else f"loss {loss:.3f}{pace}")
 
 
-def run_jobs(jobs: list[Job], workers: int, threads: int, preload: str, done: int = 0) -> Iterator[tuple[int, object]]:
+def run_jobs(
+    jobs: list[Job],
+    workers: int,
+    threads: int,
+    preload: str,
+    what: str = "jobs",
+    unit: str = "",
+    done: int = 0,
+    later: Sequence[Job] = (),
+) -> Iterator[tuple[int, object]]:
     """Runs jobs, `workers` at a time, and yields (number, result) of each as it ends.
 
     Args:
         threads: torch threads in each worker.
         preload: module that the fork server imports beforehand.
-        done: jobs of the same kind that had nothing left to do, for the bar of all.
+        what: is done, in a word, for what is shown meanwhile.
+        unit: of the jobs' totals; "" where these are but a scale.
+        done: jobs of the same kind that had nothing left to do.
+        later: jobs that another call will run, for the time that is left.
 
     Raises:
         UserError: a job's own, or a crash with its traceback; the other jobs are ended.
@@ -152,22 +166,23 @@ def run_jobs(jobs: list[Job], workers: int, threads: int, preload: str, done: in
     context.set_forkserver_preload([preload])
     queue, stop = context.Queue(), context.Event()
     turn = context.Semaphore(max(1, (os.cpu_count() or 1) // threads))
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
-    console = Console(file=sys.stderr)
+    course = Course(what, [*jobs, *later], workers, unit, done)
     pool = ProcessPoolExecutor(min(workers, len(jobs)), context, _begin, (queue, turn, stop, threads))
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
-        bars = _Bars(progress, jobs, done)
+    with shown(lambda: course):
         try:
-            numbers: dict[Future, int] = {pool.submit(_work, number, job): number for number, job in enumerate(jobs)}
+            numbers: dict[Future, int] = {}
+            with _starting():
+                numbers |= {pool.submit(_work, number, job): number for number, job in enumerate(jobs)}
             while numbers:
                 ended, _ = wait(numbers, timeout=0.5, return_when=FIRST_COMPLETED)
-                bars.take(queue)
+                _take(queue, course)
                 for future in sorted(ended, key=lambda future: future.exception() is not None):  # what came out is kept
                     number = numbers.pop(future)
                     try:
                         result = future.result()
                     except BrokenProcessPool as error:
-                        names = ", ".join(jobs[n].name for n in sorted(bars.running)) or jobs[number].name
+                        running = [job.name for n, job in enumerate(jobs) if course.running[n]]
+                        names = ", ".join(running) or jobs[number].name
                         raise UserError(
                             f"a worker was killed while these ran: {names}; run again, they resume"
                         ) from error
@@ -175,7 +190,7 @@ def run_jobs(jobs: list[Job], workers: int, threads: int, preload: str, done: in
                         raise
                     except Exception as error:  # a result that can't be sent back, say
                         raise UserError(f"{jobs[number].name} failed: {type(error).__name__}: {error}") from error
-                    bars.end(number)
+                    course.end(number)
                     yield number, result
         finally:
             stop.set()

@@ -147,7 +147,7 @@ def test_numbers_of_a_step_are_the_interval():
 def test_exact_claim_has_numbers_in_place_of_seeds(book):
     scale, recipe, row = some(lambda row: row["verdict"] == "contradicted", "exact")
     text = told(book, scale, recipe, row)
-    assert f"computed {row['ours']:.6g}, the paper's {row['paper']['value']:g}, half its last digit" in text
+    assert f"computed {row['ours']:.6g}, the paper's {row['paper']['value']:g}, what counts" in text
     assert "2. Is the number the paper's? No:" in text
     assert "seed 0" not in text
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from stemrepro.data.atlas import FILE, read_atlas
 from stemrepro.data.tokenizer import read_tokenizer, token_bytes
-from stemrepro.errors import UserError
+from stemrepro.errors import UserError, unknown
 from stemrepro.evaluation.editing import SCHEMES, carriers, keeping, mixing, reading
 from stemrepro.evaluation.prompts import Question, ask, padded
 from stemrepro.evaluation.weights import load_folder, read_config
@@ -130,7 +130,7 @@ class Visitor:
         if not tables:
             raise UserError("this run's model has neither tables nor up-projections whose output could be exchanged")
         if scheme not in SCHEMES:
-            raise UserError(f"scheme '{scheme}' is unknown: choose one of {', '.join(SCHEMES)}")
+            raise unknown("scheme", scheme, SCHEMES, "stemrepro/evaluation/editing.py")
         try:
             weights = mixing([asked], [aim], scheme, token_bytes(self.tokenizer))
         except ValueError as error:

@@ -7,7 +7,7 @@ from matplotlib.ticker import MaxNLocator
 
 from stemrepro.claims import VERDICTS
 
-COLOUR = dict(zip(VERDICTS, ("#00705a", "#3f8fc5", "#c8502d", "#8a8f96", "#c9b458"), strict=True))
+COLOUR = dict(zip(VERDICTS, ("#00705a", "#3f8fc5", "#c8502d", "#8a8f96", "#97801f"), strict=True))
 """Told apart by the colour-blind, and in grey by their words."""
 WIDTH, LEFT, RIGHT = 240, 8, 32
 """Of the picture, and beside its axis; on the right stand the names of lines."""
@@ -45,7 +45,7 @@ def axis(rows: list[dict], lines: list[Line]) -> tuple[float, float]:
             marks += [row["ci_low"], row["ci_high"], -row["smallest_effect"], row["smallest_effect"], *seeds_of(row)]
             marks += [] if paper is None else [paper]
     marks += [end for line in lines for end in (line.low, line.high)]
-    pad = 0.05 * (max(marks) - min(marks))
+    pad = 0.05 * (max(marks) - min(marks)) or 1.0
     return min(marks) - pad, max(marks) + pad
 
 

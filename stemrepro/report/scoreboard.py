@@ -74,9 +74,9 @@ def rows_of(results: Path, scale: str, name: str) -> list[dict]:
     return sorted(read_verdicts(path), key=lambda row: not row["primary"])
 
 
-def multiples(row: dict) -> float:
-    """An effect in multiples of the smallest that counts, to sort by; of exact claims and those without a number 0."""
-    return 0.0 if row["ours"] is None or row["kind"] == "exact" else round(row["ours"] / row["smallest_effect"], 3)
+def multiples(row: dict) -> float | None:
+    """An effect in multiples of the smallest that counts, to sort by; exact claims and those without a number have none."""
+    return None if row["ours"] is None or row["kind"] == "exact" else round(row["ours"] / row["smallest_effect"], 3)
 
 
 def caption(name: str, recipe: Recipe, rows: list[dict]) -> str:
@@ -248,7 +248,7 @@ def markdown(sections: list[dict], out: Path, ladder: Ladder) -> str:
 
 
 COLUMNS = (
-    "scale", "recipe", "claim", "sentence", "origin", "primary", "kind", "metric", "unit", "arms", "paper", "paper_source", "paper_confidence",
+    "scale", "recipe", "claim", "sentence", "origin", "primary", "kind", "metric", "unit", "arms", "paper", "paper_unit", "paper_source", "paper_confidence",
     "ours", "ci_low", "ci_high", "level", "smallest_effect", "seeds", "differences", "seed_se", "item_se", "p", "verdict", "word", "reason",
 )  # fmt: skip
 """Of claims.csv."""
@@ -261,7 +261,7 @@ def table(found: list[tuple[str, dict]]) -> str:
     writer.writeheader()
     for recipe, row in found:
         given = row["paper"] or {}
-        told = {"recipe": recipe, "arms": " ".join(row["arms"]), "word": word(row), "paper": given.get("value"),
+        told = {"recipe": recipe, "arms": " ".join(row["arms"]), "word": word(row), "paper": given.get("value"), "paper_unit": given.get("unit"),
                 "paper_source": given.get("source"), "paper_confidence": given.get("confidence"),
                 "differences": " ".join(f"{value:g}" for value in row.get("differences") or () if value is not None)}  # fmt: skip
         writer.writerow(row | told)

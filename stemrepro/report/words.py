@@ -46,7 +46,7 @@ def source(row: dict) -> str:
 
 def contrast(row: dict) -> str:
     """Arms and metric in short."""
-    arms = " - ".join(dict.fromkeys(row["arms"]))
+    arms = " against ".join(dict.fromkeys(row["arms"]))
     return f"{arms}, {row['metric']}" if arms else row["metric"]
 
 
@@ -57,6 +57,8 @@ def evidence(row: dict) -> str:
     if row["ours"] is None:
         return "not measured"
     words = [f"{row['seeds']} seed{'' if row['seeds'] == 1 else 's'}"]
+    if row["unit"] == "points" and row["ci_low"] is not None and max(-row["ci_low"], row["ci_high"]) > 100:
+        words.append("a t interval, which doesn't know that 100 points are the most there is")
     if row["seed_se"]:
         words.append(f"error between seeds {row['seed_se']:.3g}")
     if row["item_se"]:
@@ -74,12 +76,13 @@ def at_long_end(row: dict, ladder: Ladder) -> str:
     if not (rungs := beside(row, ladder)):
         return ""
     end = rungs[-1]
-    effect = f"{number(end.mean)} ({number(end.low)} to {number(end.high)})"
+    effect = f"{number(end.mean)} ({number(end.low)} to {number(end.high)} at 95%)"
     return f"after {end.tokens_a_parameter:.0f} tokens a parameter (ladder) {effect}: {agreement(row, end)}"
 
 
 def paper_items(text: str) -> list[str]:
-    """The tables and figures of the paper that a text names, one by one: "Tables 5 and 6" are "table 5" and "table 6"."""
+    """The tables and figures of the paper that a text names, one by one: "Tables 4 to 6" are "table 4", "table 5" and "table 6"."""
+    text = re.sub(r"(\d+) to (\d+)", lambda ends: ", ".join(map(str, range(int(ends[1]), int(ends[2]) + 1))), text)
     found = re.finditer(r"\b(Tab|Fig)[a-z]*\.?\s+(\d+\w?(?:(?:,\s*|\s+and\s+)\d+\w?)*)", text)
     kinds = {"Tab": "table", "Fig": "fig"}
     return list(

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -141,8 +142,20 @@ def tune_loss(run: Run, tokens: int, batch: int) -> float:
     return mean_prose(losses_by_source(load_run(run), blocks, tokens, batch))
 
 
-def objective(trial: Trial, sweep: Sweep, space: Space, book: Book, scale: str, data: Path, out: Path) -> float:
+def objective(
+    trial: Trial,
+    sweep: Sweep,
+    space: Space,
+    book: Book,
+    scale: str,
+    data: Path,
+    out: Path,
+    report: Callable[[Trial, float], None] = lambda *_: None,
+) -> float:
     """Trains the trial's run and scores it; in an open search the pruner may end it at a mark.
+
+    Args:
+        report: called with the trial and the share of its training that is done.
 
     Raises:
         optuna.TrialPruned: it fell behind the median of the trials before it.
@@ -167,7 +180,12 @@ def objective(trial: Trial, sweep: Sweep, space: Space, book: Book, scale: str, 
                 raise optuna.TrialPruned
 
     with locked(run.folder.with_name(f"{run.folder.name}.lock")):  # another worker may have the same settings
-        train(run, lambda *_: None, replace=True, mark=mark)
+        try:
+            train(run, lambda step, *_: report(trial, step / run.training.steps), replace=True, mark=mark)
+        except SystemExit as error:
+            if isinstance(error.__context__, KeyboardInterrupt):  # Lightning makes this of Ctrl-C
+                raise KeyboardInterrupt from error
+            raise
         for table in run.folder.glob("tables-*"):
             table.unlink()
         return tune_loss(run, asked.tokens, asked.batch)

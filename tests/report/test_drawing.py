@@ -45,7 +45,7 @@ def test_claims_about_one_metric_share_an_axis():
     left, right = axis([near, far], [])
     assert left < -1.0 < 3.0 < right
     assert axis([near], [Line("286", 0.0, -7.0, 9.0)])[0] < -7.0
-    assert axis([row("c", "reproduced", ci_low=None)], []) == (0.0, 0.0)
+    assert axis([row("c", "reproduced", ci_low=None)], []) == (-1.0, 1.0)
 
 
 def test_the_same_elsewhere_stands_below_line_by_line():

@@ -1,6 +1,7 @@
 """From measures to verdicts.json: signs, units, what couldn't be measured; and the figure that every recipe has."""
 
 import json
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -215,3 +216,15 @@ def test_equal_results_are_equal_bytes(given, book, tmp_path):
         for name in files - {"provenance.json"}
     )
     assert json.loads((tmp_path / "one/verdicts.json").read_text()) == rows
+
+
+def test_results_of_an_unpacked_bundle_name_its_commit(given, book, tmp_path, monkeypatch):
+    """And not that of a repository that lies around it."""
+    monkeypatch.chdir(tmp_path)
+    Path("COMMIT").write_text("90f2922\n")
+    Path("MANIFEST.sha256").write_text("")
+    use_style(book.arms)
+    save(
+        tmp_path / "a", {}, forest.collect(given), judged(given.inputs, given), {"params_hash": "p", "data_hash": None}
+    )
+    assert json.loads((tmp_path / "a/provenance.json").read_text())["commit"] == "90f2922"

@@ -85,7 +85,9 @@ def test_claims_stand_beside_the_ladders_last_rung(project):
     )
     for page in ("index.html", "README.md"):
         text = (project / page).read_text()
-        assert "after 286 tokens a parameter (ladder) -0.300 (-0.400 to -0.200): points the other way there" in text
+        assert (
+            "after 286 tokens a parameter (ladder) -0.300 (-0.400 to -0.200 at 95%): points the other way there" in text
+        )
         assert "Pointing the same way there: 0; " in text
 
 
@@ -273,12 +275,18 @@ def test_pictures_have_size_and_alternative_text(page, book):
 def test_filters_by_verdict_scale_and_words(page, book):
     every = shown(page)
     assert len(every) == 5 * (len(book.at("laptop").recipes) + 1)
-    button = page.locator("button[data-verdict='contradicted']")
-    button.click()
-    assert button.get_attribute("aria-pressed") == "false"
-    assert shown(page) == [name for name in every if not name.endswith(f"-{VERDICTS.index('contradicted')}")]
-    assert page.locator("#shown").inner_text() == f"{4 * (len(book.at('laptop').recipes) + 1)} of {len(every)} claims"
-    button.click()
+    buttons = {verdict: page.locator(f"button[data-verdict='{verdict}']") for verdict in VERDICTS}
+    one, other = VERDICTS.index("contradicted"), VERDICTS.index("inconclusive")
+    buttons["contradicted"].click()  # alone
+    assert buttons["inconclusive"].get_attribute("aria-pressed") == "false"
+    assert shown(page) == [name for name in every if name.endswith(f"-{one}")]
+    assert page.locator("#shown").inner_text() == f"{len(book.at('laptop').recipes) + 1} of {len(every)} claims"
+    buttons["inconclusive"].click()  # beside it
+    assert shown(page) == [name for name in every if name.endswith((f"-{one}", f"-{other}"))]
+    buttons["contradicted"].click()  # not any more
+    assert shown(page) == [name for name in every if name.endswith(f"-{other}")]
+    buttons["inconclusive"].click()  # none would be left
+    assert shown(page) == every
     page.select_option("#scale", "gpu")
     assert {name.split("-")[1] for name in shown(page)} == {"gpu"}
     assert page.eval_on_selector_all("main > section", "all => all.filter(s => s.offsetParent !== null).length") == 1
@@ -315,6 +323,28 @@ def test_a_table_of_the_paper_is_one_thing_to_look_for(page, book):
     assert "contextual_reasoning" in asked
     page.fill("#words", "fig 5")  # the made-up claims have their number from Fig. 5b
     assert len(shown(page)) == page.locator(".claim").count()
+
+
+def test_what_a_filter_opened_it_closes(page):
+    page.locator("#rivals-laptop details.claims summary").click()
+    page.fill("#words", "sentence of cost")
+    assert page.eval_on_selector_all("details.claims", "all => all.every(part => part.open)")
+    page.click("#clear")
+    opened = page.eval_on_selector_all(
+        "details.claims", "all => all.filter(p => p.open).map(p => p.closest('section').id)"
+    )
+    assert opened == ["rivals-laptop"]
+
+
+def test_the_same_link_leads_there_again(page):
+    """Also behind a filter that hides its claim, though the address stays the same."""
+    link = page.locator(".primaries a[href='#rivals-laptop-rivals-1']")
+    link.click()
+    page.select_option("#scale", "gpu")
+    assert "rivals-laptop-rivals-1" not in shown(page)
+    link.click()
+    assert "rivals-laptop-rivals-1" in shown(page)
+    assert page.evaluate("document.getElementById('rivals-laptop-rivals-1').getBoundingClientRect().top") < 300
 
 
 def test_no_hit_says_so_and_leads_back(page):

@@ -29,6 +29,7 @@ def test_evidence_says_whether_a_claim_has_its_sign_at_the_official_start(agrees
     ("text", "items"),
     [
         ("Tables 5 and 6", ["table 5", "table 6"]),
+        ("Tables 4 to 6; Fig. 1", ["table 4", "table 5", "table 6", "fig 1"]),
         ("Fig. 4, 7", ["fig 4", "fig 7"]),
         ("Table 3 (350M, 100B tokens); Fig. 1a, validation perplexity, 1B", ["table 3", "fig 1a"]),
         ("reviewers' wish", []),

@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -16,6 +18,11 @@ from typer.testing import CliRunner
 from stemrepro import plan
 from stemrepro.cli import app
 from tests.conftest import ROOT, TINY, hear_ctrl_c
+
+
+def plain(text):
+    """Without line breaks."""
+    return " ".join(text.split())
 
 
 def run(*arguments):
@@ -39,12 +46,12 @@ def project(sample, tmp_path, monkeypatch):
     [
         (("plan", "--scale", "laptob"), "scale 'laptob' is unknown; did you mean 'laptop'?"),
         (("plan", "--recipe", "rival"), "recipe 'rival' is unknown; did you mean 'rivals'?"),
-        (("train", "--scale", "nope"), "params.yaml is planned for scale 'tiny'; run 'stemrepro plan --scale nope'"),
-        (("train", "--scale", "tiny", "dens"), "run 'dens' is unknown; did you mean 'dense'?"),
-        (("train", "--scale", "tiny", "stem-early"), "run 'stem-early' is unknown"),
-        (("evaluate", "--scale", "nope"), "run 'stemrepro plan --scale nope'"),
+        (("train", "--scale", "smoke"), "params.yaml is planned for scale 'tiny'; run 'stemrepro plan --scale smoke'"),
+        (("train", "--scale", "tinny"), "scale 'tinny' is unknown; did you mean 'tiny'?"),
+        (("evaluate", "--scale", "smoke"), "run 'stemrepro plan --scale smoke'"),
+        (("evaluate", "--scale", "tinny"), "scale 'tinny' is unknown; did you mean 'tiny'?"),
         (("data", "fetch", "--mix", "poems"), "mix 'poems' is unknown"),
-        (("data", "blocks", "--scale", "nope"), "run 'stemrepro plan --scale nope'"),
+        (("data", "blocks", "--scale", "smoke"), "run 'stemrepro plan --scale smoke'"),
         (("analyse", "nope", "--scale", "tiny"), "recipe 'nope' is unknown"),
         (("analyse", "rivals", "--scale", "tiny"), "is missing"),
         (("report", "--scale", "nope"), "scale 'nope' is unknown"),
@@ -108,10 +115,14 @@ def test_several_arms_are_trained_and_scored_together_and_without_mlflow(project
     arms = ("--scale", "tiny", "dense", "stem-full")
     done = run("train", *arms, "--untracked")
     assert done.exit_code == 0, done.output
+    assert re.search(r"trained, in runs/tiny/.* dense \d\.\d{3} \+- \d\.\d{3} \(2\), stem-full \d", plain(done.stdout))
     assert not (project / "mlflow.db").exists()
-    assert run("evaluate", *arms, "--part", "losses").exit_code == 0
+    done = run("evaluate", *arms, "--part", "losses")
+    assert done.exit_code == 0, done.output
     for arm, ffn in (("dense", "dense"), ("stem-full", "stem")):
-        scores = pd.read_csv(project / "scores/tiny/losses/main" / arm / "losses.csv")
+        own = project / "scores/tiny/losses/main" / arm
+        scores, about = pd.read_csv(own / "losses.csv"), json.loads((own / "summary.json").read_text())
+        assert f"{arm} {about['loss']['prose']['nats_per_token']:.3f} +- " in plain(done.stdout)
         assert set(scores["seed"]) == {0, 1}
         config = yaml.safe_load((project / "runs/tiny/main" / arm / "seed1/config.yaml").read_text())
         assert (config["arm"], config["point"], config["model"]["ffn"]) == (arm, "main", ffn)
@@ -120,23 +131,61 @@ def test_several_arms_are_trained_and_scored_together_and_without_mlflow(project
     assert "0 of 2 arms were scored" in run("evaluate", *arms, "--part", "losses").stdout
 
 
-def test_ctrl_c_is_one_sentence(project):
-    command = [sys.executable, "-m", "stemrepro.cli", "train", "--scale", "tiny", "--untracked", "dense", "stem-full"]
+def session(pid):
+    """The processes of a session that still run: what each was started with, by its id."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            state = (folder / "stat").read_text().rpartition(")")[2].split()
+            if int(state[3]) == pid and state[0] != "Z":
+                found[int(folder.name)] = (folder / "cmdline").read_text()
+        except (FileNotFoundError, ProcessLookupError):  # it has just ended
+            continue
+    return found
+
+
+RUNS_THERE, TRIALS_THERE = "runs/tiny/*/*/seed*/config.yaml", "sweeps/tiny/two/runs/*/config.yaml"
+
+
+@pytest.mark.parametrize(
+    ("command", "until"),
+    [
+        ("train --untracked dense stem-full", "forkserver"),  # workers are being started
+        ("train --untracked dense stem-full", RUNS_THERE),
+        ("evaluate --part losses dense", "forkserver"),
+        ("sweep recipes/sweeps/two.yaml --workers 2", TRIALS_THERE),
+    ],
+)
+def test_ctrl_c_is_one_sentence_and_the_work_goes_on_from_there(project, command, until):
+    """The whole terminal hears it: the command, the fork server, workers, other workers of a sweep."""
+    sweep = {"title": "two", "sampler": "grid", "space": {"arm": ["dense", "stem-full"], "learning_rate": [0.01], "seed": [0]}}  # fmt: skip
+    (project / "recipes/sweeps/two.yaml").write_text(yaml.safe_dump(sweep))
+    scored = command.startswith("evaluate")
+    if not scored:  # long enough to be stopped
+        long = TINY | {"training": TINY["training"] | {"tokens": 32 * 4 * 600}, "workers": 2}
+        (project / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(long))
+        plan.write("tiny")
+    elif (done := run("train", "--scale", "tiny", "--untracked", "dense")).exit_code:
+        pytest.fail(done.output)
+    arguments = [*command.split(), "--scale", "tiny"]
     process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, start_new_session=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
-        preexec_fn=hear_ctrl_c,
+        [sys.executable, "-m", "stemrepro.cli", *arguments], stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)}, preexec_fn=hear_ctrl_c,
     )  # fmt: skip
-    for _ in range(600):
-        if list(project.glob("runs/tiny/*/*/seed*/config.yaml")):
+    for _ in range(1200):
+        if any(until in started for started in session(process.pid).values()) or list(project.glob(until)):
             break
         time.sleep(0.1)
     os.killpg(process.pid, signal.SIGINT)
-    _, shown = process.communicate(timeout=60)
-    assert process.returncode == 130, shown
-    assert "Traceback" not in shown
-    assert shown.rstrip().endswith(
-        "stemrepro: stopped; what is finished is kept, and the rest goes on from there next time"
-    )
+    _, shown = process.communicate(timeout=120)
+    assert process.returncode in (130, -signal.SIGINT), shown  # a shell says 130 of both
+    assert shown == "stemrepro: stopped; what is finished is kept, and the rest goes on from there next time\n"
+    assert session(process.pid) == {}
+    again = subprocess.run(
+        [sys.executable, "-m", "stemrepro.cli", *arguments], capture_output=True, text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert again.returncode == 0, again.stderr
 
 
 def test_edit_and_generate_on_a_trained_run(atlas_run, atlas_sample, tmp_path, monkeypatch):
@@ -164,3 +213,13 @@ def test_edit_and_generate_on_a_trained_run(atlas_run, atlas_sample, tmp_path, m
     ]
     assert drawn[0] == drawn[1] != drawn[2]
     assert run("generate", "--run", str(tmp_path), "--prompt", "x").exit_code == 2
+
+
+def test_an_analysis_ends_with_how_many_claims_came_out_how(project):
+    done = run("analyse", "paper_audit", "--scale", "tiny")
+    assert done.exit_code == 0, done.output
+    rows = json.loads((project / "results/tiny/paper_audit/verdicts.json").read_text())
+    said = plain(done.stdout)
+    assert said.startswith(f"{len(rows)} claims: ")
+    assert said.endswith("; in results/tiny/paper_audit/")
+    assert sum(map(int, re.findall(r"(\d+) [a-z]", said.partition(": ")[2]))) == len(rows)

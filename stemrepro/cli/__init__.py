@@ -1,0 +1,9 @@
+"""The command line. Each command declares its options beside itself; heavy imports stay inside, so that each starts fast."""
+
+from stemrepro.cli import making, models, new, results  # noqa: F401  commands are those that these files declare
+from stemrepro.cli.base import app
+
+
+def main() -> None:
+    """Runs a command; bad input ends with one sentence and exit code 2, Ctrl-C with one and exit code 130."""
+    app()

@@ -1,0 +1,67 @@
+"""The command line's frame: failures as one sentence, and the options that commands share."""
+
+import errno
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+from typer.core import TyperGroup
+
+from stemrepro.cli import names
+from stemrepro.errors import UserError
+
+
+class Commands(TyperGroup):
+    """Commands whose failures are one sentence each."""
+
+    def invoke(self, context: typer.Context) -> object:
+        """Runs a command; bad input ends with exit code 2, Ctrl-C with 130."""
+        try:
+            return super().invoke(context)
+        except UserError as error:
+            sentence, code = str(error), 2
+        except KeyboardInterrupt:
+            sentence, code = "stopped; what is finished is kept, and the rest goes on from there next time", 130
+        except OSError as error:
+            where = f" ({error.filename})" if error.filename else ""
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                sentence, code = f"no room left on the disk{where}; make some and run again", 2
+            elif isinstance(error, PermissionError | IsADirectoryError | NotADirectoryError):
+                sentence, code = (
+                    f"{error.strerror.lower()}{where}; see what lies there and who may read and write it",
+                    2,
+                )
+            else:
+                raise
+        print(f"stemrepro: {sentence}", file=sys.stderr)
+        raise typer.Exit(code)
+
+
+app = typer.Typer(
+    name="stemrepro", cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Reproduces the STEM paper, claim by claim.",
+)  # fmt: skip
+Scale = Annotated[str, typer.Option(help="a file of recipes/scales/", autocompletion=names.scales)]
+Addresses = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[ARM[@POINT]]...", help="all that are planned when left out", autocompletion=names.addresses
+    ),
+]
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"stemrepro {version('stemrepro')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
+    pass

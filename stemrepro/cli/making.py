@@ -1,0 +1,207 @@
+"""Commands that make something: plans, data, runs, scores, sweeps."""
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stemrepro.cli import names
+from stemrepro.cli.base import Addresses, Scale, app
+from stemrepro.errors import UserError, unknown
+from stemrepro.params import PARTS
+from stemrepro.work import DATA, RESULTS, RUNS, SCORES
+
+OF_MIX = ("fetch", "corpus", "items")
+STEPS = (*OF_MIX, "tokenizer", "blocks", "vocabularies", "people", "mid", "counts")
+
+
+@app.command()
+def plan(
+    scale: Scale = "laptop",
+    recipe: Annotated[
+        list[str] | None,
+        typer.Option(help="only what this recipe needs; may be repeated", autocompletion=names.recipes),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="fail unless params.yaml and dvc.yaml follow from recipes/")
+    ] = False,
+    arms: Annotated[bool, typer.Option("--arms", help="print every arm with its counts; write nothing")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="print no estimate")] = False,
+) -> None:
+    """Validates recipes/, writes params.yaml and dvc.yaml, and prints the estimate."""
+    from stemrepro import plan as planning
+
+    if check:
+        from stemrepro.pipeline import write_stamps
+
+        if recipe:
+            raise UserError("--check takes what is planned as it is; leave --recipe out")
+        book, params = planning.check()
+        params.planned(scale)
+        write_stamps(book, params, planning.RECIPES)
+        return
+    from rich.console import Console
+
+    from stemrepro import estimate
+
+    if arms:
+        book = planning.load()
+        estimate.show_arms(book, scale, list(book.arms), Console())
+        return
+    book, params = planning.write(scale, tuple(recipe or ()))
+    if not quiet:
+        estimate.show(book, params, Console())
+
+
+@app.command()
+def data(
+    step: Annotated[str, typer.Argument(**names.one_of("step", STEPS))],
+    mix: Annotated[
+        str, typer.Option(help="data mix, for fetch, corpus and items", autocompletion=names.mixes)
+    ] = "text",
+    scale: Annotated[str, typer.Option(help="scale, for the other steps", autocompletion=names.scales)] = "laptop",
+) -> None:
+    """One step of the data's way: fetch, corpus, items, tokenizer, blocks; vocabularies, people and mid (of points); or counts, of the text alone."""
+    from stemrepro.progress import duration, lines
+
+    since, of_mix = time.monotonic(), step in OF_MIX
+    name = mix if of_mix else scale
+    with lines(lambda: f"data {step} of {name}: {duration(time.monotonic() - since)} so far"):
+        (_data_of_mix if of_mix else _data_of_scale)(step, name)
+
+
+def _data_of_mix(step: str, mix: str) -> None:
+    from stemrepro.params import read_params
+
+    params = read_params()
+    if mix not in params.mix:
+        raise unknown("mix", mix, params.mix, "params.yaml, what is planned,")
+    settings, folder = params.mix[mix], DATA / mix
+    if step == "fetch":
+        from stemrepro.data.archives import fetch
+
+        fetch(settings, folder / "raw")
+    elif step == "corpus":
+        from stemrepro.data.corpus import build_corpus
+
+        build_corpus(mix, settings, folder / "raw", folder / "corpus")
+    else:
+        from stemrepro.data.items import write_items
+
+        write_items(settings, folder / "raw", folder / "corpus" / "corpus.parquet", folder / "items")
+
+
+def _data_of_scale(step: str, scale: str) -> None:
+    params = names.planned(scale)
+    asked, folder = params.scale[scale], DATA / scale
+    source = DATA / asked.data
+    corpus = source / "corpus" / "corpus.parquet"
+    if step == "tokenizer":
+        from stemrepro.data.tokenizer import train_tokenizer
+
+        train_tokenizer(corpus, asked.vocab, folder / "tokenizer.json")
+    elif step == "vocabularies":
+        from stemrepro.data.vocabularies import write_vocabularies
+
+        write_vocabularies(corpus, list(asked.vocabularies), folder / "vocabularies")
+    elif step == "people":
+        from stemrepro.data.people import write_people
+
+        write_people(params.mix[asked.data], list(asked.people), folder / "tokenizer.json", folder / "people")
+    elif step == "mid":
+        from stemrepro.data.blend import write_blend
+
+        if (mid := asked.mid) is None:
+            raise UserError(f"no recipe of scale '{scale}' goes on with a blend")
+        card = RESULTS / scale / "data_card_mid.md"
+        write_blend(mid.name, mid.mix, mid.tokens, corpus.parent, folder / "tokenizer.json", folder / "mid", card)
+    elif step == "counts":
+        from stemrepro.data.counting import write_counts
+
+        write_counts(corpus, folder / "tokenizer.json", asked.counting, SCORES / scale / "text")
+    else:
+        from stemrepro.data.card import data_card
+        from stemrepro.data.encoding import write_blocks
+
+        write_blocks(corpus, folder / "tokenizer.json", folder / "blocks")
+        data_card(source, folder / "blocks", RESULTS / scale / "data_card.md")
+
+
+@app.command()
+def train(
+    runs: Addresses = None,
+    scale: Scale = "laptop",
+    untracked: Annotated[
+        bool, typer.Option("--untracked", help="leave MLflow alone, which then need not be installed")
+    ] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="remove runs that were made with other settings")] = False,
+) -> None:
+    """Trains all seeds of arms; finished runs return at once, interrupted ones resume."""
+    from stemrepro.closing import losses_of_runs
+    from stemrepro.work import asked_runs, train_runs
+
+    params = names.planned(scale)
+    planned, asked = params.planned(scale), names.chosen(params, scale, runs or [])
+    chosen = asked_runs(scale, params.scale[scale].data, planned, asked)
+    command = [sys.executable, "-m", "stemrepro.cli", "track", "--follow", "--scale", scale, *(runs or [])]
+    left = [run for run in chosen if not run.ended]
+    # The follower ends when its input does, also when this is killed; Ctrl-C is for this one alone.
+    followed = {"stdin": subprocess.PIPE, "start_new_session": True}
+    with nullcontext() if untracked or not left else subprocess.Popen(command, **followed):
+        train_runs(left, params.scale[scale].workers, replace, len(chosen) - len(left))
+    for run in chosen:
+        if (step := run.diverged) is not None:
+            print(
+                f"{run} diverged: its loss is no number from step {step} on; claims about it will say so",
+                file=sys.stderr,
+            )
+    print(losses_of_runs(chosen, RUNS / scale))
+
+
+@app.command()
+def evaluate(
+    runs: Addresses = None,
+    scale: Scale = "laptop",
+    part: Annotated[str | None, typer.Option(help="only this", **names.one_of("part", PARTS))] = None,
+) -> None:
+    """Scores runs as far as that isn't done: validation losses, benchmarks through lm-eval, angles between FFN vectors."""
+    from stemrepro.closing import losses_of_scores
+    from stemrepro.scoring import evaluate as score
+
+    params = names.planned(scale)
+    chosen = names.chosen(params, scale, runs or [])
+    os.environ.setdefault("HF_HUB_OFFLINE", "0" if params.scale[scale].benchmarks.hub else "1")
+    for name in PARTS if part is None else (part,):
+        (SCORES / scale / name).mkdir(parents=True, exist_ok=True)  # DVC asks for it also where no arm is to be scored
+        new, total = score(params, scale, name, chosen)
+        where = f"; they are in {SCORES / scale / name}/" if total else ""
+        print(f"{name}: {new} of {total} arms were scored, the others were up to date{where}")
+    if part in (None, "losses"):
+        print(losses_of_scores(list(chosen), SCORES / scale / "losses"))
+
+
+@app.command()
+def sweep(
+    file: Annotated[Path, typer.Argument(help="a file of recipes/sweeps/", autocompletion=names.sweeps)],
+    scale: Scale = "laptop",
+    workers: Annotated[int, typer.Option(min=1, help="processes to start (default: this one alone)")] = 1,
+    worker: Annotated[int, typer.Option(hidden=True)] = 0,
+    redraw: Annotated[bool, typer.Option("--redraw", help="draw the results' data.csv again; run nothing")] = False,
+) -> None:
+    """Searches fields of arms by Optuna on the tune split; start it again for another worker, or after a kill."""
+    names.check_sweep(file)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    from rich.console import Console
+
+    from stemrepro.book import load
+    from stemrepro.sweeps import search
+
+    if redraw:
+        search.redraw(file, load(), scale, RESULTS)
+        return
+    search.run_sweep(file, load(), scale, DATA / scale / "blocks", RESULTS, workers, worker, Console())

@@ -1,0 +1,71 @@
+"""Commands about one trained run: edit, generate and export."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stemrepro.cli import names
+from stemrepro.cli.base import app
+from stemrepro.work import DATA, RESULTS, SCORES
+
+RunFolder = Annotated[Path, typer.Option("--run", help="a run's folder, runs/SCALE/POINT/ARM/seedK")]
+Prompt = Annotated[str, typer.Option(help="what the model goes on from")]
+
+
+@app.command()
+def edit(
+    run: RunFolder,
+    source: Annotated[str, typer.Option("--from", help="the name in the prompt")],
+    target: Annotated[str, typer.Option("--to", help="the name whose rows are read in its place")],
+    prompt: Annotated[str, typer.Option(help="must hold the name; {} stands for it")] = "The capital of {} is",
+    scheme: Annotated[
+        str, typer.Option(help="for names of other lengths: left-pad, right-pad, copy, subset, average")
+    ] = "auto",
+    top: Annotated[int, typer.Option(min=1, help="next tokens to show")] = 4,
+    tokens: Annotated[int, typer.Option(min=1, help="of each continuation")] = 12,
+) -> None:
+    """Reads another entity's rows at a name's places, and shows what the model says before and after."""
+    names.check_run(run)
+    # Models this small gain nothing from more, and lose where others compute.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    from rich.console import Console
+
+    from stemrepro.evaluation.visit import Visitor
+    from stemrepro.visit_table import show
+
+    asked = prompt.replace("{}", source)
+    show(Visitor(run, DATA).edit(asked, source, target, scheme, top, tokens), asked, source, target, Console())
+
+
+@app.command()
+def generate(
+    run: RunFolder,
+    prompt: Prompt,
+    tokens: Annotated[int, typer.Option(min=1, help="at most so many")] = 40,
+    temperature: Annotated[float, typer.Option(min=0, help="0 takes the most probable token")] = 0.0,
+    top: Annotated[int, typer.Option(min=0, help="draw from so many tokens; 0: from all")] = 0,
+    seed: Annotated[int, typer.Option(help="of the draws")] = 0,
+) -> None:
+    """Continues a prompt with a trained run."""
+    names.check_run(run)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    from stemrepro.evaluation.visit import Visitor
+    from stemrepro.model.generate import greedy, sampled
+
+    choose = sampled(temperature, top, seed) if temperature else greedy
+    print(prompt + Visitor(run, DATA).generate(prompt, tokens, choose))
+
+
+@app.command()
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN_FOLDER", help="a run's folder, runs/SCALE/POINT/ARM/seedK")],
+    out: Annotated[Path, typer.Argument(metavar="OUT_FOLDER", help="a folder that isn't there yet")],
+) -> None:
+    """Writes a trained run as a folder that Hugging Face transformers loads."""
+    names.check_run(run)
+    from stemrepro.export.folder import export as write
+
+    write(run, out, DATA, SCORES, RESULTS)
+    print(f"written: {out}; its README.md says how to load it")

@@ -1,0 +1,196 @@
+"""Names that the command line takes: those there are, for completion, and what was meant where one isn't there.
+
+Completion runs whenever the tab key is pressed, so it reads the keys of YAML files and nothing else.
+"""
+
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from pathlib import Path
+
+import typer
+
+from stemrepro.errors import UserError, unknown
+from stemrepro.params import Params, Planned, read_params
+from stemrepro.records import read_yaml
+from stemrepro.runs import MAIN, Address
+from stemrepro.work import RUNS, SCORES
+
+RECIPES = Path("recipes")
+SWEEPS = RECIPES / "sweeps"
+OTHERS = ("arms", "mixes", "paper", "points", "shapes")
+"""Files of recipes/ that are no recipes."""
+MOST_LISTED = 12
+NEAREST = 5
+AFTER = {"step": "stemrepro data", "part": "--part", "confidence": "--confidence", "placement": "--stem"}
+
+
+def _read(file: Path) -> dict:
+    """What a file holds; nothing where it can't be read, as completion has no place for complaints."""
+    try:
+        return read_yaml(file)
+    except UserError:
+        return {}
+
+
+def _stems(folder: Path) -> list[str]:
+    return sorted(path.stem for path in folder.glob("*.yaml"))
+
+
+def scales() -> list[str]:
+    """The files of recipes/scales/."""
+    return _stems(RECIPES / "scales")
+
+
+def recipes() -> list[str]:
+    """The recipes."""
+    return [name for name in _stems(RECIPES) if name not in OTHERS]
+
+
+def arms() -> list[str]:
+    """The arms of recipes/arms.yaml."""
+    return list(_read(RECIPES / "arms.yaml"))
+
+
+def mixes() -> list[str]:
+    """The mixes of recipes/mixes.yaml."""
+    return list(_read(RECIPES / "mixes.yaml"))
+
+
+def shapes() -> list[str]:
+    """Published shapes, and scales."""
+    return [*_read(RECIPES / "shapes.yaml"), *scales()]
+
+
+def sweeps() -> list[str]:
+    """The files of recipes/sweeps/."""
+    return sorted(path.as_posix() for path in SWEEPS.glob("*.yaml"))
+
+
+def addresses(context: typer.Context, incomplete: str) -> list[str]:
+    """Arms; behind an @, points. Bash takes "dense@ha" for three words."""
+    before = context.params.get("runs") or []
+    if before and before[-1] == "@":
+        return list(_read(RECIPES / "points.yaml"))
+    arm, at, _ = incomplete.partition("@")
+    return [f"{arm}@{point}" for point in _read(RECIPES / "points.yaml")] if at else arms()
+
+
+def claims(incomplete: str) -> list[str]:
+    """Recipes with a slash; behind it their claims."""
+    recipe, slash, _ = incomplete.partition("/")
+    if not slash:
+        return [f"{name}/" for name in recipes()]
+    return [f"{recipe}/{claim}" for claim in _read(RECIPES / f"{recipe}.yaml").get("claims", {})]
+
+
+def tables() -> list[str]:
+    """The blocks of recipes/paper.yaml."""
+    return list(_read(RECIPES / "paper.yaml"))
+
+
+def one_of(what: str, known: tuple[str, ...]) -> dict:
+    """Settings of a typer parameter that takes one of a few words; another is answered with the nearest."""
+
+    def parse(value: str) -> str:
+        if value not in known:
+            raise unknown(what, value, known, AFTER[what])
+        return value
+
+    return {"parser": parse, "metavar": f"[{'|'.join(known)}]", "autocompletion": lambda: list(known)}
+
+
+def missing(what: str, name: str, known: Iterable[str], where: str) -> UserError:
+    """As stemrepro.errors.unknown, with the nearest names alone where there are many."""
+    known = list(known)
+    if len(known) <= MOST_LISTED:
+        return unknown(what, name, known, where)
+    return unknown(what, name, get_close_matches(name, known, n=NEAREST, cutoff=0), f"{where}, among others,")
+
+
+def checked(what: str, given: Iterable[str], known: Callable[[], list[str]], where: str) -> None:
+    """Raises UserError for the first of some names that isn't there."""
+    for name in given:
+        if name not in (there := known()):
+            raise missing(what, name, there, where)
+
+
+def check_scale(name: str) -> None:
+    """Raises UserError where there is no such scale."""
+    checked("scale", [name], scales, "recipes/scales/")
+
+
+def planned(scale: str) -> Params:
+    """What is planned.
+
+    Raises:
+        UserError: there is no such scale, or another one is planned.
+    """
+    params = read_params()
+    if scale not in params.run:
+        check_scale(scale)
+    params.planned(scale)
+    return params
+
+
+def chosen(params: Params, scale: str, given: list[str]) -> dict[Address, Planned]:
+    """The planned runs of addresses by their names, or all.
+
+    Raises:
+        UserError: a name isn't planned; says why, and what to do about it.
+    """
+    there = {str(address) for address in params.planned(scale)}
+    for name in given:
+        if name not in there:
+            raise _not_planned(scale, name, sorted(there))
+    return params.chosen(scale, given)
+
+
+def _not_planned(scale: str, name: str, there: list[str]) -> UserError:
+    from stemrepro.book import load
+
+    book, address = load(), Address.parse(name)
+    if address.arm not in book.arms:
+        return missing("arm", address.arm, book.arms, "recipes/arms.yaml")
+    if address.point not in (MAIN, *book.points):
+        return missing("point", address.point, book.points, "recipes/points.yaml")
+    wanting = [own for own, recipe in book.at(scale).recipes.items() if address in recipe.wanted()]
+    if wanting:
+        which = " or ".join(wanting)
+        return UserError(f"'{name}' isn't planned, though {which} has it; run 'stemrepro plan --scale {scale}'")
+    naming = [own for own, recipe in book.recipes.items() if address.arm in recipe.arms]
+    if not naming:
+        return UserError(
+            f"no recipe names arm '{address.arm}', so it isn't planned; name it under 'arms' in a file of recipes/, or write one "
+            f"('stemrepro new recipe NAME dense {address.arm}'), then run 'stemrepro plan --scale {scale}'"
+        )
+    others = [own for own in there if Address.parse(own).arm == address.arm]
+    planned_are = f"planned of it: {', '.join(others)}" if others else f"{', '.join(naming)} has it at others"
+    where = "at the scale itself" if address.point == MAIN else f"at point '{address.point}'"
+    return UserError(
+        f"no recipe wants arm '{address.arm}' {where} at scale '{scale}' ({planned_are}); name it in a recipe that is run "
+        f"there, then run 'stemrepro plan --scale {scale}'"
+    )
+
+
+def check_tracked(scale: str, given: list[str]) -> None:
+    """Raises UserError for an address that has no runs to track."""
+    folders = {config.parent.parent for config in (RUNS / scale).glob("*/*/seed*/config.yaml")}
+    folders |= {summary.parent for summary in (SCORES / scale / "losses").glob("*/*/summary.json")}
+    if folders := sorted(folders, key=lambda folder: folder.parts[-2:]):
+        there = [str(Address(folder.parent.name, folder.name)) for folder in folders]
+        checked("run", given, lambda: there, f"{RUNS / scale}")
+
+
+def check_sweep(file: Path) -> None:
+    """Raises UserError where there is no such sweep."""
+    if not file.is_file():
+        near = get_close_matches(file.stem, _stems(SWEEPS), n=1)
+        meant = f"; did you mean '{SWEEPS / near[0]}.yaml'?" if near else ""
+        raise UserError(f"{file} is missing{meant} ({SWEEPS}/ has {', '.join(_stems(SWEEPS)) or 'none'})")
+
+
+def check_run(folder: Path) -> None:
+    """Raises UserError where a folder holds no run."""
+    if not (folder / "config.yaml").exists():
+        there = sorted(config.parent.as_posix() for config in RUNS.glob("*/*/*/seed*/config.yaml"))
+        raise missing("run", folder.as_posix(), there, f"{RUNS}/")

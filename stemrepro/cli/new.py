@@ -1,0 +1,43 @@
+"""Commands that write an arm or a recipe to start from."""
+
+from typing import Annotated
+
+import typer
+
+from stemrepro.cli import names
+from stemrepro.cli.base import app
+
+new = typer.Typer(no_args_is_help=True, help="Writes an arm or a recipe to start from.")
+app.add_typer(new, name="new")
+
+
+@new.command("arm")
+def new_arm(
+    name: str,
+    ffn: Annotated[
+        str, typer.Option(help="a name of stemrepro/model/specs.py, or my/file.py:Class, which is written")
+    ] = "stem",
+) -> None:
+    """Adds an arm to recipes/arms.yaml."""
+    from stemrepro.skeletons import new_arm as write
+
+    print(f"written: {', '.join(write(name, ffn))}")
+    print(f"next: edit them, name '{name}' in a recipe ('stemrepro new recipe NAME dense {name}' writes one)")
+
+
+@new.command("recipe")
+def new_recipe(
+    name: str,
+    arms: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="ARM...", help="two or more; the claim is about the first two", autocompletion=names.arms
+        ),
+    ],
+) -> None:
+    """Writes recipes/NAME.yaml."""
+    from stemrepro.skeletons import new_recipe as write
+
+    print(f"written: {', '.join(write(name, arms))}")
+    print(f"next: edit its claim, then 'make reproduce SCALE=smoke RECIPE={name}'; every recipe has a forest plot,")
+    print(f"  analysis/{name}.py with collect(measure) and draw(data, measure) gives it a figure of its own")

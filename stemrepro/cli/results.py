@@ -1,0 +1,207 @@
+"""Commands about results: verdicts, pages, comparisons, MLflow, and the paper's numbers."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stemrepro.cli import names
+from stemrepro.cli.base import Addresses, Scale, app
+from stemrepro.errors import UserError
+from stemrepro.paper import CONFIDENCES
+from stemrepro.work import RESULTS, RUNS, SCORES
+
+FOLLOW_SECONDS = 30
+
+
+@app.command()
+def analyse(
+    recipes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RECIPE]...", help="all, and the page, when left out", autocompletion=names.recipes),
+    ] = None,
+    scale: Scale = "laptop",
+) -> None:
+    """Judges claims and draws figures from the scores, without training."""
+    from stemrepro.analyse import analyse as run
+    from stemrepro.book import load
+    from stemrepro.closing import verdicts
+    from stemrepro.progress import tracked
+
+    rows = []
+    for name in tracked(recipes or list(load().at(scale).recipes), "analyses"):
+        rows += run(name, scale, SCORES, RESULTS)
+    print(verdicts(rows, [RESULTS / scale / name for name in recipes] if recipes else [RESULTS / scale]))
+    if not recipes:
+        metrics(scale)
+        report(scale)
+
+
+@app.command()
+def metrics(scale: Scale = "laptop") -> None:
+    """Writes what 'dvc metrics show' lists: of each arm its loss, its gap to dense in the same seeds, and its cost."""
+    from stemrepro.book import load
+    from stemrepro.metrics import METRICS, write_metrics
+
+    print(f"{METRICS / scale}: {write_metrics(load(), scale, SCORES)} arms, which 'dvc metrics show' lists")
+
+
+@app.command()
+def report(scale: Scale = "laptop") -> None:
+    """Writes the page with every claim of a scale."""
+    from stemrepro.report.scoreboard import write_scoreboard
+
+    out = write_scoreboard(scale, RESULTS)
+    print(f"every claim: {out}/index.html, and as a table in {out}/README.md")
+
+
+@app.command()
+def verify(scale: Scale = "laptop") -> None:
+    """Compares the results with the committed ones: exit code 0 if they are the same, 1 if not, 3 if no run was made here."""
+    from rich.console import Console
+
+    from stemrepro.verify import verify as compare
+
+    names.check_scale(scale)
+    raise typer.Exit(compare(scale, RESULTS, Console()))
+
+
+@app.command()
+def explain(
+    claim: Annotated[
+        str,
+        typer.Argument(
+            metavar="CLAIM", help="RECIPE/CLAIM, or the claim where one recipe has it", autocompletion=names.claims
+        ),
+    ],
+    scale: Annotated[
+        str | None,
+        typer.Option(help="a file of recipes/scales/ (default: the recipe's own)", autocompletion=names.scales),
+    ] = None,
+) -> None:
+    """Says how a claim came to its verdict: differences seed by seed, the rule's steps, files and the command that makes it anew."""
+    from stemrepro.book import load
+    from stemrepro.estimate import estimate
+    from stemrepro.explain import explain as told
+    from stemrepro.explain import find
+    from stemrepro.plan import make_params
+
+    book = load()
+    recipe, _, at = find(book, claim, scale)
+    print(told(book, claim, at, RESULTS, SCORES, estimate(make_params(book, at, (recipe,)))))
+
+
+@app.command()
+def paper(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(help="words that a cell's name, item, title or source must hold", autocompletion=names.tables),
+    ] = None,
+    confidence: Annotated[
+        str | None, typer.Option(help="only these cells", **names.one_of("confidence", CONFIDENCES))
+    ] = None,
+    missing: Annotated[bool, typer.Option("--missing", help="only what was looked for and not found")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="comma-separated values")] = False,
+) -> None:
+    """Lists the paper's numbers with source and confidence; words filter them."""
+    from rich.console import Console
+
+    from stemrepro.paper import Paper
+    from stemrepro.paper_table import find, show
+
+    show(find(Paper(Path("recipes/paper.yaml")), words or [], confidence, missing), csv, Console())
+
+
+@app.command()
+def cost(
+    shape: Annotated[str, typer.Option(help="a name of recipes/shapes.yaml, or a scale", autocompletion=names.shapes)],
+    stem: Annotated[
+        str, typer.Option(help="layers replaced", **names.one_of("placement", ("third", "half", "full")))
+    ] = "third",
+    length: Annotated[int | None, typer.Option(min=1, help="tokens a sequence (default: the shape's)")] = None,
+    batch: Annotated[int, typer.Option(min=1, help="sequences")] = 1,
+    width: Annotated[int, typer.Option("--bytes", min=1, help="bytes a number")] = 2,
+    distinct: Annotated[
+        int | None, typer.Option(min=1, help="distinct tokens in the batch (default: a Zipf estimate)")
+    ] = None,
+    tflops: Annotated[float, typer.Option(min=1e-3, max=1e9, help="TFLOP/s that the device sustains")] = 400,
+) -> None:
+    """Parameters, FLOPs and bytes of a shape with and without STEM, in closed form."""
+    from rich.console import Console
+
+    from stemrepro.book import load
+    from stemrepro.cost_table import show
+
+    asked = {"shape": shape, "length": length, "batch": batch, "distinct": distinct, "tflops": tflops}
+    show(load(), Console(), distinct is None, placement=stem, width=width, **asked)
+
+
+@app.command()
+def track(
+    runs: Addresses = None,
+    scale: Scale = "laptop",
+    follow: Annotated[bool, typer.Option("--follow", help="keep up with a training until the input ends")] = False,
+    port: Annotated[int, typer.Option(help="of 'make ui', for the address that is printed")] = 5000,
+) -> None:
+    """Brings MLflow up to date with run folders and scores; rebuilds a deleted database, and says where the runs are shown."""
+    import select
+
+    from stemrepro.book import load
+    from stemrepro.tracked import Held, held, page, remember, sources, tracking_uri
+
+    book = load()
+    book.scale(scale)
+    if not follow:
+        names.check_tracked(scale, runs or [])
+    if not (known := None if follow or runs else held(scale)):
+        from stemrepro.tracking import Tracker
+
+        tracker, more, before = Tracker(scale, book, RUNS, SCORES, RESULTS), follow, sources(scale)
+        while more:
+            tracker.sync(*runs or ())
+            more = not select.select([sys.stdin], [], [], FOLLOW_SECONDS)[0]
+        count = tracker.sync(*runs or ())
+        if follow:
+            return
+        if not count.arms:
+            named = f" of {', '.join(runs)}" if runs else ""
+            raise UserError(
+                f"{RUNS / scale} has no runs{named} to track, {SCORES / scale} no losses; train some first "
+                f"('make reproduce SCALE={scale}')"
+            )
+        known = Held(*count, tracker.place)
+        if not runs:
+            remember(scale, known, before)
+    print(
+        f"{known.arms} arms and {known.runs} runs of scale '{scale}' are in {tracking_uri()}; 'make ui' shows them at"
+    )
+    print(f"  {page(known.place, port)}")
+
+
+@app.command()
+def prose() -> None:
+    """Writes the numbers in README.md and docs/ anew from the results that they are bound to."""
+    from stemrepro.prose import render
+
+    changed = render(RESULTS)
+    print(f"brought up to date: {', '.join(map(str, changed))}" if changed else "all numbers in prose are up to date")
+
+
+@app.command("print")
+def print_report() -> None:
+    """Prints docs/report.md as docs/report.pdf, its numbers brought up to date before."""
+    from stemrepro.printing import write_pdf
+    from stemrepro.prose import render
+
+    render(RESULTS)
+    print(f"printed: {write_pdf(Path('docs/report.md'))}")
+
+
+@app.command()
+def bundle() -> None:
+    """Writes all that is committed, with hashes and Zenodo's metadata, as one file below bundle/."""
+    from stemrepro.bundle import write_bundle
+
+    path, size, files, sha256 = write_bundle()
+    print(f"{path}: {size / 1e6:.1f} MB, {files} files\nsha256 {sha256}")

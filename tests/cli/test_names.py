@@ -1,0 +1,138 @@
+"""Names on the command line: what was meant, why an arm isn't planned, and what the tab key offers."""
+
+import shutil
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from stemrepro import plan
+from stemrepro.cli import app, names
+from tests.conftest import ROOT, TINY
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """recipes/ with a scale `tiny`, planned for the recipe `rivals` alone."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "recipes", "recipes")
+    (tmp_path / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(TINY))
+    plan.write("tiny", ("rivals",))
+    folder = tmp_path / "runs/tiny/main/stem-full/seed0"
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text("arm: stem-full\n")
+    return tmp_path
+
+
+def sentence(*arguments):
+    """What a command that is refused says, in one line."""
+    done = CliRunner().invoke(app, list(arguments))
+    assert done.exit_code == 2, done.output
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+AT = ("--scale", "tiny")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("train", *AT, "stem-thrid"), "arm 'stem-thrid' is unknown; did you mean 'stem-third'?"),
+        (("evaluate", *AT, "dense", "stem-ful"), "arm 'stem-ful' is unknown; did you mean 'stem-full'?"),
+        (("train", *AT, "dense@haf"), "point 'haf' is unknown; did you mean 'half'?"),
+        (("train", *AT, "dense@rate-0.6"), "point 'rate-0.6' is unknown; did you mean"),
+        (("track", *AT, "stem-ful"), "run 'stem-ful' is unknown; did you mean 'stem-full'?"),
+        (("evaluate", *AT, "--part", "loses"), "part 'loses' is unknown; did you mean 'losses'?"),
+        (("data", "corpse"), "step 'corpse' is unknown; did you mean 'corpus'?"),
+        (("data", "corpus", "--mix", "sampel"), "mix 'sampel' is unknown; did you mean 'sample'?"),
+        (("cost", "--shape", "llama-3.2-1b", "--stem", "thrid"), "placement 'thrid' is unknown; did you mean 'third'?"),
+        (("cost", "--shape", "lama-3.2-1b"), "shape 'lama-3.2-1b' is unknown; did you mean 'llama-3.2-1b'?"),
+        (("paper", "--confidence", "reed"), "confidence 'reed' is unknown; did you mean 'read'?"),
+        (("paper", "table-3-530m"), "did you mean 'table-3-350m'?"),
+        (("paper", "table-3-350m", "openbokqa"), "did you mean 'openbookqa'?"),
+        (("explain", "rivls/equal-flops"), "recipe 'rivls' is unknown; did you mean 'rivals'?"),
+        (("explain", "rivals/equal-flop"), "claim 'equal-flop' is unknown; did you mean 'equal-flops'?"),
+        (("explain", "equal-flop"), "claim 'equal-flop' is unknown; did you mean 'equal-flops'?"),
+        (("analyse", "rivls", *AT), "recipe 'rivls' is unknown; did you mean 'rivals'?"),
+        (("verify", "--scale", "tinny"), "scale 'tinny' is unknown; did you mean 'tiny'?"),
+        (("sweep", "recipes/sweeps/ablation.yaml"), "did you mean 'recipes/sweeps/ablations.yaml'?"),
+        (("sweep", "ablation"), "did you mean 'recipes/sweeps/ablations.yaml'?"),
+        (("sweep", "recipes/sweeps/ablations.yaml", "--scale", "tinny"), "scale 'tinny' is unknown; did you mean 'tiny'?"),
+        (("new", "recipe", "mine", "dens", "stem-full"), "arm 'dens' is unknown; did you mean 'dense'?"),
+        (("new", "arm", "mine", "--ffn", "sten"), "ffn 'sten' is unknown; did you mean 'stem'?"),
+        (("generate", "--run", "runs/tiny/main/stem-ful/seed0", "--prompt", "x"), "did you mean 'runs/tiny/main/stem-full/seed0'?"),
+    ],
+)  # fmt: skip
+def test_what_was_meant(project, arguments, words):
+    assert words in sentence(*arguments)
+
+
+def test_why_an_arm_that_is_there_is_not_planned(project, book):
+    """Each of the ways in which an arm can be there and not be planned, found in the recipes themselves."""
+    wanted = {name: recipe.wanted() for name, recipe in book.at("laptop").recipes.items()}
+    arms = {name: set(recipe.arms) for name, recipe in book.recipes.items()}
+    nowhere = next(arm for arm in book.arms if not any(arm in own for own in arms.values()))
+    said = sentence("train", *AT, nowhere)
+    assert f"no recipe names arm '{nowhere}'" in said
+    assert f"stemrepro new recipe NAME dense {nowhere}" in said
+    elsewhere = next(a for a in wanted["table_design"] if a not in wanted["rivals"])
+    assert f"'{elsewhere}' isn't planned, though table_design" in sentence("train", *AT, str(elsewhere))
+    assert "no recipe wants arm 'dense' at point 'rate-1-own'" in sentence("train", *AT, "dense@rate-1-own")
+
+
+def offered(line, monkeypatch):
+    """What typer's protocol for bash answers at the end of a line."""
+    words = line.split(" ")
+    for name, value in {
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(words) - 1),
+        "_STEMREPRO_COMPLETE": "complete_bash",
+    }.items():
+        monkeypatch.setenv(name, value)
+    done = CliRunner().invoke(app, [], prog_name="stemrepro")
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "some"),
+    [
+        ("stemrepro train stem-th", {"stem-third"}),
+        ("stemrepro train dense stem-f", {"stem-full", "stem-fast", "stem-frozen"}),
+        ("stemrepro train dense@hal", {"dense@half"}),
+        ("stemrepro train dense @ hal", {"half"}),  # as bash takes it apart
+        ("stemrepro train --scale lapt", {"laptop"}),
+        ("stemrepro evaluate --part geo", {"geometry"}),
+        ("stemrepro analyse riv", {"rivals"}),
+        ("stemrepro plan --recipe riv", {"rivals"}),
+        ("stemrepro explain riv", {"rivals/"}),
+        ("stemrepro explain rivals/equal-f", {"rivals/equal-flops"}),
+        ("stemrepro sweep recipes/sweeps/abl", {"recipes/sweeps/ablations.yaml"}),
+        ("stemrepro data --mix text-", {"text-8"}),
+        ("stemrepro cost --shape llama", {"llama-3.2-1b"}),
+        ("stemrepro cost --shape lapt", {"laptop"}),
+        ("stemrepro paper table-3-3", {"table-3-350m"}),
+        ("stemrepro new recipe mine stem-th", {"stem-third"}),
+        ("stemrepro tra", {"train", "track"}),
+    ],
+)
+def test_the_tab_key_knows_the_names(project, line, some, monkeypatch):
+    found = offered(line, monkeypatch)
+    assert some <= set(found)
+    last = line.split(" ")[-1]
+    assert all(name.startswith(last) for name in found)
+
+
+def test_files_that_cannot_be_read_offer_nothing(project, monkeypatch):
+    (project / "recipes/arms.yaml").write_text("a: [")
+    assert offered("stemrepro train stem", monkeypatch) == []
+
+
+def test_names_for_completion_are_those_of_the_book(project, book):
+    assert names.arms() == list(book.arms)
+    assert set(names.recipes()) == set(book.recipes)
+    assert set(names.scales()) == {*book.scales, "tiny"}
+    assert set(names.mixes()) == set(book.mixes)
+    assert set(names.shapes()) == {*book.shapes, *book.scales, "tiny"}
+    assert names.claims("rivals/") == [f"rivals/{claim}" for claim in book.recipes["rivals"].claims]
+    assert set(names.tables()) == set(book.paper.blocks)
