@@ -270,7 +270,7 @@ def test_the_card_has_the_scores_of_this_very_run(home, tmp_path):
     ("damage", "words"),
     [
         (lambda home: (home / "out").mkdir(), r"out is there already; name a folder that isn't"),
-        (lambda home: shutil.rmtree(folder_of(home, "dense")), r"seed0/config\.yaml is missing or damaged"),
+        (lambda home: shutil.rmtree(folder_of(home, "dense")), r"run 'runs/tiny/main/dense/seed0' is unknown"),
         (lambda home: (folder_of(home, "dense") / "config.yaml").write_text("model: 3"), r"config\.yaml is missing or damaged"),
         (lambda home: (folder_of(home, "dense") / "weights.safetensors").unlink(), r"weights\.safetensors is missing; train"),
         (lambda home: (folder_of(home, "dense") / "weights.safetensors").write_bytes(b"x"), r"does not hold the weights"),

@@ -1,4 +1,4 @@
-"""Commands about a trained run: edit, generate and export."""
+"""Commands about one trained run: edit, generate and export."""
 
 import os
 from pathlib import Path
