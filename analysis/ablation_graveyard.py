@@ -58,7 +58,7 @@ def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
     """Gains over dense by loss and by benchmarks, and costs."""
     gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)
     order = list(gains["what"])
-    titles = {"a": "Gain in prose loss", "b": "Gain in accuracy", "c": "Of dense's"}
+    titles = {"a": "Gain in prose loss", "b": "Gain in accuracy", "c": "x dense's"}
     figure, grid = sheet("abc", 5.2, titles, sharey=True, width_ratios=(1.25, 1, 0.5))
     loss, accuracy, costs = grid.values()
     draw_forest(loss, gains, order, "dense - arm (nats/token)", shift=-0.12)

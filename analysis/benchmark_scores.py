@@ -1,5 +1,7 @@
 """Table 3: benchmark accuracies with both errors, what can be tested and why, differences to dense, margins in bits."""
 
+import textwrap
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -85,14 +87,16 @@ def draw_accuracy(axes: Axes, data: pd.DataFrame, recipe: Recipe) -> None:
             for value in own[(own["panel"] == "paper") & (own["arm"] == line["arm"])]["value"]:
                 axes.plot(value, place + shift, "d", mfc="white", mec=ARM_COLOUR[line["arm"]], ms=4)
         good = found.loc["dense", "value"] >= limit
-        why = "testable" if good else f"not testable:\n{floors.idxmax().removeprefix('the ')} {floors.max():.0f}%"
+        floor = textwrap.fill(f"{floors.idxmax().removeprefix('the ')} {floors.max():.0f}%", 15)
+        why = "testable" if good else f"not testable:\n{floor}"
         axes.text(1.01, place, why, transform=axes.get_yaxis_transform(), va="center",
                   fontsize=SMALLEST, color="black" if good else "#707070")  # fmt: skip
     cut = data[(data["panel"] == "truncated") & (data["value"] > 0)].set_index("what")["value"]
     labels = [
-        recipe.tasks[task].label + (f"\n({cut[task]:.0f}% of prompts cut)" if task in cut else "") for task in tasks
+        textwrap.fill(recipe.tasks[task].label + (f" ({cut[task]:.0f}% of prompts cut)" if task in cut else ""), 18)
+        for task in tasks
     ]
-    axes.set_yticks(range(len(tasks)), labels)
+    axes.set_yticks(range(len(tasks)), labels, fontsize=SMALL)
     axes.set_ylim(len(tasks) - 0.5, -0.5)
     axes.set_xlim(left=max(0, data[data["panel"].isin(["accuracy", "floor"])]["value"].min() - 12))
     axes.set_xlabel("accuracy (%)")

@@ -95,15 +95,21 @@ def caption(name: str, recipe: Recipe, rows: list[dict]) -> str:
     return f"{what} Means over seeds with 95% intervals where bars are drawn ({counted} seeds); claims' own intervals stand below, corrected for their number."
 
 
+def image(path: Path) -> dict:
+    """An SVG with its size in points, as it stands in the page: panels one by one, which a phone can show."""
+    svg = path.read_bytes()
+    size = re.search(rb'width="([\d.]+)pt" height="([\d.]+)pt"', svg)
+    data = f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+    return {"data": data, "width": round(float(size[1])), "height": round(float(size[2])), "name": path.stem}
+
+
 def section(results: Path, scale: str, name: str, book: Book, out: Path, ladder: Ladder) -> dict:
     """What a page shows of one recipe at one scale."""
     recipe, others = book.recipes[name], at_other_scales(results, scale, name, book)
     folder, rows = results / scale / name, rows_of(results, scale, name)
-    try:
-        svg = (folder / "figure.svg").read_bytes()
-    except OSError as error:
-        raise UserError(f"{folder}/figure.svg is missing; run 'dvc repro' for scale '{scale}'") from error
-    size = re.search(rb'width="([\d.]+)pt" height="([\d.]+)pt"', svg)
+    if not (folder / "figure.svg").exists():
+        raise UserError(f"{folder}/figure.svg is missing; run 'dvc repro' for scale '{scale}'")
+    drawn = [image(path) for path in sorted((folder / "panels").glob("*.svg")) or [folder / "figure.svg"]]
     said = ", ".join(f"{count} {words}" for words, count in Counter(word(row) for row in rows).items())
     lines = {row["claim"]: lines_beside(row, ladder, others.get(row["claim"], [])) for row in rows}
     axes = {
@@ -115,8 +121,7 @@ def section(results: Path, scale: str, name: str, book: Book, out: Path, ladder:
     }
     return {
         "name": name, "title": recipe.title, "paper_item": recipe.paper_item, "scale": scale, "runs": bool(recipe.arms),
-        "folder": os.path.relpath(folder, out), "image": f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}",
-        "width": round(float(size[1])), "height": round(float(size[2])),
+        "folder": os.path.relpath(folder, out), "images": drawn,
         "alt": f"Figure of {name} at scale {scale}: {recipe.title}. Its claims: {said}.", "caption": caption(name, recipe, rows),
         "words": Counter(VERDICTS.index(row["verdict"]) for row in rows),
         "rows": [

@@ -272,6 +272,17 @@ def test_pictures_have_size_and_alternative_text(page, book):
     )
 
 
+def test_a_figure_of_panels_stands_there_panel_by_panel(project):
+    folder = project / "laptop/rivals/panels"
+    folder.mkdir()
+    for letter, width in (("b", 200), ("a", 180)):
+        (folder / f"{letter}.svg").write_text(SVG.replace("533", str(width)))
+    made = scoreboard.section(project, "laptop", "rivals", load(), project, {})["images"]
+    assert [(own["name"], own["width"], own["height"]) for own in made] == [("a", 180, 417), ("b", 200, 417)]
+    write_scoreboard("laptop", project)
+    assert (project / "index.html").read_text().count('alt="Panel b of it."') == 1
+
+
 def test_filters_by_verdict_scale_and_words(page, book):
     every = shown(page)
     assert len(every) == 5 * (len(book.at("laptop").recipes) + 1)
