@@ -227,8 +227,13 @@ def test_results_of_an_unpacked_bundle_name_its_commit(given, book, tmp_path, mo
     Path("COMMIT").write_text("90f2922\n")
     Path("MANIFEST.sha256").write_text("")
     use_style(book.arms)
+    data = forest.collect(given)
     save(
-        tmp_path / "a", {}, forest.collect(given), judged(given.inputs, given), {"params_hash": "p", "data_hash": None}
+        tmp_path / "a",
+        {"figure": forest.draw(data, given)},
+        data,
+        judged(given.inputs, given),
+        {"params_hash": "p", "data_hash": None},
     )
     assert json.loads((tmp_path / "a/provenance.json").read_text())["commit"] == "90f2922"
 
