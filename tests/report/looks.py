@@ -153,8 +153,9 @@ def about_marks(figure: Figure) -> list[str]:
         unsaid = drawn - said
         if unsaid and len(drawn) > 1 and not names_rows(axes):
             found.append(f"'{axes.get_title('left')}': {len(unsaid)} colours are explained nowhere")
-        known = {text.get_text() for legend in figure.legends for text in legend.get_texts()} | rows_called(figure)
-        if set(labels) - known and not axes.get_legend():
+        legends = filter(None, (axes.get_legend(), *figure.legends))
+        known = {text.get_text() for legend in legends for text in legend.get_texts()} | rows_called(figure)
+        if set(labels) - known:
             found.append(f"'{axes.get_title('left')}' labels marks and has no legend")
     return found
 
