@@ -165,7 +165,7 @@ def _places(axes: Axes, column: int, values: pd.Series, asked: object) -> np.nda
         known = sorted(values.unique())
         if values.name == "prose":
             marks = {known[0]: 0.0, known[-1]: 1.0}
-            heights = (values - known[0]) / (known[-1] - known[0])
+            heights = (values - known[0]) / ((known[-1] - known[0]) or 1.0)
         else:
             marks = {value: n / max(1, len(known) - 1) for n, value in enumerate(known)}
             heights = values.map(marks)

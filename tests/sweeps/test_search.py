@@ -92,6 +92,16 @@ def test_a_grid_visits_every_point_and_grows_until_no_arm_is_at_its_edge(project
     again = pd.read_csv(folder / "data.csv")
     run_sweep(file, project, "tiny", tmp_path / "data/tiny/blocks", tmp_path / "results", 1, 0, Console(quiet=True))
     assert pd.read_csv(folder / "data.csv").equals(again)
+    drawn = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for name in ("figure.svg", "importances.csv", "best.csv"):
+        (folder / name).unlink()
+    search.redraw(file, project, "tiny", tmp_path / "results")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == drawn
+
+
+def test_what_was_never_run_cannot_be_redrawn(project, tmp_path):
+    with pytest.raises(UserError, match=r"tiny/sweeps/sweep/data\.csv is missing or damaged"):
+        search.redraw(sweep_file(tmp_path, GRID), project, "tiny", tmp_path / "results")
 
 
 def test_extension_is_by_the_grids_own_factor_on_the_side_that_needs_it():
@@ -486,8 +496,11 @@ def test_every_arm_of_an_open_search_has_a_study_of_its_own_that_begins_with_the
     table = pd.read_csv(tmp_path / "results/tiny/sweeps/open/data.csv")
     assert table["arm"].value_counts().to_dict() == {"dense": 5, "stem-full": 5}
     names = {path.name for path in (tmp_path / "results/tiny/sweeps/open").glob("*.png")}
-    assert names == {"figure.png"} | {
-        f"{k}-{a}.png" for k in ("importances", "parallel") for a in ("dense", "stem-full")
+    assert names == {"figure.png", "importances.png", "parallel.png"}
+    shares = pd.read_csv(tmp_path / "results/tiny/sweeps/open/importances.csv")
+    assert shares.groupby("arm")["field"].apply(set).to_dict() == {
+        "dense": {"learning_rate", "embedding_std", "warmup"},
+        "stem-full": {"learning_rate", "embedding_std", "warmup", "table_rate_factor"},
     }
 
 
