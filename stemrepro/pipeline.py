@@ -271,7 +271,9 @@ def metrics_stage() -> dict:
 
 def pipeline(book: Book) -> dict:
     """All stages."""
-    results = [f"results/{SCALE}/{name}/{file}" for name in book.recipes for file in ("verdicts.json", "figure.svg")]
+    results = [
+        f"results/{SCALE}/{name}/{file}" for name in book.recipes for file in ("verdicts.json", "figure.svg", "panels")
+    ]
     stages = {
         "check": _stage(
             BY_BOTH, f"stemrepro plan --check --scale {SCALE}",
@@ -287,7 +289,7 @@ def pipeline(book: Book) -> dict:
         "report": _stage(
             BY_SCALE, f"stemrepro report --scale {SCALE}", "the scoreboard, a page with every claim",
             [f"data/{SCALE}/plan/report.json", "stemrepro/report/scoreboard.html", *results,
-             *(path.as_posix() for name in ("data.csv", "figure.svg", "verdicts.json") if (path := RESULTS / LONG_END.parent / name).exists())],
+             *(path.as_posix() for name in ("data.csv", "figure.svg", "panels", "verdicts.json") if (path := RESULTS / LONG_END.parent / name).exists())],
             _kept(*(f"${{scoreboard}}/{name}" for name in ("README.md", "index.html", "claims.csv"))),
         ),
     }  # fmt: skip
