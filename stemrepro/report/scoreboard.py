@@ -110,6 +110,7 @@ def section(results: Path, scale: str, name: str, book: Book, out: Path, ladder:
     if not (folder / "figure.svg").exists():
         raise UserError(f"{folder}/figure.svg is missing; run 'dvc repro' for scale '{scale}'")
     drawn = [image(path) for path in sorted((folder / "panels").glob("*.svg")) or [folder / "figure.svg"]]
+    items = paper_items(recipe.paper_item)
     said = ", ".join(f"{count} {words}" for words, count in Counter(word(row) for row in rows).items())
     lines = {row["claim"]: lines_beside(row, ladder, others.get(row["claim"], [])) for row in rows}
     axes = {
@@ -123,12 +124,12 @@ def section(results: Path, scale: str, name: str, book: Book, out: Path, ladder:
         "name": name, "title": recipe.title, "paper_item": recipe.paper_item, "scale": scale, "runs": bool(recipe.arms),
         "folder": os.path.relpath(folder, out), "images": drawn,
         "alt": f"Figure of {name} at scale {scale}: {recipe.title}. Its claims: {said}.", "caption": caption(name, recipe, rows),
-        "words": Counter(VERDICTS.index(row["verdict"]) for row in rows),
+        "items": "|".join(items), "words": Counter(VERDICTS.index(row["verdict"]) for row in rows),
         "rows": [
             told(row) | {
                 "number": VERDICTS.index(row["verdict"]), "contrast": contrast(row), "paper": paper(row), "source": source(row),
                 "drawing": drawing(row, axes[row["metric"]], lines[row["claim"]]), "scale": scale, "recipe": name,
-                "items": "|".join(paper_items(f"{recipe.paper_item}; {source(row)}")), "size": multiples(row),
+                "items": "|".join(item for item in paper_items(source(row)) if item not in items), "size": multiples(row),
                 "evidence": "; ".join(
                     [evidence(row), *filter(None, [at_long_end(row, ladder)]),
                      *(f"at scale {own['scale']} {ours(own)}: {word(own)}" for own in others.get(row["claim"], []))]
