@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from stemrepro.report.style import plt
+from stemrepro.report.style import plt, use_style
 from stemrepro.sweeps.best import best_settings, edges, importances
 from stemrepro.sweeps.figures import AT_END, importances_figure, parallel_figure, rate_figure, slices_figure
 from stemrepro.sweeps.results import figures
@@ -21,7 +21,8 @@ SPACE = {
 
 
 @pytest.fixture(autouse=True)
-def closed():
+def style(book):
+    use_style(book.arms)
     yield
     plt.close("all")
 
@@ -51,7 +52,7 @@ def rings(axes):
 def test_a_best_is_a_corner_of_one_of_its_arms_lines(table):
     """Also where more than one field beside the rate was varied."""
     figure = rate_figure(table, edges(table, SPACE))
-    shown = {axes.get_title(): axes for axes in figure.axes if axes.get_visible()}
+    shown = {axes.get_title(loc="left"): axes for axes in figure.axes if axes.get_visible()}
     best = best_settings(table).set_index("arm")
     assert len(lines(shown["stem"])) == 1 + 4  # dense, and a line a setting
     for arm, axes in shown.items():
@@ -67,7 +68,9 @@ def test_a_best_is_a_corner_of_one_of_its_arms_lines(table):
 def test_a_best_at_an_end_is_orange_and_the_footer_says_so(table):
     figure = rate_figure(table[["arm", "learning_rate", "seed", "prose", "state"]], edges(table, SPACE))
     colours = {
-        axes.get_title(): to_hex(rings(axes)[0].get_markeredgecolor()) for axes in figure.axes if axes.get_visible()
+        axes.get_title(loc="left"): to_hex(rings(axes)[0].get_markeredgecolor())
+        for axes in figure.axes
+        if axes.get_visible()
     }
     assert colours["dense"] == AT_END
     assert "orange: best at an end of the grid" in [text.get_text() for text in figure.texts][-1]
@@ -89,7 +92,7 @@ def test_parallel_coordinates_lead_each_setting_to_its_loss(table):
     """STEM's lines cross at the places of their values; dense has one field and no panel."""
     figure = parallel_figure(table, SPACE)
     (axes,) = figure.axes
-    assert axes.get_title() == "stem"
+    assert axes.get_title(loc="left") == "stem"
     assert [tick.get_text() for tick in axes.get_xticklabels()][-1] == "loss"
     drawn = [line for line in axes.lines if len(line.get_xdata()) == 4]
     assert len(drawn) == 3 * 2 * 2
