@@ -22,11 +22,11 @@ STYLE = """
   table { border-collapse: collapse; margin: 8pt 0; width: 100%; font-size: 7.9pt; line-height: 1.3; hyphens: none; }
   th { text-align: left; border-bottom: 0.8pt solid #1d2329; vertical-align: bottom; }
   th, td { padding: 2pt 5pt 2pt 0; }
-  [style*="right"] { width: 8%; padding-left: 4pt; overflow-wrap: anywhere; }
+  td:first-child { min-width: 44mm; }
   td { border-bottom: 0.3pt solid #b9c1c8; vertical-align: top; }
   tr, figure { break-inside: avoid; }
   figure { margin: 9pt 0 2pt; text-align: center; }
-  figure img { max-width: 100%; max-height: 98mm; }
+  figure img { max-width: 100%; max-height: 125mm; }
   .caption { font-size: 8.2pt; color: #4a545e; text-align: left; margin-bottom: 8pt; }
   table + .caption { margin-top: -4pt; }
   a { color: inherit; text-decoration: none; }
