@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stemrepro.errors import UserError
-from stemrepro.workers import Job, run_jobs
+from stemrepro.workers import Job, ctrl_c_held, run_jobs
 from tests.conftest import hear_ctrl_c
 
 
@@ -152,3 +152,19 @@ def test_ctrl_c_stops_the_workers_at_once(tmp_path):
     _, shown = parent.communicate(timeout=60)
     assert shown.rstrip().endswith("KeyboardInterrupt")  # the command line makes a sentence of it
     assert not any(map(alive, pids))
+
+
+def test_ctrl_c_while_processes_start_waits_until_they_have_and_is_not_theirs():
+    child = None
+    with pytest.raises(KeyboardInterrupt), ctrl_c_held():
+        child = subprocess.Popen(
+            [sys.executable, "-c", "import signal; signal.raise_signal(signal.SIGINT); print('deaf')"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        os.kill(os.getpid(), signal.SIGINT)
+        said = child.communicate()[0]
+    assert (child.returncode, said) == (0, "deaf\n")
+    with pytest.raises(KeyboardInterrupt):  # and is heard again
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)

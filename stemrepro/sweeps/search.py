@@ -7,7 +7,6 @@ has a result; one that failed or was killed is tried again by the next start, an
 """
 
 import json
-import signal
 import subprocess
 import sys
 import time
@@ -39,6 +38,7 @@ from stemrepro.sweeps.study import (
 )
 from stemrepro.sweeps.trials import first_points, objective, run_of
 from stemrepro.tracking import Tracker
+from stemrepro.workers import ctrl_c_held
 
 MOST_EXTENSIONS = 3
 SHARES = 100
@@ -73,11 +73,10 @@ def work_together(command: list[str], number: int, alone: Callable[[], None]) ->
     Raises:
         UserError: a worker failed.
     """
-    # Children inherit that: Ctrl-C is for this process alone, which ends the others.
-    hears = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    children = [subprocess.Popen([*command, "--worker", str(i)]) for i in range(1, number)]
-    signal.signal(signal.SIGINT, hears)
+    children = []
     try:
+        with ctrl_c_held():
+            children += [subprocess.Popen([*command, "--worker", str(i)]) for i in range(1, number)]
         alone()
         if any([child.wait() for child in children]):
             raise UserError(
