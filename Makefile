@@ -1,7 +1,8 @@
 # make reproduce [SCALE=laptop]   everything, from pinned text to judged figures
 # make test                       the test suite
 # make figures [SCALE=laptop]     redraws from committed scores, without training
-# make ui [SCALE=laptop]          the runs in MLflow's page, at http://127.0.0.1:5000 [PORT=5000]
+# make ui [SCALE=laptop]          the arms side by side in MLflow, at the address that it prints [PORT=5000]
+# make bundle                     all that is committed as one file with hashes, for an archive such as Zenodo
 # A recipe of a scale of its own brings that along.
 SCALE ?= $(or $(shell sed -n 's/^scales: *\[\([a-z0-9-]*\).*/\1/p' recipes/$(RECIPE).yaml 2>/dev/null),laptop)
 PYTHON ?= python3
@@ -13,7 +14,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
 PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 
-.PHONY: reproduce test figures ui lint
+.PHONY: reproduce test figures ui bundle lint
 
 reproduce: $(BIN)/.installed
 	@stemrepro plan --scale $(SCALE) $(if $(RECIPE),--recipe $(RECIPE))
@@ -29,11 +30,14 @@ figures: $(BIN)/.installed
 	@echo "Figures and verdicts: results/$(SCALE)/"
 
 ui: $(BIN)/.installed
-	@stemrepro track --scale $(SCALE)
+	@stemrepro track --scale $(SCALE) --port $(PORT)
 	@case "$$MLFLOW_TRACKING_URI" in \
-	  http*) echo "The runs are at $$MLFLOW_TRACKING_URI" ;; \
+	  http*) ;; \
 	  *) exec mlflow server --backend-store-uri "$${MLFLOW_TRACKING_URI:-sqlite:///mlflow.db}" --port $(PORT) --workers 1 ;; \
 	esac
+
+bundle: $(BIN)/.installed
+	@stemrepro bundle
 
 lint: $(BIN)/.installed-dev
 	@ruff check . && ruff format --check .

@@ -10,7 +10,7 @@ from stemrepro.measures.comparison import Comparison
 from stemrepro.paper import Paper
 from stemrepro.report.forest import cost_rows, draw_elsewhere, draw_forest, mark_settings, name_rows, rows_elsewhere
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import plt
+from stemrepro.report.style import SMALL, sheet
 
 AVERAGE = "accuracy:held_out"
 PAPER = {"gate-replaced": "table-3-ablations/gate-replaced", "stem-dagger": "table-3-ablations/stem-dagger"}
@@ -49,7 +49,7 @@ def draw_costs(axes: Axes, data: pd.DataFrame, order: list[str]) -> None:
         for place, arm in enumerate(order):
             axes.text(at, place, f"{values[arm]:.2f}", ha="center", va="center", fontsize=8)
     axes.set_xlim(-0.6, 1.6)
-    axes.set_xticks([0, 1], ["FLOPs", "total\nparams"])
+    axes.set_xticks([0, 1], ["FLOPs", "all\nparameters"], fontsize=SMALL)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
 
@@ -58,22 +58,18 @@ def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
     """Gains over dense by loss and by benchmarks, and costs."""
     gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)
     order = list(gains["what"])
-    figure, (loss, accuracy, costs) = plt.subplots(
-        1, 3, figsize=(7.4, 5.2), layout="constrained", sharey=True, width_ratios=(1.25, 1, 0.5)
-    )
-    figure.get_layout_engine().set(rect=(0, 0.025, 1, 0.975))
-    draw_forest(loss, gains, order, "dense - arm, prose loss (nats/token)", shift=-0.12)
+    titles = {"a": "Gain in prose loss", "b": "Gain in accuracy", "c": "x dense's"}
+    figure, grid = sheet("abc", 5.2, titles, sharey=True, width_ratios=(1.25, 1, 0.5))
+    loss, accuracy, costs = grid.values()
+    draw_forest(loss, gains, order, "dense - arm (nats/token)", shift=-0.12)
     draw_elsewhere(loss, data, order, shift=0.2)
-    draw_forest(accuracy, data[data["panel"] == "accuracy"], order, "arm - dense, accuracy (points)")
+    draw_forest(accuracy, data[data["panel"] == "accuracy"], order, "arm - dense (points)")
     paper = data[data["panel"] == "paper"]
     accuracy.plot(paper["value"], [order.index(arm) for arm in paper["what"]], "d", mfc="white", mec="black", ms=6, ls="none", label="paper, 350M")  # fmt: skip
     mark_settings(loss, data)
     for axes in (loss, accuracy):
-        axes.legend(fontsize=7, loc="lower right", ncols=2)
+        axes.legend(loc="lower right", ncols=2)
         axes.set_ylim(len(order) + 0.2, -0.5)  # room for the legends, so that none of their marks stands in a row
-        axes.grid(axis="y", color="#eeeeee", lw=0.8)
+        name_rows(axes, order)
     draw_costs(costs, data, order)
-    name_rows(loss, order)
-    for axes, title in zip((loss, accuracy, costs), ("a  Better than dense by loss", "b  By benchmarks", "c  x dense"), strict=True):  # fmt: skip
-        axes.set_title(title)
     return figure

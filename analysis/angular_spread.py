@@ -11,11 +11,11 @@ from stemrepro.evaluation.buckets import BUCKETS, bucket_name
 from stemrepro.measures.geometry import Angles, gain_correlation, token_gains
 from stemrepro.paper import Paper
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, SMALL, error_bars, look, sheet
 from stemrepro.scores.geometry import ArmGeometry, random_p95
 
 FREQUENCIES = tuple(bucket_name(BUCKETS["frequency"], number) for number in range(len(BUCKETS["frequency"])))
-SHADES = ("#bdbdbd", "#c6dbef", "#6baed6", "#2171b5", "#08306b")
+SHADES = ("#bdbdbd", "#dbe9f6", "#8fc1e0", "#2f7fbc", "#08306b")
 TABLE_ARMS = ("stem-third", "stem-full", "token-only")
 CORRELATION, RANKS = "correlation of spread and gain", "ranks of frequency taken out"
 
@@ -104,7 +104,8 @@ def draw_rows(axes: Axes, data: pd.DataFrame, ffn_width: int) -> None:
     beta = stats.beta((ffn_width - 1) / 2, (ffn_width - 1) / 2)
     axes.plot(x, beta.pdf((x + 1) / 2) / 2, color="black", lw=1, label=f"random, {ffn_width} dimensions")
     axes.set(xlim=(-0.7, 0.7), xlabel="cosine between two rows (STEM 1/3)", ylabel="density")
-    axes.legend(fontsize=6.5, loc="upper left")
+    axes.set_ylim(top=1.45 * axes.get_ylim()[1])
+    axes.legend(loc="upper left")
 
 
 def draw_pair(axes: Axes, data: pd.DataFrame, panel: str, key: str) -> None:
@@ -117,20 +118,20 @@ def draw_pair(axes: Axes, data: pd.DataFrame, panel: str, key: str) -> None:
                 label = ARM_LABEL[arm] + (", centred" if "centred" in what else "")
                 axes.plot(line["x"], line["value"], color=ARM_COLOUR[arm], ls=dashes, lw=1.3, label=label)
     axes.set(xlim=(-0.9, 0.9), xlabel="cosine between two tokens' vectors", ylabel="density")
-    axes.legend(fontsize=6.5, loc="upper left")
+    axes.set_ylim(top=1.35 * axes.get_ylim()[1])
+    axes.legend(loc="upper left", ncols=2)
 
 
 def draw_training(axes: Axes, data: pd.DataFrame, paper: Paper) -> None:
     """P95 of |cos| over the random one, from start to end; diamonds are the paper's three layers."""
     for arm in TABLE_ARMS:
         own = data[(data["panel"] == "over training") & (data["what"] == arm)]
-        axes.errorbar(own["x"].astype(float), own["value"], yerr=error_bars(own), color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], ms=4,
-                      lw=1.2, capsize=2, label=ARM_LABEL[arm])  # fmt: skip
+        axes.errorbar(own["x"].astype(float), own["value"], yerr=error_bars(own), **look(arm), label=ARM_LABEL[arm])  # fmt: skip
     values = [paper.value(f"fig-6a/{layer}/p95") / random_p95(8192) for layer in ("layer-1", "layer-7", "layer-13")]
     axes.plot([104] * 3, values, "d", mfc="white", mec="black", ms=5, label="paper, 1B (layers 1, 7, 13)")
     axes.axhline(1, color="black", lw=0.8)
-    axes.set(xlabel="training (%)", ylabel="P95 of |cos| / random", ylim=(0.9, None))
-    axes.legend(fontsize=6.5, loc="center right", bbox_to_anchor=(1, 0.77))
+    axes.set(xlabel="training (%)", ylabel="P95 of |cos| / random", ylim=(0.9, 2.75))
+    axes.legend(loc="upper left")
 
 
 def draw_frequency(axes: Axes, data: pd.DataFrame) -> None:
@@ -140,8 +141,8 @@ def draw_frequency(axes: Axes, data: pd.DataFrame) -> None:
     for shift, arm in zip((-0.12, 0, 0.12), TABLE_ARMS, strict=True):
         rows = own[own["what"] == arm]
         at = np.array([places.index(x) for x in rows["x"]]) + shift
-        axes.errorbar(at, rows["value"], yerr=error_bars(rows), color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], ms=4, lw=0, elinewidth=1.2, capsize=2, label=ARM_LABEL[arm])  # fmt: skip
-    axes.legend(fontsize=6.5)
+        axes.errorbar(at, rows["value"], yerr=error_bars(rows), color=ARM_COLOUR[arm], fmt=ARM_MARKER[arm], label=ARM_LABEL[arm])  # fmt: skip
+    axes.legend(loc="upper right")
     axes.set_xticks(range(len(places)), ["never" if place == "0" else place for place in places])
     axes.axhline(1, color="black", lw=0.8)
     axes.set(xlabel="training count of the token", ylabel="P95 of |cos| / random", ylim=(0.9, None))
@@ -160,10 +161,12 @@ def draw_tokens(axes: Axes, data: pd.DataFrame) -> None:
         axes.errorbar(own["x"].astype(float), own["value"], yerr=error_bars(own), fmt="s", color=colour, mec="black", ecolor="black", ms=5, capsize=2, zorder=5)  # fmt: skip
     ranks = data[(data["panel"] == CORRELATION) & (data["what"] == RANKS)]["value"].item()
     if np.isfinite(ranks):
-        axes.set_title(f"rank correlation with closeness\nat equal count: {-ranks:+.2f}", fontsize=6.5, loc="right", fontweight="normal")  # fmt: skip
+        words = f"rank correlation with closeness\nat equal count: {-ranks:+.2f}"
+        axes.text(0.98, 0.98, words, transform=axes.transAxes, ha="right", va="top", fontsize=SMALL)
+        axes.set_ylim(top=1.35 * axes.get_ylim()[1])
     axes.axhline(0, color="black", lw=0.6)
     axes.set(xlabel="mean |cos| of the token's row to all others", ylabel="dense - STEM full (nats/token)")
-    axes.legend(fontsize=6, title="training count", title_fontsize=6, markerscale=2, handletextpad=0.1)
+    axes.legend(title="training count", markerscale=2, handletextpad=0.1, loc="upper left")
 
 
 def collect(measure: Angles) -> pd.DataFrame:
@@ -174,19 +177,16 @@ def collect(measure: Angles) -> pd.DataFrame:
 
 def draw(data: pd.DataFrame, measure: Angles) -> Figure:
     """Six panels."""
-    figure, grid = plt.subplots(3, 2, figsize=(7.4, 8.4), layout="constrained")
-    figure.get_layout_engine().set(rect=(0, 0.015, 1, 0.985))
-    rows, up, gated, training, frequency, tokens = grid.flat
+    titles = {
+        "a": "Rows of a table", "b": "In the up-projection's place", "c": "After the gate", "d": "Over training", "e": "By frequency",
+        "f": "Spread and gain",
+    }  # fmt: skip
+    figure, grid = sheet("ab;cd;ef", 8.4, titles)
+    rows, up, gated, training, frequency, tokens = grid.values()
     draw_rows(rows, data, measure.arms["stem-third"].summary["ffn_width"])
     draw_pair(up, data, "up", "up")
     draw_pair(gated, data, "gated", "gated")
     draw_training(training, data, measure.inputs.book.paper)
     draw_frequency(frequency, data)
     draw_tokens(tokens, data)
-    titles = (
-        "a  Rows of a table", "b  In the up-projection's place", "c  After the gate",
-        "d  Over training", "e  By frequency", "f  Spread and gain",
-    )  # fmt: skip
-    for axes, title in zip(grid.flat, titles, strict=True):
-        axes.set_title(title)
     return figure

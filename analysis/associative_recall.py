@@ -1,4 +1,4 @@
-"""Recall in context by number of pairs, at the trained length and beyond it."""
+"""Recall in context by number of pairs, at the trained length and beyond it; intervals end at 0 and 100%, beyond which no share lies."""
 
 import numpy as np
 import pandas as pd
@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from stemrepro.claims import Contrast
 from stemrepro.measures.recall import Recall
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt
+from stemrepro.report.style import ARM_LABEL, error_bars, label_outer, look, one_legend, sheet
 
 
 def collect(measure: Recall) -> pd.DataFrame:
@@ -30,31 +30,26 @@ def collect(measure: Recall) -> pd.DataFrame:
 def draw(data: pd.DataFrame, measure: Recall) -> Figure:
     """A panel a length, and which queries: all of them, and the first of each key."""
     lengths = measure.inputs.scale.recall.lengths
-    figure, grid = plt.subplots(
-        2, len(lengths), figsize=(7.4, 5.6), layout="constrained", sharex=True, sharey=True, squeeze=False
-    )
-    figure.get_layout_engine().set(rect=(0, 0.025, 1, 0.975))
-    letters = iter("abcdefgh")
+    letters = np.array(list("abcdefgh")[: 2 * len(lengths)]).reshape(2, len(lengths))
+    figure, grid = sheet(letters.tolist(), 5.6, {}, sharex=True, sharey=True)
     for row, which in enumerate(("all", "first")):
-        for column, length in enumerate(lengths):
-            axes, own = grid[row][column], data[data["panel"] == f"{which}, {length} tokens"]
-            shifts = np.linspace(-0.06, 0.06, len(measure.arms))
+        for letter, length in zip(letters[row], lengths, strict=True):
+            axes, own = grid[letter], data[data["panel"] == f"{which}, {length} tokens"]
+            shifts = np.linspace(-0.09, 0.09, len(measure.arms))
             for shift, arm in zip(shifts, measure.arms, strict=True):
                 line = own[own["what"] == arm]
-                axes.errorbar(np.log2(line["x"].astype(float)) + shift, line["value"], yerr=error_bars(line), fmt=f"{ARM_MARKER[arm]}-",
-                              color=ARM_COLOUR[arm], ms=4, lw=0.9, capsize=1.5, label=ARM_LABEL[arm])  # fmt: skip
-            trained = " (trained on)" if length == measure.trained else ""
-            asked = "every query" if which == "all" else "the first query of each key"
-            axes.set_title(f"{next(letters)}  {length} tokens{trained}, {asked}", fontsize=8)
+                axes.errorbar(np.log2(line["x"].astype(float)) + shift, line["value"], yerr=error_bars(line, 0, 100), **look(arm),
+                              label=ARM_LABEL[arm])  # fmt: skip
+            trained = " (trained)" if length == measure.trained else ""
+            asked = "every query" if which == "all" else "first queries"
+            axes.set_title(f"{letter}  {length} tokens{trained}, {asked}")
             axes.axhline(
                 100 / measure.inputs.book.mixes[measure.inputs.scale.data].values, color="black", lw=0.6, ls=":"
             )
             ticks = sorted({int(x) for x in data["x"]})
             axes.set_xticks(np.log2(ticks), ticks)
-            axes.set_ylim(0, 102)
-            if row:
-                axes.set_xlabel("pairs in the context (dotted: chance)")
-            if not column:
-                axes.set_ylabel("right values (%)")
-    grid[0][0].legend(fontsize=7, loc="lower left")
+            axes.set_ylim(-2, 104)
+            axes.set(xlabel="pairs in the context (dotted: chance)", ylabel="right values (%)")
+            label_outer(axes)
+    one_legend(figure, list(grid.values()), columns=5)
     return figure

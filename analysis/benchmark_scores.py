@@ -1,5 +1,7 @@
 """Table 3: benchmark accuracies with both errors, what can be tested and why, differences to dense, margins in bits."""
 
+import textwrap
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -9,7 +11,7 @@ from stemrepro.claims import Contrast
 from stemrepro.measures.comparison import Comparison
 from stemrepro.measures.items import ACCURACY_LEAD
 from stemrepro.recipe import Recipe
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, plt
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, SMALL, SMALLEST, one_legend, sheet
 
 PAPER_ARMS = ("dense", "stem-third", "stem-half", "stem-full")
 ROWS = {
@@ -85,28 +87,31 @@ def draw_accuracy(axes: Axes, data: pd.DataFrame, recipe: Recipe) -> None:
             for value in own[(own["panel"] == "paper") & (own["arm"] == line["arm"])]["value"]:
                 axes.plot(value, place + shift, "d", mfc="white", mec=ARM_COLOUR[line["arm"]], ms=4)
         good = found.loc["dense", "value"] >= limit
-        why = "testable" if good else f"not testable:\n{floors.idxmax().removeprefix('the ')} {floors.max():.0f}%"
+        floor = textwrap.fill(f"{floors.idxmax().removeprefix('the ')} {floors.max():.0f}%", 15)
+        why = "testable" if good else f"not testable:\n{floor}"
         axes.text(1.01, place, why, transform=axes.get_yaxis_transform(), va="center",
-                  fontsize=6, color="black" if good else "#707070")  # fmt: skip
+                  fontsize=SMALLEST, color="black" if good else "#707070")  # fmt: skip
     cut = data[(data["panel"] == "truncated") & (data["value"] > 0)].set_index("what")["value"]
     labels = [
-        recipe.tasks[task].label + (f"\n({cut[task]:.0f}% of prompts cut)" if task in cut else "") for task in tasks
+        textwrap.fill(recipe.tasks[task].label + (f" ({cut[task]:.0f}% of prompts cut)" if task in cut else ""), 18)
+        for task in tasks
     ]
-    axes.set_yticks(range(len(tasks)), labels)
+    axes.set_yticks(range(len(tasks)), labels, fontsize=SMALL)
     axes.set_ylim(len(tasks) - 0.5, -0.5)
     axes.set_xlim(left=max(0, data[data["panel"].isin(["accuracy", "floor"])]["value"].min() - 12))
     axes.set_xlabel("accuracy (%)")
-    handles = [
-        plt.Line2D([], [], color=ARM_COLOUR[a], marker=ARM_MARKER[a], ms=4, lw=1, label=ARM_LABEL[a])
-        for a in found["arm"]
-    ]
-    handles += [
-        plt.Line2D([], [], color="black", marker="d", mfc="white", ms=4, lw=0, label="paper (350M)"),
-        plt.Line2D([], [], color="black", lw=1.1, ls=(0, (2, 1.2)), label="chance"),
-        plt.Line2D([], [], color="#7a5195", lw=1.3, label="answers alone (dense)"),
-        plt.Rectangle((0, 0), 1, 1, color="#ececec", label="dense below: not testable"),
-    ]
-    axes.legend(handles=handles, fontsize=6.5, ncol=3, loc="lower left", bbox_to_anchor=(-0.62, -0.19), columnspacing=1)
+    name_marks(axes, list(found["arm"]), paper=True)
+    axes.plot([], [], color="black", lw=1.1, ls=(0, (2, 1.2)), label="chance")
+    axes.plot([], [], color="#7a5195", lw=1.3, label="answers alone (dense)")
+    axes.plot([], [], "s", color="#ececec", ms=8, label="dense below: not testable")
+
+
+def name_marks(axes: Axes, arms: list[str], paper: bool) -> None:
+    """What the marks are called, for a legend."""
+    for arm in arms:
+        axes.plot([], [], color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], label=ARM_LABEL[arm])
+    if paper:
+        axes.plot([], [], "d", color="black", mfc="white", label="paper (350M, in b of eight tasks)")
 
 
 def draw_differences(axes: Axes, data: pd.DataFrame, score: str, label: str, paper: dict[str, float]) -> None:
@@ -120,26 +125,23 @@ def draw_differences(axes: Axes, data: pd.DataFrame, score: str, label: str, pap
             if what == "held_out" and line["arm"] in paper:
                 axes.plot(paper[line["arm"]], place + shift, "d", mfc="white", mec="black", ms=5, zorder=5)
     axes.axvline(0, color="black", lw=0.6)
-    axes.set_yticks(range(len(groups)), [ROWS[what] for what in groups], fontsize=7)
+    axes.set_yticks(range(len(groups)), [ROWS[what] for what in groups], fontsize=SMALL)
     axes.set_ylim(len(groups) - 0.5, -0.5)
     axes.set_xlabel(label)
+    name_marks(axes, list(dict.fromkeys(own["arm"])), paper=bool(paper))
 
 
 def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
     """Accuracies by task, and differences in points and in bits."""
     recipe = measure.inputs.recipe
-    figure = plt.figure(figsize=(7.4, 7), layout="constrained")
-    figure.get_layout_engine().set(rect=(0, 0.015, 1, 0.985))
-    grid = figure.add_gridspec(2, 2, width_ratios=(1.2, 1))
-    accuracy, points, bits = (figure.add_subplot(grid[place]) for place in ((slice(None), 0), (0, 1), (1, 1)))
-    draw_accuracy(accuracy, data, recipe)
+    titles = {"a": "Accuracy by task", "b": "Difference to dense", "c": "Margin to dense"}
+    figure, grid = sheet("ab;ac", 7, titles, width_ratios=(1, 1))
+    draw_accuracy(grid["a"], data, recipe)
     averages = {
         recipe.claims[name].arms[0]: recipe.claims[name].paper.value
         for name in ("third-average", "half-average", "full-average")
     }
-    draw_differences(points, data, "accuracy", "arm - dense (points; paper: eight tasks)", averages)
-    draw_differences(bits, data, "margin", "margin, arm - dense (bits)", {})
-    titles = ("a  Accuracy by task", "b  Difference to dense", "c  Margin to dense")
-    for axes, title in zip((accuracy, points, bits), titles, strict=True):
-        axes.set_title(title)
+    draw_differences(grid["b"], data, "accuracy", "arm - dense (points)", averages)
+    draw_differences(grid["c"], data, "margin", "arm - dense (bits)", {})
+    one_legend(figure, [grid["a"]], columns=3)
     return figure

@@ -9,7 +9,7 @@ from stemrepro.claims import Contrast
 from stemrepro.evaluation.buckets import bucket_name, position_edges
 from stemrepro.measures.reasoning import Reasoning
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, error_bars, plt
+from stemrepro.report.style import ARM_COLOUR, SMALLEST, error_bars, one_legend, sheet
 
 PAIRS = {
     ("dense", "stem-full"): ("dense - STEM full", ARM_COLOUR["stem-full"], "o"),
@@ -55,18 +55,18 @@ def draw_lead(axes: Axes, data: pd.DataFrame, by: str) -> None:
     edges = tuple(int(x) for x in shares["x"])
     for shift, (label, colour, marker) in zip((-0.12, 0, 0.12), PAIRS.values(), strict=True):
         own = data[(data["panel"] == f"lead, {by}") & (data["what"] == label)]
-        axes.errorbar(np.arange(len(own)) + shift, own["value"], yerr=error_bars(own), color=colour, fmt=f"{marker}-", ms=3.5, lw=1,
-                      capsize=2, label=label)  # fmt: skip
+        axes.errorbar(np.arange(len(own)) + shift, own["value"], yerr=error_bars(own), color=colour, fmt=f"{marker}-",
+                      label=label)  # fmt: skip
     names = [bucket_name(edges, number) for number in range(len(edges))]
     if by == "distance":
         names[0] = "new"
     axes.set_xticks(
         range(len(edges)),
         [f"{name}\n{share:.0f}%" for name, share in zip(names, shares["value"], strict=True)],
-        fontsize=6,
+        fontsize=SMALLEST,
     )
     axes.axhline(0, color="black", lw=0.6)
-    axes.set(xlabel=f"{WORDS[by]}\n(below: share of the targets)", ylabel="difference of losses (nats/token)")
+    axes.set(xlabel=f"{WORDS[by]}\n(below: share of the targets)", ylabel="difference (nats/token)")
 
 
 def draw_tasks(axes: Axes, data: pd.DataFrame, measure: Reasoning) -> None:
@@ -86,24 +86,18 @@ def draw_tasks(axes: Axes, data: pd.DataFrame, measure: Reasoning) -> None:
                 color=ARM_COLOUR["stem-third"],
             )
     axes.axvline(0, color="black", lw=0.6)
-    axes.set_yticks(places, paper["what"], fontsize=6.5)
+    axes.set_yticks(places, paper["what"], fontsize=SMALLEST)
     words = "STEM 1/3 less dense (points)" if len(ours) else "STEM 1/3 less dense (points)\nnot testable at this scale"
     axes.set(xlabel=words, xlim=(min(-1, paper["value"].min() - 1), None))
-    axes.legend(fontsize=6.5, loc="lower right")
+    axes.legend(loc="lower right")
 
 
 def draw(data: pd.DataFrame, measure: Reasoning) -> Figure:
     """Losses on the left, tasks on the right."""
-    figure = plt.figure(figsize=(7.4, 5.6), layout="constrained")
-    figure.get_layout_engine().set(rect=(0, 0.025, 1, 0.975))
-    grid = figure.add_gridspec(2, 5)
-    for row, by in enumerate(WORDS):
-        axes = figure.add_subplot(grid[row, :3])
-        draw_lead(axes, data, by)
-        axes.set_title(f"{'ab'[row]}  leads on prose by {('distance', 'position')[row]}", fontsize=8)
-        if not row:
-            axes.legend(fontsize=6.5)
-    axes = figure.add_subplot(grid[:, 3:])
-    draw_tasks(axes, data, measure)
-    axes.set_title("c  tasks of reasoning", fontsize=8)
+    titles = {"a": "Leads on prose by distance", "b": "Leads on prose by position", "c": "Tasks of reasoning"}
+    figure, grid = sheet("ac;bc", 5.6, titles, width_ratios=(3, 2))
+    for letter, by in zip("ab", WORDS, strict=True):
+        draw_lead(grid[letter], data, by)
+    draw_tasks(grid["c"], data, measure)
+    one_legend(figure, [grid["a"]], columns=3)
     return figure

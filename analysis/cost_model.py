@@ -14,7 +14,7 @@ from stemrepro.model.cost import (
     table_1_decode_saving,
     table_1_saving,
 )
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, plt
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, PLAIN, SMALLEST, plt, sheet
 from stemrepro.scale import Shape
 
 PLACEMENTS = ("third", "half", "full")
@@ -82,19 +82,24 @@ def colour(placement: str) -> str:
     return ARM_COLOUR[f"stem-{placement}"]
 
 
+def placed(placement: str) -> dict:
+    """Colour and marker of a line of the arm with that placement."""
+    return {"color": colour(placement), "marker": ARM_MARKER[f"stem-{placement}"], "ms": 3.5, "lw": 1.3}
+
+
 def draw_length(axes: Axes, data: pd.DataFrame) -> None:
     """Share of forward FLOPs saved against length, by placement, for both of the paper's models."""
     for (model, what), rows in data[data["panel"] == "length"].groupby(["model", "what"], sort=False):
         dashes = MODELS[model][1]
         if what in PLACEMENTS:
-            axes.plot(rows["x"], rows["value"], color=colour(what), ls=dashes, lw=1.3)
+            axes.plot(rows["x"], rows["value"], **placed(what), ls=dashes)
         else:
             axes.plot(rows["x"], rows["value"], color="#8c8c8c", ls=dashes, lw=0.9 if "Table" in what else 1.8)
-    handles = [plt.Line2D([], [], color=colour(p), label=ARM_LABEL[f"stem-{p}"]) for p in PLACEMENTS]
+    handles = [plt.Line2D([], [], **placed(p), label=ARM_LABEL[f"stem-{p}"]) for p in PLACEMENTS]
     handles += [plt.Line2D([], [], color="#8c8c8c", lw=1.8, label="one layer"),
                 plt.Line2D([], [], color="#8c8c8c", lw=0.9, label="one layer, Table 1")]  # fmt: skip
     handles += [plt.Line2D([], [], color="black", ls=dashes, lw=1, label=label) for label, dashes in MODELS.values()]
-    axes.legend(handles=handles, fontsize=6, ncol=2, columnspacing=0.8, handlelength=1.8)
+    axes.legend(handles=handles, ncol=2, columnspacing=0.8, handlelength=1.8, loc="upper right")
     axes.set_xscale("log", base=2)
     axes.set(xlabel="tokens a sequence", ylabel="forward FLOPs saved (%)", ylim=(0, 36))
 
@@ -102,9 +107,9 @@ def draw_length(axes: Axes, data: pd.DataFrame) -> None:
 def draw_width(axes: Axes, data: pd.DataFrame) -> None:
     """The same against width at 4,096 tokens, in models of the 1B's proportions."""
     for placement, rows in data[data["panel"] == "width"].groupby("what", sort=False):
-        axes.plot(rows["x"], rows["value"], color=colour(placement), marker="o", ms=3, lw=1.3)
+        axes.plot(rows["x"], rows["value"], **placed(placement))
         axes.text(rows["x"].iloc[-1], rows["value"].iloc[-1] + 0.6, ARM_LABEL[f"stem-{placement}"],
-                  fontsize=6.5, color=colour(placement), ha="right")  # fmt: skip
+                  fontsize=SMALLEST, color=colour(placement), ha="right")  # fmt: skip
     axes.set_xscale("log", base=2)
     axes.set(xlabel="width (4,096 tokens, 16 layers, d_ff = 4 d)", ylabel="forward FLOPs saved (%)", ylim=(0, 36))
 
@@ -112,16 +117,16 @@ def draw_width(axes: Axes, data: pd.DataFrame) -> None:
 def draw_decode(axes: Axes, data: pd.DataFrame) -> None:
     """Share of a layer's reads saved in a decode step, against the batch that reads the weights together."""
     own = data[data["panel"] == "decode"]
-    shades = {"512 tokens": "#9ecae1", "4,096 tokens": "#3182bd", "32,768 tokens": "#08306b"}
-    for what, shade in shades.items():
+    shades = {"512 tokens": ("#9ecae1", "o"), "4,096 tokens": ("#3182bd", "s"), "32,768 tokens": ("#08306b", "^")}
+    for what, (shade, marker) in shades.items():
         rows = own[own["what"] == what]
-        axes.plot(rows["x"], rows["value"], color=shade, marker="o", ms=3, lw=1.2, label=what)
+        axes.plot(rows["x"], rows["value"], color=shade, marker=marker, label=what)
         printed = own[own["what"] == f"Table 1, {what}"]["value"].item()
         axes.axhline(printed, color=shade, lw=1, ls=(0, (2, 2)))
     axes.plot([], [], color="black", lw=1, ls=(0, (2, 2)), label="Table 1: at any batch")
     axes.set_xscale("log", base=2)
     axes.set(xlabel="sequences decoded together", ylabel="reads saved (% of a layer)", ylim=(0, 32))
-    axes.legend(fontsize=6.5, loc="upper right", ncol=2, columnspacing=0.8)
+    axes.legend(loc="upper right", ncol=2, columnspacing=0.8)
 
 
 def draw_memory(axes: Axes, data: pd.DataFrame) -> None:
@@ -138,11 +143,11 @@ def draw_memory(axes: Axes, data: pd.DataFrame) -> None:
             axes.bar(place, own[model, f"{placement}: tables"], bottom=rest, color=colour(placement), hatch="//", edgecolor="white", lw=0)  # fmt: skip
             ticks.append(f"{label}\n{ARM_LABEL[f'stem-{placement}'].removeprefix('STEM ')}")
         place += 1
-    axes.set_xticks(range(len(ticks)), ticks, fontsize=6.5)
+    axes.set_xticks(range(len(ticks)), ticks, fontsize=SMALLEST)
     axes.set_ylabel("GB in bfloat16")
     handles = [plt.Rectangle((0, 0), 1, 1, color=ARM_COLOUR["dense"], label="all but tables"),
                plt.Rectangle((0, 0), 1, 1, fc="#bbbbbb", ec="white", hatch="//", label="tables")]  # fmt: skip
-    axes.legend(handles=handles, fontsize=6.5)
+    axes.legend(handles=handles)
 
 
 def draw_moved(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
@@ -150,7 +155,10 @@ def draw_moved(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
     for placement in PLACEMENTS:
         for name, dashes in ((panel, (0, (2, 2))), (f"{panel}, distinct", "-")):
             rows = data[(data["panel"] == name) & (data["model"] == "llama-3.2-1b") & (data["what"] == placement)]
-            axes.plot(rows["x"], rows["value"], color=colour(placement), ls=dashes, lw=1.3)
+            arm = ARM_LABEL[f"stem-{placement}"] if dashes == "-" else None
+            axes.plot(rows["x"], rows["value"], **placed(placement), ls=dashes, markevery=2, label=arm)
+    axes.plot([], [], color="black", ls=(0, (2, 2)), lw=1, label="every token")
+    axes.plot([], [], color="black", lw=1, label="distinct tokens (Zipf estimate)")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set(xlabel="tokens in the batch (1B)", ylabel=label)
@@ -158,25 +166,22 @@ def draw_moved(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
 
 def draw(data: pd.DataFrame, measure: Costs) -> Figure:
     """Six panels."""
-    figure, grid = plt.subplots(3, 2, figsize=(7.4, 8.2), layout="constrained")
-    figure.get_layout_engine().set(rect=(0, 0.015, 1, 0.985))
-    length, width, decode, memory, moved, link = grid.flat
+    titles = {
+        "a": "Compute saved, by length", "b": "Compute saved, by width", "c": "Reads saved in decoding (1B layer)", "d": "Where the bytes are",
+        "e": "What a prefill moves", "f": "Link that hides a prefill's rows",
+    }  # fmt: skip
+    figure, grid = sheet("ab;cd;ef", 8.4, titles)
+    length, width, decode, memory, moved, link = grid.values()
     draw_length(length, data)
     draw_width(width, data)
     draw_decode(decode, data)
     draw_memory(memory, data)
     draw_moved(moved, data, "bytes", "row bytes to the device (GB)")
     draw_moved(link, data, "link", "break-even bandwidth (GB/s)")
-    moved.plot([], [], color="black", ls=(0, (2, 2)), lw=1, label="every token")
-    moved.plot([], [], color="black", lw=1, label="distinct tokens (Zipf estimate)")
-    moved.legend(fontsize=6.5)
+    moved.set_ylim(top=1e4)
+    moved.legend(loc="upper left", ncol=2)
+    link.legend(loc="lower left")
     for name, speed in LINKS.items():
         link.axhline(speed, color="#8c8c8c", lw=0.8)
-        link.text(TOKENS[-1], speed * 0.96, f"{name}, nominal", fontsize=6, ha="right", va="top", color="#555555")
-    titles = (
-        "a  Compute saved, by length", "b  Compute saved, by width", "c  Reads saved in decoding (1B layer)",
-        "d  Where the bytes are", "e  What a prefill moves", "f  Link that hides a prefill's rows",
-    )  # fmt: skip
-    for axes, title in zip(grid.flat, titles, strict=True):
-        axes.set_title(title)
+        link.text(TOKENS[-1], speed * 0.96, f"{name}, nominal", fontsize=SMALLEST, ha="right", va="top", color=PLAIN)
     return figure

@@ -8,7 +8,17 @@ from matplotlib.figure import Figure
 from stemrepro.claims import Contrast
 from stemrepro.measures.capacity import Capacity
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt
+from stemrepro.report.style import (
+    ARM_COLOUR,
+    ARM_LABEL,
+    ARM_MARKER,
+    SMALL,
+    SMALLEST,
+    error_bars,
+    look,
+    one_legend,
+    sheet,
+)
 
 LAW = 2.0
 """Bits a parameter that dense language models hold after 1,000 exposures (Allen-Zhu and Li 2024, "Physics of Language Models", part 3.3)."""
@@ -34,16 +44,15 @@ def draw_known(axes: Axes, data: pd.DataFrame, measure: Capacity) -> None:
     own = data[data["panel"] == "known"]
     told = np.array(sorted(own["x"].astype(float).unique()))
     axes.plot(told, told, color="black", lw=0.7, ls=":")
-    axes.text(told[-1], told[-1], "all of it ", fontsize=6.5, ha="right", va="bottom")
+    axes.text(told[-1], told[-1], "all of it ", fontsize=SMALLEST, ha="right", va="bottom")
     for arm in measure.arms:
         rows = own[own["what"] == arm]
-        axes.errorbar(rows["x"].astype(float), rows["value"], yerr=error_bars(rows), fmt=f"{ARM_MARKER[arm]}-", color=ARM_COLOUR[arm], ms=4,
-                      lw=0.9, capsize=1.5, label=ARM_LABEL[arm])  # fmt: skip
+        axes.errorbar(rows["x"].astype(float), rows["value"], yerr=error_bars(rows, low=0), **look(arm),
+                      label=ARM_LABEL[arm])  # fmt: skip
     axes.set_xscale("log", base=2)
     axes.set_xticks(told, [f"{bits / 1000:g}k" for bits in told])
     axes.set(xlabel="bits told", ylabel="bits known")
-    axes.set_ylim(bottom=0)
-    axes.legend(fontsize=6.5, loc="upper left")
+    axes.set_ylim(-100, 1.08 * told[-1])
 
 
 def draw_per(axes: Axes, data: pd.DataFrame, measure: Capacity, what: str, label: str) -> None:
@@ -53,14 +62,12 @@ def draw_per(axes: Axes, data: pd.DataFrame, measure: Capacity, what: str, label
         axes.errorbar(
             row["value"],
             place,
-            xerr=error_bars(row)[:, None],
+            xerr=error_bars(row, low=0)[:, None],
             fmt=ARM_MARKER[arm],
             color=ARM_COLOUR[arm],
             ms=5,
-            lw=1,
-            capsize=2,
         )
-    axes.set_yticks(range(len(own)), [ARM_LABEL[arm].replace(" (control)", "") for arm in own.index], fontsize=7)
+    axes.set_yticks(range(len(own)), [ARM_LABEL[arm].replace(" (control)", "") for arm in own.index], fontsize=SMALL)
     axes.set_ylim(len(own) - 0.5, -0.5)
     axes.set_xlim(left=0)
     axes.set_xlabel(label)
@@ -68,21 +75,14 @@ def draw_per(axes: Axes, data: pd.DataFrame, measure: Capacity, what: str, label
 
 def draw(data: pd.DataFrame, measure: Capacity) -> Figure:
     """Bits known against bits told, and per parameter, active parameter and FLOP."""
-    figure, grid = plt.subplot_mosaic([["a", "b"], ["c", "d"]], figsize=(7.4, 6.4), layout="constrained")
-    figure.get_layout_engine().set(rect=(0, 0.02, 1, 0.98))
+    titles = {"a": "What is held of what is told", "b": "Per parameter", "c": "Per active parameter", "d": "Per FLOP"}
+    figure, grid = sheet("ab;cd", 6.4, titles)
     draw_known(grid["a"], data, measure)
+    one_legend(figure, [grid["a"]], columns=4)
     for name, what, label in (
-        ("b", "total", f"bits / parameter (larger models: {LAW:g})"),
-        ("c", "active", f"bits / active parameter (larger models: {LAW:g})"),
+        ("b", "total", f"bits / parameter (large models: {LAW:g})"),
+        ("c", "active", f"bits / active one (large models: {LAW:g})"),
         ("d", "flop", "bits / forward FLOP"),
     ):
         draw_per(grid[name], data, measure, what, label)
-    titles = {
-        "a": "a  What is held of what is told",
-        "b": "b  Per parameter",
-        "c": "c  Per active parameter",
-        "d": "d  Per FLOP",
-    }
-    for name, title in titles.items():
-        grid[name].set_title(title)
     return figure

@@ -1,4 +1,5 @@
-"""Fig. 4 and 7 as measurements: how often other rows edit an answer, against controls, by lengths, layers and relations."""
+"""Fig. 4 and 7 as measurements: how often other rows edit an answer, against controls, by lengths, layers and relations; shares of cases
+that were known before, in b, e and f of STEM full; intervals end at 0 and 100%, beyond which no share lies."""
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,17 @@ from matplotlib.figure import Figure
 from stemrepro.claims import Contrast
 from stemrepro.measures.knowledge import Knowledge
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt
+from stemrepro.report.style import (
+    ARM_COLOUR,
+    ARM_LABEL,
+    ARM_MARKER,
+    FAINT,
+    SMALLEST,
+    error_bars,
+    look,
+    one_legend,
+    sheet,
+)
 
 MAIN = "stem-full"
 EXCHANGED = {
@@ -87,12 +98,12 @@ def _dots(axes: Axes, rows: pd.DataFrame, names: dict[str, str], arms: list[str]
     for shift, arm in zip(shifts, arms, strict=True):
         own = rows[rows["what"] == arm].set_index("x").reindex(names)
         places = np.arange(len(names)) + shift
-        axes.errorbar(own["value"], places, xerr=error_bars(own), fmt=ARM_MARKER[arm], color=ARM_COLOUR[arm], ms=4, lw=0.9, capsize=1.5,
+        axes.errorbar(own["value"], places, xerr=error_bars(own, 0, 100), fmt=ARM_MARKER[arm], color=ARM_COLOUR[arm],
                       label=ARM_LABEL[arm])  # fmt: skip
     axes.set_yticks(range(len(names)), names.values())
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlim(-3, 103)
-    axes.grid(axis="y", color="#eeeeee", lw=0.8)
+    axes.grid(axis="y", color=FAINT, lw=0.8)
     axes.set_xlabel("target's answer first (%)")
 
 
@@ -106,14 +117,11 @@ def draw_layers(axes: Axes, data: pd.DataFrame, measure: Knowledge) -> None:
         axes.errorbar(
             counts,
             shown["value"],
-            yerr=error_bars(shown),
-            fmt=f"{ARM_MARKER[arm]}-",
-            color=ARM_COLOUR[arm],
-            ms=4,
-            lw=0.9,
-            capsize=1.5,
+            yerr=error_bars(shown, 0, 100),
+            **look(arm),
+            label=ARM_LABEL[arm],
         )
-    axes.set(xlabel="tables exchanged, from the lowest up", ylabel="target's answer first (%)", ylim=(-3, 103))
+    axes.set(xlabel="tables exchanged (lowest first)", ylabel="target's answer first (%)", ylim=(-3, 103))
     axes.xaxis.get_major_locator().set_params(integer=True)
 
 
@@ -124,7 +132,7 @@ def draw_example(axes: Axes, data: pd.DataFrame) -> None:
     axes.plot(cases["value"].astype(float), 100 * cases["x"].astype(float), color=ARM_COLOUR[MAIN], lw=1.3)
     for value in example["value"]:
         axes.axvline(value, color="black", lw=0.8, ls=":")
-        axes.text(value, 8, " Spain to Germany,\n capital ", fontsize=6.5, ha="right" if value > 0.5 else "left")
+        axes.text(value, 8, " Spain to Germany,\n capital ", fontsize=SMALLEST, ha="right" if value > 0.5 else "left")
     axes.set(xlabel="probability of the new answer", ylabel="cases below (%)", xlim=(0, 1), ylim=(0, 100))
 
 
@@ -135,8 +143,8 @@ def draw_recall(axes: Axes, data: pd.DataFrame) -> None:
     arms = list(dict.fromkeys(own["what"]))
     for shift, arm in zip(np.linspace(-0.3, 0.3, len(arms)), arms, strict=True):
         rows = own[own["what"] == arm].set_index("x").reindex(names)
-        axes.errorbar(rows["value"], np.arange(len(names)) + shift, xerr=error_bars(rows), fmt=ARM_MARKER[arm], color=ARM_COLOUR[arm], ms=4,
-                      lw=0.9, capsize=1.5)  # fmt: skip
+        axes.errorbar(rows["value"], np.arange(len(names)) + shift, xerr=error_bars(rows, 0, 100), fmt=ARM_MARKER[arm],
+                      color=ARM_COLOUR[arm], label=ARM_LABEL[arm])  # fmt: skip
     axes.set_yticks(range(len(names)), [name.replace(", ", ",\n") for name in names])
     axes.set(xlabel="answer is first (% of facts)", xlim=(-3, 103), ylim=(len(names) - 0.5, -0.5))
 
@@ -147,38 +155,26 @@ def draw_relations(axes: Axes, data: pd.DataFrame) -> None:
     names = list(dict.fromkeys(own["x"]))
     for shift, (method, fill) in zip((-0.12, 0.12), (("rows", "full"), ("input", "none")), strict=True):
         rows = own[own["what"] == method].set_index("x").reindex(names)
-        axes.errorbar(rows["value"], np.arange(len(names)) + shift, xerr=error_bars(rows), fmt=ARM_MARKER[MAIN], color=ARM_COLOUR[MAIN], ms=4,
-                      fillstyle=fill, lw=0.9, capsize=1.5)  # fmt: skip
+        axes.errorbar(rows["value"], np.arange(len(names)) + shift, xerr=error_bars(rows, 0, 100), fmt=ARM_MARKER[MAIN],
+                      color=ARM_COLOUR[MAIN], fillstyle=fill)  # fmt: skip
     axes.set_yticks(range(len(names)), names)
-    axes.set(xlabel="target's answer first (%)", xlim=(-3, 103), ylim=(len(names) - 0.5, -0.5))
+    axes.set(xlabel="target's answer first (%), STEM full", xlim=(-3, 103), ylim=(len(names) - 0.5, -0.5))
 
 
 def draw(data: pd.DataFrame, measure: Knowledge) -> Figure:
-    """Six panels; b, d and e are of STEM full: what is exchanged, lengths, layers, relations, the example among all cases, and what was known."""
-    figure, grid = plt.subplot_mosaic([["a", "b"], ["a", "c"], ["d", "e"], ["f", "g"]], figsize=(7.4, 9.6), layout="constrained",
-                                      height_ratios=[1, 1, 1, 0.9])  # fmt: skip
-    figure.get_layout_engine().set(rect=(0, 0.015, 1, 0.985))
+    """Six panels: what is exchanged, lengths, layers, what was known, relations, the example among all cases."""
+    titles = {
+        "a": "What is exchanged", "b": "Names of other lengths", "c": "In how many layers", "d": "What was known before",
+        "e": "By relation (open: input)", "f": "The paper's example",
+    }  # fmt: skip
+    figure, grid = sheet("ab;ac;de;df", 8.4, titles)
     success = data[data["panel"] == "success"]
     _dots(grid["a"], success, EXCHANGED, list(measure.edits))
-    handles, labels = grid["a"].get_legend_handles_labels()
-    grid["g"].legend(
-        handles,
-        labels,
-        loc="center",
-        fontsize=7.5,
-        title="b, d, e: STEM full. Shares are of cases\nthat were known before the edit.",
-        title_fontsize=7,
-    )
-    grid["g"].axis("off")
+    one_legend(figure, [grid["a"]], columns=6)
     _dots(grid["b"], success, LENGTHS, [MAIN])
+    grid["b"].set_xlabel("target's answer first (%), STEM full")
     draw_layers(grid["c"], data, measure)
-    draw_relations(grid["d"], data)
-    draw_example(grid["e"], data)
-    draw_recall(grid["f"], data)
-    titles = {
-        "a": "a  What is exchanged", "b": "b  Names of other lengths", "c": "c  In how many layers",
-        "d": "d  By relation (open: input embedding)", "e": "e  The paper's example", "f": "f  What was known before",
-    }  # fmt: skip
-    for name, title in titles.items():
-        grid[name].set_title(title)
+    draw_recall(grid["d"], data)
+    draw_relations(grid["e"], data)
+    draw_example(grid["f"], data)
     return figure

@@ -11,7 +11,18 @@ from stemrepro.measures.context import Context, mean_difference, worth
 from stemrepro.model.config import placed_layers
 from stemrepro.model.cost import expected_distinct
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, SOURCE_COLOUR, error_bars, plt
+from stemrepro.report.style import (
+    ARM_COLOUR,
+    ARM_LABEL,
+    DASHES,
+    SMALL,
+    SMALLEST,
+    SOURCE_COLOUR,
+    SOURCE_DASHES,
+    error_bars,
+    plt,
+    sheet,
+)
 from stemrepro.scores.context import ArmContext, half, part
 from stemrepro.scores.text import TextCounts, experts_touched
 
@@ -19,9 +30,9 @@ PAPER_SHAPE = "mobilellm-350m"
 MOES = {"MoE, top-2 of 8": (8, 2), "MoE, top-1 of 16": (16, 1), "MoE, top-8 of 256": (256, 8)}
 POLICIES = {"static-best": (0, (1, 1)), "LFU": "-", "LRU": (0, (4, 2))}
 PAIRS = {
-    ("dense", "stem-full"): ("dense - STEM full", ARM_COLOUR["stem-full"]),
-    ("dense", "stem-third"): ("dense - STEM 1/3", ARM_COLOUR["stem-third"]),
-    ("token-only", "stem-full"): ("token-only - STEM full (contextual part)", ARM_COLOUR["token-only"]),
+    ("dense", "stem-full"): ("dense - STEM full", ARM_COLOUR["stem-full"], "o"),
+    ("dense", "stem-third"): ("dense - STEM 1/3", ARM_COLOUR["stem-third"], "s"),
+    ("token-only", "stem-full"): ("token-only - STEM full (contextual part)", ARM_COLOUR["token-only"], "^"),
 }
 
 
@@ -66,7 +77,7 @@ def loss_rows(arms: dict[str, ArmContext]) -> list[dict]:
     """Differences of arms by position, and how they grow on the same targets behind more context."""
     rows = []
     source = arms["dense"].arrays["source"]
-    for (high, low), (label, _) in PAIRS.items():
+    for (high, low), (label, _, _) in PAIRS.items():
         for at in position_edges(2 * half(arms[high])):
             parts = [part(arms[name], "position", at, max(1, 2 * at)) for name in (high, low)]
             rows.append(mean_row("by position", label, at, mean_difference(*parts, None, None, source)))
@@ -87,16 +98,17 @@ def draw_distinct(axes: Axes, data: pd.DataFrame, vocab: int) -> None:
         own = data[(data["panel"] == f"distinct, {vocab}") & (data["what"] == source)]
         fit = data[(data["panel"] == f"Heaps b, {vocab}") & (data["what"] == source)].iloc[0]
         label = f"{source}: b = {fit['value']:.3f} ({fit['ci_low']:.3f} to {fit['ci_high']:.3f})"
-        axes.plot(own["x"], own["value"], color=SOURCE_COLOUR[source], lw=1.3, label=label)
+        axes.plot(own["x"], own["value"], color=SOURCE_COLOUR[source], ls=SOURCE_DASHES[source], lw=1.3, label=label)
         axes.fill_between(
             own["x"].astype(float), own["ci_low"], own["ci_high"], color=SOURCE_COLOUR[source], alpha=0.2, lw=0
         )
     zipf = data[data["what"] == "Zipf, independent draws"]
-    axes.plot(zipf["x"], zipf["value"], color="black", lw=0.9, ls=(0, (2, 2)), label="Zipf, independent draws")
+    axes.plot(zipf["x"], zipf["value"], color="black", lw=0.7, label="Zipf, independent draws")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     axes.set(xlabel="tokens of context", ylabel=f"distinct tokens (of {vocab:,})")
-    axes.legend(fontsize=6)
+    axes.set_ylim(bottom=2)
+    axes.legend(loc="lower right")
 
 
 def draw_touched(axes: Axes, data: pd.DataFrame) -> None:
@@ -113,37 +125,42 @@ def draw_touched(axes: Axes, data: pd.DataFrame) -> None:
             )
     axes.set_xscale("log", base=2)
     axes.set(xlabel="tokens of context", ylabel="touched (% of table or experts)", ylim=(0, 105))
-    axes.legend(fontsize=6.5)
+    axes.legend(loc="center right")
 
 
 def draw_active(axes: Axes, data: pd.DataFrame) -> None:
     """Table parameters that a context touches in the paper's 350M shape, by placement."""
-    for placement in ("third", "half", "full"):
+    for placement, dashes in zip(("third", "half", "full"), DASHES, strict=False):
         own = data[(data["panel"] == "active parameters") & (data["what"] == placement)]
         axes.plot(
-            own["x"], own["value"], color=ARM_COLOUR[f"stem-{placement}"], lw=1.3, label=ARM_LABEL[f"stem-{placement}"]
+            own["x"],
+            own["value"],
+            color=ARM_COLOUR[f"stem-{placement}"],
+            ls=dashes,
+            lw=1.3,
+            label=ARM_LABEL[f"stem-{placement}"],
         )
         axes.fill_between(own["x"].astype(float), own["ci_low"], own["ci_high"], color=ARM_COLOUR[f"stem-{placement}"], alpha=0.2, lw=0)  # fmt: skip
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set(xlabel="tokens of context", ylabel="parameters (M), 350M shape")
-    axes.legend(fontsize=6.5, title="lines: mean over sources,\nbands: from the least to the most", title_fontsize=6)
+    axes.legend(title="lines: mean over sources,\nbands: from the least to the most")
 
 
 def draw_cache(axes: Axes, data: pd.DataFrame) -> None:
     """Hit rates against cache size: over all tokens, and over what de-duplication leaves."""
-    for asked, colour in (("every token", "#0173b2"), ("distinct in a chunk", "#de8f05")):
+    for asked, colour in (("every token", ARM_COLOUR["stem-third"]), ("distinct in a chunk", ARM_COLOUR["token-only"])):
         for policy, dashes in POLICIES.items():
             own = data[(data["panel"] == f"cache, {asked}") & (data["what"] == policy)]
             axes.plot(own["x"], own["value"], color=colour, ls=dashes, lw=1.2)
             if policy == "LFU":
                 axes.fill_between(own["x"].astype(float), own["ci_low"], own["ci_high"].clip(upper=100), color=colour, alpha=0.15, lw=0)  # fmt: skip
     axes.axhline(80, color="black", lw=0.8)
-    axes.text(0.8, 81, "paper: above 80%", fontsize=6.5, ha="left", va="bottom")
-    handles = [plt.Line2D([], [], color="#0173b2", label="every token"),
-               plt.Line2D([], [], color="#de8f05", label="distinct tokens of a\n128-token chunk")]  # fmt: skip
+    axes.text(0.8, 81, "paper: above 80%", fontsize=SMALLEST, ha="left", va="bottom")
+    handles = [plt.Line2D([], [], color=ARM_COLOUR["stem-third"], label="every token"),
+               plt.Line2D([], [], color=ARM_COLOUR["token-only"], label="distinct tokens of a\n128-token chunk")]  # fmt: skip
     handles += [plt.Line2D([], [], color="black", ls=dashes, lw=1, label=name) for name, dashes in POLICIES.items()]
-    axes.legend(handles=handles, fontsize=6, loc="lower right")
+    axes.legend(handles=handles, loc="lower right")
     axes.set_xscale("log", base=2)
     ticks = sorted(data[data["panel"] == "cache, every token"]["x"].unique())
     axes.set_xticks([t for t in ticks if t != 10], [f"{t:.1f}" if t < 3 else f"{t:.0f}" for t in ticks if t != 10])
@@ -152,29 +169,31 @@ def draw_cache(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw_position(axes: Axes, data: pd.DataFrame) -> None:
     """Paired differences by position in the block."""
-    for shift, (label, colour) in zip((0.1, 0, -0.1), PAIRS.values(), strict=True):
+    for shift, (label, colour, marker) in zip((0.1, 0, -0.1), PAIRS.values(), strict=True):
         own = data[(data["panel"] == "by position") & (data["what"] == label)]
-        axes.errorbar(np.arange(len(own)) + shift, own["value"], yerr=error_bars(own), color=colour, marker="o", ms=3.5, lw=1.2,
-                      capsize=2, label=label)  # fmt: skip
+        axes.errorbar(np.arange(len(own)) + shift, own["value"], yerr=error_bars(own), color=colour, marker=marker,
+                      label=label)  # fmt: skip
     names = [str(int(x)) if x < 2 else f"{int(x)}-{2 * int(x) - 1}" for x in own["x"]]
-    axes.set_xticks(range(len(own)), names, fontsize=7)
+    axes.set_xticks(range(len(own)), names, fontsize=SMALLEST)
     axes.axhline(0, color="black", lw=0.6)
-    axes.set(xlabel="position in the sequence", ylabel="difference of losses (nats/token)", ylim=(-0.13, None))
-    axes.legend(fontsize=6.5, loc="lower right")
+    axes.set(xlabel="position in the sequence", ylabel="difference of losses (nats/token)", ylim=(-0.2, None))
+    axes.legend(loc="lower right")
 
 
 def draw_growth(axes: Axes, data: pd.DataFrame) -> None:
     """How much a difference grows on the same targets when the first half of the block stands before them."""
-    for shift, (label, colour) in zip((0.08, 0, -0.08), PAIRS.values(), strict=True):
+    for shift, (label, colour, marker) in zip((0.08, 0, -0.08), PAIRS.values(), strict=True):
         own = data[data["panel"].isin(["growth, shuffled", "growth, intact"]) & (data["what"] == label)]
-        axes.errorbar(np.arange(1, 3) + shift, own["value"], yerr=error_bars(own), color=colour, marker="o", ms=4, lw=0, elinewidth=1.2, capsize=2)  # fmt: skip
+        axes.errorbar(np.arange(1, 3) + shift, own["value"], yerr=error_bars(own), color=colour, fmt=marker, label=label)  # fmt: skip
     length = int(own["x"].iloc[0])
     axes.plot(0, 0, "o", color="black", ms=4)
     axes.set_xticks(
-        range(3), ["nothing\n(reference)", f"{length} tokens,\nshuffled", f"{length} tokens\nin order"], fontsize=7
+        range(3), ["nothing\n(reference)", f"{length} tokens,\nshuffled", f"{length} tokens\nin order"], fontsize=SMALL
     )
     axes.axhline(0, color="black", lw=0.6)
     axes.set(xlabel="what stands before the scored half", ylabel="growth (nats/token)", xlim=(-0.4, 2.4))
+    axes.set_ylim(top=1.4 * axes.get_ylim()[1])
+    axes.legend(loc="upper left")
 
 
 def collect(measure: Context) -> pd.DataFrame:
@@ -185,19 +204,16 @@ def collect(measure: Context) -> pd.DataFrame:
 
 def draw(data: pd.DataFrame, measure: Context) -> Figure:
     """Six panels."""
-    figure, grid = plt.subplots(3, 2, figsize=(7.4, 8.4), layout="constrained")
-    figure.get_layout_engine().set(rect=(0, 0.015, 1, 0.985))
-    distinct, touched, active, cache, position, context = grid.flat
+    titles = {
+        "a": "Distinct tokens by source, Heaps' law", "b": "Share touched, equal total size", "c": "Table parameters touched",
+        "d": "Row caches", "e": "What position changes", "f": "The same targets, more context",
+    }  # fmt: skip
+    figure, grid = sheet("ab;cd;ef", 8.4, titles)
+    distinct, touched, active, cache, position, context = grid.values()
     draw_distinct(distinct, data, measure.text.vocab)
     draw_touched(touched, data)
     draw_active(active, data)
     draw_cache(cache, data)
     draw_position(position, data)
     draw_growth(context, data)
-    titles = (
-        "a  Distinct tokens by source, Heaps' law", "b  Share touched, equal total size", "c  Table parameters touched",
-        "d  Row caches", "e  What position changes", "f  The same targets, more context",
-    )  # fmt: skip
-    for axes, title in zip(grid.flat, titles, strict=True):
-        axes.set_title(title)
     return figure

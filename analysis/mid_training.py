@@ -9,7 +9,7 @@ from stemrepro.claims import Contrast
 from stemrepro.measures.losses import contrast
 from stemrepro.measures.mid_training import ANEW, KEPT, TEXTS, MidTraining
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt
+from stemrepro.report.style import ARM_LABEL, error_bars, look, one_legend, sheet
 from stemrepro.runs import MAIN
 
 BEFORE = "prose, before"
@@ -55,8 +55,8 @@ def draw_leads(axes: Axes, data: pd.DataFrame) -> None:
     lines += [(ANEW, arm, own) for arm, own in anew.groupby("what", sort=False)]
     for shift, (point, arm, own) in zip(np.linspace(-0.26, 0.26, len(lines)), lines, strict=True):
         at = own["x"].map(places).astype(float) + shift
-        axes.errorbar(at, own["value"], yerr=error_bars(own), fmt=ARM_MARKER[arm], color=ARM_COLOUR[arm], ms=4.5, lw=1, capsize=1.5,
-                      mfc="white" if point == ANEW else ARM_COLOUR[arm])  # fmt: skip
+        axes.errorbar(at, own["value"], yerr=error_bars(own), **look(arm, hollow=point == ANEW) | {"ls": "none"},
+                      label=label(arm, point))  # fmt: skip
     axes.axhline(0, color="black", lw=0.6)
     axes.axvline(0.5, color="#999999", lw=0.6, ls=":")
     axes.set_xticks(range(len(places)), ["prose\nbefore", *(f"{text}\nbehind" for text in TEXTS)])
@@ -67,19 +67,15 @@ def draw_training(axes: Axes, data: pd.DataFrame) -> None:
     """Training losses of the stage: tables kept, and drawn anew."""
     for point, dashes in DASHES.items():
         for arm, line in data[data["panel"] == f"training, {point}"].groupby("what", sort=False):
-            axes.errorbar(line["x"].astype(float) / 1000, line["value"], yerr=error_bars(line), fmt=ARM_MARKER[arm], ls=dashes,
-                          color=ARM_COLOUR[arm], mfc="white" if point == ANEW else ARM_COLOUR[arm], ms=3.5, lw=1, capsize=1.5,
+            axes.errorbar(line["x"].astype(float) / 1000, line["value"], yerr=error_bars(line), **look(arm, hollow=point == ANEW) | {"ls": dashes},
                           label=label(arm, point))  # fmt: skip
     axes.set(xlabel="tokens of the stage (thousands)", ylabel="training loss (nats/token)")
 
 
 def draw(data: pd.DataFrame, measure: MidTraining) -> Figure:
     """Leads on the left, training losses on the right."""
-    figure, (leads, training) = plt.subplots(1, 2, figsize=(7.4, 3.7), layout="constrained")
-    figure.get_layout_engine().set(rect=(0, 0.03, 1, 0.97))
-    draw_leads(leads, data)
-    leads.set_title("a  lead over dense by kind of held-out text", fontsize=8)
-    draw_training(training, data)
-    training.set_title("b  loss on the way", fontsize=8)
-    figure.legend(*training.get_legend_handles_labels(), loc="outside upper center", ncols=6, fontsize=6.5)
+    figure, grid = sheet("ab", 3.7, {"a": "Lead over dense by kind of text", "b": "Loss on the way"})
+    draw_leads(grid["a"], data)
+    draw_training(grid["b"], data)
+    one_legend(figure, [grid["b"]], columns=6)
     return figure

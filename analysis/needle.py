@@ -1,5 +1,7 @@
 """Needles found by length and depth before and behind the extension, leads over dense by length, and what tables drawn anew cost."""
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -8,7 +10,7 @@ from matplotlib.figure import Figure
 from stemrepro.claims import Contrast
 from stemrepro.measures.needle import ANEW, KEPT, Needle
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt
+from stemrepro.report.style import ARM_LABEL, SMALL, error_bars, look, sheet
 from stemrepro.runs import MAIN
 
 MAPS = ("dense", "stem-third", "stem-full")
@@ -65,13 +67,13 @@ def draw_map(axes: Axes, data: pd.DataFrame, point: str, arm: str, depths: tuple
             f"{value:.0f}",
             ha="center",
             va="center",
-            fontsize=6.5,
+            fontsize=SMALL,
             color="white" if value < 60 else "black",
         )
     lengths = [int(length) for length in table.columns]
     axes.axvline(lengths.index(trained) + 0.5, color="white", lw=1.6)
-    axes.set_xticks(range(len(lengths)), lengths, fontsize=7)
-    axes.set_yticks(range(len(depths)), [f"{d:g}" for d in depths], fontsize=7)
+    axes.set_xticks(range(len(lengths)), lengths, fontsize=SMALL)
+    axes.set_yticks(range(len(depths)), [f"{d:g}" for d in depths], fontsize=SMALL)
     for spine in axes.spines.values():
         spine.set_visible(False)
     axes.tick_params(length=0)
@@ -83,13 +85,13 @@ def draw_lead(axes: Axes, data: pd.DataFrame, measure: Needle) -> None:
     arms = [arm for arm in measure.inputs.recipe.arms if arm != "dense"]
     for shift, arm in zip(np.linspace(-0.12, 0.12, len(arms)), arms, strict=True):
         line = own[own["what"] == arm]
-        axes.errorbar(np.log2(line["x"].astype(float)) + shift, line["value"], yerr=error_bars(line), fmt=f"{ARM_MARKER[arm]}-",
-                      color=ARM_COLOUR[arm], ms=4, lw=0.9, capsize=1.5, label=ARM_LABEL[arm])  # fmt: skip
+        axes.errorbar(np.log2(line["x"].astype(float)) + shift, line["value"], yerr=error_bars(line), **look(arm),
+                      label=ARM_LABEL[arm])  # fmt: skip
     axes.axhline(0, color="black", lw=0.6)
     lengths = sorted({int(x) for x in own["x"]})
     axes.set_xticks(np.log2(lengths), lengths)
     axes.set(xlabel="tokens that are read", ylabel="lead over dense (points)")
-    axes.legend(fontsize=6.5)
+    axes.legend(loc="lower left")
 
 
 def draw_recovery(axes: Axes, data: pd.DataFrame, measure: Needle) -> None:
@@ -100,27 +102,24 @@ def draw_recovery(axes: Axes, data: pd.DataFrame, measure: Needle) -> None:
                 continue
             line = data[(data["panel"] == f"loss, {point}") & (data["what"] == arm)]
             label = f"{ARM_LABEL[arm]}, tables anew" if point == ANEW else ARM_LABEL[arm]
-            axes.errorbar(line["x"].astype(float) / 1000, line["value"], yerr=error_bars(line), fmt=ARM_MARKER[arm], ls=dashes,
-                          color=ARM_COLOUR[arm], ms=3.5, lw=1, capsize=1.5, label=label)  # fmt: skip
+            axes.errorbar(line["x"].astype(float) / 1000, line["value"], yerr=error_bars(line), 
+                          **look(arm, hollow=point == ANEW) | {"ls": dashes}, label=label)  # fmt: skip
     axes.set(xlabel="tokens of the extension (thousands)", ylabel="training loss (nats/token)")
-    axes.legend(fontsize=6.5)
+    axes.legend(loc="upper right")
 
 
 def draw(data: pd.DataFrame, measure: Needle) -> Figure:
     """Heat maps of three arms before and behind the extension; leads and losses below."""
-    figure = plt.figure(figsize=(7.4, 8.2), layout="constrained")
-    figure.get_layout_engine().set(rect=(0, 0.02, 1, 0.98))
-    grid, depths, letters = figure.add_gridspec(3, 6), measure.inputs.scale.haystack.depths, iter("abcdefgh")
-    for row, (point, words) in enumerate(STAGES.items()):
-        for column, arm in enumerate(MAPS):
-            axes = figure.add_subplot(grid[row, 2 * column : 2 * column + 2])
-            draw_map(axes, data, point, arm, depths, measure.length(point))
-            axes.set_title(f"{next(letters)}  {ARM_LABEL[arm]}", fontsize=8)
-            axes.set_xlabel("tokens that are read" if row else "")
-            axes.set_ylabel("" if column else f"{words} the extension:\ndepth of the needle", fontsize=8)
-    lead, recovery = figure.add_subplot(grid[2, :3]), figure.add_subplot(grid[2, 3:])
-    draw_lead(lead, data, measure)
-    lead.set_title(f"{next(letters)}  lead over dense, behind the extension", fontsize=8)
-    draw_recovery(recovery, data, measure)
-    recovery.set_title(f"{next(letters)}  loss during the extension", fontsize=8)
+    maps = dict(zip("abcdef", product(STAGES.items(), MAPS), strict=True))
+    titles = {letter: f"{ARM_LABEL[arm]}, {words}" for letter, ((_, words), arm) in maps.items()}
+    titles |= {"g": "Lead over dense, behind the extension", "h": "Loss during the extension"}
+    figure, grid = sheet("aabbcc;ddeeff;ggghhh", 8.2, titles)
+    for letter, ((point, _), arm) in maps.items():
+        axes = grid[letter]
+        draw_map(axes, data, point, arm, measure.inputs.scale.haystack.depths, measure.length(point))
+        axes.set(xlabel="tokens that are read", ylabel="depth of the needle")
+        if letter not in "ad":
+            axes.yaxis.label.set_visible(False)
+    draw_lead(grid["g"], data, measure)
+    draw_recovery(grid["h"], data, measure)
     return figure

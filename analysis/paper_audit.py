@@ -7,11 +7,12 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
 from stemrepro.measures.audit import EIGHT, Z95, PaperAudit, granularity, item_error
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, plt
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, SMALL, SMALLEST, plt, sheet
 
 BLOCKS = {"table-3-350m": "350M", "table-3-1b": "1B", "table-4": "1B mid-trained"}
 TASKS = ("ARC-E", "ARC-C", "BoolQ", "PIQA", "SIQA", "HSwag", "OBQA", "Wino")
 FITS = {"true size only": "#0173b2", "padded size only": "#de8f05", "both": "#d9d9d9", "neither": "#b02020"}
+HATCHES = {"table-3-350m": None, "table-3-1b": "////", "table-4": "...."}
 GAINS = {"table-3-350m": "#0173b2", "table-3-1b": "#d55e00", "table-4": "#029e73"}
 
 
@@ -72,7 +73,7 @@ def draw_items(axes: Axes, data: pd.DataFrame) -> None:
     for _, cell in own.iterrows():
         at = rows.index((cell["block"], cell["row"])), EIGHT.index(cell["task"])
         grid[at] = list(FITS).index(cell["what"])
-        axes.text(at[1], at[0], f"{cell['value']:.2f}", ha="center", va="center", fontsize=6.5,
+        axes.text(at[1], at[0], f"{cell['value']:.2f}", ha="center", va="center", fontsize=SMALLEST,
                   color="black" if cell["what"] == "both" else "white")  # fmt: skip
     for place in np.argwhere(grid == list(FITS).index("neither")):  # also told apart in grey
         axes.add_patch(
@@ -81,7 +82,7 @@ def draw_items(axes: Axes, data: pd.DataFrame) -> None:
     axes.imshow(grid, cmap=ListedColormap(list(FITS.values())), vmin=0, vmax=len(FITS) - 1, aspect="auto")
     axes.hlines(np.arange(0.5, len(rows)), -0.5, 7.5, color="white", lw=2)
     axes.vlines(np.arange(0.5, 8), -0.5, len(rows) - 0.5, color="white", lw=2)
-    axes.set_xticks(range(8), TASKS)
+    axes.set_xticks(range(8), TASKS, fontsize=SMALL)
     axes.set_yticks(range(len(rows)), [f"{BLOCKS[block]} {ARM_LABEL.get(row, row)}" for block, row in rows])
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
@@ -90,14 +91,14 @@ def draw_items(axes: Axes, data: pd.DataFrame) -> None:
         found = scorers.loc[f"{block}/{row}"]
         rare = float(f"{1 / found['value']:.0e}")  # nan where there is none
         by_chance = "" if np.isnan(rare) else f"\nby chance: 1 in {rare:,.0f}"
-        axes.text(7.6, place, f"{found['what']}{by_chance}", fontsize=6, va="center")
+        axes.text(7.6, place, f"{found['what']}{by_chance}", fontsize=SMALLEST, va="center")
     handles = [
         plt.Rectangle(
             (0, 0), 1, 1, fc=colour, ec="#7a1616", lw=0, hatch="////" if what == "neither" else "", label=what
         )
         for what, colour in FITS.items()
     ]
-    axes.legend(handles=handles, fontsize=7, ncol=4, loc="upper center", bbox_to_anchor=(0.45, -0.1), columnspacing=1.2)
+    axes.legend(handles=handles, ncol=4, loc="upper center", bbox_to_anchor=(0.45, -0.1), columnspacing=1.2)
 
 
 def draw_totals(axes: Axes, data: pd.DataFrame) -> None:
@@ -122,9 +123,9 @@ def draw_totals(axes: Axes, data: pd.DataFrame) -> None:
         )
     axes.axvline(1, color="black", lw=0.8)
     axes.set_yticks(range(len(own)), [f"{BLOCKS[r.split('/')[0]]} {ARM_LABEL[r.split('/')[1]]}" for r in own.index])
-    axes.set_ylim(len(own) - 0.5, -0.5)
+    axes.set_ylim(len(own) + 0.4, -0.5)  # room for the legend
     axes.set_xlabel("counted / printed total")
-    axes.legend(fontsize=6.5, loc="lower left")
+    axes.legend(loc="lower left")
 
 
 def draw_errors(axes: Axes, data: pd.DataFrame) -> None:
@@ -134,29 +135,38 @@ def draw_errors(axes: Axes, data: pd.DataFrame) -> None:
     axes.plot(curve["what"].astype(float), Z95 * curve["value"], color="black", lw=1.3)
     independent = own[(own["row"] == "table-3-350m") & (own["what"] == "independent")]["value"].item()
     axes.axhline(Z95 * independent, color="black", lw=0.8, ls=(0, (2, 2)))
-    axes.text(0.055, Z95 * independent + 0.02, "the same for independent models", fontsize=6.5, va="bottom")
+    axes.text(0.055, Z95 * independent + 0.02, "the same for independent models", fontsize=SMALLEST, va="bottom")
     for block, name in BLOCKS.items():
         gain = data[(data["panel"] == "gain") & (data["row"] == block)]["value"].mean()
         axes.axhline(gain, color=GAINS[block], lw=1.4)
-        axes.text(0.055, gain - 0.02, f"{name}: +{gain:.2f}", color=GAINS[block], fontsize=6.5, va="top")
+        axes.text(0.055, gain - 0.02, f"{name}: +{gain:.2f}", color=GAINS[block], fontsize=SMALLEST, va="top")
     axes.set(
         xlabel="share of items only one gets right (assumed)",
         ylabel="points",
         ylim=(0, 1.5),
         xlim=(0.05, 0.5),
     )
-    axes.text(0.25, 0.74, "95% half width from\nthe items alone", fontsize=6.5, va="top")
+    axes.text(0.25, 0.74, "95% half width from\nthe items alone", fontsize=SMALLEST, va="top")
 
 
 def draw_gain(axes: Axes, data: pd.DataFrame) -> None:
     """STEM 1/3 less dense by task, at 350M, 1B and mid-trained."""
     for shift, (block, name) in zip((-0.27, 0, 0.27), BLOCKS.items(), strict=True):
         own = data[(data["panel"] == "gain") & (data["row"] == block)]
-        axes.bar(np.arange(8) + shift, own["value"], width=0.25, color=GAINS[block], label=name)
+        axes.bar(
+            np.arange(8) + shift,
+            own["value"],
+            width=0.25,
+            color=GAINS[block],
+            hatch=HATCHES[block],
+            edgecolor="white",
+            lw=0,
+            label=name,
+        )
     axes.axhline(0, color="black", lw=0.6)
-    axes.set_xticks(range(8), TASKS, fontsize=7)
+    axes.set_xticks(range(8), TASKS, fontsize=SMALLEST)
     axes.set_ylabel("STEM 1/3 - dense (points)")
-    axes.legend(fontsize=6.5)
+    axes.legend(loc="upper center")
 
 
 def draw_saved(axes: Axes, data: pd.DataFrame) -> None:
@@ -164,28 +174,21 @@ def draw_saved(axes: Axes, data: pd.DataFrame) -> None:
     own = data[data["panel"] == "saved"]
     axes.barh(range(len(own)), own["value"], color=[ARM_COLOUR["dense"]] * 2 + ["#8c8c8c"] * 4, height=0.65)
     for place, value in enumerate(own["value"]):
-        axes.text(value + 0.5, place, f"{value:.1f}", va="center", fontsize=7)
-    axes.set_yticks(range(len(own)), own["what"], fontsize=7)
+        axes.text(value + 0.5, place, f"{value:.1f}", va="center", fontsize=SMALL)
+    axes.set_yticks(range(len(own)), own["what"], fontsize=SMALL)
     axes.set_ylim(len(own) - 0.5, -0.5)
-    axes.set(xlabel="FLOPs saved (%)", xlim=(0, 38))
+    axes.set(xlabel="FLOPs saved (%)", xlim=(0, 42))
 
 
 def draw(data: pd.DataFrame, measure: PaperAudit) -> Figure:
     """Five panels."""
-    figure = plt.figure(figsize=(7.4, 8.6), layout="constrained")
-    figure.get_layout_engine().set(rect=(0, 0.015, 1, 0.985))
-    top, middle, bottom = figure.subfigures(3, 1, height_ratios=(1.15, 1, 1))
-    items, (totals, errors) = top.subplots(), middle.subplots(1, 2)
-    gain, saved = bottom.subplots(1, 2, width_ratios=(1.5, 1))
-    draw_items(items, data)
-    draw_totals(totals, data)
-    draw_errors(errors, data)
-    draw_gain(gain, data)
-    draw_saved(saved, data)
-    titles = (
-        "a  Which number of items can have given each accuracy", "b  Total parameters",
-        "c  Gains against the item error", "d  What the gains consist of", "e  One third of what?",
-    )  # fmt: skip
-    for axes, title in zip((items, totals, errors, gain, saved), titles, strict=True):
-        axes.set_title(title)
+    titles = {
+        "a": "Items behind each accuracy", "b": "Total parameters", "c": "Gains against the item error",
+        "d": "What the gains consist of", "e": "One third of what?",
+    }  # fmt: skip
+    figure, grid = sheet(
+        [["a"], [[["b", "c"]]], [[["d", "d", "d", "e", "e"]]]], 8.6, titles, height_ratios=(1.15, 1, 1)
+    )
+    for letter, drawn in zip("abcde", (draw_items, draw_totals, draw_errors, draw_gain, draw_saved), strict=True):
+        drawn(grid[letter], data)
     return figure

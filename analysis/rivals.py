@@ -17,7 +17,7 @@ from stemrepro.report.forest import (
     rows_elsewhere,
 )
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_MARKER, error_bars, plt
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, sheet
 
 PAIRS = ("0", "1-3", "4-31", "32+")
 SPLIT = ("stem-full", "token-only", "ngram-table", "value-embeddings", "dense-wide")
@@ -44,8 +44,9 @@ def draw_costs(axes: Axes, data: pd.DataFrame) -> None:
     values = {panel: data[data["panel"] == panel].set_index("what") for panel in ("loss", "FLOPs", "parameters")}
     for arm, row in values["loss"].iterrows():
         x, size = values["FLOPs"].loc[arm, "value"], values["parameters"].loc[arm, "value"]
-        axes.errorbar(x, row["value"], yerr=error_bars(row)[:, None], color=ARM_COLOUR[arm], capsize=2, lw=0.9)
-        axes.scatter(x, row["value"], s=22 * size, marker=ARM_MARKER[arm], color=ARM_COLOUR[arm], zorder=3)
+        axes.errorbar(x, row["value"], yerr=error_bars(row)[:, None], color=ARM_COLOUR[arm])
+        axes.plot(x, row["value"], ARM_MARKER[arm], ms=np.sqrt(22 * size), color=ARM_COLOUR[arm], mec="white", mew=0.3, zorder=3,
+                  label=ARM_LABEL[arm])  # fmt: skip
     axes.axhline(0, color="black", lw=0.6)
     axes.axvline(1, color="black", lw=0.6, ls=":")
     axes.set_xscale("log", base=2)
@@ -61,24 +62,21 @@ def draw_pairs(axes: Axes, data: pd.DataFrame) -> None:
     axes.set_xticks(range(len(PAIRS)), ["never", *PAIRS[1:]])
     axes.set(xlabel="training count of the pair", ylabel="dense - arm (nats/token)")
     axes.set_ylim(top=1.55 * np.nanmax(own["value"]))
-    axes.legend(fontsize=6, loc="upper left")
+    axes.legend(loc="upper left")
 
 
 def draw(data: pd.DataFrame, measure: Rivals) -> Figure:
     """Gains over dense, their costs, and where they lie."""
     gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)
     order = list(gains["what"])
-    figure, grid = plt.subplot_mosaic([["a", "b"], ["a", "c"]], figsize=(7.4, 6.6), layout="constrained")
-    figure.get_layout_engine().set(rect=(0, 0.02, 1, 0.98))
-    draw_forest(grid["a"], gains, order, "dense - arm, prose loss (nats/token)", shift=-0.12)
+    titles = {"a": "Gain in prose loss", "b": "And what it costs", "c": "By count of the token pair"}
+    figure, grid = sheet("ab;ac", 6.6, titles)
+    draw_forest(grid["a"], gains, order, "dense - arm (nats/token)", shift=-0.12)
     draw_elsewhere(grid["a"], data, order, shift=0.2)
     mark_settings(grid["a"], data)
-    grid["a"].legend(fontsize=7, loc="lower right", ncols=2)
+    grid["a"].legend(loc="lower right", ncols=2)
     grid["a"].set_ylim(len(order) + 0.7, -0.5)  # room for the legend, so that none of its marks stands in a row
-    grid["a"].grid(axis="y", color="#eeeeee", lw=0.8)
     name_rows(grid["a"], order)
     draw_costs(grid["b"], data)
     draw_pairs(grid["c"], data)
-    for name, title in {"a": "a  Better than dense", "b": "b  And what it costs", "c": "c  Where it is better"}.items():
-        grid[name].set_title(title)
     return figure

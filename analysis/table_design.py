@@ -1,6 +1,5 @@
 """Reviewers' wish: how a table starts, learns, how wide and how long it is and whether layers share it; gains by token frequency."""
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -9,7 +8,7 @@ from stemrepro.claims import Contrast
 from stemrepro.measures.tables import Tables
 from stemrepro.report.forest import draw_buckets, draw_elsewhere, draw_forest, mark_settings, name_rows, rows_elsewhere
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt
+from stemrepro.report.style import ARM_LABEL, SMALLEST, error_bars, look, sheet
 
 FREQUENCIES = ("1-31", "32-255", "256-2047", "2048+")
 VOCABULARIES = ("dense", "stem-full")
@@ -44,22 +43,20 @@ def draw_frequencies(axes: Axes, data: pd.DataFrame) -> None:
     own = data[data["panel"] == "by frequency"]
     draw_buckets(axes, own, SPLIT, FREQUENCIES)
     axes.set(xlabel="training count of the input token", ylabel="dense - arm (nats/token)")
-    frequent = own[own["x"] != FREQUENCIES[0]]  # bars of the rarest may leave the panel
-    axes.set_ylim(own["value"].min() - 0.65, np.nanmax([frequent["ci_high"].max(), own["value"].max()]) + 0.05)
-    axes.legend(fontsize=6, loc="lower right")
+    axes.legend(loc="upper right")
 
 
 def draw_vocabularies(axes: Axes, data: pd.DataFrame) -> None:
     """Gain over dense by size of the vocabulary."""
     rows = data[data["panel"] == "gain in bits per byte"]
     at = rows["x"].astype(float)
-    axes.errorbar(at, rows["value"], yerr=error_bars(rows), color=ARM_COLOUR["stem-full"], marker=ARM_MARKER["stem-full"], ms=5, lw=1, capsize=2.5)  # fmt: skip
+    axes.errorbar(at, rows["value"], yerr=error_bars(rows), **look("stem-full"))
     for vocab, gain in zip(at, rows["value"], strict=True):
         own = data[(data["panel"] == "bits per byte") & (data["x"] == vocab)].set_index("what")["value"]
-        axes.annotate("\n".join(f"{ARM_LABEL[arm]} {own[arm]:.3f}" for arm in VOCABULARIES), (vocab, gain), (6, -48), textcoords="offset points", fontsize=6.5)  # fmt: skip
+        axes.annotate("\n".join(f"{ARM_LABEL[arm]} {own[arm]:.3f}" for arm in VOCABULARIES), (vocab, gain), (10, -4), textcoords="offset points", va="top", fontsize=SMALLEST)  # fmt: skip
     axes.set_xscale("log", base=2)
     axes.set_xticks(at, [f"{vocab:,.0f}" for vocab in at])
-    axes.set_xlim(at.min() / 1.2, at.max() * 1.6)
+    axes.set_xlim(at.min() / 1.3, at.max() * 2.6)
     axes.set_ylim(bottom=0)
     axes.set(xlabel="tokens in the vocabulary", ylabel="dense - STEM full (bits/byte)")
 
@@ -69,21 +66,14 @@ def draw(data: pd.DataFrame, measure: Tables) -> Figure:
     base = measure.inputs.book.point(measure.inputs.recipe.base)
     gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)
     order = list(gains["what"])
-    figure, grid = plt.subplot_mosaic([["a", "b"], ["a", "c"]], figsize=(7.4, 5.4), layout="constrained")
-    figure.get_layout_engine().set(rect=(0, 0.02, 1, 0.98))
-    draw_forest(grid["a"], gains, order, "dense - arm, prose loss (nats/token)")
+    tokens = base.at(measure.inputs.scale).training.tokens / 1e6
+    titles = {"a": f"Gain after {tokens:.2g}M tokens", "b": "By count of the token", "c": "By vocabulary"}
+    figure, grid = sheet("ab;ac", 5.8, titles)
+    draw_forest(grid["a"], gains, order, "dense - arm, prose (nats/token)")
     draw_elsewhere(grid["a"], data, order, shift=0.25)
     mark_settings(grid["a"], data)
-    grid["a"].legend(fontsize=7, loc="lower right")
-    grid["a"].grid(axis="y", color="#eeeeee", lw=0.8)
+    grid["a"].legend(loc="lower right")
     name_rows(grid["a"], order)
     draw_frequencies(grid["b"], data)
     draw_vocabularies(grid["c"], data)
-    titles = {
-        "a": f"a  Gain after {base.at(measure.inputs.scale).training.tokens / 1e6:.2g}M tokens",
-        "b": "b  By frequency of the token",
-        "c": "c  By vocabulary",
-    }
-    for name, title in titles.items():
-        grid[name].set_title(title)
     return figure

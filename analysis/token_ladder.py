@@ -13,9 +13,9 @@ from stemrepro.claims import Unmeasured
 from stemrepro.measures.agreement import agreement
 from stemrepro.measures.worth import Worth
 from stemrepro.paper import Paper
-from stemrepro.report.long_end import PAIR
+from stemrepro.report.ladder import PAIR
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, PLAIN, SMALLEST, error_bars, sheet
 
 STEM = ("stem-third", "stem-full")
 PARTS = {
@@ -88,10 +88,9 @@ def collect(measure: Worth) -> pd.DataFrame:
         for point, x in places.items()
     ]
     rows += foretold_rows(measure, places) + agreement_rows(measure)
-    end = places[None]  # of all pairs, for the pages of other scales (stemrepro/report/long_end.py)
-    rows += [
-        mean_row(PAIR, f"{high} - {low}", end, measure.gap(high, low, None))
-        for high, low in combinations(measure.arms, 2)
+    rows += [  # of all pairs, for the pages of other scales (stemrepro/report/ladder.py)
+        mean_row(PAIR, f"{high} - {low}", x, measure.gap(high, low, point))
+        for (high, low), (point, x) in product(combinations(measure.arms, 2), places.items())
     ]
     for arm in LAWS:
         for axes, widths in (("tokens", False), ("parameters, tokens", True)):
@@ -192,18 +191,18 @@ def draw_gaps(axes: Axes, data: pd.DataFrame, band: str) -> None:
 def name_widths(axes: Axes, measure: Worth) -> None:
     """What hollow marks are, in the legend."""
     for width in (width for width in measure.widths() if width != 1):
-        axes.plot([], [], "D:", color="#777777", mfc="white", ms=4.5, lw=1.1, label=f"{width:g} times as wide")
+        axes.plot([], [], "D:", color=PLAIN, mfc="white", ms=4.5, lw=1.1, label=f"{width:g} times as wide")
 
 
 def draw_rivals(axes: Axes, data: pd.DataFrame) -> None:
     """The paper's gap and the re-runs' in % of dense's loss, at their own tokens a parameter; single runs."""
     paper, others = (data[data["panel"] == f"gap, %, {name}"] for name in ("paper", "re-runs"))
     axes.plot(paper["x"].astype(float), paper["value"], color="black", ls=":", lw=1.2, label="paper: 1/3, 1B")
-    axes.plot(others["x"].astype(float), others["value"], "*", color="#777777", ms=6, label="re-runs: 1/2")
+    axes.plot(others["x"].astype(float), others["value"], "*", color=PLAIN, ms=6, label="re-runs: 1/2")
     for row in others.itertuples():
         first = float(row.x) == others["x"].astype(float).min()
         side, at = ("right", (-5, 2)) if first else ("left", (5, 2))
-        axes.annotate(row.what.upper(), (float(row.x), row.value), at, textcoords="offset points", ha=side, fontsize=5.5, color="#555555")  # fmt: skip
+        axes.annotate(row.what.upper(), (float(row.x), row.value), at, textcoords="offset points", ha=side, fontsize=SMALLEST, color=PLAIN)  # fmt: skip
 
 
 def draw_multipliers(axes: Axes, data: pd.DataFrame) -> None:
@@ -217,7 +216,7 @@ def draw_multipliers(axes: Axes, data: pd.DataFrame) -> None:
         at = high + 0.07 * (high - low) * (1 + BOUGHT.index(row.what))
         axes.plot(float(row.x), at, ls="none", marker=r"$\uparrow$", color=ARM_COLOUR[row.what], ms=6)
     if own["value"].isna().any():
-        axes.plot([], [], ls="none", marker=r"$\uparrow$", color="#777777", ms=6, label="beyond dense's law")
+        axes.plot([], [], ls="none", marker=r"$\uparrow$", color=PLAIN, ms=6, label="beyond dense's law")
     every = np.arange(-8.0, 12) if high - low > 2.5 else np.log2([0.25, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8])  # fmt: skip
     ticks = [tick for tick in every if low <= tick <= high]
     axes.set_yticks(ticks, [f"{2**tick:.3g}" for tick in ticks])
@@ -239,7 +238,7 @@ def draw_foretold(axes: Axes, data: pd.DataFrame) -> None:
             )  # fmt: skip
     span = [min(axes.get_xlim()[0], axes.get_ylim()[0]), max(axes.get_xlim()[1], axes.get_ylim()[1])]
     axes.plot(span, span, color="black", lw=0.6)
-    axes.plot([], [], "o", color="#777777", mfc="white", ms=4.5, label="the rung before the last")
+    axes.plot([], [], "o", color=PLAIN, mfc="white", ms=4.5, label="the rung before the last")
 
 
 def draw_agreement(axes: Axes, data: pd.DataFrame) -> None:
@@ -253,7 +252,7 @@ def draw_agreement(axes: Axes, data: pd.DataFrame) -> None:
                 rows["x"].astype(float), 100 * rows["value"], ls=style, color=ARM_COLOUR[arm], marker=marker, ms=4.5, lw=1.1,
                 mfc="white" if hollow else ARM_COLOUR[arm], label=words if first else "_",
             )  # fmt: skip
-    axes.plot([], [], "o:", color="#777777", mfc="white", ms=4.5, lw=1.1, label="called the other way")
+    axes.plot([], [], "o:", color=PLAIN, mfc="white", ms=4.5, lw=1.1, label="called the other way")
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter("{x:g}")
@@ -271,8 +270,8 @@ def draw_parts(axes: Axes, data: pd.DataFrame) -> None:
 
 def front(data: pd.DataFrame, measure: Worth) -> Figure:
     """STEM's gap along tokens a parameter beside both rival predictions, with its size at the last rung, and what it is made of."""
-    figure, (relative, parts) = plt.subplots(1, 2, figsize=(7.4, 3.3), layout="constrained")
-    figure.get_layout_engine().set(rect=(0, 0.035, 1, 0.965))
+    figure, grid = sheet("ab", 3.3, {"a": "What STEM gains on dense", "b": "What the gain is made of"})
+    relative, parts = grid.values()
     draw_gaps(relative, data, "gap, %")
     draw_rivals(relative, data)
     name_widths(relative, measure)
@@ -280,12 +279,10 @@ def front(data: pd.DataFrame, measure: Worth) -> Figure:
         own = data[(data["panel"] == "gap, %") & (data["what"] == arm)]
         last = own.loc[own["x"].astype(float).idxmax()]
         words = f"{last['value']:.1f}%\n({last['ci_low']:.1f} to {last['ci_high']:.1f})"
-        relative.annotate(words, (float(last["x"]), last["value"]), (6, 0), textcoords="offset points", va="center", fontsize=6.5, color=ARM_COLOUR[arm])  # fmt: skip
+        relative.annotate(words, (float(last["x"]), last["value"]), (6, 0), textcoords="offset points", va="center", fontsize=SMALLEST, color=ARM_COLOUR[arm])  # fmt: skip
     draw_parts(parts, data)
     along(relative, data, "of dense's bits a byte (%)")
     along(parts, data, "prose loss (nats/token)")
-    relative.set_title("a  What STEM gains on dense")
-    parts.set_title("b  What the gain is made of")
     for axes in (relative, parts):
         roomy(axes)
     return figure
@@ -293,9 +290,13 @@ def front(data: pd.DataFrame, measure: Worth) -> Figure:
 
 def draw(data: pd.DataFrame, measure: Worth) -> Figure:
     """Eight panels: six along tokens a parameter; what was foretold beside what came; what cheaper settings would have said."""
-    figure, grid = plt.subplots(4, 2, figsize=(7.4, 11.0), layout="constrained")
-    figure.get_layout_engine().set(rect=(0, 0.012, 1, 0.988))
-    gaps, relative, parts, law, tokens, pairs, foretold, decisions = grid.flat
+    titles = {
+        "a": "STEM's gap to dense", "b": "In % of dense's bits a byte", "c": "What it is made of", "d": "At equal training FLOPs",
+        "e": "Tokens that dense needs to catch up", "f": "STEM full, by count of the pair", "g": "Gaps foretold from the rungs below",
+        "h": "Would fewer FLOPs tell the same?",
+    }  # fmt: skip
+    figure, grid = sheet("ab;cd;ef;gh", 11.0, titles)
+    gaps, relative, parts, law, tokens, pairs, foretold, decisions = grid.values()
     draw_gaps(gaps, data, "gap")
     paper = data[data["panel"] == "gap, paper"]["value"].iloc[0]
     gaps.axhline(paper, color="black", lw=1.2, ls=":", label="paper: 1/3, 1B, constant\n(nats a token of its own)")
@@ -309,31 +310,21 @@ def draw(data: pd.DataFrame, measure: Worth) -> Figure:
         line(law, own, arm, LABEL.get(arm, ARM_LABEL[arm]), "none" if arm == "dense" else "-")
     draw_multipliers(tokens, data)
     shades = sns.light_palette(ARM_COLOUR["stem-full"], len(PAIRS) + 2)[2:]
-    for (bucket, words), shade in zip(PAIRS.items(), shades, strict=True):
+    for (bucket, words), shade, marker in zip(PAIRS.items(), shades, "os^D", strict=True):
         own = data[(data["panel"] == "by pair") & (data["what"] == bucket)]
-        pairs.errorbar(own["x"].astype(float), own["value"], yerr=error_bars(own), color=shade, marker=ARM_MARKER["stem-full"], ms=4.5, lw=1.1, capsize=2, label=words)  # fmt: skip
+        pairs.errorbar(own["x"].astype(float), own["value"], yerr=error_bars(own), color=shade, marker=marker, label=words)  # fmt: skip
     for axes in (law, pairs):
         axes.axhline(0, color="black", lw=0.6)
-    titles = {
-        gaps: ("a  STEM's gap to dense", "dense - arm (nats/token)"),
-        relative: ("b  In % of dense's bits a byte", "1 - arm / dense (%)"),
-        parts: ("c  What it is made of", "prose loss (nats/token)"),
-        law: ("d  At equal training FLOPs", "loss - dense's fitted law\n(nats/token)"),
-        tokens: ("e  Tokens that dense needs to catch up", "times the arm's tokens"),
-        pairs: ("f  STEM full, by count of the token pair", "dense - STEM full (nats/token)"),
-    }
-    for axes, (title, ylabel) in titles.items():
-        along(axes, data, ylabel)
-        axes.set_title(title)
+    labels = {
+        gaps: "dense - arm (nats/token)", relative: "1 - arm / dense (%)", parts: "prose loss (nats/token)",
+        law: "loss - dense's fitted law\n(nats/token)", tokens: "times the arm's tokens", pairs: "dense - STEM full (nats/token)",
+    }  # fmt: skip
+    for axes, label in labels.items():
+        along(axes, data, label)
     draw_foretold(foretold, data)
-    foretold.set(
-        title="g  Gaps foretold from the rungs below",
-        xlabel="foretold (nats/token)",
-        ylabel="came out (nats/token)",
-    )
+    foretold.set(xlabel="foretold (nats/token)", ylabel="came out (nats/token)")
     draw_agreement(decisions, data)
-    decisions.set_title("h  Would fewer FLOPs tell the same?")
-    for axes in grid.flat:
+    for axes in grid.values():
         roomy(axes)
     return figure
 
@@ -343,4 +334,4 @@ def roomy(axes: Axes) -> None:
     low, high = axes.get_ylim()
     entries = len(list(chain(*axes.get_legend_handles_labels()))) // 2
     axes.set_ylim(low, high + (0.07 + 0.095 * ((entries + 1) // 2)) * (high - low))
-    axes.legend(fontsize=6, loc="upper left", ncols=2, columnspacing=0.9, handlelength=1.8, borderaxespad=0.1)
+    axes.legend(loc="upper left", ncols=2, columnspacing=0.9, handlelength=1.8, borderaxespad=0.1)

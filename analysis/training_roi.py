@@ -1,5 +1,8 @@
 """Table 3's ROI: the paper's taken apart into accuracy and FLOPs, ours, and what losses say of the same."""
 
+import textwrap
+from collections.abc import Iterable
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -10,7 +13,7 @@ from stemrepro.claims import Contrast
 from stemrepro.measures.roi import TrainingRoi, flop_factor
 from stemrepro.paper import Paper
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, error_bars, plt
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, PLAIN, SMALL, error_bars, sheet
 
 MULTIPLE_CHOICE_CHANCE = {"arc_easy": 25, "arc_challenge": 25, "boolq": 50, "piqa": 50, "social_iqa": 100 / 3, "hellaswag": 25, "openbookqa": 25, "winogrande": 50}  # fmt: skip
 """Points that guessing gets on the paper's eight benchmarks."""
@@ -51,6 +54,11 @@ def collect(measure: TrainingRoi) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def name_bars(axes: Axes, arms: Iterable[str]) -> None:
+    """Names of the arms below their bars."""
+    axes.set_xticks(*zip(*enumerate(textwrap.fill(ARM_LABEL[arm], 11) for arm in arms), strict=True), fontsize=SMALL)
+
+
 def draw_factors(axes: Axes, data: pd.DataFrame, panel: str) -> None:
     """log ROI of each arm as a pile of its FLOP factor and its accuracy factor."""
     own = data[data["panel"] == panel].set_index(["what", "x"])
@@ -68,39 +76,37 @@ def draw_factors(axes: Axes, data: pd.DataFrame, panel: str) -> None:
         axes.bar(place, accuracy, bottom=flops if accuracy * flops >= 0 else 0, color=ARM_COLOUR[arm], width=0.6, edgecolor="white")  # fmt: skip
         if panel == "ours":
             row = own.loc[(arm, "accuracy")]
-            axes.errorbar(place, flops + accuracy, yerr=error_bars(row)[:, None], color="black", capsize=3, lw=1)
-    axes.bar(0, 0, color="#888888", hatch="//", edgecolor="white", label="fewer FLOPs")
-    axes.bar(0, 0, color="#888888", label="higher accuracy")
+            axes.errorbar(place, flops + accuracy, yerr=error_bars(row)[:, None], color="black", capsize=3)
+    axes.bar(0, 0, color=PLAIN, hatch="//", edgecolor="white", label="fewer FLOPs")
+    axes.bar(0, 0, color=PLAIN, label="higher accuracy")
     axes.axhline(0, color="black", lw=0.6)
-    axes.set_xticks(range(len(arms)), [ARM_LABEL[arm] for arm in arms], rotation=30, ha="right", fontsize=7)
+    name_bars(axes, arms)
     axes.set_ylabel("ROI over dense")
     axes.yaxis.set_major_locator(FixedLocator(np.log(np.arange(0.5, 3, 0.1))))  # piles add up in logarithms alone
     axes.yaxis.set_major_formatter(lambda value, _: f"{np.exp(value):.1f}")
     axes.margins(y=0.3)
-    axes.legend(fontsize=6.5, loc="upper left", ncols=3, columnspacing=1, handletextpad=0.4)
+    axes.legend(loc="upper left", ncols=3, columnspacing=1, handletextpad=0.4)
 
 
 def draw_gains(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
     """A gain of each arm with its interval."""
     rows = data[data["panel"] == panel].reset_index(drop=True)
     axes.bar(range(len(rows)), rows["value"], color=[ARM_COLOUR[arm] for arm in rows["what"]], width=0.6)
-    axes.errorbar(range(len(rows)), rows["value"], yerr=error_bars(rows), color="black", capsize=3, lw=1, ls="none")
+    axes.errorbar(range(len(rows)), rows["value"], yerr=error_bars(rows), color="black", capsize=3, ls="none")
     axes.axhline(0, color="black", lw=0.6)
-    axes.set_xticks(range(len(rows)), [ARM_LABEL[arm] for arm in rows["what"]], rotation=30, ha="right", fontsize=7)
+    name_bars(axes, rows["what"])
     axes.set_ylabel(label)
 
 
 def draw(data: pd.DataFrame, measure: TrainingRoi) -> Figure:
     """The paper's factors and ours, and what losses say."""
-    figure, ((paper, ours), (flops, equal)) = plt.subplots(2, 2, figsize=(7.4, 5.6), layout="constrained")
-    figure.get_layout_engine().set(rect=(0, 0.02, 1, 0.98))
+    titles = {"a": "The paper's ROI, 350M", "b": "Ours, by the same definition", "c": "FLOPs to dense's final loss", "d": "Prose loss at equal FLOPs"}  # fmt: skip
+    figure, grid = sheet("ab;cd", 5.2, titles)
+    paper, ours, flops, equal = grid.values()
     draw_factors(paper, data, "paper")
     draw_factors(ours, data, "ours")
     draw_gains(flops, data, "FLOPs to dense's loss", "FLOPs saved")
     flops.yaxis.set_major_locator(FixedLocator(-np.log(1 - np.arange(0, 1, 0.1))))
     flops.yaxis.set_major_formatter(lambda value, _: f"{100 * (1 - np.exp(-value)):.0f}%")
     draw_gains(equal, data, "loss at equal FLOPs", "dense - arm (nats/token)")
-    titles = ("a  The paper's ROI, 350M", "b  Ours, by the same definition", "c  FLOPs to dense's final loss", "d  Prose loss at equal FLOPs")  # fmt: skip
-    for axes, title in zip((paper, ours, flops, equal), titles, strict=True):
-        axes.set_title(title)
     return figure

@@ -19,7 +19,7 @@ from stemrepro.measures.stability import (
 )
 from stemrepro.report.forest import draw_forest, name_rows
 from stemrepro.report.results import mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, PLAIN, SMALLEST, error_bars, look, sheet
 from stemrepro.scores.losses import ArmLosses
 
 SMOOTH = 20
@@ -83,16 +83,16 @@ def short_rows(measure: Stability, arm: str, own: bool) -> list[dict]:
 
 
 def draw_losses(axes: Axes, data: pd.DataFrame) -> None:
-    """Smoothed training loss, mean over seeds; dots are steps that count as a spike in some seed."""
+    """Smoothed training loss, mean over seeds; ticks at the foot are steps that count as a spike in some seed of some arm."""
     for arm, rows in data[data["panel"] == "loss"].groupby("what", sort=False):
-        axes.plot(rows["x"], rows["value"], color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], markevery=(6, 12), ms=4, lw=1.2, label=ARM_LABEL[arm])  # fmt: skip
-        own = data[(data["panel"] == "spike") & (data["what"] == arm)]
-        axes.plot(own["x"], own["value"], ARM_MARKER[arm], color=ARM_COLOUR[arm], ms=3, alpha=0.6)
-    axes.plot([], [], "o", color="#888888", ms=3, alpha=0.6, label="a spike of one seed")
+        axes.plot(rows["x"], rows["value"], **look(arm), markevery=(6, 12), label=ARM_LABEL[arm])
+    for at in sorted(data[data["panel"] == "spike"]["x"].unique()):
+        axes.axvline(at, ymax=0.04, color=PLAIN, lw=0.8)
+    axes.plot([], [], "|", color=PLAIN, ms=5, label="step with a spike in some seed")
     lines = data[data["panel"] == "loss"]["value"]
     axes.set_ylim(lines.min() - 0.3, lines.quantile(0.97) + 0.5)
     axes.set(xlabel="training step", ylabel="training loss (nats/token)")
-    axes.legend(fontsize=6, loc="upper right", ncols=2)
+    axes.legend(loc="upper right")
 
 
 def draw_spikes(axes: Axes, data: pd.DataFrame) -> None:
@@ -105,40 +105,43 @@ def draw_spikes(axes: Axes, data: pd.DataFrame) -> None:
         axes.barh(
             at, rows["value"], height=0.38, color=[ARM_COLOUR[arm] for arm in arms], hatch=hatch, edgecolor="white"
         )
-        axes.errorbar(rows["value"], at, xerr=error_bars(rows), color="#777777", capsize=2.5, lw=0.9, ls="none")
-        axes.barh(0, 0, color="#888888", hatch=hatch, edgecolor="white", label=what)
+        axes.errorbar(rows["value"], at, xerr=error_bars(rows, low=0), color="black", lw=0.9, ls="none")
+        axes.barh(0, 0, color=PLAIN, hatch=hatch, edgecolor="white", label=what)
     name_rows(axes, arms)
     axes.set_ylim(len(arms) - 0.5, -0.5)
     axes.set_xlim(left=0)
     axes.set_xlabel("spikes in 1,000 steps")
-    axes.legend(fontsize=7, loc="lower right")
+    axes.legend(loc="upper right")
 
 
 def draw_ends(axes: Axes, data: pd.DataFrame) -> None:
     """Final training loss of short runs against the learning rate."""
-    kinds = {"clipped": ("-", True, "clipped"), "unclipped": ("none", False, "not clipped"), "own": ("--", True, "own table rate")}  # fmt: skip
-    arms = list(dict.fromkeys(data["what"]))
-    for kind, (line, filled, label) in kinds.items():
+    kinds = {"clipped": ("-", "full", "clipped"), "unclipped": ("none", "none", "not clipped"), "own": (":", "left", "own table rate")}  # fmt: skip
+    arms = list(dict.fromkeys(data[data["panel"] == "end, clipped"]["what"]))
+    for arm in arms:
+        axes.plot([], [], ARM_MARKER[arm], color=ARM_COLOUR[arm], label=ARM_LABEL[arm])
+    for kind, (line, fill, label) in kinds.items():
         every = data[data["panel"] == f"end, {kind}"]
         for arm, rows in every.groupby("what", sort=False):
-            aside = 1.03 ** (arms.index(arm) - len(arms) / 2)  # so that error bars stand side by side
+            aside = 1.09 ** (arms.index(arm) - len(arms) / 2)  # so that error bars stand side by side
             rows = rows.assign(x=aside * rows["x"].astype(float)).sort_values("x")
             axes.errorbar(
                 rows["x"], rows["value"], yerr=error_bars(rows), color=ARM_COLOUR[arm], marker=ARM_MARKER[arm],
-                mfc=ARM_COLOUR[arm] if filled else "white", ms=4.5, lw=1, ls=line, capsize=2,
+                fillstyle=fill, mfcalt="white", ls=line,
             )  # fmt: skip
         if len(every):
-            axes.plot([], [], color="#555555", marker="o", ms=4.5, mfc="#555555" if filled else "white", ls=line, lw=1, label=label)  # fmt: skip
+            axes.plot([], [], color=PLAIN, marker="o", fillstyle=fill, mfcalt="white", ls=line, label=label)
     known = data[data["panel"] == "token frequencies"]["value"].iloc[0]
     axes.axhline(known, color="black", lw=0.8, ls=":")
-    axes.text(0.98, known + 0.13, "token frequencies (dotted)", transform=axes.get_yaxis_transform(), fontsize=7, ha="right")  # fmt: skip
+    axes.plot([], [], color="black", lw=0.8, ls=":", label="token frequencies alone")
     axes.set_xscale("log", base=2)
     ticks = sorted(data[data["panel"] == "end, clipped"]["x"].astype(float).unique())
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    ends = data[data["panel"] == "end, clipped"]["value"]
-    axes.set_ylim(ends.min() - 0.3, min(ends.max() + 0.9, 12))
-    axes.set(xlabel="learning rate / the scale's", ylabel="last tenth's training loss")
-    axes.legend(fontsize=6.5, loc="upper left")
+    ends = data[data["panel"].isin([f"end, {kind}" for kind in kinds])][["value", "ci_low", "ci_high"]]
+    low, high = np.nanmin(ends), min(np.nanmax(ends), 12)  # a run that blew up may leave the panel
+    axes.set_ylim(low - 0.12 * (high - low), high + 0.45 * (high - low))  # room for words below and above
+    axes.set(xlabel="learning rate / the scale's", ylabel="last tenth's training loss (nats/token)")
+    axes.legend(loc="upper left", ncols=2)
 
 
 def draw_blow_ups(axes: Axes, data: pd.DataFrame) -> None:
@@ -149,7 +152,7 @@ def draw_blow_ups(axes: Axes, data: pd.DataFrame) -> None:
         if len(rows):
             parts.append(f"{rows['value'].sum():.0f} of {rows['count'].sum():.0f} {words}")
     words = f"blew up: {', '.join(parts)}"
-    axes.text(0.98, 0.02, words, transform=axes.transAxes, fontsize=7, ha="right")
+    axes.text(0.98, 0.02, words, transform=axes.transAxes, fontsize=SMALLEST, ha="right")
 
 
 def draw_limits(axes: Axes, data: pd.DataFrame) -> None:
@@ -161,7 +164,7 @@ def draw_limits(axes: Axes, data: pd.DataFrame) -> None:
         count, seeds = data[(data["panel"] == "no limit") & (data["what"] == arm)][["value", "count"]].iloc[0]
         if count:
             x = rows[rows["what"] == arm]["value"].iloc[0]
-            axes.text(x, place - 0.2, f"{count:.0f} of {seeds:.0f} never", fontsize=6.5, ha="center")
+            axes.text(x, place - 0.2, f"{count:.0f} of {seeds:.0f} never", fontsize=SMALLEST, ha="center")
     axes.set_xlim(0, 1.15 * rows["ci_high"].max(skipna=True) if seeds > 1 else None)
 
 
@@ -175,21 +178,12 @@ def draw_both(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
 
 def draw(data: pd.DataFrame, measure: Stability) -> Figure:
     """Losses, spikes, ends of short runs at raised rates, and what follows from these."""
-    figure, grid = plt.subplot_mosaic([["a", "b"], ["c", "d"], ["c", "e"]], figsize=(7.4, 7.2), layout="constrained", height_ratios=(1.1, 1, 1))  # fmt: skip
-    figure.get_layout_engine().set(rect=(0, 0.02, 1, 0.98))
+    titles = {"a": "Training losses", "b": "Spikes", "c": "Short runs at higher rates", "d": "Learning-rate limit", "e": "Sensitivity to the rate"}  # fmt: skip
+    figure, grid = sheet("ab;cd;ce", 7.4, titles, height_ratios=(1.15, 1, 1))
     draw_losses(grid["a"], data)
     draw_spikes(grid["b"], data)
     draw_ends(grid["c"], data)
     draw_blow_ups(grid["c"], data)
     draw_limits(grid["d"], data)
     draw_both(grid["e"], data, "sensitivity", "mean over rates - best (nats/token)")
-    titles = {
-        "a": "a  Training losses",
-        "b": "b  Spikes",
-        "c": "c  Short runs at higher rates",
-        "d": "d  Learning-rate limit",
-        "e": "e  Sensitivity to the rate",
-    }
-    for name, title in titles.items():
-        grid[name].set_title(title)
     return figure

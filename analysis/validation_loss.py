@@ -1,5 +1,7 @@
 """Fig. 1a and 5b: validation loss against tokens and FLOPs, final gaps to dense, and the gap split by token pair."""
 
+import textwrap
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -8,7 +10,7 @@ from matplotlib.figure import Figure
 from stemrepro.claims import Contrast
 from stemrepro.measures.comparison import Comparison
 from stemrepro.paper import Paper
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, SMALL, error_bars, look, one_legend, sheet
 
 STEM_ARMS = ("stem-third", "stem-half", "stem-full")
 PAIRS = ("0", "1-3", "4-31", "32+")
@@ -44,15 +46,7 @@ def gaps(measure: Comparison) -> pd.DataFrame:
 def draw_curve(axes: Axes, data: pd.DataFrame, x: str, unit: float, label: str) -> None:
     """Loss against tokens or FLOPs, one line an arm with its interval as a band."""
     for arm, rows in data.groupby("arm", sort=False):
-        axes.plot(
-            rows[x] / unit,
-            rows["value"],
-            color=ARM_COLOUR[arm],
-            marker=ARM_MARKER[arm],
-            ms=3,
-            lw=1.1,
-            label=ARM_LABEL[arm],
-        )
+        axes.plot(rows[x] / unit, rows["value"], **look(arm), ms=3, label=ARM_LABEL[arm])
         axes.fill_between(rows[x] / unit, rows["ci_low"], rows["ci_high"], color=ARM_COLOUR[arm], alpha=0.15, lw=0)
     settled = data[data["tokens"] > data["tokens"].max() * 0.15]["value"]
     axes.set_ylim(settled.min() - 0.05, settled.max() + 0.1)
@@ -70,11 +64,11 @@ def draw_gaps(axes: Axes, data: pd.DataFrame, paper: Paper) -> None:
             value = paper.value("fig-5b/dense/5.45e8") - paper.value(f"fig-5b/{arm}/5.45e8")
             label = "paper, 350M (read off Fig. 5b)" if place == 0 else None
             axes.plot(place, value, marker="d", mfc="white", mec="black", ms=6, ls="none", label=label, zorder=5)
-    axes.set_xticks(range(len(final)), [ARM_LABEL[arm] for arm in final["arm"]], rotation=30, ha="right", fontsize=7)
+    axes.set_xticks(range(len(final)), [textwrap.fill(ARM_LABEL[arm], 9) for arm in final["arm"]], fontsize=SMALL)
     axes.axhline(0, color="black", lw=0.6)
     axes.set_ylabel("dense - arm (nats/token)")
     axes.set_ylim(top=1.25 * np.nanmax(final[["value", "ci_high"]].to_numpy()))
-    axes.legend(fontsize=7, loc="upper left")
+    axes.legend(loc="upper left")
 
 
 def draw_split(axes: Axes, data: pd.DataFrame) -> None:
@@ -90,8 +84,8 @@ def draw_split(axes: Axes, data: pd.DataFrame) -> None:
         axes.errorbar(at, rows["value"], yerr=error_bars(rows), color="black", capsize=2.5, lw=0.9, ls="none")
     axes.set_xticks(range(len(places)), ["all\npairs", "never", *PAIRS[1:]])
     axes.axhline(0, color="black", lw=0.6)
-    axes.set(xlabel="training count of the pair (token before, target)", ylabel="part of the gap (nats/token)")
-    axes.legend(fontsize=7)
+    axes.set(xlabel="training count of the token pair", ylabel="part of the gap (nats/token)")
+    axes.legend()
 
 
 def collect(measure: Comparison) -> pd.DataFrame:
@@ -102,14 +96,17 @@ def collect(measure: Comparison) -> pd.DataFrame:
 def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
     """Four panels."""
     curve, gap = data[data["panel"] == "curve"], data[data["panel"] != "curve"]
-    figure, ((by_tokens, by_flops), (final, split)) = plt.subplots(2, 2, figsize=(7.4, 5.8), layout="constrained")
-    figure.get_layout_engine().set(rect=(0, 0.015, 1, 0.985))
+    titles = {
+        "a": "Loss against tokens",
+        "b": "Loss against FLOPs",
+        "c": "Final gap to dense",
+        "d": "STEM full's gap, split",
+    }
+    figure, grid = sheet("ab;cd", 5.8, titles)
+    by_tokens, by_flops, final, split = grid.values()
     draw_curve(by_tokens, curve, "tokens", 1e6, "training tokens (millions)")
     draw_curve(by_flops, curve, "flops", 1e12, "training FLOPs (TFLOP)")
     draw_gaps(final, gap, measure.inputs.book.paper)
     draw_split(split, gap)
-    by_tokens.legend(fontsize=6, loc="upper right")
-    titles = ("a  Loss against tokens", "b  Loss against FLOPs", "c  Final gap to dense", "d  STEM full's gap, split")
-    for axes, title in zip((by_tokens, by_flops, final, split), titles, strict=True):
-        axes.set_title(title)
+    one_legend(figure, [by_tokens, by_flops], columns=4)
     return figure

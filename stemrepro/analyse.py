@@ -12,6 +12,8 @@ from types import ModuleType
 from stemrepro.book import load
 from stemrepro.claims import Unmeasured
 from stemrepro.errors import UserError
+from stemrepro.explain import explained
+from stemrepro.files import atomic_write
 from stemrepro.measures.base import Inputs, measured
 from stemrepro.report import forest
 from stemrepro.report.results import judged, run_inputs, save
@@ -20,20 +22,25 @@ from stemrepro.report.style import use_style
 ANALYSES = Path("analysis")
 
 
-def _module(path: Path, asked: list[str]) -> ModuleType:
+def module(path: Path, asked: list[str]) -> ModuleType:
+    """A file of analysis/, which must have `collect` and what else is asked.
+
+    Raises:
+        UserError: it is missing, or lacks one of them.
+    """
     if not path.exists():
         raise UserError(f"{path} is missing; a recipe with 'front' needs it")
     loading = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(loading)
-    loading.loader.exec_module(module)
-    if missing := [name for name in ("collect", *asked) if not hasattr(module, name)]:
+    loaded = importlib.util.module_from_spec(loading)
+    loading.loader.exec_module(loaded)
+    if missing := [name for name in ("collect", *asked) if not hasattr(loaded, name)]:
         needed = " and ".join(f"{name}(data, measure)" for name in asked)
         raise UserError(f"{path} lacks the function '{missing[0]}'; it needs collect(measure) and {needed}")
-    return module
+    return loaded
 
 
 def analyse(name: str, scale: str, scores: Path, results: Path) -> list[dict]:
-    """Writes `results`/<scale>/<name>/; returns the rows of verdicts.json.
+    """Writes `results`/<scale>/<name>/, with a page that explains every claim; returns the rows of verdicts.json.
 
     Raises:
         UserError: no such recipe or scale, or scores that are missing or damaged.
@@ -46,11 +53,12 @@ def analyse(name: str, scale: str, scores: Path, results: Path) -> list[dict]:
     use_style(book.arms)
     path, asked = ANALYSES / f"{name}.py", {"figure": "draw"} | ({"front": "front"} if inputs.recipe.front else {})
     try:
-        drawn = _module(path, list(asked.values())) if path.exists() or inputs.recipe.front else forest
+        drawn = module(path, list(asked.values())) if path.exists() or inputs.recipe.front else forest
         data = drawn.collect(measure)
         figures = {file: getattr(drawn, function)(data, measure) for file, function in asked.items()}
     except Unmeasured as reason:  # a run that diverged: what is left is what can be said of the claims
         data = forest.collect(measure)
         figures = {file: forest.draw(data, measure, str(reason)) for file in asked}
     save(results / scale / name, figures, data, rows, run_inputs(inputs, measure))
+    atomic_write(results / scale / name / "explained.html", explained(inputs, rows, measure, results))
     return rows

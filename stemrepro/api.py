@@ -85,16 +85,19 @@ def load(run: Path | str, data: Path | str = "data") -> Loaded:
 
 
 def verdicts(scale: str = "laptop", results: Path | str = "results") -> pd.DataFrame:
-    """Every claim of a scale's page, a row each: what verdicts.json has of it, its recipe, and the verdict as it is called of its origin.
+    """Every claim of the page that a scale shares, a row each: what verdicts.json has of it, its recipe, and the verdict as it is called
+    of its origin. Column "scale" says where it was run: the laptop's page also has the ladder's claims, for one.
 
     Raises:
-        UserError: no such scale, or verdicts that are damaged.
+        UserError: no such scale, none of its recipes has results, or verdicts that are damaged.
     """
     rows = []
     for recipe, at in shown(scale, Path(results)):
         path = Path(results) / at / recipe / "verdicts.json"
         if path.exists():
             rows += [{"recipe": recipe} | row | {"word": word(row)} for row in read_verdicts(path)]
+    if not rows:
+        raise UserError(f"{Path(results) / scale} has no verdicts; run 'make reproduce SCALE={scale}'")
     return pd.DataFrame(rows)
 
 

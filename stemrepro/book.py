@@ -22,7 +22,7 @@ from stemrepro.scale import Point, Scale, Shape
 RECIPES = Path("recipes")
 NO_RECIPES = ("arms", "mixes", "paper", "points", "shapes")
 RESERVED = ("check", "fetch", "corpus", "items", "tokenizer", "blocks", "vocabularies", "people", "mid", "counts", "train", "losses",
-            "benchmarks", "geometry", "facts", "edits", "recall", "capacity", "haystack", "distance", "reasoning", "report", "sweeps", "data")  # fmt: skip
+            "benchmarks", "geometry", "facts", "edits", "recall", "capacity", "haystack", "distance", "reasoning", "metrics", "report", "sweeps", "data")  # fmt: skip
 """Names that stages of the pipeline and folders of results have; a recipe can't."""
 KEY = re.compile(r"[a-z0-9][a-z0-9-]*")
 """Names of scales and mixes, which DVC reads as parts of dotted keys."""

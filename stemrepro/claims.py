@@ -1,4 +1,4 @@
-"""One rule from paired differences to a verdict, the same for every claim and fixed before results are seen.
+"""One rule from paired differences to a verdict, the same for every claim; docs/verdicts.md says when it was changed.
 
 `differences[s]` is a paired difference for seed s (same batches, same starting backbone), signed so that the claim makes
 it positive. `m` is the smallest effect that counts, `E` the paper's effect. In this order:
@@ -14,7 +14,7 @@ it positive. `m` is the smallest effect that counts, `E` the paper's effect. In 
 Equivalences are reproduced when the 90% interval lies inside +-m and contradicted when the adjusted interval lies outside
 it; "not better" is reproduced when the adjusted upper bound is below m and contradicted when the lower one exceeds m;
 orderings need every adjacent pair, without a correction inside. Exact claims (the paper's arithmetic, closed forms) know no
-chance: reproduced when the computed number equals the paper's within m, half its last printed digit, else contradicted.
+chance: reproduced when the computed number equals the paper's within m, mostly half its last printed digit, else contradicted.
 
 Where a contrast's sign turns in another setting (stemrepro.elsewhere), it is inconclusive. Levels are corrected for the number of claims
 (stemrepro.multiplicity).
@@ -171,18 +171,18 @@ class Judgement:
     item_se: float
 
 
-def _levels(evidence: list[Evidence], threshold: str) -> list[float]:
+def levels(evidence: list[Evidence], threshold: str) -> list[float]:
     """The adjusted two-sided level of each claim against 0 ("zero") or against its m ("m")."""
     p = [e.p(0.0 if threshold == "zero" else e.smallest_effect) for e in evidence]
-    levels = [0.0] * len(evidence)
+    found = [0.0] * len(evidence)
     for primary, procedure in ((True, holm_levels), (False, benjamini_hochberg_levels)):
-        members = [i for i, e in enumerate(evidence) if e.primary == primary and e.kind != "exact" and not _blocked(e)]
+        members = [i for i, e in enumerate(evidence) if e.primary == primary and e.kind != "exact" and not blocked(e)]
         for number, level in zip(members, procedure([p[i] for i in members]), strict=True):
-            levels[number] = level
-    return levels
+            found[number] = level
+    return found
 
 
-def _blocked(evidence: Evidence) -> tuple[str, str] | None:
+def blocked(evidence: Evidence) -> tuple[str, str] | None:
     """Steps 1 and 2 of the rule, which never look at the size of the contrast."""
     if evidence.failed_precondition:
         return NOT_TESTABLE, evidence.failed_precondition
@@ -197,7 +197,7 @@ def _blocked(evidence: Evidence) -> tuple[str, str] | None:
     return None
 
 
-def _judge_greater(e: Evidence, contrast: Contrast, zero: float, above: float) -> tuple[str, str]:
+def judge_greater(e: Evidence, contrast: Contrast, zero: float, above: float) -> tuple[str, str]:
     m, (low, high) = e.smallest_effect, contrast.interval(zero)
     strict_low, strict_high = contrast.interval(above)
     absent_low, absent_high = contrast.interval(0.10)
@@ -229,8 +229,8 @@ def _judge_greater(e: Evidence, contrast: Contrast, zero: float, above: float) -
 
 
 def _judge_ordering(e: Evidence, zero: float, above: float) -> tuple[str, str]:
-    pairs = [_judge_greater(e, contrast, zero, above) for contrast in e.contrasts]
-    corrected = [_judge_greater(e, c, zero / len(pairs), above / len(pairs)) for c in e.contrasts]
+    pairs = [judge_greater(e, contrast, zero, above) for contrast in e.contrasts]
+    corrected = [judge_greater(e, c, zero / len(pairs), above / len(pairs)) for c in e.contrasts]
     for number, (verdict, reason) in enumerate(corrected):
         if verdict == CONTRADICTED:
             return CONTRADICTED, f"pair {number + 1}: {reason}"
@@ -262,7 +262,7 @@ def _judge_bounds(e: Evidence, level: float) -> tuple[str, str]:
     return INCONCLUSIVE, f"the interval {low:.3f} to {high:.3f} is neither inside nor outside +-{m:g}"
 
 
-def _judge_exact(e: Evidence) -> tuple[str, str]:
+def judge_exact(e: Evidence) -> tuple[str, str]:
     found, printed, half = e.contrasts[0].mean, e.paper_effect, e.smallest_effect
     if abs(found - printed) <= half + 1e-9:
         return REPRODUCED, f"{found:.6g} is the paper's {printed:g} within {half:g}"
@@ -271,21 +271,21 @@ def _judge_exact(e: Evidence) -> tuple[str, str]:
 
 def judge(evidence: list[Evidence]) -> list[Judgement]:
     """Applies the rule to all claims of a recipe together, because levels depend on the family."""
-    zero, above = _levels(evidence, "zero"), _levels(evidence, "m")
+    zero, above = levels(evidence, "zero"), levels(evidence, "m")
     judgements = []
     for e, zero_level, m_level in zip(evidence, zero, above, strict=True):
-        contrast, blocked = e.weakest, _blocked(e)
+        contrast, stopped = e.weakest, blocked(e)
         level = zero_level or (PRIMARY_ALPHA / PRIMARY_PLACES if e.primary else SECONDARY_RATE)
-        if blocked:
-            verdict, reason = blocked
+        if stopped:
+            verdict, reason = stopped
         elif turn := turned(e.contrasts, e.elsewhere, e.nothing):
             verdict, reason = INCONCLUSIVE, turn
         elif e.kind == "exact":
-            verdict, reason = _judge_exact(e)
+            verdict, reason = judge_exact(e)
         elif e.kind == "ordering":
             verdict, reason = _judge_ordering(e, zero_level, m_level)
         elif e.kind == "greater":
-            verdict, reason = _judge_greater(e, contrast, zero_level, m_level)
+            verdict, reason = judge_greater(e, contrast, zero_level, m_level)
         else:
             verdict, reason = _judge_bounds(e, zero_level)
         low, high = contrast.interval(level)

@@ -9,12 +9,13 @@ from pathlib import Path
 from textwrap import wrap
 
 import numpy as np
+from markupsafe import Markup
 
 from stemrepro.book import Book
 from stemrepro.claims import Contrast
 from stemrepro.errors import UserError, unknown
 from stemrepro.files import read_json
-from stemrepro.measures.base import Inputs, measure_class
+from stemrepro.measures.base import Inputs, Measure, measure_class
 from stemrepro.multiplicity import PRIMARY_ALPHA, PRIMARY_PLACES, SECONDARY_RATE
 from stemrepro.recipe import ORIGINS, Claim
 from stemrepro.records import read_yaml
@@ -25,6 +26,23 @@ WIDTH = 80
 COMMON = "common"
 SAYS = {"equivalent": "within what counts of 0", "not-better": "not above 0 by what counts"}
 """Where the claims of a kind have their difference; those of other kinds above 0."""
+PAGE = Markup("""<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<link rel="icon" href="data:,">
+<style>
+  :root {{ color-scheme: light dark; }}
+  body {{ max-width: 92ch; margin: 24px auto; padding: 0 12px; font: 15px/1.5 system-ui, sans-serif; }}
+  pre {{ font-size: 13px; line-height: 1.4; overflow-x: auto; }}
+  h1 {{ font-size: 1.3rem; }}
+  h2 {{ font-size: 1rem; margin-bottom: 0; }}
+  :target {{ outline: 3px solid #f0b400; outline-offset: 6px; }}
+</style>
+<main>
+<h1>{title}</h1>
+""")
 
 
 def find(book: Book, name: str, scale: str | None = None) -> tuple[str, str, str]:
@@ -97,7 +115,7 @@ def _table(settings: Mapping[str, Contrast], alpha: float, seeds: tuple[int, ...
 def _differences(claim: Claim, found: Judged, seeds: tuple[int, ...]) -> list[str]:
     e, level = found.evidence, f"{100 * found.result.level:.4g}%"
     if claim.kind == "exact":
-        half = f"half its last digit {claim.smallest_effect:g} {claim.unit}"
+        half = f"what counts {claim.smallest_effect:g} {claim.unit}"
         return [f"computed {found.result.ours:.6g}, the paper's {claim.paper.value:g}, {half}"]
     if np.isnan(e.contrasts[0].differences).all():
         return [f"none could be formed: {e.failed_precondition or e.unmeasured}"]
@@ -131,7 +149,7 @@ def _verdict(claim: Claim, found: Judged | None, row: dict | None) -> list[str]:
     return [*told, f"Verdict: {called}{'' if called == verdict else f' (as {verdict} is called of a control)'}"]
 
 
-def _origin(inputs: Inputs, claim: Claim, results: Path, cost: dict | None) -> list[str]:
+def _origin(inputs: Inputs, claim: Claim, results: Path, made: list[str]) -> list[str]:
     recipe, folder = inputs.recipe, results / inputs.scale_name / inputs.name
     measure = measure_class(recipe.measure)
     looked = {arm for name in claim.preconditions for arm in measure.preconditions[name].looked_at}
@@ -149,10 +167,14 @@ def _origin(inputs: Inputs, claim: Claim, results: Path, cost: dict | None) -> l
         ["and of the recipe's other arms, for the level and where the metric compares with them"] if claim.arms else []
     )
     lines += [] if recipe.arms else ["recipes/paper.yaml and recipes/shapes.yaml; nothing is trained"]
+    taken = inputs.scale_name == (recipe.scales or ("laptop",))[0]  # by the Makefile, which needs no SCALE then
+    return [*lines, f"make reproduce RECIPE={inputs.name}{'' if taken else f' SCALE={inputs.scale_name}'}", *made]
+
+
+def _made(folder: Path, cost: dict | None) -> list[str]:
+    lines = []
     if (path := folder / "provenance.json").exists():
         lines.append("made by commit {commit} on {date}".format(**read_json(path)))
-    taken = inputs.scale_name == (recipe.scales or ("laptop",))[0]  # by the Makefile, which needs no SCALE then
-    lines.append(f"make reproduce RECIPE={inputs.name}{'' if taken else f' SCALE={inputs.scale_name}'}")
     if cost and cost["runs"]:
         lines.append(f"that is {cost['runs']} runs, about {cost['minutes']:.0f} minutes of training on this machine")
     return lines
@@ -160,6 +182,24 @@ def _origin(inputs: Inputs, claim: Claim, results: Path, cost: dict | None) -> l
 
 def _wrapped(line: str) -> list[str]:
     return wrap(line, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+
+
+def _text(
+    book: Book, inputs: Inputs, key: str, row: dict | None, found: Judged | None, results: Path, made: list[str]
+) -> str:
+    recipe, claim = inputs.name, book.recipes[inputs.name].claims[key]
+    whose = f"{ORIGINS[claim.origin]}, {inputs.recipe.paper_item}; {'' if claim.primary else 'not '}primary"
+    numbers = _differences(claim, found, inputs.scale.seeds) if found else _without_scores(inputs, row)
+    sections = {
+        f"{recipe}/{key} at scale {inputs.scale_name}": [claim.sentence, whose],
+        "The paper": _cells(book, recipe, key, claim),
+        "What is measured": _measured(inputs, claim),
+        "The number" if claim.kind == "exact" else "Differences seed by seed": numbers,
+        "The rule": _verdict(claim, found, row),
+        "Where it comes from": _origin(inputs, claim, results, made),
+    }
+    pieces = {title: [piece for line in lines for piece in _wrapped(line)] for title, lines in sections.items()}
+    return "\n\n".join("\n".join([title, *lines]) for title, lines in pieces.items())
 
 
 def explain(book: Book, name: str, scale: str | None, results: Path, scores: Path, cost: dict | None = None) -> str:
@@ -176,20 +216,30 @@ def explain(book: Book, name: str, scale: str | None, results: Path, scores: Pat
         UserError: see `find`; scores or verdicts are damaged, or there are neither.
     """
     recipe, key, scale = find(book, name, scale)
-    inputs, claim = Inputs(recipe, book, scale, scores / scale), book.recipes[recipe].claims[key]
+    inputs = Inputs(recipe, book, scale, scores / scale)
     path = results / scale / recipe / "verdicts.json"
     row = next((row for row in read_verdicts(path) if row["claim"] == key), None) if path.exists() else None
     found = judged(inputs).get(key)
     if not found and not row:
         raise UserError(f"neither {path} has claim '{key}' nor {inputs.folder} its scores; run 'make reproduce RECIPE={recipe} SCALE={scale}'")  # fmt: skip
-    whose = f"{ORIGINS[claim.origin]}, {inputs.recipe.paper_item}; {'' if claim.primary else 'not '}primary"
-    sections = {
-        f"{recipe}/{key} at scale {scale}": [claim.sentence, whose],
-        "The paper": _cells(book, recipe, key, claim),
-        "What is measured": _measured(inputs, claim),
-        "The number" if claim.kind == "exact" else "Differences seed by seed": _differences(claim, found, inputs.scale.seeds) if found else _without_scores(inputs, row),
-        "The rule": _verdict(claim, found, row),
-        "Where it comes from": _origin(inputs, claim, results, cost),
-    }  # fmt: skip
-    pieces = {title: [piece for line in lines for piece in _wrapped(line)] for title, lines in sections.items()}
-    return "\n\n".join("\n".join([title, *lines]) for title, lines in pieces.items())
+    return _text(book, inputs, key, row, found, results, _made(path.parent, cost))
+
+
+def explained(inputs: Inputs, rows: list[dict], measure: Measure, results: Path) -> str:
+    """The same of every claim of a recipe as a page of HTML, whose anchors are the claims' names.
+
+    Nothing in it depends on the day, the commit or the machine: equal scores, equal bytes.
+
+    Args:
+        rows: what verdicts.json holds.
+        results: the folder results/.
+    """
+    found = judged(inputs, measure)
+    made = ["the commit stands in provenance.json beside"]
+    parts = [
+        Markup('<section id="{0}">\n<h2><a href="#{0}">{0}</a></h2>\n<pre>{1}</pre>\n</section>').format(
+            row["claim"], _text(inputs.book, inputs, row["claim"], row, found.get(row["claim"]), results, made)
+        )
+        for row in rows
+    ]
+    return PAGE.format(title=f"{inputs.name} at scale {inputs.scale_name}: how each claim came to its verdict") + Markup("\n").join(parts) + "\n</main>\n"  # fmt: skip

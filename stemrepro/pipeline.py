@@ -15,10 +15,10 @@ from stemrepro.elsewhere import LONG_END
 from stemrepro.files import sha256, write_json
 from stemrepro.measures import MEASURES
 from stemrepro.measures.base import measure_class
+from stemrepro.metrics import METRICS, compared_arms
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.params import Params
 from stemrepro.recipe import Recipe
-from stemrepro.runs import MAIN, Address
 from stemrepro.work import DATA, RESULTS
 
 PIPELINE = Path("dvc.yaml")
@@ -46,6 +46,7 @@ OF_SCALE = {
     "haystack": ("evaluation.haystack",),
     "distance": ("evaluation.distance",),
     "reasoning": ("evaluation.reasoning",),
+    "metrics": ("metrics",),
     "report": ("report.scoreboard",),
 }
 """The modules that stages run, by stage; those of analyses follow from their recipes."""
@@ -118,6 +119,7 @@ def write_stamps(book: Book, params: Params, folder: Path, data: Path = DATA) ->
         "capacity": runs,
         "people": [settings.get("people"), params.mix[mix].model_dump(mode="json")],
         "mid": settings.get("mid"),
+        "metrics": compared_arms(book.at(scale)),
         "report": {path.name: sha256(path) for path in sorted(folder.glob("*.yaml"))},
     }
 
@@ -254,14 +256,24 @@ def analysis_stage(name: str, recipe: Recipe) -> dict:
     return _stage(
         BY_SCALE, f"stemrepro analyse {name} --scale {SCALE}", recipe.paper_item,
         [f"data/{SCALE}/plan/{name}.json", *(f"scores/{SCALE}/{folder.as_posix()}" for folder in scores_of(recipe))],
-        _kept(*(f"{out}/{name}.{kind}" for name in drawn for kind in KINDS[:2]), f"{out}/data.csv", f"{out}/verdicts.json"),
+        _kept(*(f"{out}/{name}.{kind}" for name in drawn for kind in KINDS[:2]), *(f"{out}/{file}" for file in ("panels", "data.csv", "verdicts.json", "explained.html"))),
         plots=_kept(*(f"{out}/{name}.{KINDS[2]}" for name in drawn)),
     )  # fmt: skip
 
 
+def metrics_stage() -> dict:
+    """What `dvc metrics show` lists. It needs scores of losses alone, so that an experiment ends here without judging and drawing."""
+    return _stage(
+        BY_SCALE, f"stemrepro metrics --scale {SCALE}", "of each arm its loss, what it gains on dense in the same seeds, and its cost",
+        [f"data/{SCALE}/plan/metrics.json", f"scores/{SCALE}/losses"], [], metrics=_kept(f"{METRICS}/{SCALE}"),
+    )  # fmt: skip
+
+
 def pipeline(book: Book) -> dict:
-    """All stages, and the metrics that `dvc metrics show` lists."""
-    results = [f"results/{SCALE}/{name}/{file}" for name in book.recipes for file in ("verdicts.json", "figure.svg")]
+    """All stages."""
+    results = [
+        f"results/{SCALE}/{name}/{file}" for name in book.recipes for file in ("verdicts.json", "figure.svg", "panels")
+    ]
     stages = {
         "check": _stage(
             BY_BOTH, f"stemrepro plan --check --scale {SCALE}",
@@ -273,17 +285,15 @@ def pipeline(book: Book) -> dict:
         **data_stages(other_texts(book)),
         **run_stages(other_texts(book), {part for recipe in book.recipes.values() for own in recipe.scored().values() for part in own}),
         **{name: analysis_stage(name, recipe) for name, recipe in book.recipes.items()},
+        **({"metrics": metrics_stage()} if compared_arms(book) else {}),
         "report": _stage(
             BY_SCALE, f"stemrepro report --scale {SCALE}", "the scoreboard, a page with every claim",
             [f"data/{SCALE}/plan/report.json", "stemrepro/report/scoreboard.html", *results,
-             *(path.as_posix() for name in ("data.csv", "figure.svg", "verdicts.json") if (path := RESULTS / LONG_END.parent / name).exists())],
+             *(path.as_posix() for name in ("data.csv", "figure.svg", "panels", "verdicts.json") if (path := RESULTS / LONG_END.parent / name).exists())],
             _kept(*(f"${{scoreboard}}/{name}" for name in ("README.md", "index.html", "claims.csv"))),
         ),
     }  # fmt: skip
-    mains = {a.arm for recipe in book.recipes.values() for a, parts in recipe.wanted().items() if a.point == MAIN}
-    folders = [Address(MAIN, arm).path.as_posix() for arm in book.arms if arm in mains]
-    metrics = [f"scores/${{scales[0]}}/losses/{folder}/summary.json" for folder in folders]
-    return {"params": ["params.yaml"], "metrics": metrics, "stages": stages}
+    return {"params": ["params.yaml"], "stages": stages}
 
 
 class _Plain(yaml.SafeDumper):

@@ -3,8 +3,9 @@
     <!--laptop/rivals/verdicts.json|equal-flops|ours|.2f-->0.26<!--/-->                a field of a claim
     <!--ladder/token_ladder/data.csv|panel=gap;x=286.151;what=stem-full|value|.2f-->0.31<!--/-->   a cell of a figure's data
     <!--recipes/paper.yaml|table-3-1b/dense/average|value|.2f-->55.82<!--/-->          a cell of the paper
-    <!--laptop|scale|runs|d-->292<!--/-->                 runs of a scale; tokens: of each, parameters: of dense, both in millions
-    <!--laptop|tally-->...<!--/-->                                                    the table of verdicts by origin
+    <!--laptop|scale|runs|d-->292<!--/-->                 runs of a scale; tokens: of each, parameters: of dense, both in millions; ratio: of these
+    <!--laptop|tally-->...<!--/-->     the table of verdicts by origin; also primary, that of the primary claims, recipes, that by recipe,
+                                       and stages, those of dvc.yaml as a flowchart
 
 The last part is a format of Python's, behind "minus" where the sentence has the other sign than the number, or "fewer" (x, a difference
 of logarithms, as the share 1 - exp(-x)). `render` writes what stands between.
@@ -21,9 +22,10 @@ from stemrepro.errors import UserError, unknown
 from stemrepro.files import atomic_write, damaged
 from stemrepro.model.cost import parameter_counts
 from stemrepro.plan import make_params
-from stemrepro.report.scoreboard import every_row
-from stemrepro.report.verdicts import read_verdicts, tally_table, word
+from stemrepro.report.scoreboard import every_row, primary_table, shown, told
+from stemrepro.report.verdicts import read_verdicts, recipe_table, tally_table, word
 from stemrepro.runs import MAIN, Address
+from stemrepro.stage_graph import mermaid
 
 FILES = (Path("README.md"), Path("docs"))
 """Where bound numbers may stand: a file, or the Markdown files of a folder."""
@@ -32,6 +34,22 @@ OPENED = re.compile(r"<!--[^<>]*?\|[^<>]*?-->")
 TRANSFORMS: dict[str, Callable[[float], float]] = {
     "minus": lambda value: -value,
     "fewer": lambda value: 1 - math.exp(-value),
+}
+
+
+def _recipes(scale: str, results: Path) -> list[str]:
+    recipes = load().recipes
+    there = [(name, results / at / name / "verdicts.json") for name, at in shown(scale, results)]
+    return recipe_table(
+        {recipes[name].title: (recipes[name].paper_item, read_verdicts(path)) for name, path in there if path.exists()}
+    )
+
+
+TABLES: dict[str, Callable[[str, Path], list[str]]] = {
+    "tally": lambda scale, results: tally_table(every_row(scale, results)),
+    "primary": lambda scale, results: primary_table(list(map(told, every_row(scale, results)))),
+    "recipes": _recipes,
+    "stages": lambda scale, _: [mermaid(load().at(scale))],
 }
 
 
@@ -61,6 +79,7 @@ def _of_scale(name: str, field: str) -> float:
         "runs": lambda: sum(len(own.trained) for own in planned.values()),
         "tokens": lambda: dense.training.tokens / 1e6,
         "parameters": lambda: parameter_counts(dense.model)["total"] / 1e6,
+        "ratio": lambda: dense.training.tokens / parameter_counts(dense.model)["total"],
     }
     if field not in known:
         raise unknown("field", field, known, "a scale")
@@ -85,10 +104,10 @@ def said(source: str, results: Path) -> str:
         UserError: there is no such file, row or column, or the number can't be written so.
     """
     parts = source.split("|")
-    if parts[1:] == ["tally"] or parts[1:2] == ["scale"]:
+    if parts[1:2] == ["scale"] or (len(parts) == 2 and parts[1] in TABLES):
         load().scale(parts[0])
-    if parts[1:] == ["tally"]:
-        return "\n" + "\n".join(tally_table(every_row(parts[0], results))) + "\n"
+    if len(parts) == 2 and parts[1] in TABLES:
+        return "\n" + "\n".join(TABLES[parts[1]](parts[0], results)) + "\n"
     if len(parts) != 4:
         raise UserError(f"'{source}' is no marker: file|row|column|format")
     value, (transform, _, form) = _value(*parts[:3], results), parts[3].rpartition(" ")

@@ -39,7 +39,7 @@ class Claim(Strict):
     )
     primary: bool = False
     smallest_effect: Factor = Field(
-        description="m: the smallest effect that counts, in the metric's unit; exact: half the last printed digit"
+        description="m: the smallest effect that counts, in the metric's unit; exact: half the last printed digit, unless the recipe says why not"
     )
     paper: PaperNumber | Cells | None = Field(None, description="once loaded a number, never cells")
     transportable: bool = Field(False, description="may the paper's size be expected at our scales?")

@@ -13,14 +13,14 @@ from stemrepro.claims import (
     Contrast,
     Evidence,
     Judgement,
-    _blocked,
-    _judge_exact,
-    _judge_greater,
-    _levels,
+    blocked,
     judge,
+    judge_exact,
+    judge_greater,
+    levels,
 )
 from stemrepro.elsewhere import turned
-from stemrepro.measures.base import Inputs, measure_class, measured
+from stemrepro.measures.base import Inputs, Measure, measure_class, measured
 from stemrepro.report.results import evidence_for
 
 
@@ -57,11 +57,14 @@ class Judged:
     @property
     def tested(self) -> bool:
         """Does it take part in the correction for many claims?"""
-        return _blocked(self.evidence) is None
+        return blocked(self.evidence) is None
 
 
-def judged(inputs: Inputs) -> dict[str, Judged]:
+def judged(inputs: Inputs, measure: Measure | None = None) -> dict[str, Judged]:
     """A recipe's claims, judged together because levels depend on the family; none where scores are not on disk.
+
+    Args:
+        measure: what was measured, where that is at hand; None reads the scores.
 
     Raises:
         UserError: scores are damaged.
@@ -71,7 +74,7 @@ def judged(inputs: Inputs) -> dict[str, Judged]:
     folders += [Path("text")] if measure_class(recipe.measure).reads_text else []
     if not all((inputs.folder / folder).is_dir() for folder in folders):
         return {}
-    measure = measured(inputs)
+    measure = measure or measured(inputs)
     evidence = [evidence_for(claim, measure) for claim in claims.values()]
     asked = ["; ".join(measure.preconditions[name].words for name in own.preconditions) for own in claims.values()]
     return {
@@ -88,7 +91,7 @@ def steps(evidence: list[Evidence], number: int, asked: str) -> list[Step]:
         number: which of them.
         asked: the claim's preconditions in words, "" for none.
     """
-    zero, above = (_levels(evidence, threshold)[number] for threshold in ("zero", "m"))
+    zero, above = (levels(evidence, threshold)[number] for threshold in ("zero", "m"))
     taken = []
     for step in _questions(evidence[number], zero, above, asked):
         taken.append(step)
@@ -107,13 +110,13 @@ def _questions(e: Evidence, zero: float, above: float, asked: str) -> Iterator[S
     """Those of every kind first; `zero` and `above` are the levels against 0 and against m."""
     failed = e.failed_precondition
     yield Step("Can it be tested here?", not failed, failed or asked or "nothing is asked first", no=NOT_TESTABLE)
-    blocked = _blocked(replace(e, failed_precondition=None))
-    if e.kind == "exact" and not blocked:
-        verdict, why = _judge_exact(e)
+    stopped = blocked(replace(e, failed_precondition=None))
+    if e.kind == "exact" and not stopped:
+        verdict, why = judge_exact(e)
         yield Step("Is the number the paper's?", verdict == REPRODUCED, why, REPRODUCED, CONTRADICTED)
         return
     seeds = f"{e.seeds} seeds, enough for a {'primary' if e.primary else 'secondary'} claim"
-    yield Step("Is it measured, by enough seeds?", not blocked, blocked[1] if blocked else seeds, no=INCONCLUSIVE)
+    yield Step("Is it measured, by enough seeds?", not stopped, stopped[1] if stopped else seeds, no=INCONCLUSIVE)
     turn = turned(e.contrasts, e.elsewhere, e.nothing)
     there = "; ".join(f"{name} {interval(c, 0.05)}" for name, own in e.elsewhere.items() for c in own)
     yield Step("Does its sign turn in another setting?", bool(turn), turn or there or "none was run", INCONCLUSIVE)
@@ -156,7 +159,7 @@ def _of_bounds(e: Evidence, zero: float, above: float) -> Iterator[Step]:
 
 def _of_ordering(e: Evidence, zero: float, above: float) -> Iterator[Step]:
     count = len(e.contrasts)
-    plain, strict = ([_judge_greater(e, c, zero / n, above / n) for c in e.contrasts] for n in (1, count))
+    plain, strict = ([judge_greater(e, c, zero / n, above / n) for c in e.contrasts] for n in (1, count))
     said, strictly = ("; ".join(f"pair {n}: {why}" for n, (_, why) in enumerate(own, 1)) for own in (plain, strict))
     there, contrary = {verdict for verdict, _ in plain}, CONTRADICTED in {verdict for verdict, _ in strict}
     yield Step(f"Is a pair contradicted, at the level over {count}?", contrary, strictly, CONTRADICTED)

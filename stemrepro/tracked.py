@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 from stemrepro.files import digest, write_json
 from stemrepro.work import RESULTS, RUNS, SCORES
@@ -14,6 +15,14 @@ OF_A_RUN = ("config.yaml", "metrics.jsonl", "weights.safetensors", "diverged.jso
 def tracking_uri() -> str:
     """Where MLflow keeps its runs."""
     return os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
+
+
+class Held(NamedTuple):
+    """What the database has of a scale: so many arms and runs by seed, and where its page shows them, below the server's address."""
+
+    arms: int
+    runs: int
+    place: str
 
 
 def _seen(path: Path) -> list | None:
@@ -29,17 +38,20 @@ def state(runs: Path, scores: Path, results: Path, arms: str = "*/*") -> list[li
     runs_files = (
         config.with_name(name) for config in sorted(runs.glob(f"{arms}/seed*/config.yaml")) for name in OF_A_RUN
     )
-    others = sorted(scores.glob(f"*/{arms}/summary.json")) + sorted(results.glob("*/figure.png"))
-    return [_seen(path) for path in (*runs_files, *others)]
+    others = sorted(scores.glob(f"*/{arms}/summary.json"))
+    results_files = [path for name in ("figure.png", "verdicts.json") for path in sorted(results.glob(f"*/{name}"))]
+    return [_seen(path) for path in (*runs_files, *others, *results_files)]
+
+
+def database() -> Path | None:
+    """The file that MLflow keeps its runs in; None for a server, which may hold what others have."""
+    uri = tracking_uri()
+    return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
 
 
 def _stamp(scale: str) -> tuple[Path, Path] | None:
     """The file of the database and the one beside it that says what it held; None for a server."""
-    uri = tracking_uri()
-    if not uri.startswith("sqlite:///"):
-        return None
-    database = Path(uri.removeprefix("sqlite:///"))
-    return database, database.with_name(f"{database.name}.{scale}.json")
+    return (file, file.with_name(f"{file.name}.{scale}.json")) if (file := database()) else None
 
 
 def sources(scale: str) -> str:
@@ -48,21 +60,27 @@ def sources(scale: str) -> str:
     return digest([state(RUNS / scale, SCORES / scale, RESULTS / scale), [_seen(path) for path in code]])
 
 
-def remember(scale: str, count: int, page: str, synced: str) -> None:
-    """Notes what the database holds now: `count` runs of a scale, from what `sources` said before they were synced."""
+def remember(scale: str, now: Held, synced: str) -> None:
+    """Notes what the database holds now, from what `sources` said before it was synced."""
     if found := _stamp(scale):
-        database, stamp = found
-        write_json(stamp, {"runs": count, "page": page, "database": _seen(database), "sources": synced})
+        file, stamp = found
+        write_json(stamp, {"holds": now._asdict(), "database": _seen(file), "sources": synced})
 
 
-def held(scale: str) -> tuple[int, str] | None:
-    """How many runs of a scale the database has and the page that shows them, if nothing changed on either side since; else None."""
+def held(scale: str) -> Held | None:
+    """What the database has of a scale, if nothing changed on either side since that was noted; else None."""
     if not (found := _stamp(scale)):
         return None
-    database, stamp = found
+    file, stamp = found
     try:
         about = json.loads(stamp.read_text())
-        same = about["database"] == _seen(database) and about["sources"] == sources(scale)
-        return (about["runs"], about["page"]) if same else None
+        same = about["database"] == _seen(file) and about["sources"] == sources(scale)
+        return Held(**about["holds"]) if same else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def page(place: str, port: int) -> str:
+    """The address at which a server shows what is at `place`: the one that MLFLOW_TRACKING_URI names, or that of `make ui`."""
+    server = uri if (uri := tracking_uri()).startswith("http") else f"http://127.0.0.1:{port}"
+    return f"{server.rstrip('/')}/{place}"

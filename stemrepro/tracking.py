@@ -1,11 +1,11 @@
-"""Run folders -> MLflow. The folder is the record and MLflow the view: what is missing there is added, nothing else.
+"""Run folders and scores -> MLflow. These are the record and MLflow the view: it gets what it lacks, and what they no longer hold leaves it.
 
 Every run folder is one MLflow run, found again by its tag `run_key`, so a run that was killed and resumed, or synced
-twice, stays one, and a deleted database is rebuilt. The runs of an arm stand under one run that holds their means, which
-is what one compares arms by. SQLite by default (mlflow.db); MLFLOW_TRACKING_URI names a server.
+twice, stays one, and a deleted database is rebuilt. The runs of an arm stand under one run that holds what one compares arms by
+(stemrepro.tracked_arm); an arm that was scored has it also where its run folders aren't. SQLite by default (mlflow.db);
+MLFLOW_TRACKING_URI names a server.
 """
 
-import json
 import logging
 import os
 import time
@@ -13,32 +13,49 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from stemrepro.arm import HUES
 from stemrepro.book import Book
 from stemrepro.errors import UserError
 from stemrepro.files import digest, flat, locked, read_rows, sha256
 from stemrepro.runs import MAIN, Address, params_hash
-from stemrepro.scores.geometry import ArmGeometry
-from stemrepro.scores.items import ArmItems
-from stemrepro.scores.losses import ArmLosses
-from stemrepro.tracked import state, tracking_uri
+from stemrepro.tracked import database, state, tracking_uri
+from stemrepro.tracked_arm import (
+    REFERENCE,
+    ArmView,
+    Spoken,
+    arm_view,
+    claims_on,
+    describe,
+    losses_of,
+    recipes_of,
+    spoken,
+)
+from stemrepro.tracked_page import KIND, NOTE, note, place, saved_views
+from stemrepro.tracked_run import UNKNOWN, ended, made_at, read_config, steps_of
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 
 from mlflow import MlflowClient
-from mlflow.entities import Metric, Param, Run, RunTag
+from mlflow.entities import Metric, Param, Run, RunTag, ViewType
 from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
 BATCH = 1000  # MLflow takes no more metrics at once
 POINTS = 500  # of training that MLflow gets of a run, evenly spaced, beside every mark: a database of all steps is slow to fill and to open
+
+
+class Synced(NamedTuple):
+    """How many arms and runs by seed the view has."""
+
+    arms: int
+    runs: int
 
 
 @contextmanager
@@ -57,42 +74,8 @@ def plainly() -> Iterator[None]:
         raise
 
 
-def steps_of(config: dict) -> int:
-    """Optimiser steps of a run of these settings."""
-    training = config["training"]
-    return int(training["tokens"]) // (int(training["batch"]) * int(training["sequence"]))
-
-
-def read_config(folder: Path) -> dict:
-    """The settings in a run folder; UserError when they can't be read."""
-    try:
-        config = yaml.safe_load((folder / "config.yaml").read_text())
-        names = {"arm": str(config["arm"]), "point": str(config["point"]), "data": dict(config["data"])}
-        steps_of(config)
-        return config | names | {"seed": int(config["seed"])}
-    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"{folder}/config.yaml is damaged ({reason}); train that run again") from error
-
-
-def ended(folder: Path) -> tuple[str, int] | None:
-    """How a run ended in MLflow's words, and when (ms); None for one that hasn't. A run that diverged failed."""
-    for name, status in (("weights.safetensors", "FINISHED"), ("diverged.json", "FAILED")):
-        if (folder / name).exists():
-            return status, int((folder / name).stat().st_mtime * 1000)
-    return None
-
-
-def made_at(folder: Path) -> str:
-    """The commit that a run was made at, or "unknown"."""
-    try:
-        return str(json.loads((folder / "provenance.json").read_text())["commit"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return "unknown"
-
-
 class Tracker:
-    """Syncs one scale's run folders: arms at the scale itself into one experiment, those at points, which are many, into another.
+    """Syncs one scale: arms at the scale itself into one experiment, those at points, which are many, into another.
 
     Experiments are made with the first run that belongs into them.
     """
@@ -102,7 +85,9 @@ class Tracker:
             logging.getLogger(name).setLevel(logging.ERROR)
         self.scale, self.book, self.all_runs = scale, book, runs
         self.runs, self.scores, self.results = runs / scale, scores / scale, results / scale
-        self._synced: dict[Address, tuple[list, int]] = {}
+        self._synced: dict[Address, tuple[list, Synced]] = {}
+        self._claims: list[Spoken] = []
+        self._addresses: list[Address] = []
 
     @cached_property
     def client(self) -> MlflowClient:
@@ -112,31 +97,47 @@ class Tracker:
     @cached_property
     def experiment(self) -> str:
         """The experiment of arms at the scale itself, and of sweeps."""
-        return self._experiment(f"stemrepro {self.scale}")
+        return self._experiment(self._title(MAIN), note(self.scale, MAIN))
 
     @cached_property
     def points(self) -> str:
         """The experiment of arms at points."""
-        return self._experiment(f"stemrepro {self.scale}, points")
+        return self._experiment(self._title("points"), note(self.scale, "points"))
 
     @property
-    def page(self) -> str:
-        """Where MLflow's own page shows the arms side by side."""
-        place = f"experiments/{self.experiment}/runs?workflowType=machine_learning&compareRunsMode=CHART"
-        return f"http://127.0.0.1:5000/#/{place}"
+    def place(self) -> str:
+        """Where MLflow's own page shows the arms side by side, below the server's address."""
+        return place(self.experiment)
 
-    def _experiment(self, name: str) -> str:
+    def _title(self, point: str) -> str:
+        return f"stemrepro {self.scale}" if point == MAIN else f"stemrepro {self.scale}, points"
+
+    def _experiment(self, name: str, about: str) -> str:
+        """The experiment of a name, made when it isn't there, with its description and views."""
         found = self.client.get_experiment_by_name(name)
-        if found:
-            return found.experiment_id
-        return self.client.create_experiment(name, tags={"mlflow.experimentKind": "custom_model_development"})
+        if not found:
+            made = self.client.create_experiment(name, tags={"mlflow.experimentKind": "custom_model_development"})
+            found = self.client.get_experiment(made)
+        for key, value in ({NOTE: about} | saved_views(found.creation_time)).items():
+            if found.tags.get(key) != value:
+                self.client.set_experiment_tag(found.experiment_id, key, value)
+        return found.experiment_id
+
+    def _search(self, experiment: str, condition: str = "", which: int = ViewType.ACTIVE_ONLY) -> Iterator[Run]:
+        """All runs of an experiment that a filter of MLflow's lets through."""
+        token = None
+        while token != "":
+            page = self.client.search_runs([experiment], condition, which, page_token=token)
+            yield from page
+            token = page.token or ""
 
     def _run(self, key: str, name: str, tags: dict[str, str], started: int, point: str = MAIN) -> Run:
-        """The MLflow run of a key, made when it isn't there."""
+        """The MLflow run of a key, made when it isn't there; one that had left comes back."""
         experiment = self.experiment if point == MAIN else self.points
-        found = self.client.search_runs([experiment], f"tags.run_key = '{key}'", max_results=1)
-        if found:
-            return found[0]
+        for found in self._search(experiment, f"tags.run_key = '{key}'", ViewType.ALL):
+            if found.info.lifecycle_stage == "deleted":
+                self.client.restore_run(found.info.run_id)
+            return found
         return self.client.create_run(experiment, started, tags | {"run_key": key}, name)
 
     def _add(self, run: Run, metrics: list[Metric], params: dict, tags: dict) -> None:
@@ -150,36 +151,19 @@ class Tracker:
         if changed:
             self.client.log_batch(run.info.run_id, tags=changed)
 
-    def recipes(self, address: Address) -> list[str]:
-        """The recipes that want an address."""
-        return [name for name, recipe in self.book.recipes.items() if address in recipe.wanted()]
+    def _remove(self, runs: list[Run]) -> None:
+        """Takes runs out of the view; MLflow keeps them under State: Deleted, whence `_run` or a person gets them back."""
+        for run in runs:
+            self.client.delete_run(run.info.run_id)
 
     def colour(self, arm: str) -> str:
         """An arm's colour in figures."""
         return HUES[self.book.arms[arm].hue if arm in self.book.arms else "grey"]
 
-    def arm_scores(self, address: Address, params_hash: str) -> dict[str, dict[int, float]]:
-        """Final metrics of an address by name and seed, where they were scored from runs of these settings."""
-        found: dict[str, dict[int, float]] = {}
-        losses = ArmLosses(self.scores / "losses" / address.path)
-        if (losses.folder / "losses.csv").exists() and losses.summary["params_hash"] == params_hash:
-            for metric in ("prose", "all"):
-                found[f"final/{metric}_loss"] = losses.loss(metric).to_dict()
-        for recipe in (recipe for recipe in self.book.recipes.values() if recipe.tasks):
-            items = ArmItems(self.scores / "benchmarks" / address.path, recipe)
-            if (items.folder / "summary.json").exists() and items.summary["params_hash"] == params_hash:
-                names = {what: f"final/{what}_accuracy" for what in recipe.groups} | {
-                    what: f"tasks/{what}" for what in recipe.tasks
-                }
-                for what, name in names.items():
-                    values = items.sample(f"accuracy:{what}").by_seed
-                    if np.isfinite(values).all():
-                        found[name] = dict(zip(items.arrays["seeds"].tolist(), values.tolist(), strict=True))
-        if address.point == MAIN and (self.scores / "geometry" / address.path / "summary.json").exists():
-            angles = ArmGeometry(self.scores, address.arm)
-            if angles.summary["params_hash"] == params_hash:
-                found["final/p95_cosine"] = angles.by_layer("p95", "up").mean(axis=1).to_dict()
-        return found
+    def run_key(self, folder: Path) -> str:
+        """By which a run folder's MLflow run is found."""
+        config = read_config(folder)
+        return f"{self.scale}/{Address(config['point'], config['arm'])}/seed{config['seed']}/{digest(config)}"
 
     def sync_run(self, folder: Path, parent: Run, scores: dict[str, dict[int, float]]) -> list[dict]:
         """Brings one run folder's MLflow run up to date; returns the rows of metrics.jsonl."""
@@ -189,13 +173,13 @@ class Tracker:
         ends = ended(folder)
         tags = {
             "scale": self.scale, "arm": address.arm, "point": address.point, "seed": seed,
-            "recipes": ", ".join(self.recipes(address)), "dvc_stage": f"train@{self.scale}", "params_hash": params_hash(config),
+            "recipes": ", ".join(recipes_of(self.book, address)), "dvc_stage": f"train@{self.scale}", "params_hash": params_hash(config),
             "data_hash": config["data"]["train_sha256"][:12], "commit": made_at(folder),
             "mlflow.parentRunId": parent.info.run_id, "mlflow.source.name": "stemrepro train",
             "mlflow.runColor": self.colour(address.arm),
         }  # fmt: skip
-        key, strings = f"{self.scale}/{address}/seed{seed}/{digest(config)}", {k: str(v) for k, v in tags.items()}
-        run = self._run(key, f"{address} seed {seed}", strings, started, address.point)
+        strings = {k: str(v) for k, v in tags.items()}
+        run = self._run(self.run_key(folder), f"{address} seed {seed}", strings, started, address.point)
         rows = read_rows(folder / "metrics.jsonl") if (folder / "metrics.jsonl").exists() else []
         done, every = int(run.data.tags.get("rows", 0)), -(-steps_of(config) // POINTS)
         metrics = [
@@ -245,39 +229,64 @@ class Tracker:
                 self.client.log_artifact(parent.info.run_id, str(figure), "figures")
             self.client.set_terminated(parent.info.run_id)
 
-    def sync_arm(self, address: Address) -> int:
-        """Brings the runs of an address up to date, and the run above them that holds their means and the figures."""
+    def sync_arm(self, address: Address) -> Synced:
+        """Brings all of an address up to date. Its arm is there once, and twice where it was scored with other settings than the run
+        folders have; what has neither settings leaves, from a server only where there are folders here that take its place."""
         folders = sorted(path.parent for path in (self.runs / address.path).glob("seed*/config.yaml"))
-        if not folders:
-            return 0
-        configs = [read_config(folder) for folder in folders]
-        key = f"{self.scale}/{address}/{params_hash(configs[0])}"
-        started = int((folders[0] / "config.yaml").stat().st_mtime * 1000)
-        recipes = self.recipes(address)
-        tags = {"scale": self.scale, "arm": address.arm, "point": address.point, "recipes": ", ".join(recipes)}
-        tags |= {"kind": "mean over seeds", "mlflow.runColor": self.colour(address.arm)}
-        parent = self._run(key, str(address), tags, started, address.point)
-        scores = self.arm_scores(address, params_hash(configs[0]))
-        curves = [self.sync_run(folder, parent, scores) for folder in folders]
-        shared = {name: value for name, value in flat(configs[0]).items() if name != "seed"}
-        metrics, marks = self._means(parent, curves, scores, started)
-        self._add(parent, metrics, shared | {"seeds": len(folders)}, tags | {"marks": marks})
-        for recipe in recipes:
+        trained = params_hash(read_config(folders[0])) if folders else ""
+        own = losses_of(self.scores, address)
+        scored = str(own.summary["params_hash"]) if own else ""
+        keys = {self.run_key(folder) for folder in folders}
+        for settings in filter(None, dict.fromkeys([scored, trained])):
+            below = folders if settings == trained else []
+            keys.add(key := f"{self.scale}/{address}/{settings}")
+            view = arm_view(self.book, self.scores, self.results, address, settings, below)
+            self._sync_view(key, view, below)
+        experiment = self.experiment if address.point == MAIN else self.points
+        if folders or database():
+            there = self._search(experiment, f"tags.arm = '{address.arm}' and tags.point = '{address.point}'")
+            self._remove([run for run in there if run.data.tags.get("run_key") not in keys])
+        return Synced(1, len(folders))
+
+    def _sync_view(self, key: str, view: ArmView, folders: list[Path]) -> None:
+        """Brings the run of an arm up to date, with the figures that it stands in, and the runs of its folders below it."""
+        address = view.address
+        claims = claims_on(address, self._claims) if view.scores else []
+        made = folders[0] / "config.yaml" if folders else self.scores / "losses" / address.path / "summary.json"
+        started = int(made.stat().st_mtime * 1000)
+        tags = {
+            "scale": self.scale, "arm": address.arm, "point": address.point, "recipes": ", ".join(view.recipes), "kind": KIND,
+            "seeds": len(view.seeds), "commit": view.trained or view.drawn or UNKNOWN,
+            "dvc_stage": f"{'losses' if view.scores else 'train'}@{self.scale}", "mlflow.runColor": self.colour(address.arm),
+            NOTE: describe(self.book, self.scale, view, claims),
+        }  # fmt: skip
+        parent = self._run(key, str(address), {name: str(tag) for name, tag in tags.items()}, started, address.point)
+        curves = [self.sync_run(folder, parent, view.scores) for folder in folders]
+        metrics, marks = self._mean_curves(parent, curves, started)
+        now = int(time.time() * 1000)  # of two values MLflow shows the later: a mean changes with the seeds
+        metrics += [
+            Metric(name, value, now, 0)
+            for name, value in view.metrics().items()
+            if parent.data.metrics.get(name) != value
+        ]
+        shared = (
+            {name: value for name, value in flat(read_config(folders[0])).items() if name != "seed"} if folders else {}
+        )
+        self._add(parent, metrics, shared, tags | {"marks": marks})
+        for recipe in view.recipes:
             figure = self.results / recipe / "figure.png"
             if figure.exists() and parent.data.tags.get(f"figure.{recipe}") != (found := sha256(figure)[:12]):
                 self.client.log_artifact(parent.info.run_id, str(figure), f"figures/{recipe}")
                 self.client.set_tag(parent.info.run_id, f"figure.{recipe}", found)
         ends = [ended(folder) for folder in folders]
         if parent.info.status != "FINISHED" and None not in ends:
-            self.client.set_terminated(parent.info.run_id, "FINISHED", max(time for _, time in ends))
-        return len(folders)
+            self.client.set_terminated(parent.info.run_id, "FINISHED", max((time for _, time in ends), default=started))
 
-    def _means(self, parent: Run, curves: list[list[dict]], scores: dict, started: int) -> tuple[list[Metric], int]:
-        """Means over seeds that the arm's run lacks: losses at the marks that every seed has reached, final scores; and
-        how many marks those are."""
+    def _mean_curves(self, parent: Run, curves: list[list[dict]], started: int) -> tuple[list[Metric], int]:
+        """Mean losses over seeds at the marks that every seed has reached and the arm's run lacks; and how many marks those are."""
         done, metrics = int(parent.data.tags.get("marks", 0)), []
         marked = [[row for row in rows if "validation" in row] for rows in curves]
-        shared = min(map(len, marked))
+        shared = min(map(len, marked), default=0)
         for rows in list(zip(*marked, strict=False))[done:shared]:
             step = rows[0]["step"]
             values = {
@@ -285,28 +294,42 @@ class Tracker:
                 for source in rows[0]["validation"]
             }
             metrics += [Metric(name, value, started + step, step) for name, value in values.items()]
-        for name, values in scores.items():
-            seeds, spread = list(values.values()), f"variation_over_seeds/{name.split('/')[1]}"
-            found = {name: float(np.mean(seeds))} | ({spread: float(np.std(seeds, ddof=1))} if len(seeds) > 1 else {})
-            metrics += [
-                Metric(key, value, started, 0) for key, value in found.items() if parent.data.metrics.get(key) != value
-            ]
         return metrics, max(done, shared)
 
-    def _sync_changed(self, address: Address) -> int:
-        """Brings an address up to date unless this tracker did and nothing has changed since; returns how many runs it has.
+    def _sync_changed(self, address: Address) -> Synced:
+        """Brings an address up to date unless this tracker did and nothing has changed since, there or of the arm that gaps are taken to.
 
         Looking at all of a scale's runs takes longer than the pause between two looks, on cores that train.
         """
-        found = state(self.runs, self.scores, self.results, address.path)
+        places = [address.path, Address(address.point, REFERENCE).path]
+        found = [state(self.runs, self.scores, self.results, path.as_posix()) for path in places]
         if address not in self._synced or self._synced[address][0] != found:
+            self._claims = self._claims or spoken(self.book, self.results)
             self._synced[address] = found, self.sync_arm(address)
         return self._synced[address][1]
 
-    def sync(self, *names: str) -> int:
-        """Syncs addresses by their names, or all that have run folders; returns how many runs that were."""
+    def _remove_gone(self, addresses: list[Address]) -> None:
+        """Removes all of addresses that have neither run folders nor scores any more; a server keeps them."""
+        if addresses == self._addresses or not database():
+            return
+        self._addresses = addresses
+        for point in (MAIN, "points"):
+            if found := self.client.get_experiment_by_name(self._title(point)):
+                tracked = [run for run in self._search(found.experiment_id) if "arm" in run.data.tags]
+                gone = [
+                    run for run in tracked if Address(run.data.tags["point"], run.data.tags["arm"]) not in addresses
+                ]
+                self._remove(gone)
+
+    def sync(self, *names: str) -> Synced:
+        """Syncs addresses by their names, or all that have run folders or losses; returns how many arms and runs that were."""
         folders = {config.parent.parent for config in self.runs.glob("*/*/seed*/config.yaml")}
-        addresses = sorted(Address(folder.parent.name, folder.name) for folder in folders)
+        folders |= {table.parent for table in (self.scores / "losses").glob("*/*/losses.csv")}
+        addresses = sorted({Address(folder.parent.name, folder.name) for folder in folders})
         chosen = [address for address in addresses if not names or str(address) in names]
         with locked(self.all_runs), plainly():  # two trackers would both make what neither finds
-            return sum(self._sync_changed(address) for address in chosen)
+            self._claims = []
+            found = [self._sync_changed(address) for address in chosen]
+            if not names:
+                self._remove_gone(addresses)
+        return Synced(len(found), sum(own.runs for own in found))

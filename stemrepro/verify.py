@@ -22,6 +22,7 @@ from stemrepro.provenance import provenance
 from stemrepro.records import read_yaml
 from stemrepro.report.verdicts import read_verdicts
 from stemrepro.runs import Address
+from stemrepro.unpacked import COMMIT, MANIFEST
 from stemrepro.work import DATA, RUNS, SCORES
 
 MOST = 0.5
@@ -51,10 +52,17 @@ def committed_recipes(folder: Path) -> set[str]:
         UserError: there is no commit to compare with.
     """
     command = ["git", "ls-tree", "-r", "--name-only", "HEAD", f"{folder.as_posix()}/"]
+    known = ["git", "cat-file", "-e", f"HEAD:./{COMMIT}"]
     try:
+        lost = COMMIT.exists() and subprocess.run(known, capture_output=True).returncode
         shown = subprocess.run(command, capture_output=True, text=True)
     except OSError as error:
         raise UserError(f"verify compares with the committed results, but git can't be run ({error})") from error
+    if lost:  # also where a repository lies around the bundle
+        raise UserError(
+            f"verify compares with the committed results, and this unpacked bundle has no commit; 'sha256sum -c {MANIFEST}' names what "
+            f"changed, and docs/artifact.md says how a fresh one gets a commit"
+        )
     if shown.returncode:
         raise UserError(f"verify compares with the committed results, but git says: {shown.stderr.strip()}")
     return {Path(line).parent.name for line in shown.stdout.splitlines() if line.endswith("/verdicts.json")}

@@ -22,13 +22,12 @@ OWNERS = {
     "optuna": ("stemrepro.sweeps",),
     "lightning": ("stemrepro.training",),
     "lm_eval": ("stemrepro.evaluation",),
-    "matplotlib": ("stemrepro.report", "stemrepro.sweeps.results"),
+    "matplotlib": ("stemrepro.report", "stemrepro.sweeps.figures"),
     "grimp": ("stemrepro.imports",),
 }
 """The one place of each library: whoever replaces it edits nothing else."""
 NAMED = {
     "stemrepro.cli.__main__": "stemrepro/cli/__main__.py",  # python -m, by commands that start others
-    "stemrepro.api": "docs/from_verdict_to_tokens.ipynb",
     "stemrepro.evaluation.task_items": "stemrepro/evaluation/tasks/_choice.yaml",
     "stemrepro.data.make_sample": "stemrepro/data/make_sample.py",  # python -m, when the sample is made anew
 }

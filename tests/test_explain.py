@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from html import unescape
 
 import numpy as np
 import pytest
@@ -13,8 +14,8 @@ from stemrepro.claims import INCONCLUSIVE, NOT_TESTABLE, Contrast, Evidence, jud
 from stemrepro.cli import app
 from stemrepro.elsewhere import OWN_RATES
 from stemrepro.errors import UserError
-from stemrepro.explain import explain, find
-from stemrepro.measures.base import Inputs
+from stemrepro.explain import explain, explained, find
+from stemrepro.measures.base import Inputs, measured
 from stemrepro.report.verdicts import word
 from stemrepro.steps import judged, steps
 from tests.conftest import ROOT
@@ -73,6 +74,23 @@ def test_every_committed_claim(scale, recipe, book, monkeypatch):
         assert means[1:] == pytest.approx(settings, abs=1e-4)
 
 
+def test_the_page_holds_what_the_command_says(book, tmp_path):
+    """Claim by claim, but for the commit and the minutes, which are another machine's business."""
+    scale, recipe, row = some(lambda row: row["ours"])
+    rows, inputs = list(rows_of(scale, recipe).values()), Inputs(recipe, book, scale, SCORES / scale)
+    page = explained(inputs, rows, measured(inputs), RESULTS)
+    assert "{" not in re.sub(r"<style>.*</style>", "", page, flags=re.S)
+    told_there = dict(re.findall(r'<section id="([\w.-]+)">.*?<pre>(.*?)</pre>', page, flags=re.S))
+    assert list(told_there) == [own["claim"] for own in rows]
+    assert re.findall(r'href="#([\w.-]+)"', page) == list(told_there)
+    command = told(book, scale, recipe, row)
+    assert "made by commit" in command
+    assert "made by commit" not in page
+    own = unescape(told_there[row["claim"]]).partition("  the commit stands in")[0]
+    assert command.startswith(own)
+    assert len(own) > 1000
+
+
 def made_up(rng: np.random.Generator) -> Evidence:
     kind = str(rng.choice(["greater", "equivalent", "not-better", "ordering"]))
     size, seeds = rng.choice([-0.2, -0.02, 0.0, 0.01, 0.05, 0.3]), rng.integers(2, 7)
@@ -129,7 +147,7 @@ def test_numbers_of_a_step_are_the_interval():
 def test_exact_claim_has_numbers_in_place_of_seeds(book):
     scale, recipe, row = some(lambda row: row["verdict"] == "contradicted", "exact")
     text = told(book, scale, recipe, row)
-    assert f"computed {row['ours']:.6g}, the paper's {row['paper']['value']:g}, half its last digit" in text
+    assert f"computed {row['ours']:.6g}, the paper's {row['paper']['value']:g}, what counts" in text
     assert "2. Is the number the paper's? No:" in text
     assert "seed 0" not in text
 
@@ -202,7 +220,7 @@ def test_command(monkeypatch):
     assert said.exit_code == 0
     assert row["sentence"] in " ".join(said.stdout.split())
     assert f"scores/{scale}/" in said.stdout
-    assert re.search(rf"make reproduce RECIPE={recipe}\n +that is \d+ runs, about \d+ minutes", said.stdout)
+    assert re.search(rf"make reproduce RECIPE={recipe}\n(.*\n)+ +that is \d+ runs, about \d+ minutes", said.stdout)
     wrong = CliRunner().invoke(app, ["explain", f"{recipe}/{row['claim']}x"])
     assert wrong.exit_code == 2
     assert "did you mean" in wrong.stderr

@@ -1,9 +1,14 @@
-"""The example of docs/howto.md of playing with a run works as it stands, on a small run in the place that it names. (The other one:
-test_pipeline.py.)"""
+"""The example of docs/howto.md of playing with a run works as it stands, on a small run in the place that it names (the other one:
+test_pipeline.py), and its sweep is one."""
 
 import re
 import shutil
+from functools import reduce
 
+from stemrepro.pipeline import pipeline
+from stemrepro.plan import make_params
+from stemrepro.sweeps.spec import read_sweep
+from stemrepro.sweeps.study import grid_points
 from tests.conftest import ROOT
 
 
@@ -16,3 +21,23 @@ def test_playing_with_a_run(atlas_run, atlas_sample, tmp_path, monkeypatch, caps
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "docs/howto.md", "exec"), {})
     assert "0." in capsys.readouterr().out
+
+
+def test_the_grid_is_a_sweep_of_known_arms(book, tmp_path):
+    (code,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/howto.md").read_text(), re.DOTALL)
+    (tmp_path / "grid.yaml").write_text(code)
+    space = read_sweep(tmp_path / "grid.yaml").space
+    assert set(space["arm"]) <= set(book.arms)
+    assert len(grid_points(space)) == 18
+
+
+def test_the_experiment_sets_a_field_that_is_planned(book):
+    asked = re.findall(
+        r"dvc exp run (?:-n \w+ )?-S ([\w.-]+)=([\d.]+) (\w+)@laptop", (ROOT / "docs/howto.md").read_text()
+    )
+    assert len(asked) == 2
+    planned = make_params(book, "laptop").model_dump(mode="json")
+    for key, value, stage in asked:
+        there = reduce(lambda part, name: part[name], key.split("."), planned)
+        assert there != float(value)
+        assert stage in pipeline(book.at("laptop"))["stages"]

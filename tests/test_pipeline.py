@@ -40,7 +40,7 @@ RECIPES = (
     "contextual_reasoning",
     "paper_audit",
 )
-TARGETS = tuple(f"{name}@smoke" for name in RECIPES)
+TARGETS = tuple(f"{name}@smoke" for name in (*RECIPES, "metrics"))
 PLAN = ("stemrepro", "plan", "--scale", "smoke", "--quiet", *(word for name in RECIPES for word in ("--recipe", name)))
 
 
@@ -137,7 +137,7 @@ def test_every_run_was_tracked_while_it_trained_and_scores_come_with_a_sync(proj
     assert names == {*arms, *(f"{arm} seed 0" for arm in arms)}
     assert "training/loss" in metrics
     assert "final/prose_loss" not in metrics
-    assert "13 runs of scale 'smoke' are in sqlite:///mlflow.db" in project.call(
+    assert "13 arms and 13 runs of scale 'smoke' are in sqlite:///mlflow.db" in project.call(
         "stemrepro", "track", "--scale", "smoke"
     )
     names, metrics = runs()
@@ -170,9 +170,15 @@ def test_nothing_is_left_to_do(project, book):
 
 def test_redrawing_gives_the_same_bytes(project):
     folder = project.folder / "results" / "smoke" / "validation_loss"
-    before = {p.name: p.read_bytes() for p in folder.iterdir() if p.name != "provenance.json"}
+
+    def bytes_of() -> dict:
+        files = (path for path in folder.rglob("*") if path.is_file() and path.name != "provenance.json")
+        return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+    before = bytes_of()
+    assert {"panels/a.svg", "panels/d.svg"} <= before.keys()
     project.call("dvc", "repro", "--single-item", "--force", "validation_loss@smoke")
-    assert {p.name: p.read_bytes() for p in folder.iterdir() if p.name != "provenance.json"} == before
+    assert bytes_of() == before
 
 
 def made(project, pattern):
@@ -344,7 +350,10 @@ def test_a_benchmark_touches_three_files(restored):
 
 
 def test_metrics_plots_dag_and_an_experiment(project):
-    assert "stem-full" in project.call("dvc", "metrics", "show")
+    shown = project.call("dvc", "metrics", "show").strip().splitlines()
+    assert shown[0].split() == ["Path", "gap", "kflops", "params", "prose"]
+    assert {line.split("/")[-1].split(".json")[0] for line in shown[1:]} >= {"dense", "stem-full", "token-only"}
+    assert max(map(len, shown)) <= 80
     project.call("dvc", "plots", "show")
     assert (project.folder / "dvc_plots" / "index.html").exists()
     assert "train@smoke" in project.call("dvc", "dag")

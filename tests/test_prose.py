@@ -1,5 +1,6 @@
 """Numbers in prose are those of the results, and none in findings and captions stands there by itself."""
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -10,7 +11,7 @@ from stemrepro.errors import UserError
 from stemrepro.prose import BOUND, FILES, pages, render, rendered
 from tests.conftest import ROOT
 
-NAMES = re.compile(r"1/[23]|Table \d|Fig\. \d\w?|350M|\b1B\b|N\(0, 1\)|95%|95th|Gemma 3n")
+NAMES = re.compile(r"1/[23]|Qwen2\.5 7B|Table \d|Fig\. \d\w?|350M|\b1B\b|N\(0, 1\)|95%|95th|Gemma 3n")
 """What holds a digit and is no result: names of arms, of the paper's items and models, of a distribution, of an interval."""
 
 
@@ -46,7 +47,11 @@ CAPTION = re.compile(r"\)\n\n\*([^*\n].*?)\*\n\n", re.DOTALL)
 
 @pytest.mark.parametrize(
     ("page", "first", "last", "bound"),
-    [("README.md", "\n## Five findings\n", "\n## Run it\n", 15), ("docs/findings.md", "\n## ", None, 100)],
+    [
+        ("README.md", "\n## Five findings\n", "\n## Run it\n", 15),
+        ("docs/findings.md", "\n## ", None, 100),
+        ("docs/report.md", "\n## 2", "\n## 7", 40),
+    ],
 )
 def test_no_number_in_findings_and_captions_is_loose(page, first, last, bound):
     text = (ROOT / page).read_text()
@@ -56,7 +61,7 @@ def test_no_number_in_findings_and_captions_is_loose(page, first, last, bound):
     assert captions
     assert loose("STEM 1/3 shrinks to 0.18 nats (`d_ff` 64)") != []
     assert len(BOUND.findall(findings)) > bound
-    numbered = re.sub(r"^\d\. ", "", findings, flags=re.MULTILINE)
+    numbered = re.sub(r"^(## )?\d\. ", "", findings, flags=re.MULTILINE)
     assert [number for part in (numbered, *captions) for number in loose(part)] == []
 
 
@@ -89,12 +94,28 @@ def test_links_lead_somewhere(path):
         ("laptop/rivals/data.csv|what=dense|value|fewer .0%", "96%"),
         ("recipes/paper.yaml|table-3-1b/dense/average|value|.2f", "55.82"),
         ("laptop|scale|tokens|.2f", "0.82"),
+        ("laptop|scale|ratio|.1f", "6.1"),
     ],
 )
 def test_a_number_is_written_as_its_marker_asks(results, monkeypatch, source, words):
     monkeypatch.chdir(ROOT)
     stale = f"before <!--{source}-->old<!--/--> after <!--an aside-->"
     assert rendered(stale, results) == f"before <!--{source}-->{words}<!--/--> after <!--an aside-->"
+
+
+@pytest.mark.parametrize("which", ["tally", "primary", "recipes"])
+def test_tables_count_every_claim(which, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    with (ROOT / "results/claims.csv").open(newline="") as file:
+        claims = list(csv.DictReader(file))
+    lines = rendered(f"<!--laptop|{which}-->old<!--/-->", ROOT / "results").splitlines()[3:-1]
+    if which == "primary":
+        primary = {row["sentence"]: row["word"] for row in claims if row["primary"] == "True"}
+        assert {line.split(" | ")[0][2:]: line.split("**")[1] for line in lines} == primary
+    else:
+        counts = [int(number) for line in lines for number in re.findall(r"\d+", " ".join(line.split("|")[-6:]))]
+        assert sum(counts) == len(claims)
+        assert len(lines) == (3 if which == "tally" else len({row["recipe"] for row in claims}))
 
 
 @pytest.mark.parametrize(

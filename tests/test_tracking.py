@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import socket
 import sqlite3
@@ -9,19 +10,25 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from mlflow import MlflowClient
+from mlflow.entities import ViewType
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from stemrepro import tracking
+from stemrepro.browser import chromium
+from stemrepro.data.sources import prose as prose_of
 from stemrepro.errors import UserError
 from stemrepro.evaluation import benchmarks, losses
 from stemrepro.runs import MAIN, Address
 from stemrepro.scoring import write_scores
-from stemrepro.tracked import held, remember, sources, tracking_uri
+from stemrepro.tracked import Held, held, page, remember, sources, tracking_uri
+from stemrepro.tracked_page import WIDTHS
 from stemrepro.tracking import Tracker
 from stemrepro.training.train import train
 from tests.conftest import quiet
@@ -52,6 +59,23 @@ def database(path, empty, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{path}")
 
 
+@pytest.fixture
+def made_scores(project, tiny, make_run):
+    """Losses of dense (three seeds) and STEM 1/3 (two), scored from runs; the gap over the seeds that both have."""
+    given, found = {"asked": tiny.evaluation, "level": "losses"}, {}
+    for arm, seeds in (("dense", (0, 1, 2)), ("stem-third", (0, 1))):
+        runs = [make_run(arm, seed) for seed in seeds]
+        for run in runs:
+            train(run, quiet)
+        folder = Path("scores/tiny/losses/main") / arm
+        write_scores("losses", runs, [losses.score(run, quiet, **given) for run in runs], given, folder, "key")
+        table = pd.read_csv(folder / "losses.csv", dtype={"bucket": str})
+        prose = table[(table.by == "pair") & table.source.isin(prose_of(tuple(table.source.unique())))]
+        sums = prose.groupby(["seed", "source"])[["nats", "tokens"]].sum()
+        found[arm] = (sums.nats / sums.tokens).groupby("seed").mean()
+    return float((found["dense"] - found["stem-third"]).mean())  # pandas leaves out the seed that one lacks
+
+
 def tracker(book):
     return Tracker("tiny", book, Path("runs"), Path("scores"), Path("results"))
 
@@ -75,7 +99,7 @@ def test_runs_at_points_stand_in_an_experiment_of_their_own(project, book):
         config = Path(f"runs/tiny/rate-4/stem-third/seed{seed}/config.yaml")
         config.write_text(config.read_text().replace("point: main", "point: rate-4"))
     sync = tracker(book)
-    assert sync.sync("stem-third@rate-4") == 2
+    assert sync.sync("stem-third@rate-4") == (1, 2)
     client = MlflowClient(tracking_uri())
     assert client.get_experiment(sync.points).name == "stemrepro tiny, points"
     assert not client.search_runs([sync.experiment])  # they would bury the arms
@@ -83,12 +107,12 @@ def test_runs_at_points_stand_in_an_experiment_of_their_own(project, book):
     assert set(runs) == {"stem-third@rate-4", "stem-third@rate-4 seed 0", "stem-third@rate-4 seed 1"}
     tags = runs["stem-third@rate-4 seed 1"].data.tags
     assert (tags["recipes"], tags["point"], tags["dvc_stage"]) == ("training_stability", "rate-4", "train@tiny")
-    assert sync.sync() == 4
+    assert sync.sync() == (2, 4)
 
 
 def test_a_run_has_its_parameters_metrics_and_tags(project, book):
     sync = tracker(book)
-    assert sync.sync() == 2
+    assert sync.sync() == (1, 2)
     runs = {run.info.run_name: run for run in MlflowClient(tracking_uri()).search_runs([sync.experiment])}
     assert set(runs) == {"stem-third", "stem-third seed 0", "stem-third seed 1"}
     run = runs["stem-third seed 1"]
@@ -148,15 +172,15 @@ def test_a_second_look_takes_up_only_what_changed(project, book, monkeypatch):
     looked, once = [], Tracker.sync_arm
     monkeypatch.setattr(Tracker, "sync_arm", lambda self, address: looked.append(address.arm) or once(self, address))
     sync = tracker(book)
-    assert (sync.sync(), looked) == (4, ["dense", "stem-third"])
-    assert (sync.sync(), looked) == (4, ["dense", "stem-third"])
+    assert (sync.sync().runs, looked) == (4, ["dense", "stem-third"])
+    assert (sync.sync().runs, looked) == (4, ["dense", "stem-third"])
     with open("runs/tiny/main/stem-third/seed0/metrics.jsonl", "a") as file:
         file.write("\n")
-    assert (sync.sync(), looked) == (4, ["dense", "stem-third", "stem-third"])
+    assert (sync.sync().runs, looked) == (4, ["dense", "stem-third", "stem-third"])
     figure = Path("results/tiny/validation_loss/figure.png")
     figure.parent.mkdir(parents=True)
     figure.write_bytes(b"picture")
-    assert (sync.sync(), looked[3:]) == (4, ["dense", "stem-third"])
+    assert (sync.sync().runs, looked[3:]) == (4, ["dense", "stem-third"])
 
 
 def test_again_changes_nothing_and_a_deleted_database_is_rebuilt(project, book, empty_database, monkeypatch):
@@ -221,7 +245,7 @@ def test_scores_and_figures_of_the_same_settings(
     mean = runs["stem-third"].data.metrics
     values = [runs[f"stem-third seed {seed}"].data.metrics["final/prose_loss"] for seed in (0, 1)]
     assert mean["final/prose_loss"] == pytest.approx(sum(values) / 2)
-    assert mean["variation_over_seeds/prose_loss"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
+    assert mean["variation_over_seeds/prose_loss"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5, abs=1e-6)
     (artifact,) = client.list_artifacts(runs["stem-third"].info.run_id, "figures/validation_loss")
     assert artifact.path.endswith("figure.png")
     summary = Path("scores/tiny/losses/main/stem-third/summary.json")
@@ -229,7 +253,107 @@ def test_scores_and_figures_of_the_same_settings(
     database(project / "fresh.db", empty_database, monkeypatch)
     fresh = tracker(book)
     fresh.sync()
-    assert not any("final/prose_loss" in found[3] for found in content(fresh.experiment).values())
+    scored = {key for key, found in content(fresh.experiment).items() if "final/prose_loss" in found[3]}
+    assert scored == {
+        "tiny/stem-third/other"
+    }  # of other settings than the runs have: an arm of its own, none of whose runs are here
+    assert len(content(fresh.experiment)) == 4
+
+
+def kept(sync, which=ViewType.ACTIVE_ONLY):
+    """Names of runs in the scale's own experiment and the commit or seed that tells them apart."""
+    runs = MlflowClient(tracking_uri()).search_runs([sync.experiment], "", which)
+    return sorted((run.info.run_name, run.data.tags["run_key"].rpartition("/")[2]) for run in runs)
+
+
+def change(rate, seeds=(0, 1), arm="stem-third"):
+    """Gives run folders another learning rate, as training with it does."""
+    for seed in seeds:
+        path = Path(f"runs/tiny/main/{arm}/seed{seed}/config.yaml")
+        path.write_text(re.sub("learning_rate: .*", f"learning_rate: {rate}", path.read_text()))
+
+
+def test_what_was_retrained_leaves_the_view_and_can_come_back(project, book):
+    sync = tracker(book)
+    sync.sync()
+    before = kept(sync)
+    config = Path("runs/tiny/main/stem-third/seed0/config.yaml").read_text()
+    first = float(re.search("learning_rate: (.*)", config)[1])
+    change(0.5)
+    sync.sync()
+    after = kept(sync)
+    assert [name for name, _ in after] == [name for name, _ in before]
+    assert not {key for _, key in after} & {key for _, key in before}
+    assert kept(sync, ViewType.DELETED_ONLY) == before
+    children = [
+        run for run in MlflowClient(tracking_uri()).search_runs([sync.experiment]) if "seed" in run.info.run_name
+    ]
+    assert {run.data.params["training.learning_rate"] for run in children} == {"0.5"}
+    change(first)
+    tracker(book).sync()
+    assert kept(sync) == before
+    assert kept(sync, ViewType.DELETED_ONLY) == after
+
+
+def test_a_run_whose_folder_is_gone_leaves_and_so_does_an_arm(project, book):
+    shutil.copytree("runs/tiny/main/stem-third", "runs/tiny/main/dense")
+    for seed in (0, 1):
+        config = Path(f"runs/tiny/main/dense/seed{seed}/config.yaml")
+        config.write_text(config.read_text().replace("arm: stem-third", "arm: dense"))
+    sync = tracker(book)
+    table = pd.DataFrame([{"arm": "dense", "learning_rate": 0.1, "seed": 0, "prose": 4.0, "state": "COMPLETE"}])
+    sync.sync_sweep("rates", table, Path("results"))
+    sync.sync()
+    shutil.rmtree("runs/tiny/main/stem-third/seed1")
+    sync.sync()
+    assert [name for name, _ in kept(sync, ViewType.DELETED_ONLY)] == ["stem-third seed 1"]
+    shutil.rmtree("runs/tiny/main/dense")
+    sync.sync("stem-third")
+    assert len(kept(sync)) == 7  # a look at one arm says nothing of others
+    sync.sync()
+    assert [name for name, _ in kept(sync)] == ["dense 0.1 seed 0", "stem-third", "stem-third seed 0", "sweep rates"]
+
+
+def test_a_server_keeps_what_others_have(project, book, made_scores, monkeypatch):
+    """Where scores are all that there is here, runs of the arm may be those of another checkout."""
+    sync = tracker(book)
+    sync.sync()
+    before = kept(sync)
+    shutil.rmtree("runs")
+    monkeypatch.setattr(tracking, "database", lambda: None)
+    tracker(book).sync()
+    assert kept(sync) == before
+    monkeypatch.undo()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{project}/mlflow.db")
+    monkeypatch.chdir(project)
+    tracker(book).sync()
+    assert [name for name, _ in kept(sync)] == ["dense", "stem-third"]
+
+
+def test_an_arm_whose_runs_are_elsewhere_has_its_scores(project, book, made_scores):
+    """As in a clone: gap, costs, seeds and words, and no run below."""
+    shutil.rmtree("runs")
+    sync = tracker(book)
+    assert sync.sync() == (2, 0)
+    runs = {run.info.run_name: run for run in MlflowClient(tracking_uri()).search_runs([sync.experiment])}
+    assert set(runs) == {"dense", "stem-third"}
+    assert runs["stem-third"].data.metrics["final/prose_gap"] == pytest.approx(made_scores, abs=1e-6)
+    assert runs["dense"].data.metrics["final/prose_gap"] == 0
+    assert runs["stem-third"].data.tags["seeds"] == "2"
+    assert "feed-forward network `stem`" in runs["stem-third"].data.tags["mlflow.note.content"]
+
+
+def test_a_mean_that_falls_is_shown(project, book, made_scores):
+    """Of values at one step MLflow shows the one of the latest time, of these the highest."""
+    sync = tracker(book)
+    sync.sync()
+    client = MlflowClient(tracking_uri())
+    (arm,) = client.search_runs([sync.experiment], "tags.kind = 'arm' and tags.arm = 'stem-third'")
+    client.log_metric(arm.info.run_id, "final/prose_loss", 99.0, step=0)
+    assert client.get_run(arm.info.run_id).data.metrics["final/prose_loss"] == 99
+    time.sleep(0.01)
+    tracker(book).sync()
+    assert client.get_run(arm.info.run_id).data.metrics["final/prose_loss"] == arm.data.metrics["final/prose_loss"]
 
 
 def test_a_diverged_run_failed(project, book):
@@ -246,17 +370,26 @@ def test_what_is_known_to_be_tracked_is_not_looked_at_again(project, book):
     assert held("tiny") is None
     before = sources("tiny")
     sync = tracker(book)
-    remember("tiny", sync.sync(), sync.page, before)
-    assert held("tiny") == (2, sync.page)
+    remember("tiny", Held(*sync.sync(), sync.place), before)
+    assert held("tiny") == (1, 2, sync.place)
     about = Path("runs/tiny/main/stem-third/seed1/provenance.json")
     text = about.read_text()
     about.write_text("null")
     assert held("tiny") is None
-    assert tracker(book).sync() == 2  # whoever wrote that: the run counts, its commit isn't known
+    assert tracker(book).sync().runs == 2  # whoever wrote that: the run counts, its commit isn't known
     about.write_text(text)
-    remember("tiny", sync.sync(), sync.page, sources("tiny"))
+    remember("tiny", Held(*sync.sync(), sync.place), sources("tiny"))
     Path("mlflow.db").unlink()
     assert held("tiny") is None
+
+
+def test_the_address_is_that_of_the_server(monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert page("#/experiments/1", 5001) == "http://127.0.0.1:5001/#/experiments/1"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://user@host/mlflow")
+    assert page("#/experiments/1", 5001) == "http://127.0.0.1:5001/#/experiments/1"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://mlflow.example.org/")
+    assert page("#/experiments/1", 5001) == "https://mlflow.example.org/#/experiments/1"
 
 
 def test_a_locked_database(project, book, monkeypatch):
@@ -271,7 +404,7 @@ def test_a_locked_database(project, book, monkeypatch):
         sync.sync()
     holder.rollback()
     event.remove(Engine, "before_cursor_execute", impatient)
-    assert sync.sync() == 2
+    assert sync.sync().runs == 2
 
 
 def test_a_missing_damaged_or_unreachable_one(project, book, monkeypatch):
@@ -285,7 +418,20 @@ def test_a_missing_damaged_or_unreachable_one(project, book, monkeypatch):
         tracker(book).sync()
 
 
-def test_a_server(project, book, monkeypatch):
+def columns(browser, address):
+    """The headings of the table at an address, from left to right, and the text about it."""
+    page = browser.new_page(viewport={"width": 2400, "height": 900})
+    page.set_default_timeout(120_000)
+    page.goto(address)
+    page.get_by_role("link", name="stem-third", exact=True).wait_for()
+    headings = page.locator("[role=columnheader][col-id]").all()
+    found = sorted(
+        (heading.bounding_box()["x"], text) for heading in headings if (text := heading.inner_text().strip())
+    )
+    return [name for _, name in found], page.inner_text("body")
+
+
+def test_a_server(project, book, made_scores, monkeypatch):
     """The server that `make ui` starts takes the runs as well as the file does, and serves its page."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -314,8 +460,14 @@ def test_a_server(project, book, monkeypatch):
         assert b"<title>MLflow" in page
         monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
         sync = tracker(book)
-        assert sync.sync() == 2
-        assert len(content(sync.experiment)) == 3
+        assert sync.sync() == (2, 2)
+        assert len(content(sync.experiment)) == 4
+        with suppress(UserError), chromium() as browser:  # of a machine without one
+            shown, note = columns(browser, f"{uri}/{sync.place}")
+            asked = [name.split("`")[1] for name in WIDTHS]
+            assert [name for name in shown if name in asked] == asked
+            assert "final/all_loss" not in shown
+            assert "pairs of runs with the same seed" in note
     finally:
         os.killpg(server.pid, 9)
         server.wait()

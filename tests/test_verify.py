@@ -204,6 +204,10 @@ def test_nothing_to_compare_with(repository, monkeypatch):
     Path("results/laptop/cost_model/verdicts.json").write_text("[{")
     with pytest.raises(UserError, match=r"verdicts\.json is missing or damaged"):
         verify("laptop", Path("results"), console)
+    Path("COMMIT").write_text("then")  # a repository lies around an unpacked bundle, which isn't in it
+    with pytest.raises(UserError, match="this unpacked bundle has no commit"):
+        verify("laptop", Path("results"), console)
+    Path("COMMIT").unlink()
     monkeypatch.setenv("GIT_DIR", "nowhere")
     with pytest.raises(UserError, match="verify compares with the committed results, but git says"):
         verify("laptop", Path("results"), console)

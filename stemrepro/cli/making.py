@@ -177,6 +177,7 @@ def evaluate(
     chosen = names.chosen(params, scale, runs or [])
     os.environ.setdefault("HF_HUB_OFFLINE", "0" if params.scale[scale].benchmarks.hub else "1")
     for name in PARTS if part is None else (part,):
+        (SCORES / scale / name).mkdir(parents=True, exist_ok=True)  # DVC asks for it also where no arm is to be scored
         new, total = score(params, scale, name, chosen)
         where = f"; they are in {SCORES / scale / name}/" if total else ""
         print(f"{name}: {new} of {total} arms were scored, the others were up to date{where}")
@@ -190,6 +191,7 @@ def sweep(
     scale: Scale = "laptop",
     workers: Annotated[int, typer.Option(min=1, help="processes to start (default: this one alone)")] = 1,
     worker: Annotated[int, typer.Option(hidden=True)] = 0,
+    redraw: Annotated[bool, typer.Option("--redraw", help="draw the results' data.csv again; run nothing")] = False,
 ) -> None:
     """Searches fields of arms by Optuna on the tune split; start it again for another worker, or after a kill."""
     names.check_sweep(file)
@@ -197,6 +199,9 @@ def sweep(
     from rich.console import Console
 
     from stemrepro.book import load
-    from stemrepro.sweeps.search import run_sweep
+    from stemrepro.sweeps import search
 
-    run_sweep(file, load(), scale, DATA / scale / "blocks", RESULTS, workers, worker, Console())
+    if redraw:
+        search.redraw(file, load(), scale, RESULTS)
+        return
+    search.run_sweep(file, load(), scale, DATA / scale / "blocks", RESULTS, workers, worker, Console())

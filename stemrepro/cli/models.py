@@ -1,4 +1,4 @@
-"""Commands that ask a trained run: edit and generate."""
+"""Commands about one trained run: edit, generate and export."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ import typer
 
 from stemrepro.cli import names
 from stemrepro.cli.base import app
-from stemrepro.work import DATA
+from stemrepro.work import DATA, RESULTS, SCORES
 
 RunFolder = Annotated[Path, typer.Option("--run", help="a run's folder, runs/SCALE/POINT/ARM/seedK")]
 Prompt = Annotated[str, typer.Option(help="what the model goes on from")]
@@ -56,3 +56,16 @@ def generate(
 
     choose = sampled(temperature, top, seed) if temperature else greedy
     print(prompt + Visitor(run, DATA).generate(prompt, tokens, choose))
+
+
+@app.command()
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN_FOLDER", help="a run's folder, runs/SCALE/POINT/ARM/seedK")],
+    out: Annotated[Path, typer.Argument(metavar="OUT_FOLDER", help="a folder that isn't there yet")],
+) -> None:
+    """Writes a trained run as a folder that Hugging Face transformers loads."""
+    names.check_run(run)
+    from stemrepro.export.folder import export as write
+
+    write(run, out, DATA, SCORES, RESULTS)
+    print(f"written: {out}; its README.md says how to load it")

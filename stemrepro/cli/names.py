@@ -13,7 +13,7 @@ from stemrepro.errors import UserError, unknown
 from stemrepro.params import Params, Planned, read_params
 from stemrepro.records import read_yaml
 from stemrepro.runs import MAIN, Address
-from stemrepro.work import RUNS
+from stemrepro.work import RUNS, SCORES
 
 RECIPES = Path("recipes")
 SWEEPS = RECIPES / "sweeps"
@@ -174,8 +174,9 @@ def _not_planned(scale: str, name: str, there: list[str]) -> UserError:
 
 def check_tracked(scale: str, given: list[str]) -> None:
     """Raises UserError for an address that has no runs to track."""
-    folders = sorted({config.parent.parent for config in (RUNS / scale).glob("*/*/seed*/config.yaml")})
-    if folders:
+    folders = {config.parent.parent for config in (RUNS / scale).glob("*/*/seed*/config.yaml")}
+    folders |= {summary.parent for summary in (SCORES / scale / "losses").glob("*/*/summary.json")}
+    if folders := sorted(folders, key=lambda folder: folder.parts[-2:]):
         there = [str(Address(folder.parent.name, folder.name)) for folder in folders]
         checked("run", given, lambda: there, f"{RUNS / scale}")
 

@@ -34,7 +34,17 @@ def analyse(
         rows += run(name, scale, SCORES, RESULTS)
     print(verdicts(rows, [RESULTS / scale / name for name in recipes] if recipes else [RESULTS / scale]))
     if not recipes:
+        metrics(scale)
         report(scale)
+
+
+@app.command()
+def metrics(scale: Scale = "laptop") -> None:
+    """Writes what 'dvc metrics show' lists: of each arm its loss, its gap to dense in the same seeds, and its cost."""
+    from stemrepro.book import load
+    from stemrepro.metrics import METRICS, write_metrics
+
+    print(f"{METRICS / scale}: {write_metrics(load(), scale, SCORES)} arms, which 'dvc metrics show' lists")
 
 
 @app.command()
@@ -132,12 +142,13 @@ def track(
     runs: Addresses = None,
     scale: Scale = "laptop",
     follow: Annotated[bool, typer.Option("--follow", help="keep up with a training until the input ends")] = False,
+    port: Annotated[int, typer.Option(help="of 'make ui', for the address that is printed")] = 5000,
 ) -> None:
-    """Brings MLflow up to date with the run folders; rebuilds a deleted database."""
+    """Brings MLflow up to date with run folders and scores; rebuilds a deleted database, and says where the runs are shown."""
     import select
 
     from stemrepro.book import load
-    from stemrepro.tracked import held, remember, sources, tracking_uri
+    from stemrepro.tracked import Held, held, page, remember, sources, tracking_uri
 
     book = load()
     book.scale(scale)
@@ -153,17 +164,19 @@ def track(
         count = tracker.sync(*runs or ())
         if follow:
             return
-        if not count:
+        if not count.arms:
             named = f" of {', '.join(runs)}" if runs else ""
             raise UserError(
-                f"{RUNS / scale} has no runs{named} to track; train some first ('make reproduce SCALE={scale}')"
+                f"{RUNS / scale} has no runs{named} to track, {SCORES / scale} no losses; train some first "
+                f"('make reproduce SCALE={scale}')"
             )
-        known = count, tracker.page
+        known = Held(*count, tracker.place)
         if not runs:
-            remember(scale, *known, before)
-    count, page = known
-    print(f"{count} runs of scale '{scale}' are in {tracking_uri()}; 'make ui' shows them, arms side by side at")
-    print(f"  {page}")
+            remember(scale, known, before)
+    print(
+        f"{known.arms} arms and {known.runs} runs of scale '{scale}' are in {tracking_uri()}; 'make ui' shows them at"
+    )
+    print(f"  {page(known.place, port)}")
 
 
 @app.command()
@@ -173,3 +186,22 @@ def prose() -> None:
 
     changed = render(RESULTS)
     print(f"brought up to date: {', '.join(map(str, changed))}" if changed else "all numbers in prose are up to date")
+
+
+@app.command("print")
+def print_report() -> None:
+    """Prints docs/report.md as docs/report.pdf, its numbers brought up to date before."""
+    from stemrepro.printing import write_pdf
+    from stemrepro.prose import render
+
+    render(RESULTS)
+    print(f"printed: {write_pdf(Path('docs/report.md'))}")
+
+
+@app.command()
+def bundle() -> None:
+    """Writes all that is committed, with hashes and Zenodo's metadata, as one file below bundle/."""
+    from stemrepro.bundle import write_bundle
+
+    path, size, files, sha256 = write_bundle()
+    print(f"{path}: {size / 1e6:.1f} MB, {files} files\nsha256 {sha256}")

@@ -1,15 +1,28 @@
-"""A claim's effect as a small picture: every seed, the interval, what counts as no effect, and the paper's number."""
+"""A claim's effect as a small picture: every seed, the interval, what counts as no effect, the paper's number, and the same effect elsewhere."""
+
+from typing import NamedTuple
 
 from markupsafe import Markup
 from matplotlib.ticker import MaxNLocator
 
 from stemrepro.claims import VERDICTS
 
-COLOUR = dict(zip(VERDICTS, ("#00705a", "#3f8fc5", "#c8502d", "#8a8f96", "#c9b458"), strict=True))
+COLOUR = dict(zip(VERDICTS, ("#00705a", "#3f8fc5", "#c8502d", "#8a8f96", "#97801f"), strict=True))
 """Told apart by the colour-blind, and in grey by their words."""
-WIDTH, MARGIN, MIDDLE = 230, 8, 14
-"""Of the picture, beside its axis, and the height of the interval, in units of the picture."""
+WIDTH, LEFT, RIGHT = 240, 8, 32
+"""Of the picture, and beside its axis; on the right stand the names of lines."""
+MIDDLE, SEEDS, FLOOR, PITCH = 14, 22, 27, 9
+"""Heights of the interval, of single seeds and of the axis, which each further line pushes down by PITCH."""
 TICKS = MaxNLocator(nbins=3, steps=[1, 2, 5, 10])
+
+
+class Line(NamedTuple):
+    """The same effect measured elsewhere, with its interval."""
+
+    label: str
+    mean: float
+    low: float
+    high: float
 
 
 def papers_effect(row: dict) -> float | None:
@@ -23,15 +36,16 @@ def seeds_of(row: dict) -> list[float]:
     return [value for value in row.get("differences") or () if value is not None]
 
 
-def axis(rows: list[dict]) -> tuple[float, float]:
-    """From where to where the axis goes that claims about one metric share."""
+def axis(rows: list[dict], lines: list[Line]) -> tuple[float, float]:
+    """From where to where the axis goes that claims about one metric share, with the lines beside them."""
     marks = [0.0]
     for row in rows:
         if row["ci_low"] is not None:
             paper = papers_effect(row)
             marks += [row["ci_low"], row["ci_high"], -row["smallest_effect"], row["smallest_effect"], *seeds_of(row)]
             marks += [] if paper is None else [paper]
-    pad = 0.05 * (max(marks) - min(marks))
+    marks += [end for line in lines for end in (line.low, line.high)]
+    pad = 0.05 * (max(marks) - min(marks)) or 1.0
     return min(marks) - pad, max(marks) + pad
 
 
@@ -40,38 +54,50 @@ def ticks(left: float, right: float) -> list[float]:
     return [float(value) for value in TICKS.tick_values(left, right) if left <= value <= right]
 
 
-def drawing(row: dict, limits: tuple[float, float], words: str) -> Markup:
-    """The picture as SVG; empty where there is no interval.
+def drawing(row: dict, limits: tuple[float, float], lines: list[Line]) -> Markup:
+    """The picture as SVG, in the colours of the page; empty where there is no interval.
 
     Args:
         limits: ends of the axis.
-        words: what it says, for those who hear it.
+        lines: drawn below the claim's own interval.
     """
     if row["ci_low"] is None:
         return Markup("")
-    (left, right), m = limits, row["smallest_effect"]
+    (left, right), m, floor = limits, row["smallest_effect"], FLOOR + PITCH * len(lines)
 
-    def x(value: float) -> float:
-        return round(MARGIN + (WIDTH - 2 * MARGIN) * (value - left) / (right - left), 1)
+    def x(value: float) -> str:
+        return f"{LEFT + (WIDTH - LEFT - RIGHT) * (value - left) / (right - left):.1f}".removesuffix(".0")
 
-    colour, seeds, marks = COLOUR[row["verdict"]], seeds_of(row), ticks(left, right)
-    lines = f"M{x(0)} 1V27M{MARGIN} 27H{WIDTH - MARGIN}" + "".join(f"M{x(value)} 27v3" for value in marks)
+    seeds, marks = seeds_of(row), ticks(left, right)
+    strokes = f"M{x(0)} 1V{floor}M{LEFT} {floor}H{WIDTH - RIGHT}" + "".join(f"M{x(value)} {floor}v3" for value in marks)
     parts = [
-        f'<rect class="nothing" x="{x(-m)}" y="2" width="{round(x(m) - x(-m), 1)}" height="24"/>',
-        f'<path class="axis" d="{lines}"/>',
-        f'<path d="M{x(row["ci_low"])} {MIDDLE}H{x(row["ci_high"])}" stroke="{colour}" stroke-width="4"/>',
-        f'<circle cx="{x(row["ours"])}" cy="{MIDDLE}" r="4.5" fill="{colour}"/>',
+        f'<path class="nothing" d="M{x(-m)} 2H{x(m)}V{floor - 1}H{x(-m)}z"/>',
+        f'<path class="axis" d="{strokes}"/>',
+        f'<path class="bar" d="M{x(row["ci_low"])} {MIDDLE}H{x(row["ci_high"])}"/>',
+        f'<circle cx="{x(row["ours"])}" cy="{MIDDLE}" r="4.5"/>',
     ]
-    if seeds:  # lines of no length with round ends are dots
-        parts.append(f'<path class="seed" d="{"".join(f"M{x(value)} {MIDDLE + 8}h0" for value in seeds)}"/>')
+    dots = [(value, SEEDS) for value in seeds]
+    if lines:
+        heights = [FLOOR + PITCH * n + 4 for n in range(len(lines))]
+        bars = "".join(f"M{x(own.low)} {y}H{x(own.high)}" for own, y in zip(lines, heights, strict=True))
+        parts.append(f'<path class="line" d="{bars}"/>')
+        dots += [(own.mean, y) for own, y in zip(lines, heights, strict=True)]
+    if dots:  # strokes of no length with round ends are dots
+        parts.append(f'<path class="seed" d="{"".join(f"M{x(value)} {y}h0" for value, y in dots)}"/>')
     if (paper := papers_effect(row)) is not None:
-        parts.append(f'<path class="paper" d="M{x(paper)} {MIDDLE - 6} l5 6 l-5 6 l-5 -6 z"/>')
-    parts += [f'<text x="{x(value)}" y="39">{value:g}</text>' for value in marks]
+        parts.append(f'<path class="paper" d="M{x(paper)} {MIDDLE - 6}l5 6l-5 6l-5-6z"/>')
+    labels = "".join(f'<tspan x="{x(value)}">{value:g}</tspan>' for value in marks)
+    parts.append(f'<text y="{floor + 12}">{labels}</text>')
     by_seed = f"; by seed {', '.join(f'{value:+.3g}' for value in seeds)}" if seeds else ""
-    label = f"{words}: no effect is within {m:g} of 0{by_seed}"
-    head = Markup('<svg class="interval" viewBox="0 0 {} 50" role="img"><title>{}</title>').format(WIDTH, label)
+    title = f"no effect is within {m:g} of 0{by_seed}{''.join(f'; at {own.label} {own.mean:+.3g}' for own in lines)}"
+    names = [
+        Markup('<tspan x="{}" y="{}">{}</tspan>').format(WIDTH, FLOOR + PITCH * n + 7, own.label)
+        for n, own in enumerate(lines)
+    ]
+    head = Markup('<svg class="interval" viewBox="0 0 {} {}" role="img"><title>{}</title>')
+    foot = Markup('<text class="unit">{}<tspan x="{}" y="{}">{}</tspan></text></svg>')
     return (
-        head
+        head.format(WIDTH, floor + 23, title)
         + Markup("".join(parts))
-        + Markup('<text class="unit" x="{}" y="48">{}</text></svg>').format(WIDTH - MARGIN, row["unit"])
+        + foot.format(Markup("").join(names), WIDTH - RIGHT, floor + 21, row["unit"])
     )

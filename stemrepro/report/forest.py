@@ -13,7 +13,7 @@ from stemrepro.elsewhere import POINTS
 from stemrepro.measures.base import Measure
 from stemrepro.measures.comparison import Comparison
 from stemrepro.report.results import contrasts, mean_row
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, plt
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, FAINT, PLAIN, SMALL, error_bars, look, sheet
 
 
 def draw_forest(
@@ -39,7 +39,7 @@ def draw_forest(
         row = own.loc[arm]
         axes.errorbar(
             row["value"], place + shift, xerr=error_bars(row)[:, None], fmt=ARM_MARKER[arm], color=ARM_COLOUR[arm], ms=5,
-            mfc="white" if hollow else ARM_COLOUR[arm], fillstyle=fill, mfcalt="white", capsize=2.5, lw=1.1,
+            mfc="white" if hollow else ARM_COLOUR[arm], fillstyle=fill, mfcalt="white",
         )  # fmt: skip
     axes.axvline(0, color="black", lw=0.6)
     axes.set_ylim(len(order) - 0.5, -0.5)
@@ -47,9 +47,10 @@ def draw_forest(
 
 
 def name_rows(axes: Axes, order: list[str]) -> None:
-    """Names of the arms at the left."""
-    axes.set_yticks(range(len(order)), [ARM_LABEL[arm].replace(" (control)", "\n(control)") for arm in order])
+    """Names of the arms at the left, and a faint line from each."""
+    axes.set_yticks(range(len(order)), [textwrap.fill(ARM_LABEL[arm], 24) for arm in order])
     axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", color=FAINT, lw=0.8)
 
 
 def rows_elsewhere(measure: Comparison, arm: str) -> list[dict]:
@@ -69,10 +70,10 @@ def draw_elsewhere(axes: Axes, data: pd.DataFrame, order: list[str], shift: floa
 
 def mark_settings(axes: Axes, data: pd.DataFrame) -> None:
     """Legend entries of full, hollow and half-filled markers."""
-    axes.plot([], [], "o", color="#555555", label="common rate")
-    axes.plot([], [], "o", color="#555555", mfc="white", label="own best rate")
+    axes.plot([], [], "o", color=PLAIN, label="common rate")
+    axes.plot([], [], "o", color=PLAIN, mfc="white", label="own best rate")
     if (data["panel"] == "loss, official start").any():
-        axes.plot([], [], "o", color="#555555", fillstyle="left", mfcalt="white", label="official start")
+        axes.plot([], [], "o", color=PLAIN, fillstyle="left", mfcalt="white", label="official start")
 
 
 def cost_rows(measure: Comparison, arm: str) -> list[dict]:
@@ -85,10 +86,7 @@ def draw_buckets(axes: Axes, rows: pd.DataFrame, arms: tuple[str, ...], buckets:
     for number, arm in enumerate(arms):
         own = rows[rows["what"] == arm].set_index("x").loc[list(buckets)]
         at = np.arange(len(buckets)) + 0.08 * (number - len(arms) / 2)
-        axes.errorbar(
-            at, own["value"], yerr=error_bars(own), color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], ms=4, lw=1, capsize=2,
-            label=ARM_LABEL[arm],
-        )  # fmt: skip
+        axes.errorbar(at, own["value"], yerr=error_bars(own), **look(arm), label=ARM_LABEL[arm])
     axes.axhline(0, color="black", lw=0.6)
     axes.set_xticks(range(len(buckets)), buckets)
 
@@ -114,12 +112,12 @@ def draw(data: pd.DataFrame, measure: Measure, note: str = "") -> Figure:
     Args:
         note: why this stands in place of the recipe's own figure.
     """
-    figure, axes = plt.subplots(figsize=(7.4, 1.3 + 0.34 * len(data)), layout="constrained")
-    figure.get_layout_engine().set(rect=(0, 0.03, 1, 0.97))
+    figure, grid = sheet("a", 1.3 + 0.34 * len(data), {})
+    axes = grid["a"]
     axes.axvspan(-1, 1, color="#e4e8ec")
     axes.axvline(0, color="black", lw=0.6)
-    axes.errorbar(data["value"], range(len(data)), xerr=error_bars(data), fmt="o", color=ARM_COLOUR["dense"], ms=5, capsize=2.5, lw=1.1)  # fmt: skip
-    axes.set_yticks(range(len(data)), [textwrap.fill(name, 34) for name in data["what"]], fontsize=7)
+    axes.errorbar(data["value"], range(len(data)), xerr=error_bars(data), fmt="o", color=ARM_COLOUR["dense"])
+    axes.set_yticks(range(len(data)), [textwrap.fill(name, 34) for name in data["what"]], fontsize=SMALL)
     axes.set_ylim(len(data) - 0.5, -0.5)
     axes.set_xscale("symlog", linthresh=2)
     axes.set_xlabel("effect / smallest effect that counts (band: none)")

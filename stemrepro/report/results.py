@@ -14,7 +14,8 @@ from stemrepro.files import atomic_write, digest, sha256, write_json
 from stemrepro.measures.base import Inputs, Measure, failure
 from stemrepro.provenance import provenance
 from stemrepro.recipe import Claim
-from stemrepro.report.style import footer, render, settle
+from stemrepro.report.style import alone, footer, render, settle
+from stemrepro.unpacked import bundled
 
 
 def contrasts(claim: Claim, measure: Measure) -> tuple[Contrast, ...]:
@@ -148,8 +149,20 @@ def run_inputs(inputs: Inputs, measure: Measure) -> dict:
     return about
 
 
+def save_panels(folder: Path, figure: Figure) -> None:
+    """Writes every panel of a figure alone as <letter>.svg, for narrow screens, and removes those that it has no more."""
+    letters = set()
+    for letter in alone(figure):
+        atomic_write(folder / f"{letter}.svg", render(figure, "svg"))
+        letters.add(letter)
+    for path in folder.glob("*.svg"):
+        if path.stem not in letters:
+            path.unlink()
+
+
 def save(folder: Path, figures: dict[str, Figure], data: pd.DataFrame, rows: list[dict], inputs: dict) -> None:
-    """Writes each figure as <name>.{pdf,svg,png}, data.csv and verdicts.json (equal inputs, equal bytes) and provenance.json beside.
+    """Writes each figure as <name>.{pdf,svg,png}, panels/, data.csv and verdicts.json (equal inputs, equal bytes) and provenance.json
+    beside.
 
     Args:
         figures: by name.
@@ -164,6 +177,7 @@ def save(folder: Path, figures: dict[str, Figure], data: pd.DataFrame, rows: lis
         settle(figure)
         for kind in ("pdf", "svg", "png"):
             atomic_write(folder / f"{name}.{kind}", render(figure, kind))
+    save_panels(folder / "panels", figures["figure"])
     atomic_write(folder / "data.csv", data.to_csv(index=False, float_format="%.6g"))
     write_json(folder / "verdicts.json", rows)
-    write_json(folder / "provenance.json", provenance() | inputs)
+    write_json(folder / "provenance.json", provenance() | bundled() | inputs)

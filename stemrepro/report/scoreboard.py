@@ -5,23 +5,24 @@ import ast
 import base64
 import csv
 import io
-import math
 import os
 import re
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader
 
-from stemrepro.book import load
+from stemrepro.book import Book, load
 from stemrepro.claims import NOT_TESTABLE, VERDICTS
 from stemrepro.errors import UserError
 from stemrepro.files import atomic_write
 from stemrepro.paper import Paper
 from stemrepro.recipe import ORIGINS, Recipe
-from stemrepro.report.drawing import COLOUR, axis, drawing
-from stemrepro.report.long_end import OPEN, OTHER, SAME, LongEnd, agreement, beside, counted, long_end
+from stemrepro.report.drawing import COLOUR, Line, axis, drawing
+from stemrepro.report.ladder import OPEN, OTHER, SAME, Ladder, beside, counted, read_ladder
 from stemrepro.report.verdicts import CONTROL_WORDS, read_verdicts, tally, tally_table, word
+from stemrepro.report.words import at_long_end, contrast, evidence, ours, paper, paper_items, source
 
 MEANING = {
     "reproduced": "the effect is there, larger than what counts, and of the paper's size; of a number: it is the paper's",
@@ -30,87 +31,35 @@ MEANING = {
     "inconclusive": "our runs can't tell",
     "not testable at this scale": "a precondition fails, whatever the contrast says",
 }
-SURE = {"read": "", "inferred": "computed: ", "secondary": "second-hand: ", "figure": "read off an image: "}
 
 
-def number(value: float, sign: bool = True) -> str:
-    """Three decimals below 10, else fewer; with a sign for effects."""
-    digits = 3 if abs(value) < 10 else 2 if abs(value) < 100 else 1
-    return f"{value:{'+' if sign else ''}.{digits}f}"
-
-
-def printed(row: dict, value: float, more: int = 0) -> str:
-    """A number of an exact claim, with the digits that its rounding or the paper's own number has, and `more`; counts are whole."""
-    given = f"{row['paper']['value']:g}".partition(".")[2]
-    digits = max(len(given), round(-math.log10(2 * row["smallest_effect"]))) + more
-    return f"{value:.0f}" if value == int(value) and not given else f"{value:.{digits}f}"
-
-
-def ours(row: dict) -> str:
-    """Our number with its interval."""
-    if row["ours"] is None:
-        return "-"
-    value = printed(row, row["ours"], 2) if row["kind"] == "exact" else number(row["ours"])
-    level = "" if row["level"] is None else f" at {100 * row['level']:.3g}%"
-    interval = "" if row["ci_low"] is None else f" ({number(row['ci_low'])} to {number(row['ci_high'])}{level})"
-    return f"{value}{interval} {row['unit']}"
-
-
-def paper(row: dict) -> str:
-    """The paper's number."""
-    if not row["paper"]:
-        return "no number" if row["origin"] == "paper" else "not in the paper"
-    value, unit = row["paper"]["value"], row["paper"]["unit"]
-    return f"{printed(row, value) if row['kind'] == 'exact' else number(value)} {unit}"
-
-
-def source(row: dict) -> str:
-    """Where the paper's number is from and how sure that is."""
-    return f"{SURE[row['paper']['confidence']]}{row['paper']['source']}" if row["paper"] else ""
-
-
-def contrast(row: dict) -> str:
-    """Arms and metric in short."""
-    arms = " - ".join(dict.fromkeys(row["arms"]))
-    return f"{arms}, {row['metric']}" if arms else row["metric"]
-
-
-def evidence(row: dict) -> str:
-    """Seeds, and both errors where there are two."""
-    if row["kind"] == "exact":
-        return "computed, no chance involved"
-    if row["ours"] is None:
-        return "not measured"
-    words = [f"{row['seeds']} seed{'' if row['seeds'] == 1 else 's'}"]
-    if row["seed_se"]:
-        words.append(f"error between seeds {row['seed_se']:.3g}")
-    if row["item_se"]:
-        words.append(f"between items {row['item_se']:.3g}")
-    if row.get("own_rate") is not None:
-        words.append(f"at own best learning rates {number(row['own_rate'])}")
-    if row.get("official_start") is not None:
-        same = "the same sign" if row["official_start_agrees"] else "the same sign is not shown"
-        words.append(f"at the official start {number(row['official_start'])} ({same})")
-    return ", ".join(words)
-
-
-def at_long_end(row: dict, ends: dict[tuple[str, str], LongEnd]) -> str:
-    """The same comparison at the ladder's last rung, in words; empty where it has none."""
-    if not (end := beside(row, ends)):
-        return ""
-    effect = f"{number(end.mean)} ({number(end.low)} to {number(end.high)})"
-    return f"after {end.tokens_a_parameter:.0f} tokens a parameter (ladder) {effect}: {agreement(row, end)}"
-
-
-def agreement_words(rows: list[dict], ends: dict[tuple[str, str], LongEnd]) -> str:
+def agreement_words(rows: list[dict], ladder: Ladder) -> str:
     """How often a page's claims agree with the ladder's last rung; empty where none can be compared."""
-    if not (counts := counted(rows, ends)):
+    if not (counts := counted(rows, ladder)):
         return ""
-    tokens = next(iter(ends.values())).tokens_a_parameter
+    tokens = next(iter(ladder.values()))[-1].tokens_a_parameter
     return (
         f"{counts.total()} of these claims compare two arms that the ladder trained for {tokens:.0f} tokens a parameter, the paper's ratio. "
         f"Pointing the same way there: {counts[SAME]}; the other way: {counts[OTHER]}; open in one of the two: {counts[OPEN]} (by 95% intervals)."
     )
+
+
+def at_other_scales(results: Path, scale: str, name: str, book: Book) -> dict[str, list[dict]]:
+    """The same claims at other scales, as far as there are results: {claim: rows}. Those without an interval say nothing there."""
+    found: dict[str, list[dict]] = {}
+    for other in book.scales:
+        if other != scale and name in book.at(other).recipes and (results / other / name / "verdicts.json").exists():
+            for row in rows_of(results, other, name):
+                if row["ci_low"] is not None:
+                    found.setdefault(row["claim"], []).append(row)
+    return found
+
+
+def lines_beside(row: dict, ladder: Ladder, others: list[dict]) -> list[Line]:
+    """What is drawn below a claim's own interval: the ladder's rungs by their tokens a parameter, and other scales."""
+    rungs = [Line(f"{rung.tokens_a_parameter:.3g}", rung.mean, rung.low, rung.high) for rung in beside(row, ladder)]
+    same = [other for other in others if other["unit"] == row["unit"] and row["ci_low"] is not None]
+    return rungs + [Line(own["scale"], own["ours"], own["ci_low"], own["ci_high"]) for own in same]
 
 
 def rows_of(results: Path, scale: str, name: str) -> list[dict]:
@@ -125,20 +74,9 @@ def rows_of(results: Path, scale: str, name: str) -> list[dict]:
     return sorted(read_verdicts(path), key=lambda row: not row["primary"])
 
 
-def paper_items(text: str) -> list[str]:
-    """The tables and figures of the paper that a text names, one by one: "Tables 5 and 6" are "table 5" and "table 6"."""
-    found = re.finditer(r"\b(Tab|Fig)[a-z]*\.?\s+(\d+\w?(?:(?:,\s*|\s+and\s+)\d+\w?)*)", text)
-    kinds = {"Tab": "table", "Fig": "fig"}
-    return list(
-        dict.fromkeys(
-            f"{kinds[kind]} {n}" for kind, many in (m.groups() for m in found) for n in re.findall(r"\d+\w?", many)
-        )
-    )
-
-
-def multiples(row: dict) -> float:
-    """An effect in multiples of the smallest that counts, to sort by; of exact claims and those without a number 0."""
-    return 0.0 if row["ours"] is None or row["kind"] == "exact" else round(row["ours"] / row["smallest_effect"], 3)
+def multiples(row: dict) -> float | None:
+    """An effect in multiples of the smallest that counts, to sort by; exact claims and those without a number have none."""
+    return None if row["ours"] is None or row["kind"] == "exact" else round(row["ours"] / row["smallest_effect"], 3)
 
 
 def caption(name: str, recipe: Recipe, rows: list[dict]) -> str:
@@ -157,38 +95,58 @@ def caption(name: str, recipe: Recipe, rows: list[dict]) -> str:
     return f"{what} Means over seeds with 95% intervals where bars are drawn ({counted} seeds); claims' own intervals stand below, corrected for their number."
 
 
-def section(
-    results: Path, scale: str, name: str, recipe: Recipe, out: Path, ends: dict[tuple[str, str], LongEnd]
-) -> dict:
-    """What a page shows of one recipe at one scale."""
-    folder, rows = results / scale / name, rows_of(results, scale, name)
-    try:
-        svg = (folder / "figure.svg").read_bytes()
-    except OSError as error:
-        raise UserError(f"{folder}/figure.svg is missing; run 'dvc repro' for scale '{scale}'") from error
+def image(path: Path) -> dict:
+    """An SVG with its size in points, as it stands in the page: panels one by one, which a phone can show."""
+    svg = path.read_bytes()
     size = re.search(rb'width="([\d.]+)pt" height="([\d.]+)pt"', svg)
+    data = f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+    return {"data": data, "width": round(float(size[1])), "height": round(float(size[2])), "name": path.stem}
+
+
+def section(results: Path, scale: str, name: str, book: Book, out: Path, ladder: Ladder) -> dict:
+    """What a page shows of one recipe at one scale."""
+    recipe, others = book.recipes[name], at_other_scales(results, scale, name, book)
+    folder, rows = results / scale / name, rows_of(results, scale, name)
+    if not (folder / "figure.svg").exists():
+        raise UserError(f"{folder}/figure.svg is missing; run 'dvc repro' for scale '{scale}'")
+    drawn = [image(path) for path in sorted((folder / "panels").glob("*.svg")) or [folder / "figure.svg"]]
+    items = paper_items(recipe.paper_item)
     said = ", ".join(f"{count} {words}" for words, count in Counter(word(row) for row in rows).items())
+    lines = {row["claim"]: lines_beside(row, ladder, others.get(row["claim"], [])) for row in rows}
     axes = {
-        metric: axis([row for row in rows if row["metric"] == metric]) for metric in {row["metric"] for row in rows}
+        metric: axis(
+            [row for row in rows if row["metric"] == metric],
+            [line for row in rows if row["metric"] == metric for line in lines[row["claim"]]],
+        )
+        for metric in {row["metric"] for row in rows}
     }
     return {
         "name": name, "title": recipe.title, "paper_item": recipe.paper_item, "scale": scale, "runs": bool(recipe.arms),
-        "folder": os.path.relpath(folder, out), "image": f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}",
-        "width": round(float(size[1])), "height": round(float(size[2])),
+        "folder": os.path.relpath(folder, out), "images": drawn,
         "alt": f"Figure of {name} at scale {scale}: {recipe.title}. Its claims: {said}.", "caption": caption(name, recipe, rows),
-        "words": Counter(VERDICTS.index(row["verdict"]) for row in rows),
+        "items": "|".join(items), "words": Counter(VERDICTS.index(row["verdict"]) for row in rows),
         "rows": [
-            row | {
+            told(row) | {
                 "number": VERDICTS.index(row["verdict"]), "contrast": contrast(row), "paper": paper(row), "source": source(row),
-                "ours": ours(row), "drawing": drawing(row, axes[row["metric"]], "interval"), "scale": scale, "recipe": name,
-                "items": "|".join(paper_items(f"{recipe.paper_item}; {source(row)}")), "size": multiples(row),
-                "evidence": "; ".join(filter(None, (evidence(row), at_long_end(row, ends)))),
-                "word": word(row), "whose": ORIGINS[row["origin"]],
+                "drawing": drawing(row, axes[row["metric"]], lines[row["claim"]]), "scale": scale, "recipe": name,
+                "items": "|".join(item for item in paper_items(source(row)) if item not in items), "size": multiples(row),
+                "evidence": "; ".join(
+                    [evidence(row), *filter(None, [at_long_end(row, ladder)]),
+                     *(f"at scale {own['scale']} {ours(own)}: {word(own)}" for own in others.get(row["claim"], []))]
+                ),
                 "anchor": f"{name}-{scale}-{row['claim']}",
             }
             for row in rows
         ],
     }  # fmt: skip
+
+
+def by_reason(rows: Iterable[dict]) -> dict[str, list[dict]]:
+    """Rows by what is said against them, those that share most first."""
+    found: dict[str, list[dict]] = {}
+    for row in rows:
+        found.setdefault(row["reason"], []).append(row)
+    return dict(sorted(found.items(), key=lambda own: -len(own[1])))
 
 
 def unspoken(numbers: Paper, sections: list[dict]) -> dict[str, str]:
@@ -228,29 +186,44 @@ def every_row(scale: str, results: Path) -> list[dict]:
     ]
 
 
+def told(row: dict) -> dict:
+    """A row with our number, the verdict and whose claim it is as they are written."""
+    return row | {"ours": ours(row), "word": word(row), "whose": ORIGINS[row["origin"]]}
+
+
+def primary_table(rows: list[dict]) -> list[str]:
+    """The primary ones of `told` rows, as lines of a Markdown table."""
+    return [
+        "| claim | whose | ours | verdict |",
+        "|---|---|---|---|",
+        *(f"| {cell(row['sentence'])} | {row['whose']} | {cell(row['ours'])} | **{row['word']}** |" for row in rows if row["primary"]),
+    ]  # fmt: skip
+
+
 def cell(text: str) -> str:
     """A text that may stand in a Markdown table."""
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
-def html(sections: list[dict], numbers: Paper, out: Path, ends: dict[tuple[str, str], LongEnd]) -> str:
+def html(sections: list[dict], numbers: Paper, out: Path, ladder: Ladder) -> str:
     """The page index.html, complete in itself."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     rows = [row for part in sections for row in part["rows"]]
     root = os.path.relpath(".", out)
-    return environment.get_template("scoreboard.html").render(
+    page = environment.get_template("scoreboard.html").render(
         sections=sections, meanings=MEANING, control_words=CONTROL_WORDS, colours=COLOUR, origins=ORIGINS, tally=tally(rows),
         counts=Counter(row["verdict"] for row in rows), total=len(rows), primary=[row for row in rows if row["primary"]],
         scales=list(dict.fromkeys(part["scale"] for part in sections)), root=f"{root}/", unspoken=unspoken(numbers, sections),
-        agreed=agreement_words(rows, ends),
-        refused=[row for row in rows if row["verdict"] == NOT_TESTABLE],
+        agreed=agreement_words(rows, ladder),
+        refused=by_reason(row for row in rows if row["verdict"] == NOT_TESTABLE),
         missing=sum(cell["value"] is None for cell in numbers.listing()),
     )  # fmt: skip
+    return page.replace("&#39;", "'")  # attributes stand in double quotes
 
 
-def markdown(sections: list[dict], out: Path, ends: dict[tuple[str, str], LongEnd]) -> str:
+def markdown(sections: list[dict], out: Path, ladder: Ladder) -> str:
     """The page README.md: the same claims as tables."""
     rule, predictions = os.path.relpath("docs/verdicts.md", out), os.path.relpath("docs/predictions.md", out)
     rows = [row for part in sections for row in part["rows"]]
@@ -260,11 +233,10 @@ def markdown(sections: list[dict], out: Path, ends: dict[tuple[str, str], LongEn
         f"is a claim; its effect is signed so that the claim makes it positive; brackets hold the interval after the correction for "
         f"multiple claims, and its level ([how]({rule}); [what we had expected]({predictions})). Controls are questions of ours, and have "
         f"words of their own: one that comes out the other way says nothing against the paper.", "",
-        *tally_table(rows), "", *([agreement_words(rows, ends), ""] if agreement_words(rows, ends) else []),
+        *tally_table(rows), "", *([agreement_words(rows, ladder), ""] if agreement_words(rows, ladder) else []),
         "| verdict | of a control | means |", "|---|---|---|",
         *(f"| **{verdict}** | *{CONTROL_WORDS[verdict]}* | {MEANING[verdict]} |" for verdict in VERDICTS),
-        "", "## Primary claims", "", "| claim | whose | ours | verdict |", "|---|---|---|---|",
-        *(f"| {cell(row['sentence'])} | {row['whose']} | {cell(row['ours'])} | **{row['word']}** |" for row in rows if row["primary"]),
+        "", "## Primary claims", "", *primary_table(rows),
     ]  # fmt: skip
     for part in sections:
         where = f"scale `{part['scale']}`" if part["runs"] else "arithmetic: the same at every scale"
@@ -282,7 +254,7 @@ def markdown(sections: list[dict], out: Path, ends: dict[tuple[str, str], LongEn
 
 
 COLUMNS = (
-    "scale", "recipe", "claim", "sentence", "origin", "primary", "kind", "metric", "unit", "arms", "paper", "paper_source", "paper_confidence",
+    "scale", "recipe", "claim", "sentence", "origin", "primary", "kind", "metric", "unit", "arms", "paper", "paper_unit", "paper_source", "paper_confidence",
     "ours", "ci_low", "ci_high", "level", "smallest_effect", "seeds", "differences", "seed_se", "item_se", "p", "verdict", "word", "reason",
 )  # fmt: skip
 """Of claims.csv."""
@@ -295,7 +267,7 @@ def table(found: list[tuple[str, dict]]) -> str:
     writer.writeheader()
     for recipe, row in found:
         given = row["paper"] or {}
-        told = {"recipe": recipe, "arms": " ".join(row["arms"]), "word": word(row), "paper": given.get("value"),
+        told = {"recipe": recipe, "arms": " ".join(row["arms"]), "word": word(row), "paper": given.get("value"), "paper_unit": given.get("unit"),
                 "paper_source": given.get("source"), "paper_confidence": given.get("confidence"),
                 "differences": " ".join(f"{value:g}" for value in row.get("differences") or () if value is not None)}  # fmt: skip
         writer.writerow(row | told)
@@ -311,10 +283,10 @@ def write_scoreboard(scale: str, results: Path) -> Path:
     """
     book = load()
     out = results / Path(book.scale(scale).scoreboard).relative_to("results")
-    ends = long_end(results)
-    sections = [section(results, at, name, book.recipes[name], out, ends) for name, at in shown(scale, results)]
-    atomic_write(out / "index.html", html(sections, book.paper, out, ends))
-    atomic_write(out / "README.md", markdown(sections, out, ends))
+    ladder = read_ladder(results)
+    sections = [section(results, at, name, book, out, ladder) for name, at in shown(scale, results)]
+    atomic_write(out / "index.html", html(sections, book.paper, out, ladder))
+    atomic_write(out / "README.md", markdown(sections, out, ladder))
     atomic_write(
         out / "claims.csv",
         table([(name, row) for name, at in shown(scale, results) for row in rows_of(results, at, name)]),

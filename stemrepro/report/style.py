@@ -1,6 +1,9 @@
-"""One look for all figures: a colour and a marker an arm, sizes for print, bytes that depend on the data alone."""
+"""The style guide of all figures: sizes for print and for a phone, how an arm looks in colour and in grey, panels with letters and titles,
+every panel alone, and bytes that depend on the data alone."""
 
 import io
+from collections import Counter
+from collections.abc import Iterator
 
 import matplotlib as mpl
 import numpy as np
@@ -9,14 +12,28 @@ import pandas as pd
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 import seaborn as sns
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpec
+from matplotlib.legend import Legend
 
 from stemrepro.arm import HUES, Arm
 
+WIDTH, PANEL = 7.4, 3.9
+"""Inches of a figure, the width of a page's text; and of a panel alone, whose letters are as large on a phone."""
+FOOT = 0.13
+"""Inches below a figure for its small print."""
+SMALL, SMALLEST = 7, 6.5
+"""Points of names and notes in a panel, and of the smallest letters anywhere."""
 ARM_COLOUR: dict[str, str] = {}
 ARM_MARKER: dict[str, str] = {}
+ARM_DASHES: dict[str, str | tuple] = {}
 ARM_LABEL: dict[str, str] = {}
-"""Look of every arm of recipes/arms.yaml; `use_style` fills these in."""
+"""Look of every arm of recipes/arms.yaml; `use_style` fills these in. Arms of one hue differ in marker and in dashes, so that they are
+told apart in grey."""
+DASHES = ("-", (0, (4, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)))
+PLAIN, FAINT = "#555555", "#eeeeee"
+"""Marks in legends that stand for no arm, and lines that lead the eye along a row."""
 SOURCE_COLOUR = {
     "speeches": HUES["blue"],
     "bible": HUES["orange"],
@@ -24,6 +41,7 @@ SOURCE_COLOUR = {
     "glosses": HUES["purple"],
     "hub": HUES["grey"],
 }
+SOURCE_DASHES = dict(zip(SOURCE_COLOUR, (*DASHES, "-"), strict=True))
 
 
 def use_style(arms: dict[str, Arm]) -> None:
@@ -31,22 +49,77 @@ def use_style(arms: dict[str, Arm]) -> None:
     ARM_COLOUR.update({name: HUES[arm.hue] for name, arm in arms.items()})
     ARM_MARKER.update({name: arm.marker for name, arm in arms.items()})
     ARM_LABEL.update({name: arm.label or name for name, arm in arms.items()})
+    before = Counter()
+    for name, arm in arms.items():
+        ARM_DASHES[name] = DASHES[before[arm.hue] % len(DASHES)]
+        before[arm.hue] += 1
     sns.set_theme(context="paper", style="ticks", font_scale=0.95)
     mpl.rcParams.update({
         "svg.hashsalt": "stemrepro", "svg.fonttype": "none", "pdf.fonttype": 42, "figure.dpi": 100, "savefig.dpi": 200,
         "axes.spines.top": False, "axes.spines.right": False, "axes.titleweight": "bold", "axes.titlesize": "medium",
-        "axes.titlelocation": "left", "legend.frameon": False, "font.family": "DejaVu Sans",
+        "axes.titlelocation": "left", "legend.frameon": False, "font.family": "DejaVu Sans", "legend.fontsize": SMALLEST,
+        "legend.title_fontsize": SMALLEST, "lines.linewidth": 1.1, "lines.markersize": 4.5, "errorbar.capsize": 2,
     })  # fmt: skip
 
 
-def error_bars(rows: pd.DataFrame | pd.Series) -> np.ndarray:
-    """Distances from values to interval ends, [2] or [2, n], as matplotlib's yerr; none where one seed gives no interval."""
-    return np.nan_to_num(np.array([rows["value"] - rows["ci_low"], rows["ci_high"] - rows["value"]], float))
+def look(arm: str, hollow: bool = False) -> dict:
+    """Colour, marker and dashes of an arm, for `plot` and `errorbar`; hollow for a second measurement of the same."""
+    return {
+        "color": ARM_COLOUR[arm], "marker": ARM_MARKER[arm], "ls": ARM_DASHES[arm], "mfc": "white" if hollow else ARM_COLOUR[arm],
+    }  # fmt: skip
+
+
+def sheet(
+    layout: str | list, height: float, titles: dict[str, str], **options: object
+) -> tuple[Figure, dict[str, Axes]]:
+    """A figure of lettered panels.
+
+    Args:
+        layout: a mosaic of letters, as "ab;cd".
+        height: inches.
+        titles: letter -> title.
+        options: of matplotlib's subplot_mosaic.
+    """
+    figure, grid = plt.subplot_mosaic(layout, figsize=(WIDTH, height), layout="constrained", **options)
+    figure.get_layout_engine().set(rect=(0, FOOT / height, 1, 1 - FOOT / height))
+    for letter, title in titles.items():
+        grid[letter].set_title(f"{letter}  {title}")
+    return figure, grid
+
+
+def label_outer(axes: Axes) -> None:
+    """Hides what a panel shares with that below or to the left; alone it shows it again."""
+    place = axes.get_subplotspec()
+    if not place.is_last_row():
+        axes.xaxis.label.set_visible(False)
+        axes.tick_params(labelbottom=False)
+    if not place.is_first_col():
+        axes.yaxis.label.set_visible(False)
+        axes.tick_params(labelleft=False)
+
+
+def one_legend(figure: Figure, axes: list[Axes], columns: int) -> Legend:
+    """One legend above the panels, of all that some of them label."""
+    entries = {}
+    for own in axes:
+        for handle, label in zip(*own.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    return figure.legend(entries.values(), entries, loc="outside upper center", ncols=columns)
+
+
+def error_bars(rows: pd.DataFrame | pd.Series, low: float = -np.inf, high: float = np.inf) -> np.ndarray:
+    """Distances from values to interval ends, [2] or [2, n], as matplotlib's yerr; none where one seed gives no interval.
+
+    Args:
+        low, high: no interval is drawn beyond these, for shares that can't be there.
+    """
+    ends = rows["value"] - np.maximum(rows["ci_low"], low), np.minimum(rows["ci_high"], high) - rows["value"]
+    return np.nan_to_num(np.array(ends, float))
 
 
 def footer(figure: Figure, text: str) -> None:
     """Small print under a figure: scale, seeds, hashes."""
-    figure.text(0.995, 0.003, text, ha="right", va="bottom", fontsize=6, color="#555555")
+    figure.text(0.995, 0.003, text, ha="right", va="bottom", fontsize=SMALLEST, color=PLAIN)
 
 
 def settle(figure: Figure) -> None:
@@ -56,6 +129,49 @@ def settle(figure: Figure) -> None:
     figure.set_layout_engine("none")
     for axes in figure.axes:
         axes.set_position([round(float(value), 6) for value in axes.get_position().bounds])
+
+
+def _legend_alone(figure: Figure, axes: Axes) -> Legend | None:
+    """What a panel labels and has no legend for, below it in as many columns as fit."""
+    handles, labels = axes.get_legend_handles_labels()
+    if axes.get_legend() or not labels:
+        return None
+    for columns in (3, 2, 1):
+        legend = figure.legend(handles, labels, loc="outside lower center", ncols=columns, columnspacing=1)
+        figure.draw_without_rendering()
+        if columns == 1 or legend.get_window_extent().width < 0.98 * figure.bbox.width:
+            return legend
+        legend.remove()
+
+
+def alone(figure: Figure) -> Iterator[str]:
+    """Lays a figure out with one of its panels alone, at a phone's width, one after another; gives their letters. What a panel shares
+    with its neighbours, as names at an axis or a legend, it then has of its own. The figure is spent."""
+    figure.draw_without_rendering()
+    panels = [axes for axes in figure.axes if axes.axison or axes.texts]
+    sizes = [np.array(axes.get_tightbbox().size) / figure.dpi for axes in panels]
+    for artist in (*figure.texts, *figure.legends):
+        artist.remove()
+    for axes in figure.axes:
+        axes.set(visible=False, in_layout=False)
+    for axes, (width, height), letter in zip(panels, sizes, "abcdefghijkl", strict=False):
+        axes.set(visible=True, in_layout=True)
+        axes.set_subplotspec(GridSpec(1, 1, figure)[0])
+        axes.tick_params(labelbottom=True, labelleft=True)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.label.set_visible(True)
+        width = max(PANEL, 0.75 * width)  # a wide table can't be squeezed into less
+        figure.set_size_inches(width, height)
+        legend = _legend_alone(figure, axes)
+        figure.set_size_inches(
+            width, height + (legend.get_window_extent().height / figure.dpi + 0.05 if legend else 0.05)
+        )
+        figure.set_layout_engine("constrained")
+        settle(figure)
+        yield letter
+        axes.set(visible=False, in_layout=False)
+        if legend:
+            legend.remove()
 
 
 def render(figure: Figure, kind: str) -> bytes:
@@ -72,13 +188,26 @@ def render(figure: Figure, kind: str) -> bytes:
 
 __all__ = [
     "ARM_COLOUR",
+    "ARM_DASHES",
     "ARM_LABEL",
     "ARM_MARKER",
+    "DASHES",
+    "FAINT",
+    "PANEL",
+    "PLAIN",
+    "SMALL",
+    "SMALLEST",
     "SOURCE_COLOUR",
+    "SOURCE_DASHES",
+    "alone",
     "error_bars",
     "footer",
+    "label_outer",
+    "look",
+    "one_legend",
     "plt",
     "render",
     "settle",
+    "sheet",
     "use_style",
 ]

@@ -76,3 +76,16 @@ def tally_table(rows: list[dict]) -> list[str]:
     for origin, counts in tally(rows).items():
         lines.append(f"| {ORIGINS[origin]} ({sum(counts.values())}) | {' | '.join(str(n) for n in counts.values())} |")
     return lines
+
+
+def recipe_table(recipes: dict[str, tuple[str, list[dict]]]) -> list[str]:
+    """A line a recipe of a Markdown table: how its claims came out.
+
+    Args:
+        recipes: title -> its item of the paper, and its rows.
+    """
+    lines = [f"| recipe | paper | {' | '.join(VERDICTS)} |", f"|---|---|{'--:|' * len(VERDICTS)}"]
+    for title, (item, rows) in recipes.items():
+        counts = Counter(row["verdict"] for row in rows)
+        lines.append(f"| {title} | {item} | {' | '.join(str(counts[verdict] or '') for verdict in VERDICTS)} |")
+    return lines

@@ -3,9 +3,9 @@
 import itertools
 import math
 import sys
+import time
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -61,6 +61,21 @@ def open_points(study: optuna.Study, points: list[dict]) -> list[dict]:
     return [point for point in points if point not in ended]
 
 
+def ended(study: optuna.Study) -> int:
+    """Trials with a result."""
+    return len(study.get_trials(deepcopy=False, states=ENDED))
+
+
+def progress_of(studies: dict[str, optuna.Study], sweep: Sweep, parts: dict[str, Space]) -> tuple[int, int]:
+    """How much of a sweep is done, and of how much: points of a grid, or trials that were asked for. Never more than all."""
+    if sweep.sampler == "grid":
+        points = {name: grid_points(parts[name]) for name in studies}
+        left = sum(len(open_points(study, points[name])) for name, study in studies.items())
+        total = sum(map(len, points.values()))
+        return total - left, total
+    return sum(min(ended(study), sweep.trials) for study in studies.values()), len(studies) * sweep.trials
+
+
 def spaces(name: str, sweep: Sweep, space: Space) -> dict[str, Space]:
     """What is searched by the name of its study: a grid in one, every arm of an open search in its own, so that each has as many trials
     and none is left for another that does better."""
@@ -70,22 +85,38 @@ def spaces(name: str, sweep: Sweep, space: Space) -> dict[str, Space]:
 
 
 def work(name: str, sweep: Sweep, space: Space, call: Callable[..., float], out: Path, worker: int = 0) -> None:
-    """Takes the open points of a grid that no other worker has, once each; or trials until a search has as many as it asks for.
+    """Takes the open points of a grid, once each; or trials until a search has as many as it asks for.
+
+    Then it waits for what other workers still have, and takes it over where they died.
 
     Args:
         call: called with a trial and `space`.
+        worker: gives an open search a random stream of its own.
     """
     study, call = open_study(name, sweep, out, worker), partial(call, space=space)
     if sweep.sampler == "grid":
-        anything = optuna.samplers.RandomSampler()
-        for point in open_points(study, grid_points(space)):
-            with suppress(UserError), locked(out / "points" / digest(point), "another worker has this point"):
-                if open_points(study, [point]):
-                    study.sampler = optuna.samplers.PartialFixedSampler(point, anything)
-                    study.optimize(partial(_at_point, call=call, point=point), n_trials=1, catch=(UserError,))
+        held = [point for point in open_points(study, grid_points(space)) if not _take(study, point, call, out)]
+        for point in held:
+            _take(study, point, call, out, wait=True)
         return
-    if len(study.get_trials(deepcopy=False, states=ENDED)) < sweep.trials:
-        study.optimize(call, callbacks=[optuna.study.MaxTrialsCallback(sweep.trials, states=ENDED)])
+    while (count := ended(study)) < sweep.trials:
+        optuna.storages.fail_stale_trials(study)  # and puts them back
+        if count + len(study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))) < sweep.trials:
+            study.optimize(call, n_trials=1)
+        else:
+            time.sleep(1)
+
+
+def _take(study: optuna.Study, point: dict, call: Callable[[Trial], float], out: Path, wait: bool = False) -> bool:
+    """Runs a point if it is open; False where another worker has it and it isn't waited for. The system frees it when that one dies."""
+    try:
+        with locked(out / "points" / digest(point), "" if wait else "another worker has this point"):
+            if open_points(study, [point]):
+                study.sampler = optuna.samplers.PartialFixedSampler(point, optuna.samplers.RandomSampler())
+                study.optimize(partial(_at_point, call=call, point=point), n_trials=1, catch=(UserError,))
+    except UserError:  # not of the point itself, which is caught above
+        return False
+    return True
 
 
 def work_all(parts: dict[str, Space], sweep: Sweep, call: Callable[..., float], out: Path, worker: int = 0) -> None:
@@ -111,7 +142,7 @@ def check_complete(name: str, sweep: Sweep, space: Space, study: optuna.Study) -
         if missing := open_points(study, points):
             first = ", ".join(f"{key} {value}" for key, value in missing[0].items())
             raise UserError(f"{len(missing)} of the grid's {len(points)} points have no result ({first}, say); {again}")
-    elif (count := len(study.get_trials(deepcopy=False, states=ENDED))) < sweep.trials:
+    elif (count := ended(study)) < sweep.trials:
         raise UserError(f"{count} of {sweep.trials} trials have a result; {again}")
 
 

@@ -1,6 +1,7 @@
 """From measures to verdicts.json: signs, units, what couldn't be measured; and the figure that every recipe has."""
 
 import json
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -14,8 +15,8 @@ from stemrepro.measures.base import Precondition
 from stemrepro.paper import PaperNumber
 from stemrepro.recipe import Claim
 from stemrepro.report import forest
-from stemrepro.report.results import evidence_for, judged, mean_row, save
-from stemrepro.report.style import use_style
+from stemrepro.report.results import evidence_for, judged, mean_row, save, save_panels
+from stemrepro.report.style import settle, sheet, use_style
 from stemrepro.report.verdicts import AT_OFFICIAL_START
 
 VALUES = {
@@ -208,10 +209,45 @@ def test_equal_results_are_equal_bytes(given, book, tmp_path):
     for name in ("one", "two"):
         data = forest.collect(given)
         save(tmp_path / name, {"figure": forest.draw(data, given)}, data, rows, {"params_hash": "p", "data_hash": None})
-    files = {path.name for path in (tmp_path / "one").iterdir()}
-    assert files == {"figure.pdf", "figure.svg", "figure.png", "data.csv", "verdicts.json", "provenance.json"}
+    written = (path for path in (tmp_path / "one").rglob("*") if path.is_file())
+    files = {path.relative_to(tmp_path / "one").as_posix() for path in written}
+    assert files == {
+        "figure.pdf", "figure.svg", "figure.png", "panels/a.svg", "data.csv", "verdicts.json", "provenance.json"
+    }  # fmt: skip
     assert all(
         (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
         for name in files - {"provenance.json"}
     )
     assert json.loads((tmp_path / "one/verdicts.json").read_text()) == rows
+
+
+def test_results_of_an_unpacked_bundle_name_its_commit(given, book, tmp_path, monkeypatch):
+    """And not that of a repository that lies around it."""
+    monkeypatch.chdir(tmp_path)
+    Path("COMMIT").write_text("90f2922\n")
+    Path("MANIFEST.sha256").write_text("")
+    use_style(book.arms)
+    data = forest.collect(given)
+    save(
+        tmp_path / "a",
+        {"figure": forest.draw(data, given)},
+        data,
+        judged(given.inputs, given),
+        {"params_hash": "p", "data_hash": None},
+    )
+    assert json.loads((tmp_path / "a/provenance.json").read_text())["commit"] == "90f2922"
+
+
+def test_every_panel_is_written_alone_and_those_that_are_gone_are_removed(book, tmp_path):
+    use_style(book.arms)
+    for layout, letters in (("ab;cd", "abcd"), ("ab", "ab")):
+        figure, grid = sheet(layout, 3, {letter: f"Panel {letter}" for letter in letters})
+        for axes in grid.values():
+            axes.plot([0, 1], [0, 1])
+        settle(figure)
+        save_panels(tmp_path, figure)
+        assert sorted(path.name for path in tmp_path.iterdir()) == [f"{letter}.svg" for letter in letters]
+    text = (tmp_path / "b.svg").read_text()
+    assert "Panel b" in text
+    assert "Panel a" not in text
+    assert 'width="280.8pt"' in text  # 3.9 inches: letters of 6.5 points are 9 pixels on a screen of 390

@@ -2,34 +2,24 @@
 
 import csv
 import json
-import os
 import re
 import shutil
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
 from stemrepro.book import load
+from stemrepro.browser import chromium
 from stemrepro.claims import VERDICTS
 from stemrepro.errors import UserError
 from stemrepro.report import scoreboard
-from stemrepro.report.drawing import axis, drawing
 from stemrepro.report.scoreboard import write_scoreboard
 from stemrepro.report.verdicts import CONTROL_WORDS, read_verdicts, tally_table
+from stemrepro.report.words import paper_items
 from tests.conftest import ROOT
+from tests.report.made_up import row
 
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome", "chrome") if (path := shutil.which(name))), None
-)
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="533pt" height="417pt" viewBox="0 0 533 417"><rect width="533" height="417"/></svg>'
-
-
-def row(claim: str, verdict: str, **fields: object) -> dict:
-    return {
-        "claim": claim, "sentence": f"Sentence of {claim}.", "origin": "paper", "primary": False, "kind": "greater", "metric": "prose", "unit": "nats/token",
-        "arms": ["dense", "stem-full"], "smallest_effect": 0.02, "ours": 0.1, "ci_low": 0.05, "ci_high": 0.15, "level": 0.95,
-        "paper": {"value": 0.05, "unit": "nats/token", "source": "Fig. 5b", "confidence": "figure"}, "seed_se": 0.01, "item_se": None,
-        "own_rate": None, "p": 0.01, "seeds": 5, "scale": "laptop", "verdict": verdict, "reason": "because <b>",
-    } | fields  # fmt: skip
 
 
 @pytest.fixture
@@ -87,12 +77,51 @@ def test_claims_stand_beside_the_ladders_last_rung(project):
     """The laptop's stand at +0.1 (0.05 to 0.15) for dense less STEM full."""
     folder = project / "ladder/token_ladder"
     folder.mkdir(parents=True)
-    (folder / "data.csv").write_text("panel,what,x,value,ci_low,ci_high\npair,dense - stem-full,286,-0.3,-0.4,-0.2\n")
+    rungs = "pair,dense - stem-full,2.4,0.2,0.1,0.3\npair,dense - stem-full,286,-0.3,-0.4,-0.2\n"
+    (folder / "data.csv").write_text(f"panel,what,x,value,ci_low,ci_high\n{rungs}")
     write_scoreboard("laptop", project)
+    assert re.search(
+        r"<title>no effect is within [^<]*; at 2.4 \+0.2; at 286 -0.3</title>", (project / "index.html").read_text()
+    )
     for page in ("index.html", "README.md"):
         text = (project / page).read_text()
-        assert "after 286 tokens a parameter (ladder) -0.300 (-0.400 to -0.200): points the other way there" in text
+        assert (
+            "after 286 tokens a parameter (ladder) -0.300 (-0.400 to -0.200 at 95%): points the other way there" in text
+        )
         assert "Pointing the same way there: 0; " in text
+
+
+def test_scales_of_a_claim_stand_beside_each_other(project, book):
+    """validation_loss was run at two; what has no interval there, or another unit, is not drawn."""
+    name, path = "validation_loss", project / "gpu/validation_loss/verdicts.json"
+    rows = json.loads(path.read_text())
+    rows[0] |= {"ours": 0.4, "ci_low": 0.3, "ci_high": 0.5, "scale": "gpu"}
+    rows[1] |= {"unit": "points", "scale": "gpu"}
+    path.write_text(json.dumps(rows))
+    page = scoreboard.section(project, "laptop", name, book, project, {})
+    found = {own["claim"]: own for own in page["rows"]}
+    assert "at scale gpu +0.400 (+0.300 to +0.500 at 95%) nats/token: reproduced" in found[f"{name}-0"]["evidence"]
+    assert "; at gpu +0.4</title>" in found[f"{name}-0"]["drawing"]
+    assert "; at gpu" not in found[f"{name}-1"]["drawing"]
+    assert "gpu" not in found[f"{name}-2"]["evidence"]  # computed
+    assert "laptop" not in scoreboard.section(project, "laptop", "rivals", book, project, {})["rows"][0]["evidence"]
+
+
+def test_what_could_not_be_tested_is_told_by_reason():
+    rows = [
+        row("a", "inconclusive", reason="one"),
+        row("b", "inconclusive", reason="two"),
+        row("c", "inconclusive", reason="two"),
+    ]
+    found = scoreboard.by_reason(rows)
+    assert list(found) == ["two", "one"]
+    assert [own["claim"] for own in found["two"]] == ["b", "c"]
+
+
+def test_the_committed_page_is_small():
+    """Without its figures, as a reader of claims loads it."""
+    page = re.sub(r'"data:image/svg[^"]*"', "", (ROOT / "results/index.html").read_text())
+    assert len(page.encode()) < 400_000
 
 
 def test_a_recipe_of_another_scale_stands_on_the_page_that_they_share(project):
@@ -137,10 +166,6 @@ def test_verdicts_that_can_not_be_are_named(tmp_path, change, words):
         read_verdicts(path)
 
 
-def test_intervals_show_their_level():
-    assert scoreboard.ours(row("a", "reproduced", level=0.9066)) == "+0.100 (+0.050 to +0.150 at 90.7%) nats/token"
-
-
 def test_the_pages_folder_is_the_scales_own(project):
     """Whatever scale is planned: the gpu scale's page is this test's laptop's."""
     scales = project.parent / "recipes/scales/gpu.yaml"
@@ -159,7 +184,7 @@ def test_every_local_link_leads_somewhere(project):
     assert {"../recipes/cost_model.yaml", "../docs/verdicts.md", "laptop/cost_model/verdicts.json"} <= links
     for link in links:
         base = ROOT / "results" if link.startswith("../") else project
-        if not link.endswith((".pdf", ".png", ".csv", "provenance.json")):
+        if not link.endswith((".pdf", ".png", ".csv", "provenance.json", "explained.html")):
             assert (base / link).exists(), link
 
 
@@ -177,72 +202,6 @@ def test_missing_verdicts_and_figures_are_named(project):
     shutil.copy(project / "laptop/validation_loss/figure.svg", project / "laptop/cost_model/figure.svg")
     with pytest.raises(UserError, match=r"paper_audit/verdicts\.json is missing"):
         write_scoreboard("laptop", project)
-
-
-def test_evidence_names_both_errors_and_the_contrast_at_own_rates():
-    shown = row("a", VERDICTS[1], seeds=5, seed_se=0.0123, item_se=None, own_rate=None)
-    assert scoreboard.evidence(shown) == "5 seeds, error between seeds 0.0123"
-    words = "5 seeds, error between seeds 0.0123, between items 0.2, at own best learning rates -0.050"
-    assert scoreboard.evidence(shown | {"item_se": 0.2, "own_rate": -0.05}) == words
-
-
-@pytest.mark.parametrize(("agrees", "words"), [(True, "the same sign"), (False, "the same sign is not shown")])
-def test_evidence_says_whether_a_claim_has_its_sign_at_the_official_start(agrees, words):
-    shown = row("a", VERDICTS[1], seeds=5, seed_se=None, item_se=None, own_rate=None)
-    shown |= {"official_start": 0.1234, "official_start_agrees": agrees}
-    assert scoreboard.evidence(shown) == f"5 seeds, at the official start +0.123 ({words})"
-
-
-def drawn(made: dict) -> str:
-    """A claim's picture on an axis of its own."""
-    return drawing(made, axis([made]), "interval")
-
-
-def test_the_small_drawing_keeps_its_proportions():
-    found = drawn(row("a", "direction only"))
-    low, high = map(float, re.search(r'd="M([\d.]+) 14H([\d.]+)"', found).groups())
-    zero = float(re.search(r'class="axis" d="M([\d.]+) 1V', found)[1])
-    middle = float(re.search(r'cx="([\d.]+)"', found)[1])
-    assert (middle - zero) / (low - zero) == pytest.approx(2, abs=0.05)
-    assert (high - zero) / (low - zero) == pytest.approx(3, abs=0.05)
-    diamond = "l5 6 l-5 6 l-5 -6 z"
-    assert diamond in found
-    other_unit = {"value": 3, "unit": "points", "source": "s", "confidence": "read"}
-    assert diamond not in drawn(row("a", "direction only", paper=other_unit))
-    assert drawn(row("a", "direction only", ci_low=None)) == ""
-
-
-def test_seeds_and_ticks_stand_where_the_axis_has_them():
-    """On the axis from -0.5 to 1 the place of a value is linear; the differences are told in words too."""
-    made = row("a", "direction only", differences=[0.0, 0.25, None, 0.5], unit="<u>")
-    found = drawing(made, (-0.5, 1.0), "interval")
-    seeds = [float(x) for x in re.findall(r"M([\d.]+) 22h0", found)]
-    assert seeds == pytest.approx([8 + 214 * (value + 0.5) / 1.5 for value in (0, 0.25, 0.5)], abs=0.06)
-    ticks = {float(label): float(x) for x, label in re.findall(r'<text x="([\d.]+)" y="39">([-\d.]+)<', found)}
-    assert 0.0 in ticks
-    assert all(x == pytest.approx(8 + 214 * (value + 0.5) / 1.5, abs=0.06) for value, x in ticks.items())
-    assert "by seed +0, +0.25, +0.5" in found
-    assert "&lt;u&gt;" in found
-
-
-def test_claims_about_one_metric_share_an_axis():
-    near, far = row("a", "reproduced"), row("b", "reproduced", ci_high=2.0, differences=[-1.0, 3.0])
-    left, right = axis([near, far])
-    assert left < -1.0 < 3.0 < right
-    assert axis([row("c", "reproduced", ci_low=None)]) == (0.0, 0.0)
-
-
-@pytest.mark.parametrize(
-    ("text", "items"),
-    [
-        ("Tables 5 and 6", ["table 5", "table 6"]),
-        ("Fig. 4, 7", ["fig 4", "fig 7"]),
-        ("Table 3 (350M, 100B tokens); Fig. 1a, validation perplexity, 1B", ["table 3", "fig 1a"]),
-        ("reviewers' wish", []),
-    ],
-)
-def test_what_of_the_paper_a_text_names(text, items):
-    assert scoreboard.paper_items(text) == items
 
 
 def test_claims_as_data(project):
@@ -270,16 +229,11 @@ def test_captions_say_what_is_drawn_and_how_many_seeds(book):
 
 @pytest.fixture(scope="module")
 def browser():
-    if CHROMIUM is None:
-        pytest.skip("no Chromium on this machine")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox"] if os.geteuid() == 0 else []
-        )
-        yield browser
-        browser.close()
+    try:
+        with chromium() as browser:
+            yield browser
+    except UserError as reason:
+        pytest.skip(str(reason))
 
 
 @pytest.fixture
@@ -318,15 +272,32 @@ def test_pictures_have_size_and_alternative_text(page, book):
     )
 
 
+def test_a_figure_of_panels_stands_there_panel_by_panel(project):
+    folder = project / "laptop/rivals/panels"
+    folder.mkdir()
+    for letter, width in (("b", 200), ("a", 180)):
+        (folder / f"{letter}.svg").write_text(SVG.replace("533", str(width)))
+    made = scoreboard.section(project, "laptop", "rivals", load(), project, {})["images"]
+    assert [(own["name"], own["width"], own["height"]) for own in made] == [("a", 180, 417), ("b", 200, 417)]
+    write_scoreboard("laptop", project)
+    assert (project / "index.html").read_text().count('alt="Panel b of it."') == 1
+
+
 def test_filters_by_verdict_scale_and_words(page, book):
     every = shown(page)
     assert len(every) == 5 * (len(book.at("laptop").recipes) + 1)
-    button = page.locator("button[data-verdict='contradicted']")
-    button.click()
-    assert button.get_attribute("aria-pressed") == "false"
-    assert shown(page) == [name for name in every if not name.endswith(f"-{VERDICTS.index('contradicted')}")]
-    assert page.locator("#shown").inner_text() == f"{4 * (len(book.at('laptop').recipes) + 1)} of {len(every)} claims"
-    button.click()
+    buttons = {verdict: page.locator(f"button[data-verdict='{verdict}']") for verdict in VERDICTS}
+    one, other = VERDICTS.index("contradicted"), VERDICTS.index("inconclusive")
+    buttons["contradicted"].click()  # alone
+    assert buttons["inconclusive"].get_attribute("aria-pressed") == "false"
+    assert shown(page) == [name for name in every if name.endswith(f"-{one}")]
+    assert page.locator("#shown").inner_text() == f"{len(book.at('laptop').recipes) + 1} of {len(every)} claims"
+    buttons["inconclusive"].click()  # beside it
+    assert shown(page) == [name for name in every if name.endswith((f"-{one}", f"-{other}"))]
+    buttons["contradicted"].click()  # not any more
+    assert shown(page) == [name for name in every if name.endswith(f"-{other}")]
+    buttons["inconclusive"].click()  # none would be left
+    assert shown(page) == every
     page.select_option("#scale", "gpu")
     assert {name.split("-")[1] for name in shown(page)} == {"gpu"}
     assert page.eval_on_selector_all("main > section", "all => all.filter(s => s.offsetParent !== null).length") == 1
@@ -358,15 +329,33 @@ def test_what_is_chosen_stays_in_the_address_and_through_a_reload(page):
 
 def test_a_table_of_the_paper_is_one_thing_to_look_for(page, book):
     page.fill("#words", "table 5")
-    asked = {
-        name
-        for name, recipe in book.at("laptop").recipes.items()
-        if "table 5" in scoreboard.paper_items(recipe.paper_item)
-    }
+    asked = {name for name, recipe in book.at("laptop").recipes.items() if "table 5" in paper_items(recipe.paper_item)}
     assert {name.split("-")[0] for name in shown(page)} == asked
     assert "contextual_reasoning" in asked
     page.fill("#words", "fig 5")  # the made-up claims have their number from Fig. 5b
     assert len(shown(page)) == page.locator(".claim").count()
+
+
+def test_what_a_filter_opened_it_closes(page):
+    page.locator("#rivals-laptop details.claims summary").click()
+    page.fill("#words", "sentence of cost")
+    assert page.eval_on_selector_all("details.claims", "all => all.every(part => part.open)")
+    page.click("#clear")
+    opened = page.eval_on_selector_all(
+        "details.claims", "all => all.filter(p => p.open).map(p => p.closest('section').id)"
+    )
+    assert opened == ["rivals-laptop"]
+
+
+def test_the_same_link_leads_there_again(page):
+    """Also behind a filter that hides its claim, though the address stays the same."""
+    link = page.locator(".primaries a[href='#rivals-laptop-rivals-1']")
+    link.click()
+    page.select_option("#scale", "gpu")
+    assert "rivals-laptop-rivals-1" not in shown(page)
+    link.click()
+    assert "rivals-laptop-rivals-1" in shown(page)
+    assert page.evaluate("document.getElementById('rivals-laptop-rivals-1').getBoundingClientRect().top") < 300
 
 
 def test_no_hit_says_so_and_leads_back(page):
@@ -398,6 +387,8 @@ def test_a_link_to_a_claim_opens_and_lands_below_the_bar(page):
     assert bar <= top <= bar + 40
     link = page.locator("#rivals-laptop-rivals-3 .here")
     assert link.get_attribute("href") == "#rivals-laptop-rivals-3"
+    how = page.locator("#rivals-laptop-rivals-3 .how")
+    assert how.get_attribute("href") == "laptop/rivals/explained.html#rivals-3"
 
 
 def test_the_contents_name_every_section(page):
@@ -448,12 +439,26 @@ def test_prints_every_claim_without_the_filters(page):
     assert len(page.pdf()) > 10_000
 
 
-@pytest.mark.parametrize(
-    ("paper", "half", "found", "texts"),
-    [(1.2, 0.005, 1.204, ("1.20 u", "1.2040 u")), (0, 0.5, 7.0, ("0 u", "7 u")), (3.5, 0.5, 0.8075, ("3.5 u", "0.807 u")),
-     (0.81, 0.4, 0.057143, ("0.81 u", "0.0571 u")), (20, 0.05, 8.333333, ("20 u", "8.333 u"))],
-)  # fmt: skip
-def test_exact_numbers_show_the_papers_digits_and_two_more(paper, half, found, texts):
-    made = row("a", "reproduced", kind="exact", unit="u", ours=found, ci_low=None, smallest_effect=half,
-               paper={"value": paper, "unit": "u", "source": "s", "confidence": "read"})  # fmt: skip
-    assert (scoreboard.paper(made), scoreboard.ours(made)) == texts
+def barriers(page) -> list[str]:
+    """What axe finds against a page: rules and the elements that break them."""
+    found = Axe().run(page).response["violations"]
+    return [f"{rule['id']}: {node['html']}" for rule in found for node in rule["nodes"]]
+
+
+@pytest.mark.parametrize("width", [1200, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_bars_the_way(page, width, scheme):
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=scheme)
+    page.click("#open")
+    assert barriers(page) == []
+    page.evaluate("document.querySelector('#words').removeAttribute('aria-label')")
+    page.evaluate("document.querySelector('#words').removeAttribute('placeholder')")
+    assert any(found.startswith("label: ") for found in barriers(page))
+
+
+def test_nothing_bars_the_way_to_explanations(browser):
+    page = browser.new_page()
+    page.goto(f"file://{ROOT}/results/laptop/rivals/explained.html")
+    assert barriers(page) == []
+    page.close()

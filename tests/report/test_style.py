@@ -1,8 +1,32 @@
+"""The style guide, and all figures of the committed scores against what code can see of it."""
+
+import pandas as pd
 import pytest
 import seaborn as sns
+from matplotlib.lines import Line2D
 
+from stemrepro.analyse import module
 from stemrepro.arm import HUES
-from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, plt, render, settle, use_style
+from stemrepro.measures.base import Inputs, measured
+from stemrepro.report.style import (
+    ARM_COLOUR,
+    ARM_DASHES,
+    ARM_LABEL,
+    ARM_MARKER,
+    PANEL,
+    alone,
+    error_bars,
+    footer,
+    label_outer,
+    one_legend,
+    plt,
+    render,
+    settle,
+    sheet,
+    use_style,
+)
+from tests.conftest import ROOT
+from tests.report.looks import alike, faults, lightness
 
 
 def draw(nudge, arms=None):
@@ -44,3 +68,112 @@ def test_every_arm_has_a_look_of_its_own(book):
 
 def test_hues_are_those_that_the_colour_blind_tell_apart():
     assert list(HUES.values())[1:] == list(sns.color_palette("colorblind", 10).as_hex())
+
+
+SCALES = {
+    "token_ladder": "ladder",
+    "knowledge_editing": "atlas",
+    "knowledge_capacity": "capacity",
+    "needle": "needle",
+    "associative_recall": "recall",
+}
+"""Recipes with scores at a scale of their own; the others have them at laptop."""
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in ROOT.glob("analysis/*.py")))
+def test_nothing_that_code_can_see_is_wrong_with_a_figure_or_a_panel_of_it(book, name, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    use_style(book.arms)
+    recipe, scale = book.recipes[name], SCALES.get(name, "laptop")
+    measure = measured(Inputs(name, book, scale, ROOT / "scores" / scale))
+    drawn = module(ROOT / f"analysis/{name}.py", [])
+    data = drawn.collect(measure)
+    for draw in (drawn.draw, *([drawn.front] if recipe.front else [])):
+        figure = draw(data, measure)
+        footer(figure, "scale laptop, 3 to 5 seeds, parameters 123456789abc, data 123456789abc")
+        settle(figure)
+        assert faults(figure) == []
+        assert {letter: found for letter in alone(figure) if (found := faults(figure))} == {}
+        plt.close(figure)
+
+
+def spoilt(what):
+    """A good figure of two panels, with one thing wrong."""
+    use_style({})
+    figure, grid = sheet("ab", 2.5, {"a": "One", "b": "Other"})
+    for axes in grid.values():
+        axes.set(xlabel="x", ylabel="y", xlim=(0, 1), ylim=(0, 1))
+    axes = grid["a"]
+    for marker, height in (("o", 0.2), ("s", 0.4)):
+        axes.plot([0.1, 0.9], [height, height], color="#de8f05", marker=marker, label=marker)
+    axes.errorbar(0.5, 0.3, yerr=0.1, color="black")
+    axes.legend(loc="upper left")
+    what(figure, axes)
+    settle(figure)
+    return faults(figure)
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        (lambda figure, axes: None, None),
+        (lambda figure, axes: figure.text(0.95, 0.5, "over the edge"), "leaves the figure"),
+        (lambda figure, axes: axes.set_title("a  One " * 9), "overlap"),
+        (lambda figure, axes: axes.text(0.5, 0.7, "small", fontsize=5), "has 5 points"),
+        (lambda figure, axes: axes.set_xlabel(""), "x has no label"),
+        (lambda figure, axes: axes.errorbar(0.5, 0.95, yerr=0.2, color="black"), "a bar leaves its axes"),
+        (lambda figure, axes: axes.bar(0.5, 1.2, color="black", width=0.01), "a bar leaves its axes"),
+        (lambda figure, axes: axes.plot([0, 1], [0.93, 0.93], color="black"), "the legend covers what is drawn"),
+        (lambda figure, axes: axes.plot([0, 1], [0.5, 0.5], color="#0173b2"), "explained nowhere"),
+        (lambda figure, axes: axes.plot(0.5, 0.5, "P", color="black", label="more"), "has no legend"),
+    ],
+)  # fmt: skip
+def test_each_fault_is_seen(what, words):
+    found = spoilt(what)
+    assert (found == []) if words is None else any(words in fault for fault in found)
+
+
+def test_marks_of_one_shape_must_differ_in_grey():
+    """Blue and red are as dark as each other; yellow is lighter."""
+    blue, red, yellow = (Line2D([], [], color=HUES[hue], marker="o") for hue in ("blue", "red", "yellow"))
+    assert alike([blue, red], ["blue", "red"]) == ["'blue' and 'red' are alike in grey"]
+    assert alike([blue, yellow], ["blue", "yellow"]) == []
+    assert alike([blue, Line2D([], [], color=HUES["red"], marker="s")], ["blue", "square"]) == []
+
+
+def test_arms_of_one_hue_differ_in_grey(book):
+    use_style(book.arms)
+    looks = [(ARM_COLOUR[arm], ARM_MARKER[arm], ARM_DASHES[arm]) for arm in book.arms]
+    assert len({look for look in looks}) == len(book.arms)
+    assert lightness("#000000") == pytest.approx(0)
+    assert lightness("#ffffff") == pytest.approx(100)
+    assert lightness("#777777") == pytest.approx(50.03, abs=0.05)  # CIE L* of the middle grey of sRGB
+
+
+def test_a_panel_alone_has_its_own_names_and_legend():
+    use_style({})
+    figure, grid = sheet("ab", 2.5, {"a": "One", "b": "Other"}, sharey=True)
+    for axes in grid.values():
+        axes.plot([0, 1], [0, 1], label="line")
+        axes.set(xlabel="x", ylabel="y")
+        label_outer(axes)
+    one_legend(figure, list(grid.values()), columns=2)
+    footer(figure, "small print")
+    settle(figure)
+    assert not grid["b"].yaxis.label.get_visible()
+    seen = []
+    for letter in alone(figure):
+        shown = [axes for axes in figure.axes if axes.get_visible()]
+        assert shown == [grid[letter]]
+        assert shown[0].yaxis.label.get_visible()
+        assert [text.get_text() for own in figure.legends for text in own.get_texts()] == ["line"]
+        assert figure.texts == []
+        assert faults(figure) == []
+        seen.append(figure.get_figwidth())
+    assert seen == [PANEL, PANEL]
+
+
+def test_intervals_of_shares_end_where_shares_do():
+    row = pd.Series({"value": 95.0, "ci_low": -4.0, "ci_high": 120.0})
+    assert error_bars(row).tolist() == [99.0, 25.0]
+    assert error_bars(row, 0, 100).tolist() == [95.0, 5.0]

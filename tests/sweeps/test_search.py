@@ -1,5 +1,6 @@
 """Sweeps: points, extension, pruning and results in-process; workers, kills and retries as real processes."""
 
+import json
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import time
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from threading import Thread, Timer
 from types import SimpleNamespace
 
 import optuna
@@ -19,11 +21,14 @@ from optuna.trial import TrialState
 from rich.console import Console
 
 from stemrepro.errors import UserError
+from stemrepro.files import digest
 from stemrepro.sweeps import search, trials
-from stemrepro.sweeps.results import best_settings, rate_figure
-from stemrepro.sweeps.search import Going, extended, run_sweep
+from stemrepro.sweeps.best import best_settings
+from stemrepro.sweeps.figures import rate_figure
+from stemrepro.sweeps.going import Going
+from stemrepro.sweeps.search import extended, run_sweep
 from stemrepro.sweeps.spec import Range, Sweep, read_sweep
-from stemrepro.sweeps.study import check_complete, grid_points, open_points, open_study, trial_table, work
+from stemrepro.sweeps.study import check_complete, grid_points, open_points, open_study, progress_of, trial_table, work
 from stemrepro.sweeps.trials import run_of, settings_of
 from stemrepro.tracked import tracking_uri
 from tests.conftest import ROOT, TINY
@@ -87,6 +92,16 @@ def test_a_grid_visits_every_point_and_grows_until_no_arm_is_at_its_edge(project
     again = pd.read_csv(folder / "data.csv")
     run_sweep(file, project, "tiny", tmp_path / "data/tiny/blocks", tmp_path / "results", 1, 0, Console(quiet=True))
     assert pd.read_csv(folder / "data.csv").equals(again)
+    drawn = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for name in ("figure.svg", "importances.csv", "best.csv"):
+        (folder / name).unlink()
+    search.redraw(file, project, "tiny", tmp_path / "results")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == drawn
+
+
+def test_what_was_never_run_cannot_be_redrawn(project, tmp_path):
+    with pytest.raises(UserError, match=r"tiny/sweeps/sweep/data\.csv is missing or damaged"):
+        search.redraw(sweep_file(tmp_path, GRID), project, "tiny", tmp_path / "results")
 
 
 def test_extension_is_by_the_grids_own_factor_on_the_side_that_needs_it():
@@ -198,7 +213,11 @@ def test_the_shipped_sweeps_are_valid(book):
 
 def test_the_laptops_start_and_best_rates_are_the_studys_winners(book):
     """The common start of all arms is dense's best."""
-    best = pd.read_csv(ROOT / "results/start/sweeps/start/best.csv").set_index("arm").drop(columns="prose")
+    best = (
+        pd.read_csv(ROOT / "results/start/sweeps/start/best.csv")
+        .set_index("arm")
+        .drop(columns=["prose", "at_edge"], errors="ignore")
+    )
     laptop = book.scales["laptop"]
     assert laptop.best_rates.keys() == set(best.index)
     for arm, own in laptop.best_rates.items():
@@ -209,7 +228,7 @@ def test_the_laptops_start_and_best_rates_are_the_studys_winners(book):
 
 
 SLOW = """
-import sys, time
+import os, sys, time
 from stemrepro.sweeps import search, study
 study.HEARTBEAT = 1
 before = search.objective
@@ -220,7 +239,7 @@ def slow(trial, **rest):
     return before(trial, **rest)
 search.objective = slow
 from stemrepro.cli import app
-app(["sweep", "sweep.yaml", "--scale", "tiny"])
+app(["sweep", "sweep.yaml", "--scale", "tiny", "--workers", os.environ.get("WORKERS", "1")])
 """
 
 
@@ -271,24 +290,153 @@ def test_a_point_that_failed_is_tried_again_and_missing_ones_give_no_results(pro
 
 
 def test_workers_take_each_point_once(project, tmp_path):
-    """A point that another process works on is left to it; one that it left open is taken by the next start."""
+    """A point that another has is left to it; whoever is done waits for that, and leaves it where it has a result."""
     sweep = Sweep.model_validate(GRID | {"extend": []})
     out, done = tmp_path / "sweeps", []
 
-    def other(trial, **_):
-        if not done:
-            done.append("other")
-            work(
-                "s", sweep, sweep.space, lambda trial, **_: done.append("mine") or 1.0, out
-            )  # a second worker meanwhile
+    def second(trial, **_):
+        done.append("second")
         return 1.0
 
-    work("s", sweep, sweep.space, other, out)
+    other = Thread(target=work, args=("s", sweep, sweep.space, second, out))
+
+    def first(trial, **_):
+        if not other.is_alive():
+            other.start()
+        while done.count("second") < 15:
+            time.sleep(0.01)
+        assert other.is_alive()  # it waits
+        return 1.0
+
+    work("s", sweep, sweep.space, first, out)
+    other.join()
     study = open_study("s", sweep, out)
-    assert done.count("mine") == 15
+    assert done.count("second") == 15
     assert len(study.get_trials()) == 16
     assert open_points(study, grid_points(sweep.space)) == []
     check_complete("s", sweep, sweep.space, study)
+
+
+HOLDS = """
+import sys, time
+from pathlib import Path
+from stemrepro.files import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_point_is_taken_over_when_its_worker_is_killed(project, tmp_path):
+    sweep = Sweep.model_validate(GRID | {"extend": []})
+    out, point = tmp_path / "sweeps", grid_points(GRID["space"])[3]
+    held = str(out / "points" / digest(point))
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    victim = subprocess.Popen([sys.executable, "-c", HOLDS, held], env=environment, stdout=subprocess.PIPE, text=True)
+    assert victim.stdout.readline() == "held\n"
+    taken = []
+
+    def call(trial, **_):
+        taken.append(trial.user_attrs["point"])
+        if len(taken) == 15:
+            assert point not in taken
+            Timer(0.5, victim.kill).start()
+        return 1.0
+
+    work("s", sweep, sweep.space, call, out)
+    victim.wait()
+    assert taken[-1] == point
+    assert len(taken) == 16
+
+
+def test_a_worker_that_fails_leaves_its_work_to_the_first():
+    done = []
+    failing = [sys.executable, "-c", "import sys; sys.exit('a worker fails')"]
+    assert search.work_together(failing, 3, lambda: done.append("all")) == 2
+    assert done == ["all"]
+
+
+def test_when_the_first_worker_is_killed_another_draws(project, tmp_path):
+    """The first hangs in its first trial; the second does the others, then that one, and writes the results."""
+    sweep_file(tmp_path, GRID | {"extend": [], "space": GRID["space"] | {"seed": [100], "table_rate_factor": [1.0]}})
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    log = (tmp_path / "log").open("w")
+    first = subprocess.Popen(
+        [sys.executable, "-c", SLOW, "victim"], env=environment | {"WORKERS": "2"}, stdout=log, stderr=log
+    )
+    name = "sqlite:///sweeps/tiny/sweep/study.db"
+    for _ in range(900):
+        if (tmp_path / "started").exists() and len(
+            trial_table(optuna.load_study(study_name="sweep", storage=name))
+        ) == 3:
+            break
+        time.sleep(0.1)
+    assert not (tmp_path / "results").exists()
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    best = tmp_path / "results/tiny/sweeps/sweep/best.csv"
+    for _ in range(600):
+        if best.exists() and (tmp_path / "results/tiny/sweeps/sweep/provenance.json").exists():
+            break
+        time.sleep(0.1)
+    assert set(pd.read_csv(best)["arm"]) == {"dense", "stem-full"}
+
+
+def test_an_open_search_takes_over_what_a_killed_worker_had(project, tmp_path, monkeypatch):
+    """Its trial is put back with its settings when it has given no sign of life for long enough."""
+    monkeypatch.setattr("stemrepro.sweeps.study.HEARTBEAT", 1)
+    space = {"arm": ["dense"], "learning_rate": {"low": 0.01, "high": 0.02}, "seed": [100]}
+    sweep = Sweep.model_validate({"title": "t", "sampler": "tpe", "trials": 3, "space": space})
+    victim = subprocess.Popen(
+        [sys.executable, "-c", HANGS, json.dumps(sweep.model_dump(mode="json")), str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    rate = float(victim.stdout.readline())
+    victim.kill()
+    victim.wait()
+    rates = []
+
+    def call(trial, space):
+        rates.append(trials.suggested(trial, space)["learning_rate"])
+        return rates[-1]
+
+    work("s", sweep, sweep.space, call, tmp_path)
+    assert len(rates) == 3
+    assert rate in rates
+    assert progress_of({"s": open_study("s", sweep, tmp_path)}, sweep, {"s": sweep.space}) == (3, 3)
+
+
+HANGS = """
+import json, sys, time
+from pathlib import Path
+from stemrepro.sweeps import study, trials
+from stemrepro.sweeps.spec import Sweep
+study.HEARTBEAT = 1
+def call(trial, space):
+    print(trials.suggested(trial, space)["learning_rate"], flush=True)
+    time.sleep(60)
+sweep = Sweep.model_validate(json.loads(sys.argv[1]))
+study.work("s", sweep, sweep.space, call, Path(sys.argv[2]))
+"""
+
+
+def test_progress_is_never_above_its_total(project, tmp_path):
+    """Two workers may each begin a last trial; and a point may have two results."""
+    space = {"arm": ["dense"], "learning_rate": {"low": 0.01, "high": 0.02}, "seed": [100]}
+    sweep = Sweep.model_validate({"title": "t", "sampler": "tpe", "trials": 3, "space": space})
+    study = open_study("open", sweep, tmp_path)
+    study.optimize(lambda trial: 1.0, n_trials=2)
+    assert progress_of({"open": study}, sweep, {"open": sweep.space}) == (2, 3)
+    study.optimize(lambda trial: 1.0, n_trials=2)
+    assert progress_of({"open": study}, sweep, {"open": sweep.space}) == (3, 3)
+    sweep = Sweep.model_validate(GRID | {"extend": []})
+    study, points = open_study("grid", sweep, tmp_path), grid_points(sweep.space)
+    for point in [*points, points[0]]:
+        assert progress_of({"grid": study}, sweep, {"grid": sweep.space})[0] < 17
+        trial = study.ask()
+        trial.set_user_attr("point", point)
+        study.tell(trial, 1.0)
+    assert progress_of({"grid": study}, sweep, {"grid": sweep.space}) == (16, 16)
 
 
 def test_an_open_search_that_lacks_trials_gives_no_results(project, tmp_path):
@@ -310,7 +458,7 @@ def test_one_seed_that_diverged_is_enough_and_an_arm_without_a_best_has_no_panel
     assert best[["arm", "learning_rate"]].to_numpy().tolist() == [["dense", 0.01]]
     assert best["prose"].item() == pytest.approx(4.05)
     assert not extended(table[table["arm"] == "blend"], ("learning_rate",))
-    assert sum(axes.get_visible() for axes in rate_figure(table).axes) == 1
+    assert sum(axes.get_visible() for axes in rate_figure(table, []).axes) == 1
 
 
 def test_a_setting_that_diverged_is_never_the_best(project, tmp_path, monkeypatch):
@@ -348,8 +496,11 @@ def test_every_arm_of_an_open_search_has_a_study_of_its_own_that_begins_with_the
     table = pd.read_csv(tmp_path / "results/tiny/sweeps/open/data.csv")
     assert table["arm"].value_counts().to_dict() == {"dense": 5, "stem-full": 5}
     names = {path.name for path in (tmp_path / "results/tiny/sweeps/open").glob("*.png")}
-    assert names == {"figure.png"} | {
-        f"{k}-{a}.png" for k in ("importances", "parallel") for a in ("dense", "stem-full")
+    assert names == {"figure.png", "importances.png", "parallel.png"}
+    shares = pd.read_csv(tmp_path / "results/tiny/sweeps/open/importances.csv")
+    assert shares.groupby("arm")["field"].apply(set).to_dict() == {
+        "dense": {"learning_rate", "embedding_std", "warmup"},
+        "stem-full": {"learning_rate", "embedding_std", "warmup", "table_rate_factor"},
     }
 
 

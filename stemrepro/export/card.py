@@ -1,0 +1,140 @@
+"""The page that an exported model's folder begins with, made from the run's own record."""
+
+import inspect
+from dataclasses import dataclass
+from pathlib import Path
+
+from stemrepro.model.config import ModelConfig
+from stemrepro.model.cost import parameter_counts
+from stemrepro.model.ffn.loading import ffn_class
+from stemrepro.runs import Address, params_hash
+from stemrepro.scores.losses import ArmLosses
+
+BOUND = 1e-4
+"""How far a logit of the exported model may be from ours, in float32; what is measured is a few 1e-5 at logits up to 20."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What a card is written of.
+
+    Attributes:
+        scale: the scale's name.
+        config: the run's config.yaml; `model` is its shape.
+        provenance: the run's provenance.json.
+        losses: where the scores of the run's arm would be.
+    """
+
+    scale: str
+    config: dict
+    model: ModelConfig
+    provenance: dict
+    losses: Path
+
+    @property
+    def address(self) -> Address:
+        """Arm and point."""
+        return Address(self.config["point"], self.config["arm"])
+
+
+def _equation(name: str) -> str:
+    """What a network's class says of itself first."""
+    return " ".join(inspect.getdoc(ffn_class(name)).split("\n\n")[0].split())
+
+
+def _record(about: Exported) -> list[str]:
+    config, model, made = about.config, about.model, about.provenance
+    training, counts = config["training"], parameter_counts(model)
+    rows = {
+        "arm": f"`{about.address}` of scale `{about.scale}`, seed {config['seed']}",
+        "feed-forward network": _equation(model.ffn if model.placed else "dense"),
+        "in layers": f"{', '.join(map(str, model.placed))} of 0 to {model.layers - 1}; the others are dense"
+        if model.placed
+        else f"all {model.layers}",
+        "shape": f"width {model.width}, {model.heads} heads over {model.kv_heads} of keys and values, feed-forward width "
+        f"{model.ffn_width}, vocabulary {model.vocab:,}, rotary base {model.rope_base:g}",
+        "parameters": f"{counts['total']:,}: {counts['tables']:,} in tables, {counts['active']:,} that a token goes through",
+        "trained on": f"{training['tokens']:,} tokens of mix `{config['data']['mix']}` in sequences of "
+        f"{training['sequence']} ({made['epochs']:g} epochs; sha256 of the training blocks {config['data']['train_sha256'][:16]})",
+        "settings": f"hash {params_hash(config)}; learning rate {training['learning_rate']:g}, precision {training['precision']}",
+        "commit": f"{made['commit']}, {made['date']}, torch {made['versions']['torch']}, {made['machine']}",
+    }
+    if begins := config.get("begins"):
+        rows["goes on from"] = f"the finished run with settings {begins['parent']}, its tables {begins['tables']}"
+    return ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows.items())]
+
+
+def _scores(about: Exported) -> list[str]:
+    arm, seed = ArmLosses(about.losses), about.config["seed"]
+    if not (about.losses / "losses.csv").exists():
+        return ["This run wasn't scored when it was exported (`stemrepro evaluate`)."]
+    if arm.summary["params_hash"] != params_hash(about.config) or seed not in arm.scored:
+        return [
+            "The scores that were there at the export are of other runs or settings than this one's; none are shown."
+        ]
+    found = {
+        "prose, nats a token": arm.loss("prose"),
+        "prose, bits a byte": arm.bits_per_byte(),
+        "all sources, nats a token": arm.loss("all"),
+    }
+    rows = [f"| {name} | {values[seed]:.4f} | {values.mean():.4f} |" for name, values in found.items()]
+    return [
+        "Validation losses; every source counts the same.",
+        "",
+        f"| | seed {seed} | mean of {len(arm.scored)} seeds |",
+        "|---|--:|--:|",
+        *rows,
+    ]
+
+
+def _limits(about: Exported) -> list[str]:
+    model, tokens = about.model, about.config["training"]["tokens"]
+    lines = [
+        f"A model of a study of architectures, after {tokens:,} tokens; nothing was done to make what it says true or harmless.",
+        f"Positions beyond {about.config['training']['sequence']} were never trained.",
+        f"In float32 its logits are those of the run's own model within {BOUND:g}; other precisions were not compared.",
+    ]
+    if model.document_mask:
+        lines.append(
+            "It was trained with a mask that keeps documents from seeing each other, which is not carried over: give it one document at "
+            "a time. The tokenizer therefore puts no end mark before a text, which the run's own model would not see either."
+        )
+    else:
+        lines.append("A text begins behind an end mark, as in training; the tokenizer puts it there.")
+    if model.table_shared:
+        lines.append(
+            "The layers share one table, which is written for each of them: the file is larger than the model."
+        )
+    if model.ffn == "stem-shuffled":
+        lines.append(
+            "Its rows were dealt out anew at every training step; here each token has the row of the last deal."
+        )
+    if model.placed:
+        lines.append("Rows are read by token: inputs as embeddings (`inputs_embeds`) are refused.")
+    return [f"- {line}" for line in lines]
+
+
+def card(about: Exported) -> str:
+    """README.md of the folder."""
+    trust, begins, tags = "", "Plain Llama", "[research]"
+    if about.model.placed:
+        trust, tags = ", trust_remote_code=True", "[research, stem]"
+        begins = "`trust_remote_code` runs modeling_stem.py of this folder; read it before"
+    return "\n".join([
+        "---", "library_name: transformers", "pipeline_tag: text-generation", f"tags: {tags}", "---", "",
+        f"# {about.address}, seed {about.config['seed']}", "",
+        "A run of stemrepro, which reproduces [STEM: Scaling Transformers with Embedding Modules](https://arxiv.org/abs/2601.10639).", "",
+        *_record(about), "",
+        "## Load", "", f"{begins}. Made for transformers 5.", "", "```python",
+        "from transformers import AutoModelForCausalLM, AutoTokenizer", "",
+        f'tokenizer = AutoTokenizer.from_pretrained("FOLDER"{trust})',
+        f'model = AutoModelForCausalLM.from_pretrained("FOLDER"{trust})',
+        'inputs = tokenizer("The capital of Germany is", return_tensors="pt")',
+        "print(tokenizer.decode(model.generate(**inputs, max_new_tokens=20, do_sample=False)[0]))", "```", "",
+        f"`lm_eval --model hf --model_args pretrained=FOLDER{trust.replace(' ', '')}` scores it.", "",
+        "## Scores", "", *_scores(about), "",
+        "## Limits", "", *_limits(about), "",
+        "## Data and licences", "",
+        "[data_card.md](data_card.md) names every source of the text with licence and attribution. The code in this folder is "
+        "Apache-2.0.", "",
+    ])  # fmt: skip

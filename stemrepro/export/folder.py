@@ -1,0 +1,109 @@
+"""A trained run as a folder that transformers loads."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from safetensors.torch import save
+from tokenizers import Tokenizer
+from tokenizers.processors import TemplateProcessing
+
+from stemrepro.api import load
+from stemrepro.data.tokenizer import END_TEXT
+from stemrepro.errors import UserError
+from stemrepro.export.card import Exported, card
+from stemrepro.export.weights import check, settings, weights
+from stemrepro.files import atomic_write, damaged, read_json, write_json
+from stemrepro.model.config import END_OF_DOCUMENT
+from stemrepro.runs import Address
+
+CODE = Path(__file__).with_name("huggingface")
+"""What is copied as it is; it imports nothing of this project."""
+RECORDED = ("commit", "date", "epochs", "machine", "versions")
+"""What the card tells of a run's provenance.json."""
+MID = "mid"
+"""The text that has a data card of its own."""
+
+
+def _tokenizer_files(tokenizer: Tokenizer, context: int, begins: bool) -> dict[str, str | dict]:
+    """tokenizer.json and its settings.
+
+    Args:
+        begins: does a text begin behind an end mark?
+    """
+    own = Tokenizer.from_str(tokenizer.to_str())
+    if begins:
+        own.post_processor = TemplateProcessing(
+            single=f"{END_TEXT} $A", pair=f"{END_TEXT} $A $B", special_tokens=[(END_TEXT, END_OF_DOCUMENT)]
+        )
+    about = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": END_TEXT,
+        "eos_token": END_TEXT,
+        "pad_token": END_TEXT,
+        "model_max_length": context,
+        "clean_up_tokenization_spaces": False,
+        "split_special_tokens": True,  # a text that holds END_TEXT doesn't end there
+    }
+    return {"tokenizer.json": own.to_str(pretty=True) + "\n", "tokenizer_config.json": about}
+
+
+def _data_card(mix: str, scale: str, results: Path) -> str:
+    path = results / scale / (f"data_card_{MID}.md" if mix == MID else "data_card.md")
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        step = MID if mix == MID else "blocks"
+        raise UserError(
+            f"{path} can't be read ({type(error).__name__}), and an exported model names the licences of its text; "
+            f"'stemrepro data {step} --scale {scale}' writes it"
+        ) from error
+
+
+def export(run: Path, out: Path, data: Path, scores: Path, results: Path) -> None:
+    """Writes a run's model, tokenizer, card and, for all but dense models, the code that transformers loads them with.
+
+    The folder appears whole or not at all.
+
+    Args:
+        run: runs/<scale>/<point>/<arm>/seed<k>.
+        out: must not be there yet.
+        data, scores, results: where the scales' tokenizers, scores and data cards lie.
+
+    Raises:
+        UserError: the run is missing, damaged or unfinished, its network has no counterpart, or `out` is there.
+    """
+    if out.exists():
+        raise UserError(f"{out} is there already; name a folder that isn't, or remove it")
+    if (run / "diverged.json").exists():
+        raise UserError(f"{run} diverged (diverged.json) and has no weights to export; choose another run")
+    loaded = load(run, data)
+    check(loaded.model.config)
+    config, scale = loaded.config, run.resolve().parts[-4]
+    made = read_json(run / "provenance.json")
+    if missing := [key for key in RECORDED if key not in made]:
+        raise damaged(run / "provenance.json", f"no '{missing[0]}' in it")
+    folder = scores / scale / "losses" / Address(config["point"], config["arm"]).path
+    about = Exported(scale, config, loaded.model.config, made, folder)
+    ends = {"bos_token_id": END_OF_DOCUMENT, "eos_token_id": END_OF_DOCUMENT, "pad_token_id": END_OF_DOCUMENT}
+    files = {
+        "README.md": card(about),
+        "data_card.md": _data_card(config["data"]["mix"], scale, results),
+        "config.json": settings(loaded.model, loaded.context),
+        "generation_config.json": ends,
+        "model.safetensors": save(weights(loaded.model), {"format": "pt"}),
+        **_tokenizer_files(loaded.tokenizer, loaded.context, not loaded.model.config.document_mask),
+    }
+    if loaded.model.config.placed:
+        files |= {path.name: path.read_text() for path in sorted(CODE.glob("*.py"))}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+    try:
+        for name, content in files.items():
+            (write_json if isinstance(content, dict) else atomic_write)(aside / name, content)
+        aside.chmod(0o755)
+        os.rename(aside, out)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise

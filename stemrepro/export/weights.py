@@ -1,0 +1,100 @@
+"""A decoder as transformers has it: settings and weights under the names of its Llama."""
+
+from torch import Tensor
+
+from stemrepro.errors import UserError
+from stemrepro.model.config import END_OF_DOCUMENT, ModelConfig
+from stemrepro.model.ffn.naming import OWN_FILE
+from stemrepro.model.transformer import Decoder
+
+REFUSED = {
+    "hash-moe": "its experts are whole networks, and nothing is read from a table",
+    "topk-moe": "its experts are whole networks, and nothing is read from a table",
+    "ngram-table": "its rows are read by pairs of tokens, and the cache of transformers keeps no tokens",
+    "stem-slots": "a router chooses among several rows of a token",
+    "token-ffn": "its networks read the input embedding in place of the residual stream",
+}
+"""Networks that modeling_stem.py doesn't have, and why."""
+NAMES = {
+    "embedding": "model.embed_tokens", "norm": "model.norm", "head": "lm_head", "attention_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm", "attention.query": "self_attn.q_proj", "attention.key": "self_attn.k_proj",
+    "attention.value": "self_attn.v_proj", "attention.out": "self_attn.o_proj", "ffn.gate": "mlp.gate_proj",
+    "ffn.up": "mlp.up_proj", "ffn.down": "mlp.down_proj", "ffn.table": "mlp.table", "ffn.row_norm": "mlp.row_norm",
+    "ffn.widen": "mlp.widen", "ffn.narrow": "mlp.narrow", "ffn.project": "mlp.project", "ffn.scale": "mlp.scale",
+    "ffn.mix": "mlp.mix",
+}  # fmt: skip
+
+
+def check(config: ModelConfig) -> None:
+    """Raises UserError with the reason where a model can't be exported."""
+    what, reason = f"ffn '{config.ffn}'", REFUSED.get(config.ffn, "")
+    if OWN_FILE.fullmatch(config.ffn):
+        reason = "modeling_stem.py has no network of a file of your own"
+    elif config.value_layers:
+        what, reason = f"value_layers {list(config.value_layers)}", "only tables of feed-forward networks are"
+    elif config.pair_rows:
+        what, reason = (
+            f"pair_rows {config.pair_rows}",
+            "rows are read by pairs of tokens, and the cache of transformers keeps no tokens",
+        )
+    if reason:
+        raise UserError(f"a model with {what} can't be exported: {reason}")
+
+
+def exported_ffn(config: ModelConfig) -> str:
+    """The network's name in modeling_stem.py: rows that are dealt out anew at every training step stay as they lie at the end."""
+    return "stem" if config.ffn == "stem-shuffled" else config.ffn
+
+
+def settings(model: Decoder, context: int) -> dict:
+    """config.json: of plain Llama where no layer has another network than dense.
+
+    Args:
+        context: tokens of a training sequence.
+    """
+    config = model.config
+    same = {
+        "vocab_size": config.vocab, "hidden_size": config.width, "intermediate_size": config.ffn_width,
+        "num_hidden_layers": config.layers, "num_attention_heads": config.heads, "num_key_value_heads": config.kv_heads,
+        "hidden_act": "silu", "max_position_embeddings": context, "rms_norm_eps": config.norm_eps,
+        "rope_theta": config.rope_base, "rope_parameters": {"rope_type": "default", "rope_theta": config.rope_base},
+        "tie_word_embeddings": False, "attention_bias": False, "mlp_bias": False, "bos_token_id": END_OF_DOCUMENT,
+        "eos_token_id": END_OF_DOCUMENT, "dtype": str(model.head.weight.dtype).removeprefix("torch."),
+    }  # fmt: skip
+    if not config.placed:
+        return same | {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
+    table = getattr(model.blocks[config.placed[0]].ffn, "table", None)
+    own = {
+        "model_type": "stem",
+        "architectures": ["StemForCausalLM"],
+        "auto_map": {
+            "AutoConfig": "configuration_stem.StemConfig",
+            "AutoModelForCausalLM": "modeling_stem.StemForCausalLM",
+        },
+        "ffn": exported_ffn(config),
+        "placed": list(config.placed),
+        "row_width": table.embedding_dim if table is not None else 0,
+    }
+    return same | own
+
+
+def _name(ours: str) -> str:
+    """ "blocks.1.ffn.table.weight" -> "model.layers.1.mlp.table.weight"."""
+    layer, part = "", ours
+    if ours.startswith("blocks."):
+        _, number, part = ours.split(".", 2)
+        layer = f"model.layers.{number}."
+    stem = part.removesuffix(".weight")
+    return layer + NAMES[stem] + part[len(stem) :]
+
+
+def weights(model: Decoder) -> dict[str, Tensor]:
+    """model.safetensors. A table that layers share is written for each, shuffled rows in the order in which tokens read them."""
+    config, state = model.config, dict(model.state_dict())
+    for layer in config.placed:
+        name = f"blocks.{layer}.ffn."
+        if config.table_shared:
+            state[f"{name}table.weight"] = model.blocks[layer].ffn.table.weight
+        if (order := state.pop(f"{name}order", None)) is not None:
+            state[f"{name}table.weight"] = state[f"{name}table.weight"][order]
+    return {_name(name): value.detach().clone().contiguous() for name, value in state.items()}

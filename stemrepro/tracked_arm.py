@@ -1,0 +1,219 @@
+"""What MLflow shows of an arm: its scores by seed, their means, the gap to dense as claims pair it, costs, and a description in words."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from stemrepro.book import Book
+from stemrepro.claims import Contrast, Unmeasured
+from stemrepro.files import read_json
+from stemrepro.measures import losses
+from stemrepro.model.ffn.naming import module_of
+from stemrepro.report.verdicts import read_verdicts, word
+from stemrepro.runs import MAIN, Address
+from stemrepro.scores.geometry import ArmGeometry
+from stemrepro.scores.items import ArmItems
+from stemrepro.scores.losses import ArmLosses
+from stemrepro.tracked_run import UNKNOWN, cost_of, made_at, read_config
+
+REFERENCE = "dense"
+"""The arm whose loss the gap of all others is taken from, at the same point."""
+GAP = "final/prose_gap"
+MOST_CLAIMS = 50  # a line each; MLflow cuts a description at 8,000 characters
+
+
+def losses_of(scores: Path, address: Address) -> ArmLosses | None:
+    """The losses of an address below scores/<scale>; None where none were scored."""
+    found = ArmLosses(scores / "losses" / address.path)
+    return found if (found.folder / "losses.csv").exists() else None
+
+
+def by_seed(book: Book, scores: Path, address: Address, params_hash: str) -> dict[str, dict[int, float]]:
+    """Final metrics of an address by name and seed, where they were scored from runs of these settings."""
+    found: dict[str, dict[int, float]] = {}
+    own = losses_of(scores, address)
+    if own and own.summary["params_hash"] == params_hash:
+        found |= {f"final/{metric}_loss": own.loss(metric).to_dict() for metric in ("prose", "all")}
+    for recipe in (recipe for recipe in book.recipes.values() if recipe.tasks):
+        items = ArmItems(scores / "benchmarks" / address.path, recipe)
+        if (items.folder / "summary.json").exists() and items.summary["params_hash"] == params_hash:
+            names = {what: f"final/{what}_accuracy" for what in recipe.groups} | {
+                what: f"tasks/{what}" for what in recipe.tasks
+            }
+            for what, name in names.items():
+                values = items.sample(f"accuracy:{what}").by_seed
+                if np.isfinite(values).all():
+                    found[name] = dict(zip(items.arrays["seeds"].tolist(), values.tolist(), strict=True))
+    if address.point == MAIN and (scores / "geometry" / address.path / "summary.json").exists():
+        angles = ArmGeometry(scores, address.arm)
+        if angles.summary["params_hash"] == params_hash:
+            found["final/p95_cosine"] = angles.by_layer("p95", "up").mean(axis=1).to_dict()
+    return found
+
+
+def gap(scores: Path, address: Address) -> Contrast | None:
+    """loss(dense) - loss(arm) on prose in nats a token, by the code and the seeds that claims have it from: those that both arms have;
+    None where one has no losses."""
+    own, reference = losses_of(scores, address), losses_of(scores, Address(address.point, REFERENCE))
+    try:
+        return losses.contrast(reference, own, "prose") if own and reference else None
+    except Unmeasured:
+        return None
+
+
+@dataclass(frozen=True)
+class ArmView:
+    """An arm of some settings.
+
+    Attributes:
+        seeds: those that were scored, or trained where none were.
+        scores: final metrics by name and seed; empty where none were scored from runs of these settings.
+        gap: to dense; None as long as one of the two has no scores.
+        cost: "forward_flops_per_token" and "parameters", by what they count.
+        recipes: that read it.
+        trained: the commits of its runs, short; "" where they aren't here.
+        drawn: the commits of the results that it stands in, short; "" where there are none.
+    """
+
+    address: Address
+    seeds: tuple[int, ...]
+    scores: dict[str, dict[int, float]]
+    gap: Contrast | None
+    cost: dict
+    recipes: list[str]
+    trained: str
+    drawn: str
+
+    def metrics(self) -> dict[str, float]:
+        """What the arm is compared by: means over seeds, their standard deviations, the gap, costs; to six digits, as in verdicts.json."""
+        found = {}
+        for name, values in self.scores.items():
+            own = list(values.values())
+            found[name] = float(np.mean(own))
+            if len(own) > 1:
+                found[f"variation_over_seeds/{name.split('/')[1]}"] = float(np.std(own, ddof=1))
+        if self.gap:
+            found[GAP] = self.gap.mean
+        counts = self.cost["parameters"]
+        found |= {f"cost/{kind}_parameters": float(counts[kind]) for kind in ("active", "tables")}
+        found["cost/parameters"] = float(counts["total"])
+        found["cost/flops_per_token"] = float(self.cost["forward_flops_per_token"])
+        return {name: round(value, 6) for name, value in found.items()}
+
+
+def recipes_of(book: Book, address: Address) -> list[str]:
+    """The recipes that want an address."""
+    return [name for name, recipe in book.recipes.items() if address in recipe.wanted()]
+
+
+def drawn_at(results: Path, recipes: list[str]) -> str:
+    """The commits, short, at which results of recipes were made; "" where none were."""
+    files = [results / name / "provenance.json" for name in recipes]
+    commits = {str(read_json(path).get("commit", UNKNOWN))[:7] for path in files if path.exists()}
+    return ", ".join(sorted(commits))
+
+
+def arm_view(
+    book: Book, scores: Path, results: Path, address: Address, params_hash: str, folders: list[Path]
+) -> ArmView:
+    """An arm of some settings, from its scores where they are of these, else from its run folders.
+
+    Args:
+        scores: the folder scores/<scale>.
+        results: the folder results/<scale>.
+        folders: its run folders, of these settings; none where they aren't here.
+    """
+    own, recipes = losses_of(scores, address), recipes_of(book, address)
+    scored = bool(own) and own.summary["params_hash"] == params_hash
+    configs = [read_config(folder) for folder in folders]
+    return ArmView(
+        address,
+        seeds=tuple(own.scored if scored else (config["seed"] for config in configs)),
+        scores=by_seed(book, scores, address, params_hash),
+        gap=gap(scores, address) if scored else None,
+        cost=own.summary if scored else cost_of(configs[0]),
+        recipes=recipes,
+        trained=", ".join(sorted({made_at(folder)[:7] for folder in folders})),
+        drawn=drawn_at(results, recipes) if scored else "",
+    )
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """A claim as its recipe's verdicts.json has it, and the point at which its arms are compared."""
+
+    recipe: str
+    row: dict
+    point: str
+
+    def __str__(self) -> str:
+        numbers = "no value"
+        if self.row["ours"] is not None:
+            numbers = f"{self.row['ours']:+.4f} {self.row['unit']}"
+            if self.row["ci_low"] is not None and self.row["level"] is not None:
+                level = f"{100 * self.row['level']:.4g}%"
+                numbers += f" ({level} interval {self.row['ci_low']:+.4f} to {self.row['ci_high']:+.4f})"
+        return f"`{self.recipe}/{self.row['claim']}`: {word(self.row)}, {numbers}"
+
+
+def spoken(book: Book, results: Path) -> list[Spoken]:
+    """All claims that were judged below results/<scale>, in the recipes' order; UserError names verdicts that are damaged."""
+    return [
+        Spoken(name, row, row["metric"].partition("@")[2] or recipe.base)
+        for name, recipe in book.recipes.items()
+        if (path := results / name / "verdicts.json").exists()
+        for row in read_verdicts(path)
+    ]
+
+
+def claims_on(address: Address, claims: list[Spoken]) -> list[Spoken]:
+    """Those that name an address's arm at its point."""
+    return [claim for claim in claims if address.arm in claim.row["arms"] and claim.point == address.point]
+
+
+def _what(book: Book, address: Address) -> str:
+    at = "" if address.point == MAIN else f" at the point `{address.point}` of recipes/points.yaml"
+    if address.arm not in book.arms:
+        return f"**{address.arm}**{at}, which is not in recipes/arms.yaml any more."
+    arm, module = book.arms[address.arm], module_of(book.arms[address.arm].ffn)
+    file = str(module) if isinstance(module, Path) else f"{module.replace('.', '/')}.py"
+    where = "in every layer" if arm.placement == "none" else f"in the layers `{arm.placement}`"
+    return f"**{arm.label or address.arm}**{at}: feed-forward network `{arm.ffn}` {where}; its equation is in `{file}`, all its fields are in `recipes/arms.yaml`."
+
+
+def _gap(view: ArmView) -> str:
+    if not view.scores:
+        return "No scores of these settings yet: `dvc repro` or `stemrepro evaluate` makes them."
+    if view.address.arm == REFERENCE or not view.gap:
+        return "The gap of other arms is to this one." if view.address.arm == REFERENCE else "Dense has no scores here."
+    count, side = len(view.gap.differences), "below" if view.gap.mean > 0 else "above"
+    low, high = view.gap.interval(0.05)
+    within = f" (95% interval of the difference {low:+.4f} to {high:+.4f}, for this arm alone)" if count > 1 else ""
+    pairs = f"in {count} pair{'s' if count > 1 else ''} of runs with the same seed"
+    return f"Prose loss: {abs(view.gap.mean):.4f} nats a token {side} dense{within}, {pairs}. Means over other seeds differ by other numbers."
+
+
+def describe(book: Book, scale: str, view: ArmView, claims: list[Spoken]) -> str:
+    """An arm in Markdown: what it is, seeds, gap, costs, commits, and the claims that name it.
+
+    Args:
+        claims: as `claims_on` has them.
+        recipes: that read it.
+    """
+    counts, seeds = view.cost["parameters"], ", ".join(map(str, view.seeds))
+    trained = f"Trained at commit {view.trained}" if view.trained else "Its run folders are not here"
+    drawn = f"; results drawn at {view.drawn}" if view.drawn else ""
+    lines = [
+        _what(book, view.address),
+        _gap(view),
+        f"Seeds {seeds}; {view.cost['forward_flops_per_token']:,} FLOPs a token forward; {counts['total']:,} parameters, "
+        f"{counts['tables']:,} of them in tables.",
+        f"{trained}{drawn}. Recipes that read it: {', '.join(view.recipes) or 'none'}.",
+    ]
+    if claims:
+        more = len(claims) - MOST_CLAIMS
+        lines.append(f"Claims that name it (`stemrepro explain RECIPE/CLAIM --scale {scale}`):")
+        lines.append("\n".join(f"- {claim}" for claim in claims[:MOST_CLAIMS]))
+        lines += [f"and {more} more in `results/{scale}/`."] if more > 0 else []
+    return "\n\n".join(lines)

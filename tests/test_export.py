@@ -1,0 +1,304 @@
+"""Exported models in a process that can't import stemrepro, against the run's own model: logits, greedy text, scores of lm-eval."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from lm_eval import simple_evaluate
+from safetensors.torch import save_file
+from transformers import dynamic_module_utils
+from typer.testing import CliRunner
+
+from stemrepro.arm import run_settings
+from stemrepro.book import load
+from stemrepro.cli import app
+from stemrepro.data.tokenizer import read_tokenizer
+from stemrepro.errors import UserError
+from stemrepro.evaluation.lm import StemLM, task_manager
+from stemrepro.export.folder import export
+from stemrepro.export.weights import REFUSED, check
+from stemrepro.files import digest, write_json
+from stemrepro.model.config import END_OF_DOCUMENT
+from stemrepro.model.generate import continuations
+from stemrepro.model.specs import FFNS
+from stemrepro.model.transformer import build
+from stemrepro.provenance import provenance
+from stemrepro.runs import MAIN, Address, Run, params_hash
+from stemrepro.scale import Point
+from tests.conftest import ROOT, TASKS
+from tests.made_up import write_arm
+
+ARMS = load(ROOT / "recipes").arms
+CANT = {
+    "hash-moe": "ffn 'hash-moe' can't be exported: its experts are whole networks",
+    "topk-moe": "ffn 'topk-moe' can't be exported: its experts are whole networks",
+    "stem-slots": "ffn 'stem-slots' can't be exported: a router chooses",
+    "token-ffn": "ffn 'token-ffn' can't be exported: its networks read the input embedding",
+    "ngram-table": "ffn 'ngram-table' can't be exported: its rows are read by pairs of tokens",
+    "value-embeddings": r"value_layers \[1, 3\] can't be exported",
+    "bigram-input": r"pair_rows \d+ can't be exported: rows are read by pairs of tokens",
+}
+CAN = [arm for arm in ARMS if arm not in CANT]
+MASKED, OTHER = "stem-full@masked", "stem-full@other"
+"""With a document mask; with another rotary base and epsilon of the norms than everywhere."""
+TEXT = "In the beginning <|end|> the capital of France"
+TOKENS = torch.randint(1, 300, (2, 31), generator=torch.Generator().manual_seed(1))
+LENGTH = 12
+CLOSE = 2e-5
+"""Between logits of up to 5 in float32; the largest difference measured is 6e-6."""
+FRESH = """
+import json, sys
+sys.modules["stemrepro"] = None  # importing it fails
+import numpy as np, torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokens, out, folders = torch.tensor(json.loads(sys.argv[1])), sys.argv[2], json.loads(sys.argv[3])
+found = {}
+for name, (folder, trusted) in folders.items():
+    trust = {"trust_remote_code": True} if trusted else {}
+    tokenizer, model = (kind.from_pretrained(folder, **trust) for kind in (AutoTokenizer, AutoModelForCausalLM))
+    with torch.no_grad():
+        found[f"{name}/logits"] = model(tokens).logits.numpy()
+    for cached in (True, False):
+        made = model.generate(tokens[:, :7], max_new_tokens=int(sys.argv[5]), do_sample=False, use_cache=cached)
+        found[f"{name}/greedy/{cached}"] = made[:, 7:].numpy()
+    found[f"{name}/ends"] = np.array([model.generation_config.eos_token_id, model.config.eos_token_id, tokenizer.eos_token_id])
+    ids = tokenizer(sys.argv[4]).input_ids
+    found[f"{name}/class"], found[f"{name}/ids"] = np.array(type(model).__name__), np.array(ids)
+    found[f"{name}/text"] = np.array(tokenizer.decode(ids, skip_special_tokens=True))
+np.savez(out, **found)
+"""
+
+
+@pytest.fixture(scope="module")
+def home(sample, tiny, tmp_path_factory):
+    """A project with a tokenizer, a data card, and runs of every arm with weights as after training: none is what it starts as."""
+    home = tmp_path_factory.mktemp("home")
+    (home / "data/tiny").mkdir(parents=True)
+    (home / "results/tiny").mkdir(parents=True)
+    shutil.copy(sample / "tokenizer.json", home / "data/tiny")
+    (home / "results/tiny/data_card.md").write_text("# Data card\n\nspeeches: public domain\n")
+    scale = tiny.model_copy(
+        update={"model": tiny.model.model_copy(update={"sequence": 64})}
+    )  # answers of the tasks are longer than 32
+    wanted = {arm: (arm, {}) for arm in ARMS}
+    wanted |= {
+        MASKED: ("stem-full", {"document_mask": True}),
+        OTHER: ("stem-full", {"rope_base": 77.0, "norm_eps": 0.1}),
+    }
+    for name, (arm, fields) in wanted.items():
+        address = Address.parse(name)
+        model, training = run_settings(Address(MAIN, arm), ARMS[arm], Point(), scale)
+        folder = home / "runs/tiny" / address.path / "seed0"
+        run = Run(address, 0, replace(model, **fields), training, folder, "sample", sample / "blocks", "f" * 64)
+        decoder = build(run.model, 0)
+        noise = torch.Generator().manual_seed(5)
+        with torch.no_grad():
+            for parameter in decoder.parameters():
+                parameter.add_(0.1 * torch.randn(parameter.shape, generator=noise))
+            for block in decoder.blocks:
+                if hasattr(block.ffn, "order"):
+                    block.ffn.start_step("a deal")
+        folder.mkdir(parents=True)
+        (folder / "config.yaml").write_text(yaml.safe_dump(run.config))
+        save_file(decoder.state_dict(), run.weights, {"config": digest(run.config)})
+        write_json(folder / "provenance.json", provenance() | {"epochs": 0.5})
+    return home
+
+
+def folder_of(home, name):
+    return home / "runs/tiny" / Address.parse(name).path / "seed0"
+
+
+def exported(home, name, out):
+    export(folder_of(home, name), out, home / "data", home / "scores", home / "results")
+    return out
+
+
+def own_model(home, name):
+    return StemLM.from_folder(folder_of(home, name), home / "data/tiny/tokenizer.json")
+
+
+@pytest.fixture(scope="module")
+def fresh(home, tmp_path_factory):
+    """What a process elsewhere, in which stemrepro can't be imported, makes of the exported folders."""
+    place = tmp_path_factory.mktemp("elsewhere")
+    names = [*CAN, MASKED, OTHER]
+    folders = {name: (str(exported(home, name, place / name)), "stem" in json.loads((place / name / "config.json").read_text())["model_type"])
+               for name in names}  # fmt: skip
+    own = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(place / "hub"), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", FRESH, json.dumps(TOKENS.tolist()), str(place / "found.npz"), json.dumps(folders), TEXT,
+         str(LENGTH)],
+        cwd=place, env=os.environ | own, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    with np.load(place / "found.npz") as found:
+        return dict(found)
+
+
+@torch.no_grad()
+def test_every_arm_is_exported_or_refused(home, tmp_path):
+    assert {ARMS[arm].ffn for arm in CAN} | set(REFUSED) == set(FFNS)
+    for arm, words in CANT.items():
+        with pytest.raises(UserError, match=words):
+            exported(home, arm, tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(
+        UserError, match=r"ffn 'my/rows\.py:Rows' can't be exported: modeling_stem\.py has no network of a file"
+    ):
+        check(replace(own_model(home, "stem-full").model.config, ffn="my/rows.py:Rows"))
+
+
+@pytest.mark.parametrize("name", [*CAN, OTHER])
+def test_logits_and_greedy_tokens_are_the_runs_own(home, fresh, name):
+    model = own_model(home, name).model
+    with torch.no_grad():
+        logits = model(TOKENS)
+    assert logits.abs().max() > 3
+    np.testing.assert_allclose(fresh[f"{name}/logits"], logits, rtol=0, atol=CLOSE)
+    expected = torch.stack(list(continuations(model, TOKENS[:, :7], LENGTH)), dim=1)
+    for cached in (True, False):
+        np.testing.assert_array_equal(fresh[f"{name}/greedy/{cached}"], expected)
+    assert fresh[f"{name}/class"] == (
+        "LlamaForCausalLM" if ARMS[name.partition("@")[0]].ffn == "dense" else "StemForCausalLM"
+    )
+
+
+def test_a_text_begins_behind_an_end_mark_and_holds_none(home, fresh):
+    """Our own tokens of the text, also where it spells the mark."""
+    ids = read_tokenizer(home / "data/tiny/tokenizer.json").encode(TEXT).ids
+    assert END_OF_DOCUMENT not in ids
+    for name in ("dense", "stem-full"):
+        assert fresh[f"{name}/ids"].tolist() == [END_OF_DOCUMENT, *ids]
+        assert fresh[f"{name}/text"] == TEXT
+        assert fresh[f"{name}/ends"].tolist() == [END_OF_DOCUMENT] * 3
+
+
+@torch.no_grad()
+def test_without_its_document_mask_a_model_reads_one_document_without_a_mark(home, fresh):
+    """Which is what the masked model sees of a document behind a mark."""
+    model = own_model(home, MASKED).model
+    marked = torch.cat([torch.full((2, 1), END_OF_DOCUMENT), TOKENS], dim=1)
+    np.testing.assert_allclose(fresh[f"{MASKED}/logits"], model(marked)[:, 1:], rtol=0, atol=CLOSE)
+    assert fresh[f"{MASKED}/ids"].tolist() == read_tokenizer(home / "data/tiny/tokenizer.json").encode(TEXT).ids
+    assert "a mask that keeps documents from seeing each other, which is not carried over" in card_of(home, MASKED)
+
+
+def card_of(home, name):
+    return (exported(home, name, home / "cards" / name) / "README.md").read_text()
+
+
+def test_shared_and_shuffled_tables_are_said_to_be_written_otherwise(home):
+    assert "share one table, which is written for each" in card_of(home, "stem-shared")
+    assert "row of the last deal" in card_of(home, "stem-shuffled")
+
+
+@pytest.mark.parametrize("name", ["dense", "stem-full"])
+def test_lm_eval_scores_it_as_it_scores_the_run(home, sample, tmp_path, monkeypatch, name):
+    pytest.importorskip("accelerate", reason="lm-eval's model 'hf' needs accelerate, which the dev extra has")
+    monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.syspath_prepend(str(tmp_path / "modules"))
+    asked = {
+        "tasks": list(TASKS),
+        "task_manager": task_manager(sample / "items"),
+        "bootstrap_iters": 0,
+        "log_samples": True,
+    }
+    folder = exported(home, name, tmp_path / "out")
+    theirs = simple_evaluate(
+        "hf",
+        model_args={"pretrained": str(folder), "trust_remote_code": name != "dense"},
+        batch_size=3,
+        device="cpu",
+        **asked,
+    )
+    ours = simple_evaluate(own_model(home, name), **asked)
+    for task in TASKS:
+        for metric in ("acc,none", "acc_norm,none"):
+            assert theirs["results"][task][metric] == ours["results"][task][metric]
+        scores = [
+            {row["doc_id"]: [score for ((score, _),) in row["resps"]] for row in found["samples"][task]}
+            for found in (theirs, ours)
+        ]
+        assert scores[0].keys() == scores[1].keys()
+        for item, row in scores[1].items():
+            assert scores[0][item] == pytest.approx(row, abs=1e-3)
+
+
+def test_the_card_is_made_of_the_runs_record(home):
+    config = yaml.safe_load((folder_of(home, "stem-full") / "config.yaml").read_text())
+    text = card_of(home, "stem-full")
+    for words in (
+        "`stem-full` of scale `tiny`, seed 0", "y = W_d(SiLU(W_g x) * U[token])", "| in layers | 1, 2, 3 of 0 to 3;",
+        "1,536 tokens of mix `sample`", "0.5 epochs", params_hash(config), provenance()["commit"], "This run wasn't scored",
+        "trust_remote_code=True",
+    ):  # fmt: skip
+        assert words in text
+    tables = 3 * 300 * 24
+    assert f"{tables:,} in tables" in text
+    assert "trust_remote_code" not in card_of(home, "dense")
+    assert (home / "cards/stem-full/data_card.md").read_text() == (home / "results/tiny/data_card.md").read_text()
+
+
+def test_the_card_has_the_scores_of_this_very_run(home, tmp_path):
+    config = yaml.safe_load((folder_of(home, "dense") / "config.yaml").read_text())
+    scores = tmp_path / "scores"
+    folder = scores / "tiny/losses/main/dense"
+    write_arm(folder, (1.25, 1.5, 2.5))
+
+    def text(out):
+        export(folder_of(home, "dense"), tmp_path / out, home / "data", scores, home / "results")
+        return (tmp_path / out / "README.md").read_text()
+
+    others = text("others")
+    assert "of other runs or settings than this one's; none are shown" in others
+    assert "1.25" not in others
+    summary = json.loads((folder / "summary.json").read_text())
+    write_json(folder / "summary.json", summary | {"params_hash": params_hash(config)})
+    assert "| prose, nats a token | 1.2500 | 1.7500 |" in text("own")
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda home: (home / "out").mkdir(), r"out is there already; name a folder that isn't"),
+        (lambda home: shutil.rmtree(folder_of(home, "dense")), r"run 'runs/tiny/main/dense/seed0' is unknown"),
+        (lambda home: (folder_of(home, "dense") / "config.yaml").write_text("model: 3"), r"config\.yaml is missing or damaged"),
+        (lambda home: (folder_of(home, "dense") / "weights.safetensors").unlink(), r"weights\.safetensors is missing; train"),
+        (lambda home: (folder_of(home, "dense") / "weights.safetensors").write_bytes(b"x"), r"does not hold the weights"),
+        (lambda home: (folder_of(home, "dense") / "provenance.json").write_text("{}"), r"provenance\.json .*no 'commit' in it"),
+        (lambda home: (folder_of(home, "dense") / "diverged.json").write_text("{}"), r"seed0 diverged .* no weights to export"),
+        (lambda home: (home / "data/tiny/tokenizer.json").unlink(), r"tokenizer\.json is missing or damaged"),
+        (lambda home: (home / "results/tiny/data_card.md").unlink(), r"data_card\.md can't be read .* 'stemrepro data blocks --scale tiny'"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_exported_is_one_sentence_and_nothing_written(home, tmp_path, monkeypatch, damage, words):
+    own = tmp_path / "home"
+    for part in ("data", "results", "runs/tiny/main/dense"):
+        shutil.copytree(home / part, own / part)
+    damage(own)
+    monkeypatch.chdir(own)
+    before = sorted(own.rglob("*"))
+    done = CliRunner().invoke(app, ["export", "runs/tiny/main/dense/seed0", "out"])
+    assert done.exit_code == 2
+    assert done.stderr.count("\n") == 1
+    with pytest.raises(UserError, match=words):
+        raise UserError(done.stderr)
+    assert sorted(own.rglob("*")) == before
+
+
+def test_the_command_says_where_it_wrote(home, monkeypatch, tmp_path):
+    monkeypatch.chdir(home)
+    done = CliRunner().invoke(app, ["export", "runs/tiny/main/dense/seed0", str(tmp_path / "a/b")])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith(f"written: {tmp_path}/a/b")
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["b"]
+    assert not list((tmp_path / "a/b").glob("*.py"))

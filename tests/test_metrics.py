@@ -1,0 +1,81 @@
+"""What `dvc metrics show` lists: gaps of seeds that both arms have, as claims have them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stemrepro.errors import UserError
+from stemrepro.metrics import compared_arms, write_metrics
+from tests.conftest import ROOT
+from tests.made_up import write_arm
+
+
+@pytest.fixture
+def scores(tmp_path):
+    """Dense has a third seed, much worse, so that a difference of means is not the mean difference."""
+    folder = tmp_path / "scores/laptop/losses/main"
+    write_arm(folder / "dense", [4.0, 4.2, 9.0], flops=302_080.0, parameters=135_072)
+    write_arm(folder / "stem-full", [3.7, 3.7], seeds=(0, 1), flops=273_920.0, parameters=571_552)
+    write_arm(folder / "stem-third", [4.1, 4.4, 9.3], diverged=(1,))
+    write_arm(folder / "stem-touched", [1.0, 1.0, 1.0])  # of a sweep; no recipe compares it
+    return tmp_path / "scores"
+
+
+def read(folder: Path) -> dict:
+    return {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
+
+
+def test_gaps_are_of_the_seeds_that_both_have(book, scores, tmp_path):
+    assert write_metrics(book, "laptop", scores, tmp_path / "metrics") == 3
+    found = read(tmp_path / "metrics/laptop")
+    assert found["dense"] == {
+        "kflops": 302.1,
+        "params": 135_072,
+        "prose": pytest.approx((4.0 + 4.2 + 9.0) / 3, abs=1e-4),
+    }
+    assert found["stem-full"] == {"gap": 0.4, "kflops": 273.9, "params": 571_552, "prose": 3.7}
+    assert found["stem-third"].keys() == {"kflops", "params"}  # a run of it diverged
+
+
+def test_an_arm_that_no_recipe_compares_any_more_is_listed_no_more(book, scores, tmp_path):
+    (tmp_path / "metrics/laptop").mkdir(parents=True)
+    (tmp_path / "metrics/laptop/gone.json").write_text("{}")
+    write_metrics(book, "laptop", scores, tmp_path / "metrics")
+    assert read(tmp_path / "metrics/laptop").keys() == {"dense", "stem-full", "stem-third"}
+
+
+def test_without_dense_there_is_nothing_to_compare_with(book, scores, tmp_path):
+    (scores / "laptop/losses/main/dense/summary.json").unlink()
+    with pytest.raises(UserError, match="main/dense is missing, which the other arms are compared with"):
+        write_metrics(book, "laptop", scores, tmp_path / "metrics")
+
+
+CLAIMS = [
+    (path.parent.parent.name, path.parent.name, row)
+    for path in sorted(ROOT.glob("results/*/*/verdicts.json"))
+    for row in json.loads(path.read_text())
+    if row["metric"] == "prose" and row["kind"] != "ordering" and "dense" in row["arms"]
+]
+
+
+def test_they_agree_with_the_claims(book):
+    """Every committed claim about the loss on prose of dense and another arm, at the scale itself."""
+    met = set()
+    for scale, recipe, row in CLAIMS:
+        if book.recipes[recipe].base != "main":
+            continue
+        (other,), folder = set(row["arms"]) - {"dense"}, ROOT / "metrics" / scale
+        sign = 1 if row["arms"][0] == "dense" else -1
+        assert sign * json.loads((folder / f"{other}.json").read_text())["gap"] == pytest.approx(row["ours"], abs=6e-5)
+        met.add(f"{scale}/{recipe}/{row['claim']}")
+    assert "laptop/validation_loss/full-below-dense" in met
+    assert len(met) > 9
+
+
+@pytest.mark.parametrize("scale", sorted(path.name for path in ROOT.glob("metrics/*") if "smoke" not in path.name))
+def test_the_committed_ones_follow_from_the_scores(book, scale, tmp_path):
+    """Else `stemrepro metrics --scale ...` writes them anew."""
+    write_metrics(book, scale, ROOT / "scores", tmp_path)
+    assert read(tmp_path / scale) == read(ROOT / "metrics" / scale)
+    assert set(read(ROOT / "metrics" / scale)) <= set(compared_arms(book.at(scale)))
