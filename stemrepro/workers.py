@@ -21,7 +21,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from multiprocessing import forkserver
+from multiprocessing import resource_tracker
 from queue import Empty
 
 from stemrepro.errors import UserError
@@ -71,16 +71,18 @@ def _leave_with_parent() -> None:
 
 
 @contextmanager
-def _starting() -> Iterator[None]:
-    """Starts the fork server, deaf to Ctrl-C as are all workers that come from it, since their parent says what happens then; and holds
-    Ctrl-C back until the body has started these, as a worker can't be left half made."""
+def ctrl_c_held() -> Iterator[None]:
+    """Holds Ctrl-C back until the body is done, so that no process is left half started, and keeps it from those that start in it: what
+    happens then is for this one to say."""
     heard: list[int] = []
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, (lambda number, _: heard.append(number)) if callable(before) else before)
+    resource_tracker.ensure_running()  # where it starts it takes the next line back
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited; the handler isn't
     try:
-        forkserver.ensure_running()
-        signal.signal(signal.SIGINT, (lambda number, _: heard.append(number)) if callable(before) else before)
         yield
     finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         signal.signal(signal.SIGINT, before)
     if heard:
         raise KeyboardInterrupt
@@ -171,7 +173,7 @@ def run_jobs(
     with shown(lambda: course):
         try:
             numbers: dict[Future, int] = {}
-            with _starting():
+            with ctrl_c_held():
                 numbers |= {pool.submit(_work, number, job): number for number, job in enumerate(jobs)}
             while numbers:
                 ended, _ = wait(numbers, timeout=0.5, return_when=FIRST_COMPLETED)

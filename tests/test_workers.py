@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stemrepro.errors import UserError
-from stemrepro.workers import Job, run_jobs
+from stemrepro.workers import Job, ctrl_c_held, run_jobs
 from tests.conftest import hear_ctrl_c
 
 
@@ -152,3 +152,20 @@ def test_ctrl_c_stops_the_workers_at_once(tmp_path):
     _, shown = parent.communicate(timeout=60)
     assert shown.rstrip().endswith("KeyboardInterrupt")  # the command line makes a sentence of it
     assert not any(map(alive, pids))
+
+
+def start_and_hear(children):
+    """Starts a process that sends itself Ctrl-C, and hears it itself meanwhile."""
+    script = "import signal; signal.raise_signal(signal.SIGINT); print('deaf')"
+    with ctrl_c_held():
+        os.kill(os.getpid(), signal.SIGINT)
+        children.append(subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True))
+
+
+def test_ctrl_c_while_processes_start_waits_until_they_have_and_is_not_theirs():
+    children, hears = [], signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        start_and_hear(children)
+    assert children[0].communicate()[0] == "deaf\n"
+    assert signal.getsignal(signal.SIGINT) is hears
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())

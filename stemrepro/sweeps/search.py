@@ -9,7 +9,6 @@ ends last writes the results; there are none of a sweep that lacks points.
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -32,6 +31,7 @@ from stemrepro.sweeps.study import check_complete, open_study, progress_of, spac
 from stemrepro.sweeps.trials import first_points, objective, run_of
 from stemrepro.tracking import Tracker
 from stemrepro.unpacked import bundled
+from stemrepro.workers import ctrl_c_held
 
 MOST_EXTENSIONS = 3
 EDGE_GAIN = 0.01
@@ -61,11 +61,10 @@ def extended(table: pd.DataFrame, keys: tuple[str, ...]) -> dict[str, list[float
 def work_together(command: list[str], number: int, alone: Callable[[], None]) -> int:
     """Works with `number` - 1 further processes of the same command, which end when this one does; returns how many of these failed or
     were killed, whose work `alone` takes over."""
-    # Children inherit that: Ctrl-C is for this process alone, which ends the others.
-    hears = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    children = [subprocess.Popen([*command, "--worker", str(i)]) for i in range(1, number)]
-    signal.signal(signal.SIGINT, hears)
+    children = []
     try:
+        with ctrl_c_held():
+            children += [subprocess.Popen([*command, "--worker", str(i)]) for i in range(1, number)]
         alone()
         return sum(child.wait() != 0 for child in children)
     finally:
