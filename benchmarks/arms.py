@@ -30,7 +30,7 @@ def step(
 ) -> tuple[float, float]:
     """Seconds of one training step, and of its optimiser alone."""
     start = time.perf_counter()
-    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+    with torch.autocast(batch.device.type, torch.bfloat16, enabled=bf16):
         found = module.training_step(batch, 0)
     (found["loss"] if isinstance(found, dict) else found).backward()
     module.configure_gradient_clipping(optimizer)

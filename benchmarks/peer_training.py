@@ -1,0 +1,191 @@
+"""A training step of ours beside transformers' Llama and litgpt's GPT of the same shape, and a step of STEM beside dense's.
+
+A step is forward, loss, backward, clipping and AdamW on one batch of random tokens; the peers have our loss, clipping and fused AdamW, so that what
+differs is the model. Compiled steps are compiled alike, loss and all.
+"""
+
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.engine import own_step
+from benchmarks.interleaved import Row, compared, interleaved
+from benchmarks.runs import run_at
+from stemrepro.book import Book
+from stemrepro.model.config import ModelConfig
+from stemrepro.model.cost import flops_per_token
+from stemrepro.runs import Run
+from stemrepro.scale import Scale
+from stemrepro.training.compiling import compiled
+from stemrepro.training.module import LanguageModule, mean_loss
+
+TRAINING, STEM = "training step", "STEM's step"
+FASTER, SLOWER = 1.4, 1.05
+"""Tokens a second of ours / a peer's that were aimed at, and the most that STEM's step may take of dense's times their FLOPs' ratio."""
+STEMS = ("stem-third", "stem-half", "stem-full")
+MISSING = "not installed"
+
+
+def transformers_llama(shape: ModelConfig, length: int) -> torch.nn.Module:
+    """transformers' Llama of dense's shape."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=shape.vocab, hidden_size=shape.width, intermediate_size=shape.ffn_width, num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads, num_key_value_heads=shape.kv_heads, max_position_embeddings=length,
+        rms_norm_eps=shape.norm_eps, tie_word_embeddings=False, use_cache=False,
+    )  # fmt: skip
+    return LlamaForCausalLM(config)
+
+
+def litgpt_gpt(shape: ModelConfig, length: int) -> torch.nn.Module:
+    """litgpt's GPT of dense's shape."""
+    from litgpt import GPT, Config
+
+    config = Config(
+        block_size=length, vocab_size=shape.vocab, padded_vocab_size=shape.vocab, n_layer=shape.layers, n_head=shape.heads,
+        n_query_groups=shape.kv_heads, n_embd=shape.width, rotary_percentage=1.0, parallel_residual=False, bias=False,
+        norm_class_name="RMSNorm", norm_eps=shape.norm_eps, mlp_class_name="LLaMAMLP", intermediate_size=shape.ffn_width,
+    )  # fmt: skip
+    return GPT(config)
+
+
+PEERS = {"transformers": transformers_llama, "litgpt": litgpt_gpt}
+"""By package."""
+
+
+class Logits(torch.nn.Module):
+    """A peer as our loss calls a model: tokens in, logits out."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """tokens [batch, seq] -> logits [batch, seq, vocab]."""
+        found = self.model(tokens)
+        return getattr(found, "logits", found)
+
+
+def peer_step(model: torch.nn.Module, clip: float, compile: bool) -> Callable[[torch.Tensor], object]:
+    """A step on a batch [micro_batch, seq + 1] of a model that gives logits."""
+    model, loss = Logits(model), compiled(mean_loss) if compile else mean_loss
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+
+    def take(batch: torch.Tensor) -> None:
+        with torch.autocast(batch.device.type, torch.bfloat16, enabled=batch.is_cuda):
+            found = loss(model, batch)
+        found.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return take
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What is stepped: arms and peers at a scale's shape, on batches [sequences, length + 1]."""
+
+    book: Book
+    scale: Scale
+    name: str
+    blocks: Path
+    sequences: int
+    length: int
+    device: str = "cpu"
+
+    def run(self, arm: str) -> Run:
+        """An arm's, of which nothing is written."""
+        return run_at(self.book, self.scale, arm, self.blocks, Path("none"))
+
+    def make(self, name: str, compile: bool) -> Callable[[int], object]:
+        """An arm's or a peer's step on the batch of a round; ImportError where the peer's package isn't there."""
+        if name in PEERS:
+            model = PEERS[name](self.run("dense").model, self.length).to(self.device)
+            take = peer_step(model, self.scale.training.clip, compile)
+        else:
+            take = own_step(LanguageModule(self.run(name), compile).to(self.device))
+        vocab, size = self.scale.model.vocab, (self.sequences, self.length + 1)
+        return lambda number: take(
+            torch.randint(1, vocab, size, generator=torch.Generator().manual_seed(number)).to(self.device)
+        )
+
+    def seconds(
+        self, names: tuple[str, ...], compile: bool, rounds: int, tick: Callable[[], None]
+    ) -> dict[str, np.ndarray]:
+        """Of what can be imported among the names, by round."""
+        turns = {}
+        for name in names:
+            try:
+                turns[name] = self.make(name, compile)
+            except ImportError:
+                continue
+        found = interleaved(turns, rounds, tick, device=self.device)
+        del turns
+        gc.collect()
+        return found
+
+    def rows(self, compile: bool, rounds: int, tick: Callable[[], None], peak: float | None = None) -> list[Row]:
+        """Peers and STEM beside dense. On a GPU two models at a time, as the tables of all don't fit.
+
+        Args:
+            peak: FLOPs a second of the device, for the share of it that dense's step sustains.
+        """
+        others = (*PEERS, *STEMS)
+        groups = [("dense", *others)] if self.device == "cpu" else [("dense", other) for other in others]
+        rows, done = [], []
+        for group in groups:
+            done.append(self.seconds(group, compile, rounds, tick))
+            rows += [self._row(other, done[-1], compile) for other in group[1:]]
+        if peak:
+            rows.append(self._sustained(done[0]["dense"], compile, peak))
+        return rows
+
+    def left_out(self, why: str) -> list[Row]:
+        """The rows of compiled steps where none are taken."""
+        peers = [
+            Row(TRAINING, self._named("dense", True), peer, "tokens/s", bound="at least", target=FASTER, note=why)
+            for peer in PEERS
+        ]
+        stems = [Row(STEM, self._named(arm, True), "dense", "ms a step", bound="at most", note=why) for arm in STEMS]
+        return peers + stems
+
+    def _named(self, arm: str, compile: bool) -> str:
+        return f"{arm}, {self.name}, {'compiled' if compile else 'eager'}"
+
+    def _row(self, other: str, seconds: dict[str, np.ndarray], compile: bool) -> Row:
+        """Of one peer or one STEM."""
+        note = f"{self.sequences} x {self.length} tokens a step"
+        if other in STEMS:
+            flops = [flops_per_token(self.run(arm).model, self.length) for arm in (other, "dense")]
+            ratio = flops[0] / flops[1]
+            return compared(
+                STEM, self._named(other, compile), "dense", "ms a step", seconds[other], seconds["dense"],
+                bound="at most", target=SLOWER * ratio, flop_ratio=ratio, note=note,
+            )  # fmt: skip
+        if other not in seconds:
+            return Row(
+                TRAINING,
+                self._named("dense", compile),
+                other,
+                "tokens/s",
+                bound="at least",
+                target=FASTER,
+                note=MISSING,
+            )
+        return compared(
+            TRAINING, self._named("dense", compile), f"{other} {version(other)}", "tokens/s", seconds["dense"], seconds[other],
+            self.sequences * self.length, "at least", FASTER, note=note,
+        )  # fmt: skip
+
+    def _sustained(self, seconds: np.ndarray, compile: bool, peak: float) -> Row:
+        """Model FLOPs utilisation; recomputation isn't counted."""
+        work = 3 * flops_per_token(self.run("dense").model, self.length) * self.sequences * self.length
+        whole = np.full_like(seconds, work / peak)
+        return compared(TRAINING, self._named("dense", compile), "the device's peak", "FLOP/s", seconds, whole, work)

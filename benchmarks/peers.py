@@ -1,0 +1,210 @@
+"""Speed against peers and limits: one table, docs/performance.csv, which docs/performance.md explains.
+
+    python -m benchmarks.peers [--quick] [--out docs/performance.csv]
+    python -m benchmarks.peers --device cuda --peak 989e12 --out gpu.csv
+
+What is compared is timed in turns in one process with two threads, on random weights and the vendored sample, so that nothing need be prepared; a row has
+medians over rounds and a 95% interval of their ratio. litgpt is a peer where it is installed (pip install --no-deps litgpt). --quick takes
+few rounds of small models and compiles none: does it run? On a GPU training is measured at the shape of the paper's 350M under
+bfloat16 autocast, with the share of --peak (FLOPs a second) that dense sustains, and the gather; not run there so far.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import pandas as pd
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import peer_gather, peer_scoring, peer_vocabulary
+from benchmarks.interleaved import Row
+from benchmarks.peer_training import Steps
+from benchmarks.runs import as_a_worker
+from stemrepro.book import Book, load
+from stemrepro.data.archives import fetch
+from stemrepro.data.corpus import build_corpus
+from stemrepro.data.encoding import write_blocks
+from stemrepro.data.mixes import SampleMix
+from stemrepro.data.tokenizer import train_tokenizer
+from stemrepro.errors import UserError
+from stemrepro.files import atomic_write
+from stemrepro.progress import Course, Piece, duration, shown
+from stemrepro.provenance import provenance
+from stemrepro.training.compiling import compiler_works
+
+THREADS = 2
+OUT = Path("docs/performance.csv")
+PACKAGES = ("torch", "transformers", "litgpt", "lm-eval")
+PAPER = "mobilellm-350m"
+VOCAB = 512
+"""Of the sample's tokenizer."""
+ROUNDS_LEAST = 6
+"""Of --quick."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One measurement: its length in rounds, about how many seconds it takes (what the estimate adds up), and what makes its rows."""
+
+    name: str
+    rounds: int
+    seconds: float
+    rows: Callable[[Callable[[], None]], list[Row]]
+
+
+@contextmanager
+def prepared() -> Iterator[Path]:
+    """A folder that goes away again: corpus/ and blocks/ of the vendored sample, and what an export of a run asks for."""
+    with tempfile.TemporaryDirectory() as name:
+        home, mix = Path(name), SampleMix(kind="sample")
+        for folder in (home / "data/tiny", home / "results/tiny"):
+            folder.mkdir(parents=True)
+        fetch(mix, home / "raw")
+        build_corpus("sample", mix, home / "raw", home / "corpus")
+        train_tokenizer(home / "corpus/corpus.parquet", VOCAB, home / "data/tiny/tokenizer.json")
+        write_blocks(home / "corpus/corpus.parquet", home / "data/tiny/tokenizer.json", home / "blocks")
+        (home / "results/tiny/data_card.md").write_text("The vendored sample.\n")
+        yield home
+
+
+def shaped(book: Book, scale: str, home: Path, size: tuple[int, int], device: str = "cpu", **model: int) -> Steps:
+    """Steps at a scale, with other fields of its shape, on batches of `size` sequences and tokens."""
+    own = book.scale(scale)
+    name = f"width {model.get('width', own.model.width)}"
+    own = own.model_copy(update={"model": own.model.model_copy(update=model | {"sequence": size[1]})})
+    return Steps(book, own, name, home / "blocks", *size, device)
+
+
+def on_cpu(book: Book, home: Path, quick: bool) -> list[Part]:
+    """All measurements."""
+    small = {"vocab": VOCAB, "width": 32, "layers": 3, "heads": 2, "kv_heads": 1, "ffn_width": 48}
+    laptop = shaped(book, "laptop", home, (2, 32) if quick else (8, 128), **small if quick else {})
+    larger = shaped(book, "gpu", home, (2, 32) if quick else (4, 256), **small | {"width": 64} if quick else {})
+    tables = {"vocab": 8192, "width": 128, "layers": 6, "heads": 4, "kv_heads": 2, "ffn_width": 352}
+    tall = shaped(book, "laptop", home, (2, 32) if quick else (4, 128), **small if quick else tables)
+    scored = shaped(book, "laptop", home, (8, 128), **small if quick else {"vocab": VOCAB})
+    sizes = tuple(tall.scale.model.vocab * 2**doubling for doubling in range(5))
+    gather = (4096, 64, 512) if quick else (32000, 2560, 16384)  # a table of the paper's 350M
+    often = (lambda _: ROUNDS_LEAST) if quick else (lambda rounds: rounds)
+
+    def steps(at: Steps, compile: bool, rounds: int, seconds: float) -> Part:
+        kind = "compiled" if compile else "eager"
+        return Part(
+            f"steps at {at.name}, {kind}", often(rounds), seconds, lambda tick: at.rows(compile, often(rounds), tick)
+        )
+
+    parts = [steps(laptop, False, 60, 12), steps(larger, False, 12, 45)]
+    if compiles := not quick and compiler_works("cpu"):
+        parts.append(steps(laptop, True, 60, 100))
+    rounds = {"vocabulary": often(15), "scoring": often(9), "gather": often(30)}
+    parts += [
+        Part("rows of the tables", rounds["vocabulary"], 60, lambda tick: peer_vocabulary.measure(tall, sizes, rounds["vocabulary"], tick)),
+        Part("scoring", 2 * rounds["scoring"], 40,
+             lambda tick: peer_scoring.measure(scored, home, 16 if quick else 512, 64, rounds["scoring"], tick)),
+        Part("gather", 2 * rounds["gather"], 15, lambda tick: peer_gather.measure(*gather, rounds["gather"], tick, "cpu")),
+    ]  # fmt: skip
+    if not compiles:
+        why = "--quick compiles nothing" if quick else "no compiler works here"
+        parts.append(Part("compiled", 1, 0, lambda tick: laptop.left_out(why)))
+    return parts
+
+
+def on_gpu(book: Book, home: Path, peak: float | None) -> list[Part]:
+    """Training at the paper's 350M, compiled, and the gather; not run so far."""
+    if not torch.cuda.is_available():
+        raise UserError("--device cuda: torch sees no GPU here; leave --device out to measure on the CPU")
+    paper = shaped(book, "gpu", home, (8, 2048), "cuda", **book.shapes[PAPER].model_dump(exclude={"sequence"}))
+    return [
+        Part("steps at the paper's 350M", 5 * 20, 400, lambda tick: paper.rows(True, 20, tick, peak)),
+        Part("gather", 2 * 30, 15, lambda tick: peer_gather.measure(128256, 8192, 16384, 30, tick, "cuda")),
+    ]
+
+
+def measured(parts: list[Part]) -> list[Row]:
+    """The rows of all parts, shown while they come."""
+    course, rows = Course("measured", [Piece(part.name, part.rounds, part.seconds) for part in parts]), []
+    with shown(lambda: course):
+        for number, part in enumerate(parts):
+            course.begin(number)
+
+            def tick(number: int = number) -> None:
+                course.report(number, course.units(number) + 1)
+
+            rows += part.rows(tick)
+            course.end(number)
+    return rows
+
+
+def origin() -> dict[str, str | int]:
+    """What every row says of where it comes from."""
+    about, versions = provenance(), {}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return {
+        "command": " ".join(["python -m benchmarks.peers", *sys.argv[1:]]),
+        "machine": torch.cuda.get_device_name() if "cuda" in sys.argv else about["machine"],
+        "threads": torch.get_num_threads(),
+        "load_before": round(os.getloadavg()[0], 2),
+        "versions": ", ".join(f"{package} {number}" for package, number in versions.items()),
+        "commit": about["commit"],
+        "date": about["date"],
+    }
+
+
+def written(rows: list[Row], about: dict[str, str | int]) -> pd.DataFrame:
+    """The table that is committed."""
+    return pd.DataFrame([asdict(row) | about for row in rows])
+
+
+def printed(rows: list[Row]) -> Table:
+    """The table that is shown."""
+    names = [field.name for field in fields(Row) if field.name != "note"]
+    table = Table(*(name.replace("_", " ") for name in names))
+    for row in rows:
+        values = asdict(row)
+        table.add_row(
+            *(
+                "" if values[n] is None else f"{values[n]:.4g}" if isinstance(values[n], float) else str(values[n])
+                for n in names
+            )
+        )
+    return table
+
+
+def main() -> None:
+    """Measures, prints and writes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--peak", type=float)
+    parser.add_argument("--out", type=Path, default=OUT)
+    options = parser.parse_args()
+    as_a_worker()
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(THREADS)
+    book, about = load(), origin()
+    with prepared() as home:
+        parts = on_cpu(book, home, options.quick) if options.device == "cpu" else on_gpu(book, home, options.peak)
+        print(
+            f"about {duration(sum(part.seconds for part in parts))} on two cores of an AMD EPYC, longer beside other work"
+        )
+        rows = measured(parts)
+    atomic_write(options.out, written(rows, about).to_csv(index=False, float_format="%.6g"))
+    Console(width=200).print(printed(rows))
+    print(f"written: {options.out}")
+
+
+if __name__ == "__main__":
+    main()
