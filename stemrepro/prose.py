@@ -3,6 +3,8 @@
     <!--laptop/rivals/verdicts.json|equal-flops|ours|.2f-->0.26<!--/-->                a field of a claim
     <!--ladder/token_ladder/data.csv|panel=gap;x=286.151;what=stem-full|value|.2f-->0.31<!--/-->   a cell of a figure's data
     <!--recipes/paper.yaml|table-3-1b/dense/average|value|.2f-->55.82<!--/-->          a cell of the paper
+    <!--docs/performance.csv|measure=gather;what=rows in float32|ratio|.2f-->0.81<!--/-->   a cell of a table beside the prose; words too
+    <!--docs/performance.csv|measure=gather|what;ours .1f;met|table-->...<!--/-->      its rows of a kind, as a table of these columns
     <!--laptop|scale|runs|d-->292<!--/-->                 runs of a scale; tokens: of each, parameters: of dense, both in millions; ratio: of these
     <!--laptop|tally-->...<!--/-->     the table of verdicts by origin; also primary, that of the primary claims, recipes, that by recipe,
                                        and stages, those of dvc.yaml as a flowchart
@@ -60,16 +62,45 @@ def _of_claim(path: Path, claim: str, field: str) -> object:
     return word(rows[claim]) if field == "word" else rows[claim].get(field)
 
 
-def _of_data(path: Path, choice: str, column: str) -> float:
+def _cell(text: str) -> float | str:
+    """A number where it is one, else the words."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _rows(path: Path, choice: str) -> list[dict[str, str]]:
     wanted = dict(part.partition("=")[::2] for part in choice.split(";"))
     try:
         with path.open(newline="", encoding="utf-8") as file:
-            found = [row for row in csv.DictReader(file) if wanted.items() <= row.items()]
-        if len(found) == 1 and found[0].get(column):
-            return float(found[0][column])
+            return [row for row in csv.DictReader(file) if wanted.items() <= row.items()]
     except ValueError as error:
         raise damaged(path, error) from error
+
+
+def _of_data(path: Path, choice: str, column: str) -> float | str:
+    found = _rows(path, choice)
+    if len(found) == 1 and found[0].get(column):
+        return _cell(found[0][column])
     raise UserError(f"{path}: {len(found)} rows are {choice}, and one with a value in '{column}' is wanted")
+
+
+def _table(path: Path, choice: str, columns: str) -> list[str]:
+    """The rows that are `choice`, in columns "name format" separated by semicolons; what is empty stays so."""
+    rows, shown_as = _rows(path, choice), [column.partition(" ")[::2] for column in columns.split(";")]
+    if not rows:
+        raise UserError(f"{path}: no row is {choice}")
+    if lost := [name for name, _ in shown_as if name not in rows[0]]:
+        raise unknown("column", lost[0], rows[0], str(path))
+    lines = [
+        " | ".join(name.replace("_", " ") for name, _ in shown_as),
+        " | ".join("--:" if form else "---" for _, form in shown_as),
+    ]
+    lines += [
+        " | ".join(format(_cell(row[name]), form) if row[name] else "" for name, form in shown_as) for row in rows
+    ]
+    return [f"| {line} |" for line in lines]
 
 
 def _of_scale(name: str, field: str) -> float:
@@ -86,14 +117,20 @@ def _of_scale(name: str, field: str) -> float:
     return known[field]()
 
 
+def _existing(file: str, results: Path) -> Path:
+    """A file of the results, or one beside the prose."""
+    path = Path(file) if file.startswith("docs/") else results / file
+    if not path.exists():
+        raise UserError(f"{path} is missing")
+    return path
+
+
 def _value(file: str, row: str, column: str, results: Path) -> object:
     if file == "recipes/paper.yaml":
         return load().paper.value(row)
     if row == "scale":
         return _of_scale(file, column)
-    path = results / file
-    if not path.exists():
-        raise UserError(f"{path} is missing")
+    path = _existing(file, results)
     return _of_claim(path, row, column) if path.suffix == ".json" else _of_data(path, row, column)
 
 
@@ -110,6 +147,11 @@ def said(source: str, results: Path) -> str:
         return "\n" + "\n".join(TABLES[parts[1]](parts[0], results)) + "\n"
     if len(parts) != 4:
         raise UserError(f"'{source}' is no marker: file|row|column|format")
+    if parts[3] == "table":
+        try:
+            return "\n" + "\n".join(_table(_existing(parts[0], results), *parts[1:3])) + "\n"
+        except ValueError as error:
+            raise UserError(f"'{source}' can't be a table: {error}") from error
     value, (transform, _, form) = _value(*parts[:3], results), parts[3].rpartition(" ")
     try:
         return format(TRANSFORMS[transform](value) if transform else value, form)

@@ -93,6 +93,8 @@ def test_links_lead_somewhere(path):
         ("laptop/rivals/data.csv|panel=loss;what=dense|value|.3f", "3.142"),
         ("laptop/rivals/data.csv|what=dense|value|fewer .0%", "96%"),
         ("recipes/paper.yaml|table-3-1b/dense/average|value|.2f", "55.82"),
+        ("docs/kills.csv|resumed_from=0;died_after=25|lost|.0f", "9"),
+        ("docs/kills.csv|resumed_from=0;died_after=25|aimed|", "at any moment"),
         ("laptop|scale|tokens|.2f", "0.82"),
         ("laptop|scale|ratio|.1f", "6.1"),
     ],
@@ -101,6 +103,13 @@ def test_a_number_is_written_as_its_marker_asks(results, monkeypatch, source, wo
     monkeypatch.chdir(ROOT)
     stale = f"before <!--{source}-->old<!--/--> after <!--an aside-->"
     assert rendered(stale, results) == f"before <!--{source}-->{words}<!--/--> after <!--an aside-->"
+
+
+def test_rows_of_a_kind_are_a_table(results, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    marker = "<!--laptop/rivals/data.csv|what=stem|panel;value .1f|table-->"
+    lines = ["| panel | value |", "| --- | --: |", "| loss | 2.0 |", "| FLOPs |  |"]
+    assert rendered(f"{marker}old<!--/-->", results) == "\n".join([marker, *lines, "<!--/-->"])
 
 
 @pytest.mark.parametrize("which", ["tally", "primary", "recipes"])
@@ -129,6 +138,11 @@ def test_tables_count_every_claim(which, monkeypatch):
         ("laptop/nothing/data.csv|panel=FLOPs|value|.2f", "is missing"),
         ("recipes/paper.yaml|table-9/a/b|value|.2f", "no cell 'table-9/a/b'"),
         ("laptop|scale|cost|d", "field 'cost' is unknown"),
+        ("laptop/rivals/data.csv|what=dense|panel|.2f", "'loss' can't be written as '.2f'"),
+        ("laptop/rivals/data.csv|what=hash|panel|table", "no row is what=hash"),
+        ("laptop/rivals/data.csv|what=stem|panel;size|table", "column 'size' is unknown"),
+        ("laptop/rivals/data.csv|what=stem|panel .1f|table", "can't be a table: Unknown format code 'f'"),
+        ("docs/nothing.csv|what=stem|panel|table", "docs/nothing.csv is missing"),
         ("a|b", "is no marker"),
         ("nope|tally", "scale 'nope' is unknown"),
         ("laptop/rivals/data.csv|loss|value|.2f", "0 rows are loss"),
