@@ -1,11 +1,12 @@
 """Speed against peers and limits: one table, docs/performance.csv, which docs/performance.md explains.
 
-    python -m benchmarks.peers [--quick] [--out docs/performance.csv]
+    python -m benchmarks.peers [--out docs/performance.csv]
+    python -m benchmarks.peers --quick
     python -m benchmarks.peers --device cuda --peak 989e12 --out gpu.csv
 
 What is compared is timed in turns in one process with two threads, on random weights and the vendored sample, so that nothing need be prepared; a row has
 medians over rounds and a 95% interval of their ratio. litgpt is a peer where it is installed (pip install --no-deps litgpt). --quick takes
-few rounds of small models and compiles none: does it run? On a GPU training is measured at the shape of the paper's 350M under
+few rounds of small models, compiles none and writes nothing unless --out says where: does it run? On a GPU training is measured at the shape of the paper's 350M under
 bfloat16 autocast, with the share of --peak (FLOPs a second) that dense sustains, and the gather; not run there so far.
 """
 
@@ -144,7 +145,7 @@ def measured(parts: list[Part]) -> list[Row]:
     return rows
 
 
-def origin() -> dict[str, str | int]:
+def origin(device: str) -> dict[str, str | int | float]:
     """What every row says of where it comes from."""
     about, versions = provenance(), {}
     for package in PACKAGES:
@@ -154,7 +155,7 @@ def origin() -> dict[str, str | int]:
             continue
     return {
         "command": " ".join(["python -m benchmarks.peers", *sys.argv[1:]]),
-        "machine": torch.cuda.get_device_name() if "cuda" in sys.argv else about["machine"],
+        "machine": torch.cuda.get_device_name() if device == "cuda" else about["machine"],
         "threads": torch.get_num_threads(),
         "load_before": round(os.getloadavg()[0], 2),
         "versions": ", ".join(f"{package} {number}" for package, number in versions.items()),
@@ -163,7 +164,7 @@ def origin() -> dict[str, str | int]:
     }
 
 
-def written(rows: list[Row], about: dict[str, str | int]) -> pd.DataFrame:
+def written(rows: list[Row], about: dict[str, str | int | float]) -> pd.DataFrame:
     """The table that is committed."""
     return pd.DataFrame([asdict(row) | about for row in rows])
 
@@ -189,21 +190,23 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--peak", type=float)
-    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    out = options.out or (None if options.quick else OUT)
     as_a_worker()
     warnings.simplefilter("ignore")
     torch.set_num_threads(THREADS)
-    book, about = load(), origin()
+    book, about = load(), origin(options.device)
     with prepared() as home:
         parts = on_cpu(book, home, options.quick) if options.device == "cpu" else on_gpu(book, home, options.peak)
         print(
             f"about {duration(sum(part.seconds for part in parts))} on two cores of an AMD EPYC, longer beside other work"
         )
         rows = measured(parts)
-    atomic_write(options.out, written(rows, about).to_csv(index=False, float_format="%.6g"))
     Console(width=200).print(printed(rows))
-    print(f"written: {options.out}")
+    if out:
+        atomic_write(out, written(rows, about).to_csv(index=False, float_format="%.6g"))
+        print(f"written: {out}")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from benchmarks import peers
 from benchmarks.interleaved import compared, interleaved, quotient
@@ -59,11 +58,9 @@ def test_every_round_takes_each_turn_once_on_the_same_number():
 @pytest.fixture(scope="module")
 def quick(book):
     """The rows of --quick."""
-    threads = torch.get_num_threads()
     with peers.prepared() as home:
         rows = peers.measured(peers.on_cpu(book, home, quick=True))
-    torch.set_num_threads(threads)
-    return peers.written(rows, peers.origin())
+    return peers.written(rows, peers.origin("cpu"))
 
 
 def expected(*widths: int) -> set[tuple[str, str]]:
@@ -152,7 +149,9 @@ def test_its_flop_ratios_are_those_of_the_cost_model(committed, book):
         length = int(row.note.split(" x ")[1].split()[0])
         base = scale.model.model_dump(exclude={"sequence"})
         placed = placed_layers(arm.removeprefix("stem-"), scale.model.layers)
-        flops = [flops_per_token(c, length) for c in (ModelConfig(**base, ffn="stem", placed=placed), ModelConfig(**base))]
+        flops = [
+            flops_per_token(c, length) for c in (ModelConfig(**base, ffn="stem", placed=placed), ModelConfig(**base))
+        ]
         assert math.isclose(row.flop_ratio, flops[0] / flops[1], rel_tol=1e-5)
         assert math.isclose(row.target, 1.05 * flops[0] / flops[1], rel_tol=1e-5)
 
