@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.engine import own_step
 from benchmarks.interleaved import Row, compared, interleaved
@@ -24,11 +25,17 @@ from stemrepro.scale import Scale
 from stemrepro.training.compiling import compiled
 from stemrepro.training.module import LanguageModule, mean_loss
 
-TRAINING, STEM = "training step", "STEM's step"
+TRAINING, STEM, PRODUCTS = "training step", "STEM's step", "products in a step"
 FASTER, SLOWER = 1.4, 1.05
 """Tokens a second of ours / a peer's that were aimed at, and the most that STEM's step may take of dense's times their FLOPs' ratio."""
 STEMS = ("stem-third", "stem-half", "stem-full")
 MISSING = "not installed"
+KERNELS = (
+    "aten::mm",
+    "aten::_scaled_dot_product_flash_attention_for_cpu",
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
+)
+"""Matrix products and attention, which peers call alike and as often."""
 
 
 def transformers_llama(shape: ModelConfig, length: int) -> torch.nn.Module:
@@ -146,6 +153,19 @@ class Steps:
         if peak:
             rows.append(self._sustained(done[0]["dense"], compile, peak))
         return rows
+
+    def products(self, rounds: int, tick: Callable[[], None]) -> Row:
+        """Time in KERNELS beside that of all operations of dense's eager step on a CPU. The profiler makes small operations longer, so that
+        the share is if anything larger."""
+        take, found = self.make("dense", False), []
+        take(0)
+        for number in range(rounds):
+            with profile(activities=[ProfilerActivity.CPU]) as profiled:
+                take(number)
+            events = {event.key: event.self_cpu_time_total / 1e6 for event in profiled.key_averages()}
+            found.append((sum(events[kernel] for kernel in KERNELS), sum(events.values())))
+            tick()
+        return compared(PRODUCTS, self._named("dense", False), "all of its operations", "ms a step", *np.array(found).T)
 
     def left_out(self, why: str) -> list[Row]:
         """The rows of compiled steps where none are taken."""

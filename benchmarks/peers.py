@@ -106,8 +106,10 @@ def on_cpu(book: Book, home: Path, quick: bool) -> list[Part]:
     parts = [steps(laptop, False, 60, 12), steps(larger, False, 12, 45)]
     if compiles := not quick and compiler_works("cpu"):
         parts.append(steps(laptop, True, 60, 100))
-    rounds = {"vocabulary": often(15), "scoring": often(9), "gather": often(30)}
+    rounds = {"products": often(9), "vocabulary": often(15), "scoring": often(9), "gather": often(30)}
     parts += [
+        Part("products in a step", 2 * rounds["products"], 10,
+             lambda tick: [at.products(rounds["products"], tick) for at in (laptop, larger)]),
         Part("rows of the tables", rounds["vocabulary"], 60, lambda tick: peer_vocabulary.measure(tall, sizes, rounds["vocabulary"], tick)),
         Part("scoring", 2 * rounds["scoring"], 40,
              lambda tick: peer_scoring.measure(scored, home, 16 if quick else 512, 64, rounds["scoring"], tick)),

@@ -68,6 +68,7 @@ def expected(*widths: int) -> set[tuple[str, str]]:
     kinds = [f"width {width}, eager" for width in widths] + [f"width {widths[0]}, compiled"]
     wanted = [("training step", f"dense, {kind}", peer) for kind in kinds for peer in PEERS]
     wanted += [("STEM's step", f"{arm}, {kind}", "dense") for kind in kinds for arm in STEMS]
+    wanted += [("products in a step", f"dense, width {width}, eager", "all of its operations") for width in widths]
     wanted += [("scoring", f"{arm}, width 32", "lm-eval's HFLM") for arm in ARMS]
     return {*wanted, *(("gather", f"rows in {kind}", "copy_ of as many bytes") for kind in ("bfloat16", "float32"))}
 
