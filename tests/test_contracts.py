@@ -30,6 +30,7 @@ NAMED = {
     "stemrepro.cli.__main__": "stemrepro/cli/__main__.py",  # python -m, by commands that start others
     "stemrepro.evaluation.task_items": "stemrepro/evaluation/tasks/_choice.yaml",
     "stemrepro.data.make_sample": "stemrepro/data/make_sample.py",  # python -m, when the sample is made anew
+    "stemrepro.tables.offload": "docs/howto.md",  # for whoever serves a model
 }
 """Modules that no other imports, and the file that names them."""
 
