@@ -168,17 +168,12 @@ class Shelf:
         return rows
 
 
-def offload(
-    model: Decoder, ahead: int = 2, distinct: bool = True, cache: RowCache | None = None, link: Link | None = None
-) -> Shelf:
-    """Moves a model's tables to host memory, for inference: in their places stand `HostTable`s that read them from there.
-
-    Call it with the model on its device. Gradients don't reach the tables.
+def table_owners(model: Decoder) -> list[nn.Module]:
+    """The modules whose `table` a pass reads by token, in the order of reading.
 
     Raises:
         UserError: the arm has no table, or reads one by something else than the token, or by several layers.
     """
-    link = link or link_to(model.embedding.weight.device)
     config = model.config
     own = bool(OWN_FILE.fullmatch(config.ffn))
     if own or model.pairs is not None or config.table_shared or config.ffn in OTHERWISE_READ:
@@ -191,6 +186,21 @@ def offload(
     ]  # fmt: skip
     if not owners:
         raise UserError(f"'{config.ffn}' has no table to offload")
+    return owners
+
+
+def offload(
+    model: Decoder, ahead: int = 2, distinct: bool = True, cache: RowCache | None = None, link: Link | None = None
+) -> Shelf:
+    """Moves a model's tables to host memory, for inference: in their places stand `HostTable`s that read them from there.
+
+    Call it with the model on its device. Gradients don't reach the tables.
+
+    Raises:
+        UserError: the arm has no table, or reads one by something else than the token, or by several layers.
+    """
+    link = link or link_to(model.embedding.weight.device)
+    owners = table_owners(model)
     tables = []
     for owner in owners:
         table = owner.table.weight.detach().cpu()
