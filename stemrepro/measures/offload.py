@@ -3,6 +3,7 @@
 Nothing here was timed. Rows come from counts in text, FLOPs and bytes from stemrepro.model.cost, rates from `DEVICES`.
 """
 
+import itertools
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -127,7 +128,7 @@ def stretches(dense: ModelConfig, replaced: tuple[int, ...], work: Pass, device:
     at its start: rows have no longer than this to come."""
     seconds = [layer_seconds(dense, layer in replaced, work, device) for layer in range(dense.layers)]
     bounds = [0, *replaced, dense.layers]
-    parts = [sum(seconds[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
+    parts = [sum(seconds[a:b]) for a, b in itertools.pairwise(bounds)]
     head = dense.width * dense.vocab
     parts[-1] += max(2 * work.sequences * head / device.flops, BYTES * head / device.memory)
     return parts

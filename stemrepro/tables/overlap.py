@@ -27,10 +27,7 @@ def pass_seconds(compute: Sequence[float], gather: Sequence[float], copy: Sequen
     read: list[float] = []
     for table, before in enumerate(compute[:-1]):
         asks = device + before
-        if ahead == 0:
-            begun = asks
-        else:
-            begun = read[table - ahead] if table >= ahead else 0.0
+        begun = asks if ahead == 0 else read[table - ahead] if table >= ahead else 0.0
         host = max(host, begun) + gather[table]
         link = max(link, host) + copy[table]
         device = max(asks, link)
