@@ -26,6 +26,7 @@ from rich.progress import track
 
 from benchmarks.runs import run_at
 from stemrepro.runs import Run
+from stemrepro.workers import fork_server
 
 MODULE = "stemrepro.training.train"
 
@@ -66,8 +67,7 @@ def start(
     run: Run, threads: int = 1, die_at_write: int | None = None, hold_after: int | None = None
 ) -> tuple[multiprocessing.Process, Connection]:
     """Starts a victim; its steps come through the pipe."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([MODULE])
+    context = fork_server(threads, MODULE)
     here, there = context.Pipe(duplex=False)
     process = context.Process(target=victim, args=(run, there, threads, die_at_write, hold_after), daemon=True)
     process.start()

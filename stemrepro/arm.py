@@ -12,7 +12,7 @@ from stemrepro.model.specs import check, spec
 from stemrepro.records import Factor, Name, Positive, Strict
 from stemrepro.runs import Address
 from stemrepro.scale import Point, Scale, Shape
-from stemrepro.training.settings import RunTraining, TableUpdate
+from stemrepro.training.settings import RunTraining, TableHome, TableUpdate
 
 Placement = Literal["none", "third", "third-shifted", "early", "late", "half", "full", "single"]
 HUES = {
@@ -55,6 +55,7 @@ class Arm(Strict):
     table_rate_factor: Factor = Field(1.0, description="table learning rate / backbone learning rate")
     table_decay_factor: float = Field(1.0, ge=0, description="table weight decay / backbone weight decay")
     table_update: TableUpdate = "dense"
+    table_home: TableHome = "device"
     table_trained: bool = True
     table_shared: bool = Field(False, description="one table for all placed layers")
 
@@ -124,6 +125,7 @@ def run_settings(address: Address, arm: Arm, point: Point, scale: Scale) -> tupl
         table_rate_factor=best.table_rate_factor if best else arm.table_rate_factor,
         table_decay_factor=arm.table_decay_factor,
         table_update=arm.table_update,
+        table_home=arm.table_home,
         table_trained=arm.table_trained,
     )
     return shaped(model, arm), training

@@ -138,6 +138,17 @@ def _take(queue: object, course: Course) -> None:
         course.report(number, done, "" if math.isnan(loss) else f"loss {loss:.3f}{pace}")
 
 
+def fork_server(threads: int, preload: str) -> multiprocessing.context.ForkServerContext:
+    """Where processes come from: a server with the allocator's thresholds and one import, started with the first of them.
+
+    All of a session's processes come from the server that was started first, whoever asked for it.
+    """
+    os.environ.update(ENVIRONMENT | {"OMP_NUM_THREADS": str(threads)})
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([preload])
+    return context
+
+
 def run_jobs(
     jobs: list[Job],
     workers: int,
@@ -163,9 +174,7 @@ def run_jobs(
     """
     if not jobs:
         return
-    os.environ.update(ENVIRONMENT | {"OMP_NUM_THREADS": str(threads)})
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([preload])
+    context = fork_server(threads, preload)
     queue, stop = context.Queue(), context.Event()
     turn = context.Semaphore(max(1, (os.cpu_count() or 1) // threads))
     course = Course(what, [*jobs, *later], workers, unit, done)

@@ -10,6 +10,7 @@ MEASURES = {
     "knowledge": "stemrepro.measures.knowledge:Knowledge",
     "mid-training": "stemrepro.measures.mid_training:MidTraining",
     "needle": "stemrepro.measures.needle:Needle",
+    "offload": "stemrepro.measures.offload:Offload",
     "reasoning": "stemrepro.measures.reasoning:Reasoning",
     "recall": "stemrepro.measures.recall:Recall",
     "rivals": "stemrepro.measures.rivals:Rivals",

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.files import atomic_write
-from stemrepro.model.ffn.base import table_parameters
+from stemrepro.model.ffn.base import is_table
 from stemrepro.model.loss import token_losses
 from stemrepro.runs import Run
 from stemrepro.training.checkpoint import TRUNK, checkpoint_path, prune
@@ -105,7 +105,7 @@ class Recorder(L.Callback):
         row = {"step": step, "tokens": tokens, "loss": loss, "rate": rate, "norm": norm}
         if step in self.marks:
             row["validation"] = self.validate(module)
-        weights = module.parameters() if step == training.steps else ()
+        weights = module.state_dict().values() if step == training.steps else ()
         numbers = (row["loss"], row["norm"], *row.get("validation", {}).values())
         if not (all(map(math.isfinite, numbers)) and all(weight.isfinite().all() for weight in weights)):
             raise Diverged(step)
@@ -138,6 +138,6 @@ class Recorder(L.Callback):
 
 def save_tables(model: torch.nn.Module, path: Path) -> None:
     """Writes the tables in bfloat16; a model without tables writes nothing. (At 0% they follow from the seed alone.)"""
-    tables = {name: table.detach().cpu().bfloat16() for name, table in table_parameters(model).items()}
+    tables = {name: table.detach().cpu().bfloat16() for name, table in model.state_dict().items() if is_table(name)}
     if tables:
         atomic_write(path, to_bytes(tables))

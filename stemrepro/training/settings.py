@@ -14,6 +14,15 @@ TableUpdate = Annotated[
     ),
 ]
 
+TableHome = Annotated[
+    Literal["device", "host"],
+    Field(
+        exclude_if=lambda value: value == "device",
+        description="host: tables lie in host memory, a step's rows come to the device and their gradients go back (needs touched)",
+    ),
+]
+"""Came after runs were made: where it changes nothing, settings are written as they were then."""
+
 
 class Training(Strict):
     """Training budget and optimiser of a scale; the same for every arm."""
@@ -71,6 +80,7 @@ class RunTraining(Training):
     table_decay_factor: float = Field(1.0, ge=0, description="table weight decay / backbone weight decay")
     table_update: TableUpdate = "dense"
     table_trained: bool = True
+    table_home: TableHome = "device"
 
     @model_validator(mode="after")
     def _whole(self) -> "RunTraining":

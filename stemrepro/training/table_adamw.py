@@ -13,7 +13,11 @@ class TableAdamW(torch.optim.AdamW):
 
     @torch.no_grad()
     def step(self, closure: object = None) -> object:
-        """One update of all groups."""
+        """One update of all groups; the closure, which makes the gradients, comes first."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
         tables = [group for group in self.param_groups if group.get("tables")]
         held = [(group, group["params"]) for group in tables]
         for group in tables:
@@ -22,7 +26,8 @@ class TableAdamW(torch.optim.AdamW):
                     self.step_table(table, group)
             group["params"] = []
         try:
-            return super().step(closure)
+            super().step()
+            return loss
         finally:
             for group, parameters in held:
                 group["params"] = parameters

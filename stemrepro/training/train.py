@@ -18,6 +18,7 @@ from stemrepro.errors import UserError
 from stemrepro.files import atomic_write, digest, locked, write_json
 from stemrepro.provenance import provenance
 from stemrepro.runs import Run
+from stemrepro.tables.training import HostModule
 from stemrepro.training.callbacks import Diverged, Recorder, Report
 from stemrepro.training.checkpoint import AtomicCheckpointIO, beginning_of, newest, trunk_of
 from stemrepro.training.compiling import compiler_works
@@ -121,7 +122,8 @@ def _train(run: Run, report: Report, mark: Callable[[int, dict], None] | None) -
     compiles = training.compile and compiler_works("cuda" if training.accelerator == "gpu" else "cpu")
     if training.compile and not compiles:
         print(f"stemrepro: {run}: there is no working compiler here, so it is trained without", file=sys.stderr)
-    module, recorder, resume = LanguageModule(run, compiles), Recorder(run, report, mark), run.folder / "resume"
+    kind = HostModule if training.table_home == "host" else LanguageModule
+    module, recorder, resume = kind(run, compiles), Recorder(run, report, mark), run.folder / "resume"
     passes = epochs(run, module.blocks)
     trainer = L.Trainer(
         accelerator=training.accelerator,

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 
+from stemrepro.training.rowwise import RowwiseAdamW
 from stemrepro.training.touched import TouchedAdamW
 
 SETTINGS = {"lr": 0.02, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
@@ -38,6 +39,31 @@ def test_a_row_counts_its_own_steps():
     assert torch.equal(table.detach()[1], torch.zeros(4))
     steps(optimizer, table, [1], 1)
     assert table.detach()[1].abs() == pytest.approx(torch.full((4,), 0.02))
+
+
+@pytest.mark.parametrize("kind", [TouchedAdamW, RowwiseAdamW])
+def test_a_closure_makes_the_gradients_of_its_own_step(kind):
+    """Lightning's way: forward and backward run inside `step`, so tables must not move before them."""
+
+    def end(by_closure):
+        table, backbone = torch.nn.Parameter(torch.ones(5, 4)), torch.nn.Parameter(torch.ones(4))
+        optimizer = kind([{"params": [backbone]}, {"params": [table], "tables": True}], **SETTINGS)
+
+        def closure(step):
+            optimizer.zero_grad()
+            loss = (table[[step, 4]] * backbone - step).square().sum()
+            loss.backward()
+            return loss
+
+        for step in range(4):
+            if by_closure:
+                assert optimizer.step(lambda step=step: closure(step)).requires_grad
+            else:
+                closure(step)
+                optimizer.step()
+        return table.detach(), backbone.detach()
+
+    assert all(map(torch.equal, end(by_closure=True), end(by_closure=False)))
 
 
 def test_its_state_survives_a_save():

@@ -1,0 +1,192 @@
+"""Tables in host memory: rows that are left to bring, what they cost by the link, in decoding, and in memory. Times are modelled."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from stemrepro.measures.costs import dense_and_stem
+from stemrepro.measures.offload import (
+    BYTES,
+    DEVICES,
+    HOMES,
+    PREFILL,
+    Home,
+    Offload,
+    decode,
+    dense_seconds,
+    device_bytes,
+    model_seconds,
+)  # fmt: skip
+from stemrepro.model.cost import break_even_bandwidth, parameter_counts, row_bytes
+from stemrepro.report.style import (
+    ARM_COLOUR,
+    ARM_LABEL,
+    ARM_MARKER,
+    PLAIN,
+    SMALLEST,
+    SOURCE_COLOUR,
+    SOURCE_DASHES,
+    plt,
+    sheet,
+)  # fmt: skip
+
+MODELS = {"llama-3.2-1b": "1B", "mobilellm-350m": "350M"}
+PLACEMENTS = ("third", "half", "full")
+DEVICE = "h100-pcie-5"
+NOMINAL = {"PCIe 4": DEVICES["h100-pcie-4"].link, "PCIe 5": DEVICES["h100-pcie-5"].link}
+SPEEDS = np.geomspace(4e9, 4e11, 41)
+BATCHES = 2 ** np.arange(0, 8)
+DASHES_OF = {"when asked for": (0, (1, 1)), "ahead": (0, (4, 2)), "ahead, distinct": "-",
+             "ahead, distinct, cache of 1/32": (0, (6, 1.5, 1, 1.5)), "ahead, distinct, cache of 1/10": (0, (2, 1))}  # fmt: skip
+GREYS = dict(zip(DASHES_OF, ("#bdbdbd", "#8c8c8c", "#000000", "#525252", "#737373"), strict=True))
+DOTS = dict(zip(HOMES, ("*", "s", "v", "o", "D", "P"), strict=True))
+
+
+def collect(measure: Offload) -> pd.DataFrame:
+    """Everything that is drawn, one line a number."""
+    rows, device = [], DEVICES[DEVICE]
+
+    def add(panel: str, model: str, what: str, x: float, value: float) -> None:
+        rows.append({"panel": panel, "model": model, "what": what, "x": x, "value": value})
+
+    for source in measure.text.sources():
+        for length, share in zip(*measure.distinct_share(source), strict=True):
+            add("distinct", "", source, length, 100 * share)
+    for model, placement in ((model, placement) for model in MODELS for placement in PLACEMENTS):
+        shape = measure.shape(model)
+        dense, stem = dense_and_stem(shape, placement)
+        for name, home in HOMES.items():
+            fetched = measure.fetched(PREFILL, home) if home.host else 0.0
+            add("bytes", model, f"{placement}: {name}", 0, row_bytes(stem, fetched, BYTES) / 1e6)
+            for speed in SPEEDS if home.host else ():
+                slower = model_seconds(shape, placement, PREFILL, replace(device, link=speed), home, fetched)
+                resident = model_seconds(shape, placement, PREFILL, device, Home(host=False), 0)
+                add("link", model, f"{placement}: {name}", speed / 1e9, 100 * (slower / resident - 1))
+            seconds = model_seconds(shape, placement, PREFILL, device, home, fetched)
+            taken = 100 * (seconds / dense_seconds(shape, PREFILL, device) - 1)
+            add("memory", model, f"{placement}: {name}", device_bytes(shape, placement, home, fetched) / 1e9, taken)
+        distinct = measure.fetched(PREFILL, HOMES["ahead, distinct"])
+        bandwidth = break_even_bandwidth(stem, PREFILL.context, distinct, PREFILL.total, device.flops)
+        add("break-even", model, placement, 0, bandwidth / 1e9)
+        for batch in BATCHES:
+            for name in ("when asked for", "ahead"):
+                found = measure.slowdown(model, placement, DEVICE, decode(int(batch)), HOMES[name])
+                add("decode", model, f"{placement}: {name}", batch, found)
+    for model in MODELS:
+        dense, _ = dense_and_stem(measure.shape(model), "third")
+        add("memory", model, "dense", BYTES * parameter_counts(dense)["active"] / 1e9, 0)
+    return pd.DataFrame(rows)
+
+
+def draw_distinct(axes: Axes, data: pd.DataFrame) -> None:
+    """Share of a pass's rows that is left to bring after de-duplication, by source of text."""
+    own = data[data["panel"] == "distinct"]
+    for source in [name for name in SOURCE_COLOUR if name in set(own["what"])]:
+        rows = own[own["what"] == source]
+        axes.plot(rows["x"], rows["value"], color=SOURCE_COLOUR[source], ls=SOURCE_DASHES[source], label=source)
+    axes.axvline(PREFILL.tokens, color=PLAIN, lw=0.8)
+    axes.text(PREFILL.tokens * 1.1, 97, "a chunk", fontsize=SMALLEST, color=PLAIN, va="top")
+    axes.set_xscale("log", base=2)
+    axes.set(xlabel="tokens of a sequence in a pass", ylabel="distinct (% of tokens)", ylim=(0, 100))
+    axes.legend()
+
+
+def draw_bytes(axes: Axes, data: pd.DataFrame) -> None:
+    """Megabytes of rows that a prefill chunk brings, by home, for both models with a third of the layers."""
+    own, names = data[data["panel"] == "bytes"].set_index(["model", "what"])["value"], list(DASHES_OF)
+    for place, model in enumerate(MODELS):
+        values = [own[model, f"third: {name}"] for name in names]
+        places = np.arange(len(names)) + 0.4 * place - 0.2
+        bars = axes.barh(places, values, 0.38, color=("#525252", "#bdbdbd")[place], label=MODELS[model])
+        axes.bar_label(bars, [f"{value:.3g}" for value in values], fontsize=SMALLEST, padding=2)
+    axes.set_yticks(range(len(names)), [name.replace(", cache", ",\ncache") for name in names], fontsize=SMALLEST)
+    axes.invert_yaxis()
+    axes.margins(x=0.15)
+    axes.set(xlabel="MB of rows a prefill pass brings (STEM 1/3)")
+    axes.legend(loc="lower right")
+
+
+def draw_link(axes: Axes, data: pd.DataFrame, model: str, placement: str) -> None:
+    """Modelled slowdown of a prefill pass against the link's speed, by how rows come."""
+    own = data[(data["panel"] == "link") & (data["model"] == model)]
+    for name, dashes in DASHES_OF.items():
+        rows = own[own["what"] == f"{placement}: {name}"]
+        axes.plot(rows["x"], rows["value"], color=GREYS[name], ls=dashes, label=name)
+    for name, speed in NOMINAL.items():
+        axes.axvline(speed / 1e9, color=PLAIN, lw=0.7)
+        axes.text(speed / 1e9, 0.02, f" {name}", fontsize=SMALLEST, color=PLAIN, transform=axes.get_xaxis_transform())
+    even = data[(data["panel"] == "break-even") & (data["model"] == model) & (data["what"] == placement)][
+        "value"
+    ].item()
+    axes.axvline(
+        even, color=ARM_COLOUR[f"stem-{placement}"], lw=1.2, ls=(0, (3, 1)), label="break-even, distinct (cost model)"
+    )
+    axes.set_xscale("log")
+    axes.set_yscale("symlog", linthresh=1)
+    axes.set(
+        xlabel="link (GB/s)", ylabel="slower than on the device (%)", ylim=(-0.4, 2e5 if placement == "third" else 2000)
+    )
+    if placement == "third":
+        axes.legend(fontsize=SMALLEST, loc="upper right")
+
+
+def draw_decode(axes: Axes, data: pd.DataFrame) -> None:
+    """Modelled slowdown of a decode step against the sequences decoded together, ahead and when asked for."""
+    own = data[data["panel"] == "decode"]
+    for model, place in ((model, place) for model in MODELS for place in ("third", "full")):
+        for name in ("when asked for", "ahead"):
+            rows = own[(own["model"] == model) & (own["what"] == f"{place}: {name}")]
+            arm = f"stem-{place}"
+            axes.plot(rows["x"], rows["value"], color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], ls=DASHES_OF[name],
+                      mfc="white" if model == "mobilellm-350m" else None, ms=4, lw=1)  # fmt: skip
+    handles = [plt.Line2D([], [], color=ARM_COLOUR[f"stem-{p}"], marker=ARM_MARKER[f"stem-{p}"], ls="", label=ARM_LABEL[f"stem-{p}"]) for p in ("third", "full")]  # fmt: skip
+    handles += [plt.Line2D([], [], color="black", marker="o", ls="", mfc=fill, label=label) for label, fill in (("1B", "black"), ("350M", "white"))]  # fmt: skip
+    handles += [
+        plt.Line2D([], [], color="black", ls=DASHES_OF[name], label=name) for name in ("when asked for", "ahead")
+    ]
+    axes.legend(handles=handles, ncol=2)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("symlog", linthresh=1)
+    axes.set(xlabel="sequences decoded together", ylabel="slower than on the device (%)", ylim=(-0.1, 500))
+
+
+def draw_memory(axes: Axes, data: pd.DataFrame) -> None:
+    """Device memory against the time of a prefill pass, every home of the 1B's placements, dense at zero."""
+    own = data[(data["panel"] == "memory") & (data["model"] == "llama-3.2-1b")].set_index("what")
+    for place in PLACEMENTS:
+        for name, dot in DOTS.items():
+            point = own.loc[f"{place}: {name}"]
+            axes.plot(point["x"], point["value"], dot, color=ARM_COLOUR[f"stem-{place}"], ms=5)
+    dense = own.loc["dense"]
+    axes.plot(dense["x"], dense["value"], "X", color=ARM_COLOUR["dense"], ms=7)
+    axes.axhline(0, color=PLAIN, lw=0.7)
+    handles = [plt.Line2D([], [], color="black", marker=dot, ls="", label=name) for name, dot in DOTS.items()]
+    handles += [
+        plt.Line2D([], [], color=ARM_COLOUR[f"stem-{p}"], lw=4, label=ARM_LABEL[f"stem-{p}"]) for p in PLACEMENTS
+    ]
+    handles += [plt.Line2D([], [], color=ARM_COLOUR["dense"], marker="X", ls="", label="dense")]
+    axes.legend(handles=handles, fontsize=SMALLEST)
+    axes.set_xscale("log")
+    axes.set_yscale("symlog", linthresh=10)
+    axes.set_xticks([2, 3, 5, 10, 20, 40], ["2", "3", "5", "10", "20", "40"])
+    axes.set_xticks([], minor=True)
+    axes.set(xlabel="GB on the device (PCIe 5)", ylabel="prefill pass against dense (%)", ylim=(-30, 2000))
+
+
+def draw(data: pd.DataFrame, measure: Offload) -> Figure:
+    """Six panels."""
+    titles = {
+        "a": "Rows left after de-duplication", "b": "What a prefill pass brings", "c": "Prefill, 1B, STEM 1/3 (modelled)",
+        "d": "Prefill, 1B, STEM full (modelled)", "e": "Decoding over PCIe 5 (modelled)", "f": "Memory and time, 1B (modelled)",
+    }  # fmt: skip
+    figure, grid = sheet("ab;cd;ef", 8.8, titles)
+    draw_distinct(grid["a"], data)
+    draw_bytes(grid["b"], data)
+    draw_link(grid["c"], data, "llama-3.2-1b", "third")
+    draw_link(grid["d"], data, "llama-3.2-1b", "full")
+    draw_decode(grid["e"], data)
+    draw_memory(grid["f"], data)
+    return figure

@@ -1,0 +1,254 @@
+"""What tables in host memory cost: bytes counted in text, times by a model of the overlap. Metrics of recipes/table_offload.yaml.
+
+Nothing here was timed. Rows come from counts in text, FLOPs and bytes from stemrepro.model.cost, rates from `DEVICES`.
+"""
+
+import itertools
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from stemrepro.claims import Contrast
+from stemrepro.errors import UserError, unknown
+from stemrepro.measures.base import Inputs, Precondition
+from stemrepro.measures.costs import dense_and_stem
+from stemrepro.model.config import ModelConfig
+from stemrepro.model.cost import cache_bytes, flops_per_token, parameter_counts, table_bytes_per_token
+from stemrepro.scale import Shape
+from stemrepro.scores.text import TextCounts
+from stemrepro.tables.overlap import pass_seconds
+
+BYTES = 2
+"""Of a number on the device: bfloat16."""
+CHUNK, SEQUENCES, PREFIX = 128, 4, 8065
+"""The official offload engine's benchmark: tokens a prefill pass takes of each sequence, sequences, and tokens of each."""
+CONTEXT = 4096
+"""Tokens before the one that is decoded."""
+AHEAD = 2
+POLICY = "LFU"
+
+
+@dataclass(frozen=True)
+class Device:
+    """What a device and its link are taken to sustain.
+
+    Attributes:
+        flops: a second, in bfloat16.
+        memory: bytes a second that it reads of its own memory.
+        link: bytes a second from host memory.
+        gather: bytes a second that the host gathers into staging; infinite where a kernel reads the pinned rows over the link.
+        latency: seconds that a copy takes whatever its size.
+    """
+
+    flops: float
+    memory: float
+    link: float
+    gather: float
+    latency: float
+
+
+HOST_GATHER = 24.7e9
+"""Bytes a second, measured: rows of 2,560 bfloat16 by index_select, two cores (docs/performance.csv, "gather")."""
+DEVICES = {
+    "h100-pcie-4": Device(4e14, 2.7e12, 25e9, np.inf, 1e-5),
+    "h100-pcie-5": Device(4e14, 2.7e12, 50e9, np.inf, 1e-5),
+    "h100-pcie-5-staged": Device(4e14, 2.7e12, 50e9, HOST_GATHER, 1e-5),
+}
+"""40% of an H100's 989 TFLOPs and 80% of its 3.35 TB/s, 80% of a link's nominal 32 and 64 GB/s, 10 microseconds: taken, not measured."""
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where tables are, and how their rows come.
+
+    Attributes:
+        host: in host memory, else on the device.
+        ahead: tables ahead that rows are brought; 0 when asked for.
+        distinct: each row of a sequence's chunk once.
+        share: of the rows, held in a cache on the device.
+    """
+
+    host: bool = True
+    ahead: int = AHEAD
+    distinct: bool = True
+    share: float = 0.0
+
+
+HOMES = {
+    "on the device": Home(host=False),
+    "when asked for": Home(ahead=0, distinct=False),
+    "ahead": Home(distinct=False),
+    "ahead, distinct": Home(),
+    "ahead, distinct, cache of 1/32": Home(share=1 / 32),
+    "ahead, distinct, cache of 1/10": Home(share=1 / 10),
+}
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Tokens that go through a model together.
+
+    Attributes:
+        sequences: of a batch.
+        tokens: of each in the pass.
+        context: tokens before them and themselves, in the mean.
+    """
+
+    sequences: int
+    tokens: int
+    context: int
+
+    @property
+    def total(self) -> int:
+        """Tokens of the pass."""
+        return self.sequences * self.tokens
+
+
+PREFILL = Pass(SEQUENCES, CHUNK, PREFIX // 2)
+"""A chunk of the official benchmark's prefill, in the middle of the prefix."""
+
+
+def decode(sequences: int) -> Pass:
+    """A step of decoding."""
+    return Pass(sequences, 1, CONTEXT)
+
+
+def layer_seconds(dense: ModelConfig, replaced: bool, work: Pass, device: Device) -> float:
+    """Of one layer: what takes longer, its products or reading its weights, keys and values."""
+    product = dense.width * dense.ffn_width if replaced else 0
+    flops = (flops_per_token(dense, work.context) - 2 * dense.width * dense.vocab) / dense.layers - 2 * product
+    weights = (parameter_counts(dense)["active"] - (2 * dense.vocab + 1) * dense.width) / dense.layers - product
+    held = cache_bytes(dense, work.context, work.sequences, BYTES) / dense.layers
+    return max(work.total * flops / device.flops, (BYTES * weights + held) / device.memory)
+
+
+def stretches(dense: ModelConfig, replaced: tuple[int, ...], work: Pass, device: Device) -> list[float]:
+    """Device seconds before each table is read and after the last: [tables + 1]. A layer's table is read after its attention, here
+    at its start: rows have no longer than this to come."""
+    seconds = [layer_seconds(dense, layer in replaced, work, device) for layer in range(dense.layers)]
+    bounds = [0, *replaced, dense.layers]
+    parts = [sum(seconds[a:b]) for a, b in itertools.pairwise(bounds)]
+    head = dense.width * dense.vocab
+    parts[-1] += max(2 * work.sequences * head / device.flops, BYTES * head / device.memory)
+    return parts
+
+
+def model_seconds(shape: Shape, placement: str, work: Pass, device: Device, home: Home, fetched: float) -> float:
+    """Seconds of a pass of a model with STEM in these layers, `fetched` rows of each table brought from the host."""
+    dense, stem = dense_and_stem(shape, placement)
+    compute = stretches(dense, stem.placed, work, device)
+    row = stem.ffn_width * BYTES
+    reads = work.total * row / device.memory
+    compute = [seconds + reads for seconds in compute[:-1]] + compute[-1:]
+    if not home.host:
+        return sum(compute)
+    tables = len(stem.placed)
+    gather = fetched * row / device.gather
+    copy = device.latency + fetched * row / device.link
+    return pass_seconds(compute, [gather] * tables, [copy] * tables, home.ahead)
+
+
+def dense_seconds(shape: Shape, work: Pass, device: Device) -> float:
+    """Seconds of a pass of the dense model."""
+    return sum(stretches(dense_and_stem(shape, "third")[0], (), work, device))
+
+
+def device_bytes(shape: Shape, placement: str, home: Home, rows: float) -> float:
+    """Bytes on the device: parameters, and tables or what stands for them, buffers of `rows` rows and cache slots."""
+    _, stem = dense_and_stem(shape, placement)
+    counts = parameter_counts(stem)
+    if not home.host:
+        return BYTES * (counts["active"] + counts["tables"])
+    held = max(1, home.ahead) * rows * stem.ffn_width * BYTES
+    return BYTES * counts["active"] + held + home.share * stem.vocab * table_bytes_per_token(stem, BYTES)
+
+
+class Offload:
+    """Rows counted in text, and times modelled from them; nothing is trained and nothing was timed."""
+
+    metrics: ClassVar[dict[str, str]] = {
+        "share_grows": "sources of text of which longer passes bring no smaller share of their rows",
+        r"prefill:[a-z0-9.-]+:(third|half|full):[a-z0-9-]+": "percent that a prefill chunk takes longer, rows ahead, than with tables on the device (modelled)",
+        r"decode:[a-z0-9.-]+:(third|half|full):[a-z0-9-]+:\d+": "the same of a decode step of so many sequences (modelled)",
+        r"prefill_asked:[a-z0-9.-]+:(third|half|full):[a-z0-9-]+": "that of a prefill chunk whose rows come when asked for (modelled)",
+        "more_memory": "shapes that take more device memory than dense with tables in host memory, at any placement",
+    }
+    preconditions: ClassVar[dict[str, Precondition]] = {}
+    reads_text: ClassVar[bool] = True
+
+    def __init__(self, inputs: Inputs) -> None:
+        self.inputs, self.shapes, self.text = inputs, inputs.book.shapes, TextCounts(inputs.folder / "text")
+
+    def contrast(self, high: str, low: str, metric: str) -> Contrast:
+        """No metric compares arms."""
+        raise UserError(f"metric '{metric}' is a number by itself, not a contrast of arms")
+
+    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+        """Nothing is trained."""
+        return {}
+
+    def shape(self, name: str) -> Shape:
+        """A published shape; UserError for an unknown one."""
+        if name not in self.shapes:
+            raise unknown("shape", name, self.shapes, "recipes/shapes.yaml")
+        return self.shapes[name]
+
+    def distinct_share(self, source: str) -> tuple[np.ndarray, np.ndarray]:
+        """Lengths, and the distinct share of the first so many tokens of a window, mean over windows."""
+        table = self.text.growth(source, self.text.vocab)
+        lengths = table.columns.to_numpy()
+        return lengths, table.mean().to_numpy() / lengths
+
+    def fetched(self, work: Pass, home: Home) -> float:
+        """Rows of each table that a pass brings, mean over sources: one a token, or the distinct ones of each sequence (those that two
+        sequences share are counted for both: the most it can be), less what a cache holds of a chunk's distinct ones."""
+        if not home.distinct:
+            return work.total
+        rows = []
+        for source in self.text.sources():
+            lengths, shares = self.distinct_share(source)
+            share = float(np.interp(np.log(work.tokens), np.log([1, *lengths]), [1.0, *shares]))
+            missed = 1.0
+            if home.share:
+                missed -= self.text.hit_rate(source, "distinct in a chunk", POLICY, home.share).mean / 100
+            rows.append(work.total * share * missed)
+        return float(np.mean(rows))
+
+    def slowdown(self, shape: str, placement: str, device: str, work: Pass, home: Home) -> float:
+        """Percent that a pass takes longer than with tables on the device.
+
+        Raises:
+            UserError: no such shape or device.
+        """
+        if device not in DEVICES:
+            raise unknown("device", device, DEVICES, "stemrepro/measures/offload.py")
+        rows = self.fetched(work, home)
+        with_host = model_seconds(self.shape(shape), placement, work, DEVICES[device], home, rows)
+        resident = model_seconds(self.shape(shape), placement, work, DEVICES[device], Home(host=False), rows)
+        return 100 * (with_host / resident - 1)
+
+    def value(self, metric: str) -> float:
+        """The number of an exact claim; UserError for an unknown shape or device."""
+        name, *rest = metric.split(":")
+        if name == "share_grows":
+            return sum(bool((np.diff(self.distinct_share(source)[1]) >= 0).any()) for source in self.text.sources())
+        if name == "more_memory":
+            return sum(
+                any(
+                    device_bytes(shape, placement, HOMES["ahead"], PREFILL.total)
+                    > BYTES * parameter_counts(dense_and_stem(shape, placement)[0])["active"]
+                    for placement in ("third", "half", "full")
+                )
+                for shape in self.shapes.values()
+            )
+        if name == "decode":
+            return self.slowdown(*rest[:3], decode(int(rest[3])), HOMES["ahead"])
+        return self.slowdown(*rest, PREFILL, HOMES["when asked for" if name == "prefill_asked" else "ahead, distinct"])
+
+    def untestable(self, metric: str, precondition: str) -> None:
+        """Counts and closed forms have no preconditions."""
+
+    def runs(self) -> dict:
+        """None."""
+        return {}

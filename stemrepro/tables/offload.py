@@ -1,0 +1,225 @@
+"""Tables in host memory behind a model that computes elsewhere: `offload` puts them there, and logits stay the same.
+
+A pass begins with all its token ids known, so rows can be on their way before a layer asks for them (paper, systems text:
+asynchronous prefetch, de-duplication of ids, a cache of hot rows).
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from stemrepro.errors import UserError
+from stemrepro.model.ffn.naming import OWN_FILE
+from stemrepro.model.transformer import Decoder
+from stemrepro.tables.link import Buffer, Link, link_to
+from stemrepro.tables.row_cache import RowCache
+
+OTHERWISE_READ = {"ngram-table", "stem-shuffled", "stem-slots"}
+"""Networks whose rows are addressed by more than the token."""
+
+
+@dataclass
+class Counts:
+    """What passes asked for so far, of each table.
+
+    Attributes:
+        tokens: token places.
+        rows: rows asked for: distinct ids a pass, or as many as tokens without de-duplication.
+        fetched: those of them that the cache did not hold.
+        found: token places whose row the cache held.
+    """
+
+    tokens: int = 0
+    rows: int = 0
+    fetched: int = 0
+    found: int = 0
+
+
+class HostTable(nn.Module):
+    """What stands in a model in a table's place: forward(tokens [batch, seq]) -> [batch, seq, width] on the model's device."""
+
+    def __init__(self, shelf: "Shelf", place: int) -> None:
+        super().__init__()
+        self.__dict__["shelf"], self.place = shelf, place  # not registered: the shelf is no part of the model's state
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """U[token]."""
+        return self.shelf.take(self.place, tokens)
+
+
+class Shelf:
+    """Host tables of one model, in the order in which a pass reads them.
+
+    Up to `ahead` tables' rows are on their way while the model works; 0 brings them when they are asked for, and the model waits.
+    """
+
+    def __init__(
+        self, tables: list[Tensor], link: Link, ahead: int = 2, distinct: bool = True, cache: RowCache | None = None
+    ) -> None:
+        """
+        Args:
+            tables: [vocab, width] each, in host memory or mapped from a file; pinned where the link wants that.
+            distinct: bring each row of a pass once.
+            cache: keeps rows on the device from pass to pass; needs `distinct`.
+
+        Raises:
+            ValueError: a cache without de-duplication, or a negative `ahead`.
+        """
+        if cache is not None and not distinct:
+            raise ValueError("a cache of rows needs de-duplicated ids (distinct=True)")
+        if ahead < 0:
+            raise ValueError(f"rows are brought 0 tables ahead or more, not {ahead}")
+        self.tables, self.link, self.ahead, self.distinct, self.cache = tables, link, ahead, distinct, cache
+        self.stores = [
+            torch.zeros(len(cache.held), table.shape[1], dtype=table.dtype, device=link.device) for table in tables
+        ] if cache else []  # fmt: skip
+        self.buffers: list[Buffer | None] = [None] * min(max(1, ahead), len(tables))
+        self.counts = Counts()
+        self.tokens: Tensor | None = None
+        self.begun = self.taken = 0
+
+    @property
+    def device_bytes(self) -> int:
+        """Bytes of buffers and cache slots on the model's device."""
+        held = [buffer.rows for buffer in self.buffers if buffer is not None] + self.stores
+        return sum(tensor.numel() * tensor.element_size() for tensor in held)
+
+    def begin(self, tokens: Tensor) -> None:
+        """A pass over tokens [batch, seq] begins: rows of the first tables are on their way when this returns."""
+        self._abandon()
+        host = tokens.cpu()
+        if self.distinct:
+            ids, places, times = torch.unique(host, return_inverse=True, return_counts=True)
+        else:
+            ids, places, times = host.flatten(), torch.arange(host.numel()).view_as(host), torch.ones(host.numel())
+        if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < len(self.tables[0]):
+            raise ValueError(
+                f"token ids {int(ids.min())} to {int(ids.max())}: the tables hold rows 0 to {len(self.tables[0]) - 1}"
+            )
+        missed = torch.ones(len(ids), dtype=torch.bool)
+        if self.cache is not None:
+            slots, fetched = self.cache.request(ids.numpy())
+            self.slots, missed = torch.from_numpy(slots), torch.from_numpy(fetched)
+        self.ids, self.missed, self.fetched = ids, missed, ids[missed]
+        self.places = places.to(self.link.device)
+        self.tokens, self.begun, self.taken = tokens, 0, 0
+        self.counts.tokens += tokens.numel()
+        self.counts.rows += len(ids)
+        self.counts.fetched += len(self.fetched)
+        self.counts.found += int(times[~missed].sum())
+        for _ in range(min(self.ahead, len(self.tables))):
+            self._fetch_next()
+
+    def _abandon(self) -> None:
+        """A pass that ended early left rows in the cache's books that some tables never got."""
+        if self.tokens is not None and self.cache is not None and self.taken < len(self.tables):
+            self.cache.forget(self.fetched.numpy())
+        self.tokens = None
+
+    def _fetch_next(self) -> None:
+        """Begins to bring the rows of the next table in the order."""
+        place, table = self.begun % len(self.buffers), self.tables[self.begun]
+        try:
+            buffer, wanted = self.buffers[place], len(self.fetched)
+            if buffer is None or buffer.rows.shape[0] < wanted or buffer.rows.shape[1:] != table.shape[1:]:
+                buffer = self.buffers[place] = self.link.buffer(wanted, table)
+            self.link.fill(buffer, table, self.fetched)
+        except BaseException:
+            self._abandon()
+            raise
+        self.begun += 1
+
+    def take(self, place: int, tokens: Tensor) -> Tensor:
+        """Rows of a table for the tokens [batch, seq] of the pass that has begun -> [batch, seq, width].
+
+        Raises:
+            RuntimeError: they are not the pass's tokens, a table is read twice or out of turn, or the rows never arrived.
+        """
+        if tokens is not self.tokens:
+            raise RuntimeError(f"table {place} is asked for rows of tokens that no pass has begun with")
+        if place != self.taken:
+            raise RuntimeError(f"table {place} is read when it is table {self.taken}'s turn")
+        if self.begun == place:
+            self._fetch_next()
+        buffer = self.buffers[place % len(self.buffers)]
+        self.link.wait(buffer)
+        rows = buffer.rows[: len(self.fetched)]
+        if self.cache is not None:
+            rows = self._with_cache(place, rows)
+        given = F.embedding(self.places, rows)
+        self.link.release(buffer)
+        self.taken += 1
+        if self.ahead and self.begun < len(self.tables):
+            self._fetch_next()
+        return given
+
+    def _with_cache(self, place: int, fetched: Tensor) -> Tensor:
+        """Rows of all ids of the pass [ids, width]: the cache's and the fetched ones, which then enter the cache."""
+        store, device = self.stores[place], self.link.device
+        missed, slots = self.missed.to(device), self.slots.to(device)
+        rows = torch.empty(len(self.ids), store.shape[1], dtype=store.dtype, device=device)
+        rows[~missed] = store[slots[~missed]]
+        rows[missed] = fetched
+        enters = slots[missed] >= 0
+        store[slots[missed][enters]] = fetched[enters]
+        return rows
+
+
+def table_owners(model: Decoder) -> list[nn.Module]:
+    """The modules whose `table` a pass reads by token, in the order of reading.
+
+    Raises:
+        UserError: the arm has no table, or reads one by something else than the token, or by several layers.
+    """
+    config = model.config
+    own = bool(OWN_FILE.fullmatch(config.ffn))
+    if own or model.pairs is not None or config.table_shared or config.ffn in OTHERWISE_READ:
+        raise UserError(
+            f"'{config.ffn}' can't be offloaded: its rows are not addressed by the token alone, a table a layer"
+        )
+    owners = [
+        module for block in model.blocks for module in (block.attention, block.ffn)
+        if isinstance(getattr(module, "table", None), nn.Embedding)
+    ]  # fmt: skip
+    if not owners:
+        raise UserError(f"'{config.ffn}' has no table to offload")
+    return owners
+
+
+def offload(
+    model: Decoder, ahead: int = 2, distinct: bool = True, cache: RowCache | None = None, link: Link | None = None
+) -> Shelf:
+    """Moves a model's tables to host memory, for inference: in their places stand `HostTable`s that read them from there.
+
+    Call it with the model on its device. Gradients don't reach the tables.
+
+    Raises:
+        UserError: the arm has no table, or reads one by something else than the token, or by several layers.
+    """
+    link = link or link_to(model.embedding.weight.device)
+    owners = table_owners(model)
+    tables = []
+    for owner in owners:
+        table = owner.table.weight.detach().cpu()
+        tables.append(table.pin_memory() if link.device.type == "cuda" else table)
+    shelf = Shelf(tables, link, ahead, distinct, cache)
+    for place, owner in enumerate(owners):
+        owner.table = HostTable(shelf, place)
+    model.register_forward_pre_hook(lambda _, inputs: shelf.begin(inputs[0]))
+    return shelf
+
+
+def mapped(path: Path, vocab: int, width: int, dtype: torch.dtype) -> Tensor:
+    """A table [vocab, width] that stays on disk: the file's bytes row by row; only rows that are read come into memory.
+
+    Raises:
+        UserError: the file has another size.
+    """
+    wanted = vocab * width * torch.empty(0, dtype=dtype).element_size()
+    found = path.stat().st_size
+    if found != wanted:
+        raise UserError(f"{path} has {found:,} bytes; a table [{vocab}, {width}] of {dtype} has {wanted:,}")
+    return torch.from_file(str(path), shared=True, size=vocab * width, dtype=dtype).view(vocab, width)

@@ -1,0 +1,35 @@
+"""How long a pass takes whose rows come over a link while the model computes: a model in discrete events, not a measurement.
+
+Three things work beside each other, each on one task at a time and in the order of the tables: the host gathers rows into staging,
+the link copies them, the device computes. Events are those of `Shelf`: a buffer is filled again once its rows were read.
+"""
+
+from collections.abc import Sequence
+
+
+def pass_seconds(compute: Sequence[float], gather: Sequence[float], copy: Sequence[float], ahead: int) -> float:
+    """Seconds of a pass from its token ids to its last layer's end.
+
+    Args:
+        compute: of the device before it reads each table [tables], and after the last: [tables + 1].
+        gather: of the host for the rows of each table [tables]; zeros where the device reads host memory itself.
+        copy: of the link for them [tables].
+        ahead: tables whose rows may be on their way at once; 0: brought when the device asks for them.
+
+    Raises:
+        ValueError: lengths don't fit, or a negative `ahead`.
+    """
+    if not len(gather) == len(copy) == len(compute) - 1:
+        raise ValueError(f"{len(gather)} gathers and {len(copy)} copies for {len(compute) - 1} tables")
+    if ahead < 0:
+        raise ValueError(f"rows are brought 0 tables ahead or more, not {ahead}")
+    host = link = device = 0.0  # when each is free
+    read: list[float] = []
+    for table, before in enumerate(compute[:-1]):
+        asks = device + before
+        begun = asks if ahead == 0 else read[table - ahead] if table >= ahead else 0.0
+        host = max(host, begun) + gather[table]
+        link = max(link, host) + copy[table]
+        device = max(asks, link)
+        read.append(device)
+    return device + compute[-1]

@@ -1,0 +1,76 @@
+"""Which rows of host tables a fixed number of device slots holds: bookkeeping alone, the same for all tables of a model.
+
+Every table is asked for the same token ids, so one decision serves them all.
+"""
+
+import numpy as np
+
+POLICIES = ("lfu", "lru", "static")
+
+
+class RowCache:
+    """Slots for the rows of token ids.
+
+    A request is a set of distinct ids. Those held are hits. The rest take empty slots, then those of the held ids that are the least
+    in the policy's order and not in the request: `lfu` the fewest requests since the id came in, ties to the longest unused; `lru`
+    the longest unused; `static` evicts nothing and takes in the ids it was given alone. What finds no slot is fetched and not kept.
+    """
+
+    def __init__(self, slots: int, vocab: int, policy: str = "lfu", kept: np.ndarray | None = None) -> None:
+        """
+        Args:
+            slots: rows that it holds at most.
+            vocab: ids are 0 ... vocab - 1.
+            kept: with `static` the ids that it may hold, at most `slots`.
+
+        Raises:
+            ValueError: a policy without meaning, no slot, or `kept` that doesn't fit the policy.
+        """
+        if policy not in POLICIES:
+            raise ValueError(f"cache policy '{policy}' is unknown; there are {', '.join(POLICIES)}")
+        if slots < 1:
+            raise ValueError(f"a cache needs a slot at least, not {slots}")
+        if (policy == "static") != (kept is not None) or (kept is not None and len(kept) > slots):
+            raise ValueError(
+                f"'static' needs the ids that it keeps, at most {slots}; the other policies choose themselves"
+            )
+        self.policy = policy
+        self.slot_of = np.full(vocab, -1)
+        self.held = np.full(slots, -1)
+        self.uses, self.last = np.zeros(slots, np.int64), np.full(slots, -1)
+        self.admits = np.ones(vocab, bool)
+        if kept is not None:
+            self.admits[:] = False
+            self.admits[kept] = True
+        self.clock = 0
+
+    def request(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Asks for distinct ids [n]: their slots [n], -1 where one has none, and which had to be fetched, bool [n]."""
+        slots = self.slot_of[ids]
+        missed, times = slots < 0, self.clock + np.arange(len(ids))
+        hit = slots[~missed]
+        self.uses[hit] += 1
+        self.last[hit] = times[~missed]
+        self.clock += len(ids)
+        free = np.ones(len(self.held), bool)
+        free[hit] = False
+        if self.policy == "static":
+            free &= self.held < 0
+        places = np.flatnonzero(free)
+        order = (self.last[places],) if self.policy == "lru" else (self.last[places], self.uses[places])
+        comers = np.flatnonzero(missed & self.admits[ids])
+        victims = places[np.lexsort(order)][: len(comers)]
+        comers = comers[: len(victims)]
+        gone = self.held[victims]
+        self.slot_of[gone[gone >= 0]] = -1
+        self.held[victims], self.slot_of[ids[comers]] = ids[comers], victims
+        self.uses[victims], self.last[victims] = 1, times[comers]
+        slots[comers] = victims
+        return slots, missed
+
+    def forget(self, ids: np.ndarray) -> None:
+        """Empties the slots of ids whose rows never arrived."""
+        slots = self.slot_of[ids]
+        slots = slots[slots >= 0]
+        self.slot_of[self.held[slots]] = -1
+        self.held[slots], self.uses[slots], self.last[slots] = -1, 0, -1

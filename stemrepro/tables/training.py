@@ -1,0 +1,204 @@
+"""Training with tables in host memory: a step's rows come to the device, their gradients go back, the host updates them.
+
+The token ids of a step are known before it begins. So the rows of the next step that this one doesn't touch are brought while this one
+computes, and those that it does touch after its update: each row is moved once, and none is stale.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from stemrepro.errors import UserError
+from stemrepro.runs import Run
+from stemrepro.tables.link import Link, link_to
+from stemrepro.tables.offload import table_owners
+from stemrepro.training.module import LanguageModule
+from stemrepro.training.schedule import rate_factor
+from stemrepro.training.touched import TouchedAdamW
+
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+
+
+class HostRows(nn.Module):
+    """Stands in a table's place: forward(tokens [batch, seq]) -> [batch, seq, width] on the model's device.
+
+    Attributes:
+        weight: the table [vocab, width] in host memory; saved under the table's own name, and never moved.
+        staged: the step's rows [rows, width] on the device, a leaf that gradients reach; None between steps.
+        places: the row of `staged` that a token id has [vocab], on the device; shared by all tables of a model.
+    """
+
+    def __init__(self, table: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("weight", table)
+        self.staged: Tensor | None = None
+        self.places: Tensor | None = None
+
+    def _apply(self, fn: object, recurse: bool = True) -> "HostRows":
+        """A move of the model to a device, or to another precision, leaves the table where it is."""
+        return self
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """U[token]. Without gradients (validation) rows of any tokens, straight from the host."""
+        if not torch.is_grad_enabled():
+            return F.embedding(tokens.cpu(), self.weight).to(tokens.device)
+        return F.embedding(self.places[tokens], self.staged)
+
+
+class HostTables:
+    """A model's tables in host memory, trained by the update of TouchedAdamW on the rows of each step.
+
+    Attributes:
+        returned: bytes of gradients that went back to the host so far; `link.moved` has those of rows that came.
+    """
+
+    def __init__(self, tables: list[HostRows], link: Link, betas: tuple[float, float], eps: float) -> None:
+        self.tables, self.link, self.returned = tables, link, 0
+        self.vocab = len(tables[0].weight)
+        self.moments = [
+            {"step": torch.zeros(self.vocab), "exp_avg": torch.zeros_like(table.weight), "exp_avg_sq": torch.zeros_like(table.weight)}
+            for table in tables
+        ]  # fmt: skip
+        self.update_rows = TouchedAdamW([nn.Parameter(torch.zeros(1))], betas=betas, eps=eps)
+        self.ids: Tensor | None = None
+        self.early: Tensor | None = None
+        """Rows of the next step that are on their way."""
+        self.buffers = [[link.buffer(0, table.weight) for table in tables] for _ in range(2)]
+
+    def _fill(self, half: int, ids: Tensor) -> None:
+        """Begins to bring rows of all tables into one of the two sets of buffers."""
+        for place, table in enumerate(self.tables):
+            if len(self.buffers[half][place].rows) < len(ids):
+                self.buffers[half][place] = self.link.buffer(len(ids), table.weight)
+            self.link.fill(self.buffers[half][place], table.weight, ids)
+
+    def prefetch(self, tokens: Tensor) -> None:
+        """Begins to bring the rows of the next step's tokens [any shape] that the present step leaves as they are."""
+        ids = torch.unique(tokens.cpu())
+        self.early = ids[~torch.isin(ids, self.ids)]
+        self._fill(0, self.early)
+
+    def stage(self, tokens: Tensor) -> None:
+        """A step over tokens [any shape] begins: brings what is missing of its rows, and makes leaves of them.
+
+        Raises:
+            ValueError: rows were brought ahead for other tokens.
+        """
+        ids = torch.unique(tokens.cpu())
+        early = ids[:0] if self.early is None else self.early
+        if not torch.isin(early, ids).all():
+            raise ValueError("the rows that were brought ahead are not those of this step's tokens")
+        late = ids[~torch.isin(ids, early)]
+        self._fill(1, late)
+        # In the order of ids whatever came early, or a resumed run would add up its norm in another order.
+        order = torch.argsort(torch.cat([early, late])).to(self.link.device)
+        self.ids, self.early = ids, None
+        places = torch.full((self.vocab,), -1)
+        places[ids] = torch.arange(len(ids))
+        places = places.to(self.link.device)
+        for place, table in enumerate(self.tables):
+            halves = [self.buffers[half][place] for half in range(2)]
+            for buffer in halves:
+                self.link.wait(buffer)
+            parts = [buffer.rows[: len(part)] for buffer, part in zip(halves, (early, late), strict=True)]
+            table.staged, table.places = torch.cat(parts)[order].requires_grad_(), places
+            for buffer in halves:
+                self.link.release(buffer)
+
+    def leaves(self) -> list[Tensor]:
+        """The staged rows of all tables."""
+        return [table.staged for table in self.tables]
+
+    @torch.no_grad()
+    def update(self, rate: float, decay: float) -> None:
+        """Gradients of the step's rows go back to the host, which moves them as TouchedAdamW does; ends the step."""
+        group = self.update_rows.param_groups[0] | {"lr": rate, "weight_decay": decay}
+        for table, moments in zip(self.tables, self.moments, strict=True):
+            rows = nn.Parameter(table.weight[self.ids])
+            rows.grad = table.staged.grad.cpu()
+            self.returned += rows.grad.numel() * rows.grad.element_size()
+            state = self.update_rows.state[rows] = {name: moments[name][self.ids] for name in MOMENTS}
+            self.update_rows.step_table(rows, group)
+            table.weight[self.ids] = rows
+            for name in MOMENTS:
+                moments[name][self.ids] = state[name]
+            del self.update_rows.state[rows]
+            table.staged = None
+
+
+class HostModule(LanguageModule):
+    """LanguageModule with tables in host memory: the same steps as with `table_update: touched` on the device."""
+
+    def __init__(self, run: Run, compile: bool = False) -> None:
+        """
+        Raises:
+            UserError: settings that host tables don't have.
+        """
+        training = run.training
+        if training.table_update != "touched" or not training.table_trained:
+            raise UserError(
+                f"{run}: table_home 'host' trains the rows that a batch touches: it needs table_update 'touched' "
+                f"(not '{training.table_update}') and trained tables"
+            )
+        if run.begins or training.precision == "16-mixed":
+            raise UserError(
+                f"{run}: table_home 'host' can't go on from another run, nor train in 16-mixed; use 'device'"
+            )
+        super().__init__(run, compile=False)  # ids and their rows change from step to step
+        owners = table_owners(self.model)
+        for owner in owners:
+            owner.table = HostRows(owner.table.weight.detach())
+        self.host = [owner.table for owner in owners]
+        self.tables: HostTables | None = None
+        self.moments: list[dict] | None = None
+
+    def _tokens(self, step: int) -> Tensor:
+        """Input tokens of all micro-batches of an optimiser step."""
+        training = self.run.training
+        parts = training.batch // training.micro_batch
+        batches = [
+            self.blocks.batch(self.run.seed, k, training.micro_batch) for k in range(step * parts, (step + 1) * parts)
+        ]
+        return torch.cat(batches)[:, :-1]
+
+    def on_fit_start(self) -> None:
+        """The link needs the device."""
+        training, device = self.run.training, self.model.embedding.weight.device
+        if device.type == "cuda":
+            for table in self.host:
+                table.weight = table.weight.pin_memory()
+        self.tables = HostTables(self.host, link_to(device), training.betas, training.eps)
+        if self.moments is not None:
+            self.tables.moments = self.moments
+
+    def on_train_batch_start(self, batch: Tensor, batch_idx: int) -> None:
+        """With a step's first micro-batch its rows are staged, and the next step's are on their way."""
+        super().on_train_batch_start(batch, batch_idx)
+        if self.host[0].staged is None:
+            self.tables.stage(self._tokens(self.global_step))
+            if self.global_step + 1 < self.run.training.steps:
+                self.tables.prefetch(self._tokens(self.global_step + 1))
+
+    def configure_gradient_clipping(self, optimizer: torch.optim.Optimizer, **more: object) -> None:
+        """Tables are clipped by the norm of their staged rows: other rows have no gradient."""
+        super().configure_gradient_clipping(optimizer, **more)
+        torch.nn.utils.clip_grad_norm_(self.tables.leaves(), self.run.training.clip)
+
+    def optimizer_step(self, *args: object, **more: object) -> None:
+        """The backbone's step, then the tables'."""
+        training, factor = self.run.training, rate_factor(self.global_step, self.run.training)
+        super().optimizer_step(*args, **more)
+        self.tables.update(
+            training.learning_rate * training.table_rate_factor * factor,
+            training.weight_decay * training.table_decay_factor,
+        )
+
+    def on_save_checkpoint(self, checkpoint: dict) -> None:
+        """Adds the rows' moments: without them a resumed run would begin them anew (as the official code does)."""
+        super().on_save_checkpoint(checkpoint)
+        checkpoint["table_moments"] = self.tables.moments
+
+    def on_load_checkpoint(self, checkpoint: dict) -> None:
+        """Restores them."""
+        super().on_load_checkpoint(checkpoint)
+        self.moments = checkpoint["table_moments"]

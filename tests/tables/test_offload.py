@@ -1,0 +1,206 @@
+"""Tables in host memory: the same logits as on the device, the copies in their order, no row that is not the table's."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from stemrepro.errors import UserError
+from stemrepro.model.config import ModelConfig
+from stemrepro.model.cost import row_bytes
+from stemrepro.model.generate import continuations
+from stemrepro.model.transformer import build
+from stemrepro.tables.link import Link
+from stemrepro.tables.offload import Shelf, mapped, offload
+from stemrepro.tables.row_cache import RowCache
+
+VOCAB = 61
+CONFIG = ModelConfig(
+    vocab=VOCAB, width=16, layers=5, heads=2, kv_heads=1, ffn_width=24, ffn="stem", placed=(1, 2, 3, 4)
+)
+TOKENS = torch.randint(0, VOCAB, (3, 17), generator=torch.Generator().manual_seed(5))
+
+
+class Recording(Link):
+    """Writes down what it is asked for; from a chosen fill on its copies fail."""
+
+    def __init__(self, fails_at=None):
+        super().__init__()
+        self.said, self.numbers, self.fails_at = [], {}, fails_at
+
+    def name(self, buffer):
+        return self.numbers.setdefault(id(buffer.rows), len(self.numbers))
+
+    def fill(self, buffer, source, ids):
+        self.said.append(("fill", self.name(buffer)))
+        super().fill(buffer, source, ids)
+
+    def copy(self, buffer, source, ids):
+        if self.fails_at is not None and sum(word == "fill" for word, _ in self.said) > self.fails_at:
+            raise OSError("the bus is gone")
+        super().copy(buffer, source, ids)
+
+    def wait(self, buffer):
+        self.said.append(("wait", self.name(buffer)))
+
+    def release(self, buffer):
+        self.said.append(("release", self.name(buffer)))
+
+
+def homes():
+    return {
+        "synchronous": {"ahead": 0, "distinct": False},
+        "prefetched": {"ahead": 2, "distinct": False},
+        "distinct": {"ahead": 2},
+        "three ahead": {"ahead": 3},
+        "lfu": {"cache": RowCache(20, VOCAB)},
+        "one slot": {"cache": RowCache(1, VOCAB, "lru")},
+        "static, synchronous": {"ahead": 0, "cache": RowCache(9, VOCAB, "static", np.arange(9))},
+    }
+
+
+@pytest.mark.parametrize("ffn", ["stem", "stem-dagger", "gate-replaced", "token-only", "ple"])
+@pytest.mark.parametrize("home", homes())
+def test_the_same_logits_in_every_home(ffn, home):
+    config = replace(CONFIG, ffn=ffn, rank=5 if ffn == "ple" else 0, value_layers=(1,))
+    resident, moved = build(config, 3), build(config, 3)
+    shelf = offload(moved, **homes()[home])
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for length in (17, 1, 30, 17, 2):
+            tokens = torch.randint(0, VOCAB, (2, length), generator=generator)
+            assert torch.equal(moved(tokens), resident(tokens))
+    assert len(shelf.tables) == len([name for name, _ in resident.named_parameters() if "table" in name])
+    assert not [name for name, _ in moved.named_parameters() if "table" in name]
+
+
+def test_the_same_text_from_a_cache_of_keys_and_values():
+    resident, moved = build(CONFIG, 3), build(CONFIG, 3)
+    offload(moved, cache=RowCache(7, VOCAB))
+    assert [t.tolist() for t in continuations(moved, TOKENS, 9)] == [
+        t.tolist() for t in continuations(resident, TOKENS, 9)
+    ]
+
+
+def test_two_buffers_in_turn_each_filled_after_it_was_read():
+    link = Recording()
+    model = build(CONFIG, 3)
+    offload(model, link=link)
+    with torch.no_grad():
+        model(TOKENS)
+    assert link.said == [
+        ("fill", 0), ("fill", 1),
+        ("wait", 0), ("release", 0), ("fill", 0),
+        ("wait", 1), ("release", 1), ("fill", 1),
+        ("wait", 0), ("release", 0),
+        ("wait", 1), ("release", 1),
+    ]  # fmt: skip
+
+
+def test_synchronous_rows_are_brought_when_they_are_asked_for():
+    link = Recording()
+    model = build(CONFIG, 3)
+    offload(model, ahead=0, link=link)
+    with torch.no_grad():
+        model(TOKENS)
+    assert link.said == [("fill", 0), ("wait", 0), ("release", 0)] * 4
+
+
+def test_bytes_are_those_of_the_cost_model():
+    for distinct, rows in ((False, TOKENS.numel()), (True, len(set(TOKENS.flatten().tolist())))):
+        model = build(CONFIG, 3)
+        shelf = offload(model, distinct=distinct)
+        with torch.no_grad():
+            model(TOKENS)
+        assert shelf.link.moved == row_bytes(CONFIG, rows, width=4)
+        assert (shelf.counts.tokens, shelf.counts.rows, shelf.counts.fetched) == (TOKENS.numel(), rows, rows)
+
+
+def test_counts_and_bytes_with_a_cache():
+    model = build(CONFIG, 3)
+    shelf = offload(model, cache=RowCache(VOCAB, VOCAB))
+    rows = len(set(TOKENS.flatten().tolist()))
+    with torch.no_grad():
+        model(TOKENS)
+        model(TOKENS[:, :4])
+    assert shelf.link.moved == row_bytes(CONFIG, rows, width=4)
+    assert shelf.counts.found == TOKENS[:, :4].numel()
+    assert shelf.counts.rows == rows + len(set(TOKENS[:, :4].flatten().tolist()))
+    assert shelf.device_bytes == 4 * 24 * (4 * VOCAB + 2 * rows)
+
+
+@pytest.mark.parametrize("fails_at", range(4))
+@pytest.mark.parametrize("cache", [False, True])
+def test_a_copy_that_fails_raises_and_leaves_nothing_stale(fails_at, cache):
+    resident, model = build(CONFIG, 3), build(CONFIG, 3)
+    link = Recording()
+    offload(model, cache=RowCache(30, VOCAB) if cache else None, link=link)
+    with torch.no_grad():
+        model(TOKENS[:1])
+        link.fails_at, link.said = fails_at, []
+        with pytest.raises(OSError, match="bus"):
+            model(TOKENS)
+        link.fails_at = None
+        for tokens in (TOKENS, TOKENS[:, 3:5], TOKENS[:1]):
+            assert torch.equal(model(tokens), resident(tokens))
+
+
+def test_a_pass_that_ends_early_leaves_nothing_stale():
+    resident, model = build(CONFIG, 3), build(CONFIG, 3)
+    offload(model, cache=RowCache(30, VOCAB))
+    hook = model.blocks[3].register_forward_pre_hook(lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with torch.no_grad():
+        with pytest.raises(KeyboardInterrupt):
+            model(TOKENS)
+        hook.remove()
+        assert torch.equal(model(TOKENS), resident(TOKENS))
+
+
+def test_rows_of_other_tokens_and_out_of_turn_are_refused():
+    model = build(CONFIG, 3)
+    shelf = offload(model)
+    with pytest.raises(RuntimeError, match="no pass"):
+        shelf.take(0, TOKENS)
+    shelf.begin(TOKENS)
+    with pytest.raises(RuntimeError, match="no pass"):
+        shelf.take(0, TOKENS.clone())
+    with pytest.raises(RuntimeError, match="turn"):
+        shelf.take(1, TOKENS)
+    with pytest.raises(ValueError, match="0 to 60"):
+        shelf.begin(torch.tensor([[3, VOCAB]]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [({"ffn": "dense", "placed": ()}, "no table"), ({"ffn": "stem-shuffled"}, "stem-shuffled"), ({"pair_rows": 50}, "stem"),
+     ({"table_shared": True}, "stem")],
+)  # fmt: skip
+def test_arms_that_have_nothing_to_offload(changes, named):
+    with pytest.raises(UserError, match=named):
+        offload(build(replace(CONFIG, **changes), 3))
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"), [({"ahead": -1}, "-1"), ({"distinct": False, "cache": RowCache(2, 3)}, "distinct")]
+)
+def test_homes_without_meaning(settings, named):
+    with pytest.raises(ValueError, match=named):
+        Shelf([torch.zeros(3, 2)], Link(), **settings)
+
+
+def test_a_table_larger_than_memory_stays_on_disk(tmp_path):
+    """A file with a hole: 256 GiB, of which three rows are written and read."""
+    path, width, vocab = tmp_path / "table", 1024, 1 << 26
+    rows = torch.randn(3, width)
+    places = torch.tensor([0, 57_000_000, vocab - 1])
+    with path.open("wb") as file:
+        for place, row in zip(places.tolist(), rows, strict=True):
+            file.seek(place * width * 4)
+            file.write(row.numpy().tobytes())
+    shelf = Shelf([mapped(path, vocab, width, torch.float32)], Link())
+    tokens = places[[1, 0, 2, 1]][None]
+    shelf.begin(tokens)
+    assert torch.equal(shelf.take(0, tokens)[0], rows[[1, 0, 2, 1]])
+    with pytest.raises(UserError, match="has 274,877,906,944 bytes"):
+        mapped(path, vocab, width, torch.bfloat16)
