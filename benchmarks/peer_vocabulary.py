@@ -16,6 +16,9 @@ from torch import nn
 from benchmarks.interleaved import Row, compared, interleaved
 from benchmarks.peer_training import Steps
 from stemrepro.model.ffn.base import table_parameters
+from stemrepro.tables.link import Link
+from stemrepro.tables.offload import table_owners
+from stemrepro.tables.training import HostRows, HostTables
 from stemrepro.training.module import OPTIMIZERS, LanguageModule, mean_loss
 
 FLAT, PARTS = "rows of the tables", "parts of that step"
@@ -23,7 +26,9 @@ TARGET = 1.1
 ARM = "stem-third"
 SPARSE = "sparse gradients, not ours"
 """A way that this project doesn't have: gradients hold the batch's rows alone, SparseAdam moves them, and no norm of theirs is clipped."""
-UPDATES = (*OPTIMIZERS, SPARSE)
+HOST = "touched, rows apart"
+"""`table_home: host` on one device: the step's rows are leaves of their own, and gradients exist for them alone."""
+UPDATES = (*OPTIMIZERS, HOST, SPARSE)
 PART_NAMES = ("forward and backward", "clipping", "update")
 
 
@@ -32,6 +37,15 @@ def enlarged(module: LanguageModule, rows: int, sparse: bool) -> None:
     for layer in module.run.model.placed:
         table = module.model.blocks[layer].ffn.table
         module.model.blocks[layer].ffn.table = nn.Embedding(rows, table.embedding_dim, sparse=sparse)
+
+
+def hosted(module: LanguageModule) -> HostTables:
+    """Gives every table's place to rows of its own for each step."""
+    owners = table_owners(module.model)
+    for owner in owners:
+        owner.table = HostRows(owner.table.weight.detach())
+    training = module.run.training
+    return HostTables([owner.table for owner in owners], Link(), training.betas, training.eps)
 
 
 class Stepped:
@@ -43,10 +57,13 @@ class Stepped:
 
     def __init__(self, steps: Steps, update: str, rows: int) -> None:
         run = steps.run(ARM)
-        if update != SPARSE:
+        if update not in (SPARSE, HOST):
             run = replace(run, training=run.training.model_copy(update={"table_update": update}))
         self.steps, self.module, self.parts = steps, LanguageModule(run), []
         enlarged(self.module, rows, update == SPARSE)
+        self.host = None
+        if update == HOST:
+            self.host = hosted(self.module)
         if update == SPARSE:
             tables = list(table_parameters(self.module.model).values())
             apart = set(map(id, tables))
@@ -60,16 +77,22 @@ class Stepped:
         size = self.steps.sequences, self.steps.length + 1
         batch = torch.randint(1, self.steps.scale.model.vocab, size, generator=torch.Generator().manual_seed(number))
         times = [time.perf_counter()]
+        if self.host is not None:
+            self.host.stage(batch[:, :-1])
         mean_loss(self.module.model, batch).backward()
         times.append(time.perf_counter())
         if self.clipped is None:
             self.module.configure_gradient_clipping(self.optimizers[0])
+            if self.host is not None:
+                nn.utils.clip_grad_norm_(self.host.leaves(), self.module.run.training.clip)
         else:
             nn.utils.clip_grad_norm_(self.clipped, self.module.run.training.clip)
         times.append(time.perf_counter())
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad()
+        if self.host is not None:
+            self.host.update(self.module.run.training.learning_rate, self.module.run.training.weight_decay)
         times.append(time.perf_counter())
         self.parts.append(np.diff(times))
 

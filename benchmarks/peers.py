@@ -26,7 +26,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import peer_gather, peer_scoring, peer_vocabulary
+from benchmarks import peer_gather, peer_host_tables, peer_scoring, peer_vocabulary
 from benchmarks.interleaved import Row
 from benchmarks.peer_training import Steps
 from benchmarks.runs import as_a_worker
@@ -93,6 +93,7 @@ def on_cpu(book: Book, home: Path, quick: bool) -> list[Part]:
     tables = {"vocab": 8192, "width": 128, "layers": 6, "heads": 4, "kv_heads": 2, "ffn_width": 352}
     tall = shaped(book, "laptop", home, (2, 32) if quick else (4, 128), **small if quick else tables)
     scored = shaped(book, "laptop", home, (8, 128), **small if quick else {"vocab": VOCAB})
+    read = shaped(book, "gpu", home, (4, 256), **small if quick else {"vocab": VOCAB})
     sizes = tuple(tall.scale.model.vocab * 2**doubling for doubling in range(5))
     gather = (4096, 64, 512) if quick else (32000, 2560, 16384)  # a table of the paper's 350M
     often = (lambda _: ROUNDS_LEAST) if quick else (lambda rounds: rounds)
@@ -106,7 +107,13 @@ def on_cpu(book: Book, home: Path, quick: bool) -> list[Part]:
     parts = [steps(laptop, False, 60, 12), steps(larger, False, 12, 45)]
     if compiles := not quick and compiler_works("cpu"):
         parts.append(steps(laptop, True, 60, 100))
-    rounds = {"products": often(9), "vocabulary": often(15), "scoring": often(9), "gather": often(30)}
+    rounds = {
+        "products": often(9),
+        "vocabulary": often(15),
+        "scoring": often(9),
+        "gather": often(30),
+        "host": often(30),
+    }
     parts += [
         Part("products in a step", 2 * rounds["products"], 10,
              lambda tick: [at.products(rounds["products"], tick) for at in (laptop, larger)]),
@@ -114,6 +121,7 @@ def on_cpu(book: Book, home: Path, quick: bool) -> list[Part]:
         Part("scoring", 2 * rounds["scoring"], 40,
              lambda tick: peer_scoring.measure(scored, home, 16 if quick else 512, 64, rounds["scoring"], tick)),
         Part("gather", 2 * rounds["gather"], 15, lambda tick: peer_gather.measure(*gather, rounds["gather"], tick, "cpu")),
+        Part("tables in host memory", 2 * rounds["host"], 60, lambda tick: peer_host_tables.measure(read, 128, rounds["host"], tick)),
     ]  # fmt: skip
     if not compiles:
         why = "--quick compiles nothing" if quick else "no compiler works here"
@@ -129,6 +137,12 @@ def on_gpu(book: Book, home: Path, peak: float | None) -> list[Part]:
     return [
         Part("steps at the paper's 350M", 5 * 20, 400, lambda tick: paper.rows(True, 20, tick, peak)),
         Part("gather", 2 * 30, 15, lambda tick: peer_gather.measure(128256, 8192, 16384, 30, tick, "cuda")),
+        Part(
+            "tables in host memory",
+            4 * 30,
+            120,
+            lambda tick: [row for prefix in (3968, 8065) for row in peer_host_tables.measure(paper, prefix, 30, tick)],
+        ),
     ]
 
 
