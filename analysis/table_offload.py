@@ -25,6 +25,7 @@ from stemrepro.report.style import (
     ARM_COLOUR,
     ARM_LABEL,
     ARM_MARKER,
+    DASHES,
     PLAIN,
     SMALLEST,
     SOURCE_COLOUR,
@@ -35,6 +36,7 @@ from stemrepro.report.style import (
 
 MODELS = {"llama-3.2-1b": "1B", "mobilellm-350m": "350M"}
 PLACEMENTS = ("third", "half", "full")
+DASHES_BY = dict(zip(PLACEMENTS, DASHES, strict=False))
 DEVICE = "h100-pcie-5"
 NOMINAL = {"PCIe 4": DEVICES["h100-pcie-4"].link, "PCIe 5": DEVICES["h100-pcie-5"].link}
 SPEEDS = np.geomspace(4e9, 4e11, 41)
@@ -126,11 +128,8 @@ def draw_link(axes: Axes, data: pd.DataFrame, model: str, placement: str) -> Non
     )
     axes.set_xscale("log")
     axes.set_yscale("symlog", linthresh=1)
-    axes.set(
-        xlabel="link (GB/s)", ylabel="slower than on the device (%)", ylim=(-0.4, 2e5 if placement == "third" else 2000)
-    )
-    if placement == "third":
-        axes.legend(fontsize=SMALLEST, loc="upper right")
+    axes.set(xlabel="link (GB/s)", ylabel="slower than on the device (%)", ylim=(-0.4, 3e6))
+    axes.legend(fontsize=SMALLEST, loc="upper right")
 
 
 def draw_decode(axes: Axes, data: pd.DataFrame) -> None:
@@ -160,12 +159,15 @@ def draw_memory(axes: Axes, data: pd.DataFrame) -> None:
         for name, dot in DOTS.items():
             point = own.loc[f"{place}: {name}"]
             axes.plot(point["x"], point["value"], dot, color=ARM_COLOUR[f"stem-{place}"], ms=5)
+        line = own.loc[[f"{place}: {name}" for name in list(DOTS)[2:]]]
+        axes.plot(line["x"], line["value"], color=ARM_COLOUR[f"stem-{place}"], ls=DASHES_BY[place], lw=1)
     dense = own.loc["dense"]
     axes.plot(dense["x"], dense["value"], "X", color=ARM_COLOUR["dense"], ms=7)
     axes.axhline(0, color=PLAIN, lw=0.7)
     handles = [plt.Line2D([], [], color="black", marker=dot, ls="", label=name) for name, dot in DOTS.items()]
     handles += [
-        plt.Line2D([], [], color=ARM_COLOUR[f"stem-{p}"], lw=4, label=ARM_LABEL[f"stem-{p}"]) for p in PLACEMENTS
+        plt.Line2D([], [], color=ARM_COLOUR[f"stem-{p}"], ls=DASHES_BY[p], label=ARM_LABEL[f"stem-{p}"])
+        for p in PLACEMENTS
     ]
     handles += [plt.Line2D([], [], color=ARM_COLOUR["dense"], marker="X", ls="", label="dense")]
     axes.legend(handles=handles, fontsize=SMALLEST)

@@ -201,11 +201,25 @@ def test_shared_and_shuffled_tables_are_said_to_be_written_otherwise(home):
     assert "row of the last deal" in card_of(home, "stem-shuffled")
 
 
-@pytest.mark.parametrize("name", ["dense", "stem-full"])
-def test_lm_eval_scores_it_as_it_scores_the_run(home, sample, tmp_path, monkeypatch, name):
-    pytest.importorskip("accelerate", reason="lm-eval's model 'hf' needs accelerate, which the dev extra has")
+@pytest.fixture
+def own_modules(tmp_path, monkeypatch):
+    """Code that comes with a model lies in the test's own folder, and nothing of it or of another test's is imported already."""
+
+    def forget():
+        for module in [name for name in sys.modules if name.partition(".")[0] == "transformers_modules"]:
+            del sys.modules[module]
+
     monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
     monkeypatch.syspath_prepend(str(tmp_path / "modules"))
+    forget()
+    yield
+    forget()
+
+
+@pytest.mark.usefixtures("own_modules")
+@pytest.mark.parametrize("name", ["dense", "stem-full"])
+def test_lm_eval_scores_it_as_it_scores_the_run(home, sample, tmp_path, name):
+    pytest.importorskip("accelerate", reason="lm-eval's model 'hf' needs accelerate, which the dev extra has")
     asked = {
         "tasks": list(TASKS),
         "task_manager": task_manager(sample / "items"),

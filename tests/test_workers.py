@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -158,7 +159,9 @@ def start_and_hear(children):
     """Starts a process that sends itself Ctrl-C, and hears it itself meanwhile."""
     script = "import signal; signal.raise_signal(signal.SIGINT); print('deaf')"
     with ctrl_c_held():
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.pthread_kill(
+            threading.get_ident(), signal.SIGINT
+        )  # this thread's own: another's would be heard at another time
         children.append(subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True))
 
 

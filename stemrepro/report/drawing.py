@@ -71,9 +71,9 @@ def drawing(row: dict, limits: tuple[float, float], lines: list[Line]) -> Markup
     seeds, marks = seeds_of(row), ticks(left, right)
     strokes = f"M{x(0)} 1V{floor}M{LEFT} {floor}H{WIDTH - RIGHT}" + "".join(f"M{x(value)} {floor}v3" for value in marks)
     parts = [
-        f'<path class="nothing" d="M{x(-m)} 2H{x(m)}V{floor - 1}H{x(-m)}z"/>',
-        f'<path class="axis" d="{strokes}"/>',
-        f'<path class="bar" d="M{x(row["ci_low"])} {MIDDLE}H{x(row["ci_high"])}"/>',
+        f'<path class="n" d="M{x(-m)} 2H{x(m)}V{floor - 1}H{x(-m)}z"/>',
+        f'<path class="a" d="{strokes}"/>',
+        f'<path class="b" d="M{x(row["ci_low"])} {MIDDLE}H{x(row["ci_high"])}"/>',
         f'<circle cx="{x(row["ours"])}" cy="{MIDDLE}" r="4.5"/>',
     ]
     dots = [(value, SEEDS) for value in seeds]
@@ -83,7 +83,7 @@ def drawing(row: dict, limits: tuple[float, float], lines: list[Line]) -> Markup
         parts.append(f'<path class="line" d="{bars}"/>')
         dots += [(own.mean, y) for own, y in zip(lines, heights, strict=True)]
     if dots:  # strokes of no length with round ends are dots
-        parts.append(f'<path class="seed" d="{"".join(f"M{x(value)} {y}h0" for value, y in dots)}"/>')
+        parts.append(f'<path class="s" d="{"".join(f"M{x(value)} {y}h0" for value, y in dots)}"/>')
     if (paper := papers_effect(row)) is not None:
         parts.append(f'<path class="paper" d="M{x(paper)} {MIDDLE - 6}l5 6l-5 6l-5-6z"/>')
     labels = "".join(f'<tspan x="{x(value)}">{value:g}</tspan>' for value in marks)
@@ -94,8 +94,8 @@ def drawing(row: dict, limits: tuple[float, float], lines: list[Line]) -> Markup
         Markup('<tspan x="{}" y="{}">{}</tspan>').format(WIDTH, FLOOR + PITCH * n + 7, own.label)
         for n, own in enumerate(lines)
     ]
-    head = Markup('<svg class="interval" viewBox="0 0 {} {}" role="img"><title>{}</title>')
-    foot = Markup('<text class="unit">{}<tspan x="{}" y="{}">{}</tspan></text></svg>')
+    head = Markup('<svg viewBox="0 0 {} {}" role="img"><title>{}</title>')
+    foot = Markup('<text class="u">{}<tspan x="{}" y="{}">{}</tspan></text></svg>')
     return (
         head.format(WIDTH, floor + 23, title)
         + Markup("".join(parts))

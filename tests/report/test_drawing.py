@@ -16,7 +16,7 @@ def drawn(made: dict) -> str:
 def test_the_small_drawing_keeps_its_proportions():
     found = drawn(row("a", "direction only"))
     low, high = map(float, re.search(r'd="M([\d.]+) 14H([\d.]+)"', found).groups())
-    zero = float(re.search(r'class="axis" d="M([\d.]+) 1V', found)[1])
+    zero = float(re.search(r'class="a" d="M([\d.]+) 1V', found)[1])
     middle = float(re.search(r'cx="([\d.]+)"', found)[1])
     assert (middle - zero) / (low - zero) == pytest.approx(2, abs=0.05)
     assert (high - zero) / (low - zero) == pytest.approx(3, abs=0.05)
