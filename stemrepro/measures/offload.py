@@ -48,7 +48,7 @@ class Device:
     latency: float
 
 
-HOST_GATHER = 24.7e9
+HOST_GATHER = 22.9e9
 """Bytes a second, measured: rows of 2,560 bfloat16 by index_select, two cores (docs/performance.csv, "gather")."""
 DEVICES = {
     "h100-pcie-4": Device(4e14, 2.7e12, 25e9, np.inf, 1e-5),

@@ -12,6 +12,7 @@ from stemrepro.measures.costs import dense_and_stem
 from stemrepro.measures.offload import (
     DEVICES,
     HOMES,
+    HOST_GATHER,
     PREFILL,
     Home,
     Offload,
@@ -23,6 +24,7 @@ from stemrepro.measures.offload import (
 )  # fmt: skip
 from stemrepro.model.cost import decode_bytes, flops_per_token, parameter_counts
 from stemrepro.scale import Shape
+from tests.conftest import ROOT
 
 SHAPE = Shape(vocab=97, width=24, layers=6, heads=4, kv_heads=2, ffn_width=40, sequence=16)
 DEVICE = DEVICES["h100-pcie-5"]
@@ -95,3 +97,9 @@ def test_metrics(offload):
         offload.value("prefill:llama-3.2-1b:third:h100")
     with pytest.raises(UserError, match=r"shape 'llama' is unknown"):
         offload.value("prefill:llama:third:h100-pcie-5")
+
+
+def test_the_hosts_rate_is_the_measured_one():
+    table = pd.read_csv(ROOT / "docs/performance.csv")
+    found = table[(table.measure == "gather") & (table.what == "rows in bfloat16")].ours.item()
+    assert pytest.approx(found, rel=0.005) == HOST_GATHER / 1e9
