@@ -165,6 +165,15 @@ def start_and_hear(children):
         children.append(subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True))
 
 
+@pytest.fixture
+def hears_ctrl_c():
+    """A suite that a shell started in the background ignores Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("hears_ctrl_c")
 def test_ctrl_c_while_processes_start_waits_until_they_have_and_is_not_theirs():
     children, hears = [], signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
