@@ -1,7 +1,7 @@
 """recipes/ -> params.yaml and dvc.yaml: what is to be done."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from stemrepro.arm import run_settings
@@ -23,7 +23,7 @@ from stemrepro.params import (
 from stemrepro.pipeline import PIPELINE, pipeline_text
 from stemrepro.recipe import Recipe
 from stemrepro.runs import MAIN, Address
-from stemrepro.scale import Point, Scale
+from stemrepro.scale import Scale
 
 LOSSES = ("none", "steps", "losses", "context")
 """From the least that is scored of a run's losses to the most."""
@@ -34,15 +34,37 @@ def chosen_recipes(book: Book, names: tuple[str, ...]) -> dict[str, Recipe]:
     return {name: book.recipe(name) for name in names} if names else book.recipes
 
 
-def wanted(book: Book, recipes: dict[str, Recipe]) -> dict[Address, dict[str, int]]:
-    """Seeds that recipes take of each address, by kind of scores: the most that any takes. In the order of points and arms."""
-    most: dict[Address, dict[str, int]] = {}
-    for recipe in recipes.values():
-        for address, scores in recipe.wanted().items():
-            own = most.setdefault(address, {})
-            own |= {part: max(seeds, own.get(part, 0)) for part, seeds in scores.items()}
+def in_order(book: Book, addresses: Iterable[Address]) -> list[Address]:
+    """Addresses in the order of points and arms."""
     points, arms = [MAIN, *book.points], list(book.arms)
-    return dict(sorted(most.items(), key=lambda item: (points.index(item[0].point), arms.index(item[0].arm))))
+    return sorted(addresses, key=lambda address: (points.index(address.point), arms.index(address.arm)))
+
+
+def most(recipes: Iterable[Recipe]) -> dict[Address, dict[str, int]]:
+    """Seeds that recipes take of each address, by kind of scores: the most that any takes."""
+    found: dict[Address, dict[str, int]] = {}
+    for recipe in recipes:
+        for address, scores in recipe.wanted().items():
+            own = found.setdefault(address, {})
+            own |= {part: max(seeds, own.get(part, 0)) for part, seeds in scores.items()}
+    return found
+
+
+def wanted(book: Book, recipes: dict[str, Recipe]) -> dict[Address, dict[str, int]]:
+    """Seeds that are scored of each address that some recipes take, by the kinds of scores that they read of it; in order.
+
+    As many seeds and as much of the losses as any of the book's recipes take: an address has one folder of scores, and what is made for
+    one recipe must not be less than what another has put there.
+    """
+    asked, every = most(recipes.values()), most(book.recipes.values())
+    return {
+        address: {
+            part: seeds
+            for part, seeds in every[address].items()
+            if part in asked[address] or (part in LOSSES and not asked[address].keys().isdisjoint(LOSSES))
+        }
+        for address in in_order(book, asked)
+    }
 
 
 def people_at(book: Book, scale: Scale, point: str) -> int:
@@ -92,10 +114,11 @@ def planned_blend(book: Book, scale_name: str) -> PlannedBlend | None:
 
 def begins_of(book: Book, scale: Scale, address: Address) -> Begins | None:
     """What the runs of an address go on from, at points that extend."""
-    if (extends := book.point(address.point).extends) is None:
+    if (place := book.before(address)) is None:
         return None
-    model, training = run_settings(Address(MAIN, address.arm), book.arms[address.arm], Point(), scale)
-    return Begins(model=model, training=training, tables=extends.tables)
+    extends = book.point(address.point).extends
+    model, training = run_settings(place, book.arms[place.arm], book.point(place.point), scale)
+    return Begins(model=model, training=training, tables=extends.tables, point=extends.after, arm=extends.arm)
 
 
 def planned_run(book: Book, scale_name: str, address: Address, scores: dict[str, int]) -> Planned:
@@ -145,10 +168,11 @@ def make_params(book: Book, scale_name: str, recipes: tuple[str, ...] = ()) -> P
     Raises:
         UserError: a scale or recipe that isn't there.
     """
-    scale, chosen = book.scale(scale_name), chosen_recipes(book.at(scale_name), recipes)
+    scale, here = book.scale(scale_name), book.at(scale_name)
+    chosen = chosen_recipes(here, recipes)
     check_length(book, scale)
     runs: dict[str, dict[str, Planned]] = {}
-    for address, scores in wanted(book, chosen).items():
+    for address, scores in wanted(here, chosen).items():
         runs.setdefault(address.point, {})[address.arm] = planned_run(book, scale_name, address, scores)
     vocabularies = {own.model.vocab for arms in runs.values() for own in arms.values()} - {scale.model.vocab}
     named = dict.fromkeys(task for recipe in chosen.values() if "benchmarks" in recipe.scores for task in recipe.tasks)

@@ -149,6 +149,16 @@ def test_an_address_has_the_seeds_of_the_recipe_that_takes_most(book):
     assert runs(book, "smoke")[Address(MAIN, "dense")].trained == (0,)
 
 
+def test_a_plan_of_one_recipe_makes_no_less_than_one_of_all(book):
+    """An address has one folder of scores; a recipe planned alone once removed what others had scored there."""
+    whole = plan.make_params(book, "laptop").planned("laptop")
+    for name in book.at("laptop").recipes:
+        for address, alone in plan.make_params(book, "laptop", (name,)).planned("laptop").items():
+            assert alone.losses in ("none", whole[address].losses)
+            assert alone.seeds.items() <= whole[address].seeds.items()
+            assert set(alone.seeds) <= set(book.recipes[name].wanted()[address]) | {"losses"}
+
+
 def test_no_run_is_trained_for_two_recipes(book):
     """rivals and ablation_graveyard meet at the official start; each run has one folder."""
     shared = {Address("official-start", arm) for arm in ("dense", "stem-full", "token-only")}
@@ -167,7 +177,7 @@ def test_points_change_what_they_name(book):
     assert official.training.embedding_rate_factor == official.training.embedding_decay_factor == 1
     assert half.training.tokens == base.training.tokens // 2
     assert half.training.marks == base.training.marks // 2
-    assert (half.training.learning_rate, half.trained) == (base.learning_rate, (0, 1, 2))
+    assert (half.training.learning_rate, half.trained) == (base.learning_rate, (0, 1, 2, 3, 4))
     assert found[Address("rate-16-unclipped", "stem-third")].training.clip == 1e9
     assert found[Address("half-vocab-4", "dense")].model.vocab == 4096
     assert plan.make_params(book, "laptop").scale["laptop"].vocabularies == (4096,)
