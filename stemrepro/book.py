@@ -16,7 +16,8 @@ from stemrepro.measures.base import measure_class, refusal
 from stemrepro.paper import Cells, Paper
 from stemrepro.recipe import Recipe
 from stemrepro.records import Strict, checked_name, parse, read_yaml
-from stemrepro.runs import MAIN
+from stemrepro.retrofit.rules import check
+from stemrepro.runs import MAIN, Address
 from stemrepro.scale import Point, Scale, Shape
 
 RECIPES = Path("recipes")
@@ -66,6 +67,26 @@ class Book(Strict):
         """A point by name; "main" is the scale itself."""
         return Point() if name == MAIN else self.points[name]
 
+    def before(self, address: Address) -> Address | None:
+        """The address whose finished runs those of another go on from, or None.
+
+        Raises:
+            UserError: it isn't there, or is of another model or text, or goes on from another itself.
+        """
+        if (extends := self.point(address.point).extends) is None:
+            return None
+        place = Address(extends.after, extends.arm or address.arm)
+        if place.arm not in self.arms:
+            raise unknown("arm", place.arm, self.arms, "recipes/arms.yaml")
+        if place.point not in {MAIN, *self.points}:
+            raise unknown("point", place.point, self.points, "recipes/points.yaml")
+        there = self.point(place.point)
+        if there.extends or there.changed:
+            raise UserError(
+                f"it goes on from '{place.point}', which has '{min(there.changed or {'extends'})}'; tokens, rate and clip alone may differ there"
+            )
+        return place
+
 
 def _records(model: type[Strict], file: Path) -> dict:
     return {checked_name(name, file): parse(model, value, file, name) for name, value in read_yaml(file).items()}
@@ -93,7 +114,9 @@ def _check_recipe(name: str, recipe: Recipe, file: Path, book: Book) -> Recipe:
     }
     for address, (where, scale) in itertools.product(recipe.wanted(), scales.items()):
         try:
-            run_settings(address, book.arms[address.arm], book.point(address.point), scale)
+            model, _ = run_settings(address, book.arms[address.arm], book.point(address.point), scale)
+            if (place := book.before(address)) and book.point(address.point).extends.arm:
+                check(run_settings(place, book.arms[place.arm], book.point(place.point), scale)[0], model)
         except (UserError, ValueError) as error:
             raise UserError(f"{file}: {address} at scale '{where}': {error}") from error
     claims = {}

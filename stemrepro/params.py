@@ -11,7 +11,8 @@ from stemrepro.errors import UserError, unknown
 from stemrepro.files import atomic_write
 from stemrepro.model.config import ModelConfig
 from stemrepro.records import Name, Positive, Strict, parse, read_yaml
-from stemrepro.runs import Address
+from stemrepro.retrofit.rules import Kind
+from stemrepro.runs import MAIN, Address
 from stemrepro.scale import Benchmarks, Counting, Evaluation, Geometry, Haystack, Knowledge, Recall
 from stemrepro.training.settings import RunTraining
 
@@ -35,11 +36,15 @@ PARTS: tuple[Part, ...] = (
 
 
 class Begins(Strict):
-    """The run at the scale itself that another one goes on from, and what becomes of its tables."""
+    """The run that another one goes on from, and what becomes of its tables."""
 
     model: ModelConfig
     training: RunTraining
-    tables: Literal["kept", "anew"]
+    tables: Literal["kept", "anew", Kind]
+    point: Name = Field(MAIN, exclude_if=lambda value: value == MAIN)
+    arm: Name | None = Field(
+        None, exclude_if=lambda value: value is None, description="another than that which goes on"
+    )
 
 
 class Planned(Strict):

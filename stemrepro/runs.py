@@ -62,14 +62,30 @@ class Beginning:
     Attributes:
         folder: of the finished run.
         parent: short hash of that run's settings, seed and all.
-        tables: "kept", or "anew": drawn again, with an optimiser that knows nothing of them.
+        tables: "kept"; "anew": drawn again, with an optimiser that knows nothing of them; or a kind of stemrepro.retrofit.rules: made of
+            the finished run, which is dense.
         tokens: that the finished run was trained on of the same text; 0 where this one goes on with another.
+        batches: micro-batches of this run that these were, so that it goes on with those behind; 0 where its sequences are others.
+        row_tokens: that rows are made of.
     """
 
     folder: Path
     parent: str
     tables: str
     tokens: int
+    batches: int = 0
+    row_tokens: int = 0
+
+    @property
+    def address(self) -> Address:
+        """Of the finished run."""
+        return Address(*self.folder.parts[-3:-1])
+
+    @property
+    def settings(self) -> dict:
+        """What of it stands in the run folder's config.yaml."""
+        made_of = {"row_tokens": self.row_tokens} if self.row_tokens else {}
+        return {"parent": self.parent, "tables": self.tables} | made_of
 
 
 @dataclass(frozen=True)
@@ -149,7 +165,7 @@ class Run:
             "training": self.training.model_dump(mode="json"),
             "data": {"mix": self.mix, "train_sha256": self.data_hash},
             "code": self.code,
-        } | ({"begins": {"parent": self.begins.parent, "tables": self.begins.tables}} if self.begins else {})
+        } | ({"begins": self.begins.settings} if self.begins else {})
 
     def other_settings(self) -> str:
         """How the settings in the run folder differ from this run's, "" when they don't. A file that can't be read

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from stemrepro.records import Factor, Fraction, Name, Positive, Strict
+from stemrepro.retrofit.rules import KINDS, Kind
 from stemrepro.training.settings import Training
 
 
@@ -149,16 +150,28 @@ class Scale(Strict):
 
 
 class Extension(Strict):
-    """A later stage of training: it goes on from the finished run of the same arm and seed at the scale itself, with its weights and the
-    state of its optimiser, on sequences of another length or on another text."""
+    """A later stage of training: it goes on from the finished run of the same arm and seed, with its weights and the state of its
+    optimiser, on sequences of another length, on another text, or on what follows in the same one."""
 
+    after: Name = Field("main", description="the point at which that run is; the scale itself when left out")
+    arm: Name | None = Field(None, description="the dense arm that tables are made of")
     text: Literal["own", "mid"] = Field("own", description="mid: the blend that the scale names under `mid`")
     sequence: Factor = Field(1.0, description="tokens a sequence, of the scale's; a step has as many tokens as before")
     rope: Factor = Field(1.0, description="base of the rotary angles, of the scale's")
     document_mask: bool = Field(False, description="attention stays inside a document, whatever it does at the scale")
-    tables: Literal["kept", "anew"] = Field(
-        "kept", description="anew: drawn and optimised from the start, as the official code does behind init_ckpt_path"
+    tables: Literal["kept", "anew", Kind] = Field(
+        "kept",
+        description="anew: drawn and optimised from the start, as the official code does behind init_ckpt_path; the others: made of a "
+        "dense arm's run (stemrepro/retrofit/rows.py)",
     )
+
+    @model_validator(mode="after")
+    def _from_dense(self) -> "Extension":
+        if (self.arm is None) == (self.tables in KINDS):
+            raise ValueError(
+                f"tables '{self.tables}' and arm {self.arm}: {' and '.join(KINDS)} are made of an arm, and no others are"
+            )
+        return self
 
 
 class Point(Strict):
@@ -178,9 +191,14 @@ class Point(Strict):
         False, description="input embeddings and head start as in the official code, and learn as the rest does"
     )
 
+    @property
+    def changed(self) -> set[str]:
+        """Its fields that make another model or another text."""
+        return {"vocab", "width", "people", "own_rate", "official_start"} & self.model_fields_set
+
     @model_validator(mode="after")
     def _same_model(self) -> "Point":
-        changed = {"vocab", "width", "people", "own_rate", "official_start"} & self.model_fields_set
+        changed = self.changed
         if self.extends and changed:
             raise ValueError(
                 f"extends goes on with the scale's own model and text; {min(changed)} can't stand beside it"

@@ -7,9 +7,12 @@ from stemrepro.data.vocabularies import mid_text, own_text
 from stemrepro.files import digest
 from stemrepro.model.cost import flops_per_token
 from stemrepro.params import Part, Planned
-from stemrepro.runs import MAIN, Address, Beginning, Run
+from stemrepro.retrofit.rules import KINDS
+from stemrepro.runs import Address, Beginning, Run
 from stemrepro.workers import Job, run_jobs
 
+TOKENS_A_ROW = 128
+"""Of a text, as many tokens are read for each row of a table that is made of a dense run, or as many as that run was trained on."""
 DATA, RUNS, SCORES, RESULTS = Path("data"), Path("runs"), Path("scores"), Path("results")
 
 
@@ -38,7 +41,8 @@ def runs_of(
             name = mix if own.text == "own" else own.text
             run = Run(address, seed, own.model, training, folder, name, text.blocks, text.data_hash, text.ratio)
             if own.begins:
-                place, asked_of_it = Address(MAIN, address.arm), own.begins
+                asked_of_it = own.begins
+                place = Address(asked_of_it.point, asked_of_it.arm or address.arm)
                 before = texts[own.model.vocab, own.people]
                 parent = replace(
                     run,
@@ -50,13 +54,23 @@ def runs_of(
                     blocks=before.blocks,
                     data_hash=before.data_hash,
                 )
-                passed = parent.training.tokens if text is before else 0
-                run = replace(
-                    run,
-                    begins=Beginning(parent.folder, digest(parent.config), asked_of_it.tables, passed),
-                )
+                run = replace(run, begins=begun(run, parent, asked_of_it.tables, text is before))
             made.append(run)
     return with_trunks(gone_on_from(made))
+
+
+def begun(run: Run, parent: Run, tables: str, same_text: bool) -> Beginning:
+    """What a run goes on from."""
+    training, passed = run.training, parent.training.tokens if same_text else 0
+    onwards = same_text and training.sequence == parent.training.sequence
+    return Beginning(
+        parent.folder,
+        digest(parent.config),
+        tables,
+        passed,
+        batches=passed // (training.micro_batch * training.sequence) if onwards else 0,
+        row_tokens=min(passed, TOKENS_A_ROW * run.model.vocab) if tables in KINDS else 0,
+    )
 
 
 def gone_on_from(runs: list[Run]) -> list[Run]:

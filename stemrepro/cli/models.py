@@ -1,4 +1,4 @@
-"""Commands about one trained run: edit, generate and export."""
+"""Commands about one trained run: edit, generate, export and retrofit."""
 
 import os
 from pathlib import Path
@@ -69,3 +69,23 @@ def export(
 
     write(run, out, DATA, SCORES, RESULTS)
     print(f"written: {out}; its README.md says how to load it")
+
+
+@app.command()
+def retrofit(
+    run: Annotated[Path, typer.Argument(metavar="RUN_FOLDER", help="a dense run's folder, runs/SCALE/POINT/ARM/seedK")],
+    out: Annotated[Path, typer.Argument(metavar="OUT_FOLDER", help="gets folders of runs, as runs/ has them")],
+    placement: Annotated[str, typer.Option(help="layers that get tables: third, half, full, ...")] = "full",
+    tokens: Annotated[int, typer.Option(min=1, help="of the run's training text, that rows are made of")] = 131072,
+    steps: Annotated[int, typer.Option(min=1, help="of training behind the retrofit")] = 200,
+) -> None:
+    """Puts tables in place of a dense run's up-projections, trains on, and shows losses beside dense and a control."""
+    names.check_run(run)
+    from rich.console import Console
+
+    from stemrepro.retrofitting import Asked, show
+    from stemrepro.retrofitting import retrofit as make
+
+    asked = Asked(placement, tokens, steps)
+    show(make(run, out, asked, DATA), asked, Console())
+    print(f"written: {out}; runs/ of its own, which export and generate read too")

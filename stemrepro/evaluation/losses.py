@@ -29,13 +29,14 @@ from stemrepro.scale import Evaluation
 
 
 def seen_pairs(run: Run) -> csr_array:
-    """How often each pair (input token, target) occurred in the batches this run saw, sparse [vocab, vocab]."""
+    """How often each pair (input token, target) occurred in the batches this run saw, and in those before them that it goes on from; sparse
+    [vocab, vocab]."""
     training, vocab = run.training, run.model.vocab
     blocks = TokenBlocks(run.blocks, "train", training.sequence, vocab)
     counts = csr_array((vocab, vocab), dtype=np.int64)
     micro = training.micro_batch
     chunk = max(1, 2**20 // (micro * training.sequence))
-    batches = training.steps * training.batch // micro
+    batches = training.steps * training.batch // micro + (run.begins.batches if run.begins else 0)
     for first in range(0, batches, chunk):
         numbers = range(first, min(first + chunk, batches))
         rows = torch.cat([blocks.batch(run.seed, k, micro) for k in numbers]).numpy()

@@ -13,6 +13,7 @@ MEASURES = {
     "offload": "stemrepro.measures.offload:Offload",
     "reasoning": "stemrepro.measures.reasoning:Reasoning",
     "recall": "stemrepro.measures.recall:Recall",
+    "retrofit": "stemrepro.measures.retrofit:Retrofit",
     "rivals": "stemrepro.measures.rivals:Rivals",
     "roi": "stemrepro.measures.roi:TrainingRoi",
     "stability": "stemrepro.measures.stability:Stability",

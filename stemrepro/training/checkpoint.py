@@ -85,10 +85,10 @@ def beginning_of(run: Run) -> dict:
     Raises:
         UserError: that run isn't finished, or is another than the one that was planned.
     """
-    path, place = run.begins.folder / END, run.address.arm
+    path, place = run.begins.folder / END, run.begins.address
     if (run.begins.folder / "diverged.json").exists():
         raise UserError(
-            f"{run} goes on from a run that diverged; leave '{place}' out of that point, or give it a rate that it bears"
+            f"{run} goes on from a run that diverged; leave '{run.address.arm}' out of that point, or give it a rate that it bears"
         )
     if not path.exists():
         raise UserError(f"{path} is missing; {run} goes on from that run, train it first ('stemrepro train {place}')")

@@ -54,13 +54,13 @@ class LanguageModule(L.LightningModule):
         for table in table_parameters(self.model).values():
             table.requires_grad_(run.training.table_trained)
         self.blocks = TokenBlocks(run.blocks, "train", run.training.sequence, run.model.vocab)
-        self.first_batch = 0
+        self.passed = run.begins.batches if run.begins else 0
+        self.first_batch = self.passed
         self.carried: dict | None = None
         self.gradient_norm = torch.zeros(())
 
     def take_over(self, checkpoint: dict) -> None:
-        """Goes on from the end of another run: its weights, and what its optimiser knows; the schedule and the place in the data begin
-        anew. With `tables: anew` tables stay as they were drawn, and their optimiser knows nothing.
+        """Goes on from the end of another run: its weights, and what its optimiser knows; the schedule begins anew. With `tables: anew` tables stay as they were drawn, and their optimiser knows nothing.
 
         Args:
             checkpoint: what `beginning_of` gives.
@@ -146,4 +146,4 @@ class LanguageModule(L.LightningModule):
         """Restores the random state and the place in the data."""
         torch.set_rng_state(checkpoint["rng_state"])
         training = self.run.training
-        self.first_batch = checkpoint["global_step"] * (training.batch // training.micro_batch)
+        self.first_batch = self.passed + checkpoint["global_step"] * (training.batch // training.micro_batch)

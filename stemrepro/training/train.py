@@ -17,10 +17,11 @@ from stemrepro.data.blocks import TokenBlocks
 from stemrepro.errors import UserError
 from stemrepro.files import atomic_write, digest, locked, write_json
 from stemrepro.provenance import provenance
+from stemrepro.retrofit.beginning import beginning
 from stemrepro.runs import Run
 from stemrepro.tables.training import HostModule
 from stemrepro.training.callbacks import Diverged, Recorder, Report
-from stemrepro.training.checkpoint import AtomicCheckpointIO, beginning_of, newest, trunk_of
+from stemrepro.training.checkpoint import AtomicCheckpointIO, newest, trunk_of
 from stemrepro.training.compiling import compiler_works
 from stemrepro.training.module import LanguageModule
 
@@ -45,10 +46,11 @@ def remove_leftovers(folder: Path) -> None:
             path.unlink()
 
 
-def empty(folder: Path) -> None:
-    """Removes what lies in a folder, and leaves the folder."""
+def empty(folder: Path, kept: str = "") -> None:
+    """Removes what lies in a folder, and leaves the folder, and in it what is called `kept`."""
     for path in folder.iterdir():
-        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        if path.name != kept:
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def claim_folder(run: Run, replace: bool) -> None:
@@ -63,8 +65,9 @@ def claim_folder(run: Run, replace: bool) -> None:
         changes = run.other_settings()
         if changes and not replace:
             raise UserError(f"{run.folder} holds a run with other settings ({changes}); move it or pass --replace")
-        if changes:
-            empty(run.folder)
+        if changes:  # there is a config.yaml at all times: whoever tracks the other seeds meanwhile reads it
+            empty(run.folder, kept=config.name)
+            atomic_write(config, yaml.safe_dump(run.config, sort_keys=False))
     elif any(run.folder.iterdir()):
         if not replace:
             raise UserError(f"{run.folder} is not empty and has no config.yaml; move it or pass --replace")
@@ -141,7 +144,7 @@ def _train(run: Run, report: Report, mark: Callable[[int, dict], None] | None) -
     )
     start, diverged = newest(resume) or trunk_of(run), None
     if run.begins and not start:
-        module.take_over(beginning_of(run))
+        module.take_over(beginning(run, module.blocks))
     try:
         trainer.fit(module, ckpt_path=start)
     except Diverged as end:

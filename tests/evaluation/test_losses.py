@@ -2,6 +2,7 @@
 
 import itertools
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from stemrepro.evaluation.losses import score, seen_pairs, write
 from stemrepro.evaluation.writing import Scored, save_frame
 from stemrepro.files import read_rows
 from stemrepro.model.transformer import Decoder
+from stemrepro.runs import Beginning
 from stemrepro.training.train import train
 from tests.conftest import quiet
 
@@ -42,6 +44,16 @@ def test_seen_pairs_are_those_of_the_batches(make_run):
     assert found.sum() == run.training.tokens
     assert all(found[pair] == count for pair, count in expected.items())
     assert found.nnz == len(expected)
+
+
+def test_seen_pairs_of_a_later_stage_are_also_those_of_the_text_before_it(make_run):
+    """Two stages on the same text in one order see what one long run sees."""
+    whole = make_run("dense", seed=4)
+    half = whole.training.model_copy(update={"tokens": whole.training.tokens // 2})
+    begins = Beginning(whole.folder, "", "kept", half.tokens, batches=half.tokens // (half.micro_batch * half.sequence))
+    second = replace(whole, training=half, begins=begins)
+    assert (seen_pairs(second) != seen_pairs(whole)).nnz == 0
+    assert seen_pairs(replace(second, begins=None)).sum() == half.tokens
 
 
 def test_buckets_equal_a_loop_over_tokens(scored, tiny):

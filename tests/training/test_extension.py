@@ -203,7 +203,9 @@ def test_what_it_goes_on_from_is_part_of_its_settings(parent, book, tiny):
         ({"extends": {"sequence": 2}, "width": 2}, "width can't stand beside it"),
         ({"extends": {"sequence": 2}, "own_rate": True}, "own_rate can't stand beside it"),
         ({"extends": {"sequence": 0}}, "greater than 0"),
-        ({"extends": {"sequence": 2, "tables": "some"}}, "'kept' or 'anew'"),
+        ({"extends": {"sequence": 2, "tables": "some"}}, "'kept', 'anew', 'token-means' or 'mean-row'"),
+        ({"extends": {"tables": "token-means"}}, "are made of an arm, and no others are"),
+        ({"extends": {"arm": "dense"}}, "are made of an arm, and no others are"),
     ],
 )
 def test_points_that_can_not_extend(fields, words):

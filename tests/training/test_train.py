@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from stemrepro import runs
 from stemrepro.errors import UserError
+from stemrepro.files import atomic_write
 from stemrepro.model.transformer import build
 from stemrepro.training import callbacks
 from stemrepro.training.compiling import compiler_works
@@ -207,6 +208,21 @@ def test_other_settings_are_refused_by_key_and_lose_nothing(make_run):
     assert run.weights.read_bytes() == weights
     train(other, quiet, replace=True)
     assert other.weights.read_bytes() != weights
+
+
+def test_settings_are_readable_while_a_run_is_replaced(make_run, monkeypatch):
+    run, other, seen = make_run("stem-full"), make_run("stem-full", table_rate_factor=3.0), []
+    train(run, quiet)
+
+    def watched(path, *what):
+        if path.name == "config.yaml":  # what another seed's tracking would read at this moment
+            seen.append(yaml.safe_load(path.read_text()) == run.config and not run.weights.exists())
+        return atomic_write(path, *what)
+
+    monkeypatch.setattr("stemrepro.training.train.atomic_write", watched)
+    train(other, quiet, replace=True)
+    assert seen == [True]
+    assert yaml.safe_load((other.folder / "config.yaml").read_text()) == other.config != run.config
 
 
 def test_a_run_made_by_other_code_is_refused_or_trained_anew(make_run, monkeypatch):

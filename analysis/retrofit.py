@@ -1,0 +1,79 @@
+"""A retrofit: where STEM made of a trained dense model ends beside dense and tables from the start, and the loss on the way."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from stemrepro.claims import Contrast
+from stemrepro.measures.losses import contrast
+from stemrepro.measures.retrofit import MEAN, ROWS, SCRATCH, Retrofit
+from stemrepro.report.results import mean_row
+from stemrepro.report.style import ARM_LABEL, error_bars, look, one_legend, sheet
+from stemrepro.runs import MAIN
+
+PLACES = {
+    MAIN: "tables from\nthe start,\none stage",
+    SCRATCH: "tables from\nthe start",
+    ROWS: "of dense:\nmeans",
+    MEAN: "of dense:\nmean row",
+}
+WINDOWS = 10
+"""Of the second stage's steps, over each of which training losses are averaged."""
+SHOWN = (("dense", SCRATCH), ("stem-full", SCRATCH), ("stem-full", ROWS), ("stem-full", MEAN))
+"""Arms and points whose training losses are drawn."""
+DASHES = {SCRATCH: "-", ROWS: (0, (4, 1.5)), MEAN: (0, (1.2, 1.2))}
+WORDS = {SCRATCH: "", ROWS: ", made of dense: means", MEAN: ", made of dense: mean row"}
+
+
+def collect(measure: Retrofit) -> pd.DataFrame:
+    """Losses and leads over dense at the end, and training losses of the second stage; `x` of these is tokens, 0 of the first batch."""
+    rows, arms = [], measure.arms
+    for point in PLACES:
+        for arm, own in arms[point].items():
+            rows.append(mean_row("loss", arm, point, Contrast(own.loss("prose").to_numpy())))
+            if arm != "dense":
+                rows.append(mean_row("lead", arm, point, contrast(arms[SCRATCH]["dense"], own, "prose")))
+    rows.append(mean_row("lead", "dense", MAIN, contrast(arms[SCRATCH]["dense"], arms[MAIN]["dense"], "prose")))
+    tokens = measure.inputs.book.point(SCRATCH).at(measure.inputs.scale).training.tokens
+    for point in DASHES:
+        for arm, own in arms[point].items():
+            steps = own.steps["loss"]
+            rows.append(mean_row(f"training, {point}", arm, 0, Contrast(steps[:, 0])))
+            windows = np.array_split(steps[:, 1:], min(WINDOWS, steps.shape[1] - 1), axis=1)
+            rows += [
+                mean_row(f"training, {point}", arm, tokens * (k + 0.5) / len(windows), Contrast(part.mean(axis=1)))
+                for k, part in enumerate(windows)
+            ]
+    return pd.DataFrame(rows)
+
+
+def draw_leads(axes: Axes, data: pd.DataFrame) -> None:
+    """Leads over dense in two stages, by how the model came to its tables."""
+    places, leads = {point: number for number, point in enumerate(PLACES)}, data[data["panel"] == "lead"]
+    groups = list(leads.groupby("what", sort=False))
+    for shift, (arm, own) in zip(np.linspace(-0.15, 0.15, len(groups)), groups, strict=True):
+        at = own["x"].map(places).astype(float) + shift
+        axes.errorbar(at, own["value"], yerr=error_bars(own), **look(arm) | {"ls": "none"}, label=ARM_LABEL[arm])
+    axes.axhline(0, color="black", lw=0.6)
+    axes.set_xticks(range(len(places)), PLACES.values())
+    axes.set_ylabel("lead over dense in two stages (nats/token)")
+    axes.legend(loc="best")
+
+
+def draw_training(axes: Axes, data: pd.DataFrame) -> None:
+    """Training losses of the second stage; the first point is the first batch, before any step."""
+    for arm, point in SHOWN:
+        line = data[(data["panel"] == f"training, {point}") & (data["what"] == arm)]
+        axes.errorbar(line["x"].astype(float) / 1000, line["value"], yerr=error_bars(line),
+                      **look(arm, hollow=point != SCRATCH) | {"ls": DASHES[point]}, label=ARM_LABEL[arm] + WORDS[point])  # fmt: skip
+    axes.set(xlabel="tokens of the second stage (thousands)", ylabel="training loss (nats/token)")
+
+
+def draw(data: pd.DataFrame, measure: Retrofit) -> Figure:
+    """Leads on the left, training losses on the right."""
+    figure, grid = sheet("ab", 3.7, {"a": "Lead over dense, all tokens seen", "b": "Behind the retrofit"})
+    draw_leads(grid["a"], data)
+    draw_training(grid["b"], data)
+    one_legend(figure, [grid["b"]], columns=2)
+    return figure

@@ -1,0 +1,88 @@
+"""Tables in place of the up-projections of a trained dense model: metrics of recipes/retrofit.yaml."""
+
+from functools import cached_property
+from typing import ClassVar
+
+from stemrepro.claims import Contrast
+from stemrepro.errors import UserError
+from stemrepro.measures import losses
+from stemrepro.measures.base import LOSS_UNIT, Inputs, Precondition
+from stemrepro.runs import MAIN, Address
+from stemrepro.scores.losses import ArmLosses, paired
+
+HALF, SCRATCH, ROWS, MEAN = "half", "second-half", "second-half-token-means", "second-half-mean-row"
+"""The points: after half the tokens; after all of them, as from the start, retrofitted in between, and the control."""
+AGAINST = {"scratch": SCRATCH, "one-schedule": MAIN, "mean-row": MEAN}
+"""What a retrofitted arm is compared with, by the metric's word."""
+GAINS = {"scratch": SCRATCH, "token-means": ROWS, "mean-row": MEAN}
+CANCELS = "; the second arm, which has no tables, cancels"
+
+
+class Retrofit:
+    """Losses on prose after as many tokens in all, and at the first batch behind the retrofit."""
+
+    metrics: ClassVar[dict[str, str]] = {
+        "gain:(scratch|token-means|mean-row)": "loss of dense less that of an arm that had tables from the start, was retrofitted after "
+        f"half the tokens with rows of means, or with the mean row for all; both trained in two stages, {LOSS_UNIT}",
+        "behind:(scratch|one-schedule|mean-row)": "loss of an arm retrofitted with rows of means less its loss with tables from the start, "
+        f"in two stages or in one, or retrofitted with the mean row for all{CANCELS}, {LOSS_UNIT}",
+        "at-once:(token-means|mean-row)": "training loss at the first batch of the second stage, before any step: an arm's that was just "
+        f"retrofitted less dense's, {LOSS_UNIT}",
+    }
+    preconditions: ClassVar[dict[str, Precondition]] = {}
+    reads_text: ClassVar[bool] = False
+
+    def __init__(self, inputs: Inputs) -> None:
+        self.inputs = inputs
+
+    @cached_property
+    def arms(self) -> dict[str, dict[str, ArmLosses]]:
+        """Losses by point and arm."""
+        recipe, folder = self.inputs.recipe, self.inputs.folder / "losses"
+        found = {MAIN: {arm: ArmLosses(folder / Address(MAIN, arm).path, recipe.seeds_of(arm)) for arm in recipe.arms}}
+        for point, visit in recipe.points.items():
+            places = {arm: folder / Address(point, arm).path for arm in recipe.visitors(point)}
+            found[point] = {arm: ArmLosses(place, visit.seeds) for arm, place in places.items()}
+        return found
+
+    def contrast(self, high: str, low: str, metric: str) -> Contrast:
+        """A difference by seed; see `metrics`.
+
+        Raises:
+            UserError: the arm that is to be retrofitted isn't, or that beside it is.
+        """
+        name, _, what = metric.partition(":")
+        arm, plain = (low, high) if name == "gain" else (high, low)
+        made = self.arms[ROWS]
+        if arm not in made or plain in made:
+            raise UserError(
+                f"metric '{metric}' of {high} and {low}: one of {', '.join(made)} beside an arm without tables"
+            )
+        if name == "gain":
+            return losses.contrast(self.arms[SCRATCH][plain], self.arms[GAINS[what]][arm], "prose")
+        if name == "behind":
+            first, second = made[arm], self.arms[AGAINST[what]][arm]
+            return losses.contrast(first, second, "prose")
+        return self.at_once(arm, plain, GAINS[what])
+
+    def at_once(self, arm: str, plain: str, point: str) -> Contrast:
+        """Training loss of an arm at the first batch of the second stage less that of another."""
+        pair = paired(self.arms[point][arm], self.arms[SCRATCH][plain])
+        first, second = (own.steps["loss"][:, 0] for own in pair)
+        return Contrast(first - second)
+
+    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+        """None: the stages are at one setting."""
+        return {}
+
+    def value(self, metric: str) -> float:
+        """No metric is exact."""
+        raise UserError(f"metric '{metric}' is a contrast of arms, not a number by itself")
+
+    def untestable(self, metric: str, precondition: str) -> str | None:
+        """Nothing is."""
+        return None
+
+    def runs(self) -> dict[str, ArmLosses]:
+        """What lies behind the results, by address."""
+        return {str(Address(point, arm)): own for point, arms in self.arms.items() for arm, own in arms.items()}

@@ -1,0 +1,65 @@
+"""What a run begins with that goes on from another: that run's last checkpoint, in a retrofit turned into one of a STEM model."""
+
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from stemrepro.data.blocks import TokenBlocks
+from stemrepro.model.config import JSON
+from stemrepro.model.ffn.base import table_parameters
+from stemrepro.model.transformer import Decoder
+from stemrepro.retrofit.rows import retrofitted
+from stemrepro.retrofit.rules import KINDS
+from stemrepro.runs import Run
+from stemrepro.training.checkpoint import beginning_of
+
+PREFIX = "model."
+
+
+def text(run: Run, blocks: TokenBlocks) -> Iterator[Tensor]:
+    """The first `row_tokens` tokens that the run before was trained on, in its order; int64 [sequences, sequence] each."""
+    size, sequences = run.training.micro_batch, run.begins.row_tokens // run.training.sequence
+    for k in range(-(-sequences // size)):
+        yield blocks.batch(run.seed, k, size)[: sequences - k * size, :-1]
+
+
+def in_order(model: Decoder) -> list[str]:
+    """Parameters as the optimiser of a run numbers them: the input embedding, the backbone, tables."""
+    names, tables = [name for name, _ in model.named_parameters()], table_parameters(model)
+    return sorted(names, key=lambda name: 2 if name in tables else name != "embedding.weight")
+
+
+def as_stem(checkpoint: dict, run: Run, blocks: TokenBlocks) -> dict:
+    """The last checkpoint of a dense run as if a STEM model had been trained: tables in place of the up-projections, of which the
+    optimiser knows nothing; of all else it knows what it knew.
+
+    Raises:
+        UserError: see stemrepro.retrofit.rows.
+    """
+    dense = Decoder(JSON.validate_python(checkpoint["run_config"]["model"])).eval()
+    state = {name.removeprefix(PREFIX): value for name, value in checkpoint["state_dict"].items()}
+    dense.load_state_dict(state)
+    made = retrofitted(dense, run.model, text(run, blocks), run.begins.tables)
+    before = checkpoint["optimizer_states"][0]["state"]
+    known = {name: before[number] for number, name in enumerate(in_order(dense)) if number in before}
+    names = in_order(Decoder(run.model))
+    if not run.training.table_trained:
+        names = [name for name in names if name not in table_parameters(Decoder(run.model))]
+    optimizer = {
+        "state": {number: known[name] for number, name in enumerate(names) if name in known},
+        "param_groups": [{"params": list(range(len(names)))}],
+    }
+    return {"state_dict": {PREFIX + name: value for name, value in made.items()}, "optimizer_states": [optimizer]}
+
+
+def beginning(run: Run, blocks: TokenBlocks) -> dict:
+    """What LanguageModule.take_over goes on from.
+
+    Args:
+        blocks: the run's training text.
+
+    Raises:
+        UserError: see `beginning_of` and stemrepro.retrofit.rows.
+    """
+    checkpoint = beginning_of(run)
+    return as_stem(checkpoint, run, blocks) if run.begins.tables in KINDS else checkpoint

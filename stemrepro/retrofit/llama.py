@@ -1,0 +1,107 @@
+"""A dense model from a folder of Hugging Face's Llama: config.json beside safetensors, in one file or several."""
+
+import json
+import re
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from stemrepro.errors import UserError
+from stemrepro.export.weights import NAMES
+from stemrepro.files import read_json
+from stemrepro.model.config import ModelConfig
+from stemrepro.model.transformer import Decoder
+
+LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)")
+DERIVED = re.compile(r"(?:model\.)?(?:layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq")
+"""What older folders store although it follows from the settings."""
+ONLY = {"model_type": "llama", "hidden_act": "silu", "attention_bias": False, "mlp_bias": False}
+"""Settings that this decoder has one value of; those that may be left out have it too."""
+
+
+def _shape(path: Path) -> tuple[ModelConfig, bool]:
+    """The shape that config.json tells, and whether the head is the input embedding."""
+    about = read_json(path)
+    if "model_type" not in about:
+        raise UserError(f"{path} names no model_type; expected is the config.json of a Llama")
+    for key, value in ONLY.items():
+        if about.get(key, value) != value:
+            raise UserError(f"{path}: {key} is {about[key]!r}; only {value!r} can be loaded")
+    rope = about.get("rope_parameters") or about.get("rope_scaling") or {}
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind != "default":
+        raise UserError(f"{path}: rotary positions of type '{kind}'; only 'default', without scaling, can be loaded")
+    try:
+        heads, width = int(about["num_attention_heads"]), int(about["hidden_size"])
+        config = ModelConfig(
+            vocab=int(about["vocab_size"]),
+            width=width,
+            layers=int(about["num_hidden_layers"]),
+            heads=heads,
+            kv_heads=int(about.get("num_key_value_heads") or heads),
+            ffn_width=int(about["intermediate_size"]),
+            rope_base=float(rope.get("rope_theta", about.get("rope_theta", 10000.0))),
+            norm_eps=float(about.get("rms_norm_eps", 1e-6)),
+        )
+    except KeyError as error:
+        raise UserError(f"{path} lacks {error}; expected is the config.json of a Llama") from error
+    if (head := about.get("head_dim") or config.head_width) != config.head_width:
+        raise UserError(f"{path}: head_dim {head} is not hidden_size / num_attention_heads = {config.head_width}")
+    return config, bool(about.get("tie_word_embeddings", False))
+
+
+def _weights(folder: Path) -> dict[str, Tensor]:
+    """All weights of a folder by their names."""
+    index = folder / "model.safetensors.index.json"
+    names = ["model.safetensors"]
+    if index.exists():
+        try:
+            names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+        except (ValueError, KeyError, AttributeError) as error:
+            raise UserError(f"{index} is damaged ({error}); fetch the folder again") from error
+    state = {}
+    for name in names:
+        try:
+            state |= load_file(folder / name)
+        except (OSError, SafetensorError) as error:
+            raise UserError(f"{folder / name} can't be read: {' '.join(str(error).split())}") from error
+    return state
+
+
+def _ours(name: str) -> str | None:
+    """Our name of one of their weights; None where there is none."""
+    names = {theirs: ours for ours, theirs in NAMES.items()}
+    if found := LAYER.fullmatch(name):
+        part = names.get(found[2].removesuffix(".weight"))
+        return f"blocks.{found[1]}.{part}.weight" if part else None
+    part = names.get(name.removesuffix(".weight"))
+    return f"{part}.weight" if part else None
+
+
+def load_llama(folder: Path) -> Decoder:
+    """The dense model of a folder, in float32, in evaluation; its logits are transformers' own.
+
+    Raises:
+        UserError: it is no Llama that this decoder can be, or a weight is missing, unknown or of another shape; names file and key.
+    """
+    config, tied = _shape(folder / "config.json")
+    model, found = Decoder(config), {}
+    wanted = model.state_dict()
+    for name, weight in _weights(folder).items():
+        if DERIVED.fullmatch(name):
+            continue
+        ours = _ours(name)
+        if ours is None or ours not in wanted:
+            raise UserError(f"{folder}: weight '{name}' belongs to no Llama of {config}")
+        if weight.shape != wanted[ours].shape:
+            shapes = f"{list(weight.shape)}, by config.json it is {list(wanted[ours].shape)}"
+            raise UserError(f"{folder}: weight '{name}' has the shape {shapes}")
+        found[ours] = weight.float()
+    if tied and "embedding.weight" in found:
+        found["head.weight"] = found["embedding.weight"]
+    if lost := sorted(wanted.keys() - found.keys()):
+        raise UserError(f"{folder} lacks the weights of '{lost[0]}' (and {len(lost) - 1} more)")
+    model.load_state_dict(found)
+    return model.eval()

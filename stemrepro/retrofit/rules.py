@@ -1,0 +1,23 @@
+"""What a retrofit can be, without torch."""
+
+from dataclasses import replace
+from typing import Literal, get_args
+
+from stemrepro.errors import UserError
+from stemrepro.model.config import ModelConfig
+
+Kind = Literal["token-means", "mean-row"]
+"""How rows are made: each of its token's mean, or as a control all of them of the mean over all tokens."""
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+def check(dense: ModelConfig, stem: ModelConfig) -> None:
+    """Raises UserError unless one is the other with tables in place of up-projections in its `placed` layers."""
+    if stem.ffn != "stem" or stem.table_shared:
+        what = f"ffn '{stem.ffn}'" + (" with a shared table" if stem.table_shared else "")
+        raise UserError(f"{what} can't be retrofitted; choose an arm with ffn 'stem' and a table for each layer")
+    if not stem.placed:
+        raise UserError("no layer is to have a table; choose another placement than 'none'")
+    start = {"placed": stem.placed, "ffn": "stem", "table_init": stem.table_init}
+    if dense.placed or replace(dense, **start) != stem:
+        raise UserError(f"a retrofit needs a dense model of the same shape: {dense} is none of {stem}")

@@ -1,0 +1,168 @@
+"""Runs of STEM that go on from a dense run's end, against a plain loop through both stages."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from stemrepro.arm import run_settings
+from stemrepro.files import digest
+from stemrepro.model.transformer import build
+from stemrepro.retrofit.beginning import text
+from stemrepro.runs import Address
+from stemrepro.scale import Extension, Point
+from stemrepro.training import callbacks
+from stemrepro.training.module import LanguageModule
+from stemrepro.training.schedule import rate_factor
+from stemrepro.training.train import train
+from stemrepro.work import begun
+from tests.conftest import quiet
+from tests.training.test_train import rows, train_until
+
+ROW_TOKENS = 10 * 32
+"""Ten sequences of a text, which are five micro-batches; the vocabulary has tokens that they lack."""
+
+
+@pytest.fixture
+def parent(make_run):
+    run = replace(make_run("dense"), goes_on=True)
+    train(run, quiet)
+    return run
+
+
+def second(parent, book, tiny, arm, tables, row_tokens=ROW_TOKENS):
+    """The second half of an arm behind a dense run of twelve steps: six more."""
+    extends = Extension(tables=tables, arm=None if tables == "kept" else "dense")
+    model, training = run_settings(Address("second", arm), book.arms[arm], Point(tokens=0.5, extends=extends), tiny)
+    run = replace(
+        parent,
+        address=Address("second", arm),
+        model=model,
+        training=training,
+        folder=parent.folder.parents[2] / "second" / f"{arm}-{tables}" / "seed0",
+        goes_on=False,
+    )
+    begins = begun(run, parent, tables, same_text=True)
+    return replace(run, begins=replace(begins, row_tokens=row_tokens if begins.row_tokens else 0))
+
+
+def steps(run, model, optimizer, first):
+    """A run's steps by a plain loop over the micro-batches from `first` on; returns their losses."""
+    training, blocks, losses = run.training, LanguageModule(replace(run, begins=None)).blocks, []
+    parts = training.batch // training.micro_batch
+    for step in range(training.steps):
+        found = []
+        for group in optimizer.param_groups:
+            group["lr"] = training.learning_rate * rate_factor(step, training)
+        for k in range(parts * step, parts * (step + 1)):
+            batch = blocks.batch(run.seed, first + k, training.micro_batch)
+            loss = torch.nn.functional.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
+            (loss / parts).backward()
+            found.append(float(loss.detach()))
+        for group in optimizer.param_groups:
+            torch.nn.utils.clip_grad_norm_(group["params"], training.clip)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(np.mean(found))
+    return losses
+
+
+def adamw(model):
+    table = {name for name, _ in model.named_parameters() if "table" in name}
+    groups = [
+        [p for n, p in model.named_parameters() if n not in table],
+        [p for n, p in model.named_parameters() if n in table],
+    ]
+    settings = {"lr": 0.01, "betas": (0.9, 0.95), "weight_decay": 0.1, "fused": True}
+    return torch.optim.AdamW([{"params": group} for group in groups if group], **settings)
+
+
+@torch.no_grad()
+def plain_table(model, layer, blocks, kind):
+    """The rows that a loop over tokens gives, of the first ten sequences of the text."""
+    sums, counts = np.zeros((model.config.vocab, model.config.width)), np.zeros(model.config.vocab)
+    seen = []
+    hook = model.blocks[layer].ffn.register_forward_hook(lambda _, read, __: seen.append(read))
+    for k in range(5):
+        model(blocks.batch(0, k, 2)[:, :-1])
+    hook.remove()
+    for x, tokens in seen:
+        for vector, token in zip(x.flatten(0, 1).double().numpy(), tokens.flatten().tolist(), strict=True):
+            sums[token] += vector
+            counts[token] += 1
+    assert counts.sum() == ROW_TOKENS
+    assert (counts == 0).any()
+    overall = sums.sum(axis=0) / counts.sum()
+    own = [sums[t] / counts[t] if counts[t] and kind == "token-means" else overall for t in range(len(counts))]
+    return torch.from_numpy(np.stack(own) @ model.blocks[layer].ffn.up.weight.double().numpy().T).float()
+
+
+@pytest.mark.parametrize("kind", ["token-means", "mean-row"])
+@pytest.mark.parametrize("arm", ["stem-full", "stem-third"])
+def test_a_retrofit_equals_a_plain_loop_through_both_stages(parent, book, tiny, arm, kind):
+    """Dense for twelve steps, then tables for up-projections and six steps more on the text that follows; the optimiser keeps what it
+    knows of all that stays."""
+    child = second(parent, book, tiny, arm, kind)
+    train(child, quiet)
+    dense = build(parent.model, parent.seed)
+    before = adamw(dense)
+    steps(parent, dense, before, first=0)
+    stem = build(child.model, child.seed)
+    blocks, old = LanguageModule(replace(parent, begins=None)).blocks, dict(dense.named_parameters())
+    optimizer = adamw(stem)
+    with torch.no_grad():
+        for name, parameter in stem.named_parameters():
+            if "table" in name:
+                parameter.copy_(plain_table(dense, int(name.split(".")[1]), blocks, kind))
+            else:
+                parameter.copy_(old[name])
+                optimizer.state[parameter] = {key: v.clone() for key, v in before.state[old[name]].items()}
+    losses = steps(child, stem, optimizer, first=24)
+    assert [row["loss"] for row in rows(child)] == pytest.approx(losses, abs=3e-5)
+    assert len(losses) == 6
+    for name, weight in load_file(child.weights).items():
+        torch.testing.assert_close(weight, stem.state_dict()[name], atol=5e-5, rtol=1e-3)
+
+
+def test_dense_goes_on_with_the_text_that_follows(parent, book, tiny):
+    child = second(parent, book, tiny, "dense", "kept")
+    assert child.begins.batches == 24
+    train(child, quiet)
+    model = build(parent.model, parent.seed)
+    optimizer = adamw(model)
+    steps(parent, model, optimizer, first=0)
+    assert [row["loss"] for row in rows(child)] == pytest.approx(steps(child, model, optimizer, first=24), abs=3e-5)
+
+
+@pytest.mark.parametrize("stop", [3, 5])
+def test_a_killed_retrofit_resumes_to_the_same_bytes(parent, book, tiny, stop, monkeypatch):
+    child = second(parent, book, tiny, "stem-full", "token-means")
+    train(child, quiet)
+    expected = {path.name: path.read_bytes() for path in child.folder.iterdir() if path.name != "provenance.json"}
+    for path in child.folder.iterdir():
+        path.unlink()
+    monkeypatch.setattr(callbacks.time, "monotonic", iter(range(10**9)).__next__)
+    train_until(child, stop)
+    train(child, quiet)
+    again = {path.name: path.read_bytes() for path in child.folder.iterdir() if path.name != "provenance.json"}
+    assert again == expected
+
+
+@pytest.mark.parametrize("row_tokens", [32, 96, ROW_TOKENS])
+def test_the_text_is_the_first_that_the_dense_run_read(parent, book, tiny, row_tokens):
+    child = second(parent, book, tiny, "stem-full", "mean-row", row_tokens)
+    blocks = LanguageModule(replace(parent, begins=None)).blocks
+    found = torch.cat(list(text(child, blocks)))
+    assert torch.equal(found, blocks.batch(0, 0, row_tokens // 32)[:, :-1])
+
+
+def test_what_rows_are_made_of_is_part_of_the_settings(parent, book, tiny):
+    child = second(parent, book, tiny, "stem-full", "token-means")
+    made_of = {"parent": digest(parent.config), "tables": "token-means", "row_tokens": ROW_TOKENS}
+    assert child.config["begins"] == made_of
+    assert begun(child, parent, "token-means", same_text=True).row_tokens == parent.training.tokens
+    plenty = replace(parent, training=parent.training.model_copy(update={"tokens": 10**6 * 128}))
+    assert begun(child, plenty, "token-means", same_text=True).row_tokens == 128 * 300
+    assert "row_tokens" not in second(parent, book, tiny, "dense", "kept").config["begins"]

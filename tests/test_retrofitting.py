@@ -1,0 +1,132 @@
+"""`stemrepro retrofit` on a small dense run: what it reports, against losses taken by hand, and what it leaves."""
+
+import shutil
+
+import pandas as pd
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from stemrepro.api import load
+from stemrepro.cli import app
+from stemrepro.data.blocks import TokenBlocks
+from stemrepro.data.sources import prose
+from stemrepro.evaluation.weights import load_folder
+from stemrepro.model.config import ModelConfig
+from stemrepro.model.transformer import Decoder
+from stemrepro.retrofit.rows import retrofitted
+from stemrepro.training.train import train
+from tests.conftest import quiet
+
+STEPS = 4
+WORDS = ("runs/tiny/main/dense/seed0", "out", "--placement", "half", "--tokens", "480", "--steps", str(STEPS))
+
+
+def call(*words):
+    return CliRunner().invoke(app, ["retrofit", *words])
+
+
+def plain(text):
+    return " ".join(text.split())
+
+
+@pytest.fixture
+def home(make_run, sample, tmp_path, monkeypatch):
+    """A project with a trained dense run of scale tiny, and one of STEM."""
+    monkeypatch.chdir(tmp_path)
+    for arm in ("dense", "stem-full"):
+        run = make_run(arm)
+        train(run, quiet)
+        shutil.copytree(run.folder, tmp_path / f"runs/tiny/main/{arm}/seed0")
+    (tmp_path / "data/tiny").mkdir(parents=True)
+    for name in ("blocks", "tokenizer.json"):
+        (tmp_path / "data/tiny" / name).symlink_to(sample / name)
+    return tmp_path
+
+
+@torch.no_grad()
+def prose_loss(model, blocks):
+    """Mean over prose sources of the mean loss of their held-out text, row after row."""
+    numbers, owners = blocks.spread(16384)
+    found = {}
+    for number, owner in zip(numbers, owners[:, 0], strict=True):
+        row = blocks.at([number])
+        loss = torch.nn.functional.cross_entropy(model(row[:, :-1])[0], row[0, 1:])
+        found.setdefault(blocks.about["documents"][owner][1], []).append(float(loss))
+    kept = prose(found)
+    return sum(sum(found[source]) / len(found[source]) for source in kept) / len(kept)
+
+
+def test_losses_are_those_of_the_models_before_and_behind(home):
+    done = call(*WORDS)
+    assert done.exit_code == 0, done.output
+    found = pd.read_csv("out/losses.csv").set_index(["model", "steps"])["prose"]
+    dense, _ = load_folder(home / WORDS[0])
+    train_text, held_out = (TokenBlocks(home / "data/tiny/blocks", split, 32, 300) for split in ("train", "validation"))
+    text = [train_text.batch(0, 0, 15)[:, :-1]]
+    stem = ModelConfig(**vars(dense.config) | {"ffn": "stem", "placed": (1, 3)})
+    expected = {("dense", 0): dense}
+    for name, kind in (("token means", "token-means"), ("mean row", "mean-row")):
+        expected[name, 0] = Decoder(stem).eval()
+        expected[name, 0].load_state_dict(retrofitted(dense, stem, text, kind))
+    places = {"dense": "retrofit/dense", "token means": "retrofit/stem-half", "mean row": "retrofit-mean-row/stem-half"}
+    expected |= {(name, STEPS): load_folder(home / "out/tiny" / place / "seed0")[0] for name, place in places.items()}
+    assert set(found.index) == set(expected)
+    for key, model in expected.items():
+        assert found[key] == pytest.approx(prose_loss(model, held_out), abs=1e-5)
+    assert found.nunique() == 6
+    for value in found:
+        assert f"{value:.4f}" in done.output
+
+
+def test_what_is_done_stays_and_other_wishes_are_refused(home):
+    assert call(*WORDS).exit_code == 0
+    weights = home / "out/tiny/retrofit/stem-half/seed0/weights.safetensors"
+    before = weights.stat().st_mtime_ns
+    assert call(*WORDS).exit_code == 0
+    assert weights.stat().st_mtime_ns == before
+    assert load(weights.parent).logits("the people").shape[-1] == 300
+    other = call(*WORDS[:-1], "5")
+    assert other.exit_code == 2
+    assert "holds a run with other settings (training.tokens: 512 there, 640 asked); name another folder" in plain(
+        other.output
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("runs/tiny/main/stem-full/seed0", "out"), "a retrofit needs a dense model of the same shape"),
+        (("runs/tiny/main/dens/seed0", "out"), "run 'runs/tiny/main/dens/seed0' is unknown"),
+        ((*WORDS[:2], "--placement", "some"), "placement 'some' is unknown"),
+        ((*WORDS[:2], "--placement", "none"), "no layer is to have a table"),
+        ((*WORDS[:2], "--tokens", "1537"), "1,537 tokens for rows: runs/tiny/main/dense/seed0 was trained on 1,536"),
+        ((*WORDS[:2], "--tokens", "31"), "one sequence at least"),
+    ],
+)
+def test_bad_wishes_are_one_sentence(home, words, sentence):
+    done = call(*words)
+    assert done.exit_code == 2
+    assert sentence in plain(done.output)
+    assert not (home / "out").exists()
+
+
+def test_another_text_than_the_runs_own_is_refused(home):
+    config = home / WORDS[0] / "config.yaml"
+    text = config.read_text()
+    (line,) = (line for line in text.splitlines() if "train_sha256" in line)
+    config.write_text(text.replace(line, f"  train_sha256: {'0' * 64}"))
+    (home / WORDS[0] / "weights.safetensors").rename(home / "kept")
+    from safetensors.torch import load_file, save_file
+
+    from stemrepro.evaluation.weights import read_config
+    from stemrepro.files import digest
+
+    save_file(
+        load_file(home / "kept"),
+        home / WORDS[0] / "weights.safetensors",
+        {"config": digest(read_config(home / WORDS[0]))},
+    )
+    done = call(*WORDS)
+    assert done.exit_code == 2
+    assert "isn't the text that runs/tiny/main/dense/seed0 was trained on" in plain(done.output)
