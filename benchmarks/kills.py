@@ -17,6 +17,7 @@ import signal
 import tempfile
 import time
 import warnings
+from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -134,7 +135,8 @@ def kill_once(run: Run, during_save: bool, rng: random.Random) -> dict | None:
                 time.sleep(rng.random() * 0.02)
                 break
     if process.is_alive():
-        os.kill(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it came to its end in this moment
+            os.kill(process.pid, signal.SIGKILL)
     process.join()
     if process.exitcode != -signal.SIGKILL:
         return None

@@ -20,14 +20,15 @@ from stemrepro.tables.link import Link
 from stemrepro.tables.offload import table_owners
 from stemrepro.tables.training import HostRows, HostTables
 from stemrepro.training.module import OPTIMIZERS, LanguageModule, mean_loss
+from stemrepro.training.touched import sparse_gradients
 
 FLAT, PARTS = "rows of the tables", "parts of that step"
 TARGET = 1.1
 ARM = "stem-third"
-SPARSE = "sparse gradients, not ours"
-"""A way that this project doesn't have: gradients hold the batch's rows alone, SparseAdam moves them, and no norm of theirs is clipped."""
+SPARSE = "torch's SparseAdam"
+"""What torch has for it: gradients of the batch's rows alone and SparseAdam, which knows no decay; no norm of theirs is clipped."""
 HOST = "touched, rows apart"
-"""`table_home: host` on one device: the step's rows are leaves of their own, and gradients exist for them alone."""
+"""`table_home: host` on one device: the step's rows are leaves of their own."""
 UPDATES = (*OPTIMIZERS, HOST, SPARSE)
 PART_NAMES = ("forward and backward", "clipping", "update")
 
@@ -37,6 +38,8 @@ def enlarged(module: LanguageModule, rows: int, sparse: bool) -> None:
     for layer in module.run.model.placed:
         table = module.model.blocks[layer].ffn.table
         module.model.blocks[layer].ffn.table = nn.Embedding(rows, table.embedding_dim, sparse=sparse)
+    if module.run.training.table_update == "touched":
+        sparse_gradients(module.model)
 
 
 def hosted(module: LanguageModule) -> HostTables:

@@ -14,9 +14,7 @@ from stemrepro.tables.link import Link, link_to
 from stemrepro.tables.offload import table_owners
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.schedule import rate_factor
-from stemrepro.training.touched import TouchedAdamW
-
-MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+from stemrepro.training.touched import move_rows, new_moments
 
 
 class HostRows(nn.Module):
@@ -55,11 +53,8 @@ class HostTables:
     def __init__(self, tables: list[HostRows], link: Link, betas: tuple[float, float], eps: float) -> None:
         self.tables, self.link, self.returned = tables, link, 0
         self.vocab = len(tables[0].weight)
-        self.moments = [
-            {"step": torch.zeros(self.vocab), "exp_avg": torch.zeros_like(table.weight), "exp_avg_sq": torch.zeros_like(table.weight)}
-            for table in tables
-        ]  # fmt: skip
-        self.update_rows = TouchedAdamW([nn.Parameter(torch.zeros(1))], betas=betas, eps=eps)
+        self.moments = [new_moments(table.weight) for table in tables]
+        self.settings = {"betas": betas, "eps": eps}
         self.ids: Tensor | None = None
         self.early: Tensor | None = None
         """Rows of the next step that are on their way."""
@@ -109,20 +104,13 @@ class HostTables:
         """The staged rows of all tables."""
         return [table.staged for table in self.tables]
 
-    @torch.no_grad()
     def update(self, rate: float, decay: float) -> None:
         """Gradients of the step's rows go back to the host, which moves them as TouchedAdamW does; ends the step."""
-        group = self.update_rows.param_groups[0] | {"lr": rate, "weight_decay": decay}
+        group = self.settings | {"lr": rate, "weight_decay": decay}
         for table, moments in zip(self.tables, self.moments, strict=True):
-            rows = nn.Parameter(table.weight[self.ids])
-            rows.grad = table.staged.grad.cpu()
-            self.returned += rows.grad.numel() * rows.grad.element_size()
-            state = self.update_rows.state[rows] = {name: moments[name][self.ids] for name in MOMENTS}
-            self.update_rows.step_table(rows, group)
-            table.weight[self.ids] = rows
-            for name in MOMENTS:
-                moments[name][self.ids] = state[name]
-            del self.update_rows.state[rows]
+            gradient = table.staged.grad.cpu()
+            self.returned += gradient.numel() * gradient.element_size()
+            move_rows(table.weight, moments, self.ids, gradient, group)
             table.staged = None
 
 
@@ -144,7 +132,7 @@ class HostModule(LanguageModule):
             raise UserError(
                 f"{run}: table_home 'host' can't go on from another run, nor train in 16-mixed; use 'device'"
             )
-        super().__init__(run, compile=False)  # ids and their rows change from step to step
+        super().__init__(run, compile)
         owners = table_owners(self.model)
         for owner in owners:
             owner.table = HostRows(owner.table.weight.detach())

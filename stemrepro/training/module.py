@@ -15,7 +15,7 @@ from stemrepro.runs import Run
 from stemrepro.training.compiling import compiled
 from stemrepro.training.rowwise import RowwiseAdamW
 from stemrepro.training.schedule import rate_factor
-from stemrepro.training.touched import TouchedAdamW
+from stemrepro.training.touched import TouchedAdamW, clip, sparse_gradients
 
 BALANCE = 0.01
 """Weight of a learned router's load-balancing loss (Switch Transformers)."""
@@ -53,6 +53,8 @@ class LanguageModule(L.LightningModule):
         self.model = build(run.model, run.seed)
         for table in table_parameters(self.model).values():
             table.requires_grad_(run.training.table_trained)
+        if run.training.table_update == "touched":
+            sparse_gradients(self.model)
         self.blocks = TokenBlocks(run.blocks, "train", run.training.sequence, run.model.vocab)
         self.passed = run.begins.batches if run.begins else 0
         self.first_batch = self.passed
@@ -60,7 +62,8 @@ class LanguageModule(L.LightningModule):
         self.gradient_norm = torch.zeros(())
 
     def take_over(self, checkpoint: dict) -> None:
-        """Goes on from the end of another run: its weights, and what its optimiser knows; the schedule begins anew. With `tables: anew` tables stay as they were drawn, and their optimiser knows nothing.
+        """Goes on from the end of another run: its weights, and what its optimiser knows; the schedule begins anew. With `tables: anew`
+        tables stay as they were drawn, and their optimiser knows nothing.
 
         Args:
             checkpoint: what `beginning_of` gives.
@@ -125,11 +128,11 @@ class LanguageModule(L.LightningModule):
     def configure_gradient_clipping(self, optimizer: torch.optim.Optimizer, **_: object) -> None:
         """Clips backbone and tables separately, each to the same norm (official code); keeps the backbone's norm."""
         embedding, backbone, *tables = [group["params"] for group in optimizer.param_groups]
-        norms = [
-            torch.nn.utils.clip_grad_norm_(clipped, self.run.training.clip)
-            for clipped in (embedding + backbone, *tables)
-        ]
-        self.gradient_norm = norms[0].detach()
+        training = self.run.training
+        self.gradient_norm = torch.nn.utils.clip_grad_norm_(embedding + backbone, training.clip).detach()
+        of_tables = clip if training.table_update == "touched" else torch.nn.utils.clip_grad_norm_
+        for clipped in tables:
+            of_tables(clipped, training.clip)
 
     def train_dataloader(self) -> DataLoader:
         """Micro-batches from where the run stands; one epoch is the whole run."""

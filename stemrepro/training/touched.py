@@ -1,9 +1,68 @@
 """AdamW that moves only the rows of a table that the batch touched: another semantics than the paper's, named as such."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from stemrepro.errors import UserError
+from stemrepro.model.ffn.base import table_parameters
 from stemrepro.training.table_adamw import TableAdamW
+
+
+def summed(gradient: Tensor) -> Tensor:
+    """A sparse gradient [rows, width] with each row once, the sum over its places in their order, to the bit as a dense gradient has it:
+    torch's own `coalesce` adds in another order."""
+    rows, places = torch.unique(gradient._indices()[0], return_inverse=True)
+    values = torch.ops.aten.embedding_dense_backward(gradient._values(), places, len(rows), -1, False)
+    return torch.sparse_coo_tensor(rows[None], values, gradient.shape, is_coalesced=True)
+
+
+def sparse_gradients(model: nn.Module) -> None:
+    """Lets a model's trained tables have gradients of the rows that a batch read, so that nothing in a step grows with all of them.
+
+    Raises:
+        UserError: a table that is no nn.Embedding, in an FFN of one's own.
+    """
+    for name, table in table_parameters(model).items():
+        if table.requires_grad:
+            module = model.get_submodule(name.removesuffix(".weight"))
+            if not isinstance(module, nn.Embedding):
+                raise UserError(f"{name} is no nn.Embedding; table_update 'touched' needs one")
+            module.sparse = True
+            table.register_hook(summed)
+
+
+def clip(tables: list[Tensor], limit: float) -> Tensor:
+    """torch's clip_grad_norm_ for sparse gradients, which that doesn't take; returns the norm before."""
+    tables = [table for table in tables if table.grad is not None]
+    for table in tables:
+        table.grad = table.grad.coalesce()  # behind several micro-batches torch forgets that each row is there once
+    held = [table.grad.values() for table in tables]
+    norm = nn.utils.get_total_norm(held)
+    torch._foreach_mul_(held, torch.clamp(limit / (norm + 1e-6), max=1.0))
+    return norm
+
+
+def new_moments(table: Tensor) -> dict[str, Tensor]:
+    """What is known of a table's rows [rows, width] before any step; each row counts its own."""
+    return {
+        "step": torch.zeros(len(table), device=table.device),
+        "exp_avg": torch.zeros_like(table),
+        "exp_avg_sq": torch.zeros_like(table),
+    }
+
+
+@torch.no_grad()
+def move_rows(table: Tensor, moments: dict[str, Tensor], rows: Tensor, gradient: Tensor, group: dict) -> None:
+    """AdamW's update in place of distinct rows [n] of a table [rows, width] by their gradient [n, width]."""
+    first, second = group["betas"]
+    moments["step"][rows] += 1
+    mean = moments["exp_avg"][rows].lerp(gradient, 1 - first)
+    square = moments["exp_avg_sq"][rows].mul(second).addcmul(gradient, gradient, value=1 - second)
+    moments["exp_avg"][rows], moments["exp_avg_sq"][rows] = mean, square
+    steps = moments["step"][rows].unsqueeze(1)
+    scale = (square / (1 - second**steps)).sqrt().add(group["eps"])
+    kept = table[rows] * (1 - group["lr"] * group["weight_decay"])
+    table[rows] = kept - group["lr"] * (mean / (1 - first**steps)) / scale
 
 
 class TouchedAdamW(TableAdamW):
@@ -14,18 +73,8 @@ class TouchedAdamW(TableAdamW):
     """
 
     def step_table(self, table: Tensor, group: dict) -> None:
-        """One update in place of a table [rows, width]."""
-        state = self.state[table]
+        """One update in place of a table [rows, width] with a sparse gradient (see `sparse_gradients`)."""
+        state, gradient = self.state[table], table.grad.coalesce()
         if not state:
-            state["step"] = torch.zeros(len(table), device=table.device)
-            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(table), torch.zeros_like(table)
-        rows = (table.grad != 0).any(dim=1).nonzero().flatten()
-        gradient, (first, second) = table.grad[rows], group["betas"]
-        state["step"][rows] += 1
-        mean = state["exp_avg"][rows].lerp(gradient, 1 - first)
-        square = state["exp_avg_sq"][rows].mul(second).addcmul(gradient, gradient, value=1 - second)
-        state["exp_avg"][rows], state["exp_avg_sq"][rows] = mean, square
-        steps = state["step"][rows].unsqueeze(1)
-        scale = (square / (1 - second**steps)).sqrt().add(group["eps"])
-        kept = table[rows] * (1 - group["lr"] * group["weight_decay"])
-        table[rows] = kept - group["lr"] * (mean / (1 - first**steps)) / scale
+            state |= new_moments(table)
+        move_rows(table, state, gradient.indices()[0], gradient.values(), group)

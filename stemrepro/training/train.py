@@ -122,8 +122,9 @@ def _train(run: Run, report: Report, mark: Callable[[int, dict], None] | None) -
     warnings.filterwarnings("ignore", message="Dynamo detected a call to a `functools.lru_cache`")  # of constants
     started, training = time.monotonic(), run.training
     torch.manual_seed(run.seed)  # nothing draws from it so far; whatever will, does so the same in every run of a seed
-    compiles = training.compile and compiler_works("cuda" if training.accelerator == "gpu" else "cpu")
-    if training.compile and not compiles:
+    compiled = training.compile and training.table_update != "touched"  # no compiler takes gradients of some rows
+    compiles = compiled and compiler_works("cuda" if training.accelerator == "gpu" else "cpu")
+    if compiled and not compiles:
         print(f"stemrepro: {run}: there is no working compiler here, so it is trained without", file=sys.stderr)
     kind = HostModule if training.table_home == "host" else LanguageModule
     module, recorder, resume = kind(run, compiles), Recorder(run, report, mark), run.folder / "resume"

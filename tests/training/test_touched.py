@@ -1,20 +1,24 @@
-"""Row-wise AdamW: equal to dense AdamW on rows that every batch touches, still on all others."""
+"""AdamW on the rows of a batch: equal to dense AdamW on rows that every batch touches, still on all others."""
 
 import copy
 
 import pytest
 import torch
+from torch import nn
 
+from stemrepro.errors import UserError
+from stemrepro.model.ffn.base import table_parameters
+from stemrepro.training.module import LanguageModule
 from stemrepro.training.rowwise import RowwiseAdamW
-from stemrepro.training.touched import TouchedAdamW
+from stemrepro.training.touched import TouchedAdamW, clip, new_moments, sparse_gradients
 
 SETTINGS = {"lr": 0.02, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
 
 
-def steps(optimizer, table, rows, count=7):
+def steps(optimizer, table, rows, count=7, dense=False):
     for step in range(count):
-        table.grad = torch.zeros_like(table)
-        table.grad[rows] = torch.randn(len(rows), 4, generator=torch.Generator().manual_seed(step))
+        gradient = torch.randn(len(rows), 4, generator=torch.Generator().manual_seed(step))
+        table.grad = gradient if dense else torch.sparse_coo_tensor([rows], gradient, table.shape)
         optimizer.step()
 
 
@@ -25,7 +29,7 @@ def test_touched_rows_equal_dense_adamw_and_others_stay():
     backbone = torch.nn.Parameter(torch.ones(2))
     groups = [{"params": [backbone]}, {"params": [sparse], "tables": True}]
     steps(TouchedAdamW(groups, **SETTINGS, fused=True), sparse, rows)
-    steps(torch.optim.AdamW([dense], **SETTINGS), dense, [0, 1, 2])
+    steps(torch.optim.AdamW([dense], **SETTINGS), dense, [0, 1, 2], dense=True)
     torch.testing.assert_close(sparse.detach()[rows], dense.detach())
     others = [1, 2, 4, 5, 6, 7]
     assert torch.equal(sparse.detach()[others], start[others])
@@ -51,7 +55,8 @@ def test_a_closure_makes_the_gradients_of_its_own_step(kind):
 
         def closure(step):
             optimizer.zero_grad()
-            loss = (table[[step, 4]] * backbone - step).square().sum()
+            rows = nn.functional.embedding(torch.tensor([step, 4]), table, sparse=kind is TouchedAdamW)
+            loss = (rows * backbone - step).square().sum()
             loss.backward()
             return loss
 
@@ -83,13 +88,60 @@ def test_its_state_survives_a_save():
 
 
 def test_its_state_lies_where_the_table_does():
-    """On a device that knows shapes alone, where the update itself can't run: a count of steps on the CPU could not be indexed by rows
-    on a GPU."""
-    table = torch.nn.Parameter(torch.empty(9, 4, device="meta"))
-    table.grad = torch.empty(9, 4, device="meta")
-    optimizer = TouchedAdamW([{"params": [table], "tables": True}], **SETTINGS)
-    with pytest.raises(NotImplementedError, match="nonzero"):
-        optimizer.step_table(table, optimizer.param_groups[0])
-    assert {name: value.device.type for name, value in optimizer.state[table].items()} == {
-        "step": "meta", "exp_avg": "meta", "exp_avg_sq": "meta",
+    """A count of steps on the CPU could not be indexed by rows on a GPU."""
+    found = new_moments(torch.empty(9, 4, device="meta"))
+    assert {name: (tuple(value.shape), value.device.type) for name, value in found.items()} == {
+        "step": ((9,), "meta"), "exp_avg": ((9, 4), "meta"), "exp_avg_sq": ((9, 4), "meta"),
     }  # fmt: skip
+
+
+def doubled(start, batches, limit, sparse):
+    """Gradients of two micro-batches on a table read twice by token, clipped, and the norm before."""
+    model = nn.Module()
+    model.ffn = nn.Module()
+    model.ffn.table = nn.Embedding.from_pretrained(start.clone(), freeze=False)
+    if sparse:
+        sparse_gradients(model)
+    for batch in batches:
+        model.ffn.table(batch).square().sum().backward()
+    table = model.ffn.table.weight
+    norm = clip([table], limit) if sparse else nn.utils.clip_grad_norm_([table], limit)
+    return table.grad, norm
+
+
+@pytest.mark.parametrize("limit", [1e6, 0.3])
+def test_sparse_gradients_are_the_rows_of_dense_ones_clipped_alike(limit):
+    start = torch.randn(9, 4, generator=torch.Generator().manual_seed(1))
+    batches = [torch.tensor([[1, 3, 3], [5, 1, 3]]), torch.tensor([[5, 0, 0]])]
+    found, norm = doubled(start, batches, limit, sparse=True)
+    expected, dense_norm = doubled(start, batches, limit, sparse=False)
+    assert found.is_sparse
+    assert found.coalesce().indices()[0].tolist() == [0, 1, 3, 5]
+    torch.testing.assert_close(found.to_dense(), expected)
+    torch.testing.assert_close(norm, dense_norm)
+    assert norm > 0.3
+
+
+def test_rows_are_summed_to_the_bits_of_a_dense_gradient():
+    """Of three micro-batches in which each row stands many times."""
+    start = torch.randn(9, 4, generator=torch.Generator().manual_seed(1))
+    batches = torch.randint(0, 9, (3, 400), generator=torch.Generator().manual_seed(2))
+    found, expected = (doubled(start, batches, 1e9, sparse)[0] for sparse in (True, False))
+    assert torch.equal(found.to_dense(), expected)
+
+
+@pytest.mark.parametrize("arm", ["stem-full", "stem-shared", "ngram-table", "value-embeddings", "bigram-input"])
+def test_no_gradient_of_a_run_has_more_rows_than_its_batch(make_run, arm):
+    module = LanguageModule(make_run(arm, table_update="touched"))
+    module.training_step(next(iter(module.train_dataloader())), 0).backward()
+    tables = table_parameters(module.model).values()
+    assert tables
+    assert all(table.grad.is_sparse and table.grad._nnz() <= 2 * 32 for table in tables)
+
+
+def test_a_table_of_another_kind_is_refused():
+    model = nn.Module()
+    model.ffn = nn.Module()
+    model.ffn.table = nn.Linear(4, 9)
+    with pytest.raises(UserError, match=r"ffn\.table\.weight is no nn\.Embedding"):
+        sparse_gradients(model)
