@@ -1,4 +1,4 @@
-"""Tables in host memory: rows that are left to bring, what they cost by the link, in decoding, and in memory. Times are modelled."""
+"""Tables in host memory: rows that are left to bring, what they cost by the link, in decoding, in memory and in training. Times are modelled."""
 
 from dataclasses import replace
 
@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from stemrepro.measures.costs import dense_and_stem
 from stemrepro.measures.offload import (
     BYTES,
-    DEVICES,
     HOMES,
     PREFILL,
+    STEP,
     Home,
     Offload,
     decode,
@@ -20,6 +20,8 @@ from stemrepro.measures.offload import (
     device_bytes,
     model_seconds,
 )  # fmt: skip
+from stemrepro.measures.offload_rates import DEVICES
+from stemrepro.measures.offload_training import from_host, on_device
 from stemrepro.model.cost import break_even_bandwidth, parameter_counts, row_bytes
 from stemrepro.report.style import (
     ARM_COLOUR,
@@ -41,6 +43,14 @@ DEVICE = "h100-pcie-5"
 NOMINAL = {"PCIe 4": DEVICES["h100-pcie-4"].link, "PCIe 5": DEVICES["h100-pcie-5"].link}
 SPEEDS = np.geomspace(4e9, 4e11, 41)
 BATCHES = 2 ** np.arange(0, 8)
+BELOW = 0.78
+"""Up to where lines go that would cross a legend."""
+STEPS = STEP // 2 ** np.arange(5)[::-1]
+PARTS = {"back": "gradients back", "update": "host's update", "late": "rows behind it"}
+"""Of a training step, what nothing hides."""
+SHADES = dict(zip(PARTS, (("#bdbdbd", ""), ("#525252", ""), ("#ffffff", "///")), strict=True))
+SHORT = {"when asked for": "when asked", "ahead, distinct": "+ distinct", "ahead, distinct, cache of 1/32": "+ cache 1/32",
+         "ahead, distinct, cache of 1/10": "+ cache 1/10"}  # fmt: skip
 DASHES_OF = {"when asked for": (0, (1, 1)), "ahead": (0, (4, 2)), "ahead, distinct": "-",
              "ahead, distinct, cache of 1/32": (0, (6, 1.5, 1, 1.5)), "ahead, distinct, cache of 1/10": (0, (2, 1))}  # fmt: skip
 GREYS = dict(zip(DASHES_OF, ("#bdbdbd", "#8c8c8c", "#000000", "#525252", "#737373"), strict=True))
@@ -77,6 +87,19 @@ def collect(measure: Offload) -> pd.DataFrame:
             for name in ("when asked for", "ahead"):
                 found = measure.slowdown(model, placement, DEVICE, decode(int(batch)), HOMES[name])
                 add("decode", model, f"{placement}: {name}", batch, found)
+        for tokens in map(int, STEPS):
+            for name in ("when asked for", "ahead"):
+                found = measure.training(model, placement, DEVICE, tokens, ahead=name == "ahead")
+                add("training", model, f"{placement}: {name}", tokens, found)
+        work = shape, placement, STEP, device, measure.step_rows(STEP)
+        for part in PARTS:
+            add(
+                "training parts",
+                model,
+                f"{placement}: {part}",
+                STEP,
+                100 * getattr(from_host(*work), part) / on_device(*work),
+            )
     for model in MODELS:
         dense, _ = dense_and_stem(measure.shape(model), "third")
         add("memory", model, "dense", BYTES * parameter_counts(dense)["active"] / 1e9, 0)
@@ -116,25 +139,23 @@ def draw_link(axes: Axes, data: pd.DataFrame, model: str, placement: str) -> Non
     own = data[(data["panel"] == "link") & (data["model"] == model)]
     for name, dashes in DASHES_OF.items():
         rows = own[own["what"] == f"{placement}: {name}"]
-        axes.plot(rows["x"], rows["value"], color=GREYS[name], ls=dashes, label=name)
+        axes.plot(rows["x"], rows["value"], color=GREYS[name], ls=dashes, label=SHORT.get(name, name))
     for name, speed in NOMINAL.items():
-        axes.axvline(speed / 1e9, color=PLAIN, lw=0.7)
+        axes.axvline(speed / 1e9, ymax=BELOW, color=PLAIN, lw=0.7)
         axes.text(speed / 1e9, 0.02, f" {name}", fontsize=SMALLEST, color=PLAIN, transform=axes.get_xaxis_transform())
     even = data[(data["panel"] == "break-even") & (data["model"] == model) & (data["what"] == placement)][
         "value"
     ].item()
-    axes.axvline(
-        even, color=ARM_COLOUR[f"stem-{placement}"], lw=1.2, ls=(0, (3, 1)), label="break-even, distinct (cost model)"
-    )
+    axes.axvline(even, ymax=BELOW, color=ARM_COLOUR[f"stem-{placement}"], lw=1.2, ls=(0, (3, 1)), label="break-even")
     axes.set_xscale("log")
     axes.set_yscale("symlog", linthresh=1)
-    axes.set(xlabel="link (GB/s)", ylabel="slower than on the device (%)", ylim=(-0.4, 3e6))
-    axes.legend(fontsize=SMALLEST, loc="upper right")
+    axes.set(xlabel="link (GB/s)", ylabel="slower than on the device (%)", ylim=(-0.4, 4e4))
+    axes.legend(fontsize=SMALLEST, loc="upper right", ncol=2)
 
 
-def draw_decode(axes: Axes, data: pd.DataFrame) -> None:
-    """Modelled slowdown of a decode step against the sequences decoded together, ahead and when asked for."""
-    own = data[data["panel"] == "decode"]
+def draw_many(axes: Axes, data: pd.DataFrame, panel: str) -> None:
+    """Modelled slowdown of both models with tables in a third and in all layers, ahead and when asked for."""
+    own = data[data["panel"] == panel]
     for model, place in ((model, place) for model in MODELS for place in ("third", "full")):
         for name in ("when asked for", "ahead"):
             rows = own[(own["model"] == model) & (own["what"] == f"{place}: {name}")]
@@ -148,8 +169,38 @@ def draw_decode(axes: Axes, data: pd.DataFrame) -> None:
     ]
     axes.legend(handles=handles, ncol=2)
     axes.set_xscale("log", base=2)
+
+
+def draw_decode(axes: Axes, data: pd.DataFrame) -> None:
+    """A decode step against the sequences decoded together."""
+    draw_many(axes, data, "decode")
     axes.set_yscale("symlog", linthresh=1)
-    axes.set(xlabel="sequences decoded together", ylabel="slower than on the device (%)", ylim=(-0.1, 500))
+    axes.set(xlabel="sequences decoded together", ylabel="slower than on the device (%)", ylim=(-0.1, 2000))
+
+
+def draw_training(axes: Axes, data: pd.DataFrame) -> None:
+    """A training step against its tokens; "ahead" is a step ahead, "when asked for" behind the update of the step before."""
+    draw_many(axes, data, "training")
+    axes.set_yscale("log")
+    axes.set_yticks([10, 30, 100, 300, 1000], ["10", "30", "100", "300", "1000"])
+    axes.set_yticks([], minor=True)
+    axes.set(xlabel="tokens of a step on one device", ylabel="slower than on the device (%)", ylim=(6, 1500))
+
+
+def draw_parts(axes: Axes, data: pd.DataFrame) -> None:
+    """What a training step's delay is made of."""
+    own = data[data["panel"] == "training parts"].set_index(["model", "what"])["value"]
+    names = [(model, place) for model in MODELS for place in ("third", "full")]
+    left = np.zeros(len(names))
+    for part, label in PARTS.items():
+        values = np.array([own[model, f"{place}: {part}"] for model, place in names])
+        fill, hatch = SHADES[part]
+        axes.barh(range(len(names)), values, 0.6, left, color=fill, hatch=hatch, edgecolor="black", lw=0.6, label=label)
+        left += values
+    axes.set_yticks(range(len(names)), [f"{MODELS[model]}, {ARM_LABEL[f'stem-{place}']}" for model, place in names])
+    axes.invert_yaxis()
+    axes.set(xlabel=f"of a step of {STEP:,} tokens (%)")
+    axes.legend(loc="upper right")
 
 
 def draw_memory(axes: Axes, data: pd.DataFrame) -> None:
@@ -179,16 +230,19 @@ def draw_memory(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw(data: pd.DataFrame, measure: Offload) -> Figure:
-    """Six panels."""
+    """Eight panels."""
     titles = {
         "a": "Rows left after de-duplication", "b": "What a prefill pass brings", "c": "Prefill, 1B, STEM 1/3 (modelled)",
         "d": "Prefill, 1B, STEM full (modelled)", "e": "Decoding over PCIe 5 (modelled)", "f": "Memory and time, 1B (modelled)",
+        "g": "Training over PCIe 5 (modelled)", "h": "What delays it (modelled)",
     }  # fmt: skip
-    figure, grid = sheet("ab;cd;ef", 8.8, titles)
+    figure, grid = sheet("ab;cd;ef;gh", 11.6, titles)
     draw_distinct(grid["a"], data)
     draw_bytes(grid["b"], data)
     draw_link(grid["c"], data, "llama-3.2-1b", "third")
     draw_link(grid["d"], data, "llama-3.2-1b", "full")
     draw_decode(grid["e"], data)
     draw_memory(grid["f"], data)
+    draw_training(grid["g"], data)
+    draw_parts(grid["h"], data)
     return figure

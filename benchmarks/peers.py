@@ -26,7 +26,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import peer_gather, peer_host_tables, peer_scoring, peer_vocabulary
+from benchmarks import peer_gather, peer_host_tables, peer_scoring, peer_update, peer_vocabulary
 from benchmarks.interleaved import Row
 from benchmarks.peer_training import Steps
 from benchmarks.runs import as_a_worker
@@ -112,6 +112,7 @@ def on_cpu(book: Book, home: Path, quick: bool) -> list[Part]:
         "vocabulary": often(15),
         "scoring": often(9),
         "gather": often(30),
+        "moved": often(20),
         "host": often(30),
     }
     parts += [
@@ -121,6 +122,8 @@ def on_cpu(book: Book, home: Path, quick: bool) -> list[Part]:
         Part("scoring", 2 * rounds["scoring"], 40,
              lambda tick: peer_scoring.measure(scored, home, 16 if quick else 512, 64, rounds["scoring"], tick)),
         Part("gather", 2 * rounds["gather"], 15, lambda tick: peer_gather.measure(*gather, rounds["gather"], tick, "cpu")),
+        Part("rows moved", rounds["moved"], 20,
+             lambda tick: peer_update.measure(gather[0], gather[1], gather[2] // 4, rounds["moved"], tick)),
         Part("tables in host memory", 2 * rounds["host"], 60, lambda tick: peer_host_tables.measure(read, 128, rounds["host"], tick)),
     ]  # fmt: skip
     if not compiles:

@@ -1,6 +1,6 @@
 """What tables in host memory cost: bytes counted in text, times by a model of the overlap. Metrics of recipes/table_offload.yaml.
 
-Nothing here was timed. Rows come from counts in text, FLOPs and bytes from stemrepro.model.cost, rates from `DEVICES`.
+Nothing here was timed. Rows come from counts in text, FLOPs and bytes from stemrepro.model.cost, rates from stemrepro.measures.offload_rates.
 """
 
 import itertools
@@ -13,6 +13,8 @@ from stemrepro.claims import Contrast
 from stemrepro.errors import UserError, unknown
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.costs import dense_and_stem
+from stemrepro.measures.offload_rates import DEVICES, Device
+from stemrepro.measures.offload_training import Rows, from_host, on_device
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import cache_bytes, flops_per_token, parameter_counts, table_bytes_per_token
 from stemrepro.scale import Shape
@@ -27,35 +29,8 @@ CONTEXT = 4096
 """Tokens before the one that is decoded."""
 AHEAD = 2
 POLICY = "LFU"
-
-
-@dataclass(frozen=True)
-class Device:
-    """What a device and its link are taken to sustain.
-
-    Attributes:
-        flops: a second, in bfloat16.
-        memory: bytes a second that it reads of its own memory.
-        link: bytes a second from host memory.
-        gather: bytes a second that the host gathers into staging; infinite where a kernel reads the pinned rows over the link.
-        latency: seconds that a copy takes whatever its size.
-    """
-
-    flops: float
-    memory: float
-    link: float
-    gather: float
-    latency: float
-
-
-HOST_GATHER = 22.9e9
-"""Bytes a second, measured: rows of 2,560 bfloat16 by index_select, two cores (docs/performance.csv, "gather")."""
-DEVICES = {
-    "h100-pcie-4": Device(4e14, 2.7e12, 25e9, np.inf, 1e-5),
-    "h100-pcie-5": Device(4e14, 2.7e12, 50e9, np.inf, 1e-5),
-    "h100-pcie-5-staged": Device(4e14, 2.7e12, 50e9, HOST_GATHER, 1e-5),
-}
-"""40% of an H100's 989 TFLOPs and 80% of its 3.35 TB/s, 80% of a link's nominal 32 and 64 GB/s, 10 microseconds: taken, not measured."""
+STEP = 16384
+"""Tokens of a training step on one device, four sequences of 4,096: the most whose rows, and those of the step behind, are counted."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +147,8 @@ class Offload:
         r"prefill:[a-z0-9.-]+:(third|half|full):[a-z0-9-]+": "percent that a prefill chunk takes longer, rows ahead, than with tables on the device (modelled)",
         r"decode:[a-z0-9.-]+:(third|half|full):[a-z0-9-]+:\d+": "the same of a decode step of so many sequences (modelled)",
         r"prefill_asked:[a-z0-9.-]+:(third|half|full):[a-z0-9-]+": "that of a prefill chunk whose rows come when asked for (modelled)",
+        r"training(_asked)?:[a-z0-9.-]+:(third|half|full):[a-z0-9-]+": "percent that a training step of STEP tokens takes longer than with tables on the device, "
+        "rows a step ahead, or all of them behind the update (modelled)",
         "more_memory": "shapes that take more device memory than dense with tables in host memory, at any placement",
     }
     preconditions: ClassVar[dict[str, Precondition]] = {}
@@ -222,11 +199,31 @@ class Offload:
             UserError: no such shape or device.
         """
         if device not in DEVICES:
-            raise unknown("device", device, DEVICES, "stemrepro/measures/offload.py")
+            raise unknown("device", device, DEVICES, "stemrepro/measures/offload_rates.py")
         rows = self.fetched(work, home)
         with_host = model_seconds(self.shape(shape), placement, work, DEVICES[device], home, rows)
         resident = model_seconds(self.shape(shape), placement, work, DEVICES[device], Home(host=False), rows)
         return 100 * (with_host / resident - 1)
+
+    def step_rows(self, tokens: int) -> Rows:
+        """Rows of each table that a training step of so many tokens reads, and the share of the next step's that it doesn't; mean over
+        sources, of steps that follow each other in the text."""
+        found = []
+        for source in self.text.sources():
+            distinct = self.text.growth(source, self.text.vocab).mean()
+            found.append((distinct[tokens], distinct[2 * tokens] / distinct[tokens] - 1))
+        return Rows(*map(float, np.mean(found, axis=0)))
+
+    def training(self, shape: str, placement: str, device: str, tokens: int, ahead: bool) -> float:
+        """Percent that a training step takes longer than with tables on the device.
+
+        Raises:
+            UserError: no such shape or device.
+        """
+        if device not in DEVICES:
+            raise unknown("device", device, DEVICES, "stemrepro/measures/offload_rates.py")
+        work = self.shape(shape), placement, tokens, DEVICES[device], self.step_rows(tokens)
+        return 100 * (from_host(*work, ahead).seconds / on_device(*work) - 1)
 
     def value(self, metric: str) -> float:
         """The number of an exact claim; UserError for an unknown shape or device."""
@@ -242,6 +239,8 @@ class Offload:
                 )
                 for shape in self.shapes.values()
             )
+        if name.startswith("training"):
+            return self.training(*rest, STEP, ahead=name == "training")
         if name == "decode":
             return self.slowdown(*rest[:3], decode(int(rest[3])), HOMES["ahead"])
         return self.slowdown(*rest, PREFILL, HOMES["when asked for" if name == "prefill_asked" else "ahead, distinct"])

@@ -10,9 +10,7 @@ from stemrepro.errors import UserError
 from stemrepro.measures.base import Inputs
 from stemrepro.measures.costs import dense_and_stem
 from stemrepro.measures.offload import (
-    DEVICES,
     HOMES,
-    HOST_GATHER,
     PREFILL,
     Home,
     Offload,
@@ -22,6 +20,7 @@ from stemrepro.measures.offload import (
     device_bytes,
     model_seconds,
 )  # fmt: skip
+from stemrepro.measures.offload_rates import DEVICES, HOST_GATHER
 from stemrepro.model.cost import decode_bytes, flops_per_token, parameter_counts
 from stemrepro.scale import Shape
 from tests.conftest import ROOT

@@ -1,0 +1,41 @@
+"""What devices, links and hosts are taken to sustain in models of the overlap; what was measured is named."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device, its link and its host.
+
+    Attributes:
+        flops: a second, in bfloat16.
+        memory: bytes a second that it reads of its own memory.
+        link: bytes a second from host memory, or to it.
+        gather: bytes a second that the host gathers into staging; infinite where a kernel reads the pinned rows over the link.
+        latency: seconds that a copy takes whatever its size.
+        update: elements of tables a second that the host moves by AdamW.
+    """
+
+    flops: float
+    memory: float
+    link: float
+    gather: float
+    latency: float
+    update: float
+
+
+HOST_GATHER = 22.9e9
+"""Bytes a second, measured: rows of 2,560 bfloat16 by index_select, two cores (docs/performance.csv, "gather")."""
+HOST_UPDATE = 1e8
+"""Elements a second, measured: rows of 2,560 float32 moved by stemrepro.training.touched, two cores (the same, "rows moved")."""
+SERVER_UPDATE = 2e11 / 28
+"""That of a server whose memory gives 200 GB/s, at 28 bytes an element: taken, not measured."""
+DEVICES = {
+    "h100-pcie-4": Device(4e14, 2.7e12, 25e9, np.inf, 1e-5, SERVER_UPDATE),
+    "h100-pcie-5": Device(4e14, 2.7e12, 50e9, np.inf, 1e-5, SERVER_UPDATE),
+    "h100-pcie-5-staged": Device(4e14, 2.7e12, 50e9, HOST_GATHER, 1e-5, HOST_UPDATE),
+}
+"""40% of an H100's 989 TFLOPs and 80% of its 3.35 TB/s, 80% of a link's nominal 32 and 64 GB/s, 10 microseconds: taken, not measured.
+"staged" is a host of two cores."""

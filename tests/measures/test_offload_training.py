@@ -1,0 +1,78 @@
+"""A training step with host tables against sums written out for one shape, and against the engine's own count of bytes."""
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from stemrepro.errors import UserError
+from stemrepro.measures.base import Inputs
+from stemrepro.measures.costs import dense_and_stem
+from stemrepro.measures.offload import STEP, Offload
+from stemrepro.measures.offload_rates import DEVICES, HOST_UPDATE
+from stemrepro.measures.offload_training import Rows, Step, from_host, on_device
+from stemrepro.model.cost import flops_per_token
+from stemrepro.scale import Shape
+from tests.conftest import ROOT
+
+SHAPE = Shape(vocab=97, width=24, layers=6, heads=4, kv_heads=2, ffn_width=40, sequence=16)
+DEVICE = replace(DEVICES["h100-pcie-5"], flops=1e6, link=1e3, update=1e2, memory=1e4, latency=0.5)
+ROWS = Rows(distinct=10.0, new=0.6)
+SHAPE_OF = "training:llama-3.2-1b:third"
+
+
+def compute():
+    return 3 * 64 * flops_per_token(dense_and_stem(SHAPE, "third")[1], 8) / 1e6
+
+
+def test_parts_of_a_step_with_two_tables():
+    found = from_host(SHAPE, "third", 64, DEVICE, ROWS)
+    moved = 2 * 10 * 40 * 4 / 1e3  # two tables, ten rows of forty float32 each
+    assert found.compute == pytest.approx(compute())
+    assert found.early == pytest.approx(0.6 * moved + 1)
+    assert found.back == pytest.approx(moved + 1)
+    assert found.update == pytest.approx(2 * 10 * 40 / 1e2)
+    assert found.late == pytest.approx(0.4 * moved + 1)
+
+
+def test_without_a_step_ahead_all_rows_are_late():
+    found = from_host(SHAPE, "third", 64, DEVICE, ROWS, ahead=False)
+    assert (found.early, found.late) == (0, pytest.approx(2 * 10 * 40 * 4 / 1e3 + 1))
+
+
+@pytest.mark.parametrize(("early", "total"), [(2.0, 5 + 1 + 3 + 2), (6.0, 6 + 1 + 3 + 2)])
+def test_rows_that_come_early_hide_behind_the_products_as_long_as_these_take(early, total):
+    assert Step(compute=5, early=early, back=1, update=3, late=2).seconds == total
+
+
+def test_the_device_moves_its_rows_at_the_speed_of_its_memory():
+    assert on_device(SHAPE, "third", 64, DEVICE, ROWS) == pytest.approx(compute() + 2 * 10 * 40 * 28 / 1e4)
+
+
+@pytest.fixture
+def offload(tmp_path, book):
+    """One source: 100 distinct tokens in a step, 150 in two."""
+    (tmp_path / "text").mkdir()
+    pd.DataFrame([
+        {"vocab": 500, "source": "one", "window": window, "length": n, "distinct": count}
+        for window in (0, 1) for n, count in ((STEP, 100), (2 * STEP, 150))
+    ]).to_csv(tmp_path / "text/distinct.csv", index=False)  # fmt: skip
+    return Offload(Inputs("table_offload", book, "laptop", tmp_path))
+
+
+def test_metrics(offload):
+    assert offload.step_rows(STEP) == Rows(100, 0.5)
+    shape, device = offload.shape("llama-3.2-1b"), DEVICES["h100-pcie-5"]
+    here = on_device(shape, "third", STEP, device, Rows(100, 0.5))
+    for metric, new in ((f"{SHAPE_OF}:h100-pcie-5", 0.5), (SHAPE_OF.replace(":", "_asked:", 1) + ":h100-pcie-5", 0.0)):
+        there = from_host(shape, "third", STEP, device, Rows(100, new), ahead=new > 0).seconds
+        assert offload.value(metric) == pytest.approx(100 * (there / here - 1))
+        assert offload.value(metric) > 0
+    with pytest.raises(UserError, match=r"device 'h100' is unknown"):
+        offload.value(f"{SHAPE_OF}:h100")
+
+
+def test_the_hosts_rate_is_the_measured_one():
+    table = pd.read_csv(ROOT / "docs/performance.csv")
+    found = table[(table.measure == "rows moved") & (table.what == "rows in float32")].ours.item()
+    assert pytest.approx(found, rel=0.02) == HOST_UPDATE / 1e6
