@@ -12,6 +12,7 @@ from stemrepro.measures.offload import (
     BYTES,
     HOMES,
     PREFILL,
+    PROMPT,
     STEP,
     Home,
     Offload,
@@ -74,18 +75,18 @@ def collect(measure: Offload) -> pd.DataFrame:
             fetched = measure.fetched(PREFILL, home) if home.host else 0.0
             add("bytes", model, f"{placement}: {name}", 0, row_bytes(stem, fetched, BYTES) / 1e6)
             for speed in SPEEDS if home.host else ():
-                slower = model_seconds(shape, placement, PREFILL, replace(device, link=speed), home, fetched)
-                resident = model_seconds(shape, placement, PREFILL, device, Home(host=False), 0)
+                slower = model_seconds(shape, placement, PROMPT, replace(device, link=speed), home, fetched)
+                resident = model_seconds(shape, placement, PROMPT, device, Home(host=False), 0)
                 add("link", model, f"{placement}: {name}", speed / 1e9, 100 * (slower / resident - 1))
-            seconds = model_seconds(shape, placement, PREFILL, device, home, fetched)
-            taken = 100 * (seconds / dense_seconds(shape, PREFILL, device) - 1)
+            seconds = model_seconds(shape, placement, PROMPT, device, home, fetched)
+            taken = 100 * (seconds / dense_seconds(shape, PROMPT, device) - 1)
             add("memory", model, f"{placement}: {name}", device_bytes(shape, placement, home, fetched) / 1e9, taken)
         distinct = measure.fetched(PREFILL, HOMES["ahead, distinct"])
         bandwidth = break_even_bandwidth(stem, PREFILL.context, distinct, PREFILL.total, device.flops)
         add("break-even", model, placement, 0, bandwidth / 1e9)
         for batch in BATCHES:
             for name in ("when asked for", "ahead"):
-                found = measure.slowdown(model, placement, DEVICE, decode(int(batch)), HOMES[name])
+                found = measure.slowdown(model, placement, DEVICE, [decode(int(batch))], HOMES[name])
                 add("decode", model, f"{placement}: {name}", batch, found)
         for tokens in map(int, STEPS):
             for name in ("when asked for", "ahead"):
@@ -135,7 +136,7 @@ def draw_bytes(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_link(axes: Axes, data: pd.DataFrame, model: str, placement: str) -> None:
-    """Modelled slowdown of a prefill pass against the link's speed, by how rows come."""
+    """Modelled slowdown of a prompt's prefill against the link's speed, by how rows come."""
     own = data[(data["panel"] == "link") & (data["model"] == model)]
     for name, dashes in DASHES_OF.items():
         rows = own[own["what"] == f"{placement}: {name}"]
@@ -204,7 +205,7 @@ def draw_parts(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_memory(axes: Axes, data: pd.DataFrame) -> None:
-    """Device memory against the time of a prefill pass, every home of the 1B's placements, dense at zero."""
+    """Device memory against the time of a prompt's prefill, every home of the 1B's placements, dense at zero."""
     own = data[(data["panel"] == "memory") & (data["model"] == "llama-3.2-1b")].set_index("what")
     for place in PLACEMENTS:
         for name, dot in DOTS.items():
@@ -226,7 +227,7 @@ def draw_memory(axes: Axes, data: pd.DataFrame) -> None:
     axes.set_yscale("symlog", linthresh=10)
     axes.set_xticks([2, 3, 5, 10, 20, 40], ["2", "3", "5", "10", "20", "40"])
     axes.set_xticks([], minor=True)
-    axes.set(xlabel="GB on the device (PCIe 5)", ylabel="prefill pass against dense (%)", ylim=(-30, 2000))
+    axes.set(xlabel="GB on the device (PCIe 5)", ylabel="prefill against dense (%)", ylim=(-30, 2000))
 
 
 def draw(data: pd.DataFrame, measure: Offload) -> Figure:

@@ -4,6 +4,7 @@ Nothing here was timed. Rows come from counts in text, FLOPs and bytes from stem
 """
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -82,6 +83,8 @@ class Pass:
 
 PREFILL = Pass(SEQUENCES, CHUNK, PREFIX // 2)
 """A chunk of the official benchmark's prefill, in the middle of the prefix."""
+PROMPT = tuple(Pass(SEQUENCES, CHUNK, CHUNK * number + CHUNK // 2) for number in range(PREFIX // CHUNK))
+"""All of its whole chunks. Their ids are known from the start, so that rows of one come while the device works on that before."""
 
 
 def decode(sequences: int) -> Pass:
@@ -98,35 +101,40 @@ def layer_seconds(dense: ModelConfig, replaced: bool, work: Pass, device: Device
     return max(work.total * flops / device.flops, (BYTES * weights + held) / device.memory)
 
 
-def stretches(dense: ModelConfig, replaced: tuple[int, ...], work: Pass, device: Device) -> list[float]:
-    """Device seconds before each table is read and after the last: [tables + 1]. A layer's table is read after its attention, here
-    at its start: rows have no longer than this to come."""
-    seconds = [layer_seconds(dense, layer in replaced, work, device) for layer in range(dense.layers)]
-    bounds = [0, *replaced, dense.layers]
-    parts = [sum(seconds[a:b]) for a, b in itertools.pairwise(bounds)]
+def stretches(dense: ModelConfig, replaced: tuple[int, ...], works: Sequence[Pass], device: Device) -> list[float]:
+    """Device seconds before each table is read and after the last, of passes that follow each other: [passes x tables + 1]. A layer's
+    table is read after its attention, here at its start: rows have no longer than this to come. Logits are the last tokens'."""
+    bounds, seconds = [0, *replaced, dense.layers], [0.0]
+    for work in works:
+        of_layer = {kind: layer_seconds(dense, kind, work, device) for kind in (False, True)}
+        parts = [sum(of_layer[layer in replaced] for layer in range(a, b)) for a, b in itertools.pairwise(bounds)]
+        seconds[-1] += parts[0]
+        seconds += parts[1:]
     head = dense.width * dense.vocab
-    parts[-1] += max(2 * work.sequences * head / device.flops, BYTES * head / device.memory)
-    return parts
+    seconds[-1] += max(2 * works[-1].sequences * head / device.flops, BYTES * head / device.memory)
+    return seconds
 
 
-def model_seconds(shape: Shape, placement: str, work: Pass, device: Device, home: Home, fetched: float) -> float:
-    """Seconds of a pass of a model with STEM in these layers, `fetched` rows of each table brought from the host."""
+def model_seconds(
+    shape: Shape, placement: str, works: Sequence[Pass], device: Device, home: Home, fetched: float
+) -> float:
+    """Seconds of passes that follow each other and whose ids are known from the start, of a model with STEM in these layers; `fetched`
+    rows of each table are brought from the host in each. All have as many tokens."""
     dense, stem = dense_and_stem(shape, placement)
-    compute = stretches(dense, stem.placed, work, device)
+    compute = stretches(dense, stem.placed, works, device)
     row = stem.ffn_width * BYTES
-    reads = work.total * row / device.memory
+    reads = works[0].total * row / device.memory
     compute = [seconds + reads for seconds in compute[:-1]] + compute[-1:]
     if not home.host:
         return sum(compute)
-    tables = len(stem.placed)
-    gather = fetched * row / device.gather
-    copy = device.latency + fetched * row / device.link
-    return pass_seconds(compute, [gather] * tables, [copy] * tables, home.ahead)
+    reads_of_tables = len(compute) - 1
+    gather, copy = fetched * row / device.gather, device.busy + fetched * row / device.link
+    return pass_seconds(compute, [gather] * reads_of_tables, [copy] * reads_of_tables, home.ahead, device.latency)
 
 
-def dense_seconds(shape: Shape, work: Pass, device: Device) -> float:
-    """Seconds of a pass of the dense model."""
-    return sum(stretches(dense_and_stem(shape, "third")[0], (), work, device))
+def dense_seconds(shape: Shape, works: Sequence[Pass], device: Device) -> float:
+    """Seconds of such passes of the dense model."""
+    return sum(stretches(dense_and_stem(shape, "third")[0], (), works, device))
 
 
 def device_bytes(shape: Shape, placement: str, home: Home, rows: float) -> float:
@@ -144,9 +152,10 @@ class Offload:
 
     metrics: ClassVar[dict[str, str]] = {
         "share_grows": "sources of text of which longer passes bring no smaller share of their rows",
-        r"prefill:[a-z0-9.-]+:(third|half|full):[a-z0-9-]+": "percent that a prefill chunk takes longer, rows ahead, than with tables on the device (modelled)",
-        r"decode:[a-z0-9.-]+:(third|half|full):[a-z0-9-]+:\d+": "the same of a decode step of so many sequences (modelled)",
-        r"prefill_asked:[a-z0-9.-]+:(third|half|full):[a-z0-9-]+": "that of a prefill chunk whose rows come when asked for (modelled)",
+        r"prefill:[a-z0-9.-]+:(third|half|full):[a-z0-9-]+": "percent that the prefill of a prompt takes longer, distinct rows ahead, than with tables on the device (modelled)",
+        r"prefill_cold:[a-z0-9.-]+:(third|half|full):[a-z0-9-]+": "that of one chunk whose ids become known as it begins (modelled)",
+        r"prefill_asked:[a-z0-9.-]+:(third|half|full):[a-z0-9-]+": "that of the prompt with distinct rows that come when asked for (modelled)",
+        r"decode:[a-z0-9.-]+:(third|half|full):[a-z0-9-]+:\d+": "that of a decode step of so many sequences, rows ahead (modelled)",
         r"training(_asked)?:[a-z0-9.-]+:(third|half|full):[a-z0-9-]+": "percent that a training step of STEP tokens takes longer than with tables on the device, "
         "rows a step ahead, or all of them behind the update (modelled)",
         "more_memory": "shapes that take more device memory than dense with tables in host memory, at any placement",
@@ -192,17 +201,17 @@ class Offload:
             rows.append(work.total * share * missed)
         return float(np.mean(rows))
 
-    def slowdown(self, shape: str, placement: str, device: str, work: Pass, home: Home) -> float:
-        """Percent that a pass takes longer than with tables on the device.
+    def slowdown(self, shape: str, placement: str, device: str, works: Sequence[Pass], home: Home) -> float:
+        """Percent that passes take longer than with tables on the device.
 
         Raises:
             UserError: no such shape or device.
         """
         if device not in DEVICES:
             raise unknown("device", device, DEVICES, "stemrepro/measures/offload_rates.py")
-        rows = self.fetched(work, home)
-        with_host = model_seconds(self.shape(shape), placement, work, DEVICES[device], home, rows)
-        resident = model_seconds(self.shape(shape), placement, work, DEVICES[device], Home(host=False), rows)
+        rows = self.fetched(works[0], home)
+        with_host = model_seconds(self.shape(shape), placement, works, DEVICES[device], home, rows)
+        resident = model_seconds(self.shape(shape), placement, works, DEVICES[device], Home(host=False), rows)
         return 100 * (with_host / resident - 1)
 
     def step_rows(self, tokens: int) -> Rows:
@@ -242,8 +251,9 @@ class Offload:
         if name.startswith("training"):
             return self.training(*rest, STEP, ahead=name == "training")
         if name == "decode":
-            return self.slowdown(*rest[:3], decode(int(rest[3])), HOMES["ahead"])
-        return self.slowdown(*rest, PREFILL, HOMES["when asked for" if name == "prefill_asked" else "ahead, distinct"])
+            return self.slowdown(*rest[:3], [decode(int(rest[3]))], HOMES["ahead"])
+        works = [PREFILL] if name == "prefill_cold" else PROMPT
+        return self.slowdown(*rest, works, Home(ahead=0) if name == "prefill_asked" else HOMES["ahead, distinct"])
 
     def untestable(self, metric: str, precondition: str) -> None:
         """Counts and closed forms have no preconditions."""

@@ -14,7 +14,8 @@ class Device:
         memory: bytes a second that it reads of its own memory.
         link: bytes a second from host memory, or to it.
         gather: bytes a second that the host gathers into staging; infinite where a kernel reads the pinned rows over the link.
-        latency: seconds that a copy takes whatever its size.
+        latency: seconds until the device sees what was copied, which keep the link free.
+        busy: seconds that a copy keeps the link whatever its size.
         update: elements of tables a second that the host moves by AdamW.
     """
 
@@ -23,6 +24,7 @@ class Device:
     link: float
     gather: float
     latency: float
+    busy: float
     update: float
 
 
@@ -31,11 +33,12 @@ HOST_GATHER = 22.9e9
 HOST_UPDATE = 1e8
 """Elements a second, measured: rows of 2,560 float32 moved by stemrepro.training.touched, two cores (the same, "rows moved")."""
 SERVER_UPDATE = 2e11 / 28
-"""That of a server whose memory gives 200 GB/s, at 28 bytes an element: taken, not measured."""
+"""That of a server whose memory gives 200 GB/s, in one pass over an element's 28 bytes: taken, not measured. Ours takes several passes."""
 DEVICES = {
-    "h100-pcie-4": Device(4e14, 2.7e12, 25e9, np.inf, 1e-5, SERVER_UPDATE),
-    "h100-pcie-5": Device(4e14, 2.7e12, 50e9, np.inf, 1e-5, SERVER_UPDATE),
-    "h100-pcie-5-staged": Device(4e14, 2.7e12, 50e9, HOST_GATHER, 1e-5, HOST_UPDATE),
+    "h100-pcie-4": Device(4e14, 2.7e12, 25e9, np.inf, 1e-5, 0, SERVER_UPDATE),
+    "h100-pcie-5": Device(4e14, 2.7e12, 50e9, np.inf, 1e-5, 0, SERVER_UPDATE),
+    "h100-pcie-5-busy": Device(4e14, 2.7e12, 50e9, np.inf, 0, 1e-5, SERVER_UPDATE),
+    "h100-pcie-5-staged": Device(4e14, 2.7e12, 50e9, HOST_GATHER, 1e-5, 0, HOST_UPDATE),
 }
-"""40% of an H100's 989 TFLOPs and 80% of its 3.35 TB/s, 80% of a link's nominal 32 and 64 GB/s, 10 microseconds: taken, not measured.
-"staged" is a host of two cores."""
+"""40% of an H100's 989 TFLOPs and 80% of its 3.35 TB/s, 80% of a link's nominal 32 and 64 GB/s, 10 microseconds for a copy: taken, not
+measured. "busy": a copy keeps the link for that time. "staged": a host of two cores gathers and moves rows."""

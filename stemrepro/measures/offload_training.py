@@ -1,14 +1,16 @@
-"""What tables in host memory cost a training step, modelled: the engine of stemrepro/tables/training.py, part after part.
+"""What tables in host memory cost a training step at the least, modelled: the parts of a step of stemrepro/tables/training.py.
 
 The device computes a step while the rows that only the next one reads come; then all gradients go back, the host moves the step's rows, and
-the rows that both steps read follow. Clipping needs the norm of all gradients, so none of these can begin earlier.
+the rows that both steps read follow. Clipping needs the norm of all gradients, so none of these can begin earlier. At the least, because a
+step's tokens are neighbours in one source's text, where a batch from everywhere has more distinct ones and shares fewer with the next.
 """
 
 from dataclasses import dataclass
 
 from stemrepro.measures.costs import dense_and_stem
 from stemrepro.measures.offload_rates import Device
-from stemrepro.model.cost import flops_per_token, row_bytes
+from stemrepro.model.config import ModelConfig
+from stemrepro.model.cost import flops_per_token, parameter_counts, row_bytes
 from stemrepro.scale import Shape
 
 NUMBER = 4
@@ -30,11 +32,11 @@ class Step:
     """Seconds of a step's parts.
 
     Attributes:
-        compute: forward and backward on the device.
-        early: of the link for rows of the next step, beside `compute`.
+        compute: on the device.
+        early: of host and link for rows of the next step, beside `compute`.
         back: of the link for gradients.
         update: of the host.
-        late: of the link for rows that had to wait for the update.
+        late: of host and link for rows that had to wait for the update.
     """
 
     compute: float
@@ -49,11 +51,17 @@ class Step:
         return max(self.compute, self.early) + self.back + self.update + self.late
 
 
+def computing(stem: ModelConfig, tokens: int, sequence: int, device: Device) -> float:
+    """Seconds of a step's forward and backward pass, and of the backbone's update."""
+    backbone = TOUCHED * parameter_counts(stem)["active"] / device.memory
+    return 3 * tokens * flops_per_token(stem, sequence // 2) / device.flops + backbone
+
+
 def on_device(shape: Shape, placement: str, tokens: int, device: Device, rows: Rows) -> float:
-    """Seconds of a step over so many tokens whose tables the device holds and moves; the backbone's update, equal in both, is left out."""
+    """Seconds of a step over so many tokens whose tables the device holds and moves."""
     _, stem = dense_and_stem(shape, placement)
-    compute = 3 * tokens * flops_per_token(stem, shape.sequence // 2) / device.flops
-    return compute + row_bytes(stem, rows.distinct, TOUCHED) / device.memory
+    moved = row_bytes(stem, rows.distinct, TOUCHED) / device.memory
+    return computing(stem, tokens, shape.sequence, device) + moved
 
 
 def from_host(shape: Shape, placement: str, tokens: int, device: Device, rows: Rows, ahead: bool = True) -> Step:
@@ -63,13 +71,12 @@ def from_host(shape: Shape, placement: str, tokens: int, device: Device, rows: R
         ahead: bring what can come a step ahead; else all rows wait for the update of the step before.
     """
     _, stem = dense_and_stem(shape, placement)
-    compute = 3 * tokens * flops_per_token(stem, shape.sequence // 2) / device.flops
-    moved, start = row_bytes(stem, rows.distinct, NUMBER) / device.link, len(stem.placed) * device.latency
-    new = rows.new if ahead else 0.0
+    size, new = row_bytes(stem, rows.distinct, NUMBER), rows.new if ahead else 0.0
+    brought = size / device.link + size / device.gather
     return Step(
-        compute,
-        early=new * moved + start * ahead,
-        back=moved + start,
-        update=row_bytes(stem, rows.distinct, NUMBER) / NUMBER / device.update,
-        late=(1 - new) * moved + start,
+        computing(stem, tokens, shape.sequence, device),
+        early=new * brought + device.latency * ahead,
+        back=size / device.link + device.latency,
+        update=size / NUMBER / device.update,
+        late=(1 - new) * brought + device.latency,
     )

@@ -15,7 +15,7 @@ else:
     def _gather(source, ids, target, width, BLOCK: tl.constexpr):
         place = tl.program_id(0).to(tl.int64)
         columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-        row = tl.load(ids + place)
+        row = tl.load(ids + place).to(tl.int64)  # a table has more elements than 32 bits count
         values = tl.load(source + row * width + columns, mask=columns < width)
         tl.store(target + place * width + columns, values, mask=columns < width)
 

@@ -34,7 +34,8 @@ class Link:
 
     def buffer(self, capacity: int, source: Tensor) -> Buffer:
         """Room for `capacity` rows of a table [vocab, width]."""
-        return Buffer(torch.empty(capacity, source.shape[1], dtype=source.dtype, device=self.device))
+        with torch.inference_mode(False):  # or it could not be filled outside
+            return Buffer(torch.empty(capacity, source.shape[1], dtype=source.dtype, device=self.device))
 
     def fill(self, buffer: Buffer, source: Tensor, ids: Tensor) -> None:
         """Begins to bring source[ids] into buffer.rows[: len(ids)]: source [vocab, width] and ids [n] in host memory."""
@@ -51,9 +52,13 @@ class Link:
     def release(self, buffer: Buffer) -> None:
         """What the model did up to here was the last to read the buffer."""
 
+    def back(self, gradients: list[Tensor]) -> list[Tensor]:
+        """Gradients of rows, in host memory when this returns."""
+        return gradients
+
 
 class CudaLink(Link):
-    """Copies on one side stream, an event a buffer for "filled" and one for "read".
+    """Copies on one side stream, an event a buffer for "filled" and one for "read". Written without a GPU at hand: not run so far.
 
     Where Triton is installed a kernel reads the pinned rows over the bus, one trip for gather and copy; otherwise the processor gathers
     them into pinned staging, and the stream copies that.
@@ -62,24 +67,35 @@ class CudaLink(Link):
     def __init__(self, device: torch.device) -> None:
         super().__init__(device)
         self.stream = torch.cuda.Stream(device)
+        self.sent: tuple[Tensor, Tensor, Tensor] | None = None
 
     def buffer(self, capacity: int, source: Tensor) -> Buffer:
-        """As Link's, with pinned staging unless the rows are read directly."""
+        """As Link's, with its events."""
         made = super().buffer(capacity, source)
         made.rows.record_stream(self.stream)
-        if gather_rows is None or not source.is_pinned():
-            made.staging = torch.empty(capacity, source.shape[1], dtype=source.dtype, pin_memory=True)
         made.ready, made.free = torch.cuda.Event(), torch.cuda.Event()
         made.free.record(torch.cuda.current_stream(self.device))
         return made
 
+    def _on_device(self, ids: Tensor) -> Tensor:
+        """The ids on the device: all tables of a pass ask for the same, which are sent once, ahead of any wait."""
+        if self.sent is None or self.sent[0] is not ids:
+            pinned = ids.pin_memory()
+            with torch.cuda.stream(self.stream):
+                self.sent = ids, pinned, pinned.to(self.device, non_blocking=True)
+        return self.sent[2]
+
     def copy(self, buffer: Buffer, source: Tensor, ids: Tensor) -> None:
         """On the side stream, after what last read the buffer."""
-        self.stream.wait_event(buffer.free)
-        if buffer.staging is None:
+        if gather_rows is not None and source.is_pinned():
+            there = self._on_device(ids)
+            self.stream.wait_event(buffer.free)
             with torch.cuda.stream(self.stream):
-                gather_rows(source, ids.to(self.device, non_blocking=True), buffer.rows)
+                gather_rows(source, there, buffer.rows)
         else:
+            if buffer.staging is None:
+                buffer.staging = torch.empty(buffer.rows.shape, dtype=buffer.rows.dtype, pin_memory=True)
+            self.stream.wait_event(buffer.free)
             buffer.ready.synchronize()  # the copy before this one may still read the staging
             torch.index_select(source, 0, ids, out=buffer.staging[: len(ids)])
             with torch.cuda.stream(self.stream):
@@ -93,6 +109,14 @@ class CudaLink(Link):
     def release(self, buffer: Buffer) -> None:
         """Records the event that the next copy into the buffer waits for."""
         buffer.free.record(torch.cuda.current_stream(self.device))
+
+    def back(self, gradients: list[Tensor]) -> list[Tensor]:
+        """Through pinned memory, all of them before the processor waits."""
+        held = [
+            torch.empty(own.shape, dtype=own.dtype, pin_memory=True).copy_(own, non_blocking=True) for own in gradients
+        ]
+        torch.cuda.current_stream(self.device).synchronize()
+        return held
 
 
 def link_to(device: torch.device) -> Link:

@@ -63,19 +63,26 @@ class Shelf:
         Args:
             tables: [vocab, width] each, in host memory or mapped from a file; pinned where the link wants that.
             distinct: bring each row of a pass once.
-            cache: keeps rows on the device from pass to pass; needs `distinct`.
+            cache: keeps rows on the device from pass to pass; needs `distinct`, and belongs to this shelf alone.
 
         Raises:
-            ValueError: a cache without de-duplication, or a negative `ahead`.
+            ValueError: a cache without de-duplication or of another shelf, or a negative `ahead`.
         """
         if cache is not None and not distinct:
             raise ValueError("a cache of rows needs de-duplicated ids (distinct=True)")
+        if cache is not None and cache.taken:
+            raise ValueError("the cache's books are those of another model's rows; give each its own RowCache")
         if ahead < 0:
             raise ValueError(f"rows are brought 0 tables ahead or more, not {ahead}")
         self.tables, self.link, self.ahead, self.distinct, self.cache = tables, link, ahead, distinct, cache
-        self.stores = [
-            torch.zeros(len(cache.held), table.shape[1], dtype=table.dtype, device=link.device) for table in tables
-        ] if cache else []  # fmt: skip
+        self.stores: list[Tensor] = []
+        if cache is not None:
+            cache.taken = True
+            with torch.inference_mode(False):
+                self.stores = [
+                    torch.zeros(len(cache.held), table.shape[1], dtype=table.dtype, device=link.device)
+                    for table in tables
+                ]
         self.buffers: list[Buffer | None] = [None] * min(max(1, ahead), len(tables))
         self.counts = Counts()
         self.tokens: Tensor | None = None
@@ -99,19 +106,26 @@ class Shelf:
             raise ValueError(
                 f"token ids {int(ids.min())} to {int(ids.max())}: the tables hold rows 0 to {len(self.tables[0]) - 1}"
             )
-        missed = torch.ones(len(ids), dtype=torch.bool)
+        self.fetched, found = ids, 0
+        self.tokens, self.begun, self.taken = tokens, 0, 0  # from here on what fails is taken out of the books
         if self.cache is not None:
-            slots, fetched = self.cache.request(ids.numpy())
-            self.slots, missed = torch.from_numpy(slots), torch.from_numpy(fetched)
-        self.ids, self.missed, self.fetched = ids, missed, ids[missed]
+            slots, missed = map(torch.from_numpy, self.cache.request(ids.numpy()))
+            self.fetched, found = ids[missed], int(times[~missed].sum())
+            self.moves = self._moves(slots, missed)
         self.places = places.to(self.link.device)
-        self.tokens, self.begun, self.taken = tokens, 0, 0
         self.counts.tokens += tokens.numel()
         self.counts.rows += len(ids)
         self.counts.fetched += len(self.fetched)
-        self.counts.found += int(times[~missed].sum())
+        self.counts.found += found
         for _ in range(min(self.ahead, len(self.tables))):
             self._fetch_next()
+
+    def _moves(self, slots: Tensor, missed: Tensor) -> list[Tensor]:
+        """Between ids of the pass, cache slots and fetched rows, the same for all tables: places of held ids, their slots, places of
+        fetched ids, which of the fetched enter, and their slots; on the device, where lists of indices cost no wait."""
+        held, came = (~missed).nonzero().flatten(), missed.nonzero().flatten()
+        enter = (slots[came] >= 0).nonzero().flatten()
+        return [own.to(self.link.device) for own in (held, slots[held], came, enter, slots[came][enter])]
 
     def _abandon(self) -> None:
         """A pass that ended early left rows in the cache's books that some tables never got."""
@@ -158,13 +172,11 @@ class Shelf:
 
     def _with_cache(self, place: int, fetched: Tensor) -> Tensor:
         """Rows of all ids of the pass [ids, width]: the cache's and the fetched ones, which then enter the cache."""
-        store, device = self.stores[place], self.link.device
-        missed, slots = self.missed.to(device), self.slots.to(device)
-        rows = torch.empty(len(self.ids), store.shape[1], dtype=store.dtype, device=device)
-        rows[~missed] = store[slots[~missed]]
-        rows[missed] = fetched
-        enters = slots[missed] >= 0
-        store[slots[missed][enters]] = fetched[enters]
+        store, (held, held_slots, came, enter, enter_slots) = self.stores[place], self.moves
+        rows = torch.empty(len(held) + len(came), store.shape[1], dtype=store.dtype, device=store.device)
+        rows.index_copy_(0, held, store.index_select(0, held_slots))
+        rows.index_copy_(0, came, fetched)
+        store.index_copy_(0, enter_slots, fetched.index_select(0, enter))
         return rows
 
 
@@ -208,7 +220,9 @@ def offload(
     shelf = Shelf(tables, link, ahead, distinct, cache)
     for place, owner in enumerate(owners):
         owner.table = HostTable(shelf, place)
-    model.register_forward_pre_hook(lambda _, inputs: shelf.begin(inputs[0]))
+    model.register_forward_pre_hook(
+        lambda _, inputs, named: shelf.begin(inputs[0] if inputs else named["tokens"]), with_kwargs=True
+    )
     return shelf
 
 

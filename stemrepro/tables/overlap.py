@@ -7,14 +7,17 @@ the link copies them, the device computes. Events are those of `Shelf`: a buffer
 from collections.abc import Sequence
 
 
-def pass_seconds(compute: Sequence[float], gather: Sequence[float], copy: Sequence[float], ahead: int) -> float:
-    """Seconds of a pass from its token ids to its last layer's end.
+def pass_seconds(
+    compute: Sequence[float], gather: Sequence[float], copy: Sequence[float], ahead: int, delay: float = 0.0
+) -> float:
+    """Seconds of a pass from its token ids to its last layer's end; or of several whose ids are all known, table behind table.
 
     Args:
         compute: of the device before it reads each table [tables], and after the last: [tables + 1].
         gather: of the host for the rows of each table [tables]; zeros where the device reads host memory itself.
         copy: of the link for them [tables].
         ahead: tables whose rows may be on their way at once; 0: brought when the device asks for them.
+        delay: until the device sees what was copied; the next copy doesn't wait for it.
 
     Raises:
         ValueError: lengths don't fit, or a negative `ahead`.
@@ -30,6 +33,6 @@ def pass_seconds(compute: Sequence[float], gather: Sequence[float], copy: Sequen
         begun = asks if ahead == 0 else read[table - ahead] if table >= ahead else 0.0
         host = max(host, begun) + gather[table]
         link = max(link, host) + copy[table]
-        device = max(asks, link)
+        device = max(asks, link + delay)
         read.append(device)
     return device + compute[-1]

@@ -14,6 +14,9 @@ class RowCache:
     A request is a set of distinct ids. Those held are hits. The rest take empty slots, then those of the held ids that are the least
     in the policy's order and not in the request: `lfu` the fewest requests since the id came in, ties to the longest unused; `lru`
     the longest unused; `static` evicts nothing and takes in the ids it was given alone. What finds no slot is fetched and not kept.
+
+    Attributes:
+        taken: by a shelf, whose rows the books are of.
     """
 
     def __init__(self, slots: int, vocab: int, policy: str = "lfu", kept: np.ndarray | None = None) -> None:
@@ -42,7 +45,7 @@ class RowCache:
         if kept is not None:
             self.admits[:] = False
             self.admits[kept] = True
-        self.clock = 0
+        self.clock, self.taken = 0, False
 
     def request(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Asks for distinct ids [n]: their slots [n], -1 where one has none, and which had to be fetched, bool [n]."""

@@ -107,8 +107,8 @@ class HostTables:
     def update(self, rate: float, decay: float) -> None:
         """Gradients of the step's rows go back to the host, which moves them as TouchedAdamW does; ends the step."""
         group = self.settings | {"lr": rate, "weight_decay": decay}
-        for table, moments in zip(self.tables, self.moments, strict=True):
-            gradient = table.staged.grad.cpu()
+        gradients = self.link.back([table.staged.grad for table in self.tables])
+        for table, moments, gradient in zip(self.tables, self.moments, gradients, strict=True):
             self.returned += gradient.numel() * gradient.element_size()
             move_rows(table.weight, moments, self.ids, gradient, group)
             table.staged = None
@@ -128,9 +128,9 @@ class HostModule(LanguageModule):
                 f"{run}: table_home 'host' trains the rows that a batch touches: it needs table_update 'touched' "
                 f"(not '{training.table_update}') and trained tables"
             )
-        if run.begins or training.precision == "16-mixed":
+        if run.begins or training.precision in ("16-mixed", "bf16-true"):
             raise UserError(
-                f"{run}: table_home 'host' can't go on from another run, nor train in 16-mixed; use 'device'"
+                f"{run}: table_home 'host' can't go on from another run, nor train in 16-mixed or bf16-true; use 'device'"
             )
         super().__init__(run, compile)
         owners = table_owners(self.model)

@@ -9,11 +9,11 @@ from stemrepro.training.table_adamw import TableAdamW
 
 
 def summed(gradient: Tensor) -> Tensor:
-    """A sparse gradient [rows, width] with each row once, the sum over its places in their order, to the bit as a dense gradient has it:
-    torch's own `coalesce` adds in another order."""
+    """A sparse gradient [rows, width] with each row once, the sum over its places in their order, to the bit as the dense gradient of one
+    look-up has it: torch's own `coalesce` adds in another order."""
     rows, places = torch.unique(gradient._indices()[0], return_inverse=True)
     values = torch.ops.aten.embedding_dense_backward(gradient._values(), places, len(rows), -1, False)
-    return torch.sparse_coo_tensor(rows[None], values, gradient.shape, is_coalesced=True)
+    return torch.sparse_coo_tensor(rows[None], values, gradient.shape, is_coalesced=True, check_invariants=False)
 
 
 def sparse_gradients(model: nn.Module) -> None:
@@ -37,6 +37,8 @@ def clip(tables: list[Tensor], limit: float) -> Tensor:
     for table in tables:
         table.grad = table.grad.coalesce()  # behind several micro-batches torch forgets that each row is there once
     held = [table.grad.values() for table in tables]
+    if not held:
+        return torch.zeros(())
     norm = nn.utils.get_total_norm(held)
     torch._foreach_mul_(held, torch.clamp(limit / (norm + 1e-6), max=1.0))
     return norm
@@ -62,7 +64,9 @@ def move_rows(table: Tensor, moments: dict[str, Tensor], rows: Tensor, gradient:
     steps = moments["step"][rows].unsqueeze(1)
     scale = (square / (1 - second**steps)).sqrt().add(group["eps"])
     kept = table[rows] * (1 - group["lr"] * group["weight_decay"])
-    table[rows] = kept - group["lr"] * (mean / (1 - first**steps)) / scale
+    table[rows] = (kept - group["lr"] * (mean / (1 - first**steps)) / scale).to(
+        table.dtype
+    )  # counts of steps are float32
 
 
 class TouchedAdamW(TableAdamW):
@@ -77,4 +81,5 @@ class TouchedAdamW(TableAdamW):
         state, gradient = self.state[table], table.grad.coalesce()
         if not state:
             state |= new_moments(table)
+        state["step"] = state["step"].to(table.device)  # behind a resume it may lie on the processor
         move_rows(table, state, gradient.indices()[0], gradient.values(), group)

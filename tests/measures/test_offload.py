@@ -12,12 +12,14 @@ from stemrepro.measures.costs import dense_and_stem
 from stemrepro.measures.offload import (
     HOMES,
     PREFILL,
+    PROMPT,
     Home,
     Offload,
     Pass,
     decode,
     dense_seconds,
     device_bytes,
+    layer_seconds,
     model_seconds,
 )  # fmt: skip
 from stemrepro.measures.offload_rates import DEVICES, HOST_GATHER
@@ -59,19 +61,41 @@ def test_dense_time_is_that_of_all_products_or_of_all_bytes():
     work = Pass(2, 8, 16)
     dense, _ = dense_and_stem(SHAPE, "third")
     products = 16 * (flops_per_token(dense, 16) - 2 * 24 * 97) + 2 * 2 * 24 * 97  # logits of the last token alone
-    assert dense_seconds(SHAPE, work, COMPUTES) == pytest.approx(products / DEVICE.flops)
+    assert dense_seconds(SHAPE, [work], COMPUTES) == pytest.approx(products / DEVICE.flops)
     one = decode(3)
     read = decode_bytes(dense, one.context, 3) - 2 * (3 * 24 + 24)  # but embeddings of three tokens and the last norm
-    assert dense_seconds(SHAPE, one, READS) == pytest.approx(read / DEVICE.memory)
+    assert dense_seconds(SHAPE, [one], READS) == pytest.approx(read / DEVICE.memory)
 
 
 @pytest.mark.parametrize(("placement", "tables"), [("third", 2), ("full", 5)])
 def test_stem_saves_a_product_a_replaced_layer_and_pays_for_rows_when_asked_for(placement, tables):
-    work = Pass(2, 8, 16)
-    here = model_seconds(SHAPE, placement, work, COMPUTES, Home(host=False), 0)
-    assert here == pytest.approx(dense_seconds(SHAPE, work, COMPUTES) - tables * 16 * 2 * 24 * 40 / DEVICE.flops)
-    asked = model_seconds(SHAPE, placement, work, COMPUTES, HOMES["when asked for"], 16)
-    assert asked - here == pytest.approx(tables * (DEVICE.latency + 16 * 80 / DEVICE.link))
+    works = [Pass(2, 8, 16)]
+    here = model_seconds(SHAPE, placement, works, COMPUTES, Home(host=False), 0)
+    assert here == pytest.approx(dense_seconds(SHAPE, works, COMPUTES) - tables * 16 * 2 * 24 * 40 / DEVICE.flops)
+    slow = replace(COMPUTES, busy=3e-6, gather=1e9)
+    asked = model_seconds(SHAPE, placement, works, slow, HOMES["when asked for"], 16)
+    assert asked - here == pytest.approx(tables * (DEVICE.latency + 3e-6 + 16 * 80 / DEVICE.link + 16 * 80 / 1e9))
+
+
+def test_a_prompt_is_its_chunks_with_one_set_of_logits():
+    """63 chunks of ever longer contexts; on the device nothing passes from one to the next."""
+    assert [work.context for work in PROMPT[:2]] == [64, 192]
+    assert sum(work.tokens for work in PROMPT) == 63 * 128 <= 8065
+    parts = sum(dense_seconds(SHAPE, [work], COMPUTES) for work in PROMPT)
+    logits = 2 * PROMPT[0].sequences * 24 * 97 / DEVICE.flops
+    assert dense_seconds(SHAPE, PROMPT, COMPUTES) == pytest.approx(parts - 62 * logits)
+
+
+def test_rows_of_a_chunk_come_while_the_one_before_is_computed():
+    """Two chunks whose tables' rows take longer than the first layer and less than a chunk: alone each waits, together only the first."""
+    works = [Pass(2, 8, 16)] * 2
+    layer = layer_seconds(dense_and_stem(SHAPE, "third")[0], False, works[0], COMPUTES)
+    link = 80 * 16 / (1.5 * layer)  # the rows of a table take one and a half layers
+    device = replace(COMPUTES, link=link, latency=0.0)
+    here = model_seconds(SHAPE, "third", works, device, Home(host=False), 16)
+    assert model_seconds(SHAPE, "third", works, device, HOMES["ahead"], 16) - here == pytest.approx(0.5 * layer)
+    alone = [model_seconds(SHAPE, "third", works[:1], device, home, 16) for home in (HOMES["ahead"], Home(host=False))]
+    assert 2 * (alone[0] - alone[1]) == pytest.approx(layer)
 
 
 def test_memory_is_parameters_and_what_stands_for_tables():
@@ -87,11 +111,14 @@ def test_memory_is_parameters_and_what_stands_for_tables():
 def test_metrics(offload):
     assert offload.value("share_grows") == 2  # neither source's share falls
     assert offload.value("more_memory") == 0
+    shape = "llama-3.2-1b", "third"
     asked = offload.value("prefill_asked:llama-3.2-1b:third:h100-pcie-5")
-    assert asked == offload.slowdown("llama-3.2-1b", "third", "h100-pcie-5", PREFILL, HOMES["when asked for"]) > 10
+    assert asked == offload.slowdown(*shape, "h100-pcie-5", PROMPT, Home(ahead=0)) > 10
     assert offload.value("prefill:llama-3.2-1b:third:h100-pcie-5") < asked
-    slow = offload.value("decode:mobilellm-350m:full:h100-pcie-4:1")
-    assert slow == offload.slowdown("mobilellm-350m", "full", "h100-pcie-4", decode(1), HOMES["ahead"]) > 0
+    cold = offload.value("prefill_cold:llama-3.2-1b:third:h100-pcie-5-staged")
+    assert cold == offload.slowdown(*shape, "h100-pcie-5-staged", [PREFILL], HOMES["ahead, distinct"]) > 1
+    slow = offload.value("decode:mobilellm-350m:full:h100-pcie-5-busy:1")
+    assert slow == offload.slowdown("mobilellm-350m", "full", "h100-pcie-5-busy", [decode(1)], HOMES["ahead"]) > 5
     with pytest.raises(UserError, match=r"device 'h100' is unknown"):
         offload.value("prefill:llama-3.2-1b:third:h100")
     with pytest.raises(UserError, match=r"shape 'llama' is unknown"):

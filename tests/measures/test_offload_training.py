@@ -16,28 +16,30 @@ from stemrepro.scale import Shape
 from tests.conftest import ROOT
 
 SHAPE = Shape(vocab=97, width=24, layers=6, heads=4, kv_heads=2, ffn_width=40, sequence=16)
-DEVICE = replace(DEVICES["h100-pcie-5"], flops=1e6, link=1e3, update=1e2, memory=1e4, latency=0.5)
+DEVICE = replace(DEVICES["h100-pcie-5"], flops=1e6, link=1e3, update=1e2, memory=1e4, latency=0.5, gather=5e2)
 ROWS = Rows(distinct=10.0, new=0.6)
 SHAPE_OF = "training:llama-3.2-1b:third"
 
 
 def compute():
-    return 3 * 64 * flops_per_token(dense_and_stem(SHAPE, "third")[1], 8) / 1e6
+    _, stem = dense_and_stem(SHAPE, "third")
+    backbone = 28 * (2 * 97 * 24 + 6 * (2 * 24 * 24 + 2 * 24 * 12 + 2 * 24 * 40 + 2 * 24) + 4 * 24 * 40 + 24) / 1e4
+    return 3 * 64 * flops_per_token(stem, 8) / 1e6 + backbone
 
 
 def test_parts_of_a_step_with_two_tables():
     found = from_host(SHAPE, "third", 64, DEVICE, ROWS)
-    moved = 2 * 10 * 40 * 4 / 1e3  # two tables, ten rows of forty float32 each
+    size = 2 * 10 * 40 * 4  # two tables, ten rows of forty float32 each
     assert found.compute == pytest.approx(compute())
-    assert found.early == pytest.approx(0.6 * moved + 1)
-    assert found.back == pytest.approx(moved + 1)
+    assert found.early == pytest.approx(0.6 * size * (1 / 1e3 + 1 / 5e2) + 0.5)
+    assert found.back == pytest.approx(size / 1e3 + 0.5)
     assert found.update == pytest.approx(2 * 10 * 40 / 1e2)
-    assert found.late == pytest.approx(0.4 * moved + 1)
+    assert found.late == pytest.approx(0.4 * size * (1 / 1e3 + 1 / 5e2) + 0.5)
 
 
 def test_without_a_step_ahead_all_rows_are_late():
     found = from_host(SHAPE, "third", 64, DEVICE, ROWS, ahead=False)
-    assert (found.early, found.late) == (0, pytest.approx(2 * 10 * 40 * 4 / 1e3 + 1))
+    assert (found.early, found.late) == (0, pytest.approx(2 * 10 * 40 * 4 * (1 / 1e3 + 1 / 5e2) + 0.5))
 
 
 @pytest.mark.parametrize(("early", "total"), [(2.0, 5 + 1 + 3 + 2), (6.0, 6 + 1 + 3 + 2)])

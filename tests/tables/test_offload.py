@@ -157,6 +157,43 @@ def test_a_pass_that_ends_early_leaves_nothing_stale():
         assert torch.equal(model(TOKENS), resident(TOKENS))
 
 
+class Breaking(RowCache):
+    """Enters the first request's ids, and then the processor's memory is gone."""
+
+    def request(self, ids):
+        found = super().request(ids)
+        if self.clock == len(ids):
+            raise MemoryError
+        return found
+
+
+def test_a_pass_that_fails_once_its_ids_are_in_the_books_leaves_nothing_stale():
+    resident, model = build(CONFIG, 3), build(CONFIG, 3)
+    offload(model, cache=Breaking(30, VOCAB))
+    with torch.no_grad():
+        with pytest.raises(MemoryError):
+            model(TOKENS)
+        assert torch.equal(model(TOKENS), resident(TOKENS))
+
+
+def test_books_of_another_models_rows_are_refused():
+    cache = RowCache(30, VOCAB)
+    offload(build(CONFIG, 3), cache=cache)
+    with pytest.raises(ValueError, match="each its own RowCache"):
+        offload(build(CONFIG, 4), cache=cache)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_it_serves_inside_and_outside_inference_mode_and_by_name(cached):
+    resident, model = build(CONFIG, 3), build(CONFIG, 3)
+    offload(model, cache=RowCache(30, VOCAB) if cached else None)
+    with torch.inference_mode():
+        assert torch.equal(model(TOKENS[:1]), resident(TOKENS[:1]))
+    with torch.no_grad():
+        assert torch.equal(model(tokens=TOKENS[:1]), resident(TOKENS[:1]))
+        assert torch.equal(model(TOKENS), resident(TOKENS))
+
+
 def test_rows_of_other_tokens_and_out_of_turn_are_refused():
     model = build(CONFIG, 3)
     shelf = offload(model)

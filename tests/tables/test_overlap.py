@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from stemrepro.tables.overlap import pass_seconds
 
 
-def ticked(compute, gather, copy, ahead):
+def ticked(compute, gather, copy, ahead, delay):
     """Host, link and device as three workers that look around at every tick; durations are whole ticks, 1 at least."""
     tables = len(copy)
     gathered, copied, read = [None] * tables, [None] * tables, [None] * tables
@@ -24,7 +24,7 @@ def ticked(compute, gather, copy, ahead):
                 return now
             asked = stage
         for _ in range(2):  # what the device reads now may free a buffer in the same tick
-            if asked is not None and copied[asked] is not None:
+            if asked is not None and copied[asked] is not None and copied[asked] + delay <= now:
                 read[asked], asked, stage = now, None, stage + 1
         if jobs["device"] is None and asked is None:
             jobs["device"] = (now + compute[stage], stage)
@@ -42,11 +42,11 @@ def ticked(compute, gather, copy, ahead):
 ticks = st.integers(1, 9)
 
 
-@given(st.data(), st.integers(1, 6), st.integers(0, 4))
-def test_it_is_what_three_workers_on_a_clock_do(data, tables, ahead):
+@given(st.data(), st.integers(1, 6), st.integers(0, 4), st.integers(0, 5))
+def test_it_is_what_three_workers_on_a_clock_do(data, tables, ahead, delay):
     compute = data.draw(st.lists(ticks, min_size=tables + 1, max_size=tables + 1))
     gather, copy = (data.draw(st.lists(ticks, min_size=tables, max_size=tables)) for _ in range(2))
-    assert pass_seconds(compute, gather, copy, ahead) == ticked(compute, gather, copy, ahead)
+    assert pass_seconds(compute, gather, copy, ahead, delay) == ticked(compute, gather, copy, ahead, delay)
 
 
 def test_brought_when_asked_for_nothing_overlaps():

@@ -112,3 +112,10 @@ def test_tables_stay_in_host_memory(make_run):
 def test_runs_that_host_tables_cannot_train(make_run, arm, fields, named):
     with pytest.raises(UserError, match=named):
         train(make_run(arm, table_home="host", **fields), quiet)
+
+
+@pytest.mark.parametrize("precision", ["16-mixed", "bf16-true"])
+def test_precisions_that_host_rows_do_not_have(make_run, tiny, precision):
+    scale = tiny.model_copy(update={"training": tiny.training.model_copy(update={"precision": precision})})
+    with pytest.raises(UserError, match="nor train in 16-mixed or bf16-true"):
+        train(make_run("stem-full", scale=scale, table_home="host", table_update="touched"), quiet)

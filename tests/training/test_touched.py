@@ -17,7 +17,7 @@ SETTINGS = {"lr": 0.02, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
 
 def steps(optimizer, table, rows, count=7, dense=False):
     for step in range(count):
-        gradient = torch.randn(len(rows), 4, generator=torch.Generator().manual_seed(step))
+        gradient = torch.randn(len(rows), 4, generator=torch.Generator().manual_seed(step)).to(table.dtype)
         table.grad = gradient if dense else torch.sparse_coo_tensor([rows], gradient, table.shape)
         optimizer.step()
 
@@ -128,6 +128,20 @@ def test_rows_are_summed_to_the_bits_of_a_dense_gradient():
     batches = torch.randint(0, 9, (3, 400), generator=torch.Generator().manual_seed(2))
     found, expected = (doubled(start, batches, 1e9, sparse)[0] for sparse in (True, False))
     assert torch.equal(found.to_dense(), expected)
+
+
+def test_without_gradients_nothing_is_clipped():
+    assert clip([nn.Parameter(torch.ones(2, 3))], 1.0) == 0
+
+
+def test_a_table_in_sixteen_bits_is_moved_in_sixteen_bits():
+    """Rows count their steps in float32, whatever the table has."""
+    table = torch.nn.Parameter(torch.ones(3, 4, dtype=torch.bfloat16))
+    optimizer = TouchedAdamW([{"params": [table], "tables": True}], **SETTINGS)
+    steps(optimizer, table, [1], 2)
+    assert table.dtype == torch.bfloat16
+    assert (table[1] != 1).all()
+    assert (table[[0, 2]] == 1).all()
 
 
 @pytest.mark.parametrize("arm", ["stem-full", "stem-shared", "ngram-table", "value-embeddings", "bigram-input"])
