@@ -92,6 +92,16 @@ def _records(model: type[Strict], file: Path) -> dict:
     return {checked_name(name, file): parse(model, value, file, name) for name, value in read_yaml(file).items()}
 
 
+def _check_parent(recipe: Recipe, address: Address, place: Address) -> None:
+    """Raises UserError unless the recipe asks for the runs that those of an address go on from, too."""
+    asked = recipe.wanted()
+    seeds, there = max(asked[address].values()), max(asked.get(place, {"": 0}).values())
+    if there < seeds:
+        raise UserError(
+            f"its {seeds} seeds go on from those of {place}, of which the recipe asks for {there}; ask for as many there"
+        )
+
+
 def _check_recipe(name: str, recipe: Recipe, file: Path, book: Book) -> Recipe:
     """The recipe with its claims' cells turned into numbers; UserError for whatever it names that isn't there."""
     for arm in recipe.arms:
@@ -115,7 +125,9 @@ def _check_recipe(name: str, recipe: Recipe, file: Path, book: Book) -> Recipe:
     for address, (where, scale) in itertools.product(recipe.wanted(), scales.items()):
         try:
             model, _ = run_settings(address, book.arms[address.arm], book.point(address.point), scale)
-            if (place := book.before(address)) and book.point(address.point).extends.arm:
+            if place := book.before(address):
+                _check_parent(recipe, address, place)
+            if place and book.point(address.point).extends.arm:
                 check(run_settings(place, book.arms[place.arm], book.point(place.point), scale)[0], model)
         except (UserError, ValueError) as error:
             raise UserError(f"{file}: {address} at scale '{where}': {error}") from error

@@ -75,6 +75,10 @@ def planned(run: Path, out: Path, asked: Asked, data: Path) -> dict[str, Run]:
     model, sequence = load_folder(run)
     if len(parts) < 5:
         raise UserError(f"{run} is no folder of a run: runs/<scale>/<point>/<arm>/seed<k>")
+    if config.get("begins"):
+        raise UserError(
+            f"{run} goes on from another run, whose tokens it doesn't know of; choose a run that begins anew"
+        )
     stem = replace(model.config, ffn="stem", placed=placed_layers(asked.placement, model.config.layers))
     check(model.config, stem)
     before = RunTraining.model_validate(config["training"])

@@ -171,6 +171,10 @@ class Extension(Strict):
             raise ValueError(
                 f"tables '{self.tables}' and arm {self.arm}: {' and '.join(KINDS)} are made of an arm, and no others are"
             )
+        if self.arm and (self.sequence != 1 or self.text != "own"):
+            raise ValueError(
+                "a retrofit goes on with the text that rows are made of, in sequences as long; leave 'sequence' and 'text' out"
+            )
         return self
 
 

@@ -129,6 +129,9 @@ def without_controls(recipe):
         ("table_design.yaml", lambda v: v["points"].update(haf={}), r"table_design\.yaml: point 'haf' is unknown; did you mean 'half'\?"),
         ("table_design.yaml", lambda v: v["points"].update({"half-own-rate": {"arms": ["ple"]}}), r"table_design\.yaml: points\.half-own-rate names 'ple', which is not among the recipe's arms"),
         ("table_design.yaml", lambda v: v.update(base="halb"), r"table_design\.yaml: base 'halb' is no point at which all of the recipe's arms are trained"),
+        ("retrofit.yaml", lambda v: v["points"].pop("half"), r"dense@second-half at scale '\w+': its 5 seeds go on from those of dense@half, of which the recipe asks for 0"),
+        ("retrofit.yaml", lambda v: v["points"]["half"].update(seeds=2), r"dense@second-half .* of which the recipe asks for 2; ask for as many there"),
+        ("retrofit.yaml", lambda v: v["points"]["half"].update(arms=["stem-third", "stem-full"]), r"dense@second-half .* of which the recipe asks for 0"),
         ("validation_loss.yaml", lambda v: [c.update(primary=True) for c in v["claims"].values()], r"primary claims over all recipes .*; at most 8"),
     ],
 )  # fmt: skip

@@ -5,6 +5,8 @@ import shutil
 import pandas as pd
 import pytest
 import torch
+import yaml
+from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from stemrepro.api import load
@@ -12,6 +14,7 @@ from stemrepro.cli import app
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.sources import prose
 from stemrepro.evaluation.weights import load_folder
+from stemrepro.files import digest
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.transformer import Decoder
 from stemrepro.retrofit.rows import retrofitted
@@ -111,22 +114,23 @@ def test_bad_wishes_are_one_sentence(home, words, sentence):
     assert not (home / "out").exists()
 
 
-def test_another_text_than_the_runs_own_is_refused(home):
-    config = home / WORDS[0] / "config.yaml"
-    text = config.read_text()
-    (line,) = (line for line in text.splitlines() if "train_sha256" in line)
-    config.write_text(text.replace(line, f"  train_sha256: {'0' * 64}"))
-    (home / WORDS[0] / "weights.safetensors").rename(home / "kept")
-    from safetensors.torch import load_file, save_file
+def changed(folder, change):
+    """A run whose settings are others, as if it had been trained with them."""
+    config = change(yaml.safe_load((folder / "config.yaml").read_text()))
+    (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    weights = load_file(folder / "weights.safetensors")
+    save_file(weights, folder / "weights.safetensors", {"config": digest(config)})
 
-    from stemrepro.evaluation.weights import read_config
-    from stemrepro.files import digest
 
-    save_file(
-        load_file(home / "kept"),
-        home / WORDS[0] / "weights.safetensors",
-        {"config": digest(read_config(home / WORDS[0]))},
-    )
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda c: c | {"begins": {"parent": "abc", "tables": "kept"}}, "dense/seed0 goes on from another run"),
+        (lambda c: c | {"data": c["data"] | {"train_sha256": "0" * 64}}, "isn't the text that runs/tiny/main/dense/seed0 was trained on"),
+    ],
+)  # fmt: skip
+def test_runs_of_another_text_and_later_stages_are_refused(home, change, words):
+    changed(home / WORDS[0], change)
     done = call(*WORDS)
     assert done.exit_code == 2
-    assert "isn't the text that runs/tiny/main/dense/seed0 was trained on" in plain(done.output)
+    assert words in plain(done.output)

@@ -3,6 +3,8 @@
 from functools import cached_property
 from typing import ClassVar
 
+import numpy as np
+
 from stemrepro.claims import Contrast
 from stemrepro.errors import UserError
 from stemrepro.measures import losses
@@ -15,6 +17,9 @@ HALF, SCRATCH, ROWS, MEAN = "half", "second-half", "second-half-token-means", "s
 AGAINST = {"scratch": SCRATCH, "one-schedule": MAIN, "mean-row": MEAN}
 """What a retrofitted arm is compared with, by the metric's word."""
 GAINS = {"scratch": SCRATCH, "token-means": ROWS, "mean-row": MEAN}
+NO_GAIN, CONSTANT = "no-gain-without-information", "stem-frozen"
+TENTH = 10
+"""The second of so many parts of the second stage is "early"."""
 CANCELS = "; the second arm, which has no tables, cancels"
 
 
@@ -24,12 +29,22 @@ class Retrofit:
     metrics: ClassVar[dict[str, str]] = {
         "gain:(scratch|token-means|mean-row)": "loss of dense less that of an arm that had tables from the start, was retrofitted after "
         f"half the tokens with rows of means, or with the mean row for all; both trained in two stages, {LOSS_UNIT}",
+        "lead:(scratch|token-means|mean-row)": f"the same with dense trained in one stage, {LOSS_UNIT}",
+        "early:(token-means|mean-row)": "training loss over the second tenth of the second stage: an arm's that was retrofitted less dense's, "
+        f"on the same batches, {LOSS_UNIT}",
         "behind:(scratch|one-schedule|mean-row)": "loss of an arm retrofitted with rows of means less its loss with tables from the start, "
         f"in two stages or in one, or retrofitted with the mean row for all{CANCELS}, {LOSS_UNIT}",
         "at-once:(token-means|mean-row)": "training loss at the first batch of the second stage, before any step: an arm's that was just "
         f"retrofitted less dense's, {LOSS_UNIT}",
     }
-    preconditions: ClassVar[dict[str, Precondition]] = {}
+    preconditions: ClassVar[dict[str, Precondition]] = {
+        NO_GAIN: Precondition(
+            "stem-frozen, made of dense with one row for all tokens that never learns, ends no more than the smallest effect that counts "
+            "below dense, both in two stages",
+            ("dense", CONSTANT),
+            by_effect=True,
+        )
+    }
     reads_text: ClassVar[bool] = False
 
     def __init__(self, inputs: Inputs) -> None:
@@ -52,24 +67,22 @@ class Retrofit:
             UserError: the arm that is to be retrofitted isn't, or that beside it is.
         """
         name, _, what = metric.partition(":")
-        arm, plain = (low, high) if name == "gain" else (high, low)
+        arm, plain = (low, high) if name in ("gain", "lead") else (high, low)
         made = self.arms[ROWS]
         if arm not in made or plain in made:
             raise UserError(
                 f"metric '{metric}' of {high} and {low}: one of {', '.join(made)} beside an arm without tables"
             )
-        if name == "gain":
-            return losses.contrast(self.arms[SCRATCH][plain], self.arms[GAINS[what]][arm], "prose")
+        if name in ("gain", "lead"):
+            dense = self.arms[SCRATCH if name == "gain" else MAIN][plain]
+            return losses.contrast(dense, self.arms[GAINS[what]][arm], "prose")
         if name == "behind":
             first, second = made[arm], self.arms[AGAINST[what]][arm]
             return losses.contrast(first, second, "prose")
-        return self.at_once(arm, plain, GAINS[what])
-
-    def at_once(self, arm: str, plain: str, point: str) -> Contrast:
-        """Training loss of an arm at the first batch of the second stage less that of another."""
-        pair = paired(self.arms[point][arm], self.arms[SCRATCH][plain])
-        first, second = (own.steps["loss"][:, 0] for own in pair)
-        return Contrast(first - second)
+        pair = paired(self.arms[GAINS[what]][arm], self.arms[SCRATCH][plain])
+        first, second = (own.steps["loss"] for own in pair)
+        part = slice(0, 1) if name == "at-once" else slice(first.shape[1] // TENTH, 2 * first.shape[1] // TENTH)
+        return Contrast((first - second)[:, part].mean(axis=1))
 
     def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """None: the stages are at one setting."""
@@ -79,9 +92,14 @@ class Retrofit:
         """No metric is exact."""
         raise UserError(f"metric '{metric}' is a contrast of arms, not a number by itself")
 
-    def untestable(self, metric: str, precondition: str) -> str | None:
-        """Nothing is."""
-        return None
+    def untestable(self, metric: str, precondition: str, smallest_effect: float = np.nan) -> str | None:
+        """See `preconditions`."""
+        if precondition != NO_GAIN:
+            return None
+        gain = losses.contrast(self.arms[SCRATCH]["dense"], self.arms[MEAN][CONSTANT], "prose").mean
+        if gain <= smallest_effect:
+            return None
+        return f"{CONSTANT}, whose only row never learns, ends {gain:.3f} nats below dense in two stages, more than the {smallest_effect:g} that count"
 
     def runs(self) -> dict[str, ArmLosses]:
         """What lies behind the results, by address."""

@@ -30,6 +30,10 @@ def _shape(path: Path) -> tuple[ModelConfig, bool]:
         if about.get(key, value) != value:
             raise UserError(f"{path}: {key} is {about[key]!r}; only {value!r} can be loaded")
     rope = about.get("rope_parameters") or about.get("rope_scaling") or {}
+    if not isinstance(rope, dict) or about.get("quantization_config"):
+        raise UserError(
+            f"{path}: weights that are quantised, or rotary positions that are no table of settings, can't be loaded"
+        )
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind != "default":
         raise UserError(f"{path}: rotary positions of type '{kind}'; only 'default', without scaling, can be loaded")
@@ -45,8 +49,8 @@ def _shape(path: Path) -> tuple[ModelConfig, bool]:
             rope_base=float(rope.get("rope_theta", about.get("rope_theta", 10000.0))),
             norm_eps=float(about.get("rms_norm_eps", 1e-6)),
         )
-    except KeyError as error:
-        raise UserError(f"{path} lacks {error}; expected is the config.json of a Llama") from error
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise UserError(f"{path} has no shape of a Llama ({type(error).__name__}: {error})") from error
     if (head := about.get("head_dim") or config.head_width) != config.head_width:
         raise UserError(f"{path}: head_dim {head} is not hidden_size / num_attention_heads = {config.head_width}")
     return config, bool(about.get("tie_word_embeddings", False))
@@ -98,9 +102,13 @@ def load_llama(folder: Path) -> Decoder:
         if weight.shape != wanted[ours].shape:
             shapes = f"{list(weight.shape)}, by config.json it is {list(wanted[ours].shape)}"
             raise UserError(f"{folder}: weight '{name}' has the shape {shapes}")
+        if not weight.is_floating_point():
+            raise UserError(f"{folder}: weight '{name}' is of {weight.dtype}; only floating point can be loaded")
         found[ours] = weight.float()
-    if tied and "embedding.weight" in found:
-        found["head.weight"] = found["embedding.weight"]
+    if tied:  # a folder that stores both has two
+        for ours, other in (("head.weight", "embedding.weight"), ("embedding.weight", "head.weight")):
+            if other in found:
+                found.setdefault(ours, found[other])
     if lost := sorted(wanted.keys() - found.keys()):
         raise UserError(f"{folder} lacks the weights of '{lost[0]}' (and {len(lost) - 1} more)")
     model.load_state_dict(found)

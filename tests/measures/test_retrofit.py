@@ -10,11 +10,19 @@ from tests.made_up import write_arm
 
 PROSE = {
     ("main", "stem-full"): (3.50, 3.60),
+    ("main", "dense"): (3.80, 3.95),
     ("second-half", "dense"): (3.90, 4.00),
     ("second-half", "stem-full"): (3.60, 3.80),
     ("second-half-token-means", "stem-full"): (3.65, 3.70),
     ("second-half-mean-row", "stem-full"): (3.75, 3.73),
+    ("second-half-mean-row", "stem-frozen"): (3.86, 3.94),
 }
+EARLY = {
+    "second-half": 0.0,
+    "second-half-token-means": np.array([[0.1, 0.3], [-0.2, 0.0]]),
+    "second-half-mean-row": 0.5,
+}
+"""What steps 3 and 4 of 20, the second tenth, have more."""
 FIRST = {"second-half": 5.0, "second-half-token-means": 5.5, "second-half-mean-row": 7.0}
 
 
@@ -24,7 +32,9 @@ def measure(book, tmp_path):
         place = tmp_path / "losses" / point / arm
         write_arm(place, prose, seeds=(0, 1))
         if point in FIRST:
-            loss = np.array([[FIRST[point], 4.0], [FIRST[point] + 0.1, 4.0]])
+            loss = np.tile(np.linspace(4.0, 3.0, 20), (2, 1)) + np.array([[0.0], [0.2]])
+            loss[:, 0] = FIRST[point] + np.array([0, 0.1])
+            loss[:, 2:4] += EARLY[point]
             np.savez(place / "steps.npz", seeds=np.arange(2), loss=loss, norm=np.ones_like(loss))
     return Retrofit(Inputs("retrofit", book, "laptop", tmp_path))
 
@@ -40,10 +50,15 @@ def measure(book, tmp_path):
         ("gain:mean-row", (0.15, 0.27)),
         ("at-once:token-means", (0.5, 0.5)),
         ("at-once:mean-row", (2.0, 2.0)),
+        ("lead:scratch", (0.20, 0.15)),
+        ("lead:token-means", (0.15, 0.25)),
+        ("lead:mean-row", (0.05, 0.22)),
+        ("early:token-means", (0.2, -0.1)),
+        ("early:mean-row", (0.5, 0.5)),
     ],
 )
 def test_differences(measure, metric, expected):
-    pair = ("dense", "stem-full") if metric.startswith("gain") else ("stem-full", "dense")
+    pair = ("dense", "stem-full") if metric[:4] in ("gain", "lead") else ("stem-full", "dense")
     np.testing.assert_allclose(measure.contrast(*pair, metric).differences, expected, atol=1e-9)
     with pytest.raises(UserError, match="one of stem-third, stem-full beside an arm without tables"):
         measure.contrast(*reversed(pair), metric)
@@ -53,7 +68,24 @@ def test_differences(measure, metric, expected):
 
 def test_every_claim_is_of_a_metric_that_is_measured(book, measure):
     recipe = book.recipes["retrofit"]
-    assert {claim.metric.partition(":")[0] for claim in recipe.claims.values()} == {"gain", "behind", "at-once"}
+    assert {claim.metric.partition(":")[0] for claim in recipe.claims.values()} == {
+        "gain",
+        "lead",
+        "behind",
+        "at-once",
+        "early",
+    }
     for claim in recipe.claims.values():
         if "stem-full" in claim.arms:
             assert len(measure.contrast(*claim.arms, claim.metric).differences) == 2
+
+
+def test_a_constant_row_that_gains_too_makes_gains_untestable(measure):
+    """It ends 0.04 and 0.06 below dense."""
+    assert measure.untestable("gain:token-means", "no-gain-without-information", 0.06) is None
+    said = measure.untestable("gain:token-means", "no-gain-without-information", 0.02)
+    assert (
+        said
+        == "stem-frozen, whose only row never learns, ends 0.050 nats below dense in two stages, more than the 0.02 that count"
+    )
+    assert measure.untestable("behind:scratch", "none", 0.02) is None

@@ -42,6 +42,27 @@ def test_logits_are_transformers_own(tmp_path, fields, shard):
         torch.testing.assert_close(load_llama(tmp_path)(TOKENS), model(TOKENS).logits, atol=2e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("stored", ["lm_head", "model.embed_tokens"])
+def test_tied_weights_are_one_where_one_is_stored(tmp_path, stored):
+    model = llama(tie_word_embeddings=True)
+    model.save_pretrained(tmp_path)
+    path = tmp_path / "model.safetensors"
+    state = load_file(path)
+    save_file(state | {f"{stored}.weight": state.pop("model.embed_tokens.weight")}, path)
+    with torch.no_grad():
+        torch.testing.assert_close(load_llama(tmp_path)(TOKENS), model(TOKENS).logits, atol=2e-5, rtol=1e-5)
+
+
+def test_a_head_that_is_stored_is_the_head_whatever_the_settings_say(tmp_path):
+    """As transformers itself loads such a folder."""
+    llama().save_pretrained(tmp_path)
+    about = json.loads((tmp_path / "config.json").read_text())
+    write_json(tmp_path / "config.json", about | {"tie_word_embeddings": True})
+    theirs = LlamaForCausalLM.from_pretrained(tmp_path).eval()
+    with torch.no_grad():
+        torch.testing.assert_close(load_llama(tmp_path)(TOKENS), theirs(TOKENS).logits, atol=2e-5, rtol=1e-5)
+
+
 def test_what_is_exported_comes_back(tmp_path):
     model = build(ModelConfig(61, 32, 3, 4, 2, 40, rope_base=77.0, norm_eps=1e-3), seed=2)
     write_json(tmp_path / "config.json", settings(model, 64))
@@ -72,7 +93,11 @@ def test_the_rotary_base_of_older_folders_is_read(tmp_path):
         ({"intermediate_size": 44}, r"has the shape \[\d+, \d+\], by config\.json it is"),
         ({"num_hidden_layers": 4}, r"lacks the weights of 'blocks\.3\..+' \(and 8 more\)"),
         ({"num_hidden_layers": 2}, r"weight 'model\.layers\.2\..+' belongs to no Llama"),
-        ({"vocab_size": None}, "config.json"),
+        ({"vocab_size": None}, "config.json has no shape of a Llama"),
+        ({"hidden_size": "wide"}, "config.json has no shape of a Llama"),
+        ({"num_attention_heads": 0}, "config.json has no shape of a Llama"),
+        ({"rope_parameters": "some"}, "no table of settings"),
+        ({"quantization_config": {"bits": 4}}, "weights that are quantised"),
     ],
 )
 def test_folders_that_can_not_be_loaded_are_named(tmp_path, change, words):
@@ -92,6 +117,9 @@ def test_weights_that_are_missing_or_strange_are_named(tmp_path):
         load_llama(tmp_path)
     save_file({name: value for name, value in state.items() if name != "model.norm.weight"}, path)
     with pytest.raises(UserError, match=r"lacks the weights of 'norm\.weight' \(and 0 more\)"):
+        load_llama(tmp_path)
+    save_file(state | {"model.norm.weight": torch.ones(32, dtype=torch.int8)}, path)
+    with pytest.raises(UserError, match=r"'model\.norm\.weight' is of torch\.int8; only floating point"):
         load_llama(tmp_path)
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(UserError, match=r"model\.safetensors can't be read"):

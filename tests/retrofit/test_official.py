@@ -1,24 +1,24 @@
-"""The official layout against Hugging Face's Llama, whose rotary positions are written otherwise, and against a plain decoder."""
+"""The official code's checkpoints, written here name by name, against the equations and Hugging Face's Llama, whose rotary positions are
+written otherwise."""
+
+import json
 
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from stemrepro.errors import UserError
-from stemrepro.model.config import ModelConfig
-from stemrepro.model.transformer import build
-from stemrepro.retrofit.official import from_official, joined, read, to_official, write
+from stemrepro.retrofit.official import joined, read
 
 VOCAB, WIDTH, HEADS, KV, FFN, LAYERS, BASE, EPS = 29, 24, 4, 2, 20, 3, 500.0, 1e-4
 HEAD = WIDTH // HEADS
-PLACED = (1,)
 TOKENS = torch.randint(0, VOCAB, (2, 13), generator=torch.Generator().manual_seed(1))
-GIVEN = {"heads": HEADS, "kv_heads": KV, "rope_base": BASE, "norm_eps": EPS}
-TABLE = "layers.1.feed_forward.rows.weight"
+ABOUT = {"dim": WIDTH, "n_layers": LAYERS, "n_heads": HEADS, "n_kv_heads": KV, "head_dim": None, "rope_theta": BASE, "norm_eps": EPS,
+         "weight_tying": False, "rope_scaling": None}  # fmt: skip
 
 
 def official(placed=()):
-    """A hand-written state: every name and shape spelled out."""
+    """A hand-written state: every name and shape spelled out, tables among them."""
     draw = torch.Generator().manual_seed(2)
     shapes = {"tok_embeddings.weight": (VOCAB, WIDTH), "output.weight": (VOCAB, WIDTH), "norm.weight": (WIDTH,)}
     for n in range(LAYERS):
@@ -28,9 +28,28 @@ def official(placed=()):
             f"layers.{n}.attention.wv.weight": (KV * HEAD, WIDTH), f"layers.{n}.attention.wo.weight": (WIDTH, HEADS * HEAD),
             f"layers.{n}.feed_forward.w1.weight": (FFN, WIDTH), f"layers.{n}.feed_forward.w2.weight": (WIDTH, FFN),
         }  # fmt: skip
-        up = ("w3", (FFN, WIDTH)) if n not in placed else ("rows", (VOCAB, FFN))
-        shapes[f"layers.{n}.feed_forward.{up[0]}.weight"] = up[1]
+        if n not in placed:
+            shapes[f"layers.{n}.feed_forward.w3.weight"] = (FFN, WIDTH)
+    shapes |= {f"stem_embeddings.{place}.weight": (VOCAB, FFN) for place in range(len(placed))}
     return {name: 0.4 * torch.randn(shape, generator=draw) for name, shape in shapes.items()}
+
+
+def step(folder, state, placed, shards=0, prefix="", nested=True, **about):
+    """A folder as the official code leaves it behind a step: consolidated, with tables in one file, or in a file a rank."""
+    home = folder / "consolidated"
+    home.mkdir(parents=True)
+    tables = {name: value for name, value in state.items() if name.startswith("stem_embeddings")}
+    backbone = {prefix + name: value for name, value in state.items() if name not in tables}
+    torch.save({"model": backbone} if nested else backbone, home / "consolidated.pth")
+    (folder / "params.json").write_text(json.dumps({"model": ABOUT | {"stem_layers": list(placed)} | about}))
+    if shards:
+        (folder / "stem_shards").mkdir()
+        for rank in range(shards):
+            part = {name: value.tensor_split(shards, dim=1)[rank].clone() for name, value in tables.items()}
+            torch.save(part, folder / f"stem_shards/stem_mp{rank}.pt")
+    elif tables:
+        torch.save(tables, home / "consolidated_stem.pth")
+    return folder
 
 
 def normed(x, weight):
@@ -45,7 +64,7 @@ def turned(x):
     return torch.view_as_real(pairs * torch.polar(torch.ones_like(angle), angle)[:, None]).flatten(2)
 
 
-def plain(state, tokens):
+def plain(state, tokens, placed):
     """The logits of one sequence by the equations, position after position and head after head."""
     x = state["tok_embeddings.weight"][tokens]
     for n in range(LAYERS):
@@ -63,121 +82,125 @@ def plain(state, tokens):
         x = x + mixed.flatten(1) @ own["attention.wo"].T
         h = normed(x, own["ffn_norm"])
         gate = h @ own["feed_forward.w1"].T
-        up = h @ own["feed_forward.w3"].T if "feed_forward.w3" in own else own["feed_forward.rows"][tokens]
+        up = state[f"stem_embeddings.{placed.index(n)}.weight"][tokens] if n in placed else h @ own["feed_forward.w3"].T
         x = x + (gate * torch.sigmoid(gate) * up) @ own["feed_forward.w2"].T
     return normed(x, state["norm.weight"]) @ state["output.weight"].T
 
 
-@pytest.mark.parametrize("placed", [(), PLACED, (1, 2)])
-def test_logits_are_those_of_the_equations(placed):
+@pytest.mark.parametrize("placed", [(), (1,), (2,), (1, 2)])
+@pytest.mark.parametrize(
+    "form", [{}, {"shards": 3}, {"shards": 12}, {"prefix": "lm_transformer."}, {"prefix": "model.", "nested": False}]
+)
+def test_logits_are_those_of_the_equations(tmp_path, placed, form):
+    """A table belongs to the layer at its place in `stem_layers`, and rank 10 comes behind rank 9."""
     state = official(placed)
-    model = from_official(state, **GIVEN)
-    assert model.config.placed == placed
-    with torch.no_grad():
-        found = model(TOKENS)
-    for row, tokens in zip(found, TOKENS, strict=True):
-        torch.testing.assert_close(row, plain(state, tokens), atol=2e-5, rtol=1e-4)
+    folder = step(tmp_path / "0000000012", state, placed, **form)
+    for named in (folder, folder / "consolidated"):
+        model = read(named)
+        assert model.config.placed == placed
+        with torch.no_grad():
+            found = model(TOKENS)
+        for row, tokens in zip(found, TOKENS, strict=True):
+            torch.testing.assert_close(row, plain(state, tokens, placed), atol=2e-5, rtol=1e-4)
 
 
-def test_what_is_written_of_a_llama_is_the_llama():
-    """A dense model of ours, whose logits are Llama's, written in their layout: the equations of that layout give Llama's logits."""
+def in_pairs(weight, heads):
+    """A projection of Hugging Face's, entry i of a head beside entry i + half."""
+    rows = []
+    for head in range(heads):
+        own = weight[head * HEAD : (head + 1) * HEAD]
+        for i in range(HEAD // 2):
+            rows += [own[i], own[i + HEAD // 2]]
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_llama_in_that_layout_is_the_llama(tmp_path, tied):
     llama = LlamaForCausalLM(LlamaConfig(
         vocab_size=VOCAB, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS, num_key_value_heads=KV,
-        intermediate_size=FFN, rms_norm_eps=EPS, rope_theta=BASE, tie_word_embeddings=False,
+        intermediate_size=FFN, rms_norm_eps=EPS, rope_theta=BASE, tie_word_embeddings=tied,
     )).eval()  # fmt: skip
-    state = {
+    drawn = {
         k: 0.4 * torch.randn(w.shape, generator=torch.Generator().manual_seed(len(k)))
         for k, w in llama.state_dict().items()
     }
-    llama.load_state_dict(state)
-    model = build(ModelConfig(VOCAB, WIDTH, LAYERS, HEADS, KV, FFN, rope_base=BASE, norm_eps=EPS), 0)
-    parts = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"]
-    inner = dict(zip(["attention.query", "attention.key", "attention.value", "attention.out"], parts, strict=True))
-    inner |= {"attention_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}
-    inner |= {f"ffn.{part}": f"mlp.{part}_proj" for part in ("gate", "up", "down")}
-    outer = {"embedding": "model.embed_tokens", "norm": "model.norm", "head": "lm_head"}
-    named = {f"{a}.weight": state[f"{b}.weight"] for a, b in outer.items()}
-    named |= {
-        f"blocks.{n}.{a}.weight": state[f"model.layers.{n}.{b}.weight"] for n in range(LAYERS) for a, b in inner.items()
-    }
-    model.load_state_dict(named)
+    if tied:
+        drawn["lm_head.weight"] = drawn["model.embed_tokens.weight"]
+    llama.load_state_dict(drawn)
+    names = {"self_attn.q_proj": "attention.wq", "self_attn.k_proj": "attention.wk", "self_attn.v_proj": "attention.wv",
+             "self_attn.o_proj": "attention.wo", "mlp.gate_proj": "feed_forward.w1", "mlp.down_proj": "feed_forward.w2",
+             "mlp.up_proj": "feed_forward.w3", "input_layernorm": "attention_norm", "post_attention_layernorm": "ffn_norm"}  # fmt: skip
+    state = {"tok_embeddings.weight": drawn["model.embed_tokens.weight"], "norm.weight": drawn["model.norm.weight"]}
+    state["output.tied_module.weight" if tied else "output.weight"] = drawn["lm_head.weight"]
+    for n in range(LAYERS):
+        for theirs, name in names.items():
+            weight, heads = drawn[f"model.layers.{n}.{theirs}.weight"], {"q": HEADS, "k": KV}.get(theirs[10:11])
+            state[f"layers.{n}.{name}.weight"] = in_pairs(weight, heads) if heads else weight
+    model = read(step(tmp_path / "step", state, (), weight_tying=tied))
     with torch.no_grad():
-        expected = llama(TOKENS).logits
-    for row, tokens in zip(expected, TOKENS, strict=True):
-        torch.testing.assert_close(plain(to_official(model), tokens), row, atol=2e-5, rtol=1e-4)
+        torch.testing.assert_close(model(TOKENS), llama(TOKENS).logits, atol=2e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("placed", [(), PLACED])
-def test_a_file_comes_back_as_it_was(tmp_path, placed):
-    state = official(placed)
-    write(from_official(state, **GIVEN), tmp_path / "consolidated.pth", "rows")
-    again = torch.load(tmp_path / "consolidated.pth", weights_only=True)["model"]
-    assert again.keys() == state.keys()
-    assert all(torch.equal(again[name], state[name]) for name in state)
-    assert not torch.equal(
-        state["layers.0.attention.wq.weight"], from_official(state, **GIVEN).blocks[0].attention.query.weight
-    )
-    model = read(tmp_path / "consolidated.pth", **GIVEN)
-    assert all(torch.equal(value, again) for value, again in zip(
-        model.state_dict().values(), from_official(state, **GIVEN).state_dict().values(), strict=True))  # fmt: skip
-
-
-def test_shards_of_tables_are_joined_along_their_width():
-    whole = official(PLACED)[TABLE]
-    shards = [{TABLE: part} for part in whole.split([7, 7, 6], dim=1)]
-    assert torch.equal(joined(shards)[TABLE], whole)
+def test_shards_that_do_not_fit_are_named():
     with pytest.raises(UserError, match=r"shard 1 has the tables \[\], shard 0 has"):
-        joined([shards[0], {}])
-    with pytest.raises(UserError, match=r"have \[29, 28\] rows"):
-        joined([shards[0], {TABLE: shards[1][TABLE][:-1]}])
-    with pytest.raises(UserError, match="no shards"):
-        joined([])
+        joined([{"a": torch.ones(3, 2)}, {}])
+    with pytest.raises(UserError, match=r"have \[3, 2\] rows"):
+        joined([{"a": torch.ones(3, 2)}, {"a": torch.ones(2, 2)}])
 
 
 def without(name):
     return lambda state: state.pop(name)
 
 
-def put(name, shape):
-    return lambda state: state.update({name: torch.zeros(shape)})
+def put(name, value):
+    return lambda state: state.update({name: value})
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (without("layers.2.attention.wo.weight"), r"lacks layers\.2\.attention\.wo\.weight \(and 0 more\)"),
-        (without(TABLE), r"lacks layers\.1\.feed_forward\.TABLE\.weight"),
+        (without("layers.2.attention.wo.weight"), r"lacks what is 'blocks\.2\.attention\.out\.weight' here \(and 0 more\)"),
+        (without("stem_embeddings.0.weight"), r"no tables for the layers \[1\]"),
         (without("tok_embeddings.weight"), "no matrix 'tok_embeddings.weight'"),
-        (put("layers.1.feed_forward.more.weight", (VOCAB, FFN)), "both stand in the table's place"),
-        (
-            put("layers.0.feed_forward.more.weight", (VOCAB, FFN)),
-            r"'layers\.0\.feed_forward\.more\.weight' is no weight",
-        ),
-        (put("rope.freqs.weight", (3,)), r"'rope\.freqs\.weight' is no weight of the official layout"),
-        (put("norm.bias", (3,)), r"'norm\.bias' is no weight of the official layout"),
-        (put(TABLE, (VOCAB, FFN - 1)), r"rows\.weight' has the shape \[29, 19\], expected is \[29, 20\]"),
-        (put("layers.4.ffn_norm.weight", (WIDTH,)), r"layers \[0, 1, 2, 4\]; they must be 0, 1, 2"),
+        (put("stem_embeddings.1.weight", torch.ones(VOCAB, FFN)), r"'stem_embeddings\.1\.weight' is no weight"),
+        (put("rope.freqs.weight", torch.ones(3)), r"'rope\.freqs\.weight' is no weight of the official layout"),
+        (put("norm.bias", torch.ones(3)), r"'norm\.bias' is no weight of the official layout"),
+        (put("norm.weight", torch.ones(WIDTH, dtype=torch.int8)), r"'norm\.weight' is no weight in floating point"),
+        (put("stem_embeddings.0.weight", torch.ones(VOCAB, FFN - 1)), r"0\.weight' has the shape \[29, 19\], expected is \[29, 20\]"),
+        (put("layers.4.ffn_norm.weight", torch.ones(WIDTH)), r"layers \[0, 1, 2, 4\]; they must be 0, 1, 2"),
     ],
-)
-def test_a_checkpoint_that_is_another_is_named(change, words):
-    state = official(PLACED)
+)  # fmt: skip
+def test_a_checkpoint_that_is_another_is_named(tmp_path, change, words):
+    state = official((1,))
     change(state)
     with pytest.raises(UserError, match=words):
-        from_official(state, **GIVEN)
+        read(step(tmp_path / "step", state, (1,)))
 
 
-def test_models_and_files_without_that_layout_are_refused(tmp_path):
-    stem = from_official(official(PLACED), **GIVEN)
-    for name in ("", "w1"):
-        with pytest.raises(UserError, match="is no name for a table"):
-            to_official(stem, name)
-    with pytest.raises(UserError, match="dense and STEM layers alone"):
-        to_official(
-            build(ModelConfig(VOCAB, WIDTH, LAYERS, HEADS, KV, FFN, ffn="token-only", placed=PLACED), 0), "rows"
-        )
-    (tmp_path / "broken.pth").write_bytes(b"no checkpoint")
-    with pytest.raises(UserError, match=r"broken\.pth is no checkpoint of weights"):
-        read(tmp_path / "broken.pth", **GIVEN)
-    torch.save({"model": {"norm.weight": torch.ones(3), "step": 4}}, tmp_path / "odd.pth")
-    with pytest.raises(UserError, match=r"odd\.pth: 'step' is no weight"):
-        read(tmp_path / "odd.pth", **GIVEN)
+@pytest.mark.parametrize(
+    ("about", "words"),
+    [
+        ({"stem_layers": [2]}, r"stem_layers is \[2\], but the layers without w3 are \[1\]"),
+        ({"rope_scaling": {"factor": 8}}, "rope_scaling is"),
+        ({"n_heads": 0, "head_dim": 0}, "no shape of a model"),
+        ({"n_heads": "x"}, "no shape of a model"),
+        ({"n_heads": 5}, "heads 5 does not divide"),
+        ({"head_dim": 8}, "head_dim 8 is not dim / n_heads = 6"),
+    ],
+)
+def test_settings_that_do_not_fit_are_named(tmp_path, about, words):
+    with pytest.raises(UserError, match=words):
+        read(step(tmp_path / "step", official((1,)), (1,), **about))
+
+
+def test_files_that_are_not_there_or_damaged_are_named(tmp_path):
+    folder = step(tmp_path / "step", official((1,)), (1,), shards=3)
+    (folder / "stem_shards/stem_mp1.pt").unlink()
+    with pytest.raises(UserError, match=r"the ranks \[0, 2\]; they must be 0, 1, 2"):
+        read(folder)
+    (folder / "params.json").write_text("{}")
+    with pytest.raises(UserError, match=r"params\.json has no 'model'"):
+        read(folder)
+    (folder / "consolidated/consolidated.pth").write_bytes(b"no checkpoint")
+    with pytest.raises(UserError, match=r"consolidated\.pth is no checkpoint of weights"):
+        read(folder)

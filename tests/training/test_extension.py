@@ -206,6 +206,8 @@ def test_what_it_goes_on_from_is_part_of_its_settings(parent, book, tiny):
         ({"extends": {"sequence": 2, "tables": "some"}}, "'kept', 'anew', 'token-means' or 'mean-row'"),
         ({"extends": {"tables": "token-means"}}, "are made of an arm, and no others are"),
         ({"extends": {"arm": "dense"}}, "are made of an arm, and no others are"),
+        ({"extends": {"arm": "dense", "tables": "mean-row", "sequence": 4}}, "leave 'sequence' and 'text' out"),
+        ({"extends": {"arm": "dense", "tables": "mean-row", "text": "mid"}}, "leave 'sequence' and 'text' out"),
     ],
 )
 def test_points_that_can_not_extend(fields, words):
