@@ -5,6 +5,8 @@ import re
 import shutil
 from functools import reduce
 
+from transformers import LlamaConfig, LlamaForCausalLM
+
 from stemrepro.pipeline import pipeline
 from stemrepro.plan import make_params
 from stemrepro.sweeps.spec import read_sweep
@@ -12,14 +14,33 @@ from stemrepro.sweeps.study import grid_points
 from tests.conftest import ROOT
 
 
+def example(word):
+    """The one Python example that has a word."""
+    (code,) = (
+        code
+        for code in re.findall(r"```python\n(.*?)```", (ROOT / "docs/howto.md").read_text(), re.DOTALL)
+        if word in code
+    )
+    return compile(code, "docs/howto.md", "exec")
+
+
+def test_a_llama_becomes_stem(tmp_path, monkeypatch, capsys):
+    config = LlamaConfig(
+        vocab_size=50, hidden_size=16, num_hidden_layers=4, num_attention_heads=2, intermediate_size=24
+    )
+    LlamaForCausalLM(config).save_pretrained(tmp_path / "my/llama")
+    monkeypatch.chdir(tmp_path)
+    exec(example("load_llama"), {})
+    assert "[4, 64, 50]" in capsys.readouterr().out
+
+
 def test_playing_with_a_run(atlas_run, atlas_sample, tmp_path, monkeypatch, capsys):
     """Without facts.json, as the vendored countries are others than the example's."""
-    _, code = re.findall(r"```python\n(.*?)```", (ROOT / "docs/howto.md").read_text(), re.DOTALL)
     shutil.copytree(atlas_run("stem-full").folder, tmp_path / "runs/atlas/main/stem-full/seed0")
     (tmp_path / "data/atlas").mkdir(parents=True)
     shutil.copy(atlas_sample / "tokenizer.json", tmp_path / "data/atlas")
     monkeypatch.chdir(tmp_path)
-    exec(compile(code, "docs/howto.md", "exec"), {})
+    exec(example('"runs/atlas'), {})
     assert "0." in capsys.readouterr().out
 
 
