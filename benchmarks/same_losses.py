@@ -29,6 +29,7 @@ from stemrepro.errors import UserError
 from stemrepro.files import atomic_write, digest
 from stemrepro.params import read_params
 from stemrepro.runs import Run
+from stemrepro.training.checkpoint import END, TRUNK, AtomicCheckpointIO
 from stemrepro.work import runs_of
 
 ROOT = Path(__file__).parent.parent
@@ -120,7 +121,8 @@ def difference(before: dict, now: dict) -> str:
 
 
 def adopt(runs: list[Run], codes: dict[str, str]) -> list[Run]:
-    """Marks finished runs as made by today's code, where they differ in that alone; returns those.
+    """Marks finished runs as made by today's code, where they differ in that alone, with the checkpoints that others go on from; returns
+    those. Runs that go on from another name that one's code among their settings, and are not adopted.
 
     Args:
         codes: of each arm that trains to the same bits, the code that the runs must have been made by.
@@ -135,6 +137,10 @@ def adopt(runs: list[Run], codes: dict[str, str]) -> list[Run]:
             continue
         if run.weights.exists():
             atomic_write(run.weights, to_bytes(load_file(run.weights), {"config": digest(run.config)}))
+        for checkpoint in (run.folder / name for name in (END, TRUNK)):
+            if checkpoint.exists():
+                held = AtomicCheckpointIO().load_checkpoint(checkpoint)
+                AtomicCheckpointIO().save_checkpoint(held | {"run_config": run.config, "trunk": run.trunk}, checkpoint)
         atomic_write(path, yaml.safe_dump(run.config, sort_keys=False))
         adopted.append(run)
     return adopted

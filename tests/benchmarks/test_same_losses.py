@@ -9,7 +9,9 @@ from safetensors.torch import load_file, safe_open
 from benchmarks.same_losses import adopt, difference
 from stemrepro.errors import UserError
 from stemrepro.evaluation.weights import load_run
-from stemrepro.runs import Run
+from stemrepro.files import digest
+from stemrepro.runs import Beginning, Run
+from stemrepro.training.checkpoint import beginning_of
 from stemrepro.training.train import train
 from tests.conftest import quiet
 
@@ -41,6 +43,20 @@ def test_runs_of_bit_equal_arms_are_kept_with_their_weights(older):
     assert load_run(older)
     assert all((value == before[name]).all() for name, value in load_file(older.weights).items())
     assert adopt([older], {"stem-third": "older"}) == []
+
+
+def test_others_go_on_from_an_adopted_run(make_run, monkeypatch):
+    parent = replace(make_run("stem-third"), goes_on=True)
+    with monkeypatch.context() as then:
+        then.setattr(Run, "code", "older")
+        train(parent, quiet)
+    child = replace(
+        parent, folder=parent.folder / "child", begins=Beginning(parent.folder, digest(parent.config), "kept", 0)
+    )
+    with pytest.raises(UserError, match="made with other settings"):
+        beginning_of(child)
+    assert adopt([parent], {"stem-third": "older"}) == [parent]
+    assert beginning_of(child)["global_step"] == parent.training.steps
 
 
 def test_nothing_else_is_adopted(older):
