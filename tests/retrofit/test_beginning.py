@@ -15,10 +15,10 @@ from stemrepro.runs import Address
 from stemrepro.scale import Extension, Point
 from stemrepro.training import callbacks
 from stemrepro.training.module import LanguageModule
-from stemrepro.training.schedule import rate_factor
 from stemrepro.training.train import train
 from stemrepro.work import begun
 from tests.conftest import quiet
+from tests.training.test_extension import plain_steps
 from tests.training.test_train import rows, train_until
 
 ROW_TOKENS = 10 * 32
@@ -46,27 +46,6 @@ def second(parent, book, tiny, arm, tables, row_tokens=ROW_TOKENS):
     )
     begins = begun(run, parent, tables, same_text=True)
     return replace(run, begins=replace(begins, row_tokens=row_tokens if begins.row_tokens else 0))
-
-
-def steps(run, model, optimizer, first):
-    """A run's steps by a plain loop over the micro-batches from `first` on; returns their losses."""
-    training, blocks, losses = run.training, LanguageModule(replace(run, begins=None)).blocks, []
-    parts = training.batch // training.micro_batch
-    for step in range(training.steps):
-        found = []
-        for group in optimizer.param_groups:
-            group["lr"] = training.learning_rate * rate_factor(step, training)
-        for k in range(parts * step, parts * (step + 1)):
-            batch = blocks.batch(run.seed, first + k, training.micro_batch)
-            loss = torch.nn.functional.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
-            (loss / parts).backward()
-            found.append(float(loss.detach()))
-        for group in optimizer.param_groups:
-            torch.nn.utils.clip_grad_norm_(group["params"], training.clip)
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(np.mean(found))
-    return losses
 
 
 def adamw(model):
@@ -108,7 +87,7 @@ def test_a_retrofit_equals_a_plain_loop_through_both_stages(parent, book, tiny, 
     train(child, quiet)
     dense = build(parent.model, parent.seed)
     before = adamw(dense)
-    steps(parent, dense, before, first=0)
+    plain_steps(parent, dense, before)
     stem = build(child.model, child.seed)
     blocks, old = LanguageModule(replace(parent, begins=None)).blocks, dict(dense.named_parameters())
     optimizer = adamw(stem)
@@ -119,7 +98,7 @@ def test_a_retrofit_equals_a_plain_loop_through_both_stages(parent, book, tiny, 
             else:
                 parameter.copy_(old[name])
                 optimizer.state[parameter] = {key: v.clone() for key, v in before.state[old[name]].items()}
-    losses = steps(child, stem, optimizer, first=24)
+    losses = plain_steps(child, stem, optimizer, first=24)
     assert [row["loss"] for row in rows(child)] == pytest.approx(losses, abs=3e-5)
     assert len(losses) == 6
     for name, weight in load_file(child.weights).items():
@@ -132,8 +111,10 @@ def test_dense_goes_on_with_the_text_that_follows(parent, book, tiny):
     train(child, quiet)
     model = build(parent.model, parent.seed)
     optimizer = adamw(model)
-    steps(parent, model, optimizer, first=0)
-    assert [row["loss"] for row in rows(child)] == pytest.approx(steps(child, model, optimizer, first=24), abs=3e-5)
+    plain_steps(parent, model, optimizer)
+    assert [row["loss"] for row in rows(child)] == pytest.approx(
+        plain_steps(child, model, optimizer, first=24), abs=3e-5
+    )
 
 
 @pytest.mark.parametrize("stop", [3, 5])

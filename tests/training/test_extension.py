@@ -47,8 +47,8 @@ def parent(make_run):
     return run
 
 
-def plain_steps(run, model, optimizer):
-    """The steps of a run by a plain loop; returns their losses."""
+def plain_steps(run, model, optimizer, first=0):
+    """The steps of a run by a plain loop over the micro-batches from `first` on; returns their losses."""
     training, blocks, losses = run.training, LanguageModule(replace(run, begins=None)).blocks, []
     parts = training.batch // training.micro_batch
     for step in range(training.steps):
@@ -56,7 +56,7 @@ def plain_steps(run, model, optimizer):
             group["lr"] = training.learning_rate * rate_factor(step, training)
         found = []
         for k in range(parts * step, parts * (step + 1)):
-            batch = blocks.batch(run.seed, k, training.micro_batch)
+            batch = blocks.batch(run.seed, first + k, training.micro_batch)
             loss = torch.nn.functional.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
             (loss / parts).backward()
             found.append(float(loss.detach()))
