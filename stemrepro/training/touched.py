@@ -57,16 +57,16 @@ def new_moments(table: Tensor) -> dict[str, Tensor]:
 def move_rows(table: Tensor, moments: dict[str, Tensor], rows: Tensor, gradient: Tensor, group: dict) -> None:
     """AdamW's update in place of distinct rows [n] of a table [rows, width] by their gradient [n, width]."""
     first, second = group["betas"]
-    moments["step"][rows] += 1
-    mean = moments["exp_avg"][rows].lerp(gradient, 1 - first)
-    square = moments["exp_avg_sq"][rows].mul(second).addcmul(gradient, gradient, value=1 - second)
-    moments["exp_avg"][rows], moments["exp_avg_sq"][rows] = mean, square
-    steps = moments["step"][rows].unsqueeze(1)
-    scale = (square / (1 - second**steps)).sqrt().add(group["eps"])
-    kept = table[rows] * (1 - group["lr"] * group["weight_decay"])
-    table[rows] = (kept - group["lr"] * (mean / (1 - first**steps)) / scale).to(
-        table.dtype
-    )  # counts of steps are float32
+    steps = moments["step"].index_select(0, rows).add_(1)
+    mean = moments["exp_avg"].index_select(0, rows).lerp_(gradient, 1 - first)
+    square = moments["exp_avg_sq"].index_select(0, rows).mul_(second).addcmul_(gradient, gradient, value=1 - second)
+    for name, value in (("step", steps), ("exp_avg", mean), ("exp_avg_sq", square)):
+        moments[name].index_copy_(0, rows, value)
+    steps = steps.unsqueeze(1)  # in place from here on: rows that are held no longer, and a host's memory is slow
+    scale = square.div_(1 - second**steps).sqrt_().add_(group["eps"])
+    moved = mean.div_(1 - first**steps).mul_(group["lr"]).div_(scale)
+    kept = table.index_select(0, rows).mul_(1 - group["lr"] * group["weight_decay"])
+    table.index_copy_(0, rows, kept.sub_(moved))
 
 
 class TouchedAdamW(TableAdamW):
