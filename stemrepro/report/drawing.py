@@ -66,38 +66,37 @@ def drawing(row: dict, limits: tuple[float, float], lines: list[Line]) -> Markup
     (left, right), m, floor = limits, row["smallest_effect"], FLOOR + PITCH * len(lines)
 
     def x(value: float) -> str:
-        return f"{LEFT + (WIDTH - LEFT - RIGHT) * (value - left) / (right - left):.1f}".removesuffix(".0")
+        return f"{LEFT + (WIDTH - LEFT - RIGHT) * (value - left) / (right - left):.0f}"  # a unit is about a pixel
 
     seeds, marks = seeds_of(row), ticks(left, right)
     strokes = f"M{x(0)} 1V{floor}M{LEFT} {floor}H{WIDTH - RIGHT}" + "".join(f"M{x(value)} {floor}v3" for value in marks)
     parts = [
-        f'<path class="n" d="M{x(-m)} 2H{x(m)}V{floor - 1}H{x(-m)}z"/>',
-        f'<path class="a" d="{strokes}"/>',
-        f'<path class="b" d="M{x(row["ci_low"])} {MIDDLE}H{x(row["ci_high"])}"/>',
-        f'<circle cx="{x(row["ours"])}" cy="{MIDDLE}" r="4.5"/>',
+        f'<path class=n d="M{x(-m)} 2H{x(m)}V{floor - 1}H{x(-m)}z"/>',
+        f'<path class=a d="{strokes}"/>',
+        f'<path class=b d="M{x(row["ci_low"])} {MIDDLE}H{x(row["ci_high"])}"/>',
+        f'<path class=o d="M{x(row["ours"])} {MIDDLE}h0"/>',
     ]
     dots = [(value, SEEDS) for value in seeds]
     if lines:
         heights = [FLOOR + PITCH * n + 4 for n in range(len(lines))]
         bars = "".join(f"M{x(own.low)} {y}H{x(own.high)}" for own, y in zip(lines, heights, strict=True))
-        parts.append(f'<path class="line" d="{bars}"/>')
+        parts.append(f'<path class=line d="{bars}"/>')
         dots += [(own.mean, y) for own, y in zip(lines, heights, strict=True)]
     if dots:  # strokes of no length with round ends are dots
-        parts.append(f'<path class="s" d="{"".join(f"M{x(value)} {y}h0" for value, y in dots)}"/>')
+        parts.append(f'<path class=s d="{"".join(f"M{x(value)} {y}h0" for value, y in dots)}"/>')
     if (paper := papers_effect(row)) is not None:
-        parts.append(f'<path class="paper" d="M{x(paper)} {MIDDLE - 6}l5 6l-5 6l-5-6z"/>')
+        parts.append(f'<path class=paper d="M{x(paper)} {MIDDLE - 6}l5 6l-5 6l-5-6z"/>')
     labels = "".join(f'<tspan x="{x(value)}">{value:g}</tspan>' for value in marks)
-    parts.append(f'<text y="{floor + 12}">{labels}</text>')
-    by_seed = f"; by seed {', '.join(f'{value:+.3g}' for value in seeds)}" if seeds else ""
-    title = f"no effect is within {m:g} of 0{by_seed}{''.join(f'; at {own.label} {own.mean:+.3g}' for own in lines)}"
+    by_seed = f"; seeds {', '.join(f'{value:+.2g}' for value in seeds)}" if seeds else ""
+    title = f"no effect up to {m:g}{by_seed}{''.join(f'; at {own.label} {own.mean:+.3g}' for own in lines)}"
     names = [
-        Markup('<tspan x="{}" y="{}">{}</tspan>').format(WIDTH, FLOOR + PITCH * n + 7, own.label)
+        Markup('<tspan class=u x="{}" y="{}">{}</tspan>').format(WIDTH, FLOOR + PITCH * n + 7, own.label)
         for n, own in enumerate(lines)
     ]
-    head = Markup('<svg viewBox="0 0 {} {}" role="img"><title>{}</title>')
-    foot = Markup('<text class="u">{}<tspan x="{}" y="{}">{}</tspan></text></svg>')
+    head = Markup('<svg viewBox="0 0 {} {}" role=img><title>{}</title>')
+    foot = Markup('<text y="{}">{}{}<tspan class=u x="{}" y="{}">{}</tspan></text></svg>')
     return (
         head.format(WIDTH, floor + 23, title)
         + Markup("".join(parts))
-        + foot.format(Markup("").join(names), WIDTH - RIGHT, floor + 21, row["unit"])
+        + foot.format(floor + 12, Markup(labels), Markup("").join(names), WIDTH - RIGHT, floor + 21, row["unit"])
     )

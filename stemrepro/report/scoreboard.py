@@ -76,7 +76,7 @@ def rows_of(results: Path, scale: str, name: str) -> list[dict]:
 
 def multiples(row: dict) -> float | None:
     """An effect in multiples of the smallest that counts, to sort by; exact claims and those without a number have none."""
-    return None if row["ours"] is None or row["kind"] == "exact" else round(row["ours"] / row["smallest_effect"], 3)
+    return None if row["ours"] is None or row["kind"] == "exact" else round(row["ours"] / row["smallest_effect"], 2)
 
 
 def caption(name: str, recipe: Recipe, rows: list[dict]) -> str:

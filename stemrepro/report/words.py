@@ -60,9 +60,9 @@ def evidence(row: dict) -> str:
     if row["unit"] == "points" and row["ci_low"] is not None and max(-row["ci_low"], row["ci_high"]) > 100:
         words.append("a t interval, which doesn't know that 100 points are the most there is")
     if row["seed_se"]:
-        words.append(f"error between seeds {row['seed_se']:.3g}")
+        words.append(f"error between seeds {row['seed_se']:.2g}")
     if row["item_se"]:
-        words.append(f"between items {row['item_se']:.3g}")
+        words.append(f"between items {row['item_se']:.2g}")
     if row.get("own_rate") is not None:
         words.append(f"at own best learning rates {number(row['own_rate'])}")
     if row.get("official_start") is not None:

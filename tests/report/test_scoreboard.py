@@ -81,7 +81,7 @@ def test_claims_stand_beside_the_ladders_last_rung(project):
     (folder / "data.csv").write_text(f"panel,what,x,value,ci_low,ci_high\n{rungs}")
     write_scoreboard("laptop", project)
     assert re.search(
-        r"<title>no effect is within [^<]*; at 2.4 \+0.2; at 286 -0.3</title>", (project / "index.html").read_text()
+        r"<title>no effect up to [^<]*; at 2.4 \+0.2; at 286 -0.3</title>", (project / "index.html").read_text()
     )
     for page in ("index.html", "README.md"):
         text = (project / page).read_text()

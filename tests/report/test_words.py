@@ -13,8 +13,8 @@ def test_intervals_show_their_level():
 
 def test_evidence_names_both_errors_and_the_contrast_at_own_rates():
     shown = row("a", VERDICTS[1], seeds=5, seed_se=0.0123, item_se=None, own_rate=None)
-    assert words.evidence(shown) == "5 seeds, error between seeds 0.0123"
-    both = "5 seeds, error between seeds 0.0123, between items 0.2, at own best learning rates -0.050"
+    assert words.evidence(shown) == "5 seeds, error between seeds 0.012"
+    both = "5 seeds, error between seeds 0.012, between items 0.2, at own best learning rates -0.050"
     assert words.evidence(shown | {"item_se": 0.2, "own_rate": -0.05}) == both
 
 
