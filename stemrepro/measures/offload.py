@@ -84,7 +84,8 @@ class Pass:
 PREFILL = Pass(SEQUENCES, CHUNK, PREFIX // 2)
 """A chunk of the official benchmark's prefill, in the middle of the prefix."""
 PROMPT = tuple(Pass(SEQUENCES, CHUNK, CHUNK * number + CHUNK // 2) for number in range(PREFIX // CHUNK))
-"""All of its whole chunks. Their ids are known from the start, so that rows of one come while the device works on that before."""
+"""All of its whole chunks. Their ids are known from the start, so that rows of one come while the device works on that before, as in the
+official engine; stemrepro/tables/offload.py begins anew with each pass."""
 
 
 def decode(sequences: int) -> Pass:
