@@ -13,7 +13,6 @@ from stemrepro.measures.offload import (
     HOMES,
     PREFILL,
     PROMPT,
-    STEP,
     Home,
     Offload,
     decode,
@@ -46,7 +45,6 @@ SPEEDS = np.geomspace(4e9, 4e11, 41)
 BATCHES = 2 ** np.arange(0, 8)
 BELOW = 0.78
 """Up to where lines go that would cross a legend."""
-STEPS = STEP // 2 ** np.arange(5)[::-1]
 PARTS = {"back": "gradients back", "update": "host's update", "late": "rows behind it"}
 """Of a training step, what nothing hides."""
 SHADES = dict(zip(PARTS, (("#bdbdbd", ""), ("#525252", ""), ("#ffffff", "///")), strict=True))
@@ -88,19 +86,15 @@ def collect(measure: Offload) -> pd.DataFrame:
             for name in ("when asked for", "ahead"):
                 found = measure.slowdown(model, placement, DEVICE, [decode(int(batch))], HOMES[name])
                 add("decode", model, f"{placement}: {name}", batch, found)
-        for tokens in map(int, STEPS):
+        for tokens in measure.steps():
             for name in ("when asked for", "ahead"):
                 found = measure.training(model, placement, DEVICE, tokens, ahead=name == "ahead")
                 add("training", model, f"{placement}: {name}", tokens, found)
-        work = shape, placement, STEP, device, measure.step_rows(STEP)
+        tokens = measure.steps()[-1]
+        work = shape, placement, tokens, device, measure.step_rows(tokens)
         for part in PARTS:
-            add(
-                "training parts",
-                model,
-                f"{placement}: {part}",
-                STEP,
-                100 * getattr(from_host(*work), part) / on_device(*work),
-            )
+            share = 100 * getattr(from_host(*work), part) / on_device(*work)
+            add("training parts", model, f"{placement}: {part}", tokens, share)
     for model in MODELS:
         dense, _ = dense_and_stem(measure.shape(model), "third")
         add("memory", model, "dense", BYTES * parameter_counts(dense)["active"] / 1e9, 0)
@@ -185,12 +179,17 @@ def draw_training(axes: Axes, data: pd.DataFrame) -> None:
     axes.set_yscale("log")
     axes.set_yticks([10, 30, 100, 300, 1000], ["10", "30", "100", "300", "1000"])
     axes.set_yticks([], minor=True)
-    axes.set(xlabel="tokens of a step on one device", ylabel="slower than on the device (%)", ylim=(6, 1500))
+    axes.set(
+        xlabel="tokens of a step on one device",
+        ylabel="slower than on the device (%)",
+        ylim=(6, 8 * data[data["panel"] == "training"]["value"].max()),
+    )
 
 
 def draw_parts(axes: Axes, data: pd.DataFrame) -> None:
     """What a training step's delay is made of."""
-    own = data[data["panel"] == "training parts"].set_index(["model", "what"])["value"]
+    rows = data[data["panel"] == "training parts"]
+    own, tokens = rows.set_index(["model", "what"])["value"], rows["x"].max()
     names = [(model, place) for model in MODELS for place in ("third", "full")]
     left = np.zeros(len(names))
     for part, label in PARTS.items():
@@ -200,7 +199,7 @@ def draw_parts(axes: Axes, data: pd.DataFrame) -> None:
         left += values
     axes.set_yticks(range(len(names)), [f"{MODELS[model]}, {ARM_LABEL[f'stem-{place}']}" for model, place in names])
     axes.invert_yaxis()
-    axes.set(xlabel=f"of a step of {STEP:,} tokens (%)")
+    axes.set(xlabel=f"of a step of {tokens:,.0f} tokens (%)")
     axes.legend(loc="upper right")
 
 

@@ -35,6 +35,7 @@ RECIPES = (
     "validation_loss",
     "benchmark_scores",
     "cost_model",
+    "table_offload",
     "angular_spread",
     "long_context_capacity",
     "contextual_reasoning",

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from stemrepro.claims import Contrast
+from stemrepro.claims import Contrast, Unmeasured
 from stemrepro.errors import UserError, unknown
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.costs import dense_and_stem
@@ -215,9 +215,20 @@ class Offload:
         resident = model_seconds(self.shape(shape), placement, works, DEVICES[device], Home(host=False), rows)
         return 100 * (with_host / resident - 1)
 
+    def steps(self) -> list[int]:
+        """Tokens of training steps whose rows are counted, and with them those of the step behind: the five longest."""
+        lengths = set.intersection(*(set(self.text.growth(s, self.text.vocab).columns) for s in self.text.sources()))
+        return sorted(int(tokens) for tokens in lengths if 2 * tokens in lengths)[-5:]
+
     def step_rows(self, tokens: int) -> Rows:
         """Rows of each table that a training step of so many tokens reads, and the share of the next step's that it doesn't; mean over
-        sources, of steps that follow each other in the text."""
+        sources, of steps that follow each other in the text.
+
+        Raises:
+            Unmeasured: they aren't counted that far.
+        """
+        if tokens not in self.steps():
+            raise Unmeasured(f"the scale's text isn't counted up to {2 * tokens:,} tokens, two steps' of {tokens:,}")
         found = []
         for source in self.text.sources():
             distinct = self.text.growth(source, self.text.vocab).mean()
@@ -256,8 +267,11 @@ class Offload:
         works = [PREFILL] if name == "prefill_cold" else PROMPT
         return self.slowdown(*rest, works, Home(ahead=0) if name == "prefill_asked" else HOMES["ahead, distinct"])
 
-    def untestable(self, metric: str, precondition: str) -> None:
-        """Counts and closed forms have no preconditions."""
+    def untestable(self, metric: str, precondition: str) -> str | None:
+        """A training step needs a text that is counted far enough."""
+        if metric.startswith("training") and STEP not in self.steps():
+            return f"the scale's text isn't counted up to {2 * STEP:,} tokens, two steps' of {STEP:,}"
+        return None
 
     def runs(self) -> dict:
         """None."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from stemrepro.claims import Unmeasured
 from stemrepro.errors import UserError
 from stemrepro.measures.base import Inputs
 from stemrepro.measures.costs import dense_and_stem
@@ -72,6 +73,24 @@ def test_metrics(offload):
         assert offload.value(metric) > 0
     with pytest.raises(UserError, match=r"device 'h100' is unknown"):
         offload.value(f"{SHAPE_OF}:h100")
+
+
+def test_a_text_that_is_not_counted_far_enough_tests_no_step(offload, tmp_path):
+    """Up to one step's tokens; the figure takes the longest that are counted with those behind them."""
+    metric = f"{SHAPE_OF}:h100-pcie-5"
+    assert offload.untestable(metric, "none") is None
+    assert offload.steps() == [STEP]
+    path = tmp_path / "text/distinct.csv"
+    rows = pd.read_csv(path)
+    pd.concat([rows[rows.length == STEP], rows.assign(length=rows.length // 64)]).to_csv(path, index=False)
+    short = Offload(offload.inputs)
+    assert short.steps() == [STEP // 64]
+    assert (
+        short.untestable(metric, "none") == "the scale's text isn't counted up to 32,768 tokens, two steps' of 16,384"
+    )
+    assert short.untestable("prefill:llama-3.2-1b:third:h100-pcie-5", "none") is None
+    with pytest.raises(Unmeasured, match="isn't counted up to 32,768"):
+        short.value(metric)
 
 
 def test_the_hosts_rate_is_the_measured_one():
