@@ -68,13 +68,13 @@ def collect(measure: Offload) -> pd.DataFrame:
             add("distinct", "", source, length, 100 * share)
     for model, placement in ((model, placement) for model in MODELS for placement in PLACEMENTS):
         shape = measure.shape(model)
-        dense, stem = dense_and_stem(shape, placement)
+        _, stem = dense_and_stem(shape, placement)
+        resident = model_seconds(shape, placement, PROMPT, device, Home(host=False), 0)
         for name, home in HOMES.items():
             fetched = measure.fetched(PREFILL, home) if home.host else 0.0
             add("bytes", model, f"{placement}: {name}", 0, row_bytes(stem, fetched, BYTES) / 1e6)
             for speed in SPEEDS if home.host else ():
                 slower = model_seconds(shape, placement, PROMPT, replace(device, link=speed), home, fetched)
-                resident = model_seconds(shape, placement, PROMPT, device, Home(host=False), 0)
                 add("link", model, f"{placement}: {name}", speed / 1e9, 100 * (slower / resident - 1))
             seconds = model_seconds(shape, placement, PROMPT, device, home, fetched)
             taken = 100 * (seconds / dense_seconds(shape, PROMPT, device) - 1)

@@ -6,6 +6,7 @@ Nothing here was timed. Rows come from counts in text, FLOPs and bytes from stem
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -93,13 +94,15 @@ def decode(sequences: int) -> Pass:
     return Pass(sequences, 1, CONTEXT)
 
 
-def layer_seconds(dense: ModelConfig, replaced: bool, work: Pass, device: Device) -> float:
-    """Of one layer: what takes longer, its products or reading its weights, keys and values."""
+@cache
+def layer_seconds(dense: ModelConfig, replaced: bool, work: Pass, flops_a_second: float, memory: float) -> float:
+    """Of one layer: what takes longer, its products or reading its weights, keys and values at so many bytes a second. Kept, because
+    the links of a figure differ in nothing that it hangs on."""
     product = dense.width * dense.ffn_width if replaced else 0
     flops = (flops_per_token(dense, work.context) - 2 * dense.width * dense.vocab) / dense.layers - 2 * product
     weights = (parameter_counts(dense)["active"] - (2 * dense.vocab + 1) * dense.width) / dense.layers - product
     held = cache_bytes(dense, work.context, work.sequences, BYTES) / dense.layers
-    return max(work.total * flops / device.flops, (BYTES * weights + held) / device.memory)
+    return max(work.total * flops / flops_a_second, (BYTES * weights + held) / memory)
 
 
 def stretches(dense: ModelConfig, replaced: tuple[int, ...], works: Sequence[Pass], device: Device) -> list[float]:
@@ -107,7 +110,7 @@ def stretches(dense: ModelConfig, replaced: tuple[int, ...], works: Sequence[Pas
     table is read after its attention, here at its start: rows have no longer than this to come. Logits are the last tokens'."""
     bounds, seconds = [0, *replaced, dense.layers], [0.0]
     for work in works:
-        of_layer = {kind: layer_seconds(dense, kind, work, device) for kind in (False, True)}
+        of_layer = {kind: layer_seconds(dense, kind, work, device.flops, device.memory) for kind in (False, True)}
         parts = [sum(of_layer[layer in replaced] for layer in range(a, b)) for a, b in itertools.pairwise(bounds)]
         seconds[-1] += parts[0]
         seconds += parts[1:]

@@ -12,11 +12,10 @@ from stemrepro.measures.base import LOSS_UNIT, Inputs, Precondition
 from stemrepro.runs import MAIN, Address
 from stemrepro.scores.losses import ArmLosses, paired
 
-HALF, SCRATCH, ROWS, MEAN = "half", "second-half", "second-half-token-means", "second-half-mean-row"
-"""The points: after half the tokens; after all of them, as from the start, retrofitted in between, and the control."""
-AGAINST = {"scratch": SCRATCH, "one-schedule": MAIN, "mean-row": MEAN}
-"""What a retrofitted arm is compared with, by the metric's word."""
-GAINS = {"scratch": SCRATCH, "token-means": ROWS, "mean-row": MEAN}
+SCRATCH, ROWS, MEAN = "second-half", "second-half-token-means", "second-half-mean-row"
+"""The points after all tokens: as from the start, retrofitted in between, and the control."""
+POINTS = {"one-schedule": MAIN, "scratch": SCRATCH, "token-means": ROWS, "mean-row": MEAN}
+"""By the metrics' words."""
 NO_GAIN, CONSTANT = "no-gain-without-information", "stem-frozen"
 TENTH = 10
 """The second of so many parts of the second stage is "early"."""
@@ -75,11 +74,10 @@ class Retrofit:
             )
         if name in ("gain", "lead"):
             dense = self.arms[SCRATCH if name == "gain" else MAIN][plain]
-            return losses.contrast(dense, self.arms[GAINS[what]][arm], "prose")
+            return losses.contrast(dense, self.arms[POINTS[what]][arm], "prose")
         if name == "behind":
-            first, second = made[arm], self.arms[AGAINST[what]][arm]
-            return losses.contrast(first, second, "prose")
-        pair = paired(self.arms[GAINS[what]][arm], self.arms[SCRATCH][plain])
+            return losses.contrast(made[arm], self.arms[POINTS[what]][arm], "prose")
+        pair = paired(self.arms[POINTS[what]][arm], self.arms[SCRATCH][plain])
         first, second = (own.steps["loss"] for own in pair)
         part = slice(0, 1) if name == "at-once" else slice(first.shape[1] // TENTH, 2 * first.shape[1] // TENTH)
         return Contrast((first - second)[:, part].mean(axis=1))

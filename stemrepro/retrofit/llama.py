@@ -24,7 +24,7 @@ ONLY = {"model_type": "llama", "hidden_act": "silu", "attention_bias": False, "m
 def _shape(path: Path) -> tuple[ModelConfig, bool]:
     """The shape that config.json tells, and whether the head is the input embedding."""
     about = read_json(path)
-    if "model_type" not in about:
+    if not isinstance(about, dict) or "model_type" not in about:
         raise UserError(f"{path} names no model_type; expected is the config.json of a Llama")
     for key, value in ONLY.items():
         if about.get(key, value) != value:

@@ -75,6 +75,8 @@ def _tables(home: Path, steps: Path) -> dict[str, Tensor]:
     ranks = {}
     for path in (steps / SHARDS).glob("*.pt"):  # in the order of numbers: mp10 comes behind mp9
         if found := RANK.fullmatch(path.name):
+            if int(found[1]) in ranks:
+                raise UserError(f"{path} and {ranks[int(found[1])].name} are both of rank {found[1]}; keep one")
             ranks[int(found[1])] = path
     if sorted(ranks) != list(range(len(ranks))):
         raise UserError(f"{steps / SHARDS} has the ranks {sorted(ranks)}; they must be 0, 1, 2, ... without a gap")
@@ -96,8 +98,8 @@ def _shape(about: dict, state: Mapping[str, Tensor], path: Path) -> ModelConfig:
     for key in ("rope_scaling", "sliding_window"):
         if about.get(key) is not None:
             raise UserError(f"{path}: {key} is {about[key]!r}; only models without can be read")
-    if (said := about.get("stem_layers")) is not None and tuple(said) != placed:
-        raise UserError(f"{path}: stem_layers is {list(said)}, but the layers without w3 are {list(placed)}")
+    if (said := about.get("stem_layers")) is not None and said != list(placed):
+        raise UserError(f"{path}: stem_layers is {said}, but the layers without w3 are {list(placed)}")
     vocab, width = state["tok_embeddings.weight"].shape
     try:
         heads = int(about.get("n_heads") or width // int(about["head_dim"]))
@@ -160,7 +162,7 @@ def read(folder: Path) -> Decoder:
     backbone = {PREFIX.sub("", name): value for name, value in _weights(home / BACKBONE).items()}
     path = home / PARAMS if (home / PARAMS).exists() else steps / PARAMS
     about = read_json(path)
-    if not isinstance(about.get("model"), dict):
+    if not isinstance(about, dict) or not isinstance(about.get("model"), dict):
         raise UserError(f"{path} has no 'model'; expected is the params.json of the official code")
     config = _shape(about["model"], backbone, path)
     if about["model"].get("weight_tying"):

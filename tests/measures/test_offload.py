@@ -89,7 +89,7 @@ def test_a_prompt_is_its_chunks_with_one_set_of_logits():
 def test_rows_of_a_chunk_come_while_the_one_before_is_computed():
     """Two chunks whose tables' rows take longer than the first layer and less than a chunk: alone each waits, together only the first."""
     works = [Pass(2, 8, 16)] * 2
-    layer = layer_seconds(dense_and_stem(SHAPE, "third")[0], False, works[0], COMPUTES)
+    layer = layer_seconds(dense_and_stem(SHAPE, "third")[0], False, works[0], COMPUTES.flops, COMPUTES.memory)
     link = 80 * 16 / (1.5 * layer)  # the rows of a table take one and a half layers
     device = replace(COMPUTES, link=link, latency=0.0)
     here = model_seconds(SHAPE, "third", works, device, Home(host=False), 16)

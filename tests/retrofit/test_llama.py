@@ -110,7 +110,11 @@ def test_folders_that_can_not_be_loaded_are_named(tmp_path, change, words):
 
 def test_weights_that_are_missing_or_strange_are_named(tmp_path):
     llama().save_pretrained(tmp_path)
-    path = tmp_path / "model.safetensors"
+    path, about = tmp_path / "model.safetensors", (tmp_path / "config.json").read_text()
+    (tmp_path / "config.json").write_text("[]")
+    with pytest.raises(UserError, match="names no model_type"):
+        load_llama(tmp_path)
+    (tmp_path / "config.json").write_text(about)
     state = load_file(path)
     save_file(state | {"model.layers.0.mlp.extra.weight": torch.ones(1)}, path)
     with pytest.raises(UserError, match=r"'model\.layers\.0\.mlp\.extra\.weight' belongs to no Llama"):

@@ -181,6 +181,7 @@ def test_a_checkpoint_that_is_another_is_named(tmp_path, change, words):
     ("about", "words"),
     [
         ({"stem_layers": [2]}, r"stem_layers is \[2\], but the layers without w3 are \[1\]"),
+        ({"stem_layers": 1}, "stem_layers is 1, but the layers"),
         ({"rope_scaling": {"factor": 8}}, "rope_scaling is"),
         ({"n_heads": 0, "head_dim": 0}, "no shape of a model"),
         ({"n_heads": "x"}, "no shape of a model"),
@@ -198,9 +199,13 @@ def test_files_that_are_not_there_or_damaged_are_named(tmp_path):
     (folder / "stem_shards/stem_mp1.pt").unlink()
     with pytest.raises(UserError, match=r"the ranks \[0, 2\]; they must be 0, 1, 2"):
         read(folder)
-    (folder / "params.json").write_text("{}")
-    with pytest.raises(UserError, match=r"params\.json has no 'model'"):
+    torch.save({}, folder / "stem_shards/stem_model_mp2.pt")
+    with pytest.raises(UserError, match="are both of rank 2; keep one"):
         read(folder)
+    for text in ("{}", "[]"):
+        (folder / "params.json").write_text(text)
+        with pytest.raises(UserError, match=r"params\.json has no 'model'"):
+            read(folder)
     (folder / "consolidated/consolidated.pth").write_bytes(b"no checkpoint")
     with pytest.raises(UserError, match=r"consolidated\.pth is no checkpoint of weights"):
         read(folder)

@@ -155,6 +155,19 @@ def test_a_compiled_run_resumes_bit_exactly_and_is_the_eager_one_but_for_roundin
     assert run.weights.read_bytes() == expected
 
 
+@pytest.mark.parametrize("home", ["device", "host"])
+def test_touched_rows_are_trained_without_the_compiler_and_the_record_says_so(make_run, home):
+    """Compiled, their losses would part from step 2 on."""
+    run = make_run("stem-full", table_update="touched", table_home=home)
+    train(run, quiet)
+    asked = replace(
+        run, folder=run.folder.with_name("asked"), training=run.training.model_copy(update={"compile": True})
+    )
+    train(asked, quiet)
+    assert rows(asked) == rows(run)
+    assert json.loads((asked.folder / "provenance.json").read_text())["compiled"] is False
+
+
 def test_without_a_compiler_a_run_is_eager_says_so_and_records_it(make_run, monkeypatch, capfd):
     run = make_run("dense")
     train(run, quiet)
