@@ -5,7 +5,7 @@
     python -m benchmarks.peers --device cuda --peak 989e12 --out gpu.csv
 
 What is compared is timed in turns in one process with two threads, on random weights and the vendored sample, so that nothing need be prepared; a row has
-medians over rounds and a 95% interval of their ratio. litgpt is a peer where it is installed (pip install --no-deps litgpt). --quick takes
+medians over rounds and a 95% interval of their ratio. litgpt and FBGEMM are peers where they are installed (pip install --no-deps litgpt fbgemm-gpu-cpu==1.8.0). --quick takes
 few rounds of small models, compiles none and writes nothing unless --out says where: does it run? On a GPU training is measured at the shape of the paper's 350M under
 bfloat16 autocast, with the share of --peak (FLOPs a second) that dense sustains, and the gather; not run there so far.
 """
@@ -26,7 +26,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import peer_gather, peer_host_tables, peer_scoring, peer_update, peer_vocabulary
+from benchmarks import peer_embedding, peer_gather, peer_host_tables, peer_scoring, peer_update, peer_vocabulary
 from benchmarks.interleaved import Row
 from benchmarks.peer_training import Steps
 from benchmarks.runs import as_a_worker
@@ -44,7 +44,7 @@ from stemrepro.training.compiling import compiler_works
 
 THREADS = 2
 OUT = Path("docs/performance.csv")
-PACKAGES = ("torch", "transformers", "litgpt", "lm-eval")
+PACKAGES = ("torch", "transformers", "litgpt", "lm-eval", "fbgemm-gpu-cpu")
 PAPER = "mobilellm-350m"
 VOCAB = 512
 """Of the sample's tokenizer."""
@@ -113,6 +113,7 @@ def on_cpu(book: Book, home: Path, quick: bool) -> list[Part]:
         "scoring": often(9),
         "gather": often(30),
         "moved": often(20),
+        "looked up": often(20),
         "host": often(30),
     }
     parts += [
@@ -124,6 +125,8 @@ def on_cpu(book: Book, home: Path, quick: bool) -> list[Part]:
         Part("gather", 2 * rounds["gather"], 15, lambda tick: peer_gather.measure(*gather, rounds["gather"], tick, "cpu")),
         Part("rows moved", rounds["moved"], 20,
              lambda tick: peer_update.measure(gather[0], gather[1], gather[2] // 4, rounds["moved"], tick)),
+        Part("rows looked up", 2 * rounds["looked up"], 20,
+             lambda tick: peer_embedding.measure(gather[0], gather[1], gather[2] // 4, rounds["looked up"], tick)),
         Part("tables in host memory", 2 * rounds["host"], 60, lambda tick: peer_host_tables.measure(read, 128, rounds["host"], tick)),
     ]  # fmt: skip
     if not compiles:

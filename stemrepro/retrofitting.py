@@ -25,6 +25,7 @@ from stemrepro.model.config import ModelConfig, placed_layers
 from stemrepro.model.transformer import Decoder
 from stemrepro.progress import tracked
 from stemrepro.retrofit.beginning import PREFIX, beginning
+from stemrepro.retrofit.explained import explained
 from stemrepro.retrofit.rules import check
 from stemrepro.runs import Address, Beginning, Run
 from stemrepro.training.callbacks import losses_by_source
@@ -36,7 +37,7 @@ VALIDATION = 16384
 """Tokens a source that losses are taken of, or as many as there are."""
 BEFORE, AFTER, CONTROL = "before", "retrofit", "retrofit-mean-row"
 """Points of the folders below OUT: the dense weights, runs that go on from them, and the control."""
-FILE = "losses.csv"
+FILE, SHARES = "losses.csv", "explained.csv"
 
 
 @dataclass(frozen=True)
@@ -145,14 +146,24 @@ def _ended(run: Run) -> dict[str, Tensor]:
     return load_folder(run.folder)[0].state_dict()
 
 
-def _rows(runs: dict[str, Run], behind: int) -> Iterator[dict]:
-    """Losses of all runs right behind the retrofit (0 steps), or at their ends."""
+def _rows(states: dict[str, dict[str, Tensor]], runs: dict[str, Run], behind: int) -> Iterator[dict]:
+    """Losses of all runs' weights, so many steps behind the retrofit."""
     when = "right behind the retrofit" if not behind else f"after {behind} steps"
     for name in tracked(runs, f"losses {when}"):
-        yield {"model": name, "steps": behind} | _losses(runs[name], (_ended if behind else _started)(runs[name]))
+        yield {"model": name, "steps": behind} | _losses(runs[name], states[name])
 
 
-def retrofit(run: Path, out: Path, asked: Asked, data: Path) -> pd.DataFrame:
+def _shares(run: Run, state: dict[str, Tensor], dense: Decoder) -> pd.DataFrame:
+    """layer, share: of the variance of dense's W_u x that the rows of `state` explain, on held-out text of all sources."""
+    blocks = TokenBlocks(run.blocks, "validation", run.training.sequence, run.model.vocab)
+    numbers, _ = blocks.spread(VALIDATION)
+    size = run.training.mark_batch
+    batches = (blocks.at(numbers[k : k + size])[:, :-1] for k in range(0, len(numbers), size))
+    rows = {layer: state[f"blocks.{layer}.ffn.table.weight"] for layer in run.model.placed}
+    return pd.DataFrame(explained(dense, rows, batches).items(), columns=["layer", "share"])
+
+
+def retrofit(run: Path, out: Path, asked: Asked, data: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Makes STEM of a dense run, trains it and its controls some steps, and takes losses.
 
     Below `out` folders lie as below runs/: <scale>/retrofit/stem-<placement>/seed<k> is the retrofitted run, to be exported or scored.
@@ -164,22 +175,26 @@ def retrofit(run: Path, out: Path, asked: Asked, data: Path) -> pd.DataFrame:
 
     Returns:
         model ("dense", "token means", "mean row"), steps (0: before any), prose, all (nats a token); dense at 0 steps is the run as it
-        was. Also written to losses.csv in `out`.
+        was. And layer, share: of the variance of its W_u x that the rows of token means explain. Also written to losses.csv and
+        explained.csv in `out`.
 
     Raises:
         UserError: see `planned`; or a run diverged.
     """
     torch.set_num_threads(1)  # models this small gain nothing from more
     runs = planned(run, out, asked, data)
-    rows = list(_rows(runs, 0))
+    started = {name: _started(own) for name, own in runs.items()}
+    rows = list(_rows(started, runs, 0))
+    shares = _shares(runs["token means"], started["token means"], load_folder(run)[0])
     train_runs(list(runs.values()), min(len(runs), os.cpu_count() or 1), replace=False)
-    found = pd.DataFrame([*rows, *_rows(runs, asked.steps)])
+    found = pd.DataFrame([*rows, *_rows({name: _ended(own) for name, own in runs.items()}, runs, asked.steps)])
     atomic_write(out / FILE, found.to_csv(index=False))
-    return found
+    atomic_write(out / SHARES, shares.to_csv(index=False))
+    return found, shares
 
 
-def show(found: pd.DataFrame, asked: Asked, console: Console) -> None:
-    """Prints the losses on prose."""
+def show(found: pd.DataFrame, shares: pd.DataFrame, asked: Asked, console: Console) -> None:
+    """Prints the losses on prose, and what the rows of token means explain."""
     by = found.pivot(index="model", columns="steps", values="prose")
     table = Table("prose, nats a token", "before any step", f"after {asked.steps:,} steps", box=box.SIMPLE)
     names = {
@@ -190,3 +205,5 @@ def show(found: pd.DataFrame, asked: Asked, console: Console) -> None:
     for name, words in names.items():
         table.add_row(words, *(f"{by.loc[name, steps]:.4f}" for steps in (0, asked.steps)))
     console.print(table)
+    by_layer = ", ".join(f"{row.share:.0%} (layer {row.layer:.0f})" for row in shares.itertuples())
+    console.print(f"of W_u x the token alone explains {by_layer} of the variance", highlight=False)

@@ -17,6 +17,7 @@ from stemrepro.evaluation.weights import load_folder
 from stemrepro.files import digest
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.transformer import Decoder
+from stemrepro.retrofit.explained import explained
 from stemrepro.retrofit.rows import retrofitted
 from stemrepro.training.train import train
 from tests.conftest import quiet
@@ -80,6 +81,12 @@ def test_losses_are_those_of_the_models_before_and_behind(home):
     assert found.nunique() == 6
     for value in found:
         assert f"{value:.4f}" in done.output
+    numbers, _ = held_out.spread(16384)
+    rows = {layer: expected["token means", 0].blocks[layer].ffn.table.weight.detach() for layer in (1, 3)}
+    shares = explained(dense, rows, [held_out.at(numbers)[:, :-1]])
+    again = pd.read_csv("out/explained.csv").set_index("layer")["share"]
+    assert again.to_dict() == pytest.approx(shares, abs=1e-6)
+    assert all(f"{share:.0%} (layer {layer})" in plain(done.output) for layer, share in shares.items())
 
 
 def test_what_is_done_stays_and_other_wishes_are_refused(home):

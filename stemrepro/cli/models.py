@@ -87,5 +87,5 @@ def retrofit(
     from stemrepro.retrofitting import retrofit as make
 
     asked = Asked(placement, tokens, steps)
-    show(make(run, out, asked, DATA), asked, Console())
+    show(*make(run, out, asked, DATA), asked, Console())
     print(f"written: {out}; runs/ of its own, which export and generate read too")

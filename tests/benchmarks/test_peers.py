@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import peers
 from benchmarks.interleaved import compared, interleaved, quotient
+from benchmarks.peer_embedding import WHATS
 from benchmarks.peer_host_tables import TARGETS, homes
 from benchmarks.peer_scoring import ARMS
 from benchmarks.peer_training import PEERS, STEMS, Steps
@@ -71,6 +72,7 @@ def expected(*widths: int) -> set[tuple[str, str]]:
     wanted += [("STEM's step", f"{arm}, {kind}", "dense") for kind in kinds for arm in STEMS]
     wanted += [("products in a step", f"dense, width {width}, eager", "all of its operations") for width in widths]
     wanted += [("scoring", f"{arm}, width 32", "lm-eval's HFLM") for arm in ARMS]
+    wanted += [("rows looked up", what, "fbgemm-gpu-cpu") for what in WHATS]
     wanted += [("rows moved", "rows in float32", "torch's fused AdamW")]
     wanted += [("tables in host memory", f"{what}, {home}", "on the device") for what in TARGETS for home in homes(512)]
     return {*wanted, *(("gather", f"rows in {kind}", "copy_ of as many bytes") for kind in ("bfloat16", "float32"))}
