@@ -29,6 +29,8 @@ TRAINING, STEM, PRODUCTS = "training step", "STEM's step", "products in a step"
 FASTER, SLOWER = 1.4, 1.05
 """Tokens a second of ours / a peer's that were aimed at, and the most that STEM's step may take of dense's times their FLOPs' ratio."""
 STEMS = ("stem-third", "stem-half", "stem-full")
+TOUCHED = "stem-touched"
+"""STEM full whose optimiser moves the rows of a batch alone; such steps are never compiled (stemrepro.training.train)."""
 MISSING = "not installed"
 KERNELS = (
     "aten::mm",
@@ -36,6 +38,11 @@ KERNELS = (
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
 )
 """Matrix products and attention, which peers call alike and as often."""
+
+
+def stems(compile: bool) -> tuple[str, ...]:
+    """The arms whose step stands beside dense's."""
+    return STEMS if compile else (*STEMS, TOUCHED)
 
 
 def transformers_llama(shape: ModelConfig, length: int) -> torch.nn.Module:
@@ -144,7 +151,7 @@ class Steps:
         Args:
             peak: FLOPs a second of the device, for the share of it that dense's step sustains.
         """
-        others = (*PEERS, *STEMS)
+        others = (*PEERS, *stems(compile))
         groups = [("dense", *others)] if self.device == "cpu" else [("dense", other) for other in others]
         rows, done = [], []
         for group in groups:
@@ -173,8 +180,9 @@ class Steps:
             Row(TRAINING, self._named("dense", True), peer, "tokens/s", bound="at least", target=FASTER, note=why)
             for peer in PEERS
         ]
-        stems = [Row(STEM, self._named(arm, True), "dense", "ms a step", bound="at most", note=why) for arm in STEMS]
-        return peers + stems
+        return peers + [
+            Row(STEM, self._named(arm, True), "dense", "ms a step", bound="at most", note=why) for arm in stems(True)
+        ]
 
     def _named(self, arm: str, compile: bool) -> str:
         return f"{arm}, {self.name}, {'compiled' if compile else 'eager'}"
@@ -182,7 +190,7 @@ class Steps:
     def _row(self, other: str, seconds: dict[str, np.ndarray], compile: bool) -> Row:
         """Of one peer or one STEM."""
         note = f"{self.sequences} x {self.length} tokens a step"
-        if other in STEMS:
+        if other in stems(compile):
             flops = [flops_per_token(self.run(arm).model, self.length) for arm in (other, "dense")]
             ratio = flops[0] / flops[1]
             return compared(
