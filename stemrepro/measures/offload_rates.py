@@ -28,9 +28,9 @@ class Device:
     update: float
 
 
-HOST_GATHER = 17.17e9
+HOST_GATHER = 14.6e9
 """Bytes a second, measured: rows of 2,560 bfloat16 by index_select, two cores (docs/performance.csv, "gather")."""
-HOST_UPDATE = 2.78e8
+HOST_UPDATE = 2.65e8
 """Elements a second, measured: rows of 2,560 float32 moved by stemrepro.training.touched, two cores (the same, "rows moved")."""
 SERVER_UPDATE = 2e11 / 28
 """That of a server whose memory gives 200 GB/s, in one pass over an element's 28 bytes: taken, not measured. Ours takes several passes."""
