@@ -128,7 +128,7 @@ def compare(new: dict[str, dict], old: dict[str, dict]) -> tuple[dict[str, str],
 
 
 def differences(here: dict, there: dict) -> list[str]:
-    """What differs between this machine and the one of the committed results: processor, Python, packages."""
+    """What differs between this machine and the one that drew the committed results: processor, Python, packages."""
     machines = (
         [f"machine: {there['machine']} there, {here['machine']} here"] if here["machine"] != there["machine"] else []
     )
@@ -259,9 +259,9 @@ def _conclude(console: Console, scale: str, changed: bool, count: str, how: Coun
     else:
         lines.append(f"what was made here reproduces {limit}")
         lines += (
-            ["this machine differs from that of the committed results:", *(f"  {line}" for line in others)]
+            ["this machine differs from the one that drew the committed results:", *(f"  {line}" for line in others)]
             if others
-            else ["same processor, Python and packages as the committed results"]
+            else ["same processor, Python and packages as where the committed results were drawn"]
         )
         lines += [f"known of another machine: {words}" for words in known_machines(scale)]
     console.print("\n".join(lines), highlight=False, markup=False)
