@@ -250,14 +250,16 @@ def verify(scale: str, results: Path, console: Console) -> int:
 
 def _conclude(console: Console, scale: str, changed: bool, count: str, how: Counter, others: list[str]) -> int:
     limit = f"(numbers may deviate by {MOST:g} of an interval's half width)"
+    made = any(how[way] for way in MADE)
     ways = ", ".join(f"{how[way]} {way}" for way in (*MADE, COMPUTED, DRAWN, UNTOUCHED) if how[way])
     lines = [f"{count} claims are the committed ones; how all were made here: {ways}"]
     if changed:
         lines.append(f"the reproduction does not reproduce {limit}")
-    elif not any(how[way] for way in MADE):
+    elif not made:
         lines.append(f"nothing was trained or scored here, so this vouches for no run: 'make reproduce SCALE={scale}'")
     else:
         lines.append(f"what was made here reproduces {limit}")
+    if made:
         lines += (
             ["this machine differs from the one that drew the committed results:", *(f"  {line}" for line in others)]
             if others
@@ -265,4 +267,4 @@ def _conclude(console: Console, scale: str, changed: bool, count: str, how: Coun
         )
         lines += [f"known of another machine: {words}" for words in known_machines(scale)]
     console.print("\n".join(lines), highlight=False, markup=False)
-    return 1 if changed else 0 if any(how[way] for way in MADE) else 3
+    return 1 if changed else 0 if made else 3

@@ -175,6 +175,17 @@ def test_scores_that_came_out_as_committed_need_no_drawing(repository):
     assert "rivals: 2 of 2 claims came out the same (2 not made here)" in said(3)
 
 
+@pytest.mark.parametrize("verdict", ["reproduced", "contradicted"])
+def test_what_other_machines_gave_is_told_whether_or_not_this_one_agrees(repository, verdict):
+    Path("docs").mkdir(exist_ok=True)
+    Path("docs/machines.yaml").write_text("laptop: [CPU B gave 1 of 2]\n")
+    for path in Path("scores").rglob("summary.json"):
+        write_json(path.with_name("provenance.json"), HERE | {"key": "k"})
+    assert row("a")["verdict"] == "reproduced"
+    results("rivals", row("a", verdict=verdict), row("b", arms=["dense", "stem-third"]), commit="now")
+    assert "known of another machine: CPU B gave 1 of 2" in said(int(verdict != "reproduced"))
+
+
 @pytest.mark.parametrize("edit", [{"ours": 0.2}, {"seeds": 4}, {"sentence": "Else."}, {"verdict": "contradicted"}])
 def test_an_edited_field_fails(repository, edit):
     results("rivals", row("a", **edit), row("b", arms=["dense", "stem-third"]))
