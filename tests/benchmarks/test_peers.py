@@ -12,8 +12,7 @@ from benchmarks.interleaved import compared, interleaved, quotient
 from benchmarks.peer_embedding import WHATS
 from benchmarks.peer_host_tables import TARGETS, homes
 from benchmarks.peer_scoring import ARMS
-from benchmarks.peer_training import PEERS, Steps
-from benchmarks.peer_training import stems as stems_of
+from benchmarks.peer_training import PEERS, Steps, stems
 from benchmarks.peer_vocabulary import PART_NAMES, UPDATES
 from stemrepro.model.config import ModelConfig, placed_layers
 from stemrepro.model.cost import flops_per_token
@@ -70,7 +69,7 @@ def expected(*widths: int) -> set[tuple[str, str]]:
     """What every table says something of, by measurement."""
     kinds = [f"width {width}, eager" for width in widths] + [f"width {widths[0]}, compiled"]
     wanted = [("training step", f"dense, {kind}", peer) for kind in kinds for peer in PEERS]
-    wanted += [("STEM's step", f"{arm}, {kind}", "dense") for kind in kinds for arm in stems_of("compiled" in kind)]
+    wanted += [("STEM's step", f"{arm}, {kind}", "dense") for kind in kinds for arm in stems("compiled" in kind)]
     wanted += [("products in a step", f"dense, width {width}, eager", "all of its operations") for width in widths]
     wanted += [("scoring", f"{arm}, width 32", "lm-eval's HFLM") for arm in ARMS]
     wanted += [("rows looked up", what, "fbgemm-gpu-cpu") for what in WHATS]
@@ -148,9 +147,9 @@ def test_the_committed_table_is_whole(committed):
 
 
 def test_its_flop_ratios_are_those_of_the_cost_model(committed, book):
-    stems = committed[committed.measure == "STEM's step"]
-    assert len(stems) == 2 * len(stems_of(False)) + len(stems_of(True))
-    for row in stems.itertuples():
+    steps = committed[committed.measure == "STEM's step"]
+    assert len(steps) == 11
+    for row in steps.itertuples():
         arm, width, _ = row.what.split(", ")
         scale = book.scale("laptop" if width == "width 32" else "gpu")
         length = int(row.note.split(" x ")[1].split()[0])
