@@ -18,7 +18,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.t
 
 reproduce: $(BIN)/.installed
 	@stemrepro plan --scale $(SCALE) $(if $(RECIPE),--recipe $(RECIPE))
-	@dvc --wait-for-lock repro $(if $(RECIPE),$(RECIPE)@$(SCALE))
+	@dvc --wait-for-lock repro $$(cat plan/targets)
 	-@stemrepro track --scale $(SCALE)
 	@stemrepro verify --scale $(SCALE); code=$$?; echo "Figures and verdicts: results/$(SCALE)/"; [ $$code -eq 3 ] || exit $$code
 

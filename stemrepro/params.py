@@ -1,4 +1,4 @@
-"""params.yaml: all that the pipeline reads of a plan, one model for writing and reading."""
+"""plan/params.yaml: all that the pipeline reads of a plan, one model for writing and reading."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,7 +16,8 @@ from stemrepro.runs import MAIN, Address
 from stemrepro.scale import Benchmarks, Counting, Evaluation, Geometry, Haystack, Knowledge, Recall
 from stemrepro.training.settings import RunTraining
 
-PARAMS = Path("params.yaml")
+PLAN = Path("plan")
+PARAMS = PLAN / "params.yaml"
 HEADER = "# Written by 'stemrepro plan' from recipes/. Edit those and plan again.\n"
 Part = Literal[
     "losses", "benchmarks", "geometry", "facts", "edits", "recall", "capacity", "haystack", "distance", "reasoning"

@@ -1,10 +1,13 @@
-"""dvc.yaml, and what its stages depend on beside their inputs: what is asked of each and its code, both computed.
+"""The two pipelines. dvc.yaml draws what is committed from the committed scores, so that a clone is up to date. plan/dvc.yaml, which git doesn't
+hold, makes the scores of what is planned: text, runs, scores; it also draws the scales whose results aren't committed.
 
 Few stages: run folders and scores know what is theirs, so that one stage can hold all runs of a scale and an edit of one arm trains one
-arm. The first stage, `check`, writes a stamp a stage, {"asked": ..., "code": {file: hash}}: the settings that concern it, and the import
-closure of what it runs without comments and docstrings. A stage whose stamp is the same has nothing to do.
+arm. The first stage of a plan, `check`, writes a stamp a stage, {"asked": ..., "code": {file: hash}}: the settings that concern it, and the
+import closure of what it runs without comments and docstrings. A stage whose stamp is the same has nothing to do. Drawing takes seconds:
+those stages depend on the files themselves.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import yaml
@@ -12,18 +15,26 @@ import yaml
 from stemrepro import imports
 from stemrepro.book import Book
 from stemrepro.elsewhere import LONG_END
-from stemrepro.files import sha256, write_json
-from stemrepro.measures import MEASURES
+from stemrepro.files import write_json
 from stemrepro.measures.base import measure_class
 from stemrepro.metrics import METRICS, compared_arms
 from stemrepro.model.ffn.naming import module_of
-from stemrepro.params import Params
+from stemrepro.params import PARAMS, PLAN, Params
 from stemrepro.recipe import Recipe
 from stemrepro.work import DATA, RESULTS
 
-PIPELINE = Path("dvc.yaml")
+DRAWING, PIPELINE, TARGETS = Path("dvc.yaml"), PLAN / "dvc.yaml", PLAN / "targets"
+"""What draws committed results; what makes a plan's; and what of both DVC is asked for (`dvc repro $(cat plan/targets)`)."""
 ANALYSES = Path("analysis")
 HEADER = "# Written by 'stemrepro plan' from recipes/. Don't edit: stemrepro/pipeline.py writes it.\n"
+CURVES = [{
+    "results/laptop/validation_loss/data.csv": {
+        "x": "tokens", "y": "value", "template": "curves", "title": "Validation loss of the arms, means over seeds with 95% intervals",
+        "x_label": "training tokens", "y_label": "prose loss (nats/token)",
+    }
+}]  # fmt: skip
+"""What `dvc plots show` draws beside the figures, by .dvc/plots/curves.json."""
+FOR_ALL = tuple(f"recipes/{name}.yaml" for name in ("arms", "points", "paper", "shapes"))
 SCALE, MIX = "${item.scale}", "${item.mix}"
 KINDS = ("pdf", "svg", "png")
 HOME = "stemrepro"
@@ -46,10 +57,8 @@ OF_SCALE = {
     "haystack": ("evaluation.haystack",),
     "distance": ("evaluation.distance",),
     "reasoning": ("evaluation.reasoning",),
-    "metrics": ("metrics",),
-    "report": ("report.scoreboard",),
 }
-"""The modules that stages run, by stage; those of analyses follow from their recipes."""
+"""The modules that stages run, by stage."""
 WITH_MODELS = (
     "train",
     "losses",
@@ -69,35 +78,14 @@ def _modules(names: tuple[str, ...]) -> list[str | Path]:
     return [f"{HOME}.{name}" for name in names]
 
 
-def own_networks(book: Book) -> list[Path]:
-    """Files outside the package that arms take their networks from."""
-    places = [module_of(arm.ffn) for arm in book.arms.values()]
+def own_networks(book: Book, arms: Iterable[str] | None = None) -> list[Path]:
+    """Files outside the package that some arms, or all, take their networks from."""
+    places = [module_of(book.arms[name].ffn) for name in (book.arms if arms is None else arms)]
     return sorted({place for place in places if isinstance(place, Path)})
 
 
-def _analysis_code(name: str, recipe: Recipe) -> list[str | Path]:
-    own = ANALYSES / f"{name}.py"
-    return [f"{HOME}.analyse", MEASURES[recipe.measure].partition(":")[0], *([own] if own.exists() else [])]
-
-
-def _asked_of_analysis(book: Book, scale: str, recipe: Recipe, folder: Path) -> dict:
-    """What an analysis takes from recipes/: itself, its arms with their looks, its points, the scale, the paper's numbers."""
-    arms = {name: [repr(field) for field in book.arms[name]] for name in recipe.arms}
-    return {
-        "recipe": recipe.model_dump(mode="json"),
-        "arms": arms,
-        "points": {name: book.points[name].model_dump() for name in recipe.points},
-        "scale": book.scale(scale).model_dump(mode="json"),
-        "numbers": {file: sha256(folder / f"{file}.yaml") for file in ("paper", "shapes")},
-    }
-
-
-def write_stamps(book: Book, params: Params, folder: Path, data: Path = DATA) -> None:
-    """Writes `data`/<mix>/plan/<stage>.json and `data`/<scale>/plan/<stage>.json for every stage of a plan.
-
-    Args:
-        folder: recipes/.
-    """
+def write_stamps(params: Params, data: Path = DATA) -> None:
+    """Writes `data`/<mix>/plan/<stage>.json and `data`/<scale>/plan/<stage>.json for every stage of a plan but those that draw."""
     (scale,), (mix,) = params.scales, params.mixes
     settings, runs = params.scale[scale].model_dump(mode="json"), params.model_dump(mode="json")["run"][scale]
     networks = [module_of(own.model.ffn) for own in params.planned(scale).values()]
@@ -119,8 +107,6 @@ def write_stamps(book: Book, params: Params, folder: Path, data: Path = DATA) ->
         "capacity": runs,
         "people": [settings.get("people"), params.mix[mix].model_dump(mode="json")],
         "mid": settings.get("mid"),
-        "metrics": compared_arms(book.at(scale)),
-        "report": {path.name: sha256(path) for path in sorted(folder.glob("*.yaml"))},
     }
 
     def stamp(owner: str, stage: str, about: object, places: list[str | Path]) -> None:
@@ -130,8 +116,6 @@ def write_stamps(book: Book, params: Params, folder: Path, data: Path = DATA) ->
         stamp(mix, stage, params.mix[mix].model_dump(mode="json"), _modules(names))
     for stage, names in OF_SCALE.items():
         stamp(scale, stage, asked.get(stage), _modules(names) + (networks if stage in WITH_MODELS else []))
-    for name, recipe in book.at(scale).recipes.items():
-        stamp(scale, name, _asked_of_analysis(book, scale, recipe, folder), _analysis_code(name, recipe))
 
 
 def _kept(*paths: str, persist: bool = False) -> list[dict]:
@@ -250,50 +234,106 @@ def scores_of(recipe: Recipe) -> list[Path]:
     return folders + ([Path("text")] if measure_class(recipe.measure).reads_text else [])
 
 
-def analysis_stage(name: str, recipe: Recipe) -> dict:
+def drawn_from(recipe: str, book: Book) -> list[str]:
+    """The files that a recipe's figure and verdicts follow from, beside its scores."""
+    own = [path.as_posix() for path in (ANALYSES / f"{recipe}.py",) if path.exists()]
+    networks = [path.as_posix() for path in own_networks(book, book.recipes[recipe].arms)]
+    return [HOME, *own, f"recipes/{recipe}.yaml", *FOR_ALL, f"recipes/scales/{SCALE}.yaml", *networks]
+
+
+def analysis_stage(name: str, book: Book, matrix: dict) -> dict:
     """One recipe's figure, data and verdicts, by its own file of analysis/ or by the forest plot that every recipe has."""
-    out, drawn = f"results/{SCALE}/{name}", ("figure", "front") if recipe.front else ("figure",)
+    recipe, out = book.recipes[name], f"results/{SCALE}/{name}"
+    drawn = ("figure", "front") if recipe.front else ("figure",)
     return _stage(
-        BY_SCALE, f"stemrepro analyse {name} --scale {SCALE}", recipe.paper_item,
-        [f"data/{SCALE}/plan/{name}.json", *(f"scores/{SCALE}/{folder.as_posix()}" for folder in scores_of(recipe))],
+        matrix, f"stemrepro analyse {name} --scale {SCALE}", recipe.paper_item,
+        [*drawn_from(name, book), *(f"scores/{SCALE}/{folder.as_posix()}" for folder in scores_of(recipe))],
         _kept(*(f"{out}/{name}.{kind}" for name in drawn for kind in KINDS[:2]), *(f"{out}/{file}" for file in ("panels", "data.csv", "verdicts.json", "explained.html"))),
         plots=_kept(*(f"{out}/{name}.{KINDS[2]}" for name in drawn)),
     )  # fmt: skip
 
 
-def metrics_stage() -> dict:
+def metrics_stage(matrix: dict) -> dict:
     """What `dvc metrics show` lists. It needs scores of losses alone, so that an experiment ends here without judging and drawing."""
     return _stage(
-        BY_SCALE, f"stemrepro metrics --scale {SCALE}", "of each arm its loss, what it gains on dense in the same seeds, and its cost",
-        [f"data/{SCALE}/plan/metrics.json", f"scores/{SCALE}/losses"], [], metrics=_kept(f"{METRICS}/{SCALE}"),
+        matrix, f"stemrepro metrics --scale {SCALE}", "of each arm its loss, what it gains on dense in the same seeds, and its cost",
+        [HOME, "recipes", f"scores/{SCALE}/losses"], [], metrics=_kept(f"{METRICS}/{SCALE}"),
     )  # fmt: skip
 
 
-def pipeline(book: Book) -> dict:
-    """All stages."""
+def report_stage(matrix: dict, scoreboard: str, recipes: dict[str, Iterable[str]]) -> dict:
+    """A page with every claim.
+
+    Args:
+        recipes: those on it, by scale.
+    """
     results = [
-        f"results/{SCALE}/{name}/{file}" for name in book.recipes for file in ("verdicts.json", "figure.svg", "panels")
+        f"results/{scale}/{name}/{file}"
+        for scale, names in recipes.items()
+        for name in names
+        for file in ("verdicts.json", "figure.svg", "panels")
     ]
+    there = (RESULTS / LONG_END).as_posix()
+    return _stage(
+        matrix, f"stemrepro report --scale {SCALE}", "the scoreboard, a page with every claim",
+        [HOME, *([ANALYSES.as_posix()] if ANALYSES.exists() else []), "recipes", *results, *([there] if Path(there).exists() else [])],
+        _kept(*(f"{scoreboard}/{name}" for name in ("README.md", "index.html", "claims.csv"))),
+    )  # fmt: skip
+
+
+def published(book: Book) -> dict[str, Book]:
+    """The scales whose results are committed, those on the project's own page, with their recipes; that page's own scale first."""
+    there = {name: book.at(name) for name, scale in book.scales.items() if scale.scoreboard == RESULTS.as_posix()}
+    return dict(sorted(there.items(), key=lambda item: book.scales[item[0]].named_only))
+
+
+def drawing(book: Book) -> dict:
+    """The stages of dvc.yaml: every committed figure and verdict, by the committed scores."""
+    scales = published(book)
+    at = {name: [scale for scale, own in scales.items() if name in own.recipes] for name in book.recipes}
+    compared = [scale for scale, own in scales.items() if compared_arms(own)]
+    return {
+        **{name: analysis_stage(name, book, {"scale": where}) for name, where in at.items() if where},
+        **({"metrics": metrics_stage({"scale": compared})} if compared else {}),
+        "report": report_stage({"scale": list(scales)[:1]}, RESULTS.as_posix(), {s: own.recipes for s, own in scales.items()}),
+    }  # fmt: skip
+
+
+def pipeline(book: Book, scale: str) -> dict:
+    """The stages of plan/dvc.yaml, from text to scores; also those that draw, where dvc.yaml doesn't."""
+    own = book.at(scale)
+    parts = {part for recipe in own.recipes.values() for asked in recipe.scored().values() for part in asked}
     stages = {
         "check": _stage(
             BY_BOTH, f"stemrepro plan --check --scale {SCALE}",
-            "params.yaml and dvc.yaml must follow from recipes/; what is asked of each stage, and its code",
-            ["recipes", "params.yaml", "stemrepro", *([ANALYSES.as_posix()] if ANALYSES.exists() else []),
-             *(path.as_posix() for path in own_networks(book))],
+            "the plan must follow from recipes/; what is asked of each stage, and its code",
+            ["recipes", PARAMS.as_posix(), HOME, *(path.as_posix() for path in own_networks(book))],
             [f"data/{SCALE}/plan", f"data/{MIX}/plan"],
         ),
-        **data_stages(other_texts(book)),
-        **run_stages(other_texts(book), {part for recipe in book.recipes.values() for own in recipe.scored().values() for part in own}),
-        **{name: analysis_stage(name, recipe) for name, recipe in book.recipes.items()},
-        **({"metrics": metrics_stage()} if compared_arms(book) else {}),
-        "report": _stage(
-            BY_SCALE, f"stemrepro report --scale {SCALE}", "the scoreboard, a page with every claim",
-            [f"data/{SCALE}/plan/report.json", "stemrepro/report/scoreboard.html", *results,
-             *(path.as_posix() for name in ("data.csv", "figure.svg", "panels", "verdicts.json") if (path := RESULTS / LONG_END.parent / name).exists())],
-            _kept(*(f"${{scoreboard}}/{name}" for name in ("README.md", "index.html", "claims.csv"))),
-        ),
+        **data_stages(other_texts(own)),
+        **run_stages(other_texts(own), parts),
     }  # fmt: skip
-    return {"params": ["params.yaml"], "stages": stages}
+    if scale in published(book):
+        return stages
+    return stages | {
+        **{name: analysis_stage(name, own, BY_SCALE) for name in own.recipes},
+        **({"metrics": metrics_stage(BY_SCALE)} if compared_arms(own) else {}),
+        "report": report_stage(BY_SCALE, "${scoreboard}", {SCALE: own.recipes}),
+    }
+
+
+def targets(book: Book, scale: str, recipes: tuple[str, ...]) -> list[str]:
+    """What DVC is asked for to make a plan's results: some recipes, or all with the page."""
+    where = "" if scale in published(book) else f"{PIPELINE.as_posix()}:"
+    if recipes:
+        return [f"{where}{name}@{scale}" for name in recipes]
+    if where:
+        return [PIPELINE.as_posix()]
+    there = drawing(book)
+    names = [
+        f"{name}@{scale}" for name, stage in there.items() if scale in stage["matrix"]["scale"] and name != "report"
+    ]
+    return [PIPELINE.as_posix(), *names, f"report@{next(iter(published(book)))}"]
 
 
 class _Plain(yaml.SafeDumper):
@@ -301,6 +341,11 @@ class _Plain(yaml.SafeDumper):
         return True
 
 
-def pipeline_text(book: Book) -> str:
-    """The bytes of dvc.yaml."""
-    return HEADER + yaml.dump(pipeline(book), Dumper=_Plain, sort_keys=False, width=120)
+def pipeline_texts(book: Book, scale: str) -> dict[Path, str]:
+    """The bytes of dvc.yaml and plan/dvc.yaml."""
+    planned = {name: {"wdir": ".."} | stage for name, stage in pipeline(book, scale).items()}
+    files = {
+        DRAWING: {"plots": CURVES, "stages": drawing(book)},
+        PIPELINE: {"params": [PARAMS.name], "stages": planned},
+    }
+    return {path: HEADER + yaml.dump(own, Dumper=_Plain, sort_keys=False, width=120) for path, own in files.items()}

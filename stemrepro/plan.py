@@ -1,4 +1,4 @@
-"""recipes/ -> params.yaml and dvc.yaml: what is to be done."""
+"""recipes/ -> plan/ and dvc.yaml: what is to be done."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -8,6 +8,7 @@ from stemrepro.arm import run_settings
 from stemrepro.book import RECIPES, Book, load
 from stemrepro.data.items import has_task
 from stemrepro.errors import UserError
+from stemrepro.files import atomic_write
 from stemrepro.params import (
     PARAMS,
     PARTS,
@@ -20,7 +21,7 @@ from stemrepro.params import (
     ScaleParams,
     read_params,
 )
-from stemrepro.pipeline import PIPELINE, pipeline_text
+from stemrepro.pipeline import TARGETS, pipeline_texts, targets
 from stemrepro.recipe import Recipe
 from stemrepro.runs import MAIN, Address
 from stemrepro.scale import Scale
@@ -206,38 +207,37 @@ def make_params(book: Book, scale_name: str, recipes: tuple[str, ...] = ()) -> P
 
 
 def write(
-    scale_name: str,
-    recipes: tuple[str, ...] = (),
-    folder: Path = RECIPES,
-    path: Path = PARAMS,
-    pipeline: Path = PIPELINE,
+    scale_name: str, recipes: tuple[str, ...] = (), folder: Path = RECIPES, home: Path = Path()
 ) -> tuple[Book, Params]:
-    """Validates recipes/ and writes params.yaml and dvc.yaml, each only when it changes."""
+    """Validates recipes/ and writes plan/ and dvc.yaml below `home`, each file only when it changes. dvc.yaml follows from recipes/ alone,
+    so that what git holds doesn't change with the plan."""
     book = load(folder)
     params = make_params(book, scale_name, recipes)
-    params.write(path)
-    text = pipeline_text(book.at(scale_name))
-    if not pipeline.exists() or pipeline.read_text() != text:
-        pipeline.write_text(text)
+    params.write(home / PARAMS)
+    texts = pipeline_texts(book, scale_name) | {TARGETS: " ".join(targets(book, scale_name, recipes)) + "\n"}
+    for path, text in texts.items():
+        if not (home / path).exists() or (home / path).read_text(encoding="utf-8") != text:
+            atomic_write(home / path, text)
     return book, params
 
 
-def check(folder: Path = RECIPES, path: Path = PARAMS, pipeline: Path = PIPELINE) -> tuple[Book, Params]:
-    """Raises UserError unless params.yaml and dvc.yaml are what the plan would write.
+def check(folder: Path = RECIPES, home: Path = Path()) -> Params:
+    """What is planned; raises UserError unless it and the pipelines are what the plan would write.
 
-    Inside `dvc exp run` a difference of params.yaml is the experiment: it is printed, not refused.
+    Inside `dvc exp run` a difference of plan/params.yaml is the experiment: it is printed, not refused.
     """
-    there, book = read_params(path), load(folder)
+    there, book = read_params(home / PARAMS), load(folder)
     planned = make_params(book, there.scales[0], there.recipes)
     changes = list(_differences(planned.model_dump(mode="json"), there.model_dump(mode="json")))
     again = f"run 'stemrepro plan --scale {there.scales[0]}'"
     if changes and os.environ.get("DVC_EXP_NAME"):
-        print(f"experiment: {path} differs from {folder}/ in {'; '.join(changes)}")
+        print(f"experiment: {PARAMS} differs from {folder}/ in {'; '.join(changes)}")
     elif changes:
-        raise UserError(f"{path} no longer follows from {folder}/ ({'; '.join(changes[:4])}); {again}")
-    if not pipeline.exists() or pipeline.read_text() != pipeline_text(book.at(there.scales[0])):
-        raise UserError(f"{pipeline} no longer follows from {folder}/; {again}")
-    return book, there
+        raise UserError(f"{PARAMS} no longer follows from {folder}/ ({'; '.join(changes[:4])}); {again}")
+    for path, text in pipeline_texts(book, there.scales[0]).items():
+        if not (home / path).exists() or (home / path).read_text(encoding="utf-8") != text:
+            raise UserError(f"{path} no longer follows from {folder}/; {again}")
+    return there
 
 
 def _differences(wanted: object, there: object, key: str = "") -> Iterator[str]:

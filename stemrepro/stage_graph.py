@@ -1,7 +1,7 @@
-"""The way of the data as a picture: the stages of dvc.yaml in Mermaid, with all analyses as one."""
+"""The way of the data as a picture: the stages of a plan and of what is drawn of it in Mermaid, with all analyses as one."""
 
 from stemrepro.book import Book
-from stemrepro.pipeline import OF_SCALE, WITH_MODELS, data_stages, other_texts, pipeline
+from stemrepro.pipeline import OF_SCALE, SCALE, WITH_MODELS, data_stages, drawing, other_texts, pipeline
 
 ANALYSES = "analyses"
 
@@ -16,15 +16,22 @@ def _within(path: str, folder: str) -> bool:
     return f"{path}/".startswith(f"{folder}/")
 
 
-def stage_edges(book: Book) -> set[tuple[str, str]]:
-    """(stage, a stage that reads what it writes); every recipe's analysis is called `ANALYSES`."""
-    stages = pipeline(book)["stages"]
+def _stages(book: Book, scale: str) -> dict[str, dict]:
+    drawn = {
+        name: stage for name, stage in drawing(book).items() if name in ("report", *book.at(scale).recipes, "metrics")
+    }
+    return pipeline(book, scale) | drawn
+
+
+def stage_edges(book: Book, scale: str) -> set[tuple[str, str]]:
+    """(stage, a stage that reads what it writes) at a scale whose results are committed; every recipe's analysis is called `ANALYSES`."""
+    stages = _stages(book, scale)
     name = {own: ANALYSES if own in book.recipes else own for own in stages}
-    writer = {path: own for own, stage in stages.items() for path in _outputs(stage)}
+    writer = {path.replace(SCALE, scale): own for own, stage in stages.items() for path in _outputs(stage)}
     return {
         (name[source], name[own])
         for own, stage in stages.items()
-        for read in stage["deps"]
+        for read in (path.replace(SCALE, scale) for path in stage["deps"])
         for path, source in writer.items()
         if (_within(read, path) or _within(path, read)) and name[source] != name[own]
     }
@@ -43,17 +50,17 @@ def shortest(edges: set[tuple[str, str]]) -> set[tuple[str, str]]:
     return {(first, then) for first, then in edges if then not in behind[first]}
 
 
-def mermaid(book: Book) -> str:
+def mermaid(book: Book, scale: str) -> str:
     """A flowchart of the stages of a scale's recipes, for a Markdown page."""
-    stages, edges = pipeline(book)["stages"], shortest(stage_edges(book))
+    stages, edges = _stages(book, scale), shortest(stage_edges(book, scale))
     groups = {
-        "data": [own for own in stages if own in data_stages(other_texts(book))],
+        "data": [own for own in stages if own in data_stages(other_texts(book.at(scale)))],
         "scores": [own for own in stages if own in OF_SCALE and own in WITH_MODELS and own != "train"],
     }
     labels = {
         "check": "check: what recipes/ ask of each stage",
         "train": "train: all runs",
-        ANALYSES: f"{len(book.recipes)} analyses, one a recipe:<br>verdicts and figures",
+        ANALYSES: f"{len(book.at(scale).recipes)} analyses, one a recipe:<br>verdicts and figures",
         "metrics": "metrics: dvc metrics show",
         "report": "report: the page",
     }

@@ -17,7 +17,7 @@ from rich.console import Console
 from stemrepro.errors import UserError
 from stemrepro.files import read_json
 from stemrepro.measures.base import measure_class
-from stemrepro.params import Params, Part, read_params
+from stemrepro.params import PARAMS, Params, Part, read_params
 from stemrepro.provenance import provenance
 from stemrepro.records import read_yaml
 from stemrepro.report.verdicts import read_verdicts
@@ -217,7 +217,7 @@ def verify(scale: str, results: Path, console: Console) -> int:
     present = {path.parent.name for path in folder.glob("*/verdicts.json")}
     if not present:
         raise UserError(f"{folder} has no verdicts; run 'make reproduce SCALE={scale}' first")
-    reference, params = committed_recipes(folder), read_params() if Path("params.yaml").exists() else None
+    reference, params = committed_recipes(folder), read_params() if PARAMS.exists() else None
     here, how, others = Made(params, scale, results), Counter(), {}
     total, kept, changed = 0, 0, False
     for name in sorted(present | reference):

@@ -7,7 +7,7 @@ from functools import reduce
 
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from stemrepro.pipeline import pipeline
+from stemrepro.pipeline import drawing
 from stemrepro.plan import make_params
 from stemrepro.sweeps.spec import read_sweep
 from stemrepro.sweeps.study import grid_points
@@ -54,11 +54,12 @@ def test_the_grid_is_a_sweep_of_known_arms(book, tmp_path):
 
 def test_the_experiment_sets_a_field_that_is_planned(book):
     asked = re.findall(
-        r"dvc exp run (?:-n \w+ )?-S ([\w.-]+)=([\d.]+) (\w+)@laptop", (ROOT / "docs/howto.md").read_text()
+        r"dvc exp run (?:-n \w+ )?-S plan/params.yaml:([\w.-]+)=([\d.]+) (\w+)@laptop",
+        (ROOT / "docs/howto.md").read_text(),
     )
     assert len(asked) == 2
     planned = make_params(book, "laptop").model_dump(mode="json")
     for key, value, stage in asked:
         there = reduce(lambda part, name: part[name], key.split("."), planned)
         assert there != float(value)
-        assert stage in pipeline(book.at("laptop"))["stages"]
+        assert stage in drawing(book)

@@ -1,4 +1,4 @@
-"""params.yaml follows from recipes/, dvc.yaml too, and both are read back as what was planned."""
+"""plan/ follows from recipes/, dvc.yaml too, and what was planned is read back."""
 
 import io
 import re
@@ -13,8 +13,8 @@ from stemrepro.arm import run_settings
 from stemrepro.book import RESERVED, load
 from stemrepro.errors import UserError
 from stemrepro.model.cost import parameter_counts
-from stemrepro.params import read_params
-from stemrepro.pipeline import pipeline
+from stemrepro.params import PARAMS, read_params
+from stemrepro.pipeline import DRAWING, PIPELINE, TARGETS, drawing, pipeline, pipeline_texts, targets
 from stemrepro.runs import MAIN, Address
 from stemrepro.scale import Scale
 from tests.conftest import ROOT
@@ -22,14 +22,13 @@ from tests.conftest import ROOT
 
 @pytest.fixture
 def planned(tmp_path):
-    path = tmp_path / "params.yaml"
-    plan.write("laptop", (), ROOT / "recipes", path, tmp_path / "dvc.yaml")
-    return path
+    plan.write("laptop", (), ROOT / "recipes", tmp_path)
+    return tmp_path / PARAMS
 
 
 @pytest.fixture
 def check(planned):
-    return lambda: plan.check(ROOT / "recipes", planned, planned.with_name("dvc.yaml"))
+    return lambda: plan.check(ROOT / "recipes", planned.parent.parent)
 
 
 def only(book, *names):
@@ -41,10 +40,31 @@ def runs(book, scale="laptop"):
     return plan.make_params(book, scale).planned(scale)
 
 
-def test_the_committed_plan_follows_from_the_recipes(book):
-    params = read_params(ROOT / "params.yaml")
-    assert params == plan.make_params(book, params.scales[0], params.recipes)
-    plan.check(ROOT / "recipes", ROOT / "params.yaml", ROOT / "dvc.yaml")
+@pytest.mark.parametrize("scale", ["laptop", "smoke", "ladder"])
+def test_what_git_holds_follows_from_the_recipes_whatever_is_planned(book, scale):
+    assert pipeline_texts(book, scale)[DRAWING] == (ROOT / DRAWING).read_text(), "run 'stemrepro plan'"
+
+
+def test_dvc_draws_what_is_committed_and_no_more(book):
+    """Every verdict below results/ has one stage in dvc.yaml, and every stage there a verdict."""
+    stages = {(scale, name) for name, stage in drawing(book).items() for scale in stage["matrix"]["scale"]}
+    committed = {path.parent.parts[-2:] for path in ROOT.glob("results/*/*/verdicts.json")}
+    known = {scale for scale, own in book.scales.items() if own.scoreboard == "results"}
+    drawn = {own for own in stages if own[1] in book.recipes}
+    assert drawn == {own for own in committed if own[0] in known}
+    assert {name for _, name in stages - drawn} == {"metrics", "report"}
+
+
+def test_a_plan_draws_only_what_dvc_yaml_does_not(book):
+    assert not set(pipeline(book, "laptop")) & {*book.recipes, "metrics", "report"}
+    assert {*book.at("smoke").recipes, "metrics", "report"} <= set(pipeline(book, "smoke"))
+
+
+def test_what_dvc_is_asked_for(book):
+    assert targets(book, "laptop", ("rivals",)) == ["rivals@laptop"]
+    assert targets(book, "smoke", ("rivals", "needle")) == ["plan/dvc.yaml:rivals@smoke", "plan/dvc.yaml:needle@smoke"]
+    assert targets(book, "smoke", ()) == ["plan/dvc.yaml"]
+    assert targets(book, "ladder", ()) == ["plan/dvc.yaml", "token_ladder@ladder", "metrics@ladder", "report@laptop"]
 
 
 def test_what_is_written_is_read_back(planned, book):
@@ -53,9 +73,10 @@ def test_what_is_written_is_read_back(planned, book):
 
 
 def test_planning_again_leaves_the_files_alone(planned, check):
-    files = (planned, planned.with_name("dvc.yaml"))
+    home = planned.parent.parent
+    files = [home / path for path in (PARAMS, PIPELINE, TARGETS, DRAWING)]
     before = [path.stat().st_mtime_ns for path in files]
-    plan.write("laptop", (), ROOT / "recipes", *files)
+    plan.write("laptop", (), ROOT / "recipes", home)
     assert [path.stat().st_mtime_ns for path in files] == before
     check()
 
@@ -73,9 +94,9 @@ def test_a_stale_plan_is_refused_by_key(planned, check, monkeypatch):
 
 
 def test_a_stale_pipeline_is_refused(planned, check):
-    pipeline = planned.with_name("dvc.yaml")
-    pipeline.write_text(pipeline.read_text().replace("stemrepro train", "stemrepro plan"))
-    with pytest.raises(UserError, match=r"dvc\.yaml no longer follows from .*run 'stemrepro plan"):
+    file = planned.with_name("dvc.yaml")
+    file.write_text(file.read_text().replace("stemrepro train", "stemrepro plan"))
+    with pytest.raises(UserError, match=r"plan/dvc\.yaml no longer follows from .*run 'stemrepro plan"):
         check()
 
 
@@ -86,16 +107,16 @@ def test_inside_an_experiment_the_difference_is_the_experiment(planned, check, m
     assert "run.laptop.main.dense.training.weight_decay: 0.2" in capsys.readouterr().out
 
 
-def test_no_recipe_takes_the_place_of_a_stage(book, planned):
-    own = set(pipeline(book)["stages"]) - set(book.recipes)
+def test_no_recipe_takes_the_place_of_a_stage(book):
+    own = {name for scale in book.scales for name in pipeline(book, scale)} | set(drawing(book))
+    own -= set(book.recipes)
     assert own <= set(RESERVED)
 
 
 def test_a_plan_of_one_recipe_stays_one(book, tmp_path):
     """Planned for a recipe, `plan --check` compares with that recipe's plan."""
-    files = (tmp_path / "params.yaml", tmp_path / "dvc.yaml")
-    plan.write("laptop", ("table_design",), ROOT / "recipes", *files)
-    _, params = plan.check(ROOT / "recipes", *files)
+    plan.write("laptop", ("table_design",), ROOT / "recipes", tmp_path)
+    params = plan.check(ROOT / "recipes", tmp_path)
     assert set(params.planned("laptop")) == set(book.recipes["table_design"].wanted())
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from stemrepro.analyse import analyse
 from stemrepro.book import load
-from stemrepro.pipeline import analysis_stage
+from stemrepro.pipeline import drawing
 from tests.conftest import ROOT
 from tests.made_up import write_arm
 
@@ -48,7 +48,7 @@ def test_the_ladder_is_judged_and_drawn(made_up, monkeypatch):
     assert {name: row["seeds"] for name, row in rows.items()} == {name: 5 if name in ends else 3 for name in rows}
     pictures = [folder / f"{name}.{kind}" for name in ("figure", "front") for kind in ("pdf", "svg", "png")]
     assert all(path.stat().st_size > 10_000 for path in pictures)
-    stage = analysis_stage("token_ladder", load(ROOT / "recipes").recipe("token_ladder"))
+    stage = drawing(load(ROOT / "recipes"))["token_ladder"]
     outs = {Path(path).name for kind in ("outs", "plots") for out in stage[kind] for path in out}
     assert outs == {path.name for path in folder.iterdir()} - {"provenance.json"}
     assert json.loads((folder / "verdicts.json").read_text()) == list(rows.values())

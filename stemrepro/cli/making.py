@@ -27,13 +27,11 @@ def plan(
         list[str] | None,
         typer.Option(help="only what this recipe needs; may be repeated", autocompletion=names.recipes),
     ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="fail unless params.yaml and dvc.yaml follow from recipes/")
-    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="fail unless plan/ and dvc.yaml follow from recipes/")] = False,
     arms: Annotated[bool, typer.Option("--arms", help="print every arm with its counts; write nothing")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="print no estimate")] = False,
 ) -> None:
-    """Validates recipes/, writes params.yaml and dvc.yaml, and prints the estimate."""
+    """Validates recipes/, writes plan/ for DVC, and prints the estimate."""
     from stemrepro import plan as planning
 
     if check:
@@ -41,19 +39,24 @@ def plan(
 
         if recipe:
             raise UserError("--check takes what is planned as it is; leave --recipe out")
-        book, params = planning.check()
+        params = planning.check()
         params.planned(scale)
-        write_stamps(book, params, planning.RECIPES)
+        write_stamps(params)
         return
     from rich.console import Console
 
     from stemrepro import estimate
+    from stemrepro.dvc_files import mend
+    from stemrepro.pipeline import DRAWING
 
     if arms:
         book = planning.load()
         estimate.show_arms(book, scale, list(book.arms), Console())
         return
     book, params = planning.write(scale, tuple(recipe or ()))
+    for path in mend():
+        back = f"; 'git restore {path}' brings the committed one back" if path == DRAWING.with_suffix(".lock") else ""
+        print(f"stemrepro: {path} was cut short by a kill, and DVC refuses it: it is removed{back}", file=sys.stderr)
     if not quiet:
         estimate.show(book, params, Console())
 
@@ -80,7 +83,7 @@ def _data_of_mix(step: str, mix: str) -> None:
 
     params = read_params()
     if mix not in params.mix:
-        raise unknown("mix", mix, params.mix, "params.yaml, what is planned,")
+        raise unknown("mix", mix, params.mix, "plan/params.yaml, what is planned,")
     settings, folder = params.mix[mix], DATA / mix
     if step == "fetch":
         from stemrepro.data.archives import fetch

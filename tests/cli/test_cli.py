@@ -46,7 +46,10 @@ def project(sample, tmp_path, monkeypatch):
     [
         (("plan", "--scale", "laptob"), "scale 'laptob' is unknown; did you mean 'laptop'?"),
         (("plan", "--recipe", "rival"), "recipe 'rival' is unknown; did you mean 'rivals'?"),
-        (("train", "--scale", "smoke"), "params.yaml is planned for scale 'tiny'; run 'stemrepro plan --scale smoke'"),
+        (
+            ("train", "--scale", "smoke"),
+            "plan/params.yaml is planned for scale 'tiny'; run 'stemrepro plan --scale smoke'",
+        ),
         (("train", "--scale", "tinny"), "scale 'tinny' is unknown; did you mean 'tiny'?"),
         (("evaluate", "--scale", "smoke"), "run 'stemrepro plan --scale smoke'"),
         (("evaluate", "--scale", "tinny"), "scale 'tinny' is unknown; did you mean 'tiny'?"),
@@ -85,9 +88,9 @@ def test_one_sentence_and_exit_code_two(arguments, words, project):
 )
 def test_settings_that_cannot_be_are_refused_by_key(project, old, new, words):
     """As an experiment (dvc exp run -S) would set them."""
-    text = (project / "params.yaml").read_text()
+    text = (project / "plan/params.yaml").read_text()
     assert old in text
-    (project / "params.yaml").write_text(text.replace(old, new))
+    (project / "plan/params.yaml").write_text(text.replace(old, new))
     done = run("train", "--scale", "tiny", "--untracked", "dense")
     assert done.exit_code == 2
     assert words in done.stderr
