@@ -1,15 +1,15 @@
 """Numbers in prose, bound to the results: a number stands between two HTML comments, and the first says where it comes from.
 
-    <!--laptop/rivals/verdicts.json|equal-flops|ours|.2f-->0.26<!--/-->                a field of a claim
-    <!--ladder/token_ladder/data.csv|panel=gap;x=286.151;what=stem-full|value|.2f-->0.31<!--/-->   a cell of a figure's data
-    <!--recipes/paper.yaml|table-3-1b/dense/average|value|.2f-->55.82<!--/-->          a cell of the paper
-    <!--docs/performance.csv|measure=gather;what=rows in float32|ratio|.2f-->0.81<!--/-->   a cell of a table beside the prose; words too
-    <!--docs/performance.csv|measure=gather|what;ours .1f;met|table-->...<!--/-->      its rows of a kind, as a table of these columns
-    <!--laptop|scale|runs|d-->292<!--/-->                 runs of a scale; tokens: of each, parameters: of dense, both in millions; ratio: of these
-    <!--laptop|tally-->...<!--/-->     the table of verdicts by origin; also primary, that of the primary claims, recipes, that by recipe,
+    <!--laptop/rivals/verdicts.json::equal-flops::ours::.2f-->0.26<!--/-->                a field of a claim
+    <!--ladder/token_ladder/data.csv::panel=gap;x=286.151;what=stem-full::value::.2f-->0.31<!--/-->   a cell of a figure's data
+    <!--recipes/paper.yaml::table-3-1b/dense/average::value::.2f-->55.82<!--/-->          a cell of the paper
+    <!--docs/performance.csv::measure=gather;what=rows in float32::ratio::.2f-->0.81<!--/-->   a cell of a table beside the prose; words too
+    <!--docs/performance.csv::measure=gather::what;ours .1f;met::table-->...<!--/-->      its rows of a kind, as a table of these columns
+    <!--laptop::scale::runs::d-->292<!--/-->                 runs of a scale; tokens: of each, parameters: of dense, both in millions; ratio: of these
+    <!--laptop::tally-->...<!--/-->     the table of verdicts by origin; also primary, that of the primary claims, recipes, that by recipe,
                                        and stages, those of dvc.yaml as a flowchart
 
-The last part is a format of Python's, behind "minus" where the sentence has the other sign than the number, or "fewer" (x, a difference
+Two colons part them, as a bar would end a cell of a table. The last part is a format of Python's, behind "minus" where the sentence has the other sign than the number, or "fewer" (x, a difference
 of logarithms, as the share 1 - exp(-x)). `render` writes what stands between.
 """
 
@@ -25,14 +25,14 @@ from stemrepro.files import atomic_write, damaged
 from stemrepro.model.cost import parameter_counts
 from stemrepro.plan import make_params
 from stemrepro.report.scoreboard import every_row, primary_table, shown, told
-from stemrepro.report.verdicts import read_verdicts, recipe_table, tally_table, word
+from stemrepro.report.verdicts import out_of_reach, read_verdicts, recipe_table, tally_table, word
 from stemrepro.runs import MAIN, Address
 from stemrepro.stage_graph import mermaid
 
 FILES = (Path("README.md"), Path("docs"))
 """Where bound numbers may stand: a file, or the Markdown files of a folder."""
-BOUND = re.compile(r"<!--(?P<source>[^<>]*?\|[^<>]*?)-->(?P<text>(?:(?!<!--).)*)<!--/-->", re.DOTALL)
-OPENED = re.compile(r"<!--[^<>]*?\|[^<>]*?-->")
+BOUND = re.compile(r"<!--(?P<source>[^<>]*?::[^<>]*?)-->(?P<text>(?:(?!<!--).)*)<!--/-->", re.DOTALL)
+OPENED = re.compile(r"<!--[^<>]*?::[^<>]*?-->")
 TRANSFORMS: dict[str, Callable[[float], float]] = {
     "minus": lambda value: -value,
     "fewer": lambda value: 1 - math.exp(-value),
@@ -48,10 +48,10 @@ def _recipes(scale: str, results: Path) -> list[str]:
 
 
 TABLES: dict[str, Callable[[str, Path], list[str]]] = {
-    "tally": lambda scale, results: tally_table(every_row(scale, results)),
+    "tally": lambda scale, results: [*tally_table(rows := every_row(scale, results)), "", out_of_reach(rows)],
     "primary": lambda scale, results: primary_table(list(map(told, every_row(scale, results)))),
     "recipes": _recipes,
-    "stages": lambda scale, _: [mermaid(load().at(scale))],
+    "stages": lambda scale, _: [mermaid(load(), scale)],
 }
 
 
@@ -140,13 +140,13 @@ def said(source: str, results: Path) -> str:
     Raises:
         UserError: there is no such file, row or column, or the number can't be written so.
     """
-    parts = source.split("|")
+    parts = source.split("::")
     if parts[1:2] == ["scale"] or (len(parts) == 2 and parts[1] in TABLES):
         load().scale(parts[0])
     if len(parts) == 2 and parts[1] in TABLES:
         return "\n" + "\n".join(TABLES[parts[1]](parts[0], results)) + "\n"
     if len(parts) != 4:
-        raise UserError(f"'{source}' is no marker: file|row|column|format")
+        raise UserError(f"'{source}' is no marker: file::row::column::format")
     if parts[3] == "table":
         try:
             return "\n" + "\n".join(_table(_existing(parts[0], results), *parts[1:3])) + "\n"

@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="90pt" height="50pt" viewBox="0 0 90 50"><rect width="90" height="50"/></svg>'
 TEXT = """# A & B
 
-One <!--laptop|scale|runs|d-->367<!--/--> run.
+One <!--laptop::scale::runs::d-->367<!--/--> run.
 
 ![A picture](figure.svg)
 
@@ -20,7 +20,7 @@ One <!--laptop|scale|runs|d-->367<!--/--> run.
 
 | claim | ours |
 |---|--:|
-| <!--laptop|tally-->x<!--/--> | 0.2 |
+| <!--laptop::tally-->x<!--/--> | 0.2 |
 """
 
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 from stemrepro.errors import UserError
 from stemrepro.prose import BOUND, FILES, pages, render, rendered
@@ -65,6 +66,29 @@ def test_no_number_in_findings_and_captions_is_loose(page, first, last, bound):
     assert [number for part in (numbered, *captions) for number in loose(part)] == []
 
 
+MARKDOWN = sorted(
+    path for path in ROOT.rglob("*.md") if not {".venv", "node_modules"} & set(path.relative_to(ROOT).parts)
+)
+
+
+def cells(row: str) -> int:
+    """Cells of a line of a table, as GitHub counts them: a bar parts two, also within code and comments."""
+    return len(re.findall(r"(?<!\\)\|", row.strip().strip("|"))) + 1
+
+
+@pytest.mark.parametrize("path", MARKDOWN, ids=lambda path: str(path.relative_to(ROOT)))
+def test_github_shows_every_page_as_it_is_meant(path):
+    """No comment that can be seen, and no row of a table that is cut or lacks cells."""
+    text = path.read_text(encoding="utf-8")
+    tokens = MarkdownIt("commonmark").enable("table").parse(text)
+    inline = [child for token in tokens for child in token.children or () if child.type == "text"]
+    assert [child.content for child in inline if "<!--" in child.content or "-->" in child.content] == []
+    lines = text.splitlines()
+    for table in (token for token in tokens if token.type == "table_open"):
+        first, last = table.map
+        assert {cells(line) for line in lines[first:last]} == {cells(lines[first])}
+
+
 def test_readme_is_short():
     """What a reader sees, without the comments that bind its numbers."""
     assert len(re.sub(r"<!--.*?-->", "", (ROOT / "README.md").read_text()).split()) < 1200
@@ -86,17 +110,17 @@ def test_links_lead_somewhere(path):
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("laptop/rivals/verdicts.json|a|ours|.2f", "-0.46"),
-        ("laptop/rivals/verdicts.json|a|ours|minus .1f", "0.5"),
-        ("laptop/rivals/verdicts.json|a|seeds|d", "5"),
-        ("laptop/rivals/verdicts.json|a|word|", "holds"),
-        ("laptop/rivals/data.csv|panel=loss;what=dense|value|.3f", "3.142"),
-        ("laptop/rivals/data.csv|what=dense|value|fewer .0%", "96%"),
-        ("recipes/paper.yaml|table-3-1b/dense/average|value|.2f", "55.82"),
-        ("docs/kills.csv|resumed_from=0;died_after=25|lost|.0f", "9"),
-        ("docs/kills.csv|resumed_from=0;died_after=25|aimed|", "at any moment"),
-        ("laptop|scale|tokens|.2f", "0.82"),
-        ("laptop|scale|ratio|.1f", "6.1"),
+        ("laptop/rivals/verdicts.json::a::ours::.2f", "-0.46"),
+        ("laptop/rivals/verdicts.json::a::ours::minus .1f", "0.5"),
+        ("laptop/rivals/verdicts.json::a::seeds::d", "5"),
+        ("laptop/rivals/verdicts.json::a::word::", "holds"),
+        ("laptop/rivals/data.csv::panel=loss;what=dense::value::.3f", "3.142"),
+        ("laptop/rivals/data.csv::what=dense::value::fewer .0%", "96%"),
+        ("recipes/paper.yaml::table-3-1b/dense/average::value::.2f", "55.82"),
+        ("docs/kills.csv::resumed_from=0;died_after=25::lost::.0f", "9"),
+        ("docs/kills.csv::resumed_from=0;died_after=25::aimed::", "at any moment"),
+        ("laptop::scale::tokens::.2f", "0.82"),
+        ("laptop::scale::ratio::.1f", "6.1"),
     ],
 )
 def test_a_number_is_written_as_its_marker_asks(results, monkeypatch, source, words):
@@ -107,7 +131,7 @@ def test_a_number_is_written_as_its_marker_asks(results, monkeypatch, source, wo
 
 def test_rows_of_a_kind_are_a_table(results, monkeypatch):
     monkeypatch.chdir(ROOT)
-    marker = "<!--laptop/rivals/data.csv|what=stem|panel;value .1f|table-->"
+    marker = "<!--laptop/rivals/data.csv::what=stem::panel;value .1f::table-->"
     lines = ["| panel | value |", "| --- | --: |", "| loss | 2.0 |", "| FLOPs |  |"]
     assert rendered(f"{marker}old<!--/-->", results) == "\n".join([marker, *lines, "<!--/-->"])
 
@@ -117,7 +141,7 @@ def test_tables_count_every_claim(which, monkeypatch):
     monkeypatch.chdir(ROOT)
     with (ROOT / "results/claims.csv").open(newline="") as file:
         claims = list(csv.DictReader(file))
-    lines = rendered(f"<!--laptop|{which}-->old<!--/-->", ROOT / "results").splitlines()[3:-1]
+    lines = rendered(f"<!--laptop::{which}-->old<!--/-->", ROOT / "results").splitlines()[3:-1]
     if which == "primary":
         primary = {row["sentence"]: row["word"] for row in claims if row["primary"] == "True"}
         assert {line.split(" | ")[0][2:]: line.split("**")[1] for line in lines} == primary
@@ -130,29 +154,32 @@ def test_tables_count_every_claim(which, monkeypatch):
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("laptop/rivals/verdicts.json|b|ours|.2f", "no claim 'b'"),
-        ("laptop/rivals/verdicts.json|a|ci_lo|.2f", "None can't be written as '.2f'"),
-        ("laptop/rivals/verdicts.json|a|ours|twice .2f", "can't be written as 'twice .2f'"),
-        ("laptop/rivals/data.csv|panel=loss|value|.2f", "2 rows are panel=loss"),
-        ("laptop/rivals/data.csv|panel=FLOPs|value|.2f", "one with a value"),
-        ("laptop/nothing/data.csv|panel=FLOPs|value|.2f", "is missing"),
-        ("recipes/paper.yaml|table-9/a/b|value|.2f", "no cell 'table-9/a/b'"),
-        ("laptop|scale|cost|d", "field 'cost' is unknown"),
-        ("laptop/rivals/data.csv|what=dense|panel|.2f", "'loss' can't be written as '.2f'"),
-        ("laptop/rivals/data.csv|what=hash|panel|table", "no row is what=hash"),
-        ("laptop/rivals/data.csv|what=stem|panel;size|table", "column 'size' is unknown"),
-        ("laptop/rivals/data.csv|what=stem|panel .1f|table", "can't be a table: Unknown format code 'f'"),
-        ("docs/nothing.csv|what=stem|panel|table", "docs/nothing.csv is missing"),
-        ("a|b", "is no marker"),
-        ("nope|tally", "scale 'nope' is unknown"),
-        ("laptop/rivals/data.csv|loss|value|.2f", "0 rows are loss"),
-        ("laptop/rivals/verdicts.json|a|seeds|d-->3 <!--laptop/rivals/verdicts.json|a|seeds|d", "1 lack their end"),
+        ("laptop/rivals/verdicts.json::b::ours::.2f", "no claim 'b'"),
+        ("laptop/rivals/verdicts.json::a::ci_lo::.2f", "None can't be written as '.2f'"),
+        ("laptop/rivals/verdicts.json::a::ours::twice .2f", "can't be written as 'twice .2f'"),
+        ("laptop/rivals/data.csv::panel=loss::value::.2f", "2 rows are panel=loss"),
+        ("laptop/rivals/data.csv::panel=FLOPs::value::.2f", "one with a value"),
+        ("laptop/nothing/data.csv::panel=FLOPs::value::.2f", "is missing"),
+        ("recipes/paper.yaml::table-9/a/b::value::.2f", "no cell 'table-9/a/b'"),
+        ("laptop::scale::cost::d", "field 'cost' is unknown"),
+        ("laptop/rivals/data.csv::what=dense::panel::.2f", "'loss' can't be written as '.2f'"),
+        ("laptop/rivals/data.csv::what=hash::panel::table", "no row is what=hash"),
+        ("laptop/rivals/data.csv::what=stem::panel;size::table", "column 'size' is unknown"),
+        ("laptop/rivals/data.csv::what=stem::panel .1f::table", "can't be a table: Unknown format code 'f'"),
+        ("docs/nothing.csv::what=stem::panel::table", "docs/nothing.csv is missing"),
+        ("a::b", "is no marker"),
+        ("nope::tally", "scale 'nope' is unknown"),
+        ("laptop/rivals/data.csv::loss::value::.2f", "0 rows are loss"),
+        (
+            "laptop/rivals/verdicts.json::a::seeds::d-->3 <!--laptop/rivals/verdicts.json::a::seeds::d",
+            "1 lack their end",
+        ),
     ],
 )
 def test_a_marker_that_asks_for_nothing_is_an_error_and_writes_nothing(results, tmp_path, monkeypatch, source, words):
     monkeypatch.chdir(ROOT)
     page = tmp_path / "page.md"
-    page.write_text(f"<!--laptop/rivals/verdicts.json|a|seeds|d-->4<!--/--> <!--{source}-->1<!--/-->")
+    page.write_text(f"<!--laptop/rivals/verdicts.json::a::seeds::d-->4<!--/--> <!--{source}-->1<!--/-->")
     before = page.read_text()
     with pytest.raises(UserError, match=re.escape(words)):
         render(results, (page,))
