@@ -35,6 +35,8 @@ def collect(measure: Tables) -> pd.DataFrame:
     for vocab in first:
         gain = first[vocab].bits_per_byte() - second[vocab].bits_per_byte()
         rows.append(mean_row("gain in bits per byte", "stem-full", vocab, Contrast(gain.to_numpy())))
+        share = 100 * gain / first[vocab].bits_per_byte()
+        rows.append(mean_row("gain, % of dense's bits per byte", "stem-full", vocab, Contrast(share.to_numpy())))
     return pd.DataFrame(rows)
 
 

@@ -57,6 +57,8 @@ SETTINGS = {
     "wide-rung-1-official-start": ("wide, official start", "stem-full", "^"),
 }
 """Points at which fewer FLOPs are spent -> what they are called, and whose colour and which marker they have."""
+STRETCHES = {"first three rungs": slice(3), "last three rungs": slice(-3, None)}
+"""Of the ladder, over which slopes are told apart."""
 LAWS = ("dense", "stem-third", "stem-full")
 """Arms that were trained at both widths and whose fitted laws are told."""
 FORETOLD = ("stem-third", "stem-full", "token-only", "up-removed")
@@ -87,6 +89,17 @@ def collect(measure: Worth) -> pd.DataFrame:
         mean_row("part", "interaction", x, measure.interaction("up-removed", "dense", point))
         for point, x in places.items()
     ]
+    for what, pair in PARTS.items() | {arm: ("dense", arm) for arm in STEM}.items():
+        rows += [mean_row("slope", what, ends, measure.slope(*pair, part)) for ends, part in STRETCHES.items()]
+    for width in measure.widths():
+        rows += [
+            {"panel": "parameters", "what": arm, "x": width, "value": measure.parameters(arm, width)} for arm in LAWS
+        ]
+        if width != 1:
+            rows += [
+                mean_row("wider dense", "stem-full", own, measure.wider_dense("stem-full", at))
+                for at, own in measure.tokens_a_parameter(width).items()
+            ]
     rows += foretold_rows(measure, places) + agreement_rows(measure)
     rows += [  # of all pairs, for the pages of other scales (stemrepro/report/ladder.py)
         mean_row(PAIR, f"{high} - {low}", x, measure.gap(high, low, point))

@@ -40,6 +40,12 @@ DIRECTION = "direction only"
 CONTRADICTED = "contradicted"
 INCONCLUSIVE = "inconclusive"
 NOT_TESTABLE = "not testable at this scale"
+NOT_RUN, TOO_SMALL, TOO_SHORT, TOO_EASY, CONFOUNDED = (
+    "not run", "model too small", "runs too short", "task too easy", "confounded",
+)  # fmt: skip
+UNTESTED = (NOT_RUN, TOO_SMALL, TOO_SHORT, TOO_EASY, CONFOUNDED)
+"""Why claims can't be tested: nothing was run, dense can't do the task, training is too short to show it, dense leaves no room for a
+lead, or something else than the claim's contrast differs too."""
 VERDICTS = (REPRODUCED, DIRECTION, CONTRADICTED, INCONCLUSIVE, NOT_TESTABLE)
 
 
@@ -116,6 +122,7 @@ class Evidence:
         primary: one of the at most eight.
         control: a question of ours, to which the paper has no size.
         failed_precondition: why the claim can't be tested here, or None; judged without the contrasts.
+        untested: of which kind that is, one of UNTESTED; "" where it can be tested.
         unmeasured: why the contrasts are nan, or None.
         elsewhere: the same contrasts in other settings, by a name of stemrepro.elsewhere.ELSEWHERE.
     """
@@ -128,6 +135,7 @@ class Evidence:
     primary: bool = False
     control: bool = False
     failed_precondition: str | None = None
+    untested: str = ""
     unmeasured: str | None = None
     elsewhere: Mapping[str, tuple[Contrast, ...]] = field(default_factory=dict)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from stemrepro.arm import Arm, shaped
-from stemrepro.claims import Contrast
+from stemrepro.claims import CONFOUNDED, Contrast
 from stemrepro.errors import UserError
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.model.config import placed_layers
@@ -204,6 +204,7 @@ def granularity(audit: Audit) -> pd.DataFrame:
                 if not math.isnan(value):
                     rows.append({
                         "block": block, "row": row, "task": task, "value": value, "items": size, "padded": padded,
+                        "right_of_items": round(value * size / 100, 4), "right_of_padded": round(value * padded / 100, 4),
                         "fits_items": fits(value, size), "fits_padded": fits(value, padded),
                         "chance_items": chance_of_fit(size), "chance_padded": chance_of_fit(padded),
                     })  # fmt: skip
@@ -231,7 +232,7 @@ class PaperAudit:
         "within_items:.+": "1 where a gain is within what other items might have given",
     }
     preconditions: ClassVar[dict[str, Precondition]] = {
-        "one-scorer": Precondition("the item counts that explain the row explain dense's too", ())
+        "one-scorer": Precondition("the item counts that explain the row explain dense's too", CONFOUNDED, ())
     }
     reads_text: ClassVar[bool] = False
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from stemrepro.claims import Contrast
+from stemrepro.claims import NOT_RUN, Contrast
 from stemrepro.errors import unknown
 from stemrepro.measures import MEASURES
 from stemrepro.recipe import Claim, Recipe
@@ -50,12 +50,14 @@ class Precondition:
 
     Attributes:
         words: what it asks.
+        fails: what it is where it fails, one of stemrepro.claims.UNTESTED.
         arms: whose scores it looks at. A claim may share one of them, never its whole contrast: else the claim could not fail.
         any_of: whose scores it looks at as well, as far as the recipe has them; one it needs.
         by_effect: does it compare losses with the smallest effect that counts of the claim?
     """
 
     words: str
+    fails: str
     arms: tuple[str, ...]
     any_of: tuple[str, ...] = ()
     by_effect: bool = False
@@ -143,12 +145,13 @@ def _refused_precondition(measure: type[Measure], recipe: Recipe, claim: Claim, 
     return None
 
 
-def failure(measure: Measure, claim: Claim) -> str | None:
-    """Why a claim can't be tested, or None: its metric, else the first of its preconditions that fails."""
+def failure(measure: Measure, claim: Claim) -> tuple[str, str] | None:
+    """Why a claim can't be tested, and of which kind that is, or None: its metric, else the first of its preconditions that fails."""
     if reason := measure.untestable(claim.metric, "none"):
-        return reason
+        return reason, NOT_RUN
     for name in claim.preconditions:
-        told = {"smallest_effect": claim.smallest_effect} if measure.preconditions[name].by_effect else {}
+        asked = measure.preconditions[name]
+        told = {"smallest_effect": claim.smallest_effect} if asked.by_effect else {}
         if reason := measure.untestable(claim.metric, name, **told):
-            return reason
+            return reason, asked.fails
     return None

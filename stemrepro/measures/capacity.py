@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from stemrepro.arm import run_settings
-from stemrepro.claims import Contrast
+from stemrepro.claims import TOO_EASY, TOO_SMALL, Contrast
 from stemrepro.errors import UserError
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.model.cost import flops_per_token, parameter_counts
@@ -27,8 +27,12 @@ class Capacity:
         "doublings by which the first arm exceeds the second",
     }
     preconditions: ClassVar[dict[str, Precondition]] = {
-        "dense-learns": Precondition(f"dense knows {LEARNT:g}% of the bits of the fewest people", ("dense",)),
-        "dense-is-full": Precondition(f"dense knows less than {FULL:g}% of the bits of the most people", ("dense",)),
+        "dense-learns": Precondition(
+            f"dense knows {LEARNT:g}% of the bits of the fewest people", TOO_SMALL, ("dense",)
+        ),
+        "dense-is-full": Precondition(
+            f"dense knows less than {FULL:g}% of the bits of the most people", TOO_EASY, ("dense",)
+        ),
     }
     reads_text: ClassVar[bool] = False
 

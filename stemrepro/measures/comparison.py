@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from stemrepro.arm import run_settings
-from stemrepro.claims import Contrast
+from stemrepro.claims import CONFOUNDED, TOO_SHORT, TOO_SMALL, Contrast
 from stemrepro.elsewhere import ELSEWHERE, OWN_RATES, POINTS
 from stemrepro.errors import UserError
 from stemrepro.evaluation.buckets import BUCKETS, bucket_name
@@ -67,13 +67,13 @@ class Comparison:
     metrics: ClassVar[dict[str, str]] = losses.METRICS | items.METRICS | {factorial.INTERACTION: factorial.WORDS}
     preconditions: ClassVar[dict[str, Precondition]] = {
         MEMORY: Precondition(
-            "a memory of the last token explains less than three quarters of the gap between dense and STEM full",
+            "a memory of the last token explains less than three quarters of the gap between dense and STEM full", CONFOUNDED,
             ("dense", "token-only", "stem-full"),
         ),
-        UNIGRAM: Precondition("at the first mark dense beats token frequencies", ("dense",)),
-        ANSWERS: Precondition("dense scores above what needs no knowledge", ("dense",)),
+        UNIGRAM: Precondition("at the first mark dense beats token frequencies", TOO_SHORT, ("dense",)),
+        ANSWERS: Precondition("dense scores above what needs no knowledge", TOO_SMALL, ("dense",)),
         NO_GAIN: Precondition(
-            "rows that hold nothing learnt don't end below dense by more than the claim's smallest effect",
+            "rows that hold nothing learnt don't end below dense by more than the claim's smallest effect", CONFOUNDED,
             ("dense",), any_of=UNINFORMED, by_effect=True,
         ),
     }  # fmt: skip

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from stemrepro.claims import Contrast
+from stemrepro.claims import TOO_SMALL, Contrast
 from stemrepro.errors import UserError
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.bootstrap import bootstrap_error
@@ -62,7 +62,7 @@ class Context:
         **TEXT_METRICS,
     }
     preconditions: ClassVar[dict[str, Precondition]] = {
-        "dense-uses-context": Precondition("half a block of context is worth something to dense", ("dense",))
+        "dense-uses-context": Precondition("half a block of context is worth something to dense", TOO_SMALL, ("dense",))
     }
     reads_text: ClassVar[bool] = True
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from stemrepro.claims import Contrast
+from stemrepro.claims import TOO_SMALL, Contrast
 from stemrepro.errors import UserError
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.clusters import pair_error
@@ -48,8 +48,8 @@ class Knowledge:
     }
     preconditions: ClassVar[dict[str, Precondition]] = {
         "facts-learnt": Precondition(f"dense recalls {LEARNT:g}% of the told facts in the held-out template, and {LEAD:g} points fewer untold ones",
-                                     ("dense",)),
-        "pairs-known": Precondition(f"STEM full answers both prompts of {PAIRS} pairs right before the edit", ("stem-full",)),
+                                     TOO_SMALL, ("dense",)),
+        "pairs-known": Precondition(f"STEM full answers both prompts of {PAIRS} pairs right before the edit", TOO_SMALL, ("stem-full",)),
     }  # fmt: skip
     reads_text: ClassVar[bool] = False
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from stemrepro.claims import Contrast
+from stemrepro.claims import TOO_EASY, TOO_SMALL, Contrast
 from stemrepro.errors import UserError
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.losses import contrast as loss_contrast
@@ -35,9 +35,9 @@ class Needle:
         "anew-loss": "the same of the loss, nats a token of plain prose at the end of the extension",
     }
     preconditions: ClassVar[dict[str, Precondition]] = {
-        "dense-finds": Precondition(f"dense finds {FOUND:g}% before the extension at the length it was trained on", ("dense",)),
-        "dense-leaves-room": Precondition(f"dense misses {ROOM:g}% or more at every length that the metric compares", ("dense",)),
-        "dense-finds-longer": Precondition(f"dense finds {FOUND:g}% behind the extension at its length", ("dense",)),
+        "dense-finds": Precondition(f"dense finds {FOUND:g}% before the extension at the length it was trained on", TOO_SMALL, ("dense",)),
+        "dense-leaves-room": Precondition(f"dense misses {ROOM:g}% or more at every length that the metric compares", TOO_EASY, ("dense",)),
+        "dense-finds-longer": Precondition(f"dense finds {FOUND:g}% behind the extension at its length", TOO_SMALL, ("dense",)),
     }  # fmt: skip
     reads_text: ClassVar[bool] = False
 

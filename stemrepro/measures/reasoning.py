@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from stemrepro.claims import Contrast
+from stemrepro.claims import TOO_SMALL, Contrast
 from stemrepro.errors import UserError
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.context import mean_difference
@@ -33,7 +33,7 @@ class Reasoning:
         "growth:far": "the same on words that stood last 16 or more tokens back less that on the same words nearer by",
     }
     preconditions: ClassVar[dict[str, Precondition]] = {
-        "dense-answers": Precondition(f"dense scores {LEAD:g} points above the most frequent answer and a draw among the choices", ("dense",))
+        "dense-answers": Precondition(f"dense scores {LEAD:g} points above the most frequent answer and a draw among the choices", TOO_SMALL, ("dense",))
     }  # fmt: skip
     reads_text: ClassVar[bool] = False
 

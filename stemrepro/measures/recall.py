@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from stemrepro.claims import Contrast
+from stemrepro.claims import TOO_SMALL, Contrast
 from stemrepro.errors import UserError
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.runs import MAIN, Address
@@ -26,7 +26,9 @@ class Recall:
         "pairs-slope": "how an arm's lead over the other changes with each doubling of the number of pairs, points",
     }
     preconditions: ClassVar[dict[str, Precondition]] = {
-        "dense-recalls": Precondition(f"dense says {SOLVED:g}% of the values right with the fewest pairs", ("dense",))
+        "dense-recalls": Precondition(
+            f"dense says {SOLVED:g}% of the values right with the fewest pairs", TOO_SMALL, ("dense",)
+        )
     }
     reads_text: ClassVar[bool] = False
 

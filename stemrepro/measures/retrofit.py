@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from stemrepro.claims import Contrast
+from stemrepro.claims import CONFOUNDED, Contrast
 from stemrepro.errors import UserError
 from stemrepro.measures import losses
 from stemrepro.measures.base import LOSS_UNIT, Inputs, Precondition
@@ -40,6 +40,7 @@ class Retrofit:
         NO_GAIN: Precondition(
             "stem-frozen, made of dense with one row for all tokens that never learns, ends no more than the smallest effect that counts "
             "below dense, both in two stages",
+            CONFOUNDED,
             ("dense", CONSTANT),
             by_effect=True,
         )

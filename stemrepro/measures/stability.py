@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from stemrepro.claims import Contrast, Unmeasured
+from stemrepro.claims import TOO_SHORT, Contrast, Unmeasured
 from stemrepro.elsewhere import OWN_RATES
 from stemrepro.measures import losses
 from stemrepro.measures.base import Inputs, Precondition
@@ -151,9 +151,11 @@ class Stability(Comparison):
     preconditions: ClassVar[dict[str, Precondition]] = {
         NO_GAIN: Comparison.preconditions[NO_GAIN],
         "spikes-expected": Precondition(
-            "at the rate of the paper's Hash-MoE an arm's runs lead one to expect a spike", ()
+            "at the rate of the paper's Hash-MoE an arm's runs lead one to expect a spike", TOO_SHORT, ()
         ),
-        CLEARS: Precondition("a short run of dense at the common rate learns more than token frequencies", ("dense",)),
+        CLEARS: Precondition(
+            "a short run of dense at the common rate learns more than token frequencies", TOO_SHORT, ("dense",)
+        ),
     }
 
     def __init__(self, inputs: Inputs) -> None:

@@ -79,9 +79,9 @@ class Worth(Comparison):
             raise UserError(f"the recipe has no arm '{arm}' at '{point}'; add it to the point's arms")
         return own.points[point] if point else own.losses
 
-    def slope(self, high: str, low: str) -> Contrast:
-        """Least-squares slope of the gap over log2 of the tokens, by seed."""
-        rungs = self.rungs()
+    def slope(self, high: str, low: str, part: slice = slice(None)) -> Contrast:
+        """Least-squares slope of the gap over log2 of the tokens, by seed; over all rungs or a part of them."""
+        rungs = dict(list(self.rungs().items())[part])
         gaps = [losses.contrast(self.losses(high, at), self.losses(low, at), "prose") for at in rungs]
         return Contrast(losses.slope(np.array(list(rungs.values())), np.stack([gap.differences for gap in gaps])))
 
@@ -93,6 +93,14 @@ class Worth(Comparison):
         """The gap in bits a byte at one rung, in % of the first arm's: the same number in any vocabulary and unit of loss."""
         first, second = paired(self.all_losses(high, point), self.all_losses(low, point))
         return Contrast((100 * (1 - second.bits_per_byte() / first.bits_per_byte())).to_numpy())
+
+    def wider_dense(self, arm: str, point: str) -> Contrast:
+        """An arm's prose loss at the scale's width less that of dense at a wider rung, at equal tokens, by seed: the arm's is taken between
+        its rungs, along a straight line in the logarithm of tokens."""
+        rungs, at = self.rungs(), np.log(self.tokens_at(point))
+        own = self._rows(arm, list(rungs)).T
+        wide = self.losses("dense", point).whole().loss("prose").to_numpy()
+        return Contrast(np.array([np.interp(at, np.log(list(rungs.values())), row) for row in own]) - wide)
 
     def over_law(self, arm: str, point: str | None) -> Contrast:
         """An arm's prose loss at a rung of the scale's width less dense's fitted law at as many training FLOPs, by seed."""

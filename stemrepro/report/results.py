@@ -54,7 +54,8 @@ def evidence_for(claim: Claim, measure: Measure) -> Evidence:
         transportable=claim.transportable,
         primary=claim.primary,
         control=claim.origin == "control",
-        failed_precondition=failed,
+        failed_precondition=failed and failed[0],
+        untested=failed[1] if failed else "",
         unmeasured=unmeasured,
         elsewhere=elsewhere,
     )
@@ -113,6 +114,8 @@ def judged(inputs: Inputs, measure: Measure) -> list[dict]:
             "differences": None if exact or result.ours is None else by_seed(facts),
             "scale": inputs.scale_name,
             "verdict": result.verdict,
+            "untested": facts.untested or None,
+            "transportable": claim.transportable,
             "reason": result.reason,
             **_at_official_start(facts),
         })  # fmt: skip

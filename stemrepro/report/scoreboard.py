@@ -14,14 +14,23 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader
 
 from stemrepro.book import Book, load
-from stemrepro.claims import NOT_TESTABLE, VERDICTS
+from stemrepro.claims import NOT_TESTABLE, UNTESTED, VERDICTS
 from stemrepro.errors import UserError
 from stemrepro.files import atomic_write
 from stemrepro.paper import Paper
 from stemrepro.recipe import ORIGINS, Recipe
 from stemrepro.report.drawing import COLOUR, Line, axis, drawing
 from stemrepro.report.ladder import OPEN, OTHER, SAME, Ladder, beside, counted, read_ladder
-from stemrepro.report.verdicts import CONTROL_WORDS, read_verdicts, tally, tally_table, word
+from stemrepro.report.verdicts import (
+    CONTROL_WORDS,
+    of_paper,
+    out_of_reach,
+    read_verdicts,
+    tally,
+    tally_table,
+    untested,
+    word,
+)
 from stemrepro.report.words import at_long_end, contrast, evidence, ours, paper, paper_items, source
 
 MEANING = {
@@ -111,7 +120,11 @@ def section(results: Path, scale: str, name: str, book: Book, out: Path, ladder:
         raise UserError(f"{folder}/figure.svg is missing; run 'dvc repro' for scale '{scale}'")
     drawn = [image(path) for path in sorted((folder / "panels").glob("*.svg")) or [folder / "figure.svg"]]
     items = paper_items(recipe.paper_item)
-    said = ", ".join(f"{count} {words}" for words, count in Counter(word(row) for row in rows).items())
+    own = of_paper(rows)
+    controls = f"{len(rows) - len(own)} controls of ours"
+    said = ", ".join(
+        [*(f"{count} {verdict}" for verdict, count in Counter(row["verdict"] for row in own).items()), controls]
+    )
     lines = {row["claim"]: lines_beside(row, ladder, others.get(row["claim"], [])) for row in rows}
     axes = {
         metric: axis(
@@ -124,7 +137,7 @@ def section(results: Path, scale: str, name: str, book: Book, out: Path, ladder:
         "name": name, "title": recipe.title, "paper_item": recipe.paper_item, "scale": scale, "runs": bool(recipe.arms),
         "folder": os.path.relpath(folder, out), "images": drawn,
         "alt": f"Figure of {name} at scale {scale}: {recipe.title}. Its claims: {said}.", "caption": caption(name, recipe, rows),
-        "items": "|".join(items), "words": Counter(VERDICTS.index(row["verdict"]) for row in rows),
+        "items": "|".join(items), "words": Counter(VERDICTS.index(row["verdict"]) for row in own), "own": len(own), "controls": len(rows) - len(own),
         "rows": [
             told(row) | {
                 "number": VERDICTS.index(row["verdict"]), "contrast": contrast(row), "paper": paper(row), "source": source(row),
@@ -147,6 +160,13 @@ def by_reason(rows: Iterable[dict]) -> dict[str, list[dict]]:
     for row in rows:
         found.setdefault(row["reason"], []).append(row)
     return dict(sorted(found.items(), key=lambda own: -len(own[1])))
+
+
+def by_kind(rows: Iterable[dict]) -> dict[str, dict[str, list[dict]]]:
+    """Those that can't be tested, by kind and reason."""
+    own = [row for row in rows if row["verdict"] == NOT_TESTABLE]
+    found = {kind: by_reason(row for row in own if row["untested"] == kind) for kind in UNTESTED}
+    return {kind: reasons for kind, reasons in found.items() if reasons}
 
 
 def unspoken(numbers: Paper, sections: list[dict]) -> dict[str, str]:
@@ -205,6 +225,19 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
+def whose(numbers: Paper) -> str:
+    """Where the paper's numbers are from, and what that means for its main table."""
+    score, size, padded = (
+        numbers.value(f"{cell}/openbookqa")
+        for cell in ("table-3-350m/stem-full", "test-sizes/items", "test-sizes/padded")
+    )
+    return (
+        f"Nobody here has read the paper's PDF. Its numbers are from its abstract and the authors' blog, README and code, from images, and from other "
+        f"people's notes; the source stands beside each. Its Table 3 appears to come from two test-set sizes: STEM full's {score:.2f}% in "
+        f"OpenBookQA is {score * padded / 100:.0f} right answers of {padded:.0f}, and no whole number of the test's {size:.0f} ({score * size / 100:.2f})."
+    )
+
+
 def html(sections: list[dict], numbers: Paper, out: Path, ladder: Ladder) -> str:
     """The page index.html, complete in itself."""
     environment = Environment(
@@ -214,16 +247,18 @@ def html(sections: list[dict], numbers: Paper, out: Path, ladder: Ladder) -> str
     root = os.path.relpath(".", out)
     page = environment.get_template("scoreboard.html").render(
         sections=sections, meanings=MEANING, control_words=CONTROL_WORDS, colours=COLOUR, origins=ORIGINS, tally=tally(rows),
-        counts=Counter(row["verdict"] for row in rows), total=len(rows), primary=[row for row in rows if row["primary"]],
+        counts=Counter(row["verdict"] for row in of_paper(rows)), controls=tally(rows)["control"], primary=[row for row in rows if row["primary"]],
         scales=list(dict.fromkeys(part["scale"] for part in sections)), root=f"{root}/", unspoken=unspoken(numbers, sections),
         agreed=agreement_words(rows, ladder),
-        refused=by_reason(row for row in rows if row["verdict"] == NOT_TESTABLE),
+        refused={"The paper's claims": by_kind(of_paper(rows)), "Controls of ours": by_kind(row for row in rows if row["origin"] == "control")},
+        reach=out_of_reach(rows).replace("*", ""), untested={origin: untested([row for row in rows if row["origin"] == origin]) for origin in ORIGINS},
+        whose=whose(numbers),
         missing=sum(cell["value"] is None for cell in numbers.listing()),
     )  # fmt: skip
     return page.replace("&#39;", "'")  # attributes stand in double quotes
 
 
-def markdown(sections: list[dict], out: Path, ladder: Ladder) -> str:
+def markdown(sections: list[dict], numbers: Paper, out: Path, ladder: Ladder) -> str:
     """The page README.md: the same claims as tables."""
     rule, predictions = os.path.relpath("docs/verdicts.md", out), os.path.relpath("docs/predictions.md", out)
     rows = [row for part in sections for row in part["rows"]]
@@ -233,7 +268,7 @@ def markdown(sections: list[dict], out: Path, ladder: Ladder) -> str:
         f"is a claim; its effect is signed so that the claim makes it positive; brackets hold the interval after the correction for "
         f"multiple claims, and its level ([how]({rule}); [what we had expected]({predictions})). Controls are questions of ours, and have "
         f"words of their own: one that comes out the other way says nothing against the paper.", "",
-        *tally_table(rows), "", *([agreement_words(rows, ladder), ""] if agreement_words(rows, ladder) else []),
+        whose(numbers), "", *tally_table(rows), "", out_of_reach(rows), "", *([agreement_words(rows, ladder), ""] if agreement_words(rows, ladder) else []),
         "| verdict | of a control | means |", "|---|---|---|",
         *(f"| **{verdict}** | *{CONTROL_WORDS[verdict]}* | {MEANING[verdict]} |" for verdict in VERDICTS),
         "", "## Primary claims", "", *primary_table(rows),
@@ -255,7 +290,7 @@ def markdown(sections: list[dict], out: Path, ladder: Ladder) -> str:
 
 COLUMNS = (
     "scale", "recipe", "claim", "sentence", "origin", "primary", "kind", "metric", "unit", "arms", "paper", "paper_unit", "paper_source", "paper_confidence",
-    "ours", "ci_low", "ci_high", "level", "smallest_effect", "seeds", "differences", "seed_se", "item_se", "p", "verdict", "word", "reason",
+    "ours", "ci_low", "ci_high", "level", "smallest_effect", "seeds", "differences", "seed_se", "item_se", "p", "verdict", "word", "untested", "reason",
 )  # fmt: skip
 """Of claims.csv."""
 
@@ -286,7 +321,7 @@ def write_scoreboard(scale: str, results: Path) -> Path:
     ladder = read_ladder(results)
     sections = [section(results, at, name, book, out, ladder) for name, at in shown(scale, results)]
     atomic_write(out / "index.html", html(sections, book.paper, out, ladder))
-    atomic_write(out / "README.md", markdown(sections, out, ladder))
+    atomic_write(out / "README.md", markdown(sections, book.paper, out, ladder))
     atomic_write(
         out / "claims.csv",
         table([(name, row) for name, at in shown(scale, results) for row in rows_of(results, at, name)]),

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from pathlib import Path
 
-from stemrepro.claims import VERDICTS
+from stemrepro.claims import NOT_TESTABLE, UNTESTED, VERDICTS
 from stemrepro.errors import UserError
 from stemrepro.files import read_json
 from stemrepro.recipe import ORIGINS, Origin
@@ -14,7 +14,7 @@ CONTROL_WORDS = dict(zip(VERDICTS, ("holds", "leans", "does not hold", "can't te
 counts, whatever its size."""
 TEXTS = ("claim", "sentence", "origin", "kind", "metric", "unit", "scale", "verdict", "reason")
 NUMBERS = ("smallest_effect", "ours", "ci_low", "ci_high", "level", "own_rate", "seed_se", "item_se", "p", "seeds")
-OTHERS = {"arms": list, "primary": bool, "paper": dict | None}
+OTHERS = {"arms": list, "primary": bool, "paper": dict | None, "untested": str | None, "transportable": bool}
 AT_OFFICIAL_START = {"official_start", "official_start_agrees"}
 """Fields of claims that were also measured at the official start of the embeddings: the effect, and whether it has the same sign."""
 
@@ -69,23 +69,54 @@ def tally(rows: list[dict]) -> dict[Origin, dict[str, int]]:
     return {origin: {verdict: counts[origin, verdict] for verdict in VERDICTS} for origin in ORIGINS}
 
 
+def of_paper(rows: list[dict]) -> list[dict]:
+    """The paper's claims, its results and its arithmetic: they are counted alone, without our controls."""
+    return [row for row in rows if row["origin"] != "control"]
+
+
+def untested(rows: list[dict]) -> str:
+    """How many claims can't be tested, and how many of them for what: "45: 25 not run, 20 model too small"; "0" for none."""
+    counts = Counter(row["untested"] for row in rows if row["verdict"] == NOT_TESTABLE)
+    kinds = ", ".join(f"{counts[kind]} {kind}" for kind in UNTESTED if counts[kind])
+    return f"{counts.total()}: {kinds}" if kinds else "0"
+
+
+def out_of_reach(rows: list[dict]) -> str:
+    """Which verdict the rule as it is keeps from which of the paper's results, in a sentence; empty where it keeps none."""
+    results = [row for row in rows if row["origin"] == "paper"]
+    sized = [row for row in results if row["kind"] == "greater" and not row["transportable"]]
+    if not sized:
+        return ""
+    return (
+        f"*Reproduced* is out of reach of {len(sized)} of the paper's {len(results)} results, whatever comes out: they claim a direction, and "
+        f"their sizes aren't expected at these scales, so *direction only* is the most that the rule can give them."
+    )
+
+
+HEADS = (*VERDICTS[:-1], "not tested")
+
+
 def tally_table(rows: list[dict]) -> list[str]:
-    """The same as the lines of a Markdown table."""
-    heads = [f"{verdict} / *{CONTROL_WORDS[verdict]}*" for verdict in VERDICTS]
-    lines = [f"| claims | {' | '.join(heads)} |", f"|---|{'--:|' * len(VERDICTS)}"]
+    """How many claims of each origin have each verdict, as the lines of a Markdown table."""
+    words = [*(f"{verdict} / *{CONTROL_WORDS[verdict]}*" for verdict in VERDICTS[:-1]), HEADS[-1]]
+    lines = [f"| claims | {' | '.join(words)} |", f"|---|{'--:|' * len(VERDICTS)}"]
     for origin, counts in tally(rows).items():
-        lines.append(f"| {ORIGINS[origin]} ({sum(counts.values())}) | {' | '.join(str(n) for n in counts.values())} |")
+        own = [row for row in rows if row["origin"] == origin]
+        cells = [*(str(counts[verdict]) for verdict in VERDICTS[:-1]), untested(own)]
+        lines.append(f"| {ORIGINS[origin]} ({len(own)}) | {' | '.join(cells)} |")
     return lines
 
 
 def recipe_table(recipes: dict[str, tuple[str, list[dict]]]) -> list[str]:
-    """A line a recipe of a Markdown table: how its claims came out.
+    """A line a recipe of a Markdown table: how the paper's claims came out, and how many controls of ours stand beside them.
 
     Args:
         recipes: title -> its item of the paper, and its rows.
     """
-    lines = [f"| recipe | paper | {' | '.join(VERDICTS)} |", f"|---|---|{'--:|' * len(VERDICTS)}"]
+    lines = [f"| recipe | paper | {' | '.join(HEADS)} | our controls |", f"|---|---|{'--:|' * (len(VERDICTS) + 1)}"]
     for title, (item, rows) in recipes.items():
-        counts = Counter(row["verdict"] for row in rows)
-        lines.append(f"| {title} | {item} | {' | '.join(str(counts[verdict] or '') for verdict in VERDICTS)} |")
+        own = of_paper(rows)
+        counts = Counter(row["verdict"] for row in own)
+        cells = [counts[verdict] for verdict in VERDICTS] + [len(rows) - len(own)]
+        lines.append(f"| {title} | {item} | {' | '.join(str(cell or '') for cell in cells)} |")
     return lines

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from stemrepro.claims import Contrast, Unmeasured
+from stemrepro.claims import NOT_RUN, TOO_SHORT, TOO_SMALL, Contrast, Unmeasured
 from stemrepro.elsewhere import OFFICIAL_START, OWN_RATES
 from stemrepro.measures.base import Precondition
 from stemrepro.paper import PaperNumber
@@ -32,10 +32,10 @@ class Given:
 
     reads_text = False
     preconditions: ClassVar = {
-        "passes": Precondition("", ()),
-        "fails": Precondition("", ()),
-        "fails too": Precondition("", ()),
-        "counts": Precondition("", (), by_effect=True),
+        "passes": Precondition("", TOO_SMALL, ()),
+        "fails": Precondition("", TOO_SHORT, ()),
+        "fails too": Precondition("", TOO_SMALL, ()),
+        "counts": Precondition("", TOO_SMALL, (), by_effect=True),
     }
 
     def __init__(self, book, claims):
@@ -110,17 +110,17 @@ def test_rows_have_the_sign_of_the_claim_and_what_they_rest_on(given):
 @pytest.mark.parametrize(
     ("metric", "asked", "reason"),
     [
-        ("plain", (), None),
-        ("plain", ("passes",), None),
-        ("plain", ("passes", "fails", "fails too"), "fails"),
-        ("plain", ("fails too", "fails"), "fails too"),
-        ("never", ("fails",), "nothing was asked"),
-        ("plain", ("counts",), "counts at 0.1"),
+        ("plain", (), (None, "")),
+        ("plain", ("passes",), (None, "")),
+        ("plain", ("passes", "fails", "fails too"), ("fails", TOO_SHORT)),
+        ("plain", ("fails too", "fails"), ("fails too", TOO_SMALL)),
+        ("never", ("fails",), ("nothing was asked", NOT_RUN)),
+        ("plain", ("counts",), ("counts at 0.1", TOO_SMALL)),
     ],
 )
 def test_the_first_precondition_that_fails_gives_the_reason(given, metric, asked, reason):
     facts = evidence_for(claim("high", "low", metric=metric, preconditions=asked), given)
-    assert facts.failed_precondition == reason
+    assert (facts.failed_precondition, facts.untested) == reason
 
 
 def test_a_row_has_the_official_start_where_it_was_run(book):

@@ -14,7 +14,7 @@ from stemrepro.claims import VERDICTS
 from stemrepro.errors import UserError
 from stemrepro.report import scoreboard
 from stemrepro.report.scoreboard import write_scoreboard
-from stemrepro.report.verdicts import CONTROL_WORDS, read_verdicts, tally_table
+from stemrepro.report.verdicts import CONTROL_WORDS, read_verdicts, recipe_table, tally_table
 from stemrepro.report.words import paper_items
 from tests.conftest import ROOT
 from tests.report.made_up import row
@@ -144,10 +144,21 @@ def test_claims_are_counted_by_whose_they_are(project, book):
     rows = [row for path in project.glob("*/*/verdicts.json") for row in read_verdicts(path)]
     count = len(book.at("laptop").recipes) + 1
     lines = tally_table(rows)
-    assert lines[2] == f"| the paper's result ({3 * count}) | {count} | {count} | 0 | 0 | {count} |"
+    assert (
+        lines[2]
+        == f"| the paper's result ({3 * count}) | {count} | {count} | 0 | 0 | {count}: {count} model too small |"
+    )
     assert lines[3] == f"| the paper's arithmetic ({count}) | 0 | 0 | {count} | 0 | 0 |"
     assert lines[4] == f"| our control ({count}) | 0 | 0 | 0 | {count} | 0 |"
-    assert all(line in (project / "README.md").read_text() for line in lines)
+    page, table = (project / "index.html").read_text(), (project / "README.md").read_text()
+    assert all(line in table for line in lines)
+    reach = f"out of reach of {3 * count} of the paper's {3 * count} results"
+    assert reach in page
+    assert reach in table
+    assert page.count("4 of the paper's claims:") == count  # and the control apart
+    assert page.count("and 1 of ours") == count
+    line = recipe_table({"Title": ("Table 3", rows[:5])})[2]
+    assert line == "| Title | Table 3 | 1 | 1 | 1 |  | 1 | 1 |"
     assert f"**{CONTROL_WORDS['inconclusive']}**" in (project / "README.md").read_text()
 
 
@@ -291,7 +302,10 @@ def test_filters_by_verdict_scale_and_words(page, book):
     buttons["contradicted"].click()  # alone
     assert buttons["inconclusive"].get_attribute("aria-pressed") == "false"
     assert shown(page) == [name for name in every if name.endswith(f"-{one}")]
-    assert page.locator("#shown").inner_text() == f"{len(book.at('laptop').recipes) + 1} of {len(every)} claims"
+    count = len(book.at("laptop").recipes) + 1
+    assert (
+        page.locator("#shown").inner_text() == f"{count} of the paper's {4 * count} claims, 0 of our {count} controls"
+    )
     buttons["inconclusive"].click()  # beside it
     assert shown(page) == [name for name in every if name.endswith((f"-{one}", f"-{other}"))]
     buttons["contradicted"].click()  # not any more

@@ -10,7 +10,7 @@ from stemrepro.recipe import ORIGINS
 from stemrepro.report.verdicts import NUMBERS, TEXTS, read_verdicts, tally, tally_table, word
 
 ROW = dict.fromkeys(TEXTS, "x") | dict.fromkeys(NUMBERS, 1.0) | {"origin": "paper", "verdict": "reproduced"}
-ROW |= {"arms": ["dense"], "primary": False, "paper": None}
+ROW |= {"arms": ["dense"], "primary": False, "paper": None, "untested": None, "transportable": False}
 
 
 def row(origin, verdict, claim="a"):
