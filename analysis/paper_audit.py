@@ -43,6 +43,9 @@ def collect(measure: PaperAudit) -> pd.DataFrame:
         values = {"printed": audit.paper.value(f"{row}/total")}
         values |= {name: audit.total(f"{row}:{name}") for name in ("kept", "tensors")}
         rows.append(pd.DataFrame([{"panel": "total", "row": row, "what": k, "value": v} for k, v in values.items()]))
+    for row in ("table-3-350m/stem-third", "table-3-350m/stem-full", "table-3-1b/stem-third"):
+        size = audit.counts(row)["tables"] / audit.counts(f"{row.split('/')[0]}/dense")["total"]
+        rows.append(pd.DataFrame([{"panel": "tables over dense", "row": row, "value": size}]))
     for block in BLOCKS:
         first, second = audit.accuracies(f"{block}/stem-third"), audit.accuracies(f"{block}/dense")
         frame = [

@@ -1,4 +1,4 @@
-"""Reviewers' wish: rivals at equal FLOPs, at equal parameters and with other memories, also by how often a pair was seen."""
+"""Reviewers' wish: rivals at equal FLOPs and equal time, and with other memories, also by how often a pair was seen."""
 
 import numpy as np
 import pandas as pd
@@ -34,6 +34,11 @@ def collect(measure: Rivals) -> pd.DataFrame:
         rows += rows_elsewhere(measure, arm)
         pairs = [measure.contrast("dense", arm, f"prose:pair={bucket}") for bucket in PAIRS]
         rows += [mean_row("by pair", arm, bucket, gain) for bucket, gain in zip(PAIRS, pairs, strict=True)]
+    flops = {arm: found.summary["forward_flops_per_token"] for arm, found in measure.arms.items()}
+    rows += [
+        {"panel": "FLOPs over STEM full's", "what": arm, "value": own / flops["stem-full"]}
+        for arm, own in flops.items()
+    ]
     gain, memory = (measure.contrast("dense", arm, "prose").differences for arm in ("stem-full", "token-only"))
     rows.append(mean_row("share beyond the last token", "stem-full", "", Contrast(1 - memory / gain)))  # fmt: skip
     return pd.DataFrame(rows)

@@ -91,10 +91,11 @@ def collect(measure: Worth) -> pd.DataFrame:
     ]
     for what, pair in PARTS.items() | {arm: ("dense", arm) for arm in STEM}.items():
         rows += [mean_row("slope", what, ends, measure.slope(*pair, part)) for ends, part in STRETCHES.items()]
+    for width, arm in product(measure.widths(), LAWS):
+        rows.append({"panel": "parameters", "what": arm, "x": width, "value": measure.parameters(arm, width)})
+        tables = measure.parameters(arm, width, "tables") / measure.parameters("dense", width)
+        rows.append({"panel": "tables over dense", "what": arm, "x": width, "value": tables})
     for width in measure.widths():
-        rows += [
-            {"panel": "parameters", "what": arm, "x": width, "value": measure.parameters(arm, width)} for arm in LAWS
-        ]
         if width != 1:
             rows += [
                 mean_row("wider dense", "stem-full", own, measure.wider_dense("stem-full", at))

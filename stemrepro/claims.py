@@ -118,6 +118,7 @@ class Evidence:
         contrasts: one, or one for each adjacent pair of an ordering; of an exact claim the computed number.
         smallest_effect: m.
         paper_effect: E, or None.
+        expected: what an exact claim says where the paper has no number.
         transportable: may E be expected at this scale?
         primary: one of the at most eight.
         control: a question of ours, to which the paper has no size.
@@ -131,6 +132,7 @@ class Evidence:
     contrasts: tuple[Contrast, ...]
     smallest_effect: float
     paper_effect: float | None = None
+    expected: float | None = None
     transportable: bool = False
     primary: bool = False
     control: bool = False
@@ -271,10 +273,11 @@ def _judge_bounds(e: Evidence, level: float) -> tuple[str, str]:
 
 
 def judge_exact(e: Evidence) -> tuple[str, str]:
-    found, printed, half = e.contrasts[0].mean, e.paper_effect, e.smallest_effect
+    found, half = e.contrasts[0].mean, e.smallest_effect
+    printed, whose = (e.paper_effect, "the paper's ") if e.expected is None else (e.expected, "")
     if abs(found - printed) <= half + 1e-9:
-        return REPRODUCED, f"{found:.6g} is the paper's {printed:g} within {half:g}"
-    return CONTRADICTED, f"{found:.6g} is not the paper's {printed:g} within {half:g}"
+        return REPRODUCED, f"{found:.6g} is {whose}{printed:g} within {half:g}"
+    return CONTRADICTED, f"{found:.6g} is not {whose}{printed:g} within {half:g}"
 
 
 def judge(evidence: list[Evidence]) -> list[Judgement]:

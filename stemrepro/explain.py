@@ -116,7 +116,8 @@ def _differences(claim: Claim, found: Judged, seeds: tuple[int, ...]) -> list[st
     e, level = found.evidence, f"{100 * found.result.level:.4g}%"
     if claim.kind == "exact":
         half = f"what counts {claim.smallest_effect:g} {claim.unit}"
-        return [f"computed {found.result.ours:.6g}, the paper's {claim.paper.value:g}, {half}"]
+        said = f"the paper's {claim.paper.value:g}" if claim.paper else f"the claim's {claim.expected:g}"
+        return [f"computed {found.result.ours:.6g}, {said}, {half}"]
     if np.isnan(e.contrasts[0].differences).all():
         return [f"none could be formed: {e.failed_precondition or e.unmeasured}"]
     lines = []

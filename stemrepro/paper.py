@@ -48,7 +48,7 @@ class PaperNumber(Strict):
     unit: str
     source: str
     confidence: Confidence = Field(
-        description="read in the paper, its blog or code / secondary notes / read off an image / computed from others"
+        description="read in its abstract, the authors' blog, README or code / secondary notes / read off an image / computed from others"
     )
 
 

@@ -9,8 +9,8 @@
     <!--laptop::tally-->...<!--/-->     the table of verdicts by origin; also primary, that of the primary claims, recipes, that by recipe,
                                        and stages, those of dvc.yaml as a flowchart
 
-Two colons part them, as a bar would end a cell of a table. The last part is a format of Python's, behind "minus" where the sentence has the other sign than the number, or "fewer" (x, a difference
-of logarithms, as the share 1 - exp(-x)). `render` writes what stands between.
+Two colons part them, as a bar would end a cell of a table. The last part is a format of Python's, behind "minus" where the sentence has the other sign than the number, "fewer" (x, a difference
+of logarithms, as the share 1 - exp(-x)), or "millions". `render` writes what stands between.
 """
 
 import csv
@@ -36,6 +36,7 @@ OPENED = re.compile(r"<!--[^<>]*?::[^<>]*?-->")
 TRANSFORMS: dict[str, Callable[[float], float]] = {
     "minus": lambda value: -value,
     "fewer": lambda value: 1 - math.exp(-value),
+    "millions": lambda value: value / 1e6,
 }
 
 

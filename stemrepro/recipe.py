@@ -42,6 +42,7 @@ class Claim(Strict):
         description="m: the smallest effect that counts, in the metric's unit; exact: half the last printed digit, unless the recipe says why not"
     )
     paper: PaperNumber | Cells | None = Field(None, description="once loaded a number, never cells")
+    expected: float | None = Field(None, description="what an exact control says, where the paper has no number")
     transportable: bool = Field(False, description="may the paper's size be expected at our scales?")
     unit: str = "nats/token"
     preconditions: tuple[str, ...] = Field(
@@ -54,8 +55,10 @@ class Claim(Strict):
         count, wanted = len(self.arms), {"ordering": "three or more", "exact": "none"}.get(self.kind, "two")
         if {"ordering": count < 3, "exact": count > 0}.get(self.kind, count != 2):
             raise ValueError(f"a claim of kind '{self.kind}' can't have {count} arms: {wanted}")
-        if self.kind == "exact" and (self.paper is None or self.primary):
-            raise ValueError("a claim of kind 'exact' needs the paper's number and can't be primary")
+        if self.kind == "exact" and ((self.paper is None) == (self.expected is None) or self.primary):
+            raise ValueError("a claim of kind 'exact' needs the paper's number or, of a control, 'expected', and can't be primary")
+        if self.expected is not None and (self.kind != "exact" or self.origin != "control"):
+            raise ValueError("'expected' is for controls of kind 'exact', about which the paper has no number")
         if self.origin == "control" and self.transportable:
             raise ValueError("a control has no size in the paper that could be transported")
         return self

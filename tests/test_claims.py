@@ -209,6 +209,12 @@ def test_exact_claims_know_no_chance(found, printed, half, expected):
     assert verdict(Contrast(np.array([found])), kind="exact", paper_effect=printed, smallest_effect=half) == expected
 
 
+@pytest.mark.parametrize(("found", "said"), [(0.2, "0.2 is 0 within 1"), (11.0, "11 is not 0 within 1")])
+def test_what_the_paper_has_no_number_of_is_not_called_its_own(found, said):
+    control = Evidence("exact", (Contrast(np.array([found])),), 1, control=True, expected=0.0)
+    assert judge([control])[0].reason == said
+
+
 def test_exact_claims_take_no_part_in_the_correction_for_many_claims():
     exact = Evidence("exact", (Contrast(np.array([1.0])),), 0.5, paper_effect=1.0)
     alone = judge([Evidence("greater", (around(0.05),), 0.02)])

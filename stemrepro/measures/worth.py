@@ -154,10 +154,10 @@ class Worth(Comparison):
         rows, sizes, tied = self.fitted_to(arm, widths)
         return bootstrapped(rows, *sizes, tied=tied)
 
-    def parameters(self, arm: str, width: float = 1.0) -> float:
-        """All parameters of an arm at a width."""
+    def parameters(self, arm: str, width: float = 1.0, which: str = "total") -> float:
+        """Parameters of an arm at a width: all, those of its tables, ..."""
         point = next(iter(self.rungs(width)))
-        return float(self.all_losses(arm, point).summary["parameters"]["total"])
+        return float(self.all_losses(arm, point).summary["parameters"][which])
 
     def tokens_a_parameter(self, width: float = 1.0) -> dict[str | None, float]:
         """Rungs of a width -> tokens a parameter, all of dense's, as the paper counts them."""

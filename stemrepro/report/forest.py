@@ -99,7 +99,7 @@ def collect(measure: Measure) -> pd.DataFrame:
             weakest = min(contrasts(claim, measure), key=lambda contrast: contrast.mean)
         except Unmeasured:
             weakest = Contrast(np.array([np.nan]))
-        zero = claim.paper.value if claim.kind == "exact" else 0.0
+        zero = (claim.paper.value if claim.paper else claim.expected) if claim.kind == "exact" else 0.0
         m = claim.smallest_effect
         scaled = Contrast((weakest.differences - zero) / m, weakest.item_se / m, weakest.item_df)
         rows.append(mean_row("claim", name, claim.unit, scaled))

@@ -16,7 +16,7 @@ def number(value: float, sign: bool = True) -> str:
 
 def printed(row: dict, value: float, more: int = 0) -> str:
     """A number of an exact claim, with the digits that its rounding or the paper's own number has, and `more`; counts are whole."""
-    given = f"{row['paper']['value']:g}".partition(".")[2]
+    given = f"{row['paper']['value'] if row['paper'] else row['expected']:g}".partition(".")[2]
     digits = max(len(given), round(-math.log10(2 * row["smallest_effect"]))) + more
     return f"{value:.0f}" if value == int(value) and not given else f"{value:.{digits}f}"
 
