@@ -117,6 +117,31 @@ def test_slopes_are_over_the_seeds_that_all_rungs_share(build):
     assert measure.fitted_to("dense", False)[0].shape == (5, 3)
 
 
+def test_a_slope_may_be_of_a_part_of_the_ladder(build):
+    """A gap that grows by 0.03 a doubling up to 36 tokens a parameter and stays there."""
+
+    def kinked(tokens, parameters):
+        return law(tokens, parameters) - 0.03 * np.log2(min(tokens, 4_861_952) / 324_608)
+
+    measure = build({"dense": law, "stem-full": kinked})
+    rungs = list(measure.rungs().values())
+    assert rungs[2] == 4_861_952
+    assert measure.slope("dense", "stem-full", slice(3)).differences == pytest.approx([0.03] * 3)
+    assert measure.slope("dense", "stem-full", slice(-3, None)).differences == pytest.approx([0.0] * 3, abs=1e-12)
+
+
+def test_a_wider_dense_model_stands_beside_an_arm_at_equal_tokens(build):
+    """The arm's loss falls by 0.1 a doubling of the tokens, so that a straight line between its rungs is exact."""
+
+    def line(tokens, parameters):
+        return 5 - 0.1 * np.log2(tokens / 1e5)
+
+    measure = build({"dense": lambda tokens, parameters: 4.0, "stem-full": line})
+    for point, tokens in measure.rungs(2.0).items():
+        found = measure.wider_dense("stem-full", point).differences
+        assert found == pytest.approx([line(tokens, None) - 4.0] * 3)
+
+
 def test_the_gap_in_percent_is_that_of_the_losses(build):
     measure = build({"dense": law, "stem-full": lambda t, n: law(t, n) - 0.1})
     dense = law(measure.inputs.scale.training.tokens) + 0.01 * np.arange(3)
