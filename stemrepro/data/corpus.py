@@ -20,6 +20,7 @@ from rich.progress import track
 
 from stemrepro.data.atlas import FILE, atlas_documents, chosen, make_atlas
 from stemrepro.data.documents import about_sources, read_countries, read_documents
+from stemrepro.data.integrity import store_corpus
 from stemrepro.data.invented import invented_documents
 from stemrepro.data.invented import words as invented_words
 from stemrepro.data.mixes import Mix
@@ -167,8 +168,6 @@ def made_text(
 
 def write_corpus(rows: list[dict], out: Path, about: dict) -> None:
     """Writes `out`/corpus.parquet, and `out`/corpus.json with documents, bytes and words by source and split beside `about`."""
-    from datasets import Dataset
-
     counts: dict = {}
     for row in rows:
         own = counts.setdefault(row["source"], {split: {"documents": 0, "bytes": 0, "words": 0} for split in SPLITS})
@@ -176,8 +175,7 @@ def write_corpus(rows: list[dict], out: Path, about: dict) -> None:
         cell["documents"] += 1
         cell["bytes"] += len(row["text"].encode())
         cell["words"] += len(row["text"].split())
-    out.mkdir(parents=True, exist_ok=True)
-    Dataset.from_list(rows).to_parquet(out / "corpus.parquet")
+    store_corpus(rows, out / "corpus.parquet")
     about["sources"] = {source: own for source, own in about["sources"].items() if source in counts}
     write_json(out / "corpus.json", about | {"kept": counts})
 
@@ -188,9 +186,6 @@ def build_corpus(name: str, mix: Mix, raw: Path, out: Path) -> None:
     Raises:
         UserError: an input is missing or damaged, or a source has no document in one of the splits.
     """
-    from datasets import disable_progress_bars
-
-    disable_progress_bars()
     documents = list(track(read_documents(mix, raw), "reading", transient=True, total=None))
     unique = list(drop_repeated_passages(documents))
     removed: dict = {"repeated_passages_only": len(documents) - len(unique)}
