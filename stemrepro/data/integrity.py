@@ -11,8 +11,7 @@ def read_corpus(path: Path) -> list[dict]:
     """The documents of a corpus.parquet: source, id, split, text.
 
     Raises:
-        UserError: it is missing or damaged.
-        OSError: the system can't open it.
+        UserError: it is missing or damaged, or can't be read.
     """
     from pyarrow.parquet import ParquetFile
 
@@ -21,12 +20,8 @@ def read_corpus(path: Path) -> list[dict]:
             rows = ParquetFile(file).read().to_pylist()
         if not all(isinstance(row[key], str) for row in rows for key in ("source", "id", "split", "text")):
             raise ValueError("a document lacks its source, id, split or text")
-    except (FileNotFoundError, KeyError, ValueError) as error:
+    except (OSError, KeyError, ValueError) as error:  # pyarrow has one without a number for bytes that it can't read
         raise damaged(path, error) from error
-    except OSError as error:
-        if error.errno is None:  # pyarrow's own, about bytes that it can't read
-            raise damaged(path, error) from error
-        raise
     return rows
 
 

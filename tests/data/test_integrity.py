@@ -7,6 +7,7 @@ from contextlib import suppress
 import pytest
 
 from stemrepro.data.integrity import read_corpus, store_corpus, verified_hash
+from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.errors import UserError
 from stemrepro.files import sha256
 
@@ -62,11 +63,14 @@ def test_a_corpus_that_was_replaced_is_read_anew_whatever_its_time_says(tmp_path
         assert [row["text"] for row in read_corpus(path)] == [text]
 
 
-def test_a_corpus_that_the_system_cannot_open_is_not_called_damaged(tmp_path):
-    path = tmp_path / "corpus.parquet"
-    path.symlink_to(path)
-    with pytest.raises(OSError, match="symbolic links"):
-        read_corpus(path)
+@pytest.mark.parametrize(("read", "name"), [(read_corpus, "corpus.parquet"), (read_tokenizer, "tokenizer.json")])
+def test_what_the_system_refuses_is_not_called_damage(tmp_path, read, name):
+    """A link to itself can't be opened, not even by root."""
+    (tmp_path / name).symlink_to(tmp_path / name)
+    with pytest.raises(
+        UserError, match=rf"{name} can't be read \(Too many levels of symbolic links\); it may be whole"
+    ):
+        read(tmp_path / name)
 
 
 def test_garbled_bytes_are_never_another_error(tmp_path):
