@@ -247,7 +247,9 @@ def has_task(mix: Mix, hub: bool, task: str) -> bool:
 def archive_files(mix: Mix, raw: Path) -> Callable[[str], Iterable[str] | None]:
     """Returns a reader of a benchmark's lines: from the pinned archive, or the vendored excerpt beside the sample."""
     if mix.kind == "sample":
-        return lambda task: path.read_text().splitlines() if (path := raw / f"{task}.jsonl").exists() else None
+        return lambda task: (
+            path.read_text(encoding="utf-8").splitlines() if (path := raw / f"{task}.jsonl").exists() else None
+        )
     archive = next(archive for archive in pinned() if archive.name == ARCHIVE)
     path = archive.path(raw)
     if path is None:
