@@ -25,7 +25,8 @@ from stemrepro.files import digest, read_json, sha256, write_json
 
 LEADING = re.compile(r"\A\ufeff?(?:[^\S\n]*\n)*")
 """A byte order mark and blank lines before a text."""
-KINDS = ".txt, .jsonl, .csv or .parquet files"
+SUFFIXES = (".txt", ".jsonl", ".csv", ".parquet")
+KINDS = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]} files"
 
 
 def resolved_revision(mix: HubMix) -> str:
@@ -94,6 +95,13 @@ def tables(mix: HubMix, revision: str, cache: str) -> Iterator[tuple[str, Callab
     splits, features = builder.config.data_files, builder.info.features
     if mix.split not in splits:
         raise UserError(f"dataset '{mix.dataset}' has no split '{mix.split}'; it has {', '.join(map(str, splits))}")
+    named = {os.path.realpath(file) for files in splits.values() for file in files}
+    every = [path for path in Path(mix.dataset).rglob("*") if path.suffix in SUFFIXES]
+    if left := sorted(str(path) for path in every if os.path.realpath(path) not in named):
+        print(
+            f"{mix.dataset}: files of another kind, or of no split, are not read: {', '.join(left[:5])}",
+            file=sys.stderr,
+        )
     for file in splits[mix.split]:
         if not os.path.getsize(file):
             raise UserError(f"{file} is empty; delete it")

@@ -219,6 +219,16 @@ def test_rows_without_text_are_counted(tmp_path, capsys):
     assert "nothing in column 'text': 2" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("other", ["more.jsonl", "notes.txt"])
+def test_files_that_the_library_passes_over_are_named(tmp_path, capsys, other):
+    """Beside a file that is called train: one of no split, or of another kind."""
+    place = folder(tmp_path / "own", train_jsonl='{"text": "a"}\n')
+    (place / other).write_text('{"text": "b"}\n')
+    fetch(own(place), tmp_path / "raw")
+    assert taken(tmp_path / "raw") == ["a"]
+    assert f"are not read: {place / other}\n" in capsys.readouterr().err
+
+
 def test_own_text_needs_no_cache_and_no_locale(tmp_path):
     """In a process of its own, as the library reads HF_HOME and Python the locale when they begin; /dev/null is no folder for anybody."""
     asked = own(folder(tmp_path / "own", a_txt="d\xe9j\xe0 vu \U0001f600", b_txt="voil\xe0"), streaming=False)
