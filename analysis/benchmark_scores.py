@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.claims import Contrast
+from stemrepro.claims import Contrast, Unmeasured
 from stemrepro.measures.comparison import Comparison
 from stemrepro.measures.items import ACCURACY_LEAD
 from stemrepro.recipe import Recipe
@@ -35,7 +35,7 @@ def row(panel: str, what: str, arm: str, found: Contrast) -> dict:
 
 
 def collect(measure: Comparison) -> pd.DataFrame:
-    """Accuracy of each arm and task beside its floor, and differences to dense by group."""
+    """Accuracy of each arm and task beside its floor, and differences to dense by group; Unmeasured where a scale has no task."""
     arms, paper = {arm: own.items.whole() for arm, own in measure.arms.items()}, measure.inputs.book.paper
     dense, rows = arms["dense"], []
     for task in measure.inputs.recipe.tasks:
@@ -60,6 +60,8 @@ def collect(measure: Comparison) -> pd.DataFrame:
                     for arm in arms
                     if arm != "dense"
                 ]
+    if not rows:
+        raise Unmeasured("This scale's text has no items of these benchmarks.")
     return pd.DataFrame(rows)
 
 

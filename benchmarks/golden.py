@@ -47,7 +47,7 @@ def test_print(make_run, tiny, capsys):
 def main() -> None:
     """Prints one row an instruction set."""
     child = ROOT / "tests" / "training" / "print_golden.py"
-    child.write_text(CHILD)
+    child.write_text(CHILD, encoding="utf-8")
     try:
         for name, variables in SETS.items():
             command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", str(child)]

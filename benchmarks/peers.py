@@ -73,7 +73,7 @@ def prepared() -> Iterator[Path]:
         build_corpus("sample", mix, home / "raw", home / "corpus")
         train_tokenizer(home / "corpus/corpus.parquet", VOCAB, home / "data/tiny/tokenizer.json")
         write_blocks(home / "corpus/corpus.parquet", home / "data/tiny/tokenizer.json", home / "blocks")
-        (home / "results/tiny/data_card.md").write_text("The vendored sample.\n")
+        (home / "results/tiny/data_card.md").write_text("The vendored sample.\n", encoding="utf-8")
         yield home
 
 

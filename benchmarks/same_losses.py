@@ -87,14 +87,14 @@ def tree(commit: str) -> Iterator[Path]:
 def trained(place: Path, steps: int, words: str) -> dict[str, dict]:
     """Losses, norms, weights and code of every arm of a tree; UserError shows why its training failed."""
     child = place / "tests" / "same_losses_child.py"
-    arms = len(yaml.safe_load((place / "recipes/arms.yaml").read_text()))
+    arms = len(yaml.safe_load((place / "recipes/arms.yaml").read_text(encoding="utf-8")))
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "found.json"
         environment = os.environ | {
             "PYTHONPATH": str(place), "SAME_LOSSES_OUT": str(out), "SAME_LOSSES_STEPS": str(steps), "OMP_NUM_THREADS": "1",
         }  # fmt: skip
         options = ["-q", "-s", "-p", "no:xdist", "-p", "no:cacheprovider", "-o", "addopts=", str(child)]
-        child.write_text(CHILD)
+        child.write_text(CHILD, encoding="utf-8")
         try:
             process = subprocess.Popen(
                 [sys.executable, "-m", "pytest", *options], cwd=place, env=environment, stdout=subprocess.PIPE,
@@ -108,7 +108,7 @@ def trained(place: Path, steps: int, words: str) -> dict[str, dict]:
                 raise UserError(f"{words} failed:\n{''.join(shown[-40:])}")
         finally:
             child.unlink()
-        return json.loads(out.read_text())
+        return json.loads(out.read_text(encoding="utf-8"))
 
 
 def difference(before: dict, now: dict) -> str:
@@ -130,7 +130,7 @@ def adopt(runs: list[Run], codes: dict[str, str]) -> list[Run]:
     adopted = []
     for run in runs:
         path = run.folder / "config.yaml"
-        there = yaml.safe_load(path.read_text()) if path.exists() else None
+        there = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else None
         if there is None or there == run.config or there | {"code": run.code} != run.config:
             continue
         if there["code"] != codes.get(run.address.arm):

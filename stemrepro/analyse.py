@@ -56,7 +56,7 @@ def analyse(name: str, scale: str, scores: Path, results: Path) -> list[dict]:
         drawn = module(path, list(asked.values())) if path.exists() or inputs.recipe.front else forest
         data = drawn.collect(measure)
         figures = {file: getattr(drawn, function)(data, measure) for file, function in asked.items()}
-    except Unmeasured as reason:  # a run that diverged: what is left is what can be said of the claims
+    except Unmeasured as reason:  # a run that diverged, say: what is left is what can be said of the claims
         data = forest.collect(measure)
         figures = {file: forest.draw(data, measure, str(reason)) for file in asked}
     save(results / scale / name, figures, data, rows, run_inputs(inputs, measure))

@@ -1,5 +1,6 @@
 """Small helpers: atomic writes, content hashes, nested settings as flat ones."""
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -68,7 +69,11 @@ def write_json(path: Path | str, value: object) -> None:
 
 
 def damaged(path: Path, error: object) -> UserError:
-    """The error for a file that can't be used."""
+    """The error for a file that can't be used. What the system refuses, as of a file that may not be read, isn't told as damage."""
+    if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT, errno.EISDIR, errno.ENOTDIR):
+        return UserError(
+            f"{path} can't be read ({error.strerror}); it may be whole: see what is in the way and run again"
+        )
     return UserError(
         f"{path} is missing or damaged ({' '.join(str(error).split())}); restore it or run 'dvc repro' again"
     )

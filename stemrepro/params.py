@@ -178,7 +178,7 @@ class Params(Strict):
     def write(self, path: Path = PARAMS) -> None:
         """Writes the file, only when it changes, so that DVC sees no new one."""
         content = self.text()
-        if not path.exists() or path.read_text() != content:
+        if not path.exists() or path.read_text(encoding="utf-8") != content:
             atomic_write(path, content)
 
 

@@ -7,13 +7,14 @@ import closure of what it runs without comments and docstrings. A stage whose st
 those stages depend on the files themselves.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import yaml
 
 from stemrepro import imports
 from stemrepro.book import Book
+from stemrepro.data.mixes import Mix
 from stemrepro.elsewhere import LONG_END
 from stemrepro.files import write_json
 from stemrepro.measures.base import measure_class
@@ -148,8 +149,19 @@ def other_texts(book: Book) -> list[str]:
     return ["vocabularies", *(name for name, wanted in asked.items() if wanted)]
 
 
-def data_stages(others: list[str]) -> dict[str, dict]:
-    """From pinned archives to token blocks."""
+def own_folders(*mixes: Mix) -> list[str]:
+    """The folders of own text among data mixes, which stages depend on though they lie outside."""
+    return sorted({mix.dataset for mix in mixes if mix.kind == "hub" and mix.local})
+
+
+def data_stages(others: list[str], texts: Sequence[str] = (), parts: Sequence[str] = ()) -> dict[str, dict]:
+    """From pinned archives to token blocks.
+
+    Args:
+        others: stages of other texts than the scale's own.
+        texts: folders of own text that the mix reads.
+        parts: those that the blend reads.
+    """
     raw, corpus, items, own = f"data/{MIX}/raw", f"data/{MIX}/corpus", f"data/{MIX}/items", f"data/{SCALE}"
     tokenizer = f"{own}/tokenizer.json"
 
@@ -168,14 +180,14 @@ def data_stages(others: list[str]) -> dict[str, dict]:
         ),
         "mid": by_scale(
             "mid", "the scale's own text with texts of other kinds, for the stage of training that points ask for",
-            [corpus, tokenizer, "stemrepro/data/archives.txt", "stemrepro/data/sample"],
+            [corpus, tokenizer, "stemrepro/data/archives.txt", "stemrepro/data/sample", *parts],
             [{f"{own}/mid": {"persist": True}}, *_kept(f"results/{SCALE}/data_card_mid.md")],
         ),
     }  # fmt: skip
     return {
         "fetch": by_mix(
             "fetch", "pinned archives by sha256, or the vendored sample",
-            ["stemrepro/data/archives.txt", "stemrepro/data/sample"], [{raw: {"persist": True}}],
+            ["stemrepro/data/archives.txt", "stemrepro/data/sample", *texts], [{raw: {"persist": True}}],
         ),
         "corpus": by_mix("corpus", "clean documents, duplicates removed, split by whole documents", [raw], [corpus]),
         "items": by_mix(
@@ -301,7 +313,8 @@ def drawing(book: Book) -> dict:
 
 def pipeline(book: Book, scale: str) -> dict:
     """The stages of plan/dvc.yaml, from text to scores; also those that draw, where dvc.yaml doesn't."""
-    own = book.at(scale)
+    own, size = book.at(scale), book.scale(scale)
+    others = [part.mix for part in book.mixes[size.mid].parts.values()] if size.mid else []
     parts = {part for recipe in own.recipes.values() for asked in recipe.scored().values() for part in asked}
     stages = {
         "check": _stage(
@@ -310,7 +323,7 @@ def pipeline(book: Book, scale: str) -> dict:
             ["recipes", PARAMS.as_posix(), HOME, *(path.as_posix() for path in own_networks(book))],
             [f"data/{SCALE}/plan", f"data/{MIX}/plan"],
         ),
-        **data_stages(other_texts(own)),
+        **data_stages(other_texts(own), own_folders(book.mixes[size.data]), own_folders(*others)),
         **run_stages(other_texts(own), parts),
     }  # fmt: skip
     if scale in published(book):

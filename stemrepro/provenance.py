@@ -34,7 +34,7 @@ def commit() -> str:
 def machine() -> str:
     """Processor and system, without the host's name."""
     try:
-        with open("/proc/cpuinfo") as file:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
             model = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), "")
     except OSError:
         model = platform.processor()

@@ -129,7 +129,7 @@ class Run:
         """The step at which the loss was no number, which ended the run; None for a run that nothing of the kind happened to."""
         path = self.folder / "diverged.json"
         try:
-            return int(json.loads(path.read_text())["step"]) if path.exists() else None
+            return int(json.loads(path.read_text(encoding="utf-8"))["step"]) if path.exists() else None
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"{path} is damaged ({error}); delete {self.folder} and train that run again") from error
 
@@ -171,7 +171,7 @@ class Run:
         """How the settings in the run folder differ from this run's, "" when they don't. A file that can't be read
         differs in everything."""
         try:
-            value = yaml.safe_load((self.folder / "config.yaml").read_text())
+            value = yaml.safe_load((self.folder / "config.yaml").read_text(encoding="utf-8"))
         except (OSError, yaml.YAMLError, UnicodeDecodeError):
             value = None
         there, asked = flat(value if isinstance(value, dict) else {}), flat(self.config)

@@ -100,7 +100,7 @@ def score_key(runs: list[Run], part: Part, given: dict) -> str:
 def up_to_date(out: Path, key: str) -> bool:
     """Do the scores of a folder have this key?"""
     try:
-        return json.loads((out / "summary.json").read_text()).get("key") == key
+        return json.loads((out / "summary.json").read_text(encoding="utf-8")).get("key") == key
     except (OSError, ValueError, AttributeError):
         return False
 

@@ -75,7 +75,9 @@ def new_arm(name: str, ffn: str, folder: Path = RECIPES) -> list[str]:
     for scale in book.scales.values():
         shaped(scale.model, arm)
     needs = "".join(f", {key}: {value}" for key, value in wanted.items())
-    atomic_write(file, file.read_text() + ARM.format(name=name, ffn=ffn, needs=needs, hue="grey", marker=marker))
+    atomic_write(
+        file, file.read_text(encoding="utf-8") + ARM.format(name=name, ffn=ffn, needs=needs, hue="grey", marker=marker)
+    )
     return [path.as_posix() for path in written]
 
 

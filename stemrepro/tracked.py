@@ -73,7 +73,7 @@ def held(scale: str) -> Held | None:
         return None
     file, stamp = found
     try:
-        about = json.loads(stamp.read_text())
+        about = json.loads(stamp.read_text(encoding="utf-8"))
         same = about["database"] == _seen(file) and about["sources"] == sources(scale)
         return Held(**about["holds"]) if same else None
     except (OSError, ValueError, KeyError, TypeError):

@@ -22,7 +22,7 @@ def steps_of(config: dict) -> int:
 def read_config(folder: Path) -> dict:
     """The settings in a run folder; UserError when they can't be read."""
     try:
-        config = yaml.safe_load((folder / "config.yaml").read_text())
+        config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
         names = {"arm": str(config["arm"]), "point": str(config["point"]), "data": dict(config["data"])}
         steps_of(config)
         return config | names | {"seed": int(config["seed"])}
@@ -55,6 +55,6 @@ def ended(folder: Path) -> tuple[str, int] | None:
 def made_at(folder: Path) -> str:
     """The commit that a run was made at, or UNKNOWN."""
     try:
-        return str(json.loads((folder / "provenance.json").read_text())["commit"])
+        return str(json.loads((folder / "provenance.json").read_text(encoding="utf-8"))["commit"])
     except (OSError, ValueError, KeyError, TypeError):
         return UNKNOWN

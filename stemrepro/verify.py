@@ -39,7 +39,7 @@ MADE = (TRAINED, SCORED)
 def committed(path: Path) -> object | None:
     """A JSON file of the commit, or None where the commit has none."""
     try:
-        shown = subprocess.run(["git", "show", f"HEAD:./{path.as_posix()}"], capture_output=True, text=True)
+        shown = subprocess.run(["git", "show", f"HEAD:./{path.as_posix()}"], capture_output=True, encoding="utf-8")
     except OSError as error:
         raise UserError(f"verify compares with the committed results, but git can't be run ({error})") from error
     return json.loads(shown.stdout) if shown.returncode == 0 else None
@@ -151,7 +151,7 @@ class Made:
 
         out, own = SCORES / self.scale / part / address.path, self.planned.get(address)
         try:
-            key = json.loads((out / "summary.json").read_text()).get("key")
+            key = json.loads((out / "summary.json").read_text(encoding="utf-8")).get("key")
         except (OSError, ValueError, AttributeError):
             return UNTOUCHED
         if own and (RUNS / self.scale / address.path).exists():
@@ -162,7 +162,11 @@ class Made:
             except UserError:
                 return UNTOUCHED
         try:
-            return SCORED if json.loads((out / "provenance.json").read_text()).get("key") == key else UNTOUCHED
+            return (
+                SCORED
+                if json.loads((out / "provenance.json").read_text(encoding="utf-8")).get("key") == key
+                else UNTOUCHED
+            )
         except (OSError, ValueError, AttributeError):
             return UNTOUCHED
 

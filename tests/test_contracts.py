@@ -1,5 +1,6 @@
 """What holds of the whole tree: who may import what, and nothing that nothing reaches."""
 
+import ast
 import subprocess
 from pathlib import Path
 
@@ -74,6 +75,24 @@ def test_no_module_that_nothing_reaches(graph):
     lost = {name for name in graph.modules if name.startswith("stemrepro")} - reached
     assert lost == set(NAMED)
     assert all(name in (ROOT / file).read_text() for name, file in NAMED.items())
+
+
+def unnamed_encodings(code):
+    """Lines that read or write a file of text in whichever encoding the locale has."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Call) and "encoding" not in (named := {own.arg: own.value for own in node.keywords}):
+            mode = ast.unparse(named.get("mode") or ast.List(node.args[1:2]))
+            called = ast.unparse(node.func)
+            if called.endswith((".read_text", ".write_text")) or (called == "open" and "b" not in mode):
+                yield node.lineno
+
+
+def test_every_file_of_text_has_a_named_encoding():
+    """Else it is another one where the locale isn't UTF-8."""
+    assert list(unnamed_encodings("a.read_text()\nopen('b')\nopen('b', 'w')\nopen('b', mode='rb')")) == [1, 2, 3]
+    files = [path for folder in ("stemrepro", "analysis", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+    found = {path.name: list(unnamed_encodings(path.read_text(encoding="utf-8"))) for path in files}
+    assert {name: lines for name, lines in found.items() if lines} == {}
 
 
 def test_no_network_or_measure_that_nothing_names(book):

@@ -1,12 +1,20 @@
 """The example of docs/howto.md of playing with a run works as it stands, on a small run in the place that it names (the other one:
-test_pipeline.py), and its sweep is one."""
+test_pipeline.py), its sweep is one, and its text of one's own goes through."""
 
+import json
 import re
 import shutil
 from functools import reduce
 
+import pandas as pd
+import pytest
+import yaml
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from stemrepro.data.archives import fetch
+from stemrepro.data.corpus import build_corpus
+from stemrepro.data.integrity import read_corpus
+from stemrepro.data.mixes import parse_mix
 from stemrepro.pipeline import drawing
 from stemrepro.plan import make_params
 from stemrepro.sweeps.spec import read_sweep
@@ -14,14 +22,11 @@ from stemrepro.sweeps.study import grid_points
 from tests.conftest import ROOT
 
 
-def example(word):
-    """The one Python example that has a word."""
-    (code,) = (
-        code
-        for code in re.findall(r"```python\n(.*?)```", (ROOT / "docs/howto.md").read_text(), re.DOTALL)
-        if word in code
-    )
-    return compile(code, "docs/howto.md", "exec")
+def example(word, language="python"):
+    """The one example that has a word."""
+    examples = re.findall(rf"```{language}\n(.*?)```", (ROOT / "docs/howto.md").read_text(encoding="utf-8"), re.DOTALL)
+    (code,) = (code for code in examples if word in code)
+    return code
 
 
 def test_a_llama_becomes_stem(tmp_path, monkeypatch, capsys):
@@ -44,9 +49,35 @@ def test_playing_with_a_run(atlas_run, atlas_sample, tmp_path, monkeypatch, caps
     assert "0." in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("suffix", "more", "documents"),
+    [("txt", "", 3), ("txt", "document: line, ", 9), ("jsonl", "", 3), ("csv", "", 3), ("parquet", "", 3)],
+)
+def test_a_text_of_ones_own(tmp_path, monkeypatch, suffix, more, documents):
+    """Three documents of three lines in each kind of file, as the page describes them."""
+    texts = pd.DataFrame(
+        {"text": [f"Title {n}\n\nOne line of document {n} it is.\nAnother." for n in ("one", "two", "three")]}
+    )
+    (tmp_path / "my/text").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    if suffix == "txt":
+        for number, text in enumerate(texts.text):
+            (tmp_path / f"my/text/{number}.txt").write_text(text)
+    elif suffix == "jsonl":
+        texts.to_json("my/text/a.jsonl", orient="records", lines=True)
+    else:
+        getattr(texts, f"to_{suffix}")(f"my/text/a.{suffix}", index=False)
+    about = yaml.safe_load(example("my-text", "yaml").replace("megabytes", f"{more}megabytes"))["my-text"]
+    mix = parse_mix(about, tmp_path / "mixes.yaml", "my-text")
+    fetch(mix, tmp_path / "raw")
+    build_corpus("my-text", mix, tmp_path / "raw", tmp_path / "corpus")
+    assert json.loads((tmp_path / "corpus/corpus.json").read_text())["documents_read"] == documents
+    if not more:
+        assert [row["text"] for row in read_corpus(tmp_path / "corpus/corpus.parquet")] == list(texts.text)
+
+
 def test_the_grid_is_a_sweep_of_known_arms(book, tmp_path):
-    (code,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/howto.md").read_text(), re.DOTALL)
-    (tmp_path / "grid.yaml").write_text(code)
+    (tmp_path / "grid.yaml").write_text(example("sampler", "yaml"))
     space = read_sweep(tmp_path / "grid.yaml").space
     assert set(space["arm"]) <= set(book.arms)
     assert len(grid_points(space)) == 18

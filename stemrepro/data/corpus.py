@@ -5,6 +5,8 @@
 2. Near-duplicates go: documents of a source (MinHash over word 3-grams, Jaccard 0.8), or, where a mix says so, passages across all
    of its sources (stemrepro.data.near_duplicates). Both happen before anything is held out, so that no split repeats another.
    A mix of facts then takes some of these documents, and repeats its facts on purpose (stemrepro.data.atlas).
+   Words are compared, without case. Of own text symbols are too, or `C++` would be `C#` and `a + b` be `a - b`; the archives' corpora stay
+   without, as their results were made of them.
 3. Whole documents are held out: those of a source in the order of their ids' hashes, until validation has 8% of the
    source's bytes and tune (where learning rates are chosen) the next 4%; the rest is for training.
 """
@@ -20,6 +22,7 @@ from rich.progress import track
 
 from stemrepro.data.atlas import FILE, atlas_documents, chosen, make_atlas
 from stemrepro.data.documents import about_sources, read_countries, read_documents
+from stemrepro.data.integrity import store_corpus
 from stemrepro.data.invented import invented_documents
 from stemrepro.data.invented import words as invented_words
 from stemrepro.data.mixes import Mix
@@ -36,6 +39,8 @@ VALIDATION, TUNE = 0.08, 0.04  # shares of a source's bytes
 DUPLICATE_LENGTH = 30
 JACCARD = 0.8
 PERMUTATIONS = 64
+PLAIN, WITH_SYMBOLS = r"\w+", r"\w+|[^\w\s]"
+"""What is compared of a text."""
 
 
 def hash_order(document: Document) -> str:
@@ -64,13 +69,13 @@ def assign_splits(documents: list[Document]) -> dict[tuple[str, str], str]:
     return splits
 
 
-def drop_repeated_passages(documents: Iterable[Document]) -> Iterator[Document]:
+def drop_repeated_passages(documents: Iterable[Document], compared: str = PLAIN) -> Iterator[Document]:
     """Removes passages seen before, and documents that have nothing else."""
     seen: set[bytes] = set()
     for document in documents:
         kept = []
         for passage in document.passages:
-            key = hashlib.sha256(re.sub(r"\W+", " ", passage).casefold().strip().encode()).digest()
+            key = hashlib.sha256(" ".join(re.findall(compared, passage)).casefold().encode()).digest()
             if len(passage) >= DUPLICATE_LENGTH:
                 if key in seen:
                     continue
@@ -80,13 +85,13 @@ def drop_repeated_passages(documents: Iterable[Document]) -> Iterator[Document]:
             yield Document(document.source, document.id, document.head, kept)
 
 
-def shingles(text: str) -> list[bytes]:
+def shingles(text: str, compared: str = PLAIN) -> list[bytes]:
     """Distinct word 3-grams of a text (the whole text when it is shorter)."""
-    words = re.findall(r"\w+", text.casefold())
+    words = re.findall(compared, text.casefold())
     return list({" ".join(words[i : i + 3]).encode() for i in range(max(1, len(words) - 2))})
 
 
-def drop_near_duplicates(documents: Iterable[Document]) -> Iterator[Document]:
+def drop_near_duplicates(documents: Iterable[Document], compared: str = PLAIN) -> Iterator[Document]:
     """Removes documents whose estimated Jaccard similarity with an earlier one of their source is 0.8 or more."""
     indexes: dict[str, MinHashLSH] = {}
     empty = MinHash(num_perm=PERMUTATIONS, seed=1, hashfunc=zlib.crc32)
@@ -94,7 +99,7 @@ def drop_near_duplicates(documents: Iterable[Document]) -> Iterator[Document]:
         if document.source not in indexes:
             indexes[document.source] = MinHashLSH(threshold=JACCARD, num_perm=PERMUTATIONS)
         index, signature = indexes[document.source], empty.copy()
-        signature.update_batch(shingles("\n".join(document.passages)))
+        signature.update_batch(shingles("\n".join(document.passages), compared))
         if not index.query(signature):
             index.insert(document.id, signature, check_duplication=False)
             yield document
@@ -167,8 +172,6 @@ def made_text(
 
 def write_corpus(rows: list[dict], out: Path, about: dict) -> None:
     """Writes `out`/corpus.parquet, and `out`/corpus.json with documents, bytes and words by source and split beside `about`."""
-    from datasets import Dataset
-
     counts: dict = {}
     for row in rows:
         own = counts.setdefault(row["source"], {split: {"documents": 0, "bytes": 0, "words": 0} for split in SPLITS})
@@ -176,8 +179,7 @@ def write_corpus(rows: list[dict], out: Path, about: dict) -> None:
         cell["documents"] += 1
         cell["bytes"] += len(row["text"].encode())
         cell["words"] += len(row["text"].split())
-    out.mkdir(parents=True, exist_ok=True)
-    Dataset.from_list(rows).to_parquet(out / "corpus.parquet")
+    store_corpus(rows, out / "corpus.parquet")
     about["sources"] = {source: own for source, own in about["sources"].items() if source in counts}
     write_json(out / "corpus.json", about | {"kept": counts})
 
@@ -188,16 +190,14 @@ def build_corpus(name: str, mix: Mix, raw: Path, out: Path) -> None:
     Raises:
         UserError: an input is missing or damaged, or a source has no document in one of the splits.
     """
-    from datasets import disable_progress_bars
-
-    disable_progress_bars()
     documents = list(track(read_documents(mix, raw), "reading", transient=True, total=None))
-    unique = list(drop_repeated_passages(documents))
+    compared = WITH_SYMBOLS if mix.kind == "hub" else PLAIN
+    unique = list(drop_repeated_passages(documents, compared))
     removed: dict = {"repeated_passages_only": len(documents) - len(unique)}
     if mix.kind == "archives" and mix.near_duplicates == "passages":
         kept, removed["near_duplicate_passages"] = drop_near_passages(unique)
     else:
-        kept = list(drop_near_duplicates(track(unique, "near duplicates", transient=True)))
+        kept = list(drop_near_duplicates(track(unique, "near duplicates", transient=True), compared))
     removed["near_duplicates"] = len(unique) - len(kept)
     prose = kept
     if mix.kind in ("facts", "needles"):
@@ -214,8 +214,12 @@ def build_corpus(name: str, mix: Mix, raw: Path, out: Path) -> None:
     for row in rows:
         there.setdefault(row["source"], set()).add(row["split"])
     for source, own in there.items():
-        if len(own) < len(SPLITS):
-            raise UserError(f"{raw}: source '{source}' has no document for {sorted(set(SPLITS) - own)}; add more")
+        if missing := [split for split in SPLITS if split not in own]:
+            read, left = (sum(document.source == source for document in every) for every in (documents, prose))
+            raise UserError(
+                f"{raw}: source '{source}' has no document for {' and '.join(missing)} (read: {read:,}, dropped as repeats: {read - left:,}); a "
+                f"document is in one split as a whole, so add some that differ, or cut long ones into several"
+            )
     revision = read_json(raw / "hub.json")["revision"] if mix.kind == "hub" else None
     about = {source: about | {"revision": revision} for source, about in about_sources(mix).items()}
     write_corpus(rows, out, {"mix": name, "sources": about, "documents_read": len(documents), "removed": removed})

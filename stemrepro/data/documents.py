@@ -18,10 +18,11 @@ from stemrepro.files import damaged, read_rows
 
 
 def hub_documents(mix: HubMix, folder: Path) -> Iterator[Document]:
-    """One document a row of the dataset; blank lines part its passages."""
+    """One document a row of the dataset; blank lines part its passages, and stand behind these, so that none is lost."""
     for row in read_rows(folder / "documents.jsonl"):
-        passages = [part.strip("\n").rstrip() for part in re.split(r"\n(?:[^\S\n]*\n)+", row["text"])]
-        yield Document("hub", row["id"], "", [part for part in passages if part])
+        parts = re.split(r"(\n(?:[^\S\n]*\n)+)", row["text"])
+        passages = [part + blank[:-1] for part, blank in zip(parts[::2], [*parts[1::2], "\n"], strict=True)]
+        yield Document("hub", row["id"], "", passages)
 
 
 def about_sources(mix: Mix) -> dict[str, dict]:

@@ -1,13 +1,21 @@
-"""Takes documents from a dataset of the Hugging Face hub, and records which commit of it was read.
+"""Takes documents from a dataset of the Hugging Face hub or from a local folder, and records what was read.
 
 What comes out goes through the same corpus, tokenizer and block steps as the pinned archives. Documents are taken in the
 dataset's order until there is enough text, so that with `streaming` nothing beyond that is downloaded. The corpus step
 holds its documents in memory: this is for gigabytes, not terabytes.
+
+A folder is read file by file, so that what is wrong has a name, and through a cache of its own that is removed: the library knows
+files by their time, not by what they hold.
 """
 
 import json
+import logging
 import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -15,16 +23,22 @@ from stemrepro.data.mixes import HubMix
 from stemrepro.errors import UserError
 from stemrepro.files import digest, read_json, sha256, write_json
 
+LEADING = re.compile(r"\A\ufeff?(?:[^\S\n]*\n)*")
+"""A byte order mark and blank lines before a text."""
+SUFFIXES = (".txt", ".jsonl", ".csv", ".parquet")
+KINDS = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]} files"
+
 
 def resolved_revision(mix: HubMix) -> str:
-    """The commit that `mix.revision` stands for now; for a local folder a hash of its files.
+    """The commit that `mix.revision` stands for now; for a local folder a hash of its files and of what a document is.
 
     Raises:
         UserError: the hub can't be reached or knows no such dataset or revision.
     """
-    if (local := Path(mix.dataset)).is_dir():
-        files = sorted(path for path in local.rglob("*") if path.is_file())
-        return "local-" + digest({path.relative_to(local).as_posix(): sha256(path) for path in files})
+    if mix.local:
+        folder = Path(mix.dataset)
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        return "local-" + digest([mix.document, {path.relative_to(folder).as_posix(): sha256(path) for path in files}])
     from huggingface_hub import HfApi
 
     try:
@@ -37,35 +51,132 @@ def resolved_revision(mix: HubMix) -> str:
         ) from error
 
 
-def take(mix: HubMix, folder: Path) -> None:
-    """Writes `folder`/documents.jsonl ({"id", "text"}) and, last, `folder`/hub.json: what was asked for, the commit that
-    was read, documents and bytes. A folder whose hub.json asks for the same is left alone, without network.
+def cause(error: BaseException) -> str:
+    """What an error comes from, in one line; the library's own says no more than that there was one."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def broken_line(file: str) -> str:
+    """Which line of a JSONL file isn't a JSON object, and why; "" where there is none, and for other files."""
+    if file.endswith(".jsonl"):
+        with open(file, "rb") as lines:
+            for number, line in enumerate(lines, 1):
+                try:
+                    if line.strip() and not isinstance(json.loads(line), dict):
+                        raise ValueError("no object")
+                except ValueError as error:
+                    return f"{file}, line {number} is no JSON object in UTF-8 ({getattr(error, 'msg', error)}); mend it or delete it"
+    return ""
+
+
+def tables(mix: HubMix, revision: str, cache: str) -> Iterator[tuple[str, Callable[[], Iterable[dict]]]]:
+    """What rows are read from, and a function that reads them: of a local folder each file, of the hub the dataset as a whole.
+
+    Args:
+        cache: a folder for what the library notes about a local one.
+    """
+    from datasets import load_dataset_builder
+
+    if mix.local:
+        logging.getLogger("datasets").setLevel(logging.CRITICAL)  # what failed is said in one sentence
+    how = {"cache_dir": cache} if mix.local else {"revision": revision}
+    builder = load_dataset_builder(mix.dataset, mix.config, **how)
+    if hasattr(builder.config, "sample_by"):  # text files, which the library would cut into lines
+        unit = {"file": "document", "line": "line"}[mix.document]
+        builder = load_dataset_builder(mix.dataset, mix.config, sample_by=unit, **how)
+    if not mix.local:
+        if not mix.streaming:
+            builder.download_and_prepare()
+        read = builder.as_streaming_dataset if mix.streaming else builder.as_dataset
+        yield mix.dataset, lambda: read(split=mix.split)
+        return
+    splits, features = builder.config.data_files, builder.info.features
+    if mix.split not in splits:
+        raise UserError(f"dataset '{mix.dataset}' has no split '{mix.split}'; it has {', '.join(map(str, splits))}")
+    named = {os.path.realpath(file) for files in splits.values() for file in files}
+    every = [path for path in Path(mix.dataset).rglob("*") if path.suffix in SUFFIXES]
+    if left := sorted(str(path) for path in every if os.path.realpath(path) not in named):
+        print(
+            f"{mix.dataset}: files of another kind, or of no split, are not read: {', '.join(left[:5])}",
+            file=sys.stderr,
+        )
+    for file in splits[mix.split]:
+        if not os.path.getsize(file):
+            raise UserError(f"{file} is empty; delete it")
+        builder.config.data_files, builder.info.features = {mix.split: [file]}, features
+        yield file, lambda: builder.as_streaming_dataset(split=mix.split)
+
+
+def text_of(mix: HubMix, row: dict, file: str, number: int) -> str | None:
+    """A row's text without blank lines before and behind it; None where the row has none.
 
     Raises:
-        UserError: no such dataset, configuration, split or column; no network; no text in it.
+        UserError: no such column, or something else than text in it.
+    """
+    if mix.text not in row:
+        raise UserError(
+            f"{file} has no column '{mix.text}'; it has {', '.join(row)}: name the one with the text in recipes/mixes.yaml"
+        )
+    if not isinstance(value := row[mix.text], str | None):
+        raise UserError(
+            f"{file}, row {number}: column '{mix.text}' holds {value!r:.40} of type {type(value).__name__}, not text; write it as a "
+            f"string, or name another column in recipes/mixes.yaml"
+        )
+    return value and LEADING.sub("", value).rstrip()
+
+
+def texts(mix: HubMix, revision: str) -> Iterator[str | None]:
+    """The text of every row, in the dataset's order; None where a row has none.
+
+    Raises:
+        UserError: no such configuration, split or column; a file or row that can't be read, or a file without text.
+    """
+    where = f"dataset '{mix.dataset}' (config {mix.config}, split {mix.split})"
+    right = f"a folder holds {KINDS}" if mix.local else "see its page on the hub"
+    with TemporaryDirectory() as cache:
+        try:
+            for file, read in tables(mix, revision, cache):
+                if mix.local:
+                    where, right = file, f"mend it or take it out; a folder holds {KINDS}"
+                found = False
+                for number, row in enumerate(read(), 1):
+                    text = text_of(mix, row, where, number)
+                    found = found or bool(text)
+                    yield text
+                if not found:
+                    raise UserError(f"{where} has no text in column '{mix.text}'; {right}")
+        except UserError:
+            raise
+        except Exception as error:  # the library has others for each kind of file
+            right = "save it in UTF-8" if isinstance(error, UnicodeError) else right
+            raise UserError(broken_line(where) or f"{where}: {cause(error)}; {right}") from error
+
+
+def take(mix: HubMix, folder: Path) -> None:
+    """Writes `folder`/documents.jsonl ({"id", "text"}) and, last, `folder`/hub.json: what was asked for, the commit that
+    was read, documents and bytes. What hub.json says was asked for already is left alone, without network; of a local folder only while
+    it holds the same.
+
+    Raises:
+        UserError: no such dataset, configuration, split or column; no network; something in it can't be read; no text.
     """
     about, asked = folder / "hub.json", mix.model_dump(mode="json")
-    if about.exists() and read_json(about)["asked"] == asked:
+    there = read_json(about) if about.exists() else {}
+    if there.get("asked") == asked and not mix.local:
+        return
+    if (revision := resolved_revision(mix)) == there.get("revision") and there["asked"] == asked:
         return
     about.unlink(missing_ok=True)
-    from datasets import load_dataset
-
-    revision = resolved_revision(mix)
-    pinned = None if revision.startswith("local-") else revision
-    try:
-        rows = load_dataset(mix.dataset, mix.config, split=mix.split, revision=pinned, streaming=mix.streaming)
-    except Exception as error:
-        reason = " ".join(str(error).split())[:200]
-        raise UserError(f"dataset '{mix.dataset}' (config {mix.config}, split {mix.split}): {reason}") from error
-    limit, size, count = mix.megabytes * 10**6, 0, 0
+    limit, size, count, empty = mix.megabytes * 10**6, 0, 0, 0
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     unfinished = folder / "documents.jsonl.part"
-    with open(unfinished, "w") as file, Progress(*columns, transient=True) as progress:
+    with open(unfinished, "w", encoding="utf-8") as file, Progress(*columns, transient=True) as progress:
         bar = progress.add_task(mix.dataset, total=limit)
-        for number, row in enumerate(rows):
-            if mix.text not in row:
-                raise UserError(f"dataset '{mix.dataset}' has no column '{mix.text}'; it has {', '.join(row)}")
-            if text := (row[mix.text] or "").strip():
+        for number, text in enumerate(texts(mix, revision)):
+            empty += text is None
+            if text:
                 file.write(json.dumps({"id": f"{number:09d}", "text": text}, ensure_ascii=False) + "\n")
                 size, count = size + len(text.encode()), count + 1
                 progress.update(bar, completed=min(size, limit))
@@ -73,7 +184,7 @@ def take(mix: HubMix, folder: Path) -> None:
                 break
         file.flush()
         os.fsync(file.fileno())
-    if not count:
-        raise UserError(f"dataset '{mix.dataset}' (split {mix.split}) has no text in column '{mix.text}'")
+    if empty:
+        print(f"{mix.dataset}: rows left out as they have nothing in column '{mix.text}': {empty:,}", file=sys.stderr)
     unfinished.replace(folder / "documents.jsonl")
     write_json(about, {"asked": asked, "revision": revision, "documents": count, "bytes": size})

@@ -1,27 +1,38 @@
 """Are a data mix's files those that were written? Without torch, so that commands which only start workers stay quick."""
 
+import io
 from pathlib import Path
 
 from stemrepro.errors import UserError
-from stemrepro.files import damaged, read_json, sha256
+from stemrepro.files import atomic_write, damaged, read_json, sha256
 
 
 def read_corpus(path: Path) -> list[dict]:
     """The documents of a corpus.parquet: source, id, split, text.
 
     Raises:
-        UserError: it is missing or damaged.
+        UserError: it is missing or damaged, or can't be read.
     """
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        with open(path, "rb") as file:
+            rows = ParquetFile(file).read().to_pylist()
+        if not all(isinstance(row[key], str) for row in rows for key in ("source", "id", "split", "text")):
+            raise ValueError("a document lacks its source, id, split or text")
+    except (OSError, KeyError, ValueError) as error:  # pyarrow has one without a number for bytes that it can't read
+        raise damaged(path, error) from error
+    return rows
+
+
+def store_corpus(rows: list[dict], path: Path) -> None:
+    """Writes what `read_corpus` reads; equal rows give equal bytes."""
     from datasets import Dataset, disable_progress_bars
 
     disable_progress_bars()
-    try:
-        rows = Dataset.from_parquet(str(path), keep_in_memory=True).to_list()
-        if not all(isinstance(row[key], str) for row in rows for key in ("source", "id", "split", "text")):
-            raise ValueError("a document lacks its source, id, split or text")
-    except Exception as error:  # pyarrow, datasets and the system all have their own
-        raise damaged(path, error) from error
-    return rows
+    buffer = io.BytesIO()
+    Dataset.from_list(rows).to_parquet(buffer)  # in memory: nothing of it goes to the library's cache
+    atomic_write(path, buffer.getvalue())
 
 
 def read_index(blocks: Path) -> dict:

@@ -229,21 +229,27 @@ def defined(items: list[Item], rows: list[dict]) -> dict[str, set[str]]:
 
 
 def has_task(mix: Mix, hub: bool, task: str) -> bool:
-    """Does a mix have items of a task? With `hub` lm-eval's own tasks stand in for those of the archive."""
-    if task.startswith(("atlas_", "gloss_")):
+    """Does a mix have items of a task, those that `write_items` writes? With `hub` lm-eval's own tasks stand in for those of the archive."""
+    vendored = mix.kind == "sample"
+    sources = mix.sources if mix.kind == "archives" else ("factbook",) if vendored and mix.file == "documents" else ()
+    if task.startswith("gloss_"):
+        return "glosses" in sources
+    if task.startswith("atlas_"):
         recall = {f"atlas_{relation}" for relation in RELATIONS}  # the sample is too small for the others
-        return mix.kind == "archives" or (mix.kind == "sample" and task in recall)
+        return "factbook" in sources and (not vendored or task in recall)
     if mix.kind in MADE:
         return False
     if hub:
-        return mix.kind != "archives" or TRAINED_ON.get(task) not in mix.sources
-    return task in BENCHMARKS if mix.kind == "archives" else (SAMPLE.parent / f"{task}.jsonl").exists()
+        return TRAINED_ON.get(task) not in sources
+    return (SAMPLE.parent / f"{task}.jsonl").exists() if vendored else mix.kind == "archives" and task in BENCHMARKS
 
 
 def archive_files(mix: Mix, raw: Path) -> Callable[[str], Iterable[str] | None]:
     """Returns a reader of a benchmark's lines: from the pinned archive, or the vendored excerpt beside the sample."""
     if mix.kind == "sample":
-        return lambda task: path.read_text().splitlines() if (path := raw / f"{task}.jsonl").exists() else None
+        return lambda task: (
+            path.read_text(encoding="utf-8").splitlines() if (path := raw / f"{task}.jsonl").exists() else None
+        )
     archive = next(archive for archive in pinned() if archive.name == ARCHIVE)
     path = archive.path(raw)
     if path is None:

@@ -52,8 +52,18 @@ class HubMix(Strict):
     streaming: bool = Field(True, description="read only as much as is asked for, without downloading the rest")
     text: str = Field("text", description="column that holds a document's text")
     megabytes: Positive = Field(description="text to take, in the dataset's order")
+    document: Literal["file", "line"] = Field(
+        "file",
+        exclude_if=lambda value: value == "file",
+        description="what a document is in .txt files; elsewhere a row is one",
+    )
     licence: str
     attribution: str
+
+    @property
+    def local(self) -> bool:
+        """Is it a folder on this machine?"""
+        return Path(self.dataset).is_dir()
 
 
 def check_prose(vendored: bool, sources: tuple[str, ...]) -> None:

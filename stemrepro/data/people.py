@@ -3,14 +3,13 @@
 from pathlib import Path
 
 from stemrepro.data.encoding import write_blocks
+from stemrepro.data.integrity import store_corpus
 from stemrepro.data.invented import invented_documents
 from stemrepro.data.mixes import InventedMix
 
 
 def write_people(mix: InventedMix, sizes: list[int], tokenizer_file: Path, out: Path) -> None:
     """Writes `out`/<size>/corpus.parquet and `out`/<size>/blocks for each number of people; raises ValueError for more than there are names."""
-    from datasets import Dataset
-
     out.mkdir(parents=True, exist_ok=True)
     for size in sizes:
         made = invented_documents(mix.names, mix.attributes, mix.values, size, mix.exposures)
@@ -19,6 +18,5 @@ def write_people(mix: InventedMix, sizes: list[int], tokenizer_file: Path, out: 
             for document, split in made
         ]
         folder = out / str(size)
-        folder.mkdir(exist_ok=True)
-        Dataset.from_list(rows).to_parquet(folder / "corpus.parquet")
+        store_corpus(rows, folder / "corpus.parquet")
         write_blocks(folder / "corpus.parquet", tokenizer_file, folder / "blocks")

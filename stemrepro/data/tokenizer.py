@@ -7,7 +7,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from stemrepro.data.integrity import read_corpus
 from stemrepro.errors import UserError
-from stemrepro.files import atomic_write, read_json
+from stemrepro.files import atomic_write, damaged, read_json
 from stemrepro.model.config import END_OF_DOCUMENT
 
 END_TEXT = "<|end|>"
@@ -78,11 +78,9 @@ def read_tokenizer(path: Path | str) -> Tokenizer:
         UserError: it is missing or damaged.
     """
     try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:
-        raise UserError(
-            f"{path} is missing or damaged ({error}); delete it and run 'dvc repro tokenizer' again"
-        ) from error
+        tokenizer = Tokenizer.from_str(Path(path).read_text(encoding="utf-8"))
+    except Exception as error:  # the library raises no kind of its own
+        raise damaged(Path(path), error) from error
     tokenizer.encode_special_tokens = True  # a text that holds END_TEXT doesn't end there
     return tokenizer
 

@@ -70,7 +70,7 @@ def read_config(folder: Path) -> dict:
     """
     path = folder / "config.yaml"
     try:
-        config = yaml.safe_load(path.read_text())
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
         dict(config["model"]), int(config["training"]["sequence"]), str(config["data"]["mix"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
         raise UserError(

@@ -96,7 +96,7 @@ def export(run: Path, out: Path, data: Path, scores: Path, results: Path) -> Non
         **_tokenizer_files(loaded.tokenizer, loaded.context, not loaded.model.config.document_mask),
     }
     if loaded.model.config.placed:
-        files |= {path.name: path.read_text() for path in sorted(CODE.glob("*.py"))}
+        files |= {path.name: path.read_text(encoding="utf-8") for path in sorted(CODE.glob("*.py"))}
     out.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
     try:

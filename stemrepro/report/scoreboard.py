@@ -91,7 +91,7 @@ def multiples(row: dict) -> float | None:
 def caption(name: str, recipe: Recipe, rows: list[dict]) -> str:
     """What a figure draws, by the first sentence of its analysis, which intervals, and how many seeds."""
     path = Path("analysis") / f"{name}.py"
-    doc = ast.get_docstring(ast.parse(path.read_text())) if path.exists() else None
+    doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) if path.exists() else None
     what = " ".join(
         (doc or "Each claim's effect with its interval, in multiples of the smallest that counts.")
         .split("\n\n")[0]

@@ -62,7 +62,7 @@ def _weights(folder: Path) -> dict[str, Tensor]:
     names = ["model.safetensors"]
     if index.exists():
         try:
-            names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+            names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
         except (ValueError, KeyError, AttributeError) as error:
             raise UserError(f"{index} is damaged ({error}); fetch the folder again") from error
     state = {}

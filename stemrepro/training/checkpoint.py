@@ -51,7 +51,7 @@ class AtomicCheckpointIO(CheckpointIO):
 def intact(path: Path) -> bool:
     """True if the file's bytes have the hash that was recorded when it was written."""
     recorded = Path(f"{path}.sha256")
-    return path.exists() and recorded.exists() and recorded.read_text().strip() == sha256(path)
+    return path.exists() and recorded.exists() and recorded.read_text(encoding="utf-8").strip() == sha256(path)
 
 
 def newest(folder: Path) -> Path | None:

@@ -1,8 +1,8 @@
 """Blocks against the text they came from; batches as a function of (seed, k)."""
 
 import numpy as np
+import pandas as pd
 import pytest
-from datasets import Dataset
 from tokenizers import Tokenizer
 
 from stemrepro.data.blocks import TokenBlocks
@@ -20,7 +20,7 @@ def copy(sample, tmp_path):
 def test_held_out_tokens_are_the_documents_with_ends_marked(sample):
     blocks = TokenBlocks(sample / "blocks", "validation", 32, 300)
     tokenizer = Tokenizer.from_file(str(sample / "tokenizer.json"))
-    rows = Dataset.from_parquet(str(sample / "corpus" / "corpus.parquet"), keep_in_memory=True).to_list()
+    rows = pd.read_parquet(sample / "corpus" / "corpus.parquet").to_dict("records")
     texts = {(row["source"], row["id"]): row["text"] for row in rows if row["split"] == "validation"}
     assert len(blocks.about["documents"]) == len(texts)
     for name, source, start, length in blocks.about["documents"]:

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from datasets import Dataset, disable_progress_bars
 
 from stemrepro.data import corpus as module
 from stemrepro.data.corpus import (
@@ -13,7 +12,8 @@ from stemrepro.data.corpus import (
     drop_near_passages,
     drop_repeated_passages,
 )
-from stemrepro.data.mixes import ArchiveMix, SampleMix
+from stemrepro.data.integrity import read_corpus
+from stemrepro.data.mixes import ArchiveMix, HubMix, SampleMix
 from stemrepro.data.readers import Document
 from stemrepro.errors import UserError
 
@@ -78,8 +78,7 @@ def test_few_documents_fill_every_split():
 
 
 def test_the_sample_corpus(sample):
-    disable_progress_bars()
-    rows = Dataset.from_parquet(str(sample / "corpus" / "corpus.parquet"), keep_in_memory=True).to_list()
+    rows = read_corpus(sample / "corpus" / "corpus.parquet")
     assert {row["source"] for row in rows} == {"speeches", "factbook", "bible"}
     report = json.loads((sample / "corpus" / "corpus.json").read_text())
     counted = sum(cell["documents"] for splits in report["kept"].values() for cell in splits.values())
@@ -90,6 +89,37 @@ def test_the_vendored_sample_is_small():
     from stemrepro.data.archives import SAMPLE
 
     assert SAMPLE.stat().st_size <= 300_000
+
+
+def own_text(texts, folder):
+    """Documents of own text where they are read from, and their mix."""
+    rows = [json.dumps({"id": str(number), "text": text}) for number, text in enumerate(texts)]
+    (folder / "documents.jsonl").write_text("\n".join(rows))
+    (folder / "hub.json").write_text(json.dumps({"revision": "local-1"}))
+    return HubMix(kind="hub", dataset="own", megabytes=1, licence="mine", attribution="me")
+
+
+def test_own_texts_that_differ_in_symbols_alone_both_stay(tmp_path):
+    texts = [
+        "C++ is not C#, whatever they say of it",
+        "C is not C, whatever they say of it",
+        "C++  is not c#, whatever they say OF it",
+    ]
+    texts += ["    return a + b  # of both of the arguments", "    return a - b  # of both of the arguments"]
+    build_corpus("own", own_text(texts, tmp_path), tmp_path, tmp_path / "out")
+    assert [row["text"] for row in read_corpus(tmp_path / "out/corpus.parquet")] == [*texts[:2], *texts[3:]]
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        ([LONG] * 1000, r"for train and tune \(read: 1,000, dropped as repeats: 999\); .*add some that differ"),
+        ([LONG], r"for train and tune \(read: 1, dropped as repeats: 0\); .*cut long ones into several"),
+    ],
+)
+def test_too_few_documents_are_told_with_what_became_of_them(tmp_path, texts, words):
+    with pytest.raises(UserError, match=f"source 'hub' has no document {words}"):
+        build_corpus("own", own_text(texts, tmp_path), tmp_path, tmp_path / "out")
 
 
 def test_a_source_with_too_few_documents_is_named(tmp_path):

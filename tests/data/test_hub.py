@@ -1,6 +1,9 @@
-"""Text from a dataset: a local folder of the hub's form goes all the way to token blocks."""
+"""Text from a dataset: a local folder of the hub's form, or of text files, goes all the way to token blocks."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 from datasets import Dataset
@@ -11,6 +14,7 @@ from stemrepro.data.card import data_card
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.encoding import write_blocks
 from stemrepro.data.hub import take
+from stemrepro.data.integrity import read_corpus
 from stemrepro.data.items import write_items
 from stemrepro.data.mixes import HubMix
 from stemrepro.data.tokenizer import train_tokenizer
@@ -94,7 +98,7 @@ def test_it_stops_when_there_is_enough(tmp_path, dataset):
     [
         ({"text": "content"}, "has no column 'content'; it has body, url"),
         ({"config": "large"}, "config large"),
-        ({"split": "test"}, "split test"),
+        ({"split": "test"}, "no split 'test'; it has train"),
         ({"text": "url", "dataset": "nobody/nothing"}, "can't be read from the hub"),
     ],
 )
@@ -112,3 +116,125 @@ def test_a_half_written_fetch_is_taken_again(dataset, tmp_path):
     (tmp_path / "documents.jsonl.part").write_text('{"id":')
     take(asked, tmp_path)
     assert len((tmp_path / "documents.jsonl").read_text().splitlines()) == 60
+
+
+def folder(place, **files):
+    """A folder of files, named with _ for the dot."""
+    place.mkdir()
+    for name, content in files.items():
+        (place / name.replace("_", ".")).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return place
+
+
+def own(place, **fields):
+    """A mix of one's own text."""
+    return mix(place, config=None, **{"text": "text"} | fields)
+
+
+def taken(out):
+    return [json.loads(line)["text"] for line in (out / "documents.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def test_a_folder_that_was_edited_is_read_again_whatever_its_times_say(tmp_path):
+    place = folder(tmp_path / "own", a_jsonl='{"text": "mountain"}\n')
+    revisions = []
+    for word in ("mountain", "volcano!"):
+        (place / "a.jsonl").write_text(f'{{"text": "{word}"}}\n')
+        os.utime(place / "a.jsonl", (1, 1))
+        fetch(own(place), tmp_path / "raw")
+        assert taken(tmp_path / "raw") == [word]
+        revisions.append(json.loads((tmp_path / "raw/hub.json").read_text())["revision"])
+    assert len(set(revisions)) == 2
+
+
+def test_what_was_taken_from_the_hub_stays_without_network(tmp_path):
+    asked = mix("nobody/nothing", revision="main")
+    write_json(tmp_path / "hub.json", {"asked": asked.model_dump(mode="json"), "revision": "0123abc"})
+    take(asked, tmp_path)
+    assert json.loads((tmp_path / "hub.json").read_text())["revision"] == "0123abc"
+
+
+PAGE = "   A title in the middle\n\nFirst paragraph,\nof two lines.\n \n\n    indented\n\n"
+
+
+def test_a_text_file_is_a_document_whose_white_space_is_kept(tmp_path):
+    pages = {
+        f"p{n}_txt": f"\ufeff\n\n{PAGE}Page {n} of some, each with words of its own: {'word' * n}.\n" for n in range(4)
+    }
+    fetch(own(folder(tmp_path / "own", **pages)), tmp_path / "raw")
+    assert taken(tmp_path / "raw") == [page.lstrip("\ufeff\n").rstrip() for page in pages.values()]
+    build_corpus("own", own(tmp_path / "own"), tmp_path / "raw", tmp_path / "corpus")
+    rows = {row["id"]: row["text"] for row in read_corpus(tmp_path / "corpus/corpus.parquet")}
+    assert rows["000000000"] == taken(tmp_path / "raw")[0]
+
+
+def test_a_line_can_be_a_document_of_its_own(tmp_path):
+    place = folder(tmp_path / "own", a_txt="one\n\n two\n", b_txt="three")
+    fetch(own(place), tmp_path / "raw")
+    assert taken(tmp_path / "raw") == ["one\n\n two", "three"]
+    fetch(own(place, document="line"), tmp_path / "raw")
+    assert taken(tmp_path / "raw") == ["one", " two", "three"]
+
+
+def test_files_may_differ_in_their_other_columns(tmp_path):
+    place = folder(tmp_path / "own", a_jsonl='{"text": "a"}\n', b_jsonl='{"url": 5, "text": "b"}\n{"url": 6}\n')
+    fetch(own(place), tmp_path / "raw")
+    assert taken(tmp_path / "raw") == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"a_jsonl": '{"text": "a"}\n\n{"text": "b\n{"text": "c"}\n'}, r"a\.jsonl, line 3 is no JSON object"),
+        ({"a_jsonl": '{"text": "a"}\n"b"\n'}, r"a\.jsonl, line 2 is no JSON object"),
+        ({"a_jsonl": '{"text": "voil\xe0"}'.encode("latin-1")}, r"a\.jsonl, line 1 is no JSON object in UTF-8"),
+        ({"a_jsonl": '{"text": "a"}\n{"text": 5}\n'}, r"a\.jsonl, row 2: column 'text' holds 5 of type int, not text"),
+        ({"a_jsonl": '{"text": {"en": "a"}}\n'}, r"a\.jsonl, row 1: column 'text' holds \{'en': 'a'\} of type dict"),
+        ({"a_jsonl": '{"text": ["a"]}\n'}, r"a\.jsonl, row 1: column 'text' holds \['a'\] of type list"),
+        ({"a_jsonl": '{"text": null}\n'}, r"a\.jsonl has no text in column 'text'"),
+        ({"a_jsonl": '{"text": "a"}\n', "b_jsonl": '{"body": "b"}\n'}, r"b\.jsonl has no column 'text'; it has body"),
+        ({"a_jsonl": '{"text": "a"}\n', "b_jsonl": ""}, r"b\.jsonl is empty; delete it"),
+        ({"a_csv": "text,x\n1,2\n"}, r"a\.csv, row 1: column 'text' holds 1 of type int"),
+        ({"a_csv": "text,x\na,2\nb,3,4\n"}, r"a\.csv: .*Expected 2 fields in line 3, saw 3; mend it or take it out"),
+        ({"a_csv": "text\nvoil\xe0\n".encode("latin-1")}, r"a\.csv: .*; save it in UTF-8"),
+        ({"a_txt": "voil\xe0".encode("latin-1")}, r"a\.txt: .*; save it in UTF-8"),
+        ({"a_txt": " \n"}, r"a\.txt has no text"),
+        ({"a_parquet": "PAR1"}, r"a\.parquet: .+; mend it or take it out"),
+        ({"a_md": "text"}, r"a folder holds \.txt, \.jsonl, \.csv or \.parquet files"),
+        ({}, r"a folder holds \.txt, \.jsonl, \.csv or \.parquet files"),
+    ],
+)
+def test_odd_files_and_rows_are_named(tmp_path, files, words):
+    place = folder(tmp_path / "own", **files)
+    for streaming in (True, False):
+        with pytest.raises(UserError, match=words) as raised:
+            fetch(own(place, streaming=streaming), tmp_path / "raw")
+        assert "\n" not in str(raised.value)
+        assert not (tmp_path / "raw/hub.json").exists()
+
+
+def test_rows_without_text_are_counted(tmp_path, capsys):
+    fetch(own(folder(tmp_path / "own", a_jsonl='{"text": null}\n{"text": "b"}\n{"url": 1}\n')), tmp_path / "raw")
+    assert taken(tmp_path / "raw") == ["b"]
+    assert "nothing in column 'text': 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("other", ["more.jsonl", "notes.txt"])
+def test_files_that_the_library_passes_over_are_named(tmp_path, capsys, other):
+    """Beside a file that is called train: one of no split, or of another kind."""
+    place = folder(tmp_path / "own", train_jsonl='{"text": "a"}\n')
+    (place / other).write_text('{"text": "b"}\n')
+    fetch(own(place), tmp_path / "raw")
+    assert taken(tmp_path / "raw") == ["a"]
+    assert f"are not read: {place / other}\n" in capsys.readouterr().err
+
+
+def test_own_text_needs_no_cache_and_no_locale(tmp_path):
+    """In a process of its own, as the library reads HF_HOME and Python the locale when they begin; /dev/null is no folder for anybody."""
+    asked = own(folder(tmp_path / "own", a_txt="d\xe9j\xe0 vu \U0001f600", b_txt="voil\xe0"), streaming=False)
+    code = "import sys; from pathlib import Path; from stemrepro.data.hub import take, HubMix; "
+    code += "take(HubMix.model_validate_json(sys.argv[1]), Path(sys.argv[2]))"
+    there = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "HF_HOME": "/dev/null/cache"}
+    command = [sys.executable, "-c", code, asked.model_dump_json(), str(tmp_path)]
+    subprocess.run(command, env=os.environ | there, check=True)
+    assert taken(tmp_path) == ["d\xe9j\xe0 vu \U0001f600", "voil\xe0"]

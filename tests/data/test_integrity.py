@@ -1,8 +1,13 @@
+import os
 import shutil
+import subprocess
+import sys
+from contextlib import suppress
 
 import pytest
 
-from stemrepro.data.integrity import verified_hash
+from stemrepro.data.integrity import read_corpus, store_corpus, verified_hash
+from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.errors import UserError
 from stemrepro.files import sha256
 
@@ -32,3 +37,47 @@ def test_missing_files(copy, tmp_path):
         verified_hash(copy)
     with pytest.raises(UserError, match=r"index\.json is missing; run 'dvc repro blocks'"):
         verified_hash(tmp_path / "none")
+
+
+ROWS = [{"source": "s", "id": str(n), "split": "train", "text": f"text {n}"} for n in range(40)]
+
+
+def test_a_corpus_is_read_where_no_cache_can_be_written(tmp_path):
+    """/dev/null is no folder for anybody."""
+    store_corpus(ROWS, tmp_path / "corpus.parquet")
+    code = "import sys; from stemrepro.data.integrity import *; rows = read_corpus(Path(sys.argv[1])); "
+    code += "store_corpus(rows, Path(sys.argv[2])); print(len(rows))"
+    command = [sys.executable, "-c", code, str(tmp_path / "corpus.parquet"), str(tmp_path / "again.parquet")]
+    done = subprocess.run(
+        command, env=os.environ | {"HF_HOME": "/dev/null/cache"}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "40\n"
+    assert (tmp_path / "again.parquet").read_bytes() == (tmp_path / "corpus.parquet").read_bytes()
+
+
+def test_a_corpus_that_was_replaced_is_read_anew_whatever_its_time_says(tmp_path):
+    path = tmp_path / "corpus.parquet"
+    for text in ("old", "new"):
+        store_corpus([ROWS[0] | {"text": text}], path)
+        os.utime(path, (1, 1))
+        assert [row["text"] for row in read_corpus(path)] == [text]
+
+
+@pytest.mark.parametrize(("read", "name"), [(read_corpus, "corpus.parquet"), (read_tokenizer, "tokenizer.json")])
+def test_what_the_system_refuses_is_not_called_damage(tmp_path, read, name):
+    """A link to itself can't be opened, not even by root."""
+    (tmp_path / name).symlink_to(tmp_path / name)
+    with pytest.raises(
+        UserError, match=rf"{name} can't be read \(Too many levels of symbolic links\); it may be whole"
+    ):
+        read(tmp_path / name)
+
+
+def test_garbled_bytes_are_never_another_error(tmp_path):
+    path = tmp_path / "corpus.parquet"
+    store_corpus(ROWS, path)
+    data = path.read_bytes()
+    for place in range(0, len(data), 8):  # pyarrow has several errors
+        path.write_bytes(data[:place] + bytes([data[place] ^ 255]) + data[place + 1 :])
+        with suppress(UserError):
+            read_corpus(path)

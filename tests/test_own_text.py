@@ -1,0 +1,69 @@
+"""Own text at a scale of one's own: every recipe is planned, and each planned stage of data and scores runs, on runs of ten steps. Of the
+analyses that of the benchmarks, of which own text has none; the others are drawn in test_analyses.py."""
+
+import json
+import pkgutil
+import shutil
+
+import pytest
+import yaml
+
+from stemrepro import plan
+from stemrepro.analyse import analyse
+from stemrepro.claims import NOT_TESTABLE
+from stemrepro.cli.making import data
+from stemrepro.data.archives import SAMPLE
+from stemrepro.files import read_rows
+from stemrepro.params import PARTS
+from stemrepro.runs import MAIN, Address
+from stemrepro.scoring import pending, write_scores
+from stemrepro.training.train import train
+from stemrepro.work import runs_of
+from tests.conftest import ROOT, TINY, quiet
+from tests.test_analyses import SHORT
+
+MINE = {"kind": "hub", "dataset": "own", "megabytes": 1, "licence": "CC0", "attribution": "nobody"}
+BLEND = {"kind": "blend", "own": 0.6, "parts": {"other": {"share": 0.4, "mix": MINE | {"dataset": "other"}}}}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """recipes/, analysis/, and two folders of text files."""
+    for name in ("recipes", "analysis"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    for number, row in enumerate(read_rows(SAMPLE)):
+        place = tmp_path / ("own" if number % 2 else "other")
+        place.mkdir(exist_ok=True)
+        (place / f"{number}.txt").write_text("\n\n".join(row["passages"]), encoding="utf-8")
+    scale = TINY | {"data": "mine", "mid": "mine-and-other", "training": TINY["training"] | SHORT}
+    (tmp_path / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(scale))
+    with open(tmp_path / "recipes/mixes.yaml", "a") as file:
+        file.write(yaml.safe_dump({"mine": MINE, "mine-and-other": BLEND}))
+    (tmp_path / "recipes/mid_training.yaml").write_text(
+        (ROOT / "recipes/mid_training.yaml").read_text().replace("scales: [", "scales: [tiny, ")
+    )
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_all_recipes_are_planned_and_what_is_planned_is_there(project):
+    book, params = plan.write("tiny")
+    assert params.scale["tiny"].mid is not None
+    assert set(book.at("tiny").recipes) >= {"benchmark_scores", "mid_training", "retrofit"}
+    stages = yaml.safe_load((project / "plan/dvc.yaml").read_text())["stages"]
+    assert {name for name, stage in stages.items() if "own" in stage["deps"]} == {"fetch"}
+    assert {name for name, stage in stages.items() if "other" in stage["deps"]} == {"mid"}
+    for step in ("fetch", "corpus", "items", "tokenizer", "blocks", "vocabularies", "mid", "counts"):
+        data(step, mix="mine", scale="tiny")
+    arms = [Address(MAIN, arm) for arm in book.recipes["benchmark_scores"].arms]
+    chosen = {address: params.planned("tiny")[address] for address in arms}
+    for run in runs_of("tiny", "mine", chosen):
+        train(run, quiet)
+    for part in PARTS:
+        score = pkgutil.resolve_name(f"stemrepro.evaluation.{part}:score")
+        for members, given, out, key in pending(params, "tiny", part, chosen):
+            write_scores(part, members, [score(run, quiet, **given) for run in members], given, out, key)
+    assert {path.name for path in (project / "scores/tiny").iterdir()} >= {"losses", "benchmarks", "geometry", "text"}
+    analyse("benchmark_scores", "tiny", project / "scores", project / "results")
+    rows = json.loads((project / "results/tiny/benchmark_scores/verdicts.json").read_text())
+    assert {(row["verdict"], row["reason"]) for row in rows} == {(NOT_TESTABLE, "this scale has no items of it")}
