@@ -69,10 +69,11 @@ def _modules(names: tuple[str, ...]) -> list[str | Path]:
     return [f"{HOME}.{name}" for name in names]
 
 
-def own_networks(book: Book) -> list[Path]:
-    """Files outside the package that arms take their networks from."""
+def own_code(book: Book) -> list[Path]:
+    """Files outside the package and analysis/ that arms take their networks from, that analyses import, or that these import."""
     places = [module_of(arm.ffn) for arm in book.arms.values()]
-    return sorted({place for place in places if isinstance(place, Path)})
+    found = imports.outside([*(place for place in places if isinstance(place, Path)), *sorted(ANALYSES.glob("*.py"))])
+    return sorted(file for file in found if ANALYSES not in file.parents)
 
 
 def _analysis_code(name: str, recipe: Recipe) -> list[str | Path]:
@@ -279,7 +280,7 @@ def pipeline(book: Book) -> dict:
             BY_BOTH, f"stemrepro plan --check --scale {SCALE}",
             "params.yaml and dvc.yaml must follow from recipes/; what is asked of each stage, and its code",
             ["recipes", "params.yaml", "stemrepro", *([ANALYSES.as_posix()] if ANALYSES.exists() else []),
-             *(path.as_posix() for path in own_networks(book))],
+             *(path.as_posix() for path in own_code(book))],
             [f"data/{SCALE}/plan", f"data/{MIX}/plan"],
         ),
         **data_stages(other_texts(book)),
