@@ -264,9 +264,10 @@ def _judge_bounds(e: Evidence, level: float) -> tuple[str, str]:
 
 def judge_exact(e: Evidence) -> tuple[str, str]:
     found, printed, half = e.contrasts[0].mean, e.paper_effect, e.smallest_effect
+    said = f"{round(found, 9) + 0.0:.6g}"  # else what roundings leave of a 0 is told as a number
     if abs(found - printed) <= half + 1e-9:
-        return REPRODUCED, f"{found:.6g} is the paper's {printed:g} within {half:g}"
-    return CONTRADICTED, f"{found:.6g} is not the paper's {printed:g} within {half:g}"
+        return REPRODUCED, f"{said} is the paper's {printed:g} within {half:g}"
+    return CONTRADICTED, f"{said} is not the paper's {printed:g} within {half:g}"
 
 
 def judge(evidence: list[Evidence]) -> list[Judgement]:
