@@ -275,9 +275,10 @@ def _judge_bounds(e: Evidence, level: float) -> tuple[str, str]:
 def judge_exact(e: Evidence) -> tuple[str, str]:
     found, half = e.contrasts[0].mean, e.smallest_effect
     printed, whose = (e.paper_effect, "the paper's ") if e.expected is None else (e.expected, "")
+    said = f"{round(found, 9) + 0.0:.6g}"  # else what roundings leave of a 0 is told as a number
     if abs(found - printed) <= half + 1e-9:
-        return REPRODUCED, f"{found:.6g} is {whose}{printed:g} within {half:g}"
-    return CONTRADICTED, f"{found:.6g} is not {whose}{printed:g} within {half:g}"
+        return REPRODUCED, f"{said} is {whose}{printed:g} within {half:g}"
+    return CONTRADICTED, f"{said} is not {whose}{printed:g} within {half:g}"
 
 
 def judge(evidence: list[Evidence]) -> list[Judgement]:

@@ -10,6 +10,7 @@ import grimp
 
 from stemrepro.errors import UserError
 from stemrepro.files import digest
+from stemrepro.syntax import canonical
 
 PACKAGE = "stemrepro"
 ROOT = Path(__file__).parent
@@ -43,55 +44,74 @@ def closure(modules: Iterable[str], without: Iterable[str] = ()) -> set[str]:
     return found
 
 
+def _tree(file: Path) -> ast.Module:
+    """What a file says; UserError where that is no Python."""
+    try:
+        return ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError) as error:
+        raise UserError(f"{file} is not valid Python: {error}") from error
+
+
+def _names(file: Path) -> Iterator[tuple[str, Path | None]]:
+    """What a file imports that may be a module, each with the folder that a relative import starts from."""
+    for node in ast.walk(_tree(file)):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, None) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = file.parents[node.level - 1] if 0 < node.level <= len(file.parents) else None
+            stem = f"{node.module}." if node.module else ""
+            yield from ((f"{stem}{alias.name}", start) for alias in node.names)
+
+
 def imported(file: Path) -> set[str]:
     """The project's modules that a file outside the package imports."""
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return {name for name in names if name in _graph().modules}
+    names = {name for name, start in _names(file) if not start}
+    return (names | {name.rpartition(".")[0] for name in names}) & _graph().modules
+
+
+def beside(file: Path) -> set[Path]:
+    """The files outside the package that such a file imports, from its own folder or from the working directory, and `__init__.py` of
+    the packages around them. What is installed is none of them."""
+    found = set()
+    for name, start in _names(file):
+        parts = name.split(".")
+        for place in (start,) if start else (file.parent, Path()):
+            stems = [place.joinpath(*parts[: n + 1]) for n in range(len(parts))]
+            found |= {path for stem in stems for path in (stem.with_suffix(".py"), stem / "__init__.py")}
+    return {path for path in found if path.is_file() and not path.absolute().is_relative_to(ROOT)}
+
+
+def outside(files: Iterable[Path]) -> list[Path]:
+    """Files outside the package, and all that these import, directly or not."""
+    found = list(dict.fromkeys(files))
+    for file in found:
+        found += sorted(beside(file) - {*found})
+    return found
 
 
 def files(places: Iterable[str | Path], without: Iterable[str] = ()) -> list[Path]:
-    """Every file of the project that modules, or files outside the package, rest on; sorted. `without` as in `closure`."""
-    own = [place for place in places if isinstance(place, Path)]
+    """Every file that modules, or files outside the package, rest on; sorted. `without` as in `closure`."""
+    own = outside(place for place in places if isinstance(place, Path))
     modules = [place for place in places if isinstance(place, str)]
     modules += [module for file in own for module in imported(file)]
     return sorted({*own, *map(file_of, closure(modules, without))})
 
 
-def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements but for texts that stand alone, which are comments."""
-    for statement in body:
-        if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
-            yield statement
-
-
-@cache
-def _meaning(file: Path) -> str:
-    """The code of a file without comments, docstrings and layout."""
-    try:
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-    except (SyntaxError, ValueError) as error:
-        raise UserError(f"{file} is not valid Python: {error}") from error
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            node.body = list(_statements(node.body)) or ([] if isinstance(node, ast.Module) else [ast.Pass()])
-    return ast.unparse(tree)
-
-
 def code_hashes(*places: str | Path, without: Iterable[str] = ()) -> dict[str, str]:
     """Short hashes of all files that modules, or files outside the package, rest on (12 hex digits), by path.
 
-    A comment, a docstring or a line break changes nothing; another version of Python may write the same code otherwise.
+    A comment, a docstring or a line break changes nothing, nor does the version of Python.
     """
     hashes = {}
     for file in files(places, without):
         name = file.relative_to(ROOT.parent) if file.is_relative_to(ROOT.parent) else file
-        hashes[name.as_posix()] = hashlib.sha256(_meaning(file).encode()).hexdigest()[:12]
+        hashes[name.as_posix()] = _hash(file)
     return hashes
+
+
+@cache
+def _hash(file: Path) -> str:
+    return hashlib.sha256(canonical(_tree(file)).encode()).hexdigest()[:12]
 
 
 def code_hash(*places: str | Path, without: Iterable[str] = ()) -> str:

@@ -8,6 +8,7 @@ from stemrepro.errors import UserError
 from stemrepro.files import write_json
 from stemrepro.runs import MAIN
 from stemrepro.scores.losses import ArmLosses, paired
+from stemrepro.scores.plans import other_plan
 
 METRICS = Path("metrics")
 REFERENCE = "dense"
@@ -25,13 +26,13 @@ def metrics_of(arm: ArmLosses, reference: ArmLosses) -> dict[str, float]:
     """`params`, all parameters; `kflops`, thousands of forward FLOPs a token; `prose`, nats a token, the mean over the seeds that the
     reference has too; `gap`, by how much that is below the reference, seed by seed, as in a claim (none of the reference itself).
 
-    An arm has no losses where one of its runs diverged, and no gap where one of the reference's did.
+    An arm has no losses where one of its runs diverged, and no gap where one of the reference's did or the two are of other plans.
     """
     costs = arm.summary
     found = {"params": costs["parameters"]["total"], "kflops": round(costs["forward_flops_per_token"] / 1000, 1)}
     try:
         found["prose"] = float(arm.whole().loss("prose").mean())
-        if arm.folder != reference.folder:
+        if arm.folder != reference.folder and not other_plan(arm.folder, reference.folder):
             first, second = paired(reference, arm)
             found["prose"] = float(second.loss("prose").mean())
             found["gap"] = float((first.loss("prose") - second.loss("prose")).mean())

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from stemrepro.errors import UserError
 from stemrepro.records import Strict, parse, read_yaml
+from stemrepro.sums import total
 
 Confidence = Literal["read", "secondary", "figure", "inferred"]
 CONFIDENCES: tuple[Confidence, ...] = ("read", "inferred", "secondary", "figure")
@@ -127,7 +128,7 @@ class Paper:
             if cell.value is None:
                 raise UserError(f"{self.file}: the cell '{name}' is empty; a claim's number can't follow from it")
         values = [math.log(cell.value) if asked.log else cell.value for cell in found]
-        value = sum(sign * value for sign, value in zip((1, -1, -1, 1), values, strict=False))
+        value = total(sign * value for sign, value in zip((1, -1, -1, 1), values, strict=False))
         terms = [f"ln {cell.value:g}" if asked.log else f"{cell.value:g}" for cell in found]
         pairs = [" - ".join(terms[i : i + 2]) for i in range(0, len(terms), 2)]
         words = pairs[0] if len(pairs) == 1 else f"({pairs[0]}) - ({pairs[1]})"

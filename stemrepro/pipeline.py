@@ -79,10 +79,11 @@ def _modules(names: tuple[str, ...]) -> list[str | Path]:
     return [f"{HOME}.{name}" for name in names]
 
 
-def own_networks(book: Book, arms: Iterable[str] | None = None) -> list[Path]:
-    """Files outside the package that some arms, or all, take their networks from."""
-    places = [module_of(book.arms[name].ffn) for name in (book.arms if arms is None else arms)]
-    return sorted({place for place in places if isinstance(place, Path)})
+def own_code(book: Book, arms: Iterable[str], analyses: Iterable[Path] = ()) -> list[str]:
+    """Files outside the package that the networks of arms, and analyses, are in or import."""
+    places = [module_of(book.arms[name].ffn) for name in arms]
+    found = imports.outside([*(place for place in places if isinstance(place, Path)), *analyses])
+    return sorted(path.as_posix() for path in found)
 
 
 def write_stamps(params: Params, data: Path = DATA) -> None:
@@ -248,9 +249,9 @@ def scores_of(recipe: Recipe) -> list[Path]:
 
 def drawn_from(recipe: str, book: Book) -> list[str]:
     """The files that a recipe's figure and verdicts follow from, beside its scores."""
-    own = [path.as_posix() for path in (ANALYSES / f"{recipe}.py",) if path.exists()]
-    networks = [path.as_posix() for path in own_networks(book, book.recipes[recipe].arms)]
-    return [HOME, *own, f"recipes/{recipe}.yaml", *FOR_ALL, f"recipes/scales/{SCALE}.yaml", *networks]
+    own = [path for path in (ANALYSES / f"{recipe}.py",) if path.exists()]
+    outside = own_code(book, book.recipes[recipe].arms, own)
+    return [HOME, *outside, f"recipes/{recipe}.yaml", *FOR_ALL, f"recipes/scales/{SCALE}.yaml"]
 
 
 def analysis_stage(name: str, book: Book, matrix: dict) -> dict:
@@ -320,7 +321,7 @@ def pipeline(book: Book, scale: str) -> dict:
         "check": _stage(
             BY_BOTH, f"stemrepro plan --check --scale {SCALE}",
             "the plan must follow from recipes/; what is asked of each stage, and its code",
-            ["recipes", PARAMS.as_posix(), HOME, *(path.as_posix() for path in own_networks(book))],
+            ["recipes", PARAMS.as_posix(), HOME, *own_code(book, book.arms)],
             [f"data/{SCALE}/plan", f"data/{MIX}/plan"],
         ),
         **data_stages(other_texts(own), own_folders(book.mixes[size.data]), own_folders(*others)),

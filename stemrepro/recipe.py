@@ -56,7 +56,9 @@ class Claim(Strict):
         if {"ordering": count < 3, "exact": count > 0}.get(self.kind, count != 2):
             raise ValueError(f"a claim of kind '{self.kind}' can't have {count} arms: {wanted}")
         if self.kind == "exact" and ((self.paper is None) == (self.expected is None) or self.primary):
-            raise ValueError("a claim of kind 'exact' needs the paper's number or, of a control, 'expected', and can't be primary")
+            raise ValueError(
+                "a claim of kind 'exact' needs the paper's number or, of a control, 'expected', and can't be primary"
+            )
         if self.expected is not None and (self.kind != "exact" or self.origin != "control"):
             raise ValueError("'expected' is for controls of kind 'exact', about which the paper has no number")
         if self.origin == "control" and self.transportable:

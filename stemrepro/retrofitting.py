@@ -28,6 +28,7 @@ from stemrepro.retrofit.beginning import PREFIX, beginning
 from stemrepro.retrofit.explained import explained
 from stemrepro.retrofit.rules import check
 from stemrepro.runs import Address, Beginning, Run
+from stemrepro.sums import total
 from stemrepro.training.callbacks import losses_by_source
 from stemrepro.training.checkpoint import AtomicCheckpointIO, intact
 from stemrepro.training.settings import RunTraining
@@ -124,7 +125,7 @@ def _losses(run: Run, state: dict[str, Tensor]) -> dict[str, float]:
     blocks = TokenBlocks(run.blocks, "validation", run.training.sequence, run.model.vocab)
     found = losses_by_source(model, blocks, VALIDATION, run.training.mark_batch)
     kinds = {"prose": prose(found), "all": tuple(found)}
-    return {kind: sum(found[source] for source in sources) / len(sources) for kind, sources in kinds.items()}
+    return {kind: total(found[source] for source in sources) / len(sources) for kind, sources in kinds.items()}
 
 
 def _started(run: Run) -> dict[str, Tensor]:

@@ -19,6 +19,7 @@ from stemrepro.params import Params, Part, Planned
 from stemrepro.provenance import provenance
 from stemrepro.records import Strict
 from stemrepro.runs import Address, Run
+from stemrepro.scores.plans import plan_of
 from stemrepro.unpacked import bundled
 from stemrepro.work import DATA, RUNS, SCORES, runs_of
 from stemrepro.workers import Job, run_jobs
@@ -149,6 +150,7 @@ def write_scores(part: Part, members: list[Run], results: list[dict], given: dic
     ended = {str(run.seed): run.diverged for run in members if run.diverged is not None}
     first = members[0]
     summary = {"key": key, "params_hash": first.params_hash, "data_hash": first.data_hash[:12], "seeds": len(members)}
+    summary |= {"plan": plan_of(first, given)}
     write_json(out / "provenance.json", provenance() | bundled() | {"key": key})
     write_json(out / "summary.json", about | summary | ({"diverged": ended} if ended else {}))
 

@@ -113,7 +113,13 @@ def _questions(e: Evidence, zero: float, above: float, asked: str) -> Iterator[S
     stopped = blocked(replace(e, failed_precondition=None))
     if e.kind == "exact" and not stopped:
         verdict, why = judge_exact(e)
-        yield Step("Is the number the paper's?" if e.expected is None else "Is the number the claim's?", verdict == REPRODUCED, why, REPRODUCED, CONTRADICTED)
+        yield Step(
+            "Is the number the paper's?" if e.expected is None else "Is the number the claim's?",
+            verdict == REPRODUCED,
+            why,
+            REPRODUCED,
+            CONTRADICTED,
+        )
         return
     seeds = f"{e.seeds} seeds, enough for a {'primary' if e.primary else 'secondary'} claim"
     yield Step("Is it measured, by enough seeds?", not stopped, stopped[1] if stopped else seeds, no=INCONCLUSIVE)

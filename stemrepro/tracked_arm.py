@@ -15,6 +15,7 @@ from stemrepro.runs import MAIN, Address
 from stemrepro.scores.geometry import ArmGeometry
 from stemrepro.scores.items import ArmItems
 from stemrepro.scores.losses import ArmLosses
+from stemrepro.scores.plans import other_plan
 from stemrepro.tracked_run import UNKNOWN, cost_of, made_at, read_config
 
 REFERENCE = "dense"
@@ -54,10 +55,12 @@ def by_seed(book: Book, scores: Path, address: Address, params_hash: str) -> dic
 
 def gap(scores: Path, address: Address) -> Contrast | None:
     """loss(dense) - loss(arm) on prose in nats a token, by the code and the seeds that claims have it from: those that both arms have;
-    None where one has no losses."""
+    None where one has no losses, or the two are of other plans."""
     own, reference = losses_of(scores, address), losses_of(scores, Address(address.point, REFERENCE))
+    if not own or not reference or other_plan(own.folder, reference.folder):
+        return None
     try:
-        return losses.contrast(reference, own, "prose") if own and reference else None
+        return losses.contrast(reference, own, "prose")
     except Unmeasured:
         return None
 
@@ -186,7 +189,11 @@ def _gap(view: ArmView) -> str:
     if not view.scores:
         return "No scores of these settings yet: `dvc repro` or `stemrepro evaluate` makes them."
     if view.address.arm == REFERENCE or not view.gap:
-        return "The gap of other arms is to this one." if view.address.arm == REFERENCE else "Dense has no scores here."
+        return (
+            "The gap of other arms is to this one."
+            if view.address.arm == REFERENCE
+            else "Dense has no scores of this plan here."
+        )
     count, side = len(view.gap.differences), "below" if view.gap.mean > 0 else "above"
     low, high = view.gap.interval(0.05)
     within = f" (95% interval of the difference {low:+.4f} to {high:+.4f}, for this arm alone)" if count > 1 else ""

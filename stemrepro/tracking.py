@@ -220,7 +220,7 @@ class Tracker:
                 run = self._run(f"{self.scale}/sweep/{name}/{digest(settings)}", label, tags, now)
                 metrics = (
                     [Metric("tune/prose_loss", row["prose"], now, 0)]
-                    if "tune/prose_loss" not in run.data.metrics
+                    if run.data.metrics.get("tune/prose_loss") != row["prose"]
                     else []
                 )
                 self._add(run, metrics, settings, tags)

@@ -1,25 +1,31 @@
 """Compares the results in the working tree with the committed ones, field by field: does the reproduction reproduce?
 
+Beside verdicts, what is drawn of scores that are the committed ones (data.csv), and the lines of claims.csv.
+
 What was made here is told from what lies here: run folders whose weights the scores follow from, scores and figures that were written
 since. Without any of it there is nothing to say, and it isn't said.
 """
 
+import csv
+import itertools
 import json
 import math
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 
 from rich.console import Console
 
+from stemrepro.book import load
 from stemrepro.errors import UserError
 from stemrepro.files import read_json
 from stemrepro.measures.base import measure_class
 from stemrepro.params import PARAMS, Params, Part, read_params
 from stemrepro.provenance import provenance
+from stemrepro.recipe import Recipe
 from stemrepro.records import read_yaml
+from stemrepro.report.scoreboard import claims_table
 from stemrepro.report.verdicts import read_verdicts
 from stemrepro.runs import Address
 from stemrepro.unpacked import COMMIT, MANIFEST
@@ -36,13 +42,19 @@ MADE = (TRAINED, SCORED)
 """What a claim rests on here that says something about the reproduction of runs; arithmetic says nothing of them."""
 
 
-def committed(path: Path) -> object | None:
-    """A JSON file of the commit, or None where the commit has none."""
+def committed_text(path: Path) -> str | None:
+    """A file of the commit, or None where the commit has none."""
     try:
-        shown = subprocess.run(["git", "show", f"HEAD:./{path.as_posix()}"], capture_output=True, encoding="utf-8")
+        shown = subprocess.run(["git", "show", f"HEAD:./{path.as_posix()}"], capture_output=True)
     except OSError as error:
         raise UserError(f"verify compares with the committed results, but git can't be run ({error})") from error
-    return json.loads(shown.stdout) if shown.returncode == 0 else None
+    return shown.stdout.decode() if shown.returncode == 0 else None
+
+
+def committed(path: Path) -> object | None:
+    """The same of a JSON file."""
+    text = committed_text(path)
+    return None if text is None else json.loads(text)
 
 
 def committed_recipes(folder: Path) -> set[str]:
@@ -87,6 +99,24 @@ def deviation(new: dict, old: dict) -> float:
     return largest
 
 
+def alike(new: object, old: object) -> bool:
+    """Are two numbers, or texts of them, the same to a few of their last digits, which processors differ in? All else must be equal."""
+    try:
+        return new == old or math.isclose(float(new), float(old), rel_tol=1e-4, abs_tol=2e-6)
+    except (TypeError, ValueError):
+        return False
+
+
+def by_seed_alike(now: dict, before: dict, still: bool) -> bool:
+    """Are a claim's differences the committed ones? Where its numbers moved, as many that make its number: a seed may move by more."""
+    new, old = (row.get("differences") for row in (now, before))
+    if new is None or old is None or len(new) != len(old):
+        return new == old
+    if still:
+        return all(map(alike, new, old))
+    return None not in new and _is_number(now.get("ours")) and alike(sum(new) / len(new), now["ours"])
+
+
 def _words(text: object) -> str:
     """A sentence without its numbers."""
     return re.sub(r"[-+]?\d[\d.e+-]*", "#", str(text))
@@ -104,10 +134,10 @@ def compare(new: dict[str, dict], old: dict[str, dict]) -> tuple[dict[str, str],
             continue
         now, fields = new[name], []
         for field in sorted(before.keys() | now.keys()):
-            if field == "differences":  # its mean is "ours"
-                continue
             pair = before.get(field), now.get(field)
             same = pair[0] == pair[1]
+            if field == "differences":
+                same = by_seed_alike(now, before, still[name])
             if field == "reason" and not (levels and still[name]):
                 same = _words(pair[0]) == _words(pair[1])
             if field == "level" and not levels:
@@ -127,6 +157,18 @@ def compare(new: dict[str, dict], old: dict[str, dict]) -> tuple[dict[str, str],
     return changes | dict.fromkeys(new.keys() - old.keys(), "new"), largest, where
 
 
+def first_change(new: str, old: str) -> str:
+    """Where the text of a CSV file isn't the committed one, up to last digits; "" nowhere."""
+    tables = [list(csv.reader(text.splitlines())) for text in (new, old)]
+    for line, (now, before) in enumerate(zip(*tables, strict=False), 1):
+        for number, (cell, was) in enumerate(itertools.zip_longest(now, before)):
+            if not alike(cell, was):
+                column = before[number] if line == 1 else tables[1][0][min(number, len(tables[1][0]) - 1)]
+                return f"line {line}, {column}: {was} -> {cell}"
+    count = [len(table) for table in tables]
+    return "" if count[0] == count[1] else f"{count[1]} lines -> {count[0]}"
+
+
 def differences(here: dict, there: dict) -> list[str]:
     """What differs between this machine and the one that drew the committed results: processor, Python, packages."""
     machines = (
@@ -141,7 +183,7 @@ class Made:
     """What of a scale was made in this working tree."""
 
     def __init__(self, params: Params | None, scale: str, results: Path) -> None:
-        self.params, self.scale, self.results = params, scale, results
+        self.params, self.scale, self.results, self.book = params, scale, results, load()
         self.planned = params.planned(scale) if params and scale in params.run else {}
 
     def scores(self, address: Address, part: Part) -> str:
@@ -172,16 +214,12 @@ class Made:
 
     def recipe(self, name: str, rows: list[dict]) -> dict[str, str]:
         """How each claim of a recipe was made here."""
-        from stemrepro.book import load
-
         sidecar = self.results / self.scale / name / "provenance.json"
         drawn = sidecar.exists() and read_json(sidecar) != committed(sidecar)
-        recipe = load().recipe(name)
+        recipe = self.book.recipe(name)
         parts = {a: [self.scores(a, part) for part in own] for a, own in recipe.scored().items()}
         # Where scores came out as they are committed, DVC has nothing to draw: the committed verdicts are theirs.
-        follow = drawn or self.as_committed(
-            SCORES / self.scale / part / a.path for a, own in recipe.scored().items() for part in own
-        )
+        follow = drawn or self.as_committed(recipe)
         # What was counted in the text came with the clone unless the text itself lies here.
         counted = not measure_class(recipe.measure).reads_text or (DATA / self.scale / "tokenizer.json").exists()
         ranks = (UNTOUCHED, SCORED, TRAINED)
@@ -196,10 +234,31 @@ class Made:
                 made[row["claim"]] = lowest if follow and lowest != UNTOUCHED else redrawn
         return made
 
-    def as_committed(self, folders: Iterable[Path]) -> bool:
-        """Are these folders, as far as git holds them, what the commit has?"""
-        paths = sorted(path.as_posix() for path in folders)
-        return subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *paths]).returncode == 0
+    def as_committed(self, recipe: Recipe) -> bool:
+        """Are the scores that a recipe reads, as far as git holds them, what the commit has?"""
+        from stemrepro.pipeline import scores_of
+
+        paths = sorted((SCORES / self.scale / folder).as_posix() for folder in scores_of(recipe))
+        return not paths or not subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *paths]).returncode
+
+    def drawn(self, name: str) -> str:
+        """Where a recipe's data.csv isn't the committed one, though it follows from the same scores; "" nowhere."""
+        path = self.results / self.scale / name / "data.csv"
+        if (old := committed_text(path)) is None or not self.as_committed(self.book.recipe(name)):
+            return ""
+        return first_change(path.read_text(encoding="utf-8"), old) if path.exists() else "gone"
+
+    def changed_lines(self) -> list[str]:
+        """Claims whose line of claims.csv is neither the committed one nor that of the verdicts here, and those without a line."""
+        path = self.results / Path(self.book.scale(self.scale).scoreboard).relative_to("results") / "claims.csv"
+        if (old := committed_text(path)) is None:
+            return []
+        texts = path.read_text(encoding="utf-8") if path.exists() else "", old, claims_table(self.scale, self.results)
+        lines, *known = [{tuple(row[:3]): row for row in csv.reader(text.splitlines())} for text in texts]
+        wrong = [key for key in known[0] | lines if lines.get(key) not in [own.get(key) for own in known]]
+        return [
+            f"{path}: {'/'.join(key)} is neither the committed line nor what the verdicts here say" for key in wrong
+        ]
 
 
 def known_machines(scale: str) -> list[str]:
@@ -233,6 +292,8 @@ def verify(scale: str, results: Path, console: Console) -> int:
         before = {row["claim"]: row for row in old}
         changes, largest, where = compare(new, before)
         same = sum(claim not in changes for claim in before)
+        if words := here.drawn(name):
+            changes["data.csv"] = words
         total, kept, changed = total + len(before), kept + same, changed or bool(changes)
         by_claim = here.recipe(name, list(new.values()))
         made = Counter(by_claim.values())
@@ -249,6 +310,9 @@ def verify(scale: str, results: Path, console: Console) -> int:
             others |= dict.fromkeys(differences(provenance(), about))
     if not total:
         return 3
+    for line in here.changed_lines():
+        changed = True
+        console.print(line, highlight=False, markup=False)
     return _conclude(console, scale, changed, f"{kept} of {total}", how, list(others))
 
 

@@ -215,6 +215,11 @@ def test_what_the_paper_has_no_number_of_is_not_called_its_own(found, said):
     assert judge([control])[0].reason == said
 
 
+def test_what_roundings_leave_of_a_zero_is_a_zero():
+    (judgement,) = judge([Evidence("exact", (Contrast(np.array([-6.66134e-14])),), 1.0, paper_effect=0.0)])
+    assert judgement.reason == "0 is the paper's 0 within 1"
+
+
 def test_exact_claims_take_no_part_in_the_correction_for_many_claims():
     exact = Evidence("exact", (Contrast(np.array([1.0])),), 0.5, paper_effect=1.0)
     alone = judge([Evidence("greater", (around(0.05),), 0.02)])

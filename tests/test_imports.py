@@ -1,7 +1,10 @@
 """What code something rests on: computed from imports, without comments."""
 
+from pathlib import Path
+
 import pytest
 
+from stemrepro.errors import UserError
 from stemrepro.imports import closure, code_hash, code_hashes, files
 
 
@@ -26,6 +29,31 @@ def test_a_file_outside_the_package_brings_what_it_imports(tmp_path):
     own.write_text("from stemrepro.model.ffn import stem\nimport numpy")
     names = [path.name for path in files([own])]
     assert {"own.py", "stem.py", "base.py"} <= set(names)
+
+
+def test_files_outside_the_package_are_followed_from_their_folder_and_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    texts = {
+        "my/rows.py": "import numpy, helper\nfrom my import parts\nfrom my.more.deep import f\nfrom stemrepro.model.ffn.base import FFN",
+        "my/helper.py": "def g():\n    from .beside import x",  # the function isn't called before a forward pass
+        "my/beside.py": "x = 1",
+        "my/parts.py": "import my.rows",
+        "my/more/__init__.py": "",
+        "my/more/deep.py": "from . import level\nfrom ..other import y",
+        "my/more/level.py": "",
+        "my/other.py": "",
+        "my/unused.py": "",
+    }
+    for name, text in texts.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(text)
+    rows = Path("my/rows.py")
+    own = {path.as_posix() for path in files([rows]) if not path.is_absolute()}
+    assert own == texts.keys() - {"my/unused.py"}
+    assert own < code_hashes(rows).keys()
+    Path("my/other.py").write_text("y = ")
+    with pytest.raises(UserError, match=r"my/other\.py is not valid Python"):
+        files([rows])
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,10 @@ import pytest
 
 from stemrepro.errors import UserError
 from stemrepro.metrics import compared_arms, write_metrics
+from stemrepro.runs import MAIN, Address
+from stemrepro.tracked_arm import gap
 from tests.conftest import ROOT
-from tests.made_up import write_arm
+from tests.made_up import write_arm, write_summary
 
 
 @pytest.fixture
@@ -36,6 +38,14 @@ def test_gaps_are_of_the_seeds_that_both_have(book, scores, tmp_path):
     }
     assert found["stem-full"] == {"gap": 0.4, "kflops": 273.9, "params": 571_552, "prose": 3.7}
     assert found["stem-third"].keys() == {"kflops", "params"}  # a run of it diverged
+
+
+def test_arms_of_two_plans_have_no_gap(book, scores, tmp_path):
+    path = scores / "laptop/losses/main/stem-full"
+    write_summary(path, 2, **json.loads((path / "summary.json").read_text()) | {"data_hash": "of another text"})
+    write_metrics(book, "laptop", scores, tmp_path / "metrics")
+    assert read(tmp_path / "metrics/laptop")["stem-full"].keys() == {"kflops", "params", "prose"}
+    assert gap(scores / "laptop", Address(MAIN, "stem-full")) is None
 
 
 def test_an_arm_that_no_recipe_compares_any_more_is_listed_no_more(book, scores, tmp_path):

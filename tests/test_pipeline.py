@@ -297,6 +297,14 @@ def test_an_arm_touches_two_files_a_network_three_and_a_recipe_one(restored):
     assert trained == {"runs/smoke/main/doubled/seed0", "runs/smoke/main/narrow/seed0"}
     assert scored == {"scores/smoke/losses/main/doubled", "scores/smoke/losses/main/narrow"}
     assert {"figure.svg", "verdicts.json"} <= {path.name for path in (restored.folder / "results/smoke/mine").iterdir()}
+    (restored.folder / "my/factor.py").write_text("FACTOR = 1.0\n")
+    restored.edit("my/rows.py", "from torch import Tensor", "from my.factor import FACTOR\nfrom torch import Tensor")
+    restored.edit("my/rows.py", "self.rows(tokens))", "FACTOR * self.rows(tokens))")
+    for text in ("FACTOR = 1.0\n", "FACTOR = 2.0\n"):  # a file that the network imports counts as it does
+        (restored.folder / "my/factor.py").write_text(text)
+        restored.call(*PLAN, "--recipe", "mine")
+        trained, scored, _ = anew(restored, "mine@smoke")
+        assert (trained, scored) == ({"runs/smoke/main/doubled/seed0"}, {"scores/smoke/losses/main/doubled"})
 
 
 def test_an_unplanned_edit_is_refused(restored):

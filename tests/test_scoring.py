@@ -1,5 +1,6 @@
 """What is scored anew, and what isn't: the key of a score is that of its runs, its settings and the code that scores."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,8 @@ from stemrepro.errors import UserError
 from stemrepro.evaluation import losses
 from stemrepro.params import Planned
 from stemrepro.runs import MAIN, Address
+from stemrepro.scores.plans import plan_of
+from stemrepro.scores.reading import read_summary
 from stemrepro.scoring import pending, score_key, up_to_date, write_scores
 from stemrepro.training.train import train
 from stemrepro.work import runs_of
@@ -62,6 +65,29 @@ def test_written_scores_are_up_to_date_and_damaged_ones_are_not(make_run, given,
     for text in ("", "[]", '{"key": 3}'):
         (out / "summary.json").write_text(text)
         assert not up_to_date(out, key)
+
+
+def test_a_summary_tells_the_plan_that_arms_share(make_run, given, tiny, tmp_path):
+    """Models and rates are the arms' own, and how often a run is saved or looked at changes no number of its end."""
+    run = make_run("dense")
+    train(run, quiet)
+    write_scores("losses", [run], [losses.score(run, quiet, **given)], given, tmp_path / "scores", "key")
+    told = read_summary(tmp_path / "scores/summary.json")["plan"]
+    assert told["tokens of training"] == run.training.tokens
+    rates = {"learning_rate": 0.5, "table_rate_factor": 2.0, "save_every": 3, "marks": 2, "micro_batch": 1}
+    alike = replace(make_run("stem-full"), training=run.training.model_copy(update=rates))
+    assert plan_of(alike, given | {"level": "context"}) == told
+    for what, change, more in (
+        ("tokens of training", {"tokens": run.training.tokens // 2}, {}),
+        ("tokens a step", {"batch": 2}, {}),
+        ("settings of training", {"weight_decay": 0.2}, {}),
+        ("start of the embeddings", {"warmup": 0.5}, {}),
+        ("settings of scoring", {}, {"asked": tiny.evaluation.model_copy(update={"tokens": 256})}),
+    ):
+        other = plan_of(replace(run, training=run.training.model_copy(update=change)), given | more)
+        assert {name for name in told if other[name] != told[name]} == {what}
+    deeper = replace(run, model=replace(run.model, layers=5))
+    assert plan_of(deeper, given)["settings of training"] != told["settings of training"]
 
 
 def test_only_runs_that_ended_are_scored_and_each_once(place, tiny):

@@ -314,6 +314,20 @@ def test_a_run_whose_folder_is_gone_leaves_and_so_does_an_arm(project, book):
     assert [name for name, _ in kept(sync)] == ["dense 0.1 seed 0", "stem-third", "stem-third seed 0", "sweep rates"]
 
 
+def test_a_setting_that_was_tried_anew_shows_its_new_loss(project, book):
+    table, sync = (
+        pd.DataFrame([{"arm": "dense", "learning_rate": 0.1, "seed": 0, "prose": 4.0, "state": "complete"}]),
+        tracker(book),
+    )
+    for prose in (4.0, 4.5, 4.5):
+        sync.sync_sweep("rates", table.assign(prose=prose), Path("results"))
+    (run,) = MlflowClient(tracking_uri()).search_runs([sync.experiment], "tags.state = 'complete'")
+    assert run.data.metrics == {"tune/prose_loss": 4.5}
+    assert [
+        own.value for own in MlflowClient(tracking_uri()).get_metric_history(run.info.run_id, "tune/prose_loss")
+    ] == [4.0, 4.5]
+
+
 def test_a_server_keeps_what_others_have(project, book, made_scores, monkeypatch):
     """Where scores are all that there is here, runs of the arm may be those of another checkout."""
     sync = tracker(book)

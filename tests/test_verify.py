@@ -11,7 +11,8 @@ from rich.console import Console
 
 from stemrepro.errors import UserError
 from stemrepro.files import read_json, write_json
-from stemrepro.verify import compare, deviation, differences, verify
+from stemrepro.report.scoreboard import claims_table
+from stemrepro.verify import compare, deviation, differences, first_change, verify
 from tests.conftest import ROOT
 
 HERE = {"machine": "CPU A, Linux", "versions": {"torch": "2.13.0", "dvc": "3.67.1"}}
@@ -21,13 +22,22 @@ def row(claim: str, **fields: object) -> dict:
     return {
         "claim": claim, "sentence": "It is so.", "origin": "control", "primary": False, "kind": "greater", "metric": "prose",
         "unit": "nats/token", "arms": ["dense", "stem-full"], "paper": None, "smallest_effect": 0.02, "ours": 0.1, "ci_low": 0.05,
-        "ci_high": 0.15, "level": 0.95, "own_rate": None, "seed_se": 0.01, "item_se": None, "p": 0.01, "seeds": 5, "scale": "laptop",
+        "ci_high": 0.15, "level": 0.95, "differences": [0.08, 0.12, 0.1, 0.09, 0.11], "own_rate": None, "seed_se": 0.01, "item_se": None, "p": 0.01, "seeds": 5, "scale": "laptop",
         "verdict": "reproduced", "reason": "lower bound 0.050 exceeds 0.02",
     } | fields  # fmt: skip
 
 
 def exact(claim: str, **fields: object) -> dict:
-    given = {"kind": "exact", "arms": [], "level": None, "seed_se": None, "p": None, "ci_low": 1.0, "ci_high": 1.0}
+    given = {
+        "kind": "exact",
+        "arms": [],
+        "level": None,
+        "differences": None,
+        "seed_se": None,
+        "p": None,
+        "ci_low": 1.0,
+        "ci_high": 1.0,
+    }
     return row(claim, **given | {"seeds": 0, "ours": 1.0} | fields)
 
 
@@ -60,6 +70,11 @@ def changes(new: dict, old: dict) -> str:
         ("official_start", 0.01),
         ("official_start_agrees", False),
         ("ours", None),
+        ("differences", [9.0] * 5),
+        ("differences", [0.12, 0.08, 0.1, 0.09, 0.11]),
+        ("differences", [0.08, 0.12, 0.1, 0.1]),
+        ("differences", [0.08, 0.12, 0.1, 0.09, None]),
+        ("differences", None),
     ],
 )
 def test_every_field_counts(field, value):
@@ -67,9 +82,18 @@ def test_every_field_counts(field, value):
 
 
 def test_numbers_may_deviate_a_little_and_what_follows_from_them_with_them():
-    moved = {"ours": 0.12, "ci_low": 0.06, "p": 0.02, "level": 0.94, "reason": "lower bound 0.060 exceeds 0.02"}
+    moved = {
+        "ours": 0.12,
+        "ci_low": 0.06,
+        "p": 0.02,
+        "level": 0.94,
+        "reason": "lower bound 0.060 exceeds 0.02",
+        "differences": [0.3, 0.06, 0.08, 0.07, 0.09],
+    }
     assert changes(row("a", **moved), row("a")) == ""
     assert "reason" in changes(row("a", **moved | {"reason": "it is so"}), row("a"))
+    assert "differences" in changes(row("a", **moved | {"differences": [0.12, 0.12, 0.12, 0.12, 9.0]}), row("a"))
+    assert changes(row("a", differences=[0.080001, 0.12, 0.1, 0.09, 0.109999]), row("a")) == ""
     assert deviation(row("a", ours=0.12), row("a")) == pytest.approx(0.4)
 
 
@@ -137,8 +161,7 @@ def test_arithmetic_alone_vouches_for_no_run(repository):
 
 def test_counts_in_the_text_are_made_here_where_the_text_is(repository):
     results("long_context_capacity", exact("d"))
-    subprocess.run(["git", "add", "-A"], check=True)
-    subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "y"], check=True)
+    commit()
     results("long_context_capacity", exact("d"), commit="now")
     assert "long_context_capacity: 1 of 1 claims came out the same (1 redrawn)" in said(3)
     write_json("data/laptop/tokenizer.json", {})
@@ -186,13 +209,70 @@ def test_what_other_machines_gave_is_told_whether_or_not_this_one_agrees(reposit
     assert "known of another machine: CPU B gave 1 of 2" in said(int(verdict != "reproduced"))
 
 
-@pytest.mark.parametrize("edit", [{"ours": 0.2}, {"seeds": 4}, {"sentence": "Else."}, {"verdict": "contradicted"}])
+@pytest.mark.parametrize(
+    "edit", [{"ours": 0.2, "differences": [0.2] * 5}, {"seeds": 4}, {"sentence": "Else."}, {"verdict": "contradicted"}]
+)
 def test_an_edited_field_fails(repository, edit):
     results("rivals", row("a", **edit), row("b", arms=["dense", "stem-third"]))
     text = said(1)
     assert "rivals: 1 of 2 claims came out the same" in text
     assert f"  a: {next(iter(edit))} " in text
     assert "the reproduction does not reproduce" in text
+
+
+def commit() -> None:
+    for command in (["add", "-A"], ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "y"]):
+        subprocess.run(["git", *command], check=True)
+
+
+DATA = "panel,x,value\na,1,0.5\na,2,0.25\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("panel,x,value\na,1,0.5\na,2,9\n", "line 3, value: 0.25 -> 9"),
+        ("panel,x,value\na,1,0.5\nb,2,0.25\n", "line 3, panel: a -> b"),
+        ("panel,x,value\na,1,0.5\n", "3 lines -> 2"),
+        ("panel,x\na,1\na,2\n", "line 1, value: value -> None"),
+        ("panel,x,value\na,1,0.500001\na,2,0.25\n", ""),
+    ],
+)
+def test_a_table_is_compared_cell_by_cell(text, words):
+    assert first_change(text, DATA) == words
+
+
+def test_what_is_drawn_of_the_committed_scores_is_compared(repository):
+    path = Path("results/laptop/rivals/data.csv")
+    path.write_text(DATA)
+    commit()
+    path.write_text(DATA.replace("0.25", "9"))
+    assert "  data.csv: line 3, value: 0.25 -> 9" in said(1)
+    path.unlink()
+    assert "  data.csv: gone" in said(1)
+    write_json("scores/laptop/losses/main/dense/summary.json", {"key": "other"})
+    assert "data.csv" not in said(3)  # numbers follow from other runs
+
+
+def test_a_line_of_claims_is_the_committed_one_or_follows_from_the_verdicts(repository):
+    path = Path("results/claims.csv")
+    path.write_text(claims_table("laptop", Path("results")))
+    commit()
+    assert "claims.csv" not in said(3)
+    results("rivals", row("a", ours=0.11, differences=[0.11] * 5), row("b", arms=["dense", "stem-third"]))
+    assert "claims.csv" not in said(3)  # one recipe was made anew, without the pages
+    committed = path.read_text()
+    path.write_text(claims_table("laptop", Path("results")))
+    assert "claims.csv" not in said(3)
+    for edited in (committed.replace("prose", "code", 1), committed.replace("1.0", "9.0", 1)):
+        path.write_text(edited)
+        assert "results/claims.csv: laptop/cost_model/c is neither the committed line nor what the verdicts" in said(1)
+    path.write_text(committed.replace("differences", "seeds"))
+    assert "claims.csv: scale/recipe/claim is neither" in said(1)
+    path.write_text("\n".join(committed.splitlines()[:-1]))
+    assert f"claims.csv: {'/'.join(committed.splitlines()[-1].split(',')[:3])} is neither" in said(1)
+    path.unlink()
+    assert "claims.csv: laptop/rivals/a is neither" in said(1)
 
 
 def test_a_missing_recipe_fails(repository):

@@ -19,6 +19,7 @@ from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_frame
 from stemrepro.model.loss import token_losses
 from stemrepro.runs import Run
+from stemrepro.sums import total
 
 BATCH = 512
 
@@ -55,7 +56,7 @@ def score(run: Run, report: Callable, mix: InventedMix, count: int, tokenizer_fi
         "people": count,
         "facts": facts,
         "bits": there,
-        "known": there - sum(nats) / np.log(2),
+        "known": there - total(nats) / np.log(2),
         "first": sum(first) / facts,
     }
 

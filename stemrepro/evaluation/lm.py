@@ -27,6 +27,7 @@ from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.model.generate import Choose, continuations, greedy, sampled
 from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder
+from stemrepro.sums import total
 
 TASKS = Path(__file__).with_name("tasks")
 
@@ -120,7 +121,7 @@ class StemLM(TemplateLM):
         for (text,) in (request.args for request in requests):
             windows = get_rolling_token_windows(self.tok_encode(text), END_OF_DOCUMENT, self.context, 1)
             rows = [(context + answer, len(answer)) for context, answer in map(make_disjoint_window, windows)]
-            totals.append(sum(score for score, _ in self._score(rows)))
+            totals.append(total(score for score, _ in self._score(rows)))
         return totals
 
     def generate_until(self, requests: list, disable_tqdm: bool = False) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from stemrepro.claims import NOT_RUN, Contrast
 from stemrepro.errors import unknown
 from stemrepro.measures import MEASURES
+from stemrepro.measures.plans import check_one_plan
 from stemrepro.recipe import Claim, Recipe
 
 if TYPE_CHECKING:
@@ -106,7 +107,8 @@ def measure_class(name: str) -> type[Measure]:
 
 
 def measured(inputs: Inputs) -> Measure:
-    """The measure of a recipe, with what there is of its arms."""
+    """The measure of a recipe, with what there is of its arms; UserError where that is of two plans."""
+    check_one_plan(inputs)
     return measure_class(inputs.recipe.measure)(inputs)
 
 

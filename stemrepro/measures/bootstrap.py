@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from stemrepro.sums import total
+
 
 def bootstrap_error(groups: list[tuple[np.ndarray, ...]], statistic: Callable) -> tuple[float, float]:
     """Standard error of the mean over groups of a statistic, and its degrees of freedom after Satterthwaite.
@@ -27,8 +29,8 @@ def bootstrap_error(groups: list[tuple[np.ndarray, ...]], statistic: Callable) -
         )
         variances.append(float(result.standard_error) ** 2)
         counts.append(len(arrays[0]))
-    total = sum(variances)
-    if total == 0:
+    whole = total(variances)
+    if whole == 0:
         return 0.0, float("inf")
-    df = total**2 / sum(v**2 / (n - 1) for v, n in zip(variances, counts, strict=True))
-    return float(np.sqrt(total)) / len(groups), float(df)
+    df = whole**2 / total(v**2 / (n - 1) for v, n in zip(variances, counts, strict=True))
+    return float(np.sqrt(whole)) / len(groups), float(df)

@@ -1,9 +1,12 @@
 """Paired differences of losses, which most measures are made of."""
 
+import itertools
+
 import numpy as np
 
 from stemrepro.claims import Contrast
 from stemrepro.data.sources import SOURCES
+from stemrepro.errors import UserError
 from stemrepro.measures.bootstrap import bootstrap_error
 from stemrepro.scores.losses import ArmLosses, gap_curve, members, paired
 
@@ -26,11 +29,18 @@ def _item_error(first: ArmLosses, differences: np.ndarray, mix: str) -> tuple[fl
     return bootstrap_error(groups, lambda d, t, axis=-1: d.sum(axis=axis) / t.sum(axis=axis))
 
 
+def check_documents(first: ArmLosses, *others: ArmLosses) -> None:
+    """Raises UserError where arms were scored on different documents."""
+    for other, name in itertools.product(others, ("source", "tokens")):
+        if not np.array_equal(first.documents[name], other.documents[name]):
+            raise UserError(f"{first.folder} and {other.folder} were scored on different documents; score them anew")
+
+
 def contrast(high: ArmLosses, low: ArmLosses, metric: str) -> Contrast:
     """loss(high) - loss(low) by seed, over the seeds that both have; of whole sources with the error between documents.
 
     Raises:
-        UserError: the arms have different seeds.
+        UserError: the arms have different seeds or documents.
         Unmeasured: a run diverged.
     """
     first, second = paired(high, low)
@@ -40,6 +50,7 @@ def contrast(high: ArmLosses, low: ArmLosses, metric: str) -> Contrast:
     difference = first.loss(metric) - second.loss(metric)
     item_se, item_df = (0.0, float("inf"))
     if ":" not in metric:
+        check_documents(first, second)
         item_se, item_df = _item_error(first, first.documents["nats"] - second.documents["nats"], metric)
     return Contrast(difference.to_numpy(), item_se, item_df)
 
@@ -54,6 +65,7 @@ def interaction(pair: tuple[ArmLosses, ArmLosses], other: tuple[ArmLosses, ArmLo
     """
     fewest = min((*pair, *other), key=lambda arm: len(arm.seeds))
     four = [paired(arm, fewest)[0] for arm in (*pair, *other)]
+    check_documents(*four)
     signs = (1, -1, -1, 1)
     difference = sum(sign * arm.loss(metric) for sign, arm in zip(signs, four, strict=True))
     documents = sum(sign * arm.documents["nats"] for sign, arm in zip(signs, four, strict=True))

@@ -21,6 +21,7 @@ from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import cache_bytes, flops_per_token, parameter_counts, table_bytes_per_token
 from stemrepro.scale import Shape
 from stemrepro.scores.text import TextCounts
+from stemrepro.sums import total
 from stemrepro.tables.overlap import pass_seconds
 
 BYTES = 2
@@ -111,7 +112,7 @@ def stretches(dense: ModelConfig, replaced: tuple[int, ...], works: Sequence[Pas
     bounds, seconds = [0, *replaced, dense.layers], [0.0]
     for work in works:
         of_layer = {kind: layer_seconds(dense, kind, work, device.flops, device.memory) for kind in (False, True)}
-        parts = [sum(of_layer[layer in replaced] for layer in range(a, b)) for a, b in itertools.pairwise(bounds)]
+        parts = [total(of_layer[layer in replaced] for layer in range(a, b)) for a, b in itertools.pairwise(bounds)]
         seconds[-1] += parts[0]
         seconds += parts[1:]
     head = dense.width * dense.vocab
@@ -130,7 +131,7 @@ def model_seconds(
     reads = works[0].total * row / device.memory
     compute = [seconds + reads for seconds in compute[:-1]] + compute[-1:]
     if not home.host:
-        return sum(compute)
+        return total(compute)
     reads_of_tables = len(compute) - 1
     gather, copy = fetched * row / device.gather, device.busy + fetched * row / device.link
     return pass_seconds(compute, [gather] * reads_of_tables, [copy] * reads_of_tables, home.ahead, device.latency)
@@ -138,7 +139,7 @@ def model_seconds(
 
 def dense_seconds(shape: Shape, works: Sequence[Pass], device: Device) -> float:
     """Seconds of such passes of the dense model."""
-    return sum(stretches(dense_and_stem(shape, "third")[0], (), works, device))
+    return total(stretches(dense_and_stem(shape, "third")[0], (), works, device))
 
 
 def device_bytes(shape: Shape, placement: str, home: Home, rows: float) -> float:

@@ -309,6 +309,12 @@ def table(found: list[tuple[str, dict]]) -> str:
     return text.getvalue()
 
 
+def claims_table(scale: str, results: Path) -> str:
+    """claims.csv of a scale's pages, as far as there are verdicts; UserError where these are damaged."""
+    there = [(name, at) for name, at in shown(scale, results) if (results / at / name / "verdicts.json").exists()]
+    return table([(name, row) for name, at in there for row in rows_of(results, at, name)])
+
+
 def write_scoreboard(scale: str, results: Path) -> Path:
     """Writes index.html, README.md and claims.csv of a scale, and of the scales that share its pages, into the scale's scoreboard folder, which is
     returned.
@@ -322,8 +328,5 @@ def write_scoreboard(scale: str, results: Path) -> Path:
     sections = [section(results, at, name, book, out, ladder) for name, at in shown(scale, results)]
     atomic_write(out / "index.html", html(sections, book.paper, out, ladder))
     atomic_write(out / "README.md", markdown(sections, book.paper, out, ladder))
-    atomic_write(
-        out / "claims.csv",
-        table([(name, row) for name, at in shown(scale, results) for row in rows_of(results, at, name)]),
-    )
+    atomic_write(out / "claims.csv", claims_table(scale, results))
     return out

@@ -37,6 +37,8 @@ def read_verdicts(path: Path) -> list[dict]:
         texts = [key for key in TEXTS if not isinstance(row.get(key), str)]
         numbers = [key for key in NUMBERS if not _number(row.get(key, ""))]
         texts += [key for key, kind in OTHERS.items() if not isinstance(row.get(key, ""), kind)]
+        if not texts and not all(isinstance(arm, str) for arm in row["arms"]):
+            texts.append("arms")
         differences = row.get("differences")
         if differences is not None and not (isinstance(differences, list) and all(map(_number, differences))):
             texts.append("differences")

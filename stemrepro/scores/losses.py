@@ -180,4 +180,6 @@ def paired(first: ArmLosses, second: ArmLosses) -> tuple[ArmLosses, ArmLosses]:
 def gap_curve(high: ArmLosses, low: ArmLosses, metric: str = "prose") -> pd.DataFrame:
     """loss(high) - loss(low) at each mark: rows are seeds, columns tokens."""
     first, second = (arm.curve.pivot(index="seed", columns="tokens", values=metric) for arm in paired(high, low))
+    if list(first.columns) != list(second.columns):
+        raise UserError(f"{high.folder} and {low.folder} were looked at after other numbers of tokens; score them anew")
     return first - second

@@ -17,7 +17,7 @@ def read_summary(path: Path, *keys: str) -> dict:
         raise damaged(path, f"no '{missing[0]}' in it" if isinstance(summary, dict) else "it holds no keys")
     if type(summary["seeds"]) is not int or summary["seeds"] < 1:
         raise damaged(path, f"seeds is {summary['seeds']!r}")
-    kinds = {"loss": dict, "diverged": dict, "tasks": dict, "layers": list}
+    kinds = {"loss": dict, "diverged": dict, "tasks": dict, "plan": dict, "layers": list}
     for key, kind in kinds.items():
         if not isinstance(summary.get(key, kind()), kind):
             raise damaged(path, f"{key} is {summary[key]!r}")

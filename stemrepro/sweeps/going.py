@@ -25,9 +25,11 @@ def called(trial: optuna.trial.FrozenTrial) -> str:
 class Going:
     """How far a sweep is: from its studies what all workers have begun and ended since, from this worker the share of its own trial."""
 
-    def __init__(self, name: str, studies: Iterable[optuna.Study], total: int, workers: int) -> None:
-        self.name, self.studies, self.total, self.workers = name, list(studies), total, workers
-        self.before = {key for key, trial in self._trials() if trial.state != TrialState.WAITING}
+    def __init__(self, name: str, studies: Iterable[optuna.Study], done: int, total: int, workers: int) -> None:
+        self.name, self.studies, self.done, self.total, self.workers = name, list(studies), done, total, workers
+        states = {key: trial.state for key, trial in self._trials()}
+        self.before = {key for key, state in states.items() if state != TrialState.WAITING}
+        self.running = {key for key, state in states.items() if state == TrialState.RUNNING}
         self.own: tuple[tuple[str, int], float] | None = None
 
     def _trials(self) -> Iterator[tuple[tuple[str, int], optuna.trial.FrozenTrial]]:
@@ -42,7 +44,7 @@ class Going:
     def course(self) -> Course:
         """As it is now."""
         trials, own, now = list(self._trials()), self.own, 0.0
-        done = sum(key in self.before and trial.state in ENDED for key, trial in trials)
+        done = self.done + sum(key in self.running and trial.state in ENDED for key, trial in trials)
         most = max(0, self.total - done)
         new = [pair for pair in trials if pair[0] not in self.before]
         new = [pair for pair in new if pair[1].state in (*ENDED, TrialState.RUNNING)][:most]

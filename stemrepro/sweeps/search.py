@@ -2,12 +2,11 @@
 
 A trial is one run, trained like any other into sweeps/<scale>/<sweep>/runs/<settings>/ and scored on the tune split, which no recipe
 uses. Its folder is named by its settings, so a trial that was killed resumes, and settings that come up twice are trained once.
-The study lives in sweeps/<scale>/<sweep>/study.db; start the same command again for another worker. A point of a grid is done when it
-has a result; one that failed is tried again by the next start, one whose worker was killed by those that are left. Whichever worker
-ends last writes the results; there are none of a sweep that lacks points.
+The study lives in sweeps/<scale>/<sweep>/study.db; start the same command again for another worker. A point of a grid is done when its
+run has a result, with today's code, text and budget; one that failed is tried again by the next start, one whose worker was killed by
+those that are left. Whichever worker ends last writes the results; there are none of a sweep that lacks points.
 """
 
-import json
 import os
 import subprocess
 import sys
@@ -20,15 +19,23 @@ import pandas as pd
 from rich.console import Console
 
 from stemrepro.book import Book
-from stemrepro.files import damaged, locked, write_json
+from stemrepro.files import damaged, digest, locked, read_json, write_json
 from stemrepro.progress import shown
 from stemrepro.provenance import provenance
 from stemrepro.sweeps.best import best_by, best_settings, edges, sentences
 from stemrepro.sweeps.going import Going
 from stemrepro.sweeps.results import write_results
-from stemrepro.sweeps.spec import Space, read_sweep
-from stemrepro.sweeps.study import check_complete, open_study, progress_of, spaces, trial_table, work_all
-from stemrepro.sweeps.trials import first_points, objective, run_of
+from stemrepro.sweeps.spec import Space, Sweep, read_sweep
+from stemrepro.sweeps.study import (
+    check_complete,
+    kept,
+    open_study,
+    parts_of,
+    progress_of,
+    trial_table,
+    work_all,
+)
+from stemrepro.sweeps.trials import first_points, identity, objective
 from stemrepro.tracking import Tracker
 from stemrepro.unpacked import bundled
 from stemrepro.workers import ctrl_c_held
@@ -56,6 +63,18 @@ def extended(table: pd.DataFrame, keys: tuple[str, ...]) -> dict[str, list[float
         if grown:
             return values | {key: sorted({*values[key], *grown})}
     return {}
+
+
+def grid_of(sweep: Sweep) -> str:
+    """Hash of what a grid grows from."""
+    return digest([sweep.model_dump(mode="json")[key] for key in ("space", "extend")])
+
+
+def grown_space(sweep: Sweep, path: Path) -> Space:
+    """The space of a sweep, with the values of a grid that was extended before, as far as it was this one."""
+    about = read_json(path) if path.exists() else {}
+    grown = about.get("values", {}) if about.get("grid") == grid_of(sweep) else {}
+    return sweep.space | {key: tuple(values) for key, values in grown.items()}
 
 
 def work_together(command: list[str], number: int, alone: Callable[[], None]) -> int:
@@ -90,45 +109,44 @@ def run_sweep(
     sweep, name, out = read_sweep(file), file.stem, Path("sweeps") / scale / file.stem
     folder = results / scale / "sweeps" / name
     grown = out / "grown.json"  # values of a grid that was extended, for the workers and after a kill
-    space: Space = dict(sweep.space)
-    if grown.exists():
-        space |= {key: tuple(values) for key, values in json.loads(grown.read_text()).items() if key in sweep.extend}
+    space = grown_space(sweep, grown)
     call = partial(objective, sweep=sweep, book=book, scale=scale, data=data, out=out)
+    known = partial(identity, book=book, scale=scale, data=data, out=out, at=sweep.point)
+    parts = parts_of(name, sweep, space, known)  # mistakes are named before anything runs
     if worker:
         parent = os.getppid()
-        work_all(spaces(name, sweep, space), sweep, call, out, worker)
+        work_all(parts, sweep, call, out, worker)
         if os.getppid() == parent:
             return
         number = 1  # the first worker was killed: this one goes on in its place
-    first = {key: values[0] if isinstance(values, tuple) else values.low for key, values in space.items()}
-    run_of(first, book, scale, data, out, sweep.point)  # mistakes are named before anything runs
     command = [sys.executable, "-m", "stemrepro.cli", "sweep", str(file), "--scale", scale]
     for number_of_extensions in range(1 + MOST_EXTENSIONS):
-        parts = spaces(name, sweep, space)
-        studies = {own: open_study(own, sweep, out) for own in parts}
-        for own, study in studies.items():
-            for point in first_points(sweep, parts[own], book, scale) if sweep.first else ():
+        studies = [(part, open_study(part.name, sweep, out)) for part in parts]
+        for part, study in studies:
+            for point in first_points(sweep, part.space, book, scale) if sweep.first else ():
                 study.enqueue_trial(point, skip_if_exists=True)
-        going = Going(name, studies.values(), progress_of(studies, sweep, parts)[1], number)
+        if not number_of_extensions and (words := kept(out, studies)):
+            console.print(words, highlight=False)
+        going = Going(name, (study for _, study in studies), *progress_of(studies, sweep), number)
         with shown(going.course):
             lost = work_together(
                 command, number, partial(work_all, parts, sweep, partial(call, report=going.report), out)
             )
         if lost:
             console.print(f"{lost} of {number} workers failed or were killed; their trials were taken over")
-        for own, study in studies.items():
-            check_complete(own, sweep, parts[own], study)
-        table = pd.concat([trial_table(study) for study in studies.values()], ignore_index=True)
+        for part, study in studies:
+            check_complete(part, sweep, study)
+        table = pd.concat([trial_table(study, part) for part, study in studies], ignore_index=True)
         more = extended(table, sweep.extend)
         if not more:
             break
         whole = "; ".join(f"{key} {', '.join(f'{value:g}' for value in values)}" for key, values in more.items())
-        write_json(grown, more)
+        write_json(grown, {"grid": grid_of(sweep), "values": more})
         if number_of_extensions == MOST_EXTENSIONS:
             console.print(f"an arm still has its best at the grid's edge; start the command again for {whole}")
             break
         console.print(f"an arm has its best at the grid's edge: the grid is now {whole}, for all arms")
-        space |= {key: tuple(values) for key, values in more.items()}
+        parts = parts_of(name, sweep, grown_space(sweep, grown), known)
     with locked(out):  # others that were started with the same command end at the same time
         write_results(sweep, table, folder, book.arms)
         write_json(folder / "provenance.json", provenance() | bundled() | {"trials": len(table)})

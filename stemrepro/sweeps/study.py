@@ -1,4 +1,8 @@
-"""The study of a sweep: its trials in one database, shared by workers, and which points of a grid are left."""
+"""The study of a sweep: its trials in one database, shared by workers, and which points of a grid are left.
+
+A result counts where it follows from today's code, text, settings and scoring, by the identity of its run: in a grid every trial has its
+own, of an open search all trials are of one, with which Optuna learns from them. Others stay in the database.
+"""
 
 import itertools
 import math
@@ -6,6 +10,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +21,7 @@ from optuna.trial import Trial, TrialState
 
 from stemrepro.errors import UserError
 from stemrepro.files import digest, locked
-from stemrepro.sweeps.spec import Space, Sweep
+from stemrepro.sweeps.spec import Range, Space, Sweep
 
 warnings.filterwarnings(
     "ignore", category=optuna.exceptions.ExperimentalWarning
@@ -28,13 +33,32 @@ HEARTBEAT = 20
 """Seconds between a worker's signs of life; a trial whose worker gave none for three of them is retried."""
 
 
+@dataclass(frozen=True)
+class Part:
+    """What one study of a sweep is about: a grid, or one arm of an open search.
+
+    Attributes:
+        name: of the study.
+        points: of a grid, by the identity of their runs, each run once; None of an open search.
+    """
+
+    name: str
+    space: Space
+    points: dict[str, dict] | None = None
+
+
+def database(out: Path) -> str:
+    """Where a sweep's studies are."""
+    return f"sqlite:///{out / 'study.db'}"
+
+
 def open_study(name: str, sweep: Sweep, out: Path, worker: int = 0) -> optuna.Study:
     """The study, made or joined. A trial whose worker died counts as failed; an open search tries it again by itself, in a grid its
     point is open again. Workers of an open search have random streams of their own."""
     out.mkdir(parents=True, exist_ok=True)
     grid = sweep.sampler == "grid"
     storage = RDBStorage(
-        f"sqlite:///{out / 'study.db'}",
+        database(out),
         engine_kwargs={"connect_args": {"timeout": 60}},
         heartbeat_interval=HEARTBEAT,
         grace_period=3 * HEARTBEAT,
@@ -55,36 +79,66 @@ def grid_points(space: Space) -> list[dict]:
     return [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
 
 
-def open_points(study: optuna.Study, points: list[dict]) -> list[dict]:
+def parts_of(name: str, sweep: Sweep, space: Space, identity: Callable[[dict], str]) -> list[Part]:
+    """What is searched: a grid in one study, every arm of an open search in its own, so that each has as many trials and none is left
+    for another that does better. A grid that grows keeps its study; of another space, or other code, an open search begins anew.
+
+    Args:
+        identity: of the run of a point.
+    """
+    if sweep.sampler == "grid":
+        points: dict[str, dict] = {}
+        for point in grid_points(space):
+            points.setdefault(identity(point), point)
+        return [Part(name, space, points)]
+    parts = []
+    for arm in space["arm"]:
+        own = space | {"arm": (arm,)}
+        lowest = {key: values.low if isinstance(values, Range) else values[0] for key, values in own.items()}
+        parts.append(Part(f"{name}@{arm}-{digest([identity(lowest), own])}", own))
+    return parts
+
+
+def results_of(study: optuna.Study, part: Part) -> list[optuna.trial.FrozenTrial]:
+    """Trials with a result: of a grid those of its points."""
+    trials = study.get_trials(deepcopy=False, states=ENDED)
+    return [trial for trial in trials if part.points is None or trial.user_attrs.get("run") in part.points]
+
+
+def kept(out: Path, studies: list[tuple[Part, optuna.Study]]) -> str:
+    """A sentence on the trials with a result that a sweep's database holds beside those that count; "" where there are none."""
+    names = optuna.get_all_study_names(database(out))
+    every = [optuna.load_study(study_name=name, storage=database(out)) for name in names]
+    others = sum(len(study.get_trials(deepcopy=False, states=ENDED)) for study in every)
+    others -= sum(len(results_of(study, part)) for part, study in studies)
+    where = out / "study.db"
+    return (
+        f"{others} results in {where} are of other code, text, settings or points: they stay there and don't count"
+        if others
+        else ""
+    )
+
+
+def open_points(study: optuna.Study, points: dict[str, dict]) -> dict[str, dict]:
     """The points of a grid that no trial has a result for."""
-    ended = [trial.user_attrs.get("point") for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))]
-    return [point for point in points if point not in ended]
+    ended = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    done = {trial.user_attrs.get("run") for trial in ended}
+    return {run: point for run, point in points.items() if run not in done}
 
 
-def ended(study: optuna.Study) -> int:
-    """Trials with a result."""
-    return len(study.get_trials(deepcopy=False, states=ENDED))
-
-
-def progress_of(studies: dict[str, optuna.Study], sweep: Sweep, parts: dict[str, Space]) -> tuple[int, int]:
+def progress_of(studies: list[tuple[Part, optuna.Study]], sweep: Sweep) -> tuple[int, int]:
     """How much of a sweep is done, and of how much: points of a grid, or trials that were asked for. Never more than all."""
-    if sweep.sampler == "grid":
-        points = {name: grid_points(parts[name]) for name in studies}
-        left = sum(len(open_points(study, points[name])) for name, study in studies.items())
-        total = sum(map(len, points.values()))
-        return total - left, total
-    return sum(min(ended(study), sweep.trials) for study in studies.values()), len(studies) * sweep.trials
+    done = total = 0
+    for part, study in studies:
+        if part.points is None:
+            asked, ended = sweep.trials, min(len(results_of(study, part)), sweep.trials)
+        else:
+            asked, ended = len(part.points), len(part.points) - len(open_points(study, part.points))
+        done, total = done + ended, total + asked
+    return done, total
 
 
-def spaces(name: str, sweep: Sweep, space: Space) -> dict[str, Space]:
-    """What is searched by the name of its study: a grid in one, every arm of an open search in its own, so that each has as many trials
-    and none is left for another that does better."""
-    if sweep.sampler == "grid":
-        return {name: space}
-    return {f"{name}@{arm}": space | {"arm": (arm,)} for arm in space["arm"]}
-
-
-def work(name: str, sweep: Sweep, space: Space, call: Callable[..., float], out: Path, worker: int = 0) -> None:
+def work(part: Part, sweep: Sweep, call: Callable[..., float], out: Path, worker: int = 0) -> None:
     """Takes the open points of a grid, once each; or trials until a search has as many as it asks for.
 
     Then it waits for what other workers still have, and takes it over where they died.
@@ -93,13 +147,14 @@ def work(name: str, sweep: Sweep, space: Space, call: Callable[..., float], out:
         call: called with a trial and `space`.
         worker: gives an open search a random stream of its own.
     """
-    study, call = open_study(name, sweep, out, worker), partial(call, space=space)
-    if sweep.sampler == "grid":
-        held = [point for point in open_points(study, grid_points(space)) if not _take(study, point, call, out)]
-        for point in held:
-            _take(study, point, call, out, wait=True)
+    study, call = open_study(part.name, sweep, out, worker), partial(call, space=part.space)
+    if part.points is not None:
+        left = open_points(study, part.points)
+        held = {run: point for run, point in left.items() if not _take(study, run, point, call, out)}
+        for run, point in held.items():
+            _take(study, run, point, call, out, wait=True)
         return
-    while (count := ended(study)) < sweep.trials:
+    while (count := len(results_of(study, part))) < sweep.trials:
         optuna.storages.fail_stale_trials(study)  # and puts them back
         if count + len(study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))) < sweep.trials:
             study.optimize(call, n_trials=1)
@@ -107,25 +162,28 @@ def work(name: str, sweep: Sweep, space: Space, call: Callable[..., float], out:
             time.sleep(1)
 
 
-def _take(study: optuna.Study, point: dict, call: Callable[[Trial], float], out: Path, wait: bool = False) -> bool:
+def _take(
+    study: optuna.Study, run: str, point: dict, call: Callable[[Trial], float], out: Path, wait: bool = False
+) -> bool:
     """Runs a point if it is open; False where another worker has it and it isn't waited for. The system frees it when that one dies."""
     try:
-        with locked(out / "points" / digest(point), "" if wait else "another worker has this point"):
-            if open_points(study, [point]):
+        with locked(out / "points" / run, "" if wait else "another worker has this point"):
+            if open_points(study, {run: point}):
                 study.sampler = optuna.samplers.PartialFixedSampler(point, optuna.samplers.RandomSampler())
-                study.optimize(partial(_at_point, call=call, point=point), n_trials=1, catch=(UserError,))
+                study.optimize(partial(_at_point, call=call, run=run, point=point), n_trials=1, catch=(UserError,))
     except UserError:  # not of the point itself, which is caught above
         return False
     return True
 
 
-def work_all(parts: dict[str, Space], sweep: Sweep, call: Callable[..., float], out: Path, worker: int = 0) -> None:
+def work_all(parts: list[Part], sweep: Sweep, call: Callable[..., float], out: Path, worker: int = 0) -> None:
     """Works on one study after the other."""
-    for name, space in parts.items():
-        work(name, sweep, space, call, out, worker)
+    for part in parts:
+        work(part, sweep, call, out, worker)
 
 
-def _at_point(trial: Trial, call: Callable[[Trial], float], point: dict) -> float:
+def _at_point(trial: Trial, call: Callable[[Trial], float], run: str, point: dict) -> float:
+    trial.set_user_attr("run", run)
     trial.set_user_attr("point", point)
     try:
         return call(trial)
@@ -134,22 +192,22 @@ def _at_point(trial: Trial, call: Callable[[Trial], float], point: dict) -> floa
         raise
 
 
-def check_complete(name: str, sweep: Sweep, space: Space, study: optuna.Study) -> None:
+def check_complete(part: Part, sweep: Sweep, study: optuna.Study) -> None:
     """Raises UserError while trials are missing: what is best among the others may not be the best."""
-    again = f"start 'stemrepro sweep' for {name} again: what is done is kept, and the others are tried again"
-    if sweep.sampler == "grid":
-        points = grid_points(space)
-        if missing := open_points(study, points):
-            first = ", ".join(f"{key} {value}" for key, value in missing[0].items())
-            raise UserError(f"{len(missing)} of the grid's {len(points)} points have no result ({first}, say); {again}")
-    elif (count := ended(study)) < sweep.trials:
+    again = f"start 'stemrepro sweep' for {part.name} again: what is done is kept, and the others are tried again"
+    if part.points is not None:
+        if missing := open_points(study, part.points):
+            first = ", ".join(f"{key} {value}" for key, value in next(iter(missing.values())).items())
+            count = f"{len(missing)} of the grid's {len(part.points)} points"
+            raise UserError(f"{count} have no result ({first}, say); {again}")
+    elif (count := len(results_of(study, part))) < sweep.trials:
         raise UserError(f"{count} of {sweep.trials} trials have a result; {again}")
 
 
-def trial_table(study: optuna.Study) -> pd.DataFrame:
+def trial_table(study: optuna.Study, part: Part) -> pd.DataFrame:
     """One line a setting: its fields, its prose loss on the tune split, and how it ended (settings that came up twice once)."""
     rows = []
-    for trial in study.get_trials(deepcopy=False, states=ENDED):
+    for trial in results_of(study, part):
         pruned = trial.state == TrialState.PRUNED
         state = "pruned" if pruned else "complete" if math.isfinite(trial.value) else "diverged"
         rows.append(trial.user_attrs["settings"] | {"prose": trial.value, "state": state})

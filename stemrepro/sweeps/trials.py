@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import optuna
-from optuna.trial import Trial, TrialState
+from optuna.trial import Trial
 
 from stemrepro.arm import Arm, run_settings
 from stemrepro.book import Book
-from stemrepro.data.integrity import verified_hash
+from stemrepro.data.integrity import read_index, verified_hash
 from stemrepro.data.sources import prose
 from stemrepro.errors import UserError, unknown
 from stemrepro.files import digest, locked
@@ -25,8 +25,9 @@ from stemrepro.training.settings import Training
 
 
 def suggested(trial: Trial, space: Space) -> dict:
-    """A value for every key of the space. Lists of numbers are given as wide ranges, so that a grid may grow within its study."""
-    found = {}
+    """A value for every key of the space. A grid may grow within its study: of its point names are taken as they are, as Optuna's lists
+    can't grow, and numbers from a wide range."""
+    found, point = {}, trial.user_attrs.get("point", {})
     for key, values in space.items():
         if isinstance(values, Range):
             found[key] = trial.suggest_float(key, values.low, values.high, log=values.log)
@@ -34,6 +35,8 @@ def suggested(trial: Trial, space: Space) -> dict:
             found[key] = trial.suggest_int(key, min(values), max(values)) if len(set(values)) > 1 else values[0]
         elif all(isinstance(value, int | float) for value in values):
             found[key] = trial.suggest_float(key, 0.0, 1e6)
+        elif key in point:
+            found[key] = point[key]
         else:
             found[key] = trial.suggest_categorical(key, list(values))
     return found
@@ -107,7 +110,14 @@ def run_of(values: dict, book: Book, scale_name: str, data: Path, out: Path, at:
     own = {field: values[field] for field in (*MODEL_FIELDS, *TRAINING_FIELDS) if field in values}
     own |= {} if at == MAIN else {"point": at}
     key = digest({"arm": arm.model_dump(mode="json"), "rate": training.learning_rate, "seed": seed} | own)
-    return Run(address, seed, model, training, out / "runs" / f"{name}-{key}", scale.data, data, verified_hash(data))
+    text = read_index(data)["splits"]["train"]["sha256"]
+    return Run(address, seed, model, training, out / "runs" / f"{name}-{key}", scale.data, data, text)
+
+
+def identity(values: dict, book: Book, scale: str, data: Path, out: Path, at: str = MAIN) -> str:
+    """Hash of all that the loss of some settings follows from: their run, with its code and text, and how it is scored."""
+    run, scored = run_of(values, book, scale, data, out, at), book.scale(scale).evaluation.model_dump(mode="json")
+    return digest([run.config, scored, read_index(data)["splits"]["tune"]["sha256"]])
 
 
 def settings_of(run: Run, values: dict) -> dict:
@@ -158,6 +168,7 @@ def objective(
         report: called with the trial and the share of its training that is done.
 
     Raises:
+        UserError: the text isn't the one that was written.
         optuna.TrialPruned: it fell behind the median of the trials before it.
     """
     import torch
@@ -166,11 +177,8 @@ def objective(
 
     values, asked = suggested(trial, searched(space, book, scale)), book.scale(scale).evaluation
     run = run_of(values, book, scale, data, out, sweep.point)
-    settings = settings_of(run, {key: values.get(key) for key in space})
-    trial.set_user_attr("settings", settings)
-    for other in trial.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
-        if other.user_attrs.get("settings") == settings:
-            return other.value  # a grown grid comes by its old points again
+    verified_hash(data)
+    trial.set_user_attr("settings", settings_of(run, {key: values.get(key) for key in space}))
     torch.set_num_threads(run.training.threads)
 
     def mark(step: int, losses: dict[str, float]) -> None:

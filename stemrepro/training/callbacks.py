@@ -16,6 +16,7 @@ from stemrepro.files import atomic_write
 from stemrepro.model.ffn.base import is_table
 from stemrepro.model.loss import token_losses
 from stemrepro.runs import Run
+from stemrepro.sums import total
 from stemrepro.training.checkpoint import TRUNK, checkpoint_path, prune
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.schedule import branch_step, mark_steps, rate_factor
@@ -44,7 +45,7 @@ def losses_by_source(model: torch.nn.Module, blocks: TokenBlocks, tokens: int, b
             losses = token_losses(model(rows[:, :-1]), rows[:, 1:]).double().mean(dim=1)
             for loss, owner in zip(losses.tolist(), documents[first : first + batch, 0], strict=True):
                 sums.setdefault(sources[owner], []).append(loss)
-    return {source: sum(values) / len(values) for source, values in sums.items()}
+    return {source: total(values) / len(values) for source, values in sums.items()}
 
 
 class Recorder(L.Callback):

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from stemrepro.measures.losses import contrast, slope
+from stemrepro.errors import UserError
+from stemrepro.measures.losses import contrast, interaction, slope
 from stemrepro.scores.losses import ArmLosses
 from tests.made_up import write_arm
 
@@ -35,6 +36,16 @@ def test_the_error_between_documents_equals_the_closed_form(arms):
 
 def test_drift_is_the_change_of_the_gap(arms):
     assert contrast(arms["dense"], arms["stem-full"], "drift").differences == pytest.approx([-0.2, -0.2, -0.2])
+
+
+def test_arms_with_other_documents_or_marks_are_named(arms, tmp_path):
+    fewer = write_arm(tmp_path / "fewer", [3.7, 3.7, 3.9], documents=30, marks=(0.3, 0.2, 0.0))
+    with pytest.raises(UserError, match=r"dense and .*fewer were scored on different documents; score them anew"):
+        contrast(arms["dense"], fewer, "prose")
+    with pytest.raises(UserError, match="different documents"):
+        interaction((arms["dense"], arms["stem-full"]), (arms["dense"], fewer), "prose")
+    with pytest.raises(UserError, match="were looked at after other numbers of tokens"):
+        contrast(arms["dense"], fewer, "drift")
 
 
 def test_an_arm_with_more_seeds_is_compared_on_the_first(arms):

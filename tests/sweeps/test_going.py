@@ -25,14 +25,15 @@ def test_how_far_a_sweep_is_from_its_studies_and_this_workers_own_trial(monkeypa
 
     study = optuna.create_study(study_name="two")
     add(TrialState.COMPLETE, start - timedelta(hours=1), 7)
-    going = Going("two", [study], 4, 2)
+    add(TrialState.COMPLETE, start - timedelta(hours=2), 7)  # of other code: it doesn't count
+    going = Going("two", [study], 1, 4, 2)
     assert going.course().line() == "sweep two: 1 of 4 have ended"
     add(TrialState.COMPLETE, start, 100)
     add(TrialState.RUNNING, start + timedelta(seconds=100))
     add(TrialState.FAIL, start, 3)
     assert going.course().line().endswith("about 2 min left; now dense learning_rate 0.01, seed 0")
     monkeypatch.setattr("stemrepro.sweeps.going.time.time", lambda: (start + timedelta(seconds=150)).timestamp())
-    going.report(SimpleNamespace(study=study, number=2), 0.5)
+    going.report(SimpleNamespace(study=study, number=3), 0.5)
     course = going.course()
     assert course.left() == pytest.approx(100)
     assert course.line().startswith("sweep two: 2 of 4 have ended")

@@ -2,14 +2,17 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from threading import Thread, Timer
 
+import numpy as np
 import optuna
 import pandas as pd
 import pytest
@@ -17,14 +20,29 @@ import yaml
 from mlflow import MlflowClient
 from rich.console import Console
 
+from stemrepro.arm import Arm
 from stemrepro.errors import UserError
-from stemrepro.files import digest
+from stemrepro.files import atomic_write, digest, sha256, write_json
+from stemrepro.imports import _hash
+from stemrepro.model.ffn.loading import ffn_class
+from stemrepro.runs import run_code
 from stemrepro.sweeps import search, trials
 from stemrepro.sweeps.best import best_settings
 from stemrepro.sweeps.figures import rate_figure
 from stemrepro.sweeps.search import extended, run_sweep
 from stemrepro.sweeps.spec import Range, Sweep, read_sweep
-from stemrepro.sweeps.study import check_complete, grid_points, open_points, open_study, progress_of, trial_table, work
+from stemrepro.sweeps.study import (
+    Part,
+    check_complete,
+    kept,
+    open_points,
+    open_study,
+    parts_of,
+    progress_of,
+    trial_table,
+    work,
+    work_all,
+)
 from stemrepro.sweeps.trials import run_of, settings_of
 from stemrepro.tracked import tracking_uri
 from tests.conftest import ROOT, TINY
@@ -38,8 +56,6 @@ GRID = {
 @pytest.fixture
 def project(sample, tiny, book, tmp_path, monkeypatch):
     """A folder with recipes/, a scale `tiny` and its blocks; in it the book."""
-    import shutil
-
     shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
     (tmp_path / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(TINY))
     (tmp_path / "data/tiny").mkdir(parents=True)
@@ -95,6 +111,104 @@ def test_a_grid_visits_every_point_and_grows_until_no_arm_is_at_its_edge(project
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == drawn
 
 
+OWN = """
+from torch import Tensor
+
+from stemrepro.model.ffn.stem import Stem
+
+
+class Rows(Stem):
+    def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
+        return super().forward(x, tokens)
+"""
+
+
+def swept(value, book, call=fake_objective):
+    """What is said of other results, what is listed, and how many trials of each arm there are in the studies."""
+    sweep, data, out = Sweep.model_validate(value), Path("data/tiny/blocks"), Path("sweeps")
+    parts = parts_of("s", sweep, sweep.space, partial(trials.identity, book=book, scale="tiny", data=data, out=out))
+    work_all(parts, sweep, partial(call, sweep=sweep, book=book, scale="tiny", data=data, out=out), out)
+    studies = [(part, open_study(part.name, sweep, out)) for part in parts]
+    arms = Counter(trial.user_attrs["settings"]["arm"] for _, study in studies for trial in study.get_trials())
+    return kept(out, studies), pd.concat([trial_table(study, part) for part, study in studies]), arms
+
+
+def with_tokens(book, share):
+    """The book with a scale of other budget."""
+    scale = book.scales["tiny"]
+    training = scale.training.model_copy(update={"tokens": int(share * scale.training.tokens)})
+    return book.model_copy(update={"scales": {"tiny": scale.model_copy(update={"training": training})}})
+
+
+def test_results_of_other_code_text_or_budget_are_not_shown_as_todays(project, tmp_path):
+    """They stay in the study, and only what changed is trained."""
+    network, blocks, text = Path("my/rows.py"), tmp_path / "data/tiny/blocks", tmp_path / "other"
+    atomic_write(network, OWN)
+    arms = project.arms | {"mine": Arm(ffn="my/rows.py:Rows", placement="full")}
+    book = project.model_copy(update={"arms": arms})
+    space = {"arm": ["dense", "mine"], "learning_rate": [0.01], "seed": [100]}
+    value = {"title": "t", "sampler": "grid", "space": space}
+    words, first, _ = swept(value, book, trials.objective)
+    assert words == ""
+    network.write_text(OWN.replace("super()", "0 * super()"))
+    for known in (run_code, _hash, ffn_class):  # as in another process
+        known.cache_clear()
+    words, other, trained = swept(value, book, trials.objective)
+    assert words.startswith("1 results in sweeps/study.db are of other code, text, settings or points")
+    assert (other["prose"] == first["prose"]).tolist() == [True, False]
+    assert trained == {"dense": 1, "mine": 2}
+    _, half, trained = swept(value, with_tokens(book, 0.5), trials.objective)
+    assert len(half) == 2
+    assert not set(half["prose"]) & set(other["prose"])
+    assert trained == {"dense": 2, "mine": 3}
+    shutil.copytree(blocks, text)
+    np.fromfile(text / "tune.bin", np.uint16)[::-1].tofile(text / "tune.bin")
+    index = json.loads((text / "index.json").read_text())
+    index["splits"]["tune"]["sha256"] = sha256(text / "tune.bin")
+    write_json(text / "index.json", index)
+    blocks.unlink()
+    blocks.symlink_to(text)
+    assert swept(value, with_tokens(book, 0.5), trials.objective)[2] == {"dense": 3, "mine": 4}
+
+
+def test_a_finished_grid_grows_by_an_arm_and_a_choice_and_shrinks(project):
+    """What is done stays done, and what is no longer asked for is not listed."""
+    space = GRID["space"] | {"arm": ["dense"], "table_init": ["xavier"], "seed": [100]}
+    value = GRID | {"extend": [], "space": space}
+    assert swept(value, project)[2] == {"dense": 2}
+    more = space | {"arm": ["stem-full", "dense"], "table_init": ["normal", "xavier"], "seed": [101, 100]}
+    _, table, done = swept(value | {"space": more}, project)
+    assert done == {"dense": 2 * 2, "stem-full": 2 * 2 * 2 * 2}
+    assert set(table["table_init"]) == {"normal", "xavier"}
+    words, table, again = swept(value, project)
+    assert (again, set(table["arm"])) == (done, {"dense"})
+    assert words.startswith("18 results")
+
+
+def test_an_open_search_of_another_space_begins_anew(project):
+    space = {"arm": ["dense", "stem-full"], "learning_rate": {"low": 0.01, "high": 0.04}, "table_rate_factor": [1.0, 2.0],
+             "placement": ["third", "half"], "seed": [100]}  # fmt: skip
+    value = {"title": "t", "sampler": "tpe", "trials": 2, "space": space}
+    assert swept(value, project)[2] == {"dense": 2, "stem-full": 2}
+    for others, more in (
+        (4, {"learning_rate": {"low": 0.01, "high": 0.04, "log": True}}),
+        (8, {"placement": ["third", "half", "full"]}),
+        (10, {"arm": ["dense"]}),  # its first study goes on
+    ):
+        words, table, _ = swept(value | {"space": space | more}, project)
+        assert words.startswith(f"{others} results")
+        assert set(table["arm"].value_counts()) == {2}
+
+
+def test_what_a_grid_has_grown_to_is_its_own(tmp_path):
+    """Neither an edited file's nor another of its name: both have one folder."""
+    sweep, other = Sweep.model_validate(GRID), Sweep.model_validate(GRID | {"space": GRID["space"] | {"seed": [1]}})
+    write_json(tmp_path / "grown.json", {"grid": search.grid_of(sweep), "values": {"learning_rate": [0.005, 0.01]}})
+    assert search.grown_space(sweep, tmp_path / "grown.json")["learning_rate"] == (0.005, 0.01)
+    assert search.grown_space(other, tmp_path / "grown.json") == other.space
+    assert search.grown_space(sweep, tmp_path / "none.json") == sweep.space
+
+
 def test_what_was_never_run_cannot_be_redrawn(project, tmp_path):
     with pytest.raises(UserError, match=r"tiny/sweeps/sweep/data\.csv is missing or damaged"):
         search.redraw(sweep_file(tmp_path, GRID), project, "tiny", tmp_path / "results")
@@ -133,17 +247,18 @@ def test_a_trial_is_a_run_scored_on_the_tune_split(project, tmp_path):
     sweep = Sweep(title="t", sampler="grid", space=space)
     data, out = tmp_path / "data/tiny/blocks", tmp_path / "sweeps"
     call = partial(trials.objective, sweep=sweep, space=space, book=project, scale="tiny", data=data, out=out)
-    work("s", sweep, space, call, out)
+    (part,) = parts_of("s", sweep, space, digest)
+    work(part, sweep, call, out)
     study = open_study("s", sweep, out)
     values = {"arm": "stem-full", "learning_rate": 0.01, "table_rate_factor": 2.0, "seed": 100}
     run = run_of(values, project, "tiny", data, out)
     assert run.training.table_rate_factor == 2.0
     losses = losses_by_source(load_run(run), TokenBlocks(data, "tune", 32, 300), 512, 4)
     prose = [losses[source] for source in ("speeches", "bible") if source in losses]
-    (row,) = trial_table(study).to_dict("records")
+    (row,) = trial_table(study, part).to_dict("records")
     assert row["prose"] == pytest.approx(sum(prose) / len(prose))
     assert {key: row[key] for key in values} == values
-    work("s", sweep, space, call, out)  # nothing is left to do
+    work(part, sweep, call, out)  # nothing is left to do
     assert len(study.get_trials()) == 1
 
 
@@ -257,7 +372,6 @@ def test_a_killed_workers_trial_is_put_back_and_retried(project, tmp_path):
     states = [trial.state.name for trial in study.get_trials()]
     assert states.count("FAIL") == 1
     assert states.count("COMPLETE") == 4
-    assert len(trial_table(study)) == 4
 
 
 def test_a_point_that_failed_is_tried_again_and_missing_ones_give_no_results(project, tmp_path, monkeypatch, capsys):
@@ -273,7 +387,7 @@ def test_a_point_that_failed_is_tried_again_and_missing_ones_give_no_results(pro
     file = sweep_file(tmp_path, GRID | {"extend": []})
     asked = (file, project, "tiny", tmp_path / "data/tiny/blocks", tmp_path / "results", 1, 0, Console(quiet=True))
     with pytest.raises(
-        UserError, match=r"8 of the grid's 16 points have no result .*seed 101.* start 'stemrepro sweep'"
+        UserError, match=r"6 of the grid's 12 points have no result .*seed 101.* start 'stemrepro sweep'"
     ):
         run_sweep(*asked)
     assert "no room left on the disk" in capsys.readouterr().err
@@ -288,13 +402,13 @@ def test_a_point_that_failed_is_tried_again_and_missing_ones_give_no_results(pro
 def test_workers_take_each_point_once(project, tmp_path):
     """A point that another has is left to it; whoever is done waits for that, and leaves it where it has a result."""
     sweep = Sweep.model_validate(GRID | {"extend": []})
-    out, done = tmp_path / "sweeps", []
+    out, done, (part,) = tmp_path / "sweeps", [], parts_of("s", sweep, sweep.space, digest)
 
     def second(trial, **_):
         done.append("second")
         return 1.0
 
-    other = Thread(target=work, args=("s", sweep, sweep.space, second, out))
+    other = Thread(target=work, args=(part, sweep, second, out))
 
     def first(trial, **_):
         if not other.is_alive():
@@ -304,13 +418,13 @@ def test_workers_take_each_point_once(project, tmp_path):
         assert other.is_alive()  # it waits
         return 1.0
 
-    work("s", sweep, sweep.space, first, out)
+    work(part, sweep, first, out)
     other.join()
     study = open_study("s", sweep, out)
     assert done.count("second") == 15
     assert len(study.get_trials()) == 16
-    assert open_points(study, grid_points(sweep.space)) == []
-    check_complete("s", sweep, sweep.space, study)
+    assert open_points(study, part.points) == {}
+    check_complete(part, sweep, study)
 
 
 HOLDS = """
@@ -325,8 +439,9 @@ with locked(Path(sys.argv[1])):
 
 def test_a_point_is_taken_over_when_its_worker_is_killed(project, tmp_path):
     sweep = Sweep.model_validate(GRID | {"extend": []})
-    out, point = tmp_path / "sweeps", grid_points(GRID["space"])[3]
-    held = str(out / "points" / digest(point))
+    out, (part,) = tmp_path / "sweeps", parts_of("s", sweep, sweep.space, digest)
+    run, point = list(part.points.items())[3]
+    held = str(out / "points" / run)
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     victim = subprocess.Popen([sys.executable, "-c", HOLDS, held], env=environment, stdout=subprocess.PIPE, text=True)
     assert victim.stdout.readline() == "held\n"
@@ -339,7 +454,7 @@ def test_a_point_is_taken_over_when_its_worker_is_killed(project, tmp_path):
             Timer(0.5, victim.kill).start()
         return 1.0
 
-    work("s", sweep, sweep.space, call, out)
+    work(part, sweep, call, out)
     victim.wait()
     assert taken[-1] == point
     assert len(taken) == 16
@@ -362,10 +477,10 @@ def test_when_the_first_worker_is_killed_another_draws(project, tmp_path):
     )
     name = "sqlite:///sweeps/tiny/sweep/study.db"
     for _ in range(900):
-        if (tmp_path / "started").exists() and len(
-            trial_table(optuna.load_study(study_name="sweep", storage=name))
-        ) == 3:
-            break
+        if (tmp_path / "started").exists():
+            study = optuna.load_study(study_name="sweep", storage=name)
+            if [trial.state.name for trial in study.get_trials()].count("COMPLETE") == 3:
+                break
         time.sleep(0.1)
     assert not (tmp_path / "results").exists()
     first.send_signal(signal.SIGKILL)
@@ -396,10 +511,11 @@ def test_an_open_search_takes_over_what_a_killed_worker_had(project, tmp_path, m
         rates.append(trials.suggested(trial, space)["learning_rate"])
         return rates[-1]
 
-    work("s", sweep, sweep.space, call, tmp_path)
+    part = Part("s", sweep.space)
+    work(part, sweep, call, tmp_path)
     assert len(rates) == 3
     assert rate in rates
-    assert progress_of({"s": open_study("s", sweep, tmp_path)}, sweep, {"s": sweep.space}) == (3, 3)
+    assert progress_of([(part, open_study("s", sweep, tmp_path))], sweep) == (3, 3)
 
 
 HANGS = """
@@ -412,7 +528,7 @@ def call(trial, space):
     print(trials.suggested(trial, space)["learning_rate"], flush=True)
     time.sleep(60)
 sweep = Sweep.model_validate(json.loads(sys.argv[1]))
-study.work("s", sweep, sweep.space, call, Path(sys.argv[2]))
+study.work(study.Part("s", sweep.space), sweep, call, Path(sys.argv[2]))
 """
 
 
@@ -420,19 +536,20 @@ def test_progress_is_never_above_its_total(project, tmp_path):
     """Two workers may each begin a last trial; and a point may have two results."""
     space = {"arm": ["dense"], "learning_rate": {"low": 0.01, "high": 0.02}, "seed": [100]}
     sweep = Sweep.model_validate({"title": "t", "sampler": "tpe", "trials": 3, "space": space})
-    study = open_study("open", sweep, tmp_path)
-    study.optimize(lambda trial: 1.0, n_trials=2)
-    assert progress_of({"open": study}, sweep, {"open": sweep.space}) == (2, 3)
-    study.optimize(lambda trial: 1.0, n_trials=2)
-    assert progress_of({"open": study}, sweep, {"open": sweep.space}) == (3, 3)
+    studies = [(Part("open", sweep.space), open_study("open", sweep, tmp_path))]
+    studies[0][1].optimize(lambda trial: 1.0, n_trials=2)
+    assert progress_of(studies, sweep) == (2, 3)
+    studies[0][1].optimize(lambda trial: 1.0, n_trials=2)
+    assert progress_of(studies, sweep) == (3, 3)
     sweep = Sweep.model_validate(GRID | {"extend": []})
-    study, points = open_study("grid", sweep, tmp_path), grid_points(sweep.space)
-    for point in [*points, points[0]]:
-        assert progress_of({"grid": study}, sweep, {"grid": sweep.space})[0] < 17
+    (part,) = parts_of("grid", sweep, sweep.space, digest)
+    study, runs = open_study("grid", sweep, tmp_path), list(part.points)
+    for run in [*runs, runs[0], "of other code"]:
+        assert progress_of([(part, study)], sweep)[0] < 17
         trial = study.ask()
-        trial.set_user_attr("point", point)
+        trial.set_user_attr("run", run)
         study.tell(trial, 1.0)
-    assert progress_of({"grid": study}, sweep, {"grid": sweep.space}) == (16, 16)
+    assert progress_of([(part, study)], sweep) == (16, 16)
 
 
 def test_an_open_search_that_lacks_trials_gives_no_results(project, tmp_path):
@@ -441,7 +558,7 @@ def test_an_open_search_that_lacks_trials_gives_no_results(project, tmp_path):
     study = open_study("s", sweep, tmp_path)
     study.optimize(lambda trial: 1.0, n_trials=2)
     with pytest.raises(UserError, match="2 of 3 trials have a result"):
-        check_complete("s", sweep, sweep.space, study)
+        check_complete(Part("s", sweep.space), sweep, study)
 
 
 def test_one_seed_that_diverged_is_enough_and_an_arm_without_a_best_has_no_panel():
@@ -479,9 +596,11 @@ def test_every_arm_of_an_open_search_has_a_study_of_its_own_that_begins_with_the
     value = {"title": "t", "sampler": "tpe", "trials": 5, "first": first, "space": space}
     file = sweep_file(tmp_path, value, "open")
     run_sweep(file, project, "tiny", tmp_path / "data/tiny/blocks", tmp_path / "results", 1, 0, Console(quiet=True))
-    sweep, out = read_sweep(file), Path("sweeps/tiny/open")
-    for arm in ("dense", "stem-full"):
-        trials_of = open_study(f"open@{arm}", sweep, out).get_trials()
+    out = "sqlite:///sweeps/tiny/open/study.db"
+    names = sorted(optuna.get_all_study_names(out))
+    for arm, name in zip(("dense", "stem-full"), names, strict=True):
+        assert name.startswith(f"open@{arm}-")
+        trials_of = optuna.load_study(study_name=name, storage=out).get_trials()
         begun = [trial.params for trial in trials_of[:4]]
         assert sorted((own["learning_rate"], own["embedding_std"]) for own in begun) == [
             (rate, std) for rate in (0.01, 0.02) for std in (0.25, 1.0)

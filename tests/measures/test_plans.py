@@ -1,0 +1,95 @@
+"""Scores of two plans are never compared: the sentence names both, what differs, and the command."""
+
+import json
+
+import numpy as np
+import pytest
+
+from stemrepro.errors import UserError
+from stemrepro.measures.base import Inputs, measured
+from stemrepro.runs import Address
+from tests.made_up import write_summary
+
+PLAN = {"tokens of training": 409600, "start of the embeddings": "a", "settings of scoring": "b"}
+
+
+def write(inputs: Inputs, address: str, part: str = "losses", factor: float = 1.0, **more: object) -> None:
+    """An arm's summary at a point, and as many steps of training as are planned there, times `factor`."""
+    place = Address.parse(address)
+    folder, at = inputs.folder / part / place.path, inputs.book.point(place.point).at(inputs.scale)
+    extends = inputs.book.point(place.point).extends
+    write_summary(folder, 5, **{"data_hash": "d of mid" if extends and extends.text == "mid" else "d"} | more)
+    if part == "losses":
+        steps = round(factor * at.training.tokens / (at.training.batch * at.model.sequence))
+        np.savez(folder / "steps.npz", loss=np.zeros((5, steps), np.float32))
+
+
+def made_up(book, tmp_path, recipe: str, **more: object) -> Inputs:
+    """All scores of a recipe, of one plan."""
+    inputs = Inputs(recipe, book, "laptop", tmp_path / "scores/laptop")
+    for address, parts in inputs.recipe.scored().items():
+        for part in parts:
+            write(inputs, str(address), part, **more)
+    measured(inputs)
+    return inputs
+
+
+@pytest.mark.parametrize("plan", [{}, {"plan": PLAN}])
+@pytest.mark.parametrize(
+    ("recipe", "changed", "words"),
+    [
+        ("validation_loss", [("dense", "losses", {"data_hash": "new"})], r"losses of dense and losses of stem-third at .* \(text: new and d\)"),
+        ("validation_loss", [("stem-full@official-start", "losses", {"data_hash": "new"})], r"losses of dense and losses of stem-full@official-start .* \(text: d and new\)"),
+        ("mid_training", [("stem-full@mid-anew", "losses", {"data_hash": "d"})], r"dense@mid and losses of stem-full@mid-anew .* \(text: d of mid and d\)"),
+        ("benchmark_scores", [("stem-full", "benchmarks", {"data_hash": "new"})], "benchmarks of dense and benchmarks of stem-full"),
+        ("validation_loss", [("stem-full", "losses", {"factor": 0.5})], r"dense and losses of stem-full .* \(steps of training: 800 and 400\)"),
+        ("validation_loss", [("dense", "losses", {"unigram_nats_per_token": 5.0}), ("stem-full", "losses", {"unigram_nats_per_token": 6.0})],
+         "loss of token frequencies in the validation text: 5.0 and 6.0"),
+        ("training_stability", [(f"{arm}@rate-16", "losses", {"factor": 2.0}) for arm in ("dense", "stem-third", "hash-moe", "topk-moe", "token-only")],
+         r"losses of .* and losses of dense@rate-16 .* \(steps of training: 800 and 200, planned 800 and 100\)"),
+        ("retrofit", [("dense@second-half", "losses", {"factor": 2.0})], r"dense@second-half and losses of stem-third@second-half .*: 800 and 400\)"),
+    ],
+)  # fmt: skip
+def test_text_and_budget_of_scores_with_and_without_a_plan(book, tmp_path, plan, recipe, changed, words):
+    inputs = made_up(book, tmp_path, recipe, **plan)
+    for address, part, more in changed:
+        write(inputs, address, part, **plan | more)
+    with pytest.raises(UserError, match=words) as error:
+        measured(inputs)
+    assert "are of two plans and can't be compared" in str(error.value)
+    assert str(error.value).endswith("run 'make reproduce SCALE=laptop'")
+
+
+@pytest.mark.parametrize(
+    ("address", "part", "what", "refused"),
+    [
+        ("stem-full", "losses", "tokens of training", True),
+        ("stem-full", "losses", "settings of scoring", True),
+        ("stem-full", "losses", "start of the embeddings", True),
+        ("stem-full@own-rate", "losses", "start of the embeddings", False),  # each family's own
+        ("stem-full@own-rate", "losses", "settings of scoring", True),
+        ("stem-full@own-rate", "losses", "tokens of training", True),
+    ],
+)
+def test_settings_that_arms_share(book, tmp_path, address, part, what, refused):
+    inputs = made_up(book, tmp_path, "ablation_graveyard", plan=PLAN)
+    write(inputs, address, part, plan=PLAN | {what: "other"})
+    if refused:
+        with pytest.raises(UserError, match=rf"losses of {address} at scale .*\({what}: .* and other\)"):
+            measured(inputs)
+    else:
+        measured(inputs)
+
+
+def test_another_budget_of_all_scores_is_one_plan_and_so_are_scores_from_before_plans(book, tmp_path):
+    inputs = made_up(book, tmp_path, "training_stability", factor=0.5)
+    write(inputs, "dense", factor=0.5, plan=PLAN)
+    measured(inputs)
+
+
+def test_other_scores_of_the_same_arm_are_of_its_runs(book, tmp_path):
+    inputs = made_up(book, tmp_path, "angular_spread", plan=PLAN)
+    path = inputs.folder / "geometry/main/dense/summary.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"plan": PLAN | {"tokens of training": 1}}))
+    with pytest.raises(UserError, match=r"of dense and .* of dense at scale 'laptop' .*tokens of training"):
+        measured(inputs)
