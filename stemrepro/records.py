@@ -1,6 +1,8 @@
 """Typed records read from YAML: every mistake is one sentence with the file, the key and the value."""
 
+import json
 import re
+import reprlib
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -26,14 +28,20 @@ class Strict(BaseModel):
 Record = TypeVar("Record", bound=Strict)
 
 
-def parse(model: type[Record], value: object, file: Path, key: str = "") -> Record:
-    """`value` as a record; UserError names the file, the key and what stands there."""
+def parse(model: type[Record], value: object, file: Path, key: str = "", exact: bool = False) -> Record:
+    """`value` as a record; UserError names the file, the key and what stands there.
+
+    Args:
+        exact: "3" is no number, nor is true.
+    """
     try:
+        if exact:  # as JSON, which has lists where Python has tuples
+            return model.model_validate_json(json.dumps(value, default=str), strict=True)
         return model.model_validate(value)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(filter(None, [key, *map(str, first["loc"])]))
-        got = "" if isinstance(first["input"], dict) else f" (got {first['input']!r})"
+        got = "" if isinstance(first["input"], dict) else f" (got {reprlib.repr(first['input'])})"
         if first["type"] == "extra_forbidden":
             raise UserError(f"{file}: unknown key '{where}'; known are {', '.join(model.model_fields)}") from error
         message = first["msg"].removeprefix("Value error, ")

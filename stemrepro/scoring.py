@@ -18,10 +18,14 @@ from stemrepro.model.ffn.naming import module_of
 from stemrepro.params import Params, Part, Planned
 from stemrepro.provenance import provenance
 from stemrepro.records import Strict
+from stemrepro.run_folder import read_config
 from stemrepro.runs import Address, Run
 from stemrepro.unpacked import bundled
 from stemrepro.work import DATA, RUNS, SCORES, runs_of
 from stemrepro.workers import Job, run_jobs
+
+DECIDE_NOTHING = (flops_per_token.__module__, read_config.__module__)
+"""Modules that no score of a planned run follows from: costs stand in the key themselves, and its settings are the plan's."""
 
 
 def arguments(params: Params, scale: str, part: Part, planned: Planned, data: Path = DATA) -> dict:
@@ -93,7 +97,7 @@ def score_key(runs: list[Run], part: Part, given: dict) -> str:
                   for name, value in given.items() if not isinstance(value, Path)},
         "inputs": [_hash(path) for path in inputs],
         "costs": [flops_per_token(model, training.sequence), parameter_counts(model)],  # in place of the code that computes them
-        "code": code_hash(f"stemrepro.evaluation.{part}", *sorted(networks, key=str), without=[flops_per_token.__module__]),
+        "code": code_hash(f"stemrepro.evaluation.{part}", *sorted(networks, key=str), without=DECIDE_NOTHING),
     })  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from stemrepro.arm import HUES
 from stemrepro.book import Book
 from stemrepro.errors import UserError
 from stemrepro.files import digest, flat, locked, read_rows, sha256
+from stemrepro.run_folder import read_config
 from stemrepro.runs import MAIN, Address, params_hash
 from stemrepro.tracked import database, state, tracking_uri
 from stemrepro.tracked_arm import (
@@ -36,7 +37,7 @@ from stemrepro.tracked_arm import (
     spoken,
 )
 from stemrepro.tracked_page import KIND, NOTE, note, place, saved_views
-from stemrepro.tracked_run import UNKNOWN, ended, made_at, read_config, steps_of
+from stemrepro.tracked_run import UNKNOWN, ended, made_at, steps_of
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")

@@ -16,6 +16,7 @@ from stemrepro.export.card import Exported, card
 from stemrepro.export.weights import check, settings, weights
 from stemrepro.files import atomic_write, damaged, read_json, write_json
 from stemrepro.model.config import END_OF_DOCUMENT
+from stemrepro.run_folder import model_of, read_config
 from stemrepro.runs import Address
 
 CODE = Path(__file__).with_name("huggingface")
@@ -78,8 +79,8 @@ def export(run: Path, out: Path, data: Path, scores: Path, results: Path) -> Non
         raise UserError(f"{out} is there already; name a folder that isn't, or remove it")
     if (run / "diverged.json").exists():
         raise UserError(f"{run} diverged (diverged.json) and has no weights to export; choose another run")
+    check(model_of(read_config(run)))  # before a network is imported that can't be exported
     loaded = load(run, data)
-    check(loaded.model.config)
     config, scale = loaded.config, run.resolve().parts[-4]
     made = read_json(run / "provenance.json")
     if missing := [key for key in RECORDED if key not in made]:
