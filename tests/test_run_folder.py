@@ -179,6 +179,17 @@ def test_a_runs_own_settings_are_read_as_they_are_written(home):
     assert read_config(RUN) == home.config == yaml.safe_load((RUN / "config.yaml").read_text())
 
 
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_weights_that_are_no_numbers_are_refused_by_name(home, number):
+    state = load_file(RUN / "weights.safetensors")
+    state["blocks.2.ffn.table.weight"][5, 3] = number
+    save_file(state, RUN / "weights.safetensors", {"config": digest(home.config)})
+    for name in ("generate", "edit", "export", "load"):
+        with pytest.raises(UserError, match=r"weights\.safetensors: 'blocks\.2\.ffn\.table\.weight' holds NaN"):
+            READERS[name](home)
+    assert not Path("out").exists()
+
+
 def test_no_memory_is_taken_for_a_model_that_the_weights_do_not_fill(home, monkeypatch):
     """Width 65,536 is within bounds; the file of 16 is not of it."""
     wide = {"width": 2**16, "vocab": 2**20, "ffn_width": 2**18}

@@ -68,6 +68,11 @@ def load_model(folder: Path, config: ModelConfig, settings: str, device: torch.d
         raise UserError(f"{path} does not hold the weights of a model with {config}: {reason}") from error
     if made_with != settings:
         raise UserError(f"{path} was made with other settings ({made_with}, not {settings}); train that run again")
+    for name, value in model.state_dict().items():
+        if not value.isfinite().all():
+            raise UserError(
+                f"{path}: '{name}' holds NaN or infinite numbers, with which a model says nothing; train that run again"
+            )
     return model.eval().to(device)
 
 
