@@ -78,7 +78,7 @@ def read_json(path: Path) -> dict | list:
     """A JSON file; UserError when it is damaged."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, IsADirectoryError, ValueError) as error:
+    except (FileNotFoundError, IsADirectoryError, ValueError, RecursionError) as error:
         raise damaged(path, error) from error
 
 
@@ -86,7 +86,7 @@ def read_rows(path: Path) -> list[dict]:
     """The rows of a JSON-lines file; UserError when it is damaged."""
     try:
         return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
-    except (FileNotFoundError, IsADirectoryError, ValueError) as error:
+    except (FileNotFoundError, IsADirectoryError, ValueError, RecursionError) as error:
         raise UserError(
             f"{path} is missing or damaged ({error}); delete its folder and run 'dvc repro' again"
         ) from error
