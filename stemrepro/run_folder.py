@@ -1,4 +1,4 @@
-"""Reads config.yaml of a run folder, which may be somebody else's: checked in all its values, and nothing of it executed."""
+"""Reads config.yaml and metrics.jsonl of a run folder, which may be somebody else's: checked in all values, and nothing executed."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,10 +6,11 @@ from typing import Annotated
 from pydantic import Field
 
 from stemrepro.errors import UserError
+from stemrepro.files import read_rows
 from stemrepro.model.config import JSON, ModelConfig
 from stemrepro.model.ffn.naming import OWN_FILE
 from stemrepro.model.specs import check
-from stemrepro.records import Name, Strict, parse, read_yaml
+from stemrepro.records import Name, Positive, Strict, parse, read_yaml
 from stemrepro.training.settings import RunTraining
 
 ARMS = Path("recipes/arms.yaml")
@@ -59,6 +60,30 @@ def read_config(folder: Path) -> dict:
         reason = str(error).removeprefix(f"{path}: ").removeprefix(f"{path} ")
         raise UserError(f"{path} is missing or damaged ({reason}); restore it or train that run again") from error
     return config
+
+
+class Step(Strict):
+    """A row of metrics.jsonl."""
+
+    step: Positive
+    tokens: Positive
+    loss: float
+    rate: float
+    norm: float
+    validation: dict[str, float] = Field(default_factory=dict)
+
+
+def read_metrics(folder: Path) -> list[dict]:
+    """How a run's training went, a row a step: step, tokens, loss, rate, norm, and at marks validation, by source.
+
+    Raises:
+        UserError: there is nothing, or a row isn't one; names it.
+    """
+    path = folder / "metrics.jsonl"
+    rows = read_rows(path)
+    for number, row in enumerate(rows, start=1):
+        parse(Step, row, path, f"line {number}", exact=True)
+    return rows
 
 
 def model_of(config: dict) -> ModelConfig:

@@ -129,7 +129,7 @@ class Run:
         path = self.folder / "diverged.json"
         try:
             return int(json.loads(path.read_text())["step"]) if path.exists() else None
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise UserError(f"{path} is damaged ({error}); delete {self.folder} and train that run again") from error
 
     @property

@@ -105,7 +105,7 @@ def up_to_date(out: Path, key: str) -> bool:
     """Do the scores of a folder have this key?"""
     try:
         return json.loads((out / "summary.json").read_text()).get("key") == key
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return False
 
 

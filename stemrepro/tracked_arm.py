@@ -7,16 +7,16 @@ import numpy as np
 
 from stemrepro.book import Book
 from stemrepro.claims import Contrast, Unmeasured
-from stemrepro.files import read_json
 from stemrepro.measures import losses
 from stemrepro.model.ffn.naming import module_of
+from stemrepro.provenance import read_provenance
 from stemrepro.report.verdicts import read_verdicts, word
 from stemrepro.run_folder import read_config
 from stemrepro.runs import MAIN, Address
 from stemrepro.scores.geometry import ArmGeometry
 from stemrepro.scores.items import ArmItems
 from stemrepro.scores.losses import ArmLosses
-from stemrepro.tracked_run import UNKNOWN, cost_of, made_at
+from stemrepro.tracked_run import cost_of, made_at
 
 REFERENCE = "dense"
 """The arm whose loss the gap of all others is taken from, at the same point."""
@@ -112,7 +112,7 @@ def recipes_of(book: Book, address: Address) -> list[str]:
 def drawn_at(results: Path, recipes: list[str]) -> str:
     """The commits, short, at which results of recipes were made; "" where none were."""
     files = [results / name / "provenance.json" for name in recipes]
-    commits = {str(read_json(path).get("commit", UNKNOWN))[:7] for path in files if path.exists()}
+    commits = {read_provenance(path)["commit"][:7] for path in files if path.exists()}
     return ", ".join(sorted(commits))
 
 

@@ -38,5 +38,5 @@ def made_at(folder: Path) -> str:
     """The commit that a run was made at, or UNKNOWN."""
     try:
         return str(json.loads((folder / "provenance.json").read_text())["commit"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return UNKNOWN

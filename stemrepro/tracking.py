@@ -21,8 +21,8 @@ import pandas as pd
 from stemrepro.arm import HUES
 from stemrepro.book import Book
 from stemrepro.errors import UserError
-from stemrepro.files import digest, flat, locked, read_rows, sha256
-from stemrepro.run_folder import read_config
+from stemrepro.files import digest, flat, locked, sha256
+from stemrepro.run_folder import read_config, read_metrics
 from stemrepro.runs import MAIN, Address, params_hash
 from stemrepro.tracked import database, state, tracking_uri
 from stemrepro.tracked_arm import (
@@ -181,7 +181,7 @@ class Tracker:
         }  # fmt: skip
         strings = {k: str(v) for k, v in tags.items()}
         run = self._run(self.run_key(folder), f"{address} seed {seed}", strings, started, address.point)
-        rows = read_rows(folder / "metrics.jsonl") if (folder / "metrics.jsonl").exists() else []
+        rows = read_metrics(folder) if (folder / "metrics.jsonl").exists() else []
         done, every = int(run.data.tags.get("rows", 0)), -(-steps_of(config) // POINTS)
         metrics = [
             Metric(name, value, started + row["step"], row["step"])  # rows carry no clock: equal runs have equal rows

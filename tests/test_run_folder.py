@@ -20,7 +20,7 @@ from stemrepro.evaluation.weights import load_folder
 from stemrepro.files import digest
 from stemrepro.model.ffn.loading import ffn_class
 from stemrepro.retrofit.beginning import beginning
-from stemrepro.run_folder import read_config
+from stemrepro.run_folder import read_config, read_metrics
 from stemrepro.runs import Address, Beginning
 from stemrepro.training.checkpoint import AtomicCheckpointIO
 from tests.conftest import ROOT
@@ -34,6 +34,9 @@ Path("executed").touch()
 class Rows(Stem): pass
 """
 FFN = f"{RUN}/evil.py:Rows"
+
+
+ROW = '{"step": 13, "tokens": 1664, "loss": 4.0, "rate": 0.1, "norm": 1.0}'
 
 
 def changed(change):
@@ -173,6 +176,36 @@ def test_yaml_that_is_no_settings_is_refused_and_differs_in_everything(home, tex
     assert "\n" not in str(refused.value)
     run = replace(home, folder=RUN)
     assert "arm: " in run.other_settings()
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("[1]", "line 13: .*object"),
+        ('{"step": 3}', r"line 13\.tokens: Field required"),
+        (ROW.replace("4.0", '"4.0"'), r"line 13\.loss: "),
+        (ROW.replace("4.0", "NaN"), r"line 13\.loss: .*finite"),
+        (ROW.replace("13", "0"), r"line 13\.step: "),
+        (ROW.replace("}", ', "validation": [1]}'), r"line 13\.validation: "),
+        ("[" * 100_000, "is missing or damaged"),
+    ],
+)
+def test_rows_of_no_training_are_named_by_line(home, line, words):
+    assert [row["step"] for row in read_metrics(RUN)] == list(range(1, 13))
+    with (RUN / "metrics.jsonl").open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(UserError, match=rf"metrics\.jsonl:? {words}"):
+        read_metrics(RUN)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("[1]", "object"), ("{}", "commit: Field required"), ('{"commit": 3}', "commit: "), ("[" * 100_000, "recursion")],
+)
+def test_a_record_of_no_run_is_not_exported(home, text, words):
+    (RUN / "provenance.json").write_text(text)
+    with pytest.raises(UserError, match=rf"provenance\.json is missing or damaged .*{words}"):
+        call("export", RUN, "out")
 
 
 def test_a_runs_own_settings_are_read_as_they_are_written(home):
