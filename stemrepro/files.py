@@ -92,6 +92,19 @@ def read_rows(path: Path) -> list[dict]:
         ) from error
 
 
+def within(folder: Path, path: Path) -> Path:
+    """`path`, where it leads to nothing outside the folder; in a snapshot of Hugging Face's cache its files are links to the blobs beside it.
+
+    Raises:
+        UserError: it leads elsewhere.
+    """
+    home, place = folder.resolve(), path.resolve()
+    blobs = home.parents[1] / "blobs" if home.parent.name == "snapshots" else home
+    if not (place.is_relative_to(home) or place.is_relative_to(blobs)):
+        raise UserError(f"{path} leads out of {folder}, to {place}; only files of that folder are read")
+    return path
+
+
 def sha256(path: Path | str) -> str:
     """Hex digest of a file's bytes."""
     with open(path, "rb") as file:
