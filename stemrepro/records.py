@@ -48,10 +48,18 @@ def parse(model: type[Record], value: object, file: Path, key: str = "", exact: 
         raise UserError(f"{file}: {where + ': ' if where else ''}{message}{got}") from error
 
 
+NUMBER = re.compile(r"[0-9][0-9_]*(\.[0-9_]*)?(e[-+]?[0-9]+)?|0o[0-7_]+")
+"""What YAML 1.2, as DVC reads it, takes for a number; PyYAML has YAML 1.1."""
+STRING = "tag:yaml.org,2002:str"
+_PLAIN = yaml.resolver.Resolver()
+
+
 def checked_name(name: object, file: Path, pattern: re.Pattern[str] = NAME) -> str:
-    """A name that may stand in a path and in a command; UserError otherwise."""
+    """A name that may stand in a path, in a command and, without quotes, in YAML; UserError otherwise."""
     if not isinstance(name, str) or not pattern.fullmatch(name) or len(name) > 64:
-        raise UserError(f"{file}: '{name}' is no name: up to 64 of {pattern.pattern}, like stem-third or rate-0.5")
+        raise UserError(f"{file}: {str(name)!r} is no name: up to 64 of {pattern.pattern}, like stem-third or rate-0.5")
+    if NUMBER.fullmatch(name) or _PLAIN.resolve(yaml.ScalarNode, name, (True, False)) != STRING:
+        raise UserError(f"{file}: '{name}' is no name: YAML reads it as something else than a word; try 'arm-{name}'")
     return name
 
 
