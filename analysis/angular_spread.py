@@ -27,8 +27,7 @@ def density_rows(arms: dict[str, ArmGeometry]) -> list[dict]:
               ("gated", "dense", "gated"), ("gated", "dense", "gated:centred"), ("gated", "stem-full", "gated"),
               ("gated", "stem-full", "gated:centred")]  # fmt: skip
     for panel, arm, key in wanted:
-        layers = list(arms[arm].density["layers"])
-        heights = arms[arm].density[key][[layers.index(layer) for layer in third.layers]]
+        heights = arms[arm].density(key, third.layers)
         bins = heights.shape[1]
         middles = -1 + 2 * (np.arange(bins) + 0.5) / bins
         for layer, line in [

@@ -52,10 +52,10 @@ def test_write(make_run, tiny):
     shape = tiny.model.model_copy(update={"width": 64, "layers": 6, "ffn_width": 176})
     budget = tiny.training.model_copy(update={"tokens": STEPS * tiny.training.batch * shape.sequence, "save_every": STEPS + 1})
     scale, found = tiny.model_copy(update={"model": shape, "training": budget}), {}
-    for arm in yaml.safe_load((ROOT / "recipes/arms.yaml").read_text()):
+    for arm in yaml.safe_load((ROOT / "recipes/arms.yaml").read_text(encoding="utf-8")):
         run = make_run(arm, scale=scale)
         train(run, quiet)
-        rows = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
+        rows = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
         hashed = hashlib.sha256()
         for name, value in sorted(load_file(run.weights).items()):
             hashed.update(name.encode() + value.numpy().tobytes())

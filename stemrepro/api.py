@@ -16,12 +16,13 @@ from torch import Tensor
 
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.errors import UserError, unknown
-from stemrepro.evaluation.weights import load_folder, read_config
+from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder
 from stemrepro.report.scoreboard import shown
 from stemrepro.report.verdicts import read_verdicts, word
+from stemrepro.run_folder import read_config
 
 
 @dataclass(frozen=True)
@@ -62,18 +63,19 @@ class Loaded:
         return pd.DataFrame({"token": words, "nats": token_losses(logits, targets)[0].tolist(), "rank": rank})
 
 
-def load(run: Path | str, data: Path | str = "data") -> Loaded:
+def load(run: Path | str, data: Path | str = "data", trust: bool = False) -> Loaded:
     """The trained model of a run folder, runs/<scale>/<point>/<arm>/seed<k>, on the CPU.
 
     Args:
         data: where tokenizers lie, `data`/<scale>/tokenizer.json, and those of other vocabularies.
+        trust: also execute the file of a network that no arm of the recipes here names; read it before.
 
     Raises:
-        UserError: there is no finished run, or no tokenizer of its vocabulary.
+        UserError: there is no finished run, no tokenizer of its vocabulary, or its network is such a file.
     """
     folder = Path(run)
     config = read_config(folder)
-    model, context = load_folder(folder)
+    model, context = load_folder(folder, trust)
     parts = folder.resolve().parts
     if len(parts) < 5:
         raise UserError(f"{folder} is no folder of a run: runs/<scale>/<point>/<arm>/seed<k>")

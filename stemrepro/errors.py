@@ -19,4 +19,4 @@ def unknown(what: str, name: str, known: Iterable[str], where: str) -> UserError
     names = list(known)
     near = get_close_matches(name, names, n=1)
     meant = f"; did you mean '{near[0]}'?" if near else ""
-    return UserError(f"{what} '{name}' is unknown{meant} ({where} has {', '.join(names) or 'none'})")
+    return UserError(f"{what} {name!r} is unknown{meant} ({where} has {', '.join(names) or 'none'})")

@@ -14,9 +14,9 @@ from markupsafe import Markup
 from stemrepro.book import Book
 from stemrepro.claims import Contrast
 from stemrepro.errors import UserError, unknown
-from stemrepro.files import read_json
 from stemrepro.measures.base import Inputs, Measure, measure_class
 from stemrepro.multiplicity import PRIMARY_ALPHA, PRIMARY_PLACES, SECONDARY_RATE
+from stemrepro.provenance import read_provenance
 from stemrepro.recipe import ORIGINS, Claim
 from stemrepro.records import read_yaml
 from stemrepro.report.verdicts import read_verdicts, word
@@ -175,7 +175,7 @@ def _origin(inputs: Inputs, claim: Claim, results: Path, made: list[str]) -> lis
 def _made(folder: Path, cost: dict | None) -> list[str]:
     lines = []
     if (path := folder / "provenance.json").exists():
-        lines.append("made by commit {commit} on {date}".format(**read_json(path)))
+        lines.append("made by commit {commit} on {date}".format(**read_provenance(path)))
     if cost and cost["runs"]:
         lines.append(f"that is {cost['runs']} runs, about {cost['minutes']:.0f} minutes of training on this machine")
     return lines

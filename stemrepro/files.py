@@ -83,7 +83,7 @@ def read_json(path: Path) -> dict | list:
     """A JSON file; UserError when it is damaged."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, IsADirectoryError, ValueError) as error:
+    except (FileNotFoundError, IsADirectoryError, ValueError, RecursionError) as error:
         raise damaged(path, error) from error
 
 
@@ -91,10 +91,23 @@ def read_rows(path: Path) -> list[dict]:
     """The rows of a JSON-lines file; UserError when it is damaged."""
     try:
         return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
-    except (FileNotFoundError, IsADirectoryError, ValueError) as error:
+    except (FileNotFoundError, IsADirectoryError, ValueError, RecursionError) as error:
         raise UserError(
             f"{path} is missing or damaged ({error}); delete its folder and run 'dvc repro' again"
         ) from error
+
+
+def within(folder: Path, path: Path) -> Path:
+    """`path`, where it leads to nothing outside the folder; in a snapshot of Hugging Face's cache its files are links to the blobs beside it.
+
+    Raises:
+        UserError: it leads elsewhere.
+    """
+    home, place = folder.resolve(), path.resolve()
+    blobs = home.parents[1] / "blobs" if home.parent.name == "snapshots" else home
+    if not (place.is_relative_to(home) or place.is_relative_to(blobs)):
+        raise UserError(f"{path} leads out of {folder}, to {place}; only files of that folder are read")
+    return path
 
 
 def sha256(path: Path | str) -> str:

@@ -4,6 +4,13 @@ import platform
 import subprocess
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
+
+from pydantic import ConfigDict
+
+from stemrepro.errors import UserError
+from stemrepro.files import damaged, read_json
+from stemrepro.records import Strict, parse
 
 PACKAGES = (
     "torch",
@@ -41,6 +48,33 @@ def machine() -> str:
     return (
         f"{model or platform.machine()}, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
     )
+
+
+class Made(Strict):
+    """What every provenance.json says."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    commit: str
+    date: str
+    versions: dict[str, str]
+    machine: str
+
+
+class Trained(Made):
+    """What that of a run says."""
+
+    epochs: float
+
+
+def read_provenance(path: Path, kind: type[Made] = Made) -> dict:
+    """A provenance.json; UserError where it is damaged."""
+    value = read_json(path)
+    try:
+        parse(kind, value, path, exact=True)
+    except UserError as error:
+        raise damaged(path, str(error).removeprefix(f"{path}: ")) from error
+    return value
 
 
 def provenance() -> dict:

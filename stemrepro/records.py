@@ -1,6 +1,8 @@
 """Typed records read from YAML: every mistake is one sentence with the file, the key and the value."""
 
+import json
 import re
+import reprlib
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -26,24 +28,38 @@ class Strict(BaseModel):
 Record = TypeVar("Record", bound=Strict)
 
 
-def parse(model: type[Record], value: object, file: Path, key: str = "") -> Record:
-    """`value` as a record; UserError names the file, the key and what stands there."""
+def parse(model: type[Record], value: object, file: Path, key: str = "", exact: bool = False) -> Record:
+    """`value` as a record; UserError names the file, the key and what stands there.
+
+    Args:
+        exact: "3" is no number, nor is true.
+    """
     try:
+        if exact:  # as JSON, which has lists where Python has tuples
+            return model.model_validate_json(json.dumps(value, default=str), strict=True)
         return model.model_validate(value)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(filter(None, [key, *map(str, first["loc"])]))
-        got = "" if isinstance(first["input"], dict) else f" (got {first['input']!r})"
+        got = "" if isinstance(first["input"], dict) else f" (got {reprlib.repr(first['input'])})"
         if first["type"] == "extra_forbidden":
             raise UserError(f"{file}: unknown key '{where}'; known are {', '.join(model.model_fields)}") from error
         message = first["msg"].removeprefix("Value error, ")
         raise UserError(f"{file}: {where + ': ' if where else ''}{message}{got}") from error
 
 
+NUMBER = re.compile(r"[0-9][0-9_]*(\.[0-9_]*)?(e[-+]?[0-9]+)?|0o[0-7_]+")
+"""What YAML 1.2, as DVC reads it, takes for a number; PyYAML has YAML 1.1."""
+STRING = "tag:yaml.org,2002:str"
+_PLAIN = yaml.resolver.Resolver()
+
+
 def checked_name(name: object, file: Path, pattern: re.Pattern[str] = NAME) -> str:
-    """A name that may stand in a path and in a command; UserError otherwise."""
+    """A name that may stand in a path, in a command and, without quotes, in YAML; UserError otherwise."""
     if not isinstance(name, str) or not pattern.fullmatch(name) or len(name) > 64:
-        raise UserError(f"{file}: '{name}' is no name: up to 64 of {pattern.pattern}, like stem-third or rate-0.5")
+        raise UserError(f"{file}: {str(name)!r} is no name: up to 64 of {pattern.pattern}, like stem-third or rate-0.5")
+    if NUMBER.fullmatch(name) or _PLAIN.resolve(yaml.ScalarNode, name, (True, False)) != STRING:
+        raise UserError(f"{file}: '{name}' is no name: YAML reads it as something else than a word; try 'arm-{name}'")
     return name
 
 

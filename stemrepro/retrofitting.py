@@ -19,7 +19,7 @@ from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.sources import prose
 from stemrepro.data.vocabularies import own_text
 from stemrepro.errors import UserError
-from stemrepro.evaluation.weights import load_folder, read_config
+from stemrepro.evaluation.weights import load_folder
 from stemrepro.files import atomic_write, digest
 from stemrepro.model.config import ModelConfig, placed_layers
 from stemrepro.model.transformer import Decoder
@@ -27,6 +27,7 @@ from stemrepro.progress import tracked
 from stemrepro.retrofit.beginning import PREFIX, beginning
 from stemrepro.retrofit.explained import explained
 from stemrepro.retrofit.rules import check
+from stemrepro.run_folder import model_of, read_config
 from stemrepro.runs import Address, Beginning, Run
 from stemrepro.sums import total
 from stemrepro.training.callbacks import losses_by_source
@@ -74,22 +75,23 @@ def planned(run: Path, out: Path, asked: Asked, data: Path) -> dict[str, Run]:
     """
     parts = run.resolve().parts
     config = read_config(run)
-    model, sequence = load_folder(run)
+    dense = model_of(config)
     if len(parts) < 5:
         raise UserError(f"{run} is no folder of a run: runs/<scale>/<point>/<arm>/seed<k>")
     if config.get("begins"):
         raise UserError(
             f"{run} goes on from another run, whose tokens it doesn't know of; choose a run that begins anew"
         )
-    stem = replace(model.config, ffn="stem", placed=placed_layers(asked.placement, model.config.layers))
-    check(model.config, stem)
+    stem = replace(dense, ffn="stem", placed=placed_layers(asked.placement, dense.layers))
+    check(dense, stem)
+    model, sequence = load_folder(run)
     before = RunTraining.model_validate(config["training"])
     if not sequence <= asked.tokens <= before.tokens:
         raise UserError(
             f"{asked.tokens:,} tokens for rows: {run} was trained on {before.tokens:,} in sequences of {sequence}; ask for as many "
             "as those at most, and one sequence at least"
         )
-    text = own_text(model.config.vocab, data / parts[-4])
+    text = own_text(dense.vocab, data / parts[-4])
     if text.data_hash != config["data"]["train_sha256"]:
         raise UserError(f"{text.blocks} isn't the text that {run} was trained on; restore that, or train the run again")
     training = before.model_copy(
@@ -112,7 +114,7 @@ def planned(run: Path, out: Path, asked: Asked, data: Path) -> dict[str, Run]:
         return run
 
     return {
-        "dense": made(AFTER, config["arm"], model.config, "kept"),
+        "dense": made(AFTER, config["arm"], dense, "kept"),
         "token means": made(AFTER, f"stem-{asked.placement}", stem, "token-means"),
         "mean row": made(CONTROL, f"stem-{asked.placement}", stem, "mean-row"),
     }

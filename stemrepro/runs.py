@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import yaml
-
 from stemrepro.errors import UserError
 from stemrepro.files import digest, flat
 from stemrepro.imports import code_hash
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.naming import module_of
+from stemrepro.records import read_yaml
 from stemrepro.training.settings import RunTraining
 
 MAIN = "main"
@@ -130,7 +129,7 @@ class Run:
         path = self.folder / "diverged.json"
         try:
             return int(json.loads(path.read_text(encoding="utf-8"))["step"]) if path.exists() else None
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise UserError(f"{path} is damaged ({error}); delete {self.folder} and train that run again") from error
 
     @property
@@ -171,10 +170,10 @@ class Run:
         """How the settings in the run folder differ from this run's, "" when they don't. A file that can't be read
         differs in everything."""
         try:
-            value = yaml.safe_load((self.folder / "config.yaml").read_text(encoding="utf-8"))
-        except (OSError, yaml.YAMLError, UnicodeDecodeError):
-            value = None
-        there, asked = flat(value if isinstance(value, dict) else {}), flat(self.config)
+            there = flat(read_yaml(self.folder / "config.yaml"))
+        except UserError:
+            there = {}
+        asked = flat(self.config)
         keys = sorted(key for key in there.keys() | asked.keys() if there.get(key) != asked.get(key))
         return "; ".join(f"{key}: {there.get(key)} there, {asked.get(key)} asked" for key in keys[:5])
 

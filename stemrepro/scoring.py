@@ -18,11 +18,15 @@ from stemrepro.model.ffn.naming import module_of
 from stemrepro.params import Params, Part, Planned
 from stemrepro.provenance import provenance
 from stemrepro.records import Strict
+from stemrepro.run_folder import read_config
 from stemrepro.runs import Address, Run
 from stemrepro.scores.plans import plan_of
 from stemrepro.unpacked import bundled
 from stemrepro.work import DATA, RUNS, SCORES, runs_of
 from stemrepro.workers import Job, run_jobs
+
+DECIDE_NOTHING = (flops_per_token.__module__, read_config.__module__)
+"""Modules that no score of a planned run follows from: costs stand in the key themselves, and its settings are the plan's."""
 
 
 def arguments(params: Params, scale: str, part: Part, planned: Planned, data: Path = DATA) -> dict:
@@ -94,7 +98,7 @@ def score_key(runs: list[Run], part: Part, given: dict) -> str:
                   for name, value in given.items() if not isinstance(value, Path)},
         "inputs": [_hash(path) for path in inputs],
         "costs": [flops_per_token(model, training.sequence), parameter_counts(model)],  # in place of the code that computes them
-        "code": code_hash(f"stemrepro.evaluation.{part}", *sorted(networks, key=str), without=[flops_per_token.__module__]),
+        "code": code_hash(f"stemrepro.evaluation.{part}", *sorted(networks, key=str), without=DECIDE_NOTHING),
     })  # fmt: skip
 
 
@@ -102,7 +106,7 @@ def up_to_date(out: Path, key: str) -> bool:
     """Do the scores of a folder have this key?"""
     try:
         return json.loads((out / "summary.json").read_text(encoding="utf-8")).get("key") == key
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return False
 
 

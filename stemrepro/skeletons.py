@@ -1,12 +1,14 @@
 """An arm and a recipe to start from: valid as they are written, and meant to be edited."""
 
+import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from stemrepro.arm import MARKERS, Arm, shaped
-from stemrepro.book import MODULE, RECIPES, RESERVED, load
+from stemrepro.book import MODULE, RECIPES, RESERVED, Book, load
 from stemrepro.errors import UserError, unknown
 from stemrepro.files import atomic_write
-from stemrepro.model.ffn.naming import OWN_FILE
+from stemrepro.model.ffn.naming import OWN_FILE, own_file
 from stemrepro.model.specs import spec
 from stemrepro.records import checked_name, parse
 
@@ -50,6 +52,18 @@ NEEDED = {"rank": 0.5, "slots": 4}
 """What stands in a new arm whose network can't do without; experts are as many as a token uses."""
 
 
+def _write(file: Path, text: str) -> None:
+    """Writes a file of recipes/ if all of them can still be read with it; UserError says what can't."""
+    with TemporaryDirectory() as aside:
+        tried = Path(shutil.copytree(file.parent, Path(aside) / file.parent.name))
+        (tried / file.name).write_text(text, encoding="utf-8")
+        try:
+            load(tried)
+        except UserError as error:
+            raise UserError(str(error).replace(str(tried), str(file.parent))) from error
+    atomic_write(file, text)
+
+
 def new_arm(name: str, ffn: str, folder: Path = RECIPES) -> list[str]:
     """Appends an arm to arms.yaml; writes the class of a network of one's own, unless its file is there.
 
@@ -62,12 +76,19 @@ def new_arm(name: str, ffn: str, folder: Path = RECIPES) -> list[str]:
     file, book = folder / "arms.yaml", load(folder)
     if checked_name(name, file) in book.arms:
         raise UserError(f"{file} has an arm '{name}' already; choose another name")
-    written = [file]
-    if (own := OWN_FILE.fullmatch(ffn)) and not (code := Path(own["file"])).exists():
-        if code.is_absolute() or ".." in code.parts:
-            raise UserError(f"ffn '{ffn}': the file must lie below the repository's root")
-        atomic_write(code, NETWORK.format(name=own["name"]))
-        written.append(code)
+    code = own_file(ffn) if OWN_FILE.fullmatch(ffn) else None
+    if new := code is not None and not code.exists():
+        atomic_write(code, NETWORK.format(name=ffn.partition(":")[2]))
+    try:
+        _add_arm(name, ffn, file, book)
+    except BaseException:
+        if new:
+            code.unlink()
+        raise
+    return [path.as_posix() for path in (file, *([code] if new else []))]
+
+
+def _add_arm(name: str, ffn: str, file: Path, book: Book) -> None:
     taken = {arm.marker for arm in book.arms.values() if arm.hue == "grey"}
     marker = next((marker for marker in MARKERS if marker not in taken), MARKERS[0])
     wanted = {key: value for key, value in NEEDED.items() if key in spec(ffn).needs}
@@ -75,14 +96,13 @@ def new_arm(name: str, ffn: str, folder: Path = RECIPES) -> list[str]:
     for scale in book.scales.values():
         shaped(scale.model, arm)
     needs = "".join(f", {key}: {value}" for key, value in wanted.items())
-    atomic_write(
-        file, file.read_text(encoding="utf-8") + ARM.format(name=name, ffn=ffn, needs=needs, hue="grey", marker=marker)
-    )
-    return [path.as_posix() for path in written]
+    text = file.read_text(encoding="utf-8")
+    text += "" if text.endswith("\n") else "\n"
+    _write(file, text + ARM.format(name=name, ffn=ffn, needs=needs, hue="grey", marker=marker))
 
 
 def new_recipe(name: str, names: list[str], folder: Path = RECIPES) -> list[str]:
-    """Writes <name>.yaml with one claim: the second arm ends below the first.
+    """Writes <name>.yaml with one claim: the last arm ends below the first.
 
     Returns:
         What was written.
@@ -105,9 +125,8 @@ def new_recipe(name: str, names: list[str], folder: Path = RECIPES) -> list[str]
     for arm in names:
         if arm not in book.arms:
             raise unknown("arm", arm, book.arms, "recipes/arms.yaml")
-    high, low = names[:2]
+    high, *_, low = names
     place = max(recipe.place for recipe in book.recipes.values()) + 10
     key = f"{low}-below-{high}"
-    atomic_write(file, RECIPE.format(low=low, high=high, place=place, arms=", ".join(names), key=key))
-    load(folder)
+    _write(file, RECIPE.format(low=low, high=high, place=place, arms=", ".join(names), key=key))
     return [file.as_posix()]

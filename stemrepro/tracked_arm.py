@@ -7,16 +7,17 @@ import numpy as np
 
 from stemrepro.book import Book
 from stemrepro.claims import Contrast, Unmeasured
-from stemrepro.files import read_json
 from stemrepro.measures import losses
 from stemrepro.model.ffn.naming import module_of
+from stemrepro.provenance import read_provenance
 from stemrepro.report.verdicts import read_verdicts, word
+from stemrepro.run_folder import read_config
 from stemrepro.runs import MAIN, Address
 from stemrepro.scores.geometry import ArmGeometry
 from stemrepro.scores.items import ArmItems
 from stemrepro.scores.losses import ArmLosses
 from stemrepro.scores.plans import other_plan
-from stemrepro.tracked_run import UNKNOWN, cost_of, made_at, read_config
+from stemrepro.tracked_run import cost_of, made_at
 
 REFERENCE = "dense"
 """The arm whose loss the gap of all others is taken from, at the same point."""
@@ -73,7 +74,7 @@ class ArmView:
         seeds: those that were scored, or trained where none were.
         scores: final metrics by name and seed; empty where none were scored from runs of these settings.
         gap: to dense; None as long as one of the two has no scores.
-        cost: "forward_flops_per_token" and "parameters", by what they count.
+        cost: "forward_flops_per_token" and "parameters", by what they count; empty where nobody may count them (`cost_of`).
         recipes: that read it.
         trained: the commits of its runs, short; "" where they aren't here.
         drawn: the commits of the results that it stands in, short; "" where there are none.
@@ -98,10 +99,11 @@ class ArmView:
                 found[f"variation_over_seeds/{name.split('/')[1]}"] = float(np.std(own, ddof=1))
         if self.gap:
             found[GAP] = self.gap.mean
-        counts = self.cost["parameters"]
-        found |= {f"cost/{kind}_parameters": float(counts[kind]) for kind in ("active", "tables")}
-        found["cost/parameters"] = float(counts["total"])
-        found["cost/flops_per_token"] = float(self.cost["forward_flops_per_token"])
+        if self.cost:
+            counts = self.cost["parameters"]
+            found |= {f"cost/{kind}_parameters": float(counts[kind]) for kind in ("active", "tables")}
+            found["cost/parameters"] = float(counts["total"])
+            found["cost/flops_per_token"] = float(self.cost["forward_flops_per_token"])
         return {name: round(value, 6) for name, value in found.items()}
 
 
@@ -113,7 +115,7 @@ def recipes_of(book: Book, address: Address) -> list[str]:
 def drawn_at(results: Path, recipes: list[str]) -> str:
     """The commits, short, at which results of recipes were made; "" where none were."""
     files = [results / name / "provenance.json" for name in recipes]
-    commits = {str(read_json(path).get("commit", UNKNOWN))[:7] for path in files if path.exists()}
+    commits = {read_provenance(path)["commit"][:7] for path in files if path.exists()}
     return ", ".join(sorted(commits))
 
 
@@ -208,14 +210,22 @@ def describe(book: Book, scale: str, view: ArmView, claims: list[Spoken]) -> str
         claims: as `claims_on` has them.
         recipes: that read it.
     """
-    counts, seeds = view.cost["parameters"], ", ".join(map(str, view.seeds))
+    seeds, cost = (
+        ", ".join(map(str, view.seeds)),
+        "its costs are not counted, as no arm of recipes/arms.yaml names the file of its network",
+    )
+    if view.cost:
+        counts = view.cost["parameters"]
+        cost = (
+            f"{view.cost['forward_flops_per_token']:,} FLOPs a token forward; {counts['total']:,} parameters, "
+            f"{counts['tables']:,} of them in tables"
+        )
     trained = f"Trained at commit {view.trained}" if view.trained else "Its run folders are not here"
     drawn = f"; results drawn at {view.drawn}" if view.drawn else ""
     lines = [
         _what(book, view.address),
         _gap(view),
-        f"Seeds {seeds}; {view.cost['forward_flops_per_token']:,} FLOPs a token forward; {counts['total']:,} parameters, "
-        f"{counts['tables']:,} of them in tables.",
+        f"Seeds {seeds}; {cost}.",
         f"{trained}{drawn}. Recipes that read it: {', '.join(view.recipes) or 'none'}.",
     ]
     if claims:

@@ -21,7 +21,8 @@ import pandas as pd
 from stemrepro.arm import HUES
 from stemrepro.book import Book
 from stemrepro.errors import UserError
-from stemrepro.files import digest, flat, locked, read_rows, sha256
+from stemrepro.files import digest, flat, locked, sha256
+from stemrepro.run_folder import read_config, read_metrics
 from stemrepro.runs import MAIN, Address, params_hash
 from stemrepro.tracked import database, state, tracking_uri
 from stemrepro.tracked_arm import (
@@ -36,7 +37,7 @@ from stemrepro.tracked_arm import (
     spoken,
 )
 from stemrepro.tracked_page import KIND, NOTE, note, place, saved_views
-from stemrepro.tracked_run import UNKNOWN, ended, made_at, read_config, steps_of
+from stemrepro.tracked_run import UNKNOWN, ended, made_at, steps_of
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
@@ -180,7 +181,7 @@ class Tracker:
         }  # fmt: skip
         strings = {k: str(v) for k, v in tags.items()}
         run = self._run(self.run_key(folder), f"{address} seed {seed}", strings, started, address.point)
-        rows = read_rows(folder / "metrics.jsonl") if (folder / "metrics.jsonl").exists() else []
+        rows = read_metrics(folder) if (folder / "metrics.jsonl").exists() else []
         done, every = int(run.data.tags.get("rows", 0)), -(-steps_of(config) // POINTS)
         metrics = [
             Metric(name, value, started + row["step"], row["step"])  # rows carry no clock: equal runs have equal rows

@@ -288,7 +288,7 @@ def test_the_card_has_the_scores_of_this_very_run(home, tmp_path):
         (lambda home: (folder_of(home, "dense") / "config.yaml").write_text("model: 3"), r"config\.yaml is missing or damaged"),
         (lambda home: (folder_of(home, "dense") / "weights.safetensors").unlink(), r"weights\.safetensors is missing; train"),
         (lambda home: (folder_of(home, "dense") / "weights.safetensors").write_bytes(b"x"), r"does not hold the weights"),
-        (lambda home: (folder_of(home, "dense") / "provenance.json").write_text("{}"), r"provenance\.json .*no 'commit' in it"),
+        (lambda home: (folder_of(home, "dense") / "provenance.json").write_text("{}"), r"provenance\.json .*commit: Field required"),
         (lambda home: (folder_of(home, "dense") / "diverged.json").write_text("{}"), r"seed0 diverged .* no weights to export"),
         (lambda home: (home / "data/tiny/tokenizer.json").unlink(), r"tokenizer\.json is missing or damaged"),
         (lambda home: (home / "results/tiny/data_card.md").unlink(), r"data_card\.md can't be read .* 'stemrepro data blocks --scale tiny'"),

@@ -1,9 +1,15 @@
 """YAML files: what can't be meant is refused by file and key."""
 
-import pytest
+import itertools
+from pathlib import Path
 
+import pytest
+import yaml
+from ruamel.yaml import YAML
+
+from stemrepro.book import MODULE
 from stemrepro.errors import UserError
-from stemrepro.records import read_yaml
+from stemrepro.records import checked_name, read_yaml
 
 BOMB = "a0: &a0 [x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10)
@@ -45,3 +51,37 @@ def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "latin.yaml").write_bytes(b"a: \xe9\n")
     with pytest.raises(UserError, match=r"latin\.yaml can't be read"):
         read_yaml(tmp_path / "latin.yaml")
+
+
+WORDS = ["null", "yes", "no", "on", "off", "true", "false", "123", "1.5", "0x1f", "0b1", "2026-01-01", "2026-99-99", "1e5", "12e3", "0o7", "1_000", "y", "con"]  # fmt: skip
+NEAR = ["1-5", "v1", "e5", "0-5", "1.5.3", "rate-0.5", "1e", "nulls", "08", "3d", "0x", "0o8", "1.e"]
+
+
+def _itself(read, name):
+    """Is a plain key the word that it looks like?"""
+    try:
+        return read(f"{name}: 1\n") == {name: 1} and read(f"- {name}\n") == [name]
+    except Exception:
+        return False
+
+
+def test_a_name_is_one_that_yaml_gives_back_whoever_reads_it():
+    """PyYAML, as this project reads, and ruamel's YAML 1.2, as DVC does, tried on every short word of letters that numbers have."""
+    made = ["".join(letters) for n in (1, 2, 3) for letters in itertools.product("01e.x-_on", repeat=n)]
+    wrong = {}
+    for name in [*WORDS, *NEAR, *(name for name in made if MODULE.fullmatch(name))]:
+        right = _itself(yaml.safe_load, name) and _itself(YAML(typ="safe", pure=False).load, name)
+        try:
+            checked_name(name, Path("arms.yaml"), MODULE)
+        except UserError:
+            wrong |= {name: "refused"} if right else {}
+        else:
+            wrong |= {} if right else {name: "taken"}
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("name", ["a\nb", "\x1b[2J", "a" * 65, None, 3])
+def test_a_name_that_is_none_is_told_in_one_line(name):
+    with pytest.raises(UserError, match="is no name") as refused:
+        checked_name(name, Path("arms.yaml"))
+    assert str(refused.value).isprintable()

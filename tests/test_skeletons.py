@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 import torch
+import yaml
 
 from stemrepro.arm import shaped
 from stemrepro.book import load
@@ -44,9 +45,8 @@ def test_an_arm_with_a_network_of_its_own_is_stem_until_it_is_edited(folder, tin
 
 @pytest.mark.parametrize("ffn", FFNS)
 def test_every_network_makes_an_arm_that_is_valid(folder, ffn):
-    new_arm("mine", ffn, folder)
-    book = load(folder)
-    assert all(shaped(scale.model, book.arms["mine"]).ffn == ffn for scale in book.scales.values())
+    new_arm("mine", ffn, folder)  # which reads it
+    assert yaml.safe_load((folder / "arms.yaml").read_text())["mine"]["ffn"] == ffn
 
 
 def test_a_recipe_is_the_last_one_and_its_claim_can_be_judged(folder):
@@ -54,8 +54,8 @@ def test_a_recipe_is_the_last_one_and_its_claim_can_be_judged(folder):
     name, recipe = list(load(folder).recipes.items())[-1]
     assert (name, recipe.arms) == ("mine", ("dense", "stem-half", "ple"))
     (claim,) = recipe.claims.values()
-    assert claim.arms == ("dense", "stem-half")
-    assert claim.sentence == "stem-half ends below dense."
+    assert claim.arms == ("dense", "ple")  # the last is the one that is asked for
+    assert claim.sentence == "ple ends below dense."
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,15 @@ def test_a_recipe_is_the_last_one_and_its_claim_can_be_judged(folder):
         (lambda folder: new_arm("dense", "stem", folder), "has an arm 'dense' already"),
         (lambda folder: new_arm("a b", "stem", folder), "'a b' is no name"),
         (lambda folder: new_arm("mine", "stemm", folder), "did you mean 'stem'"),
+        (lambda folder: new_arm("null", "stem", folder), "'null' is no name: YAML reads it as something else"),
+        (lambda folder: new_arm("1e5", "stem", folder), "'1e5' is no name: YAML reads it as something else"),
         (lambda folder: new_arm("mine", "../x.py:Rows", folder), "below the repository's root"),
+        (lambda folder: new_arm("mine", "/tmp/x.py:Rows", folder), "below the repository's root"),
+        (lambda folder: new_arm("mine", "link/x.py:Rows", folder), "below the repository's root"),
+        (lambda folder: new_arm("mine", "link.py:Rows", folder), "below the repository's root"),
+        (lambda folder: new_arm("mine", "my/x.py:Rows()", folder), "ffn 'my/x.py:Rows\\(\\)' is unknown"),
+        (lambda folder: new_arm("mine", "my/x.py:lambda", folder), "can't be imported"),
+        (lambda folder: new_recipe("off", ["dense", "ple"], folder), "'off' is no name: YAML reads it"),
         (lambda folder: new_recipe("rivals", ["dense", "ple"], folder), "is there already"),
         (lambda folder: new_recipe("../x", ["dense", "ple"], folder), "is no name"),
         (lambda folder: new_recipe("mine", ["dense"], folder), "name two or more"),
@@ -73,8 +81,25 @@ def test_a_recipe_is_the_last_one_and_its_claim_can_be_judged(folder):
         (lambda folder: new_recipe("mine", ["dense", "plee"], folder), "did you mean 'ple'"),
     ],
 )
-def test_mistakes_write_nothing(folder, make, words):
+def test_mistakes_write_nothing(folder, make, words, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside")
+    (folder.parent / "link").symlink_to(outside)
+    (folder.parent / "link.py").symlink_to(outside / "linked.py")
     before = {path: path.read_bytes() for path in folder.parent.rglob("*") if path.is_file()}
     with pytest.raises(UserError, match=words):
         make(folder)
     assert {path: path.read_bytes() for path in folder.parent.rglob("*") if path.is_file()} == before
+    assert not list(outside.iterdir())
+
+
+def test_a_file_that_could_not_be_read_with_what_is_added_stays_as_it_was(folder):
+    """Arms that another program has written without an end of line, or over whose keys the new text would run."""
+    arms = folder / "arms.yaml"
+    arms.write_text(arms.read_text().rstrip("\n"))
+    new_arm("mine", "stem", folder)
+    before = arms.read_bytes() + b"broken: [\n"
+    arms.write_bytes(before)
+    with pytest.raises(UserError, match=r"recipes/arms\.yaml is not valid YAML"):
+        new_arm("other", "my/rows.py:Rows", folder)
+    assert arms.read_bytes() == before
+    assert not (folder.parent / "my/rows.py").exists()

@@ -487,7 +487,22 @@ def test_a_server(project, book, made_scores, monkeypatch):
         server.wait()
 
 
+def test_a_run_with_a_network_of_somebody_elses_file_is_shown_and_the_file_not_executed(project, book):
+    folders = [Path(f"runs/tiny/main/stem-third/seed{seed}") for seed in (0, 1)]
+    (folders[0] / "evil.py").write_text("from pathlib import Path\nPath('executed').touch()\n")
+    for folder in folders:
+        config = (folder / "config.yaml").read_text()
+        (folder / "config.yaml").write_text(config.replace("ffn: stem\n", f"ffn: {folders[0]}/evil.py:Rows\n"))
+    sync = tracker(book)
+    assert sync.sync() == (1, 2)
+    (arm,) = MlflowClient(tracking_uri()).search_runs([sync.experiment], "attributes.run_name = 'stem-third'")
+    assert arm.data.params["model.ffn"].endswith("evil.py:Rows")
+    assert not [name for name in arm.data.metrics if name.startswith("cost/")]
+    assert "its costs are not counted" in arm.data.tags["mlflow.note.content"]
+    assert not Path("executed").exists()
+
+
 def test_a_damaged_run_folder_is_named(project, book):
     Path("runs/tiny/main/stem-third/seed0/config.yaml").write_text("arm: {name")
-    with pytest.raises(UserError, match=r"seed0/config\.yaml is damaged"):
+    with pytest.raises(UserError, match=r"seed0/config\.yaml is missing or damaged"):
         tracker(book).sync()

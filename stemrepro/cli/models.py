@@ -11,6 +11,10 @@ from stemrepro.cli.base import app
 from stemrepro.work import DATA, RESULTS, SCORES
 
 RunFolder = Annotated[Path, typer.Option("--run", help="a run's folder, runs/SCALE/POINT/ARM/seedK")]
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="execute the file of a network that recipes/arms.yaml doesn't name; read it before"),
+]
 Prompt = Annotated[str, typer.Option(help="what the model goes on from")]
 
 
@@ -25,6 +29,7 @@ def edit(
     ] = "auto",
     top: Annotated[int, typer.Option(min=1, help="next tokens to show")] = 4,
     tokens: Annotated[int, typer.Option(min=1, help="of each continuation")] = 12,
+    trust: Trust = False,
 ) -> None:
     """Reads another entity's rows at a name's places, and shows what the model says before and after."""
     names.check_run(run)
@@ -36,7 +41,7 @@ def edit(
     from stemrepro.visit_table import show
 
     asked = prompt.replace("{}", source)
-    show(Visitor(run, DATA).edit(asked, source, target, scheme, top, tokens), asked, source, target, Console())
+    show(Visitor(run, DATA, trust).edit(asked, source, target, scheme, top, tokens), asked, source, target, Console())
 
 
 @app.command()
@@ -47,6 +52,7 @@ def generate(
     temperature: Annotated[float, typer.Option(min=0, help="0 takes the most probable token")] = 0.0,
     top: Annotated[int, typer.Option(min=0, help="draw from so many tokens; 0: from all")] = 0,
     seed: Annotated[int, typer.Option(help="of the draws")] = 0,
+    trust: Trust = False,
 ) -> None:
     """Continues a prompt with a trained run."""
     names.check_run(run)
@@ -55,7 +61,7 @@ def generate(
     from stemrepro.model.generate import greedy, sampled
 
     choose = sampled(temperature, top, seed) if temperature else greedy
-    print(prompt + Visitor(run, DATA).generate(prompt, tokens, choose))
+    print(prompt + Visitor(run, DATA, trust).generate(prompt, tokens, choose))
 
 
 @app.command()

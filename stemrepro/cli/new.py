@@ -31,7 +31,9 @@ def new_recipe(
     arms: Annotated[
         list[str],
         typer.Argument(
-            metavar="ARM...", help="two or more; the claim is about the first two", autocompletion=names.arms
+            metavar="ARM...",
+            help="two or more; the claim is that the last ends below the first",
+            autocompletion=names.arms,
         ),
     ],
 ) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import torch
 import torch.nn.functional as F
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -124,7 +125,10 @@ def tables_over_training(run: Run, model: Decoder) -> dict[float, dict[int, Tens
         path = run.folder / f"tables-{round(100 * share):03d}.safetensors"
         if not path.exists():
             raise UserError(f"{path} is missing; train that run again ('dvc repro')")
-        found[share] = by_layer(load_file(path))
+        try:
+            found[share] = by_layer(load_file(path))
+        except (OSError, ValueError, SafetensorError) as error:
+            raise UserError(f"{path} is damaged ({error}); train that run again ('dvc repro')") from error
     return found | {1.0: by_layer(table_parameters(model))}
 
 

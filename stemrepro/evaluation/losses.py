@@ -20,10 +20,10 @@ from stemrepro.evaluation.buckets import BUCKETS, bucket_name
 from stemrepro.evaluation.context import context_sums
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_arrays, save_frame
-from stemrepro.files import read_rows
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder
+from stemrepro.run_folder import read_metrics
 from stemrepro.runs import Run
 from stemrepro.scale import Evaluation
 
@@ -52,7 +52,7 @@ def training_rows(run: Run) -> list[dict]:
         UserError: rows are missing.
     """
     path = run.folder / "metrics.jsonl"
-    rows, steps = read_rows(path), run.training.steps if run.diverged is None else run.diverged - 1
+    rows, steps = read_metrics(run.folder), run.training.steps if run.diverged is None else run.diverged - 1
     if len(rows) != steps:
         raise UserError(f"{path} has {len(rows)} rows where the run has {steps} steps; train that run again")
     return rows

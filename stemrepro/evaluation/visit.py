@@ -15,9 +15,10 @@ from stemrepro.data.tokenizer import read_tokenizer, token_bytes
 from stemrepro.errors import UserError, unknown
 from stemrepro.evaluation.editing import SCHEMES, carriers, keeping, mixing, reading
 from stemrepro.evaluation.prompts import Question, ask, padded
-from stemrepro.evaluation.weights import load_folder, read_config
+from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.model.generate import Choose, continuations, greedy
+from stemrepro.run_folder import read_config
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,15 @@ class Visitor:
     Args:
         folder: a run's, runs/<scale>/<point>/<arm>/seed<k>.
         data: where the scales' tokenizers and the mixes' facts lie.
+        trust: also execute the file of a network that no arm of the recipes here names; read it before.
 
     Raises:
-        UserError: no finished run or no tokenizer there.
+        UserError: no finished run or no tokenizer there, or its network is such a file.
     """
 
-    def __init__(self, folder: Path, data: Path) -> None:
+    def __init__(self, folder: Path, data: Path, trust: bool = False) -> None:
         config = read_config(folder)
-        self.model, self.context = load_folder(folder)
+        self.model, self.context = load_folder(folder, trust)
         scale = folder.resolve().parts[-4] if len(folder.resolve().parts) > 4 else ""
         self.tokenizer: Tokenizer = read_tokenizer(data / scale / "tokenizer.json")
         facts = data / config["data"]["mix"] / "corpus" / FILE

@@ -1,16 +1,23 @@
-"""Reads the trained model of a run folder; nothing in its files is executed."""
+"""Reads the trained model of a run folder; nothing in its files is executed.
 
+A network of a file of one's own is imported where an arm of the recipes here names it, or where it is asked to be trusted.
+"""
+
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import torch
-import yaml
 from safetensors import safe_open
 from safetensors.torch import load_file
 
 from stemrepro.errors import UserError
 from stemrepro.files import digest
 from stemrepro.model.config import ModelConfig
+from stemrepro.model.cost import parameter_counts
+from stemrepro.model.ffn.naming import OWN_FILE
 from stemrepro.model.transformer import Decoder
+from stemrepro.run_folder import check_trusted, model_of, read_config
 from stemrepro.runs import Run
 
 
@@ -27,6 +34,13 @@ def device_of(accelerator: str) -> torch.device:
     return torch.device("cuda" if accelerator == "gpu" else "cpu")
 
 
+def _least(config: ModelConfig) -> int:
+    """Numbers that the weights of a model are at least; of a network in a file of one's own, those of all else."""
+    if OWN_FILE.fullmatch(config.ffn):
+        config = replace(config, ffn="dense", ffn_width=0, placed=(), table_shared=False)
+    return parameter_counts(config)["total"]
+
+
 def load_model(folder: Path, config: ModelConfig, settings: str, device: torch.device) -> Decoder:
     """The trained model of a run folder.
 
@@ -34,20 +48,31 @@ def load_model(folder: Path, config: ModelConfig, settings: str, device: torch.d
         settings: hash of the run's settings, which the weights must carry.
 
     Raises:
-        UserError: no finished run there, or weights of another shape or of other settings.
+        UserError: no finished run there, or weights of another shape, of other settings, or that are no numbers.
     """
     path = folder / "weights.safetensors"
     if not path.exists():
         raise UserError(f"{path} is missing; train that run first ('dvc repro' or 'stemrepro train')")
-    model = Decoder(config)
     try:
         with safe_open(path, "pt") as opened:
             made_with = (opened.metadata() or {}).get("config")
+            there = sum(math.prod(opened.get_slice(name).get_shape()) for name in opened.keys())  # noqa: SIM118
+        if there < (least := _least(config)):  # before memory is taken for a model that no such file can fill
+            raise ValueError(f"it has {there:,} numbers, the model {least:,} or more")
+        model = Decoder(config)
         model.load_state_dict(load_file(path))
+    except UserError:
+        raise
     except Exception as error:
-        raise UserError(f"{path} does not hold the weights of a model with {config}: {error}") from error
+        reason = " ".join(str(error).split())[:300]
+        raise UserError(f"{path} does not hold the weights of a model with {config}: {reason}") from error
     if made_with != settings:
         raise UserError(f"{path} was made with other settings ({made_with}, not {settings}); train that run again")
+    for name, value in model.state_dict().items():
+        if not value.isfinite().all():
+            raise UserError(
+                f"{path}: '{name}' holds NaN or infinite numbers, with which a model says nothing; train that run again"
+            )
     return model.eval().to(device)
 
 
@@ -62,33 +87,17 @@ def load_run(run: Run) -> Decoder:
     return load_model(run.folder, run.model, digest(run.config), device_of(run.training.accelerator))
 
 
-def read_config(folder: Path) -> dict:
-    """The settings of a run folder, with those that its model is made of.
-
-    Raises:
-        UserError: there are none, or they are damaged.
-    """
-    path = folder / "config.yaml"
-    try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
-        dict(config["model"]), int(config["training"]["sequence"]), str(config["data"]["mix"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
-        raise UserError(
-            f"{path} is missing or damaged ({' '.join(str(error).split())}); train that run again"
-        ) from error
-    return config
-
-
-def load_folder(folder: Path) -> tuple[Decoder, int]:
+def load_folder(folder: Path, trust: bool = False) -> tuple[Decoder, int]:
     """The trained model of a run folder by what its config.yaml says, and the length of the sequences that it was trained on.
 
+    Args:
+        trust: also execute the file of a network that no arm of the recipes here names.
+
     Raises:
-        UserError: there is none, or it is damaged.
+        UserError: there is none, it is damaged, or its network is such a file.
     """
     config = read_config(folder)
-    shape = {key: tuple(value) if isinstance(value, list) else value for key, value in config["model"].items()}
-    try:
-        model = ModelConfig(**shape)
-    except TypeError as error:
-        raise UserError(f"{folder / 'config.yaml'} is damaged ({error}); train that run again") from error
-    return load_model(folder, model, digest(config), torch.device("cpu")), int(config["training"]["sequence"])
+    model = model_of(config)
+    if not trust:
+        check_trusted(folder, model)
+    return load_model(folder, model, digest(config), torch.device("cpu")), config["training"]["sequence"]

@@ -57,7 +57,7 @@ def _record(about: Exported) -> list[str]:
         "trained on": f"{training['tokens']:,} tokens of mix `{config['data']['mix']}` in sequences of "
         f"{training['sequence']} ({made['epochs']:g} epochs; sha256 of the training blocks {config['data']['train_sha256'][:16]})",
         "settings": f"hash {params_hash(config)}; learning rate {training['learning_rate']:g}, precision {training['precision']}",
-        "commit": f"{made['commit']}, {made['date']}, torch {made['versions']['torch']}, {made['machine']}",
+        "commit": f"{made['commit']}, {made['date']}, torch {made['versions'].get('torch', 'unknown')}, {made['machine']}",
     }
     if begins := config.get("begins"):
         rows["goes on from"] = f"the finished run with settings {begins['parent']}, its tables {begins['tables']}"

@@ -14,14 +14,14 @@ from stemrepro.data.tokenizer import END_TEXT
 from stemrepro.errors import UserError
 from stemrepro.export.card import Exported, card
 from stemrepro.export.weights import check, settings, weights
-from stemrepro.files import atomic_write, damaged, read_json, write_json
+from stemrepro.files import atomic_write, write_json
 from stemrepro.model.config import END_OF_DOCUMENT
+from stemrepro.provenance import Trained, read_provenance
+from stemrepro.run_folder import model_of, read_config
 from stemrepro.runs import Address
 
 CODE = Path(__file__).with_name("huggingface")
 """What is copied as it is; it imports nothing of this project."""
-RECORDED = ("commit", "date", "epochs", "machine", "versions")
-"""What the card tells of a run's provenance.json."""
 MID = "mid"
 """The text that has a data card of its own."""
 
@@ -78,12 +78,10 @@ def export(run: Path, out: Path, data: Path, scores: Path, results: Path) -> Non
         raise UserError(f"{out} is there already; name a folder that isn't, or remove it")
     if (run / "diverged.json").exists():
         raise UserError(f"{run} diverged (diverged.json) and has no weights to export; choose another run")
+    check(model_of(read_config(run)))  # before a network is imported that can't be exported
     loaded = load(run, data)
-    check(loaded.model.config)
     config, scale = loaded.config, run.resolve().parts[-4]
-    made = read_json(run / "provenance.json")
-    if missing := [key for key in RECORDED if key not in made]:
-        raise damaged(run / "provenance.json", f"no '{missing[0]}' in it")
+    made = read_provenance(run / "provenance.json", Trained)
     folder = scores / scale / "losses" / Address(config["point"], config["arm"]).path
     about = Exported(scale, config, loaded.model.config, made, folder)
     ends = {"bos_token_id": END_OF_DOCUMENT, "eos_token_id": END_OF_DOCUMENT, "pad_token_id": END_OF_DOCUMENT}

@@ -55,7 +55,7 @@ def token_gains(dense: ArmGeometry, arm: ArmGeometry) -> tuple[np.ndarray, np.nd
         UserError: the arms were scored on different seeds or tokens.
     """
     same = all(np.array_equal(dense.tokens[name], arm.tokens[name]) for name in ("seeds", "tokens"))
-    if not same:
+    if not same or arm.spread.shape != arm.tokens["nats"].shape:
         raise UserError(f"{dense.folder} and {arm.folder} were scored on different seeds or tokens")
     count = dense.tokens["tokens"]
     kept = np.flatnonzero((count >= FEWEST_TARGETS) & np.isfinite(arm.spread).all(axis=0))

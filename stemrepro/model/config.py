@@ -1,7 +1,7 @@
 """What a model is: its shape, and which FFN each layer has."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, with_config
 
@@ -39,12 +39,20 @@ def placed_layers(placement: str, layers: int) -> tuple[int, ...]:
     return rules[placement]
 
 
-Later = Annotated[int, Field(exclude_if=lambda value: value == 0)]
-LaterStd = Annotated[float | None, Field(exclude_if=lambda value: value is None)]
+MOST_LAYERS = 4096
+MOST = 2**31
+Layers = Annotated[int, Field(gt=0, le=MOST_LAYERS)]
+Size = Annotated[int, Field(gt=0, le=MOST)]
+Count = Annotated[int, Field(ge=0, le=MOST)]
+"""Settings that are read from a file can ask for no more; layers are looked at one by one."""
+Places = Annotated[tuple[int, ...], Field(max_length=MOST_LAYERS)]
+Real = Annotated[float, Field(gt=0)]
+Later = Annotated[Count, Field(exclude_if=lambda value: value == 0)]
+LaterStd = Annotated[Real | None, Field(exclude_if=lambda value: value is None)]
 """Fields that came after runs were made: where they change nothing, settings are written as they were then."""
 
 
-@with_config(ConfigDict(extra="forbid"))
+@with_config(ConfigDict(extra="forbid", allow_inf_nan=False))
 @dataclass(frozen=True)
 class ModelConfig:
     """Shape of one decoder.
@@ -70,22 +78,22 @@ class ModelConfig:
         pair_rows: rows of a table of hashed token pairs that is added to the input embedding; 0 for none.
     """
 
-    vocab: int
-    width: int
-    layers: int
-    heads: int
-    kv_heads: int
-    ffn_width: int
+    vocab: Size
+    width: Size
+    layers: Layers
+    heads: Size
+    kv_heads: Size
+    ffn_width: Size
     ffn: str = "dense"
-    placed: tuple[int, ...] = ()
-    table_init: str = "xavier"
+    placed: Places = ()
+    table_init: Literal["xavier", "small", "normal"] = "xavier"
     table_shared: bool = False
-    rank: int = 0
-    experts: int = 0
-    chosen: int = 1
-    value_layers: tuple[int, ...] = ()
-    rope_base: float = 10000.0
-    norm_eps: float = 1e-5
+    rank: Count = 0
+    experts: Count = 0
+    chosen: Size = 1
+    value_layers: Places = ()
+    rope_base: Real = 10000.0
+    norm_eps: Real = 1e-5
     document_mask: bool = False
     embedding_std: LaterStd = None
     head_std: LaterStd = None
@@ -102,10 +110,14 @@ class ModelConfig:
             )
         if self.heads % self.kv_heads:
             raise UserError(f"kv_heads {self.kv_heads} does not divide heads {self.heads}")
-        if 0 in self.placed or any(layer >= self.layers for layer in self.placed):
+        if not all(0 < layer < self.layers for layer in self.placed):
             raise UserError(
                 f"placed {list(self.placed)}: layer 0 is never replaced and layers go up to {self.layers - 1}"
             )
+        if not all(0 <= layer < self.layers for layer in self.value_layers):
+            raise UserError(f"value_layers {list(self.value_layers)}: layers go from 0 up to {self.layers - 1}")
+        if self.table_shared and not self.placed:
+            raise UserError("table_shared: no layer is placed that could share a table")
 
     @property
     def settings(self) -> dict:

@@ -1,26 +1,66 @@
 """The rows of verdicts.json, and what their verdicts are called."""
 
-import math
 from collections import Counter
 from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, model_validator
 
 from stemrepro.claims import NOT_TESTABLE, UNTESTED, VERDICTS
 from stemrepro.errors import UserError
 from stemrepro.files import read_json
+from stemrepro.paper import PaperNumber
 from stemrepro.recipe import ORIGINS, Origin
+from stemrepro.records import Factor, Strict, parse
 
 CONTROL_WORDS = dict(zip(VERDICTS, ("holds", "leans", "does not hold", "can't tell", "not testable"), strict=True))
 """What the verdicts are called of our own controls, which never speak for or against the paper. "holds" is an effect larger than what
 counts, whatever its size."""
-TEXTS = ("claim", "sentence", "origin", "kind", "metric", "unit", "scale", "verdict", "reason")
-NUMBERS = ("smallest_effect", "ours", "ci_low", "ci_high", "level", "own_rate", "seed_se", "item_se", "p", "seeds")
-OTHERS = {"arms": list, "primary": bool, "paper": dict | None, "untested": str | None, "transportable": bool}
 AT_OFFICIAL_START = {"official_start", "official_start_agrees"}
 """Fields of claims that were also measured at the official start of the embeddings: the effect, and whether it has the same sign."""
 
 
-def _number(value: object) -> bool:
-    return value is None or (type(value) in (int, float) and math.isfinite(value))
+class Row(Strict):
+    """A claim as stemrepro.report.results.judged writes it."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    claim: str
+    sentence: str
+    origin: Origin
+    primary: bool
+    kind: str
+    metric: str
+    unit: str
+    arms: tuple[str, ...]
+    paper: PaperNumber | None
+    expected: float | None
+    smallest_effect: Factor
+    ours: float | None
+    ci_low: float | None
+    ci_high: float | None
+    level: float | None
+    own_rate: float | None
+    seed_se: float | None
+    item_se: float | None
+    p: float | None
+    seeds: Annotated[int, Field(ge=0)]
+    differences: tuple[float | None, ...] | None = None
+    scale: str
+    verdict: Literal[VERDICTS]
+    untested: Literal[UNTESTED] | None
+    transportable: bool
+    reason: str
+    official_start: float | None = None
+    official_start_agrees: bool = False
+
+    @model_validator(mode="after")
+    def _whole(self) -> "Row":
+        if (self.ci_low is None) != (self.ci_high is None) or (self.ours is None and self.ci_low is not None):
+            raise ValueError("ours, ci_low and ci_high: an interval has two ends and a value within")
+        if len(AT_OFFICIAL_START & self.model_fields_set) == 1:
+            raise ValueError("official_start and official_start_agrees stand together")
+        return self
 
 
 def read_verdicts(path: Path) -> list[dict]:
@@ -34,27 +74,10 @@ def read_verdicts(path: Path) -> list[dict]:
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise UserError(f"{path} holds no list of claims; {again}")
     for row in rows:
-        texts = [key for key in TEXTS if not isinstance(row.get(key), str)]
-        numbers = [key for key in NUMBERS if not _number(row.get(key, ""))]
-        texts += [key for key, kind in OTHERS.items() if not isinstance(row.get(key, ""), kind)]
-        if not texts and not all(isinstance(arm, str) for arm in row["arms"]):
-            texts.append("arms")
-        differences = row.get("differences")
-        if differences is not None and not (isinstance(differences, list) and all(map(_number, differences))):
-            texts.append("differences")
-        if AT_OFFICIAL_START & row.keys():
-            numbers += [] if _number(row.get("official_start", "")) else ["official_start"]
-            texts += [] if isinstance(row.get("official_start_agrees"), bool) else ["official_start_agrees"]
-        if (
-            not texts
-            and row["paper"]
-            and not (row["paper"].get("value") is not None and _number(row["paper"]["value"]))
-        ):
-            texts.append("paper")
-        if wrong := texts + numbers:
-            raise UserError(f"{path}: claim '{row.get('claim')}': {wrong[0]} is {row.get(wrong[0])!r}; {again}")
-        if row["verdict"] not in VERDICTS or row["origin"] not in ORIGINS:
-            raise UserError(f"{path}: claim '{row['claim']}': no such verdict or origin; {again}")
+        try:
+            parse(Row, row, path, f"claim '{row.get('claim')}'", exact=True)
+        except UserError as error:
+            raise UserError(f"{error}; {again}") from error
     if len({row["claim"] for row in rows}) < len(rows):
         raise UserError(f"{path} has a claim twice; {again}")
     return rows

@@ -9,7 +9,7 @@ from stemrepro.model.config import JSON
 from stemrepro.model.ffn.base import table_parameters
 from stemrepro.model.transformer import Decoder
 from stemrepro.retrofit.rows import retrofitted
-from stemrepro.retrofit.rules import KINDS
+from stemrepro.retrofit.rules import KINDS, check
 from stemrepro.runs import Run
 from stemrepro.training.checkpoint import beginning_of
 
@@ -36,7 +36,9 @@ def as_stem(checkpoint: dict, run: Run, blocks: TokenBlocks) -> dict:
     Raises:
         UserError: see stemrepro.retrofit.rows.
     """
-    dense = Decoder(JSON.validate_python(checkpoint["run_config"]["model"])).eval()
+    shape = JSON.validate_python(checkpoint["run_config"]["model"])
+    check(shape, run.model)  # before a network is imported that a retrofit can't begin with
+    dense = Decoder(shape).eval()
     state = {name.removeprefix(PREFIX): value for name, value in checkpoint["state_dict"].items()}
     dense.load_state_dict(state)
     made = retrofitted(dense, run.model, text(run, blocks), run.begins.tables)

@@ -4,14 +4,15 @@ import json
 import re
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
 from stemrepro.errors import UserError
 from stemrepro.export.weights import NAMES
-from stemrepro.files import read_json
-from stemrepro.model.config import ModelConfig
+from stemrepro.files import read_json, within
+from stemrepro.model.config import JSON, ModelConfig
 from stemrepro.model.transformer import Decoder
 
 LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)")
@@ -39,18 +40,21 @@ def _shape(path: Path) -> tuple[ModelConfig, bool]:
         raise UserError(f"{path}: rotary positions of type '{kind}'; only 'default', without scaling, can be loaded")
     try:
         heads, width = int(about["num_attention_heads"]), int(about["hidden_size"])
-        config = ModelConfig(
-            vocab=int(about["vocab_size"]),
-            width=width,
-            layers=int(about["num_hidden_layers"]),
-            heads=heads,
-            kv_heads=int(about.get("num_key_value_heads") or heads),
-            ffn_width=int(about["intermediate_size"]),
-            rope_base=float(rope.get("rope_theta", about.get("rope_theta", 10000.0))),
-            norm_eps=float(about.get("rms_norm_eps", 1e-6)),
+        config = JSON.validate_python(
+            {
+                "vocab": int(about["vocab_size"]),
+                "width": width,
+                "layers": int(about["num_hidden_layers"]),
+                "heads": heads,
+                "kv_heads": int(about.get("num_key_value_heads") or heads),
+                "ffn_width": int(about["intermediate_size"]),
+                "rope_base": float(rope.get("rope_theta", about.get("rope_theta", 10000.0))),
+                "norm_eps": float(about.get("rms_norm_eps", 1e-6)),
+            }
         )
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-        raise UserError(f"{path} has no shape of a Llama ({type(error).__name__}: {error})") from error
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"{path} has no shape of a Llama ({type(error).__name__}: {reason})") from error
     if (head := about.get("head_dim") or config.head_width) != config.head_width:
         raise UserError(f"{path}: head_dim {head} is not hidden_size / num_attention_heads = {config.head_width}")
     return config, bool(about.get("tie_word_embeddings", False))
@@ -62,13 +66,13 @@ def _weights(folder: Path) -> dict[str, Tensor]:
     names = ["model.safetensors"]
     if index.exists():
         try:
-            names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-        except (ValueError, KeyError, AttributeError) as error:
+            names = sorted({str(name) for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()})
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UserError(f"{index} is damaged ({error}); fetch the folder again") from error
     state = {}
     for name in names:
         try:
-            state |= load_file(folder / name)
+            state |= load_file(within(folder, folder / name))
         except (OSError, SafetensorError) as error:
             raise UserError(f"{folder / name} can't be read: {' '.join(str(error).split())}") from error
     return state
@@ -90,9 +94,9 @@ def load_llama(folder: Path) -> Decoder:
     Raises:
         UserError: it is no Llama that this decoder can be, or a weight is missing, unknown or of another shape; names file and key.
     """
-    config, tied = _shape(folder / "config.json")
-    model, found = Decoder(config), {}
-    wanted = model.state_dict()
+    config, tied = _shape(within(folder, folder / "config.json"))
+    with torch.device("meta"):  # memory is taken for weights that are there
+        wanted, found = Decoder(config).state_dict(), {}
     for name, weight in _weights(folder).items():
         if DERIVED.fullmatch(name):
             continue
@@ -104,6 +108,8 @@ def load_llama(folder: Path) -> Decoder:
             raise UserError(f"{folder}: weight '{name}' has the shape {shapes}")
         if not weight.is_floating_point():
             raise UserError(f"{folder}: weight '{name}' is of {weight.dtype}; only floating point can be loaded")
+        if not weight.isfinite().all():
+            raise UserError(f"{folder}: weight '{name}' holds NaN or infinite numbers")
         found[ours] = weight.float()
     if tied:  # a folder that stores both has two
         for ours, other in (("head.weight", "embedding.weight"), ("embedding.weight", "head.weight")):
@@ -111,5 +117,6 @@ def load_llama(folder: Path) -> Decoder:
                 found.setdefault(ours, found[other])
     if lost := sorted(wanted.keys() - found.keys()):
         raise UserError(f"{folder} lacks the weights of '{lost[0]}' (and {len(lost) - 1} more)")
+    model = Decoder(config)
     model.load_state_dict(found)
     return model.eval()

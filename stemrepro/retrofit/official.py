@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from stemrepro.errors import UserError
-from stemrepro.files import read_json
-from stemrepro.model.config import ModelConfig
+from stemrepro.files import read_json, within
+from stemrepro.model.config import JSON, ModelConfig
 from stemrepro.model.transformer import Decoder
 
 PARAMS, BACKBONE, TABLES, SHARDS = "params.json", "consolidated.pth", "consolidated_stem.pth", "stem_shards"
@@ -55,8 +55,10 @@ def joined(shards: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     return made
 
 
-def _weights(path: Path) -> dict[str, Tensor]:
-    """The weights of a file, a state or {"model": state}; nothing in it is executed. UserError where it holds anything else."""
+def _weights(folder: Path, path: Path) -> dict[str, Tensor]:
+    """The weights of a file, a state or {"model": state}; nothing in it is executed. UserError where it holds anything else, or leads
+    out of the folder."""
+    within(folder, path)
     try:
         held = torch.load(path, map_location="cpu", weights_only=True)
         state = dict(held.get("model", held))
@@ -65,13 +67,15 @@ def _weights(path: Path) -> dict[str, Tensor]:
     for name, value in state.items():
         if not isinstance(name, str) or not isinstance(value, Tensor) or not value.is_floating_point():
             raise UserError(f"{path}: '{name}' is no weight in floating point; the file must hold those alone")
+        if not value.isfinite().all():
+            raise UserError(f"{path}: '{name}' holds NaN or infinite numbers")
     return state
 
 
 def _tables(home: Path, steps: Path) -> dict[str, Tensor]:
     """Tables whole, by their names; none where the model is dense."""
     if (home / TABLES).exists():
-        return _weights(home / TABLES)
+        return _weights(steps, home / TABLES)
     ranks = {}
     for path in (steps / SHARDS).glob("*.pt"):  # in the order of numbers: mp10 comes behind mp9
         if found := RANK.fullmatch(path.name):
@@ -80,7 +84,7 @@ def _tables(home: Path, steps: Path) -> dict[str, Tensor]:
             ranks[int(found[1])] = path
     if sorted(ranks) != list(range(len(ranks))):
         raise UserError(f"{steps / SHARDS} has the ranks {sorted(ranks)}; they must be 0, 1, 2, ... without a gap")
-    return joined([_weights(ranks[rank]) for rank in sorted(ranks)]) if ranks else {}
+    return joined([_weights(steps, ranks[rank]) for rank in sorted(ranks)]) if ranks else {}
 
 
 def _shape(about: dict, state: Mapping[str, Tensor], path: Path) -> ModelConfig:
@@ -103,14 +107,16 @@ def _shape(about: dict, state: Mapping[str, Tensor], path: Path) -> ModelConfig:
     vocab, width = state["tok_embeddings.weight"].shape
     try:
         heads = int(about.get("n_heads") or width // int(about["head_dim"]))
-        config = ModelConfig(
-            vocab, width, len(layers), heads, int(about.get("n_kv_heads") or heads),
-            len(state["layers.0.feed_forward.w1.weight"]), "stem" if placed else "dense", placed,
-            rope_base=float(about.get("rope_theta", 10000.0)), norm_eps=float(about.get("norm_eps", 1e-5)),
-        )  # fmt: skip
+        config = JSON.validate_python({
+            "vocab": vocab, "width": width, "layers": len(layers), "heads": heads,
+            "kv_heads": int(about.get("n_kv_heads") or heads), "ffn_width": len(state["layers.0.feed_forward.w1.weight"]),
+            "ffn": "stem" if placed else "dense", "placed": placed,
+            "rope_base": float(about.get("rope_theta", 10000.0)), "norm_eps": float(about.get("norm_eps", 1e-5)),
+        })  # fmt: skip
         head_width = int(about.get("head_dim") or config.head_width)
-    except (KeyError, TypeError, ValueError, ZeroDivisionError, AttributeError) as error:
-        raise UserError(f"{path}: no shape of a model in 'model' ({type(error).__name__}: {error})") from error
+    except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"{path}: no shape of a model in 'model' ({type(error).__name__}: {reason})") from error
     if head_width != config.head_width:
         raise UserError(f"{path}: head_dim {head_width} is not dim / n_heads = {config.head_width}")
     return config
@@ -135,8 +141,8 @@ def from_official(state: Mapping[str, Tensor], config: ModelConfig) -> Decoder:
     Raises:
         UserError: a weight is missing, unknown or of another shape; names it.
     """
-    model = Decoder(config)
-    wanted, found = model.state_dict(), {}
+    with torch.device("meta"):  # memory is taken for weights that are there
+        wanted, found = Decoder(config).state_dict(), {}
     for name, weight in state.items():
         ours = _ours(name, config.placed)
         if ours is None or ours not in wanted:
@@ -147,6 +153,7 @@ def from_official(state: Mapping[str, Tensor], config: ModelConfig) -> Decoder:
         found[ours] = (to_halves(weight, heads) if heads else weight).float()
     if lost := sorted(wanted.keys() - found.keys()):
         raise UserError(f"the checkpoint lacks what is '{lost[0]}' here (and {len(lost) - 1} more)")
+    model = Decoder(config)
     model.load_state_dict(found)
     return model.eval()
 
@@ -159,9 +166,9 @@ def read(folder: Path) -> Decoder:
     """
     home = folder / "consolidated" if (folder / "consolidated").is_dir() else folder
     steps = home.parent if home.name == "consolidated" else home
-    backbone = {PREFIX.sub("", name): value for name, value in _weights(home / BACKBONE).items()}
+    backbone = {PREFIX.sub("", name): value for name, value in _weights(steps, home / BACKBONE).items()}
     path = home / PARAMS if (home / PARAMS).exists() else steps / PARAMS
-    about = read_json(path)
+    about = read_json(within(steps, path))
     if not isinstance(about, dict) or not isinstance(about.get("model"), dict):
         raise UserError(f"{path} has no 'model'; expected is the params.json of the official code")
     config = _shape(about["model"], backbone, path)

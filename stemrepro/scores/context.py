@@ -9,9 +9,17 @@ import numpy as np
 from stemrepro.evaluation.buckets import CONTEXTS, position_edges
 from stemrepro.files import damaged
 from stemrepro.scores.losses import ArmLosses
-from stemrepro.scores.reading import check_finite, read_npz
+from stemrepro.scores.reading import SEEDS, Array, read_npz
 
-ARRAYS = ("seeds", "source", "by_position", "by_position_tokens", "by_target", "by_target_tokens")
+EDGES = position_edges(2**30)
+ARRAYS = {
+    "seeds": SEEDS,
+    "source": Array("labels", "documents"),
+    "by_position_tokens": Array("whole numbers", "documents positions"),
+    "by_position": Array("numbers", "seeds documents positions"),
+    "by_target_tokens": Array("whole numbers", "documents offsets"),
+    "by_target": Array("numbers", "seeds contexts documents offsets"),
+}
 
 
 class ArmContext:
@@ -30,12 +38,12 @@ class ArmContext:
     def arrays(self) -> dict[str, np.ndarray]:
         """What ARRAYS names, of the seeds that are read; Unmeasured where a run diverged."""
         path = self.losses.whole().folder / "context.npz"
-        arrays = read_npz(path, *ARRAYS)
+        arrays = read_npz(path, ARRAYS, contexts=len(CONTEXTS))
         kept = np.isin(arrays["seeds"], self.losses.scored)
         if kept.sum() != len(self.losses.scored):
-            raise damaged(path, "seeds are missing")
-        for name in ("by_position", "by_target"):
-            check_finite(path, name, arrays[name])
+            raise damaged(path, f"seeds are missing; scored are {self.losses.scored}")
+        if not arrays["by_target_tokens"].shape[1] < arrays["by_position_tokens"].shape[1] <= len(EDGES):
+            raise damaged(path, "positions must be in more buckets than offsets, and in 21 at most")
         return arrays | {name: arrays[name][kept] for name in ("seeds", "by_position", "by_target")}
 
     @property
@@ -61,7 +69,7 @@ def part(arm: ArmContext, what: str, low: int = 0, high: int = 2**30) -> Part:
     name = "by_position" if what == "position" else "by_target"
     tokens = arm.arrays[f"{name}_tokens"]
     nats = arm.arrays[name] if what == "position" else arm.arrays[name][:, CONTEXTS.index(what)]
-    at = np.array(position_edges(2**30)[: tokens.shape[1]])
+    at = np.array(EDGES[: tokens.shape[1]])
     chosen = (at >= low) & (at < high)
     return Part(nats[:, :, chosen].sum(axis=2), tokens[:, chosen].sum(axis=1))
 

@@ -10,7 +10,15 @@ from stemrepro.claims import Unmeasured
 from stemrepro.errors import UserError
 from stemrepro.files import damaged
 from stemrepro.runs import MAIN, Address
-from stemrepro.scores.reading import check_finite, read_csv, read_npz, read_summary
+from stemrepro.scores.reading import SEEDS, Array, read_csv, read_npz, read_summary
+
+SPREAD = {"seeds": SEEDS, "spread": Array("numbers", "seeds vocabulary", gaps=True)}
+TOKENS = {
+    "seeds": SEEDS,
+    "tokens": Array("whole numbers", "vocabulary"),
+    "nats": Array("numbers", "seeds vocabulary"),
+    "seen": Array("whole numbers", "seeds vocabulary"),
+}
 
 
 def random_p95(dimensions: int) -> float:
@@ -47,27 +55,42 @@ class ArmGeometry:
     def cosines(self) -> pd.DataFrame:
         """Statistics by seed, share of training, layer, kind, bucket and centring; Unmeasured where a run diverged."""
         path = self.whole().folder / "cosines.csv"
-        frame = read_csv(path, "seed", "share", "layer", "p95", "mean", "mode", "peak", negative=("mean", "mode"))
+        frame = read_csv(
+            path,
+            "seed",
+            "share",
+            "layer",
+            "p95",
+            "mean",
+            "mode",
+            "peak",
+            negative=("mean", "mode"),
+            words=("what", "bucket"),
+            flags=("centred",),
+        )
         if frame["seed"].nunique() != self.summary["seeds"]:
             raise damaged(path, f"seeds are missing; summary.json has {self.summary['seeds']}")
         return frame
 
-    @cached_property
-    def density(self) -> dict[str, np.ndarray]:
-        """Densities of cosines at the end, [layers, bins] each, means over seeds; "layers" [layers]."""
-        return read_npz(self.whole().folder / "density.npz", "layers")
+    def density(self, kind: str, layers: list[int]) -> np.ndarray:
+        """Density of a kind's cosines at the end in some layers [layers, bins], the mean over seeds."""
+        path = self.whole().folder / "density.npz"
+        arrays = read_npz(path, {"layers": Array("whole numbers", "layers"), kind: Array("numbers", "layers bins")})
+        there = arrays["layers"].tolist()
+        if missing := set(layers) - set(there):
+            raise damaged(path, f"'layers' lacks {min(missing)}")
+        return arrays[kind][[there.index(layer) for layer in layers]]
 
     @cached_property
     def spread(self) -> np.ndarray:
         """Mean |cos| of each token's row to all others [seeds, vocab]."""
-        return read_npz(self.whole().folder / "spread.npz", "spread")["spread"]
+        return read_npz(self.whole().folder / "spread.npz", SPREAD, seeds=self.summary["seeds"])["spread"]
 
     @cached_property
     def tokens(self) -> dict[str, np.ndarray]:
         """Losses by input token of the seeds whose angles were taken: seeds, tokens [vocab], nats and seen [seeds, vocab]."""
         path, count = self.losses / "tokens.npz", self.whole().summary["seeds"]
-        arrays = read_npz(path, "seeds", "tokens", "nats", "seen")
-        check_finite(path, "nats", arrays["nats"])
+        arrays = read_npz(path, TOKENS)
         return arrays | {name: arrays[name][:count] for name in ("seeds", "nats", "seen")}
 
     @property

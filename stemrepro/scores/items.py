@@ -13,9 +13,15 @@ import numpy as np
 
 from stemrepro.claims import Contrast, Unmeasured
 from stemrepro.errors import UserError
-from stemrepro.files import damaged
 from stemrepro.recipe import Recipe
-from stemrepro.scores.reading import check_finite, read_npz, read_summary
+from stemrepro.scores.reading import SEEDS, Array, read_npz, read_summary
+
+TASK = dict.fromkeys(("acc", "acc_norm", "answer_acc", "answer_acc_norm"), Array("yes or no", "seeds items")) | {
+    "margin": Array("numbers", "seeds items", least=None),
+    "seen": Array("whole numbers", "seeds items"),
+    "clusters": Array("labels", "items"),
+}
+"""What items.npz has of each task."""
 
 
 @dataclass(frozen=True)
@@ -67,15 +73,11 @@ class ArmItems:
     def arrays(self) -> dict[str, np.ndarray]:
         """items.npz as stemrepro.evaluation.benchmarks writes it."""
         path, tasks = self.folder / "items.npz", self.summary["tasks"]
-        names = [f"{task}/{field}" for task in tasks for field in ("acc", "acc_norm", "margin", "seen", "clusters")]
-        arrays = read_npz(path, "seeds", *names)
-        wanted = self.summary["seeds"] - len(self.summary.get("diverged", {}))
+        seeds = self.summary["seeds"] - len(self.summary.get("diverged", {}))
+        arrays = read_npz(path, {"seeds": SEEDS}, seeds=seeds)
         for task, about in tasks.items():
-            check_finite(path, f"{task}/margin", arrays[f"{task}/margin"], least=None)
-            if arrays[f"{task}/acc"].shape != (wanted, about["items"]):
-                raise damaged(
-                    path, f"of '{task}' seeds or items are missing; summary.json has {wanted} x {about['items']}"
-                )
+            wanted = {f"{task}/{field}": array for field, array in TASK.items()}
+            arrays |= read_npz(path, wanted, seeds=seeds, items=about["items"])
         return arrays
 
     def whole(self) -> "ArmItems":

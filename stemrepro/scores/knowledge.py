@@ -7,9 +7,19 @@ import numpy as np
 import pandas as pd
 
 from stemrepro.claims import Unmeasured
-from stemrepro.files import damaged
 from stemrepro.runs import Address
-from stemrepro.scores.reading import check_finite, read_csv, read_npz, read_summary
+from stemrepro.scores.reading import SEEDS, Array, read_csv, read_npz, read_summary
+
+FACTS = {
+    "seeds": SEEDS,
+    "nats": Array("numbers", "seeds facts prompts"),
+    "first": Array("yes or no", "seeds facts prompts"),
+}
+KNOWN = {"seeds": SEEDS, "known": Array("yes or no", "seeds cases")}
+TRIALS = dict.fromkeys(("success", "kept"), Array("yes or no", "seeds cases"))
+TRIALS |= dict.fromkeys(("new", "old"), Array("numbers", "seeds cases", most=1))
+TRIALS |= dict.fromkeys(("to_target", "to_source"), Array("numbers", "seeds cases", least=None))
+"""What came of a method's cases; a divergence that is 0 can be rounded to below."""
 
 
 class ArmScores:
@@ -40,17 +50,13 @@ class ArmFacts(ArmScores):
     @cached_property
     def facts(self) -> pd.DataFrame:
         """A line a fact: entity, relation, answer, told, ambiguous, rare."""
-        return read_csv(self.folder / "facts.csv", "told")
+        return read_csv(self.folder / "facts.csv", flags=("told", "ambiguous", "rare"))
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
         """ "seeds", and "nats" and "first" [seeds, facts, prompts]; the last prompt is the held-out template that is reported."""
         path = self.whole().folder / "facts.npz"
-        arrays = read_npz(path, "seeds", "nats", "first")
-        check_finite(path, "nats", arrays["nats"])
-        if arrays["first"].shape[:2] != (len(arrays["seeds"]), len(self.facts)):
-            raise damaged(path, "it has not as many seeds or facts as it says")
-        return arrays
+        return read_npz(path, FACTS, seeds=self.summary["seeds"], facts=len(self.facts))
 
     def recall(self, told: bool = True, held_out: bool = True) -> np.ndarray:
         """Share of facts whose answer is the first choice [seeds]; in the held-out template, or in those trained on."""
@@ -65,16 +71,14 @@ class ArmEdits(ArmScores):
     @cached_property
     def cases(self) -> pd.DataFrame:
         """A line a case: source, target, relation, lengths, source_tokens, target_tokens, ambiguous, rare."""
-        return read_csv(self.folder / "cases.csv", "source_tokens", "target_tokens")
+        words, flags = ("source", "target", "relation", "lengths"), ("ambiguous", "rare")
+        return read_csv(self.folder / "cases.csv", "source_tokens", "target_tokens", words=words, flags=flags)
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        """edits.npz as stemrepro.evaluation.edits writes it."""
+        """ "seeds", and "known" [seeds, cases]."""
         path = self.whole().folder / "edits.npz"
-        arrays = read_npz(path, "seeds", "known")
-        if arrays["known"].shape != (len(arrays["seeds"]), len(self.cases)):
-            raise damaged(path, "it has not as many seeds or cases as it says")
-        return arrays
+        return read_npz(path, KNOWN, seeds=self.summary["seeds"], cases=len(self.cases))
 
     @property
     def methods(self) -> list[str]:
@@ -93,11 +97,9 @@ class ArmEdits(ArmScores):
 
     def values(self, method: str, field: str) -> np.ndarray:
         """What came of a method's cases [seeds, its cases]; UserError where it wasn't tried."""
-        name = f"{method}/{field}"
-        if name not in self.arrays:
-            raise damaged(self.folder / "edits.npz", f"no array '{name}'")
-        check_finite(self.folder / "edits.npz", name, self.arrays[name].astype(float), least=None)
-        return self.arrays[name].astype(float)
+        name, own = f"{method}/{field}", (self.cases["lengths"] == self.lengths(method)).sum()
+        path, seeds = self.whole().folder / "edits.npz", self.summary["seeds"]
+        return read_npz(path, {name: TRIALS[field]}, seeds=seeds, cases=int(own))[name].astype(float)
 
     def own_cases(self, method: str) -> tuple[pd.DataFrame, np.ndarray]:
         """The cases of a method, and which of them a seed knew before the edit [seeds, its cases]."""

@@ -11,7 +11,15 @@ from stemrepro.data.sources import prose
 from stemrepro.errors import UserError
 from stemrepro.files import damaged
 from stemrepro.runs import MAIN
-from stemrepro.scores.reading import check_finite, read_csv, read_npz, read_summary
+from stemrepro.scores.reading import SEEDS, Array, check_numbers, read_csv, read_npz, read_summary
+
+DOCUMENTS = {
+    "seeds": SEEDS,
+    "source": Array("labels", "documents"),
+    "tokens": Array("whole numbers", "documents"),
+    "nats": Array("numbers", "seeds documents"),
+}
+STEPS = {"seeds": SEEDS} | dict.fromkeys(("loss", "norm"), Array("numbers", "seeds steps", gaps=True))
 
 
 def members(mix: str, sources: tuple[str, ...]) -> tuple[str, ...]:
@@ -37,16 +45,14 @@ class ArmLosses:
     def summary(self) -> dict:
         """Means over all seeds, costs and hashes; "seeds" is the number of those read."""
         summary = read_summary(self.folder / "summary.json")
-        return summary | {"seeds": min(summary["seeds"], self.count or summary["seeds"])}
+        summary["seeds"] = min(summary["seeds"], self.count or summary["seeds"])
+        return summary
 
     @cached_property
     def seeds(self) -> list[int]:
         """The seeds that were trained."""
         path, count = self.folder / "steps.npz", read_summary(self.folder / "summary.json")["seeds"]
-        seeds = [int(seed) for seed in read_npz(path, "seeds")["seeds"]]
-        if len(seeds) != count:
-            raise damaged(path, f"it has {len(seeds)} seeds, summary.json {count}")
-        return seeds[: self.summary["seeds"]]
+        return read_npz(path, {"seeds": SEEDS}, seeds=count)["seeds"].tolist()[: self.summary["seeds"]]
 
     @property
     def diverged(self) -> dict[int, int]:
@@ -74,9 +80,7 @@ class ArmLosses:
     def losses(self) -> pd.DataFrame:
         """Sums by seed, source and bucket: by, source, bucket, tokens, nats, bytes."""
         path = self.folder / "losses.csv"
-        rows = read_csv(path, "seed", "tokens", "nats", "bytes")
-        if missing := [column for column in ("by", "source", "bucket") if column not in rows]:
-            raise damaged(path, f"no column '{missing[0]}'")
+        rows = read_csv(path, "seed", "tokens", "nats", "bytes", words=("by", "source", "bucket"))
         every, rows = rows, rows[rows["seed"].isin(self.scored)]
         if rows.duplicated(["seed", "by", "source", "bucket"]).any():
             raise damaged(path, "a line stands twice")
@@ -121,24 +125,21 @@ class ArmLosses:
     def documents(self) -> dict[str, np.ndarray]:
         """source [documents], tokens [documents], nats [seeds, documents]."""
         path = self.folder / "documents.npz"
-        arrays = read_npz(path, "seeds", "source", "tokens", "nats")
-        check_finite(path, "nats", arrays["nats"])
+        arrays = read_npz(path, DOCUMENTS)
         kept = np.isin(arrays["seeds"], self.scored)
-        if kept.sum() != len(self.scored) or arrays["nats"].shape != (len(arrays["seeds"]), len(arrays["source"])):
-            raise damaged(path, "seeds or documents are missing")
+        if kept.sum() != len(self.scored):
+            raise damaged(path, f"seeds are missing; scored are {self.scored}")
         return arrays | {"nats": arrays["nats"][kept]}
 
     @cached_property
     def steps(self) -> dict[str, np.ndarray]:
         """loss and norm of the gradient at every step [seeds, steps]; nan from the step on at which a run diverged."""
         path = self.folder / "steps.npz"
-        arrays, steps = read_npz(path, "seeds", "loss", "norm"), {}
+        arrays, steps = read_npz(path, STEPS), {}
         for name in ("loss", "norm"):
             values = arrays[name][: len(self.seeds)].astype(float)
-            if len(values) != len(self.seeds):
-                raise damaged(path, f"'{name}' lacks seeds")
             for seed, row in zip(self.seeds, values, strict=True):
-                check_finite(path, name, row[: self.diverged[seed] - 1] if seed in self.diverged else row)
+                check_numbers(path, name, row[: self.diverged[seed] - 1] if seed in self.diverged else row)
             steps[name] = values
         return steps
 

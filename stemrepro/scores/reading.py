@@ -1,38 +1,102 @@
 """Reads score files; a missing or damaged one is named."""
 
 from pathlib import Path
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import pandas as pd
+from pydantic import ConfigDict, Field
 
+from stemrepro.errors import UserError
 from stemrepro.files import damaged, read_json
+from stemrepro.records import Factor, Fraction, Positive, Strict, parse
+
+Names = tuple[str, ...]
+Amount = Annotated[float, Field(ge=0)]
+Count = Annotated[int, Field(ge=0)]
 
 
-def read_summary(path: Path, *keys: str) -> dict:
+class Task(Strict):
+    """What summary.json says of a benchmark."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    items: Positive
+    chance: Fraction = 0.0
+    majority: Fraction = 0.0
+
+
+class Loss(Strict):
+    """What it says of a source of text."""
+
+    nats_per_token: Amount
+    bits_per_byte: Amount
+
+
+class Summary(Strict):
+    """What parts write into summary.json; other keys are read by nobody."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    seeds: Positive
+    params_hash: str
+    data_hash: str
+    plan: dict[str, str | int | float] = Field(default_factory=dict)
+    diverged: dict[Annotated[str, Field(pattern=r"^\d+$")], Positive] = Field(default_factory=dict)
+    loss: dict[str, Loss] = Field(default_factory=dict)
+    unigram_nats_per_token: Amount = 0.0
+    training_entropy: Amount = 0.0
+    learning_rate: Factor = 1.0
+    forward_flops_per_token: Factor = 1.0
+    parameters: dict[str, Count] = Field(default_factory=dict)
+    tasks: dict[str, Task] = Field(default_factory=dict)
+    width: Positive = 1
+    ffn_width: Positive = 1
+    layers: tuple[Count, ...] = ()
+    methods: Names = ()
+    tables: Count = 0
+
+
+class Found(dict):
+    """Keys and values of a file; one that is asked for and isn't there is damage of that file."""
+
+    def __init__(self, path: Path, values: dict) -> None:
+        super().__init__({key: Found(path, own) if isinstance(own, dict) else own for key, own in values.items()})
+        self.path = path
+
+    def __missing__(self, key: str) -> None:
+        raise damaged(self.path, f"no '{key}' in it")
+
+
+def read_summary(path: Path, *keys: str) -> Found:
     """summary.json of scores: "seeds" (how many), "params_hash", "data_hash" and the asked keys must be there; "diverged", {seed:
     step}, tells which of these runs have no scores."""
     summary = read_json(path)
-    needed = ("seeds", "params_hash", "data_hash", *keys)
-    if not isinstance(summary, dict) or (missing := [key for key in needed if key not in summary]):
-        raise damaged(path, f"no '{missing[0]}' in it" if isinstance(summary, dict) else "it holds no keys")
-    if type(summary["seeds"]) is not int or summary["seeds"] < 1:
-        raise damaged(path, f"seeds is {summary['seeds']!r}")
-    kinds = {"loss": dict, "diverged": dict, "tasks": dict, "plan": dict, "layers": list}
-    for key, kind in kinds.items():
-        if not isinstance(summary.get(key, kind()), kind):
-            raise damaged(path, f"{key} is {summary[key]!r}")
-    return summary
+    try:
+        parse(Summary, summary, path, exact=True)
+    except UserError as error:
+        raise damaged(path, str(error).removeprefix(f"{path}: ")) from error
+    found = Found(path, summary)
+    for key in keys:
+        _ = found[key]
+    return found
 
 
-def read_csv(path: Path, *numbers: str, negative: tuple[str, ...] = ()) -> pd.DataFrame:
-    """A CSV file; buckets stay text. The columns `numbers` must be there, finite and, but for those of `negative`, not below 0."""
+def read_csv(path: Path, *numbers: str, negative: Names = (), words: Names = (), flags: Names = ()) -> pd.DataFrame:
+    """A CSV file; buckets stay text. The columns `numbers` must be there, finite and, but for those of `negative`, not below 0;
+    those of `words` must be there, and those of `flags` hold True and False."""
     try:
         frame = pd.read_csv(path, dtype={"bucket": str})
     except (OSError, ValueError) as error:
         raise damaged(path, error) from error
+    if missing := [column for column in (*numbers, *words, *flags) if column not in frame]:
+        raise damaged(path, f"no column '{missing[0]}'")
+    for column in flags:
+        if frame[column].dtype != bool:
+            raise damaged(
+                path, f"column '{column}' must hold True and False; it holds {frame[column].head(1).tolist()}"
+            )
     for column in numbers:
-        if column not in frame:
-            raise damaged(path, f"no column '{column}'")
         values = pd.to_numeric(frame[column], errors="coerce")
         wrong = ~np.isfinite(values) | ((values < 0) & (column not in negative))
         if wrong.any():
@@ -40,19 +104,73 @@ def read_csv(path: Path, *numbers: str, negative: tuple[str, ...] = ()) -> pd.Da
     return frame
 
 
-def read_npz(path: Path, *names: str) -> dict[str, np.ndarray]:
-    """The arrays of an npz file, `names` among them; nothing in it is executed."""
+KINDS = {"yes or no": "b", "whole numbers": "iu", "numbers": "fiu", "labels": "Uiu"}
+"""What an array can hold, and numpy's letters for it."""
+
+
+class Array(NamedTuple):
+    """What an array of a file must be.
+
+    Attributes:
+        kind: one of KINDS.
+        axes: what its axes count. Arrays of a file that share one are equally long there.
+        least, most: bounds of its numbers; None for none.
+        gaps: may numbers be NaN?
+    """
+
+    kind: str
+    axes: str
+    least: float | None = 0.0
+    most: float | None = None
+    gaps: bool = False
+
+
+SEEDS = Array("whole numbers", "seeds")
+
+
+def read_npz(path: Path, wanted: dict[str, Array], **sizes: int) -> dict[str, np.ndarray]:
+    """Arrays of an npz file by name; nothing in it is executed.
+
+    Args:
+        wanted: those that are read, "seeds" first.
+        sizes: lengths of axes that are known elsewhere.
+
+    Raises:
+        UserError: an array is missing or isn't what it must be; names it and what would be right.
+    """
     try:
         with np.load(path, allow_pickle=False) as opened:
-            arrays = dict(opened)
+            arrays = {name: opened[name] for name in wanted if name in opened.files}
     except Exception as error:  # zipfile, zlib, numpy and the system all have their own
         raise damaged(path, error) from error
-    if missing := [name for name in names if name not in arrays]:
-        raise damaged(path, f"no array '{missing[0]}'")
+    for name, (kind, axes, least, most, gaps) in wanted.items():
+        if name not in arrays:
+            raise damaged(path, f"no array '{name}'")
+        values, names = arrays[name], axes.split()
+        if values.ndim == len(names):
+            sizes = dict(zip(names, values.shape, strict=True)) | sizes
+        if values.dtype.kind not in KINDS[kind] or values.shape != tuple(sizes.get(axis) for axis in names):
+            asked = f"{kind} of {' x '.join(f'{sizes[axis]} {axis}' if axis in sizes else axis for axis in names)}"
+            raise damaged(path, f"'{name}' must hold {asked}; it holds {values.dtype} in the shape {values.shape}")
+        if kind in ("whole numbers", "numbers"):
+            check_numbers(path, name, values[~np.isnan(values)] if gaps else values, least, most)
+    if "seeds" in arrays and len(set(arrays["seeds"].tolist())) < len(arrays["seeds"]):
+        raise damaged(path, f"'seeds' names a seed twice: {arrays['seeds'].tolist()}")
     return arrays
 
 
-def check_finite(path: Path, name: str, values: np.ndarray, least: float | None = 0.0) -> None:
-    """Raises UserError where an array holds a number that is none, or one below `least`."""
-    if not np.isfinite(values).all() or (least is not None and values.size and values.min() < least):
-        raise damaged(path, f"'{name}' holds a number that it can't")
+def check_numbers(
+    path: Path, name: str, values: np.ndarray, least: float | None = 0.0, most: float | None = None
+) -> None:
+    """Raises UserError where an array holds a number that is none, one below `least` or one above `most`."""
+    wrong = ~np.isfinite(values)
+    wrong |= False if least is None else values < least
+    wrong |= False if most is None else values > most
+    if wrong.any():
+        bounds = ", ".join(
+            f"{word} {bound:g}" for word, bound in (("not below", least), ("not above", most)) if bound is not None
+        )
+        raise damaged(
+            path,
+            f"'{name}' holds {values[wrong].flat[0]}; it must hold finite numbers{', ' + bounds if bounds else ''}",
+        )

@@ -9,13 +9,31 @@ from pathlib import Path
 
 import numpy as np
 
-from stemrepro.evaluation.buckets import position_edges
 from stemrepro.files import damaged
 from stemrepro.recipe import Recipe
-from stemrepro.scores.context import Part
+from stemrepro.scores.context import EDGES, Part
 from stemrepro.scores.items import Sample
 from stemrepro.scores.knowledge import ArmScores
-from stemrepro.scores.reading import check_finite, read_npz
+from stemrepro.scores.reading import SEEDS, Array, read_npz
+
+DISTANCE = {
+    "seeds": SEEDS,
+    "source": Array("labels", "documents"),
+    "distance_tokens": Array("whole numbers", "documents distances"),
+    "distance": Array("numbers", "seeds documents distances"),
+    "position_tokens": Array("whole numbers", "documents positions"),
+    "position": Array("numbers", "seeds documents positions"),
+    "word_tokens": Array("whole numbers", "vocabulary kinds"),
+    "word": Array("numbers", "seeds vocabulary kinds"),
+}
+TASK = {
+    "value": Array("numbers", "seeds items", most=100),
+    "length": Array("whole numbers", "items"),
+    "floor": Array("numbers", "items", most=100),
+    "cut": Array("yes or no", "items"),
+    "clusters": Array("labels", "items"),
+}
+"""What reasoning.npz has of each task."""
 
 
 class ArmDistance(ArmScores):
@@ -25,21 +43,16 @@ class ArmDistance(ArmScores):
     def arrays(self) -> dict[str, np.ndarray]:
         """distance.npz as stemrepro.evaluation.distance writes it."""
         path = self.whole().folder / "distance.npz"
-        arrays = read_npz(
-            path, "seeds", "source", "distance", "distance_tokens", "position", "position_tokens", "word", "word_tokens"
-        )
-        for name in ("distance", "position", "word"):
-            check_finite(path, name, arrays[name])
-            if arrays[name].shape != (self.summary["seeds"], *arrays[f"{name}_tokens"].shape):
-                raise damaged(
-                    path, f"of '{name}' seeds or documents are missing; summary.json has {self.summary['seeds']} seeds"
-                )
+        arrays = read_npz(path, DISTANCE, seeds=self.summary["seeds"], kinds=3)
+        for name in ("distance_tokens", "position_tokens"):
+            if arrays[name].shape[1] > len(EDGES):
+                raise damaged(path, f"'{name}' has {arrays[name].shape[1]} buckets; at most {len(EDGES)} can be")
         return arrays
 
     def part(self, by: str, low: int, high: int = 2**30) -> Part:
         """Sums over buckets from `low` up to `high` of `by`, "distance" or "position"."""
         tokens = self.arrays[f"{by}_tokens"]
-        edges = np.array(position_edges(2**30)[: tokens.shape[1]])
+        edges = np.array(EDGES[: tokens.shape[1]])
         chosen = (edges >= low) & (edges < high)
         return Part(self.arrays[by][:, :, chosen].sum(axis=2).astype(float), tokens[:, chosen].sum(axis=1))
 
@@ -55,18 +68,11 @@ class ArmReasoning(ArmScores):
     def arrays(self) -> dict[str, np.ndarray]:
         """reasoning.npz as stemrepro.evaluation.reasoning writes it."""
         path, tasks = self.whole().folder / "reasoning.npz", self.summary["tasks"]
-        arrays = read_npz(
-            path,
-            "seeds",
-            *(f"{task}/{field}" for task in tasks for field in ("value", "length", "floor", "cut", "clusters")),
-        )
+        seeds = self.summary["seeds"]
+        arrays = read_npz(path, {"seeds": SEEDS}, seeds=seeds)
         for task, about in tasks.items():
-            check_finite(path, f"{task}/value", arrays[f"{task}/value"])
-            if arrays[f"{task}/value"].shape != (self.summary["seeds"], about["items"]):
-                raise damaged(
-                    path,
-                    f"of '{task}' seeds or items are missing; summary.json has {self.summary['seeds']} x {about['items']}",
-                )
+            wanted = {f"{task}/{field}": array for field, array in TASK.items()}
+            arrays |= read_npz(path, wanted, seeds=seeds, items=about["items"])
         return arrays
 
     def tasks(self, metric: str) -> list[str]:

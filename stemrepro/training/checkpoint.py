@@ -36,11 +36,17 @@ class AtomicCheckpointIO(CheckpointIO):
         """Reads tensors and plain values only.
 
         Raises:
-            UserError: the file isn't the one that was written.
+            UserError: the file isn't the one that was written, or never was a checkpoint.
         """
         if not intact(Path(path)):
             raise UserError(f"{path} is damaged (its sha256 is not the recorded one); delete it to use the one before")
-        return torch.load(path, map_location="cpu", weights_only=True)
+        try:
+            found = torch.load(path, map_location="cpu", weights_only=True)
+            found["state_dict"].keys()
+        except Exception as error:  # pickle, zipfile and torch all have their own
+            reason = " ".join(str(error).split())[:200]
+            raise UserError(f"{path} is no checkpoint of tensors and plain values ({reason}); delete it") from error
+        return found
 
     def remove_checkpoint(self, path: str | Path) -> None:
         """Deletes a checkpoint and its hash."""
@@ -74,7 +80,7 @@ def trunk_of(run: Run) -> Path | None:
     for path in reversed([folder / TRUNK for folder in run.shorter]):
         if path.exists() and intact(path):
             there = AtomicCheckpointIO().load_checkpoint(path)
-            if there["trunk"] == run.trunk and there["global_step"] <= branch_step(run.training):
+            if there.get("trunk") == run.trunk and there["global_step"] <= branch_step(run.training):
                 return path
     return None
 
@@ -97,7 +103,7 @@ def beginning_of(run: Run) -> dict:
             f"{path} is damaged; delete it and train that run again ('stemrepro train {place}'), {run} goes on from it"
         )
     there = AtomicCheckpointIO().load_checkpoint(path)
-    if digest(there["run_config"]) != run.begins.parent:
+    if digest(there.get("run_config")) != run.begins.parent:
         raise UserError(f"{path} was made with other settings than those planned; train that run again ('dvc repro')")
     return there
 

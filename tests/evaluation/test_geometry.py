@@ -106,6 +106,9 @@ def test_tables_from_start_to_end(trained):
     (trained.folder / "tables-050.safetensors").unlink()
     with pytest.raises(UserError, match=r"tables-050\.safetensors is missing"):
         tables_over_training(trained, model)
+    (trained.folder / "tables-050.safetensors").write_bytes(b"garbage")
+    with pytest.raises(UserError, match=r"tables-050\.safetensors is damaged"):
+        tables_over_training(trained, model)
 
 
 def test_score_files_are_complete_and_repeatable(trained, tiny, tmp_path):

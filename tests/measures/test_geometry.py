@@ -37,7 +37,11 @@ def arm(scores, name, layers, kinds, shift=0.0, spread=None, nats=None):
     columns = ["seed", "share", "layer", "what", "bucket", "centred", "p95", "mean", "mode", "peak"]
     pd.DataFrame(rows, columns=columns).to_csv(folder / "cosines.csv", index=False)
     write_summary(folder, SEEDS, width=16, ffn_width=44, layers=layers)
-    np.savez(folder / "spread.npz", spread=np.full((SEEDS, VOCAB), np.nan) if spread is None else spread)
+    np.savez(
+        folder / "spread.npz",
+        seeds=np.arange(SEEDS),
+        spread=np.full((SEEDS, VOCAB), np.nan) if spread is None else spread,
+    )
     seen = np.tile(np.arange(VOCAB), (SEEDS, 1))
     np.savez(losses / "tokens.npz", seeds=np.arange(SEEDS), tokens=TARGETS, nats=nats, seen=seen)
     return ArmGeometry(scores, name)

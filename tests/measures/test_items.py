@@ -134,9 +134,9 @@ def test_items_that_can_not_be_are_refused(tmp_path):
     path = arm.folder / "items.npz"
     arrays = dict(np.load(path))
     for changed, words in (
-        ({"big/margin": np.full((2, 4), np.nan)}, "'big/margin' holds a number that it can't"),
-        ({"big/acc": arrays["big/acc"][:1]}, "of 'big' seeds or items are missing; summary.json has 2 x 4"),
-        ({"big/acc": arrays["big/acc"][:, :3]}, "of 'big' seeds or items are missing"),
+        ({"big/margin": np.full((2, 4), np.nan)}, "'big/margin' holds nan; it must hold finite numbers"),
+        ({"big/acc": arrays["big/acc"][:1]}, "'big/acc' must hold yes or no of 2 seeds x 4 items"),
+        ({"big/acc": arrays["big/acc"][:, :3]}, r"'big/acc' must hold .* it holds bool in the shape \(2, 3\)"),
     ):
         np.savez(path, **arrays | changed)
         with pytest.raises(UserError, match=words):

@@ -89,7 +89,7 @@ def test_scores_are_those_behind_the_stage(measure, tmp_path):
         place = tmp_path / "reasoning" / "mid" / arm
         write_summary(place, 2, tasks={"gsm8k": {"items": 3, "mean": 60, "floor": 0}})
         value = np.array([points, points], np.float32)
-        fields = {"length": np.full(3, 50), "floor": np.zeros(3), "cut": np.zeros(3), "clusters": np.arange(3)}
+        fields = {"length": np.full(3, 50), "floor": np.zeros(3), "cut": np.zeros(3, bool), "clusters": np.arange(3)}
         arrays = {f"gsm8k/{name}": array for name, array in fields.items()}
         np.savez(place / "reasoning.npz", seeds=np.arange(2), **{"gsm8k/value": value}, **arrays)
     np.testing.assert_allclose(measure.contrast("stem-third", "dense", metric).differences, 2.0)

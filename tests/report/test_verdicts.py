@@ -7,10 +7,14 @@ import pytest
 from stemrepro.claims import VERDICTS
 from stemrepro.errors import UserError
 from stemrepro.recipe import ORIGINS
-from stemrepro.report.verdicts import NUMBERS, TEXTS, read_verdicts, tally, tally_table, word
+from stemrepro.report.verdicts import read_verdicts, tally, tally_table, word
 
-ROW = dict.fromkeys(TEXTS, "x") | dict.fromkeys(NUMBERS, 1.0) | {"origin": "paper", "verdict": "reproduced"}
-ROW |= {"arms": ["dense"], "primary": False, "paper": None, "untested": None, "transportable": False}
+NUMBERS = ("smallest_effect", "ours", "ci_low", "ci_high", "level", "own_rate", "seed_se", "item_se", "p")
+ROW = dict.fromkeys(("claim", "sentence", "kind", "metric", "unit", "scale", "reason"), "x") | dict.fromkeys(
+    NUMBERS, 1.0
+)
+ROW |= {"origin": "paper", "verdict": "reproduced", "arms": ["dense"], "primary": False, "paper": None, "seeds": 3}
+ROW |= {"expected": None, "untested": None, "transportable": False}
 
 
 def row(origin, verdict, claim="a"):
@@ -53,18 +57,25 @@ def test_the_official_start_may_be_left_out(tmp_path):
         ("", "missing or damaged"),
         ('{"a": 1}', "holds no list of claims"),
         ("[1]", "holds no list of claims"),
-        (json.dumps([ROW | {"ours": "much"}]), "claim 'x': ours is 'much'"),
-        (json.dumps([ROW | {"ours": float("nan")}]), "ours is nan"),
-        (json.dumps([ROW | {"seeds": True}]), "seeds is True"),
-        (json.dumps([ROW | {"arms": None}]), "arms is None"),
-        (json.dumps([ROW | {"paper": {"unit": "nats"}}]), "paper is {'unit': 'nats'}"),
-        (json.dumps([ROW | {"sentence": 3}]), "sentence is 3"),
-        (json.dumps([ROW | {"official_start": 0.1}]), "official_start_agrees is None"),
-        (json.dumps([ROW | {"official_start_agrees": True}]), "official_start is None"),
-        (json.dumps([ROW | {"official_start": "much", "official_start_agrees": True}]), "official_start is 'much'"),
-        (json.dumps([ROW | {"official_start": 0.1, "official_start_agrees": 1}]), "official_start_agrees is 1"),
-        (json.dumps([ROW | {"verdict": "true"}]), "no such verdict or origin"),
-        (json.dumps([ROW | {"origin": "ours"}]), "no such verdict or origin"),
+        (json.dumps([ROW | {"ours": "much"}]), r"claim 'x'\.ours: .*'much'"),
+        (json.dumps([ROW | {"ours": float("nan")}]), r"ours: .*finite"),
+        (json.dumps([ROW | {"ours": 10**400}]), r"ours: .*finite"),
+        (json.dumps([ROW | {"ours": None}]), "an interval has two ends and a value within"),
+        (json.dumps([ROW | {"ci_high": None}]), "an interval has two ends and a value within"),
+        (json.dumps([ROW | {"smallest_effect": 0}]), r"smallest_effect: .*greater than 0"),
+        (json.dumps([ROW | {"smallest_effect": None}]), r"smallest_effect: "),
+        (json.dumps([ROW | {"arms": [1]}]), r"arms\.0: .*string .*1"),
+        (json.dumps([{key: value for key, value in ROW.items() if key != "unit"}]), r"unit: Field required"),
+        (json.dumps([ROW | {"seeds": True}]), r"seeds: .*True"),
+        (json.dumps([ROW | {"arms": None}]), r"arms: .*None"),
+        (json.dumps([ROW | {"paper": {"unit": "nats"}}]), r"paper\.value: Field required"),
+        (json.dumps([ROW | {"sentence": 3}]), r"sentence: .*3"),
+        (json.dumps([ROW | {"official_start": 0.1}]), "official_start_agrees stand together"),
+        (json.dumps([ROW | {"official_start_agrees": True}]), "official_start_agrees stand together"),
+        (json.dumps([ROW | {"official_start": "much", "official_start_agrees": True}]), r"official_start: .*'much'"),
+        (json.dumps([ROW | {"official_start": 0.1, "official_start_agrees": 1}]), r"official_start_agrees: .*1"),
+        (json.dumps([ROW | {"verdict": "true"}]), r"verdict: .*'reproduced'.*'true'"),
+        (json.dumps([ROW | {"origin": "ours"}]), r"origin: .*'control'.*'ours'"),
         (json.dumps([ROW, ROW]), "has a claim twice"),
     ],
 )

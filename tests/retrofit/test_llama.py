@@ -96,6 +96,10 @@ def test_the_rotary_base_of_older_folders_is_read(tmp_path):
         ({"vocab_size": None}, "config.json has no shape of a Llama"),
         ({"hidden_size": "wide"}, "config.json has no shape of a Llama"),
         ({"num_attention_heads": 0}, "config.json has no shape of a Llama"),
+        ({"num_attention_heads": -4}, "config.json has no shape of a Llama"),
+        ({"num_hidden_layers": 10**7}, "config.json has no shape of a Llama"),
+        ({"rms_norm_eps": -1}, "config.json has no shape of a Llama"),
+        ({"vocab_size": 2**30}, r"'model\.embed_tokens\.weight' has the shape|'lm_head\.weight' has the shape"),
         ({"rope_parameters": "some"}, "no table of settings"),
         ({"quantization_config": {"bits": 4}}, "weights that are quantised"),
     ],
@@ -125,6 +129,43 @@ def test_weights_that_are_missing_or_strange_are_named(tmp_path):
     save_file(state | {"model.norm.weight": torch.ones(32, dtype=torch.int8)}, path)
     with pytest.raises(UserError, match=r"'model\.norm\.weight' is of torch\.int8; only floating point"):
         load_llama(tmp_path)
+    save_file(state | {"model.norm.weight": torch.full((32,), torch.nan)}, path)
+    with pytest.raises(UserError, match=r"'model\.norm\.weight' holds NaN"):
+        load_llama(tmp_path)
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(UserError, match=r"model\.safetensors can't be read"):
         load_llama(tmp_path)
+
+
+@pytest.mark.parametrize("place", ["..", "absolute", "link", "file"])
+def test_only_files_of_the_folder_are_read(tmp_path, place):
+    folder, outside = tmp_path / "folder", tmp_path / "secret.safetensors"
+    llama().save_pretrained(folder)
+    (folder / "model.safetensors").rename(outside)
+    name = {"..": "../secret.safetensors", "absolute": str(outside)}.get(place, "model.safetensors")
+    if place in ("link", "file"):
+        (folder / "model.safetensors").symlink_to(outside)
+    if place != "file":
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
+    with pytest.raises(
+        UserError, match=r"leads out of .*folder, to .*secret\.safetensors; only files of that folder are read"
+    ):
+        load_llama(folder)
+
+
+@pytest.mark.parametrize("index", ["[1]", '{"weight_map": 3}', '{"weight_map": {"a": [1]}}', "[" * 100_000])
+def test_an_index_that_is_none_is_one_sentence(tmp_path, index):
+    llama().save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors.index.json").write_text(index)
+    with pytest.raises(UserError, match=r"index\.json is damaged|can't be read"):
+        load_llama(tmp_path)
+
+
+def test_a_snapshot_of_the_hubs_cache_is_a_folder_of_links(tmp_path):
+    snapshot, blobs = tmp_path / "models--a/snapshots/0123", tmp_path / "models--a/blobs"
+    llama().save_pretrained(snapshot)
+    blobs.mkdir()
+    for number, path in enumerate(sorted(snapshot.iterdir())):
+        path.rename(blobs / str(number))
+        path.symlink_to(f"../../blobs/{number}")
+    assert load_llama(snapshot).config.layers == 3

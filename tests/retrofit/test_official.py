@@ -209,3 +209,19 @@ def test_files_that_are_not_there_or_damaged_are_named(tmp_path):
     (folder / "consolidated/consolidated.pth").write_bytes(b"no checkpoint")
     with pytest.raises(UserError, match=r"consolidated\.pth is no checkpoint of weights"):
         read(folder)
+
+
+@pytest.mark.parametrize("name", ["consolidated/consolidated.pth", "stem_shards/stem_mp1.pt", "params.json"])
+def test_files_that_lead_out_of_the_folder_are_not_read(tmp_path, name):
+    folder = step(tmp_path / "step", official((1,)), (1,), shards=2)
+    (folder / name).rename(tmp_path / "secret")
+    (folder / name).symlink_to(tmp_path / "secret")
+    with pytest.raises(UserError, match=r"leads out of .*step, to .*secret; only files of that folder are read"):
+        read(folder)
+
+
+def test_weights_that_are_no_numbers_are_named(tmp_path):
+    state = official(())
+    state["norm.weight"][0] = torch.nan
+    with pytest.raises(UserError, match=r"consolidated\.pth: 'norm\.weight' holds NaN"):
+        read(step(tmp_path, state, ()))

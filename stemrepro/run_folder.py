@@ -1,0 +1,108 @@
+"""Reads config.yaml and metrics.jsonl of a run folder, which may be somebody else's: checked in all values, and nothing executed."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from stemrepro.errors import UserError
+from stemrepro.files import read_rows
+from stemrepro.model.config import JSON, ModelConfig
+from stemrepro.model.ffn.naming import OWN_FILE
+from stemrepro.model.specs import check
+from stemrepro.records import Name, Positive, Strict, parse, read_yaml
+from stemrepro.training.settings import RunTraining
+
+ARMS = Path("recipes/arms.yaml")
+
+
+class Text(Strict):
+    """Where a run's text comes from."""
+
+    mix: Name
+    train_sha256: str
+
+
+class Begun(Strict):
+    """What a run went on from."""
+
+    parent: str
+    tables: str
+    row_tokens: int = 0
+
+
+class Settings(Strict):
+    """What stemrepro.runs.Run.config has written."""
+
+    arm: Name
+    point: Name
+    seed: Annotated[int, Field(ge=0)]
+    model: ModelConfig
+    training: RunTraining
+    data: Text
+    code: str
+    begins: Begun | None = None
+
+
+def read_config(folder: Path) -> dict:
+    """The settings of a run folder as they are written, all of which have been checked.
+
+    Raises:
+        UserError: there are none, or they are no run's; names the key.
+    """
+    path = folder / "config.yaml"
+    try:
+        config = read_yaml(path)
+        model = parse(Settings, config, path, exact=True).model
+        if not OWN_FILE.fullmatch(model.ffn):
+            check(model)
+    except UserError as error:
+        reason = str(error).removeprefix(f"{path}: ").removeprefix(f"{path} ")
+        raise UserError(f"{path} is missing or damaged ({reason}); restore it or train that run again") from error
+    return config
+
+
+class Step(Strict):
+    """A row of metrics.jsonl."""
+
+    step: Positive
+    tokens: Positive
+    loss: float
+    rate: float
+    norm: float
+    validation: dict[str, float] = Field(default_factory=dict)
+
+
+def read_metrics(folder: Path) -> list[dict]:
+    """How a run's training went, a row a step: step, tokens, loss, rate, norm, and at marks validation, by source.
+
+    Raises:
+        UserError: there is nothing, or a row isn't one; names it.
+    """
+    path = folder / "metrics.jsonl"
+    rows = read_rows(path)
+    for number, row in enumerate(rows, start=1):
+        parse(Step, row, path, f"line {number}", exact=True)
+    return rows
+
+
+def model_of(config: dict) -> ModelConfig:
+    """The model of settings that `read_config` gave."""
+    return JSON.validate_python(config["model"])
+
+
+def named_here(ffn: str) -> bool:
+    """Is a network this package's own, or of a file that an arm of the working directory's recipes names?"""
+    if not OWN_FILE.fullmatch(ffn):
+        return True
+    arms = read_yaml(ARMS).values() if ARMS.exists() else ()
+    return ffn in [arm.get("ffn") for arm in arms if isinstance(arm, dict)]
+
+
+def check_trusted(folder: Path, model: ModelConfig) -> None:
+    """Raises UserError where building a run's model would execute a file that nobody here has named."""
+    if not named_here(model.ffn):
+        raise UserError(
+            f"{folder}: its network is {model.ffn}, which no arm of {ARMS} names, and reading a run executes no file of "
+            "somebody else's; read that file, then pass --trust (trust=True in Python) or name it in an arm"
+        )
