@@ -9,7 +9,7 @@ from pathlib import Path
 from stemrepro.files import digest
 from stemrepro.records import Strict
 from stemrepro.runs import Run
-from stemrepro.scores.reading import read_npz, read_summary
+from stemrepro.scores.reading import Array, read_npz, read_summary
 
 MODEL = ("vocab", "width", "layers", "heads", "kv_heads", "rope_base", "norm_eps", "document_mask")
 TRAINING = ("schedule", "warmup_tokens", "cooldown", "final_rate", "betas", "eps", "weight_decay", "clip", "precision")
@@ -45,7 +45,7 @@ def plan(folder: Path) -> dict:
     summary, steps = read_summary(folder / "summary.json"), folder / "steps.npz"
     found = {TEXT: summary["data_hash"], **summary.get("plan", {})}
     if steps.exists():
-        found[STEPS] = read_npz(steps, "loss")["loss"].shape[1]
+        found[STEPS] = read_npz(steps, {"loss": Array("numbers", "seeds steps", gaps=True)})["loss"].shape[1]
     if "unigram_nats_per_token" in summary:
         found["loss of token frequencies in the validation text"] = summary["unigram_nats_per_token"]
     return found
