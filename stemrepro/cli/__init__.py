@@ -2,8 +2,10 @@
 
 from stemrepro.cli import making, models, new, results  # noqa: F401  commands are those that these files declare
 from stemrepro.cli.base import app
+from stemrepro.stopping import hear_stops
 
 
 def main() -> None:
-    """Runs a command; bad input ends with one sentence and exit code 2, Ctrl-C with one and exit code 130."""
+    """Runs a command; bad input ends with one sentence and exit code 2, Ctrl-C with one and 130, SIGTERM with 143, SIGHUP with 129."""
+    hear_stops()
     app()

@@ -10,6 +10,7 @@ from stemrepro.cli import names
 from stemrepro.cli.base import Addresses, Scale, app
 from stemrepro.errors import UserError
 from stemrepro.paper import CONFIDENCES
+from stemrepro.stopping import leave_with_parent
 from stemrepro.work import RESULTS, RUNS, SCORES
 
 FOLLOW_SECONDS = 30
@@ -145,6 +146,8 @@ def track(
     port: Annotated[int, typer.Option(help="of 'make ui', for the address that is printed")] = 5000,
 ) -> None:
     """Brings MLflow up to date with run folders and scores; rebuilds a deleted database, and says where the runs are shown."""
+    if follow:
+        leave_with_parent()
     import select
 
     from stemrepro.book import load

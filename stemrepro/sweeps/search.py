@@ -3,14 +3,11 @@
 A trial is one run, trained like any other into sweeps/<scale>/<sweep>/runs/<settings>/ and scored on the tune split, which no recipe
 uses. Its folder is named by its settings, so a trial that was killed resumes, and settings that come up twice are trained once.
 The study lives in sweeps/<scale>/<sweep>/study.db; start the same command again for another worker. A point of a grid is done when it
-has a result; one that failed is tried again by the next start, one whose worker was killed by those that are left. Whichever worker
-ends last writes the results; there are none of a sweep that lacks points.
+has a result; one that failed is tried again by the next start, one whose worker was killed by those that are left. Every command that was
+started writes the results at its end; there are none of a sweep that lacks points.
 """
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -23,6 +20,7 @@ from stemrepro.book import Book
 from stemrepro.files import damaged, locked, write_json
 from stemrepro.progress import shown
 from stemrepro.provenance import provenance
+from stemrepro.stopping import started
 from stemrepro.sweeps.best import best_by, best_settings, edges, sentences
 from stemrepro.sweeps.going import Going
 from stemrepro.sweeps.results import write_results
@@ -31,7 +29,6 @@ from stemrepro.sweeps.study import check_complete, open_study, progress_of, spac
 from stemrepro.sweeps.trials import first_points, objective, run_of
 from stemrepro.tracking import Tracker
 from stemrepro.unpacked import bundled
-from stemrepro.workers import ctrl_c_held
 
 MOST_EXTENSIONS = 3
 EDGE_GAIN = 0.01
@@ -61,17 +58,9 @@ def extended(table: pd.DataFrame, keys: tuple[str, ...]) -> dict[str, list[float
 def work_together(command: list[str], number: int, alone: Callable[[], None]) -> int:
     """Works with `number` - 1 further processes of the same command, which end when this one does; returns how many of these failed or
     were killed, whose work `alone` takes over."""
-    children = []
-    try:
-        with ctrl_c_held():
-            children += [subprocess.Popen([*command, "--worker", str(i)]) for i in range(1, number)]
+    with started([[*command, "--worker", str(i)] for i in range(1, number)]) as others:
         alone()
-        return sum(child.wait() != 0 for child in children)
-    finally:
-        for child in children:
-            child.terminate()
-        for child in children:
-            child.wait()
+        return sum(other.wait() != 0 for other in others)
 
 
 def run_sweep(
@@ -95,14 +84,11 @@ def run_sweep(
         space |= {key: tuple(values) for key, values in json.loads(grown.read_text()).items() if key in sweep.extend}
     call = partial(objective, sweep=sweep, book=book, scale=scale, data=data, out=out)
     if worker:
-        parent = os.getppid()
         work_all(spaces(name, sweep, space), sweep, call, out, worker)
-        if os.getppid() == parent:
-            return
-        number = 1  # the first worker was killed: this one goes on in its place
+        return
     first = {key: values[0] if isinstance(values, tuple) else values.low for key, values in space.items()}
     run_of(first, book, scale, data, out, sweep.point)  # mistakes are named before anything runs
-    command = [sys.executable, "-m", "stemrepro.cli", "sweep", str(file), "--scale", scale]
+    command = ["sweep", str(file), "--scale", scale]
     for number_of_extensions in range(1 + MOST_EXTENSIONS):
         parts = spaces(name, sweep, space)
         studies = {own: open_study(own, sweep, out) for own in parts}

@@ -151,6 +151,10 @@ def _train(run: Run, report: Report, mark: Callable[[int, dict], None] | None) -
         trainer.fit(module, ckpt_path=start)
     except Diverged as end:
         diverged = end.step
+    except SystemExit as end:
+        if isinstance(end.__context__, KeyboardInterrupt):  # Lightning makes this of it
+            raise end.__context__ from None
+        raise
     recorder.write_rows()
     seconds = time.monotonic() - started
     about = provenance() | {
