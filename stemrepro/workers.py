@@ -12,6 +12,7 @@ import math
 import multiprocessing
 import os
 import pkgutil
+import tempfile
 import threading
 import time
 import traceback
@@ -19,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
+from multiprocessing import util
 from queue import Empty
 
 from stemrepro.errors import UserError
@@ -31,6 +33,8 @@ ENVIRONMENT = {
     "TQDM_DISABLE": "1",  # lm-eval's bars between ours
 }
 TURN_SECONDS = 1.0
+LONGEST_PLACE, SHORT_PLACES = 70, ("/tmp", "/var/tmp", "/dev/shm")
+"""Of a socket's path the system allows some 100 characters; multiprocessing adds 32 to the folder's."""
 NO_MEMORY = ("can't allocate memory", "out of memory")
 """What torch says of it, on the CPU and on a GPU."""
 AGAIN = "run again, they resume; fewer 'workers' of the scale (recipes/scales/) take less memory"
@@ -118,11 +122,33 @@ def _take(queue: object, course: Course) -> None:
         course.report(number, done, "" if math.isnan(loss) else f"loss {loss:.3f}{pace}")
 
 
+def _keep_sockets_short() -> None:
+    """Has multiprocessing put its socket elsewhere where TMPDIR is too long for one.
+
+    Raises:
+        UserError: there is no place for it.
+    """
+    if len(os.fsencode(own := tempfile.gettempdir())) <= LONGEST_PLACE:
+        return
+    others = [place for place in SHORT_PLACES if os.access(place, os.W_OK | os.X_OK)]
+    if not others:
+        raise UserError(
+            f"TMPDIR {own} is too long for a socket in it; set TMPDIR to a folder of {LONGEST_PLACE} characters or fewer"
+        )
+    tempfile.tempdir, before = others[0], tempfile.tempdir
+    util.get_temp_dir()  # makes it there, and keeps it
+    tempfile.tempdir = before
+
+
 def fork_server(threads: int, preload: str) -> multiprocessing.context.ForkServerContext:
     """Where processes come from: a server with the allocator's thresholds and one import, started with the first of them.
 
     All of a session's processes come from the server that was started first, whoever asked for it.
+
+    Raises:
+        UserError: see `_keep_sockets_short`.
     """
+    _keep_sockets_short()
     os.environ.update(ENVIRONMENT | {"OMP_NUM_THREADS": str(threads)})
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["stemrepro.fork_server", preload])

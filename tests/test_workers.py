@@ -208,6 +208,17 @@ def test_ctrl_c_stops_the_workers_at_once(tmp_path):
     assert not any(map(alive, pids))
 
 
+def test_a_long_tmpdir_is_no_obstacle(tmp_path):
+    """Paths of sockets end at some 100 characters."""
+    place = tmp_path / ("x" * 120)
+    place.mkdir()
+    script = "from tests.test_workers import *; call(square, [3])"
+    environment = os.environ | {"TMPDIR": str(place)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert list(place.iterdir()) == []
+
+
 def start_and_hear(number, children):
     """Starts a process that sends itself a signal, and hears it itself meanwhile."""
     script = f"import signal; signal.raise_signal({number}); print('deaf')"
