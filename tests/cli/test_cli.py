@@ -273,6 +273,13 @@ def test_edit_and_generate_on_a_trained_run(atlas_run, atlas_sample, tmp_path, m
     ]
     assert drawn[0] == drawn[1] != drawn[2]
     assert run("generate", "--run", str(tmp_path), "--prompt", "x").exit_code == 2
+    ascii = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "stemrepro.cli", "generate", "--run", str(folder), "--tokens", "1", "--prompt"]
+    done = subprocess.run([*command, "Zürich"], capture_output=True, text=True, env=ascii)
+    assert (done.returncode, done.stdout[:9]) == (0, "Z\\xfcrich"), done.stderr
+    said = run("generate", "--run", str(folder), "--prompt", "a\udcffb")
+    assert said.exit_code == 2
+    assert r"the prompt 'a\udcffb' is no text" in said.output
 
 
 def test_an_analysis_ends_with_how_many_claims_came_out_how(project):
