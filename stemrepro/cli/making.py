@@ -12,6 +12,7 @@ from stemrepro.cli import names
 from stemrepro.cli.base import Addresses, Scale, app
 from stemrepro.errors import UserError, unknown
 from stemrepro.params import PARTS
+from stemrepro.provenance import commit, no_repository
 from stemrepro.stopping import leave_with_parent, started
 from stemrepro.work import DATA, RESULTS, RUNS, SCORES
 
@@ -55,6 +56,10 @@ def plan(
     book, params = planning.write(scale, tuple(recipe or ()))
     if not quiet:
         estimate.show(book, params, Console())
+    links = [f"DVC refuses {path}/, which is a link; docs/howto.md says how another disk is used"
+             for path in (DATA, RUNS, SCORES, RESULTS) if path.is_symlink()]  # fmt: skip
+    for sentence in filter(None, [no_repository(), *links]):
+        print(f"stemrepro: {sentence}", file=sys.stderr)
 
 
 @app.command()
@@ -147,6 +152,7 @@ def train(
     params = names.planned(scale)
     planned, asked = params.planned(scale), names.chosen(params, scale, runs or [])
     chosen = asked_runs(scale, params.scale[scale].data, planned, asked)
+    commit()  # what git has against saying it is said here, and not by each worker
     left = [run for run in chosen if not run.ended]
     follower = ["track", "--follow", "--scale", scale, *(runs or [])]
     with started([] if untracked or not left else [follower]):

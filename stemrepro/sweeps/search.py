@@ -19,7 +19,7 @@ from rich.console import Console
 from stemrepro.book import Book
 from stemrepro.files import damaged, locked, write_json
 from stemrepro.progress import shown
-from stemrepro.provenance import provenance
+from stemrepro.provenance import commit, provenance
 from stemrepro.stopping import started
 from stemrepro.sweeps.best import best_by, best_settings, edges, sentences
 from stemrepro.sweeps.going import Going
@@ -86,6 +86,7 @@ def run_sweep(
     if worker:
         work_all(spaces(name, sweep, space), sweep, call, out, worker)
         return
+    commit()  # as in training
     first = {key: values[0] if isinstance(values, tuple) else values.low for key, values in space.items()}
     run_of(first, book, scale, data, out, sweep.point)  # mistakes are named before anything runs
     command = ["sweep", str(file), "--scale", scale]
