@@ -2,9 +2,11 @@
 
 import json
 import os
+import socket
 from pathlib import Path
 from typing import NamedTuple
 
+from stemrepro.errors import UserError
 from stemrepro.files import digest, write_json
 from stemrepro.work import RESULTS, RUNS, SCORES
 
@@ -78,6 +80,22 @@ def held(scale: str) -> Held | None:
         return Held(**about["holds"]) if same else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def check_free(port: int) -> None:
+    """UserError where a server can't be started at a port of this machine; one that MLFLOW_TRACKING_URI names runs already."""
+    if tracking_uri().startswith("http"):
+        return
+    with socket.socket() as tried:
+        tried.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # as servers do, or one that has just ended is in the way
+        try:
+            tried.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise UserError(
+                f"nothing can be served at port {port} ({error.strerror}); choose another: make ui PORT={port + 1}"
+            ) from error
 
 
 def page(place: str, port: int) -> str:

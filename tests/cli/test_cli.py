@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -71,6 +72,31 @@ def test_one_sentence_and_exit_code_two(arguments, words, project):
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
     assert sorted(project.rglob("*")) == before  # nothing was made on the way
+
+
+def test_what_dvc_will_refuse_is_told_by_the_plan(project, monkeypatch):
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(project.parent))
+    (project / "elsewhere").mkdir()
+    (project / "runs").symlink_to(project / "elsewhere")
+    done = run("plan", "--scale", "tiny", "--quiet")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr.splitlines() == [
+        "stemrepro: DVC needs a git repository here: git init -q && git add -A && git commit -qm stemrepro",
+        "stemrepro: DVC refuses runs/, which is a link; docs/howto.md says how another disk is used",
+    ]
+
+
+def test_a_port_that_is_taken_is_told_before_an_address_is_printed(project, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        done = run("track", "--scale", "tiny", "--port", str(port))
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert re.fullmatch(
+        rf"stemrepro: nothing can be served at port {port} \(.*\); choose another: make ui PORT=\d+\n", done.stderr
+    )
 
 
 @pytest.mark.parametrize(
