@@ -351,18 +351,18 @@ def test_a_worker_that_fails_leaves_its_work_to_the_first():
     assert done == ["all"]
 
 
-def test_an_open_search_takes_over_what_a_killed_worker_had(project, tmp_path, monkeypatch):
-    """Its trial is put back with its settings when it has given no sign of life for long enough."""
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_an_open_search_takes_over_what_a_lost_worker_had(project, tmp_path, monkeypatch, number):
+    """Its trial is put back with its settings when it has given no sign of life for long enough. One that was suspended goes on later."""
     monkeypatch.setattr("stemrepro.sweeps.study.HEARTBEAT", 1)
     space = {"arm": ["dense"], "learning_rate": {"low": 0.01, "high": 0.02}, "seed": [100]}
     sweep = Sweep.model_validate({"title": "t", "sampler": "tpe", "trials": 3, "space": space})
     victim = subprocess.Popen(
-        [sys.executable, "-c", HANGS, json.dumps(sweep.model_dump(mode="json")), str(tmp_path)],
+        [sys.executable, "-c", WAITS, json.dumps(sweep.model_dump(mode="json")), str(tmp_path)],
         env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     rate = float(victim.stdout.readline())
-    victim.kill()
-    victim.wait()
+    victim.send_signal(number)
     rates = []
 
     def call(trial, space):
@@ -373,17 +373,23 @@ def test_an_open_search_takes_over_what_a_killed_worker_had(project, tmp_path, m
     assert len(rates) == 3
     assert rate in rates
     assert progress_of({"s": open_study("s", sweep, tmp_path)}, sweep, {"s": sweep.space}) == (3, 3)
+    (tmp_path / "go").touch()
+    victim.send_signal(signal.SIGCONT)
+    assert victim.wait() == (0 if number == signal.SIGSTOP else -number)
 
 
-HANGS = """
+WAITS = """
 import json, sys, time
 from pathlib import Path
 from stemrepro.sweeps import study, trials
 from stemrepro.sweeps.spec import Sweep
 study.HEARTBEAT = 1
 def call(trial, space):
-    print(trials.suggested(trial, space)["learning_rate"], flush=True)
-    time.sleep(60)
+    rate = trials.suggested(trial, space)["learning_rate"]
+    print(rate, flush=True)
+    while not Path(sys.argv[2], "go").exists():
+        time.sleep(0.1)
+    return rate
 sweep = Sweep.model_validate(json.loads(sys.argv[1]))
 study.work("s", sweep, sweep.space, call, Path(sys.argv[2]))
 """
