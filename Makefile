@@ -14,13 +14,18 @@ export MLFLOW_DISABLE_TELEMETRY := true
 export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
 PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 
-.PHONY: reproduce test figures ui bundle lint
+.PHONY: reproduce repository test figures ui bundle lint
 
-reproduce: $(BIN)/.installed
+reproduce: repository $(BIN)/.installed
 	@stemrepro plan --scale $(SCALE) $(if $(RECIPE),--recipe $(RECIPE))
 	@dvc --wait-for-lock repro $$(cat plan/targets)
-	-@stemrepro track --scale $(SCALE)
+	-@[ ! -d runs/$(SCALE) ] && [ ! -d scores/$(SCALE)/losses ] || stemrepro track --scale $(SCALE)
 	@stemrepro verify --scale $(SCALE); code=$$?; echo "Figures and verdicts: results/$(SCALE)/"; [ $$code -eq 3 ] || exit $$code
+
+repository:
+	@said=$$(LC_ALL=C git rev-parse --git-dir 2>&1) || case "$$said" in *dubious*) ;; *) \
+	  echo "DVC needs git and a repository here ($$said): git init -q && git add -A && git commit -qm stemrepro" >&2; exit 2 ;; \
+	esac
 
 test: $(BIN)/.installed-dev
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder

@@ -1,7 +1,9 @@
 """Where a result came from: commit, versions, machine, time. Kept beside results and never hashed."""
 
+import os
 import platform
 import subprocess
+import sys
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -23,19 +25,46 @@ PACKAGES = (
     "matplotlib",
     "dvc",
 )
+NO_COMMIT = ("not a git repository", "unknown revision", "not in 'HEAD'")
+"""What git says where there is none."""
+SAID = "STEMREPRO_GIT_SAID"
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(
+        ["git", *arguments], capture_output=True, text=True, check=True, env=os.environ | {"LC_ALL": "C"}
+    ).stdout.strip()
 
 
 def commit() -> str:
-    """The repository's commit, with '+changes' when tracked files differ from it, or 'unknown'."""
+    """The commit that holds the working directory, with '+changes' when tracked files differ from it, or 'unknown'.
+
+    Where git refuses to say, as it does of another user's repository, its reason is printed once a command.
+    """
     try:
-        head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-        changed = subprocess.run(
-            ["git", "status", "--porcelain", "--untracked-files=no", "--", "stemrepro", "analysis", "recipes"],
-            capture_output=True, text=True, check=True,
-        ).stdout.strip()  # fmt: skip
-    except (OSError, subprocess.CalledProcessError):
+        head, _ = _git("rev-parse", "HEAD", "HEAD:./").split()  # a repository around a copy of ours has no such folder
+        changed = _git("status", "--porcelain", "--untracked-files=no", "--", "stemrepro", "analysis", "recipes")
+    except OSError:
+        return "unknown"
+    except subprocess.CalledProcessError as error:
+        said = " ".join(error.stderr.split())
+        if not any(words in said for words in NO_COMMIT) and SAID not in os.environ:
+            os.environ[SAID] = "1"  # processes that start from here on keep still
+            print(f"stemrepro: results that are made here name no commit, as git refuses: {said}", file=sys.stderr)
         return "unknown"
     return head + ("+changes" if changed else "")
+
+
+def no_repository() -> str:
+    """What to do where there is no git repository, which DVC and `stemrepro verify` need; "" where there is one."""
+    try:
+        _git("rev-parse", "--git-dir")
+    except OSError as error:
+        return f"DVC needs git, which can't be run here ({error.strerror}); install it"
+    except subprocess.CalledProcessError as error:
+        if "not a git repository" in error.stderr:
+            return "DVC needs a git repository here: git init -q && git add -A && git commit -qm stemrepro"
+    return ""
 
 
 def machine() -> str:

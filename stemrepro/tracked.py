@@ -2,13 +2,19 @@
 
 import json
 import os
+import socket
+import sqlite3
+import uuid
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from stemrepro.files import digest, write_json
+from stemrepro.errors import UserError
+from stemrepro.files import atomic_write, digest, write_json
 from stemrepro.work import RESULTS, RUNS, SCORES
 
 DEFAULT_URI = "sqlite:///mlflow.db"
+ARTIFACTS, CLONE = "/mlruns/", Path("mlflow.db.clone")
 OF_A_RUN = ("config.yaml", "metrics.jsonl", "weights.safetensors", "diverged.json", "provenance.json")
 
 
@@ -44,9 +50,39 @@ def state(runs: Path, scores: Path, results: Path, arms: str = "*/*") -> list[li
 
 
 def database() -> Path | None:
-    """The file that MLflow keeps its runs in; None for a server, which may hold what others have."""
+    """The file that MLflow keeps its runs in; None for a server."""
     uri = tracking_uri()
     return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
+
+
+def private() -> Path | None:
+    """The file of a database that lies in this folder, and so holds nobody else's; None for any other place."""
+    file = database()
+    return file if file and file.resolve().is_relative_to(Path.cwd()) else None
+
+
+def clone() -> str:
+    """A short name for this folder where others track into the same place: made at random, kept by a move, and another one in a copy."""
+    if not CLONE.exists():
+        atomic_write(CLONE, f"{uuid.uuid4().hex}\n")
+    return digest([CLONE.read_text(encoding="utf-8"), CLONE.stat().st_ino])[:6]  # a copied file has a number of its own
+
+
+def settle() -> None:
+    """Has a database that was moved or copied with its folder keep artifacts here: MLflow notes where they were when it was made."""
+    if not (file := private()) or not file.exists():
+        return
+    with closing(sqlite3.connect(file)) as base, base:
+        if not base.execute("SELECT 1 FROM sqlite_master WHERE name = 'experiments'").fetchone():
+            return
+        found = base.execute("SELECT artifact_location FROM experiments WHERE name LIKE 'stemrepro %'").fetchall()
+        before = {location.rpartition(ARTIFACTS)[0] for (location,) in found}
+        for old in (f"{place}{ARTIFACTS}" for place in before if place.startswith("/") and Path(place) != Path.cwd()):
+            for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
+                base.execute(
+                    f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE substr({column}, 1, ?) = ?",
+                    (f"{Path.cwd()}{ARTIFACTS}", len(old) + 1, len(old), old),
+                )
 
 
 def _stamp(scale: str) -> tuple[Path, Path] | None:
@@ -57,7 +93,9 @@ def _stamp(scale: str) -> tuple[Path, Path] | None:
 def sources(scale: str) -> str:
     """Hash of what MLflow should hold of a scale, and of what says how."""
     code = sorted(Path("recipes").rglob("*.yaml")) + sorted(Path(__file__).parent.glob("track*.py"))
-    return digest([state(RUNS / scale, SCORES / scale, RESULTS / scale), [_seen(path) for path in code]])
+    return digest(
+        [str(Path.cwd()), state(RUNS / scale, SCORES / scale, RESULTS / scale), [_seen(path) for path in code]]
+    )
 
 
 def remember(scale: str, now: Held, synced: str) -> None:
@@ -78,6 +116,22 @@ def held(scale: str) -> Held | None:
         return Held(**about["holds"]) if same else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def check_free(port: int) -> None:
+    """UserError where a server can't be started at a port of this machine; one that MLFLOW_TRACKING_URI names runs already."""
+    if tracking_uri().startswith("http"):
+        return
+    with socket.socket() as tried:
+        tried.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # as servers do, or one that has just ended is in the way
+        try:
+            tried.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise UserError(
+                f"nothing can be served at port {port} ({error.strerror}); choose another: make ui PORT={port + 1}"
+            ) from error
 
 
 def page(place: str, port: int) -> str:

@@ -35,9 +35,14 @@ def place(experiment: str) -> str:
     )
 
 
-def saved_views(made: int) -> dict[str, str]:
-    """The views as tags of an experiment that was made then (ms), in the form in which MLflow's page saves them."""
-    columns = {"selectedColumns": list(WIDTHS), "columnOrder": list(WIDTHS), "columnWidths": WIDTHS}
+def saved_views(made: int, shared: bool = False) -> dict[str, str]:
+    """The views as tags of an experiment that was made then (ms), in the form in which MLflow's page saves them.
+
+    Args:
+        shared: do several clones track into it? Then a column says whose a run is.
+    """
+    widths = WIDTHS | ({"tags.`clone`": 140} if shared else {})
+    columns = {"selectedColumns": list(widths), "columnOrder": list(widths), "columnWidths": widths}
     return {
         f"{VIEW_TAG}{key}": json.dumps(
             {"name": name, "createdAt": made, "updatedAt": made, "state": json.dumps(columns | state)}

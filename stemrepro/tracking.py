@@ -3,11 +3,12 @@
 Every run folder is one MLflow run, found again by its tag `run_key`, so a run that was killed and resumed, or synced
 twice, stays one, and a deleted database is rebuilt. The runs of an arm stand under one run that holds what one compares arms by
 (stemrepro.tracked_arm); an arm that was scored has it also where its run folders aren't. SQLite by default (mlflow.db);
-MLFLOW_TRACKING_URI names a server.
+MLFLOW_TRACKING_URI names a server, or a database elsewhere: there each folder has runs of its own, and touches no others.
 """
 
 import logging
 import os
+import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from stemrepro.errors import UserError
 from stemrepro.files import digest, flat, locked, sha256
 from stemrepro.run_folder import read_config, read_metrics
 from stemrepro.runs import MAIN, Address, params_hash
-from stemrepro.tracked import database, state, tracking_uri
+from stemrepro.tracked import clone, private, settle, state, tracking_uri
 from stemrepro.tracked_arm import (
     REFERENCE,
     ArmView,
@@ -40,6 +41,7 @@ from stemrepro.tracked_page import KIND, NOTE, note, place, saved_views
 from stemrepro.tracked_run import UNKNOWN, ended, made_at, steps_of
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 
@@ -70,7 +72,7 @@ def plainly() -> Iterator[None]:
             raise UserError(f"{uri} is locked by another process; stop that or run 'stemrepro track' later") from error
         if "file is not a database" in reason or "malformed" in reason:
             raise UserError(f"{uri} is damaged; delete the file and run 'stemrepro track' to build it anew") from error
-        if isinstance(error, MlflowException | OSError | SQLAlchemyError):
+        if isinstance(error, MlflowException | OSError | SQLAlchemyError | sqlite3.Error):
             raise UserError(f"MLflow at {uri} can't be used ({reason[:200]})") from error
         raise
 
@@ -88,12 +90,23 @@ class Tracker:
         self.runs, self.scores, self.results = runs / scale, scores / scale, results / scale
         self._synced: dict[Address, tuple[list, Synced]] = {}
         self._claims: list[Spoken] = []
-        self._addresses: list[Address] = []
+        self._addresses: list[Address] | None = None
 
     @cached_property
     def client(self) -> MlflowClient:
         """MLflow; the first one makes the database."""
+        settle()
         return MlflowClient(tracking_uri())
+
+    @cached_property
+    def clone(self) -> str:
+        """What this folder's runs are marked with; "" in a database that holds no others."""
+        return "" if private() else clone()
+
+    @cached_property
+    def own(self) -> str:
+        """What keys of this folder's runs begin with."""
+        return f"{self.clone}/{self.scale}" if self.clone else self.scale
 
     @cached_property
     def experiment(self) -> str:
@@ -117,9 +130,13 @@ class Tracker:
         """The experiment of a name, made when it isn't there, with its description and views."""
         found = self.client.get_experiment_by_name(name)
         if not found:
-            made = self.client.create_experiment(name, tags={"mlflow.experimentKind": "custom_model_development"})
-            found = self.client.get_experiment(made)
-        for key, value in ({NOTE: about} | saved_views(found.creation_time)).items():
+            try:
+                self.client.create_experiment(name, tags={"mlflow.experimentKind": "custom_model_development"})
+            except MlflowException:  # another clone may have made it just now
+                if not self.client.get_experiment_by_name(name):
+                    raise
+            found = self.client.get_experiment_by_name(name)
+        for key, value in ({NOTE: about} | saved_views(found.creation_time, bool(self.clone))).items():
             if found.tags.get(key) != value:
                 self.client.set_experiment_tag(found.experiment_id, key, value)
         return found.experiment_id
@@ -139,7 +156,8 @@ class Tracker:
             if found.info.lifecycle_stage == "deleted":
                 self.client.restore_run(found.info.run_id)
             return found
-        return self.client.create_run(experiment, started, tags | {"run_key": key}, name)
+        mark = {"clone": f"{Path.cwd().name} {self.clone}"} if self.clone else {}
+        return self.client.create_run(experiment, started, tags | {"run_key": key} | mark, name)
 
     def _add(self, run: Run, metrics: list[Metric], params: dict, tags: dict) -> None:
         """Logs what the run doesn't have yet."""
@@ -153,9 +171,11 @@ class Tracker:
             self.client.log_batch(run.info.run_id, tags=changed)
 
     def _remove(self, runs: list[Run]) -> None:
-        """Takes runs out of the view; MLflow keeps them under State: Deleted, whence `_run` or a person gets them back."""
+        """Takes runs out of the view, but for those of other folders; MLflow keeps them under State: Deleted, whence `_run` or a person
+        gets them back."""
         for run in runs:
-            self.client.delete_run(run.info.run_id)
+            if run.data.tags.get("run_key", "").startswith(f"{self.own}/"):
+                self.client.delete_run(run.info.run_id)
 
     def colour(self, arm: str) -> str:
         """An arm's colour in figures."""
@@ -164,7 +184,7 @@ class Tracker:
     def run_key(self, folder: Path) -> str:
         """By which a run folder's MLflow run is found."""
         config = read_config(folder)
-        return f"{self.scale}/{Address(config['point'], config['arm'])}/seed{config['seed']}/{digest(config)}"
+        return f"{self.own}/{Address(config['point'], config['arm'])}/seed{config['seed']}/{digest(config)}"
 
     def sync_run(self, folder: Path, parent: Run, scores: dict[str, dict[int, float]]) -> list[dict]:
         """Brings one run folder's MLflow run up to date; returns the rows of metrics.jsonl."""
@@ -208,7 +228,7 @@ class Tracker:
         """A sweep as one run with its figures, and a run below it a setting: what was set and the loss on the tune split."""
         with locked(self.all_runs), plainly():
             now = int(time.time() * 1000)
-            parent = self._run(f"{self.scale}/sweep/{name}", f"sweep {name}", {"scale": self.scale, "sweep": name}, now)
+            parent = self._run(f"{self.own}/sweep/{name}", f"sweep {name}", {"scale": self.scale, "sweep": name}, now)
             for row in table.to_dict("records"):
                 settings = {key: value for key, value in row.items() if key not in ("prose", "state")}
                 tags = {
@@ -218,7 +238,7 @@ class Tracker:
                     "mlflow.parentRunId": parent.info.run_id,
                 }
                 label = f"{row['arm']} {row['learning_rate']:g} seed {row['seed']}"
-                run = self._run(f"{self.scale}/sweep/{name}/{digest(settings)}", label, tags, now)
+                run = self._run(f"{self.own}/sweep/{name}/{digest(settings)}", label, tags, now)
                 metrics = (
                     [Metric("tune/prose_loss", row["prose"], now, 0)]
                     if run.data.metrics.get("tune/prose_loss") != row["prose"]
@@ -232,7 +252,7 @@ class Tracker:
 
     def sync_arm(self, address: Address) -> Synced:
         """Brings all of an address up to date. Its arm is there once, and twice where it was scored with other settings than the run
-        folders have; what has neither settings leaves, from a server only where there are folders here that take its place."""
+        folders have; what has neither settings leaves."""
         folders = sorted(path.parent for path in (self.runs / address.path).glob("seed*/config.yaml"))
         trained = params_hash(read_config(folders[0])) if folders else ""
         own = losses_of(self.scores, address)
@@ -240,13 +260,12 @@ class Tracker:
         keys = {self.run_key(folder) for folder in folders}
         for settings in filter(None, dict.fromkeys([scored, trained])):
             below = folders if settings == trained else []
-            keys.add(key := f"{self.scale}/{address}/{settings}")
+            keys.add(key := f"{self.own}/{address}/{settings}")
             view = arm_view(self.book, self.scores, self.results, address, settings, below)
             self._sync_view(key, view, below)
         experiment = self.experiment if address.point == MAIN else self.points
-        if folders or database():
-            there = self._search(experiment, f"tags.arm = '{address.arm}' and tags.point = '{address.point}'")
-            self._remove([run for run in there if run.data.tags.get("run_key") not in keys])
+        there = self._search(experiment, f"tags.arm = '{address.arm}' and tags.point = '{address.point}'")
+        self._remove([run for run in there if run.data.tags.get("run_key") not in keys])
         return Synced(1, len(folders))
 
     def _sync_view(self, key: str, view: ArmView, folders: list[Path]) -> None:
@@ -310,8 +329,8 @@ class Tracker:
         return self._synced[address][1]
 
     def _remove_gone(self, addresses: list[Address]) -> None:
-        """Removes all of addresses that have neither run folders nor scores any more; a server keeps them."""
-        if addresses == self._addresses or not database():
+        """Removes all of addresses that have neither run folders nor scores any more."""
+        if addresses == self._addresses or ((file := private()) and not file.exists()):
             return
         self._addresses = addresses
         for point in (MAIN, "points"):

@@ -63,11 +63,13 @@ def committed_recipes(folder: Path) -> set[str]:
     Raises:
         UserError: there is no commit to compare with.
     """
+    held = ["git", "rev-parse", "HEAD:./"]  # fails in a copy that another repository lies around
     command = ["git", "ls-tree", "-r", "--name-only", "HEAD", f"{folder.as_posix()}/"]
     known = ["git", "cat-file", "-e", f"HEAD:./{COMMIT}"]
     try:
         lost = COMMIT.exists() and subprocess.run(known, capture_output=True).returncode
-        shown = subprocess.run(command, capture_output=True, text=True)
+        shown = subprocess.run(held, capture_output=True, text=True)
+        shown = shown if shown.returncode else subprocess.run(command, capture_output=True, text=True)
     except OSError as error:
         raise UserError(f"verify compares with the committed results, but git can't be run ({error})") from error
     if lost:  # also where a repository lies around the bundle
@@ -76,7 +78,7 @@ def committed_recipes(folder: Path) -> set[str]:
             f"changed, and docs/artifact.md says how a fresh one gets a commit"
         )
     if shown.returncode:
-        raise UserError(f"verify compares with the committed results, but git says: {shown.stderr.strip()}")
+        raise UserError(f"verify compares with the committed results, but git says: {' '.join(shown.stderr.split())}")
     return {Path(line).parent.name for line in shown.stdout.splitlines() if line.endswith("/verdicts.json")}
 
 

@@ -12,20 +12,20 @@ import math
 import multiprocessing
 import os
 import pkgutil
-import signal
+import tempfile
 import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from multiprocessing import resource_tracker
+from multiprocessing import util
 from queue import Empty
 
 from stemrepro.errors import UserError
 from stemrepro.progress import Course, shown
+from stemrepro.stopping import leave_with_parent, stops_held
 
 ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": "4294967296",
@@ -33,6 +33,11 @@ ENVIRONMENT = {
     "TQDM_DISABLE": "1",  # lm-eval's bars between ours
 }
 TURN_SECONDS = 1.0
+LONGEST_PLACE, SHORT_PLACES = 70, ("/tmp", "/var/tmp", "/dev/shm")
+"""Of a socket's path the system allows some 100 characters; multiprocessing adds 32 to the folder's."""
+NO_MEMORY = ("can't allocate memory", "out of memory")
+"""What torch says of it, on the CPU and on a GPU."""
+AGAIN = "run again, they resume; fewer 'workers' of the scale (recipes/scales/) take less memory"
 
 
 @dataclass(frozen=True)
@@ -56,12 +61,8 @@ class Job:
     resumes: bool = False
 
 
-class Stopped(BaseException):
-    """Another job failed, or the user stopped all: leave the work as a kill would."""
-
-
 _shared: dict = {}
-"""What a worker has from its parent: the queue of reports, the turns, and whether to stop."""
+"""What a worker has from its parent: the queue of reports, and the turns."""
 
 
 def _leave_with_parent() -> None:
@@ -70,42 +71,23 @@ def _leave_with_parent() -> None:
     os._exit(1)
 
 
-@contextmanager
-def ctrl_c_held() -> Iterator[None]:
-    """Holds Ctrl-C back until the body is done, so that no process is left half started, and keeps it from those that start in it: what
-    happens then is for this one to say."""
-    heard: list[int] = []
-    before = signal.getsignal(signal.SIGINT)
-    signal.signal(signal.SIGINT, (lambda number, _: heard.append(number)) if callable(before) else before)
-    resource_tracker.ensure_running()  # where it starts it takes the next line back
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited; the handler isn't
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        signal.signal(signal.SIGINT, before)
-    if heard:
-        raise KeyboardInterrupt
-
-
-def _begin(queue: object, turn: object, stop: object, threads: int) -> None:
+def _begin(queue: object, turn: object, threads: int) -> None:
     import torch
 
+    leave_with_parent()
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
-    _shared.update(queue=queue, turn=turn, stop=stop)
+    _shared.update(queue=queue, turn=turn)
 
 
 def _work(number: int, job: Job) -> object:
-    queue, turn, stop = _shared["queue"], _shared["turn"], _shared["stop"]
+    queue, turn = _shared["queue"], _shared["turn"]
     queue.put((number, None))
     turn.acquire()
     since = time.monotonic()
 
     def report(*values: float) -> None:
         nonlocal since
-        if stop.is_set():
-            raise Stopped
         queue.put((number, values))
         if time.monotonic() - since > TURN_SECONDS:
             turn.release()
@@ -117,7 +99,9 @@ def _work(number: int, job: Job) -> object:
         return pkgutil.resolve_name(job.function)(job.run, report, **job.arguments)
     except UserError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # code of one's own may exit; with 0, say
+        if isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY):
+            raise UserError(f"no memory was left for {job.name} and those that ran beside it; {AGAIN}") from error
         raise UserError(f"{job.name} failed:\n{traceback.format_exc()}") from error
     finally:
         turn.release()
@@ -138,14 +122,36 @@ def _take(queue: object, course: Course) -> None:
         course.report(number, done, "" if math.isnan(loss) else f"loss {loss:.3f}{pace}")
 
 
+def _keep_sockets_short() -> None:
+    """Has multiprocessing put its socket elsewhere where TMPDIR is too long for one.
+
+    Raises:
+        UserError: there is no place for it.
+    """
+    if len(os.fsencode(own := tempfile.gettempdir())) <= LONGEST_PLACE:
+        return
+    others = [place for place in SHORT_PLACES if os.access(place, os.W_OK | os.X_OK)]
+    if not others:
+        raise UserError(
+            f"TMPDIR {own} is too long for a socket in it; set TMPDIR to a folder of {LONGEST_PLACE} characters or fewer"
+        )
+    tempfile.tempdir, before = others[0], tempfile.tempdir
+    util.get_temp_dir()  # makes it there, and keeps it
+    tempfile.tempdir = before
+
+
 def fork_server(threads: int, preload: str) -> multiprocessing.context.ForkServerContext:
     """Where processes come from: a server with the allocator's thresholds and one import, started with the first of them.
 
     All of a session's processes come from the server that was started first, whoever asked for it.
+
+    Raises:
+        UserError: see `_keep_sockets_short`.
     """
+    _keep_sockets_short()
     os.environ.update(ENVIRONMENT | {"OMP_NUM_THREADS": str(threads)})
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([preload])
+    context.set_forkserver_preload(["stemrepro.fork_server", preload])
     return context
 
 
@@ -175,14 +181,14 @@ def run_jobs(
     if not jobs:
         return
     context = fork_server(threads, preload)
-    queue, stop = context.Queue(), context.Event()
+    queue, others = context.Queue(), multiprocessing.active_children()
     turn = context.Semaphore(max(1, (os.cpu_count() or 1) // threads))
     course = Course(what, [*jobs, *later], workers, unit, done)
-    pool = ProcessPoolExecutor(min(workers, len(jobs)), context, _begin, (queue, turn, stop, threads))
+    pool = ProcessPoolExecutor(min(workers, len(jobs)), context, _begin, (queue, turn, threads))
     with shown(lambda: course):
         try:
             numbers: dict[Future, int] = {}
-            with ctrl_c_held():
+            with stops_held():
                 numbers |= {pool.submit(_work, number, job): number for number, job in enumerate(jobs)}
             while numbers:
                 ended, _ = wait(numbers, timeout=0.5, return_when=FIRST_COMPLETED)
@@ -194,15 +200,17 @@ def run_jobs(
                     except BrokenProcessPool as error:
                         running = [job.name for n, job in enumerate(jobs) if course.running[n]]
                         names = ", ".join(running) or jobs[number].name
-                        raise UserError(
-                            f"a worker was killed while these ran: {names}; run again, they resume"
-                        ) from error
+                        raise UserError(f"a worker was killed while these ran: {names}; {AGAIN}") from error
                     except UserError:
                         raise
                     except Exception as error:  # a result that can't be sent back, say
                         raise UserError(f"{jobs[number].name} failed: {type(error).__name__}: {error}") from error
                     course.end(number)
                     yield number, result
+        except BaseException:  # also one of whoever asked for the results
+            for process in multiprocessing.active_children():
+                if process not in others:
+                    process.kill()  # also where it hangs; what it did goes on from its last checkpoint
+            raise
         finally:
-            stop.set()
             pool.shutdown(wait=True, cancel_futures=True)

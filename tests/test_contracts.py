@@ -30,6 +30,7 @@ OWNERS = {
 NAMED = {
     "stemrepro.cli.__main__": "stemrepro/cli/__main__.py",  # python -m, by commands that start others
     "stemrepro.evaluation.task_items": "stemrepro/evaluation/tasks/_choice.yaml",
+    "stemrepro.fork_server": "stemrepro/workers.py",  # the first thing that the fork server imports
     "stemrepro.retrofit.llama": "docs/howto.md",
     "stemrepro.retrofit.official": "docs/howto.md",
     "stemrepro.data.make_sample": "stemrepro/data/make_sample.py",  # python -m, when the sample is made anew

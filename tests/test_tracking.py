@@ -31,7 +31,7 @@ from stemrepro.tracked import Held, held, page, remember, sources, tracking_uri
 from stemrepro.tracked_page import WIDTHS
 from stemrepro.tracking import Tracker
 from stemrepro.training.train import train
-from tests.conftest import quiet
+from tests.conftest import ROOT, quiet
 
 
 @pytest.fixture(scope="module")
@@ -328,20 +328,79 @@ def test_a_setting_that_was_tried_anew_shows_its_new_loss(project, book):
     ] == [4.0, 4.5]
 
 
-def test_a_server_keeps_what_others_have(project, book, made_scores, monkeypatch):
-    """Where scores are all that there is here, runs of the arm may be those of another checkout."""
-    sync = tracker(book)
-    sync.sync()
-    before = kept(sync)
+def names_of(sync, folder):
+    """Active runs that a folder has in a place that it shares."""
+    runs = MlflowClient(tracking_uri()).search_runs([sync.experiment])
+    return sorted(run.info.run_name for run in runs if run.data.tags["clone"].startswith(f"{folder} "))
+
+
+def test_two_clones_in_one_place_keep_their_own(project, book, empty_database, monkeypatch):
+    """Each has runs of the same arm, at another rate; a copy of one is a third."""
+    database(project / "shared.db", empty_database, monkeypatch)
+    every = ["stem-third", "stem-third seed 0", "stem-third seed 1"]
+    (project / "a").mkdir()
+    shutil.move("runs", "a/runs")
+    shutil.copytree("a", "b")
+    monkeypatch.chdir(project / "b")
+    change(0.5)
+    for folder in "aba":
+        monkeypatch.chdir(project / folder)
+        sync = tracker(book)
+        assert sync.sync() == (1, 2)
+    assert names_of(sync, "a") == names_of(sync, "b") == every
+    monkeypatch.chdir(project / "b")
+    shutil.rmtree("runs/tiny/main/stem-third/seed1")
+    tracker(book).sync()
+    assert (names_of(sync, "a"), names_of(sync, "b")) == (every, every[:2])
+    shutil.copytree(project / "a", project / "c")
+    monkeypatch.chdir(project / "c")
     shutil.rmtree("runs")
-    monkeypatch.setattr(tracking, "database", lambda: None)
     tracker(book).sync()
-    assert kept(sync) == before
-    monkeypatch.undo()
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{project}/mlflow.db")
-    monkeypatch.chdir(project)
+    assert names_of(sync, "a") == every
+    (project / "a").rename(project / "moved")
+    monkeypatch.chdir(project / "moved")
     tracker(book).sync()
-    assert [name for name, _ in kept(sync)] == ["dense", "stem-third"]
+    shutil.rmtree("runs")
+    tracker(book).sync()
+    assert (names_of(sync, "a"), names_of(sync, "b")) == ([], every[:2])
+    table = json.loads(MlflowClient(tracking_uri()).get_experiment(sync.experiment).tags["mlflow.sharedViewState.arms"])
+    assert "tags.`clone`" in json.loads(table["state"])["selectedColumns"]
+
+
+def test_a_copied_folder_leaves_the_first_alone(project, book, made_scores, monkeypatch):
+    """MLflow notes absolute places of artifacts in its database, which the copy has too."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    (project / "a").mkdir()
+    for name in ("runs", "scores"):
+        shutil.move(name, f"a/{name}")
+
+    def track(folder, picture):
+        """Tracks there, in a process of its own as MLflow keeps databases by their name; returns what lies in the folder of artifacts."""
+        monkeypatch.chdir(project / folder)
+        figure = Path("results/tiny/validation_loss/figure.png")
+        figure.parent.mkdir(parents=True, exist_ok=True)
+        figure.write_bytes(picture)
+        script = (
+            "from tests.test_tracking import *; from stemrepro.book import load; tracker(load(ROOT / 'recipes')).sync()"
+        )
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        subprocess.run([sys.executable, "-c", script], env=environment, check=True)
+        return {path: path.read_bytes() for path in Path("mlruns").rglob("*.png")}
+
+    before = track("a", b"picture")
+    assert set(before.values()) == {b"picture"}
+    shutil.copytree(project / "a", project / "b")
+    assert set(track("b", b"another").values()) == {b"another"}
+    monkeypatch.chdir(project / "a")
+    assert {path: path.read_bytes() for path in Path("mlruns").rglob("*.png")} == before
+    (project / "b").rename(project / "c")
+    track("c", b"another")
+    assert not (project / "b").exists()
+    monkeypatch.chdir(project / "c")
+    base = sqlite3.connect("mlflow.db")
+    places = [place for (place,) in base.execute("SELECT artifact_uri FROM runs")]
+    assert places
+    assert all(place.startswith(f"{project}/c/mlruns/") for place in places)
 
 
 def test_an_arm_whose_runs_are_elsewhere_has_its_scores(project, book, made_scores):
@@ -445,7 +504,7 @@ def columns(browser, address):
     return [name for _, name in found], page.inner_text("body")
 
 
-def test_a_server(project, book, made_scores, monkeypatch):
+def test_a_server(project, book, made_scores, monkeypatch, capfd):
     """The server that `make ui` starts takes the runs as well as the file does, and serves its page."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -476,6 +535,7 @@ def test_a_server(project, book, made_scores, monkeypatch):
         sync = tracker(book)
         assert sync.sync() == (2, 2)
         assert len(content(sync.experiment)) == 4
+        assert "View run" not in capfd.readouterr().out
         with suppress(UserError), chromium() as browser:  # of a machine without one
             shown, note = columns(browser, f"{uri}/{sync.place}")
             asked = [name.split("`")[1] for name in WIDTHS]

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from stemrepro.errors import UserError
-from stemrepro.workers import Job, ctrl_c_held, run_jobs
+from stemrepro.stopping import STOPS, hear_stops, stops_held
+from stemrepro.workers import Job, run_jobs
 from tests.conftest import hear_ctrl_c
 
 
@@ -36,7 +37,33 @@ def unsendable(number, report):
 
 
 def die(number, report):
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), number)
+    time.sleep(60)
+
+
+def leave(number, report):
+    sys.exit(0)
+
+
+def hoard(number, report):
+    """Asks for more memory than the machine has, first as Python does, then as torch does."""
+    import torch
+
+    return bytearray(2**60) if number == 1 else torch.empty(2**60, dtype=torch.uint8)
+
+
+def hang(path, report):
+    """Stops, as a debugger or a scheduler that suspends does."""
+    Path(path).write_text(str(os.getpid()))
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def wait_for(path, report):
+    """Fails once the other one hangs."""
+    while not (Path(path).exists() and (pid := Path(path).read_text()) and state(pid) == "T"):
+        time.sleep(0.1)
+        report(0, 0.5, 0.0)
+    raise UserError("the other one hangs")
 
 
 def linger(path, report):
@@ -99,9 +126,30 @@ def test_a_result_that_cannot_be_sent_back_is_named():
         call(unsendable, [3])
 
 
-def test_a_killed_worker_is_named():
-    with pytest.raises(UserError, match=r"a worker was killed while these ran: job 1; run again, they resume"):
-        call(die, [1])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_worker_is_named(number):
+    with pytest.raises(UserError, match=rf"^a worker was killed while these ran: job {number}; run again, they resume"):
+        call(die, [number])
+
+
+def test_a_worker_that_exits_has_failed():
+    """With code 0, as Lightning's handler of SIGTERM did."""
+    with pytest.raises(UserError, match=r"job 0 failed:\n(.|\n)*SystemExit: 0"):
+        call(leave, [0])
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_too_little_memory_is_one_sentence(number):
+    with pytest.raises(UserError, match=rf"^no memory was left for job {number} .*; fewer 'workers' .*$"):
+        call(hoard, [number])
+
+
+def test_a_worker_that_hangs_ends_with_the_others(tmp_path):
+    path = str(tmp_path / "pid")
+    jobs = [Job(f"tests.test_workers:{name}", path, name, 1) for name in ("hang", "wait_for")]
+    with pytest.raises(UserError, match=r"^the other one hangs$"):
+        dict(run_jobs(jobs, 2, 1, "stemrepro.training.train"))
+    assert not alive(Path(path).read_text())
 
 
 def test_with_one_core_two_jobs_take_turns(monkeypatch):
@@ -112,11 +160,16 @@ def test_with_one_core_two_jobs_take_turns(monkeypatch):
     assert sum(a[1] != b[1] for a, b in itertools.pairwise(order)) >= 3  # and not one after the other
 
 
-def alive(pid):
+def state(pid):
+    """Of a process, in a letter: T is stopped, Z has ended."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
-        return False
+        return "Z"
+
+
+def alive(pid):
+    return state(pid) != "Z"
 
 
 def test_a_killed_parent_leaves_nothing_running(tmp_path):
@@ -155,29 +208,49 @@ def test_ctrl_c_stops_the_workers_at_once(tmp_path):
     assert not any(map(alive, pids))
 
 
-def start_and_hear(children):
-    """Starts a process that sends itself Ctrl-C, and hears it itself meanwhile."""
-    script = "import signal; signal.raise_signal(signal.SIGINT); print('deaf')"
-    with ctrl_c_held():
+def test_a_long_tmpdir_is_no_obstacle(tmp_path):
+    """Paths of sockets end at some 100 characters."""
+    place = tmp_path / ("x" * 120)
+    place.mkdir()
+    script = "from tests.test_workers import *; call(square, [3])"
+    environment = os.environ | {"TMPDIR": str(place)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert list(place.iterdir()) == []
+
+
+def start_and_hear(number, children):
+    """Starts a process that sends itself a signal, and hears it itself meanwhile."""
+    script = f"import signal; signal.raise_signal({number}); print('deaf')"
+    with stops_held():
         signal.pthread_kill(
-            threading.get_ident(), signal.SIGINT
+            threading.get_ident(), number
         )  # this thread's own: another's would be heard at another time
         children.append(subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True))
 
 
-@pytest.fixture
-def hears_ctrl_c():
-    """A suite that a shell started in the background ignores Ctrl-C."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+@pytest.fixture(params=STOPS)
+def heard(request):
+    """A signal that is a KeyboardInterrupt, as commands have it; a suite that a shell started in the background ignores Ctrl-C."""
+    before = {number: signal.getsignal(number) for number in STOPS}
+    signal.signal(request.param, signal.SIG_DFL)
+    hear_stops()
+    yield request.param
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
-@pytest.mark.usefixtures("hears_ctrl_c")
-def test_ctrl_c_while_processes_start_waits_until_they_have_and_is_not_theirs():
-    children, hears = [], signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
-        start_and_hear(children)
+def test_a_signal_while_processes_start_waits_until_they_have_and_is_not_theirs(heard):
+    children, hears = [], signal.getsignal(heard)
+    with pytest.raises(KeyboardInterrupt) as stop:
+        start_and_hear(heard, children)
+    assert stop.value.args == (heard,)
     assert children[0].communicate()[0] == "deaf\n"
-    assert signal.getsignal(signal.SIGINT) is hears
-    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    assert signal.getsignal(heard) is hears
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & set(STOPS)
+
+
+def test_what_nohup_switched_off_stays_off(heard):
+    signal.signal(heard, signal.SIG_IGN)
+    hear_stops()
+    assert signal.getsignal(heard) == signal.SIG_IGN

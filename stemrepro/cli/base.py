@@ -1,6 +1,7 @@
 """The command line's frame: failures as one sentence, and the options that commands share."""
 
 import errno
+import signal
 import sys
 from importlib.metadata import version
 from typing import Annotated
@@ -16,13 +17,16 @@ class Commands(TyperGroup):
     """Commands whose failures are one sentence each."""
 
     def invoke(self, context: typer.Context) -> object:
-        """Runs a command; bad input ends with exit code 2, Ctrl-C with 130."""
+        """Runs a command; bad input ends with exit code 2, Ctrl-C with 130, SIGTERM with 143, SIGHUP with 129."""
         try:
             return super().invoke(context)
         except UserError as error:
             sentence, code = str(error), 2
-        except KeyboardInterrupt:
-            sentence, code = "stopped; what is finished is kept, and the rest goes on from there next time", 130
+        except KeyboardInterrupt as stop:
+            sentence = "stopped; what is finished is kept, and the rest goes on from there next time"
+            code = 128 + (stop.args[0] if stop.args else signal.SIGINT)
+        except MemoryError:
+            sentence, code = "no memory is left; end something else, or take a smaller scale, and run again", 2
         except OSError as error:
             where = f" ({error.filename})" if error.filename else ""
             if error.errno in (errno.ENOSPC, errno.EDQUOT):

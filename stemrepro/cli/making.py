@@ -1,10 +1,8 @@
 """Commands that make something: plans, data, runs, scores, sweeps."""
 
 import os
-import subprocess
 import sys
 import time
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +12,8 @@ from stemrepro.cli import names
 from stemrepro.cli.base import Addresses, Scale, app
 from stemrepro.errors import UserError, unknown
 from stemrepro.params import PARTS
+from stemrepro.provenance import commit, no_repository
+from stemrepro.stopping import leave_with_parent, started
 from stemrepro.work import DATA, RESULTS, RUNS, SCORES
 
 OF_MIX = ("fetch", "corpus", "items")
@@ -59,6 +59,10 @@ def plan(
         print(f"stemrepro: {path} was cut short by a kill, and DVC refuses it: it is removed{back}", file=sys.stderr)
     if not quiet:
         estimate.show(book, params, Console())
+    links = [f"DVC refuses {path}/, which is a link; docs/howto.md says how another disk is used"
+             for path in (DATA, RUNS, SCORES, RESULTS) if path.is_symlink()]  # fmt: skip
+    for sentence in filter(None, [no_repository(), *links]):
+        print(f"stemrepro: {sentence}", file=sys.stderr)
 
 
 @app.command()
@@ -151,11 +155,10 @@ def train(
     params = names.planned(scale)
     planned, asked = params.planned(scale), names.chosen(params, scale, runs or [])
     chosen = asked_runs(scale, params.scale[scale].data, planned, asked)
-    command = [sys.executable, "-m", "stemrepro.cli", "track", "--follow", "--scale", scale, *(runs or [])]
+    commit()  # what git has against saying it is said here, and not by each worker
     left = [run for run in chosen if not run.ended]
-    # The follower ends when its input does, also when this is killed; Ctrl-C is for this one alone.
-    followed = {"stdin": subprocess.PIPE, "start_new_session": True}
-    with nullcontext() if untracked or not left else subprocess.Popen(command, **followed):
+    follower = ["track", "--follow", "--scale", scale, *(runs or [])]
+    with started([] if untracked or not left else [follower]):
         train_runs(left, params.scale[scale].workers, replace, len(chosen) - len(left))
     for run in chosen:
         if (step := run.diverged) is not None:
@@ -197,6 +200,8 @@ def sweep(
     redraw: Annotated[bool, typer.Option("--redraw", help="draw the results' data.csv again; run nothing")] = False,
 ) -> None:
     """Searches fields of arms by Optuna on the tune split; start it again for another worker, or after a kill."""
+    if worker:
+        leave_with_parent()
     names.check_sweep(file)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from rich.console import Console

@@ -10,9 +10,10 @@ from stemrepro.cli import names
 from stemrepro.cli.base import Addresses, Scale, app
 from stemrepro.errors import UserError
 from stemrepro.paper import CONFIDENCES
+from stemrepro.stopping import leave_with_parent
 from stemrepro.work import RESULTS, RUNS, SCORES
 
-FOLLOW_SECONDS = 30
+FOLLOW_SECONDS, PORT = 30, 5000
 
 
 @app.command()
@@ -142,14 +143,20 @@ def track(
     runs: Addresses = None,
     scale: Scale = "laptop",
     follow: Annotated[bool, typer.Option("--follow", help="keep up with a training until the input ends")] = False,
-    port: Annotated[int, typer.Option(help="of 'make ui', for the address that is printed")] = 5000,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="where 'make ui' is about to serve (refused where it is taken)")
+    ] = None,
 ) -> None:
     """Brings MLflow up to date with run folders and scores; rebuilds a deleted database, and says where the runs are shown."""
+    if follow:
+        leave_with_parent()
     import select
 
     from stemrepro.book import load
-    from stemrepro.tracked import Held, held, page, remember, sources, tracking_uri
+    from stemrepro.tracked import Held, check_free, held, page, remember, sources, tracking_uri
 
+    if port:
+        check_free(port)
     book = load()
     book.scale(scale)
     if not follow:
@@ -176,7 +183,7 @@ def track(
     print(
         f"{known.arms} arms and {known.runs} runs of scale '{scale}' are in {tracking_uri()}; 'make ui' shows them at"
     )
-    print(f"  {page(known.place, port)}")
+    print(f"  {page(known.place, port or PORT)}")
 
 
 @app.command()

@@ -72,6 +72,10 @@ class Visitor:
 
     def tokens(self, text: str) -> list[int]:
         """A text as the start of a document."""
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise UserError(f"the prompt {text!r} is no text in this terminal's encoding; give it in UTF-8") from error
         return [END_OF_DOCUMENT, *self.tokenizer.encode(text).ids]
 
     @torch.no_grad()

@@ -4,12 +4,9 @@ A trial is one run, trained like any other into sweeps/<scale>/<sweep>/runs/<set
 uses. Its folder is named by its settings, so a trial that was killed resumes, and settings that come up twice are trained once.
 The study lives in sweeps/<scale>/<sweep>/study.db; start the same command again for another worker. A point of a grid is done when its
 run has a result, with today's code, text and budget; one that failed is tried again by the next start, one whose worker was killed by
-those that are left. Whichever worker ends last writes the results; there are none of a sweep that lacks points.
+those that are left. Every command that was started writes the results at its end; there are none of a sweep that lacks points.
 """
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,7 +18,8 @@ from rich.console import Console
 from stemrepro.book import Book
 from stemrepro.files import damaged, digest, locked, read_json, write_json
 from stemrepro.progress import shown
-from stemrepro.provenance import provenance
+from stemrepro.provenance import commit, provenance
+from stemrepro.stopping import started
 from stemrepro.sweeps.best import best_by, best_settings, edges, sentences
 from stemrepro.sweeps.going import Going
 from stemrepro.sweeps.results import write_results
@@ -38,7 +36,6 @@ from stemrepro.sweeps.study import (
 from stemrepro.sweeps.trials import first_points, identity, objective
 from stemrepro.tracking import Tracker
 from stemrepro.unpacked import bundled
-from stemrepro.workers import ctrl_c_held
 
 MOST_EXTENSIONS = 3
 EDGE_GAIN = 0.01
@@ -80,17 +77,9 @@ def grown_space(sweep: Sweep, path: Path) -> Space:
 def work_together(command: list[str], number: int, alone: Callable[[], None]) -> int:
     """Works with `number` - 1 further processes of the same command, which end when this one does; returns how many of these failed or
     were killed, whose work `alone` takes over."""
-    children = []
-    try:
-        with ctrl_c_held():
-            children += [subprocess.Popen([*command, "--worker", str(i)]) for i in range(1, number)]
+    with started([[*command, "--worker", str(i)] for i in range(1, number)]) as others:
         alone()
-        return sum(child.wait() != 0 for child in children)
-    finally:
-        for child in children:
-            child.terminate()
-        for child in children:
-            child.wait()
+        return sum(other.wait() != 0 for other in others)
 
 
 def run_sweep(
@@ -114,12 +103,10 @@ def run_sweep(
     known = partial(identity, book=book, scale=scale, data=data, out=out, at=sweep.point)
     parts = parts_of(name, sweep, space, known)  # mistakes are named before anything runs
     if worker:
-        parent = os.getppid()
         work_all(parts, sweep, call, out, worker)
-        if os.getppid() == parent:
-            return
-        number = 1  # the first worker was killed: this one goes on in its place
-    command = [sys.executable, "-m", "stemrepro.cli", "sweep", str(file), "--scale", scale]
+        return
+    commit()  # as in training
+    command = ["sweep", str(file), "--scale", scale]
     for number_of_extensions in range(1 + MOST_EXTENSIONS):
         studies = [(part, open_study(part.name, sweep, out)) for part in parts]
         for part, study in studies:

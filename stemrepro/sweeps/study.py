@@ -157,9 +157,33 @@ def work(part: Part, sweep: Sweep, call: Callable[..., float], out: Path, worker
     while (count := len(results_of(study, part))) < sweep.trials:
         optuna.storages.fail_stale_trials(study)  # and puts them back
         if count + len(study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))) < sweep.trials:
-            study.optimize(call, n_trials=1)
+            _try(study, call)
         else:
             time.sleep(1)
+
+
+def _try(study: optuna.Study, call: Callable[[Trial], float], catch: tuple[type[Exception], ...] = ()) -> bool:
+    """One trial; False where another worker took it for dead meanwhile, as when this one was suspended or the clock was set."""
+    mine, told = [], False
+
+    def noted(trial: Trial) -> float:
+        nonlocal told
+        mine.append(trial.number)
+        try:
+            value = call(trial)
+        except optuna.exceptions.UpdateFinishedTrialError:
+            told = True
+            raise
+        told = True
+        return value
+
+    try:
+        study.optimize(noted, n_trials=1, catch=catch)
+    except Exception:
+        if told and study.get_trials(deepcopy=False)[mine[0]].state == TrialState.FAIL:
+            return False
+        raise
+    return True
 
 
 def _take(
@@ -170,7 +194,8 @@ def _take(
         with locked(out / "points" / run, "" if wait else "another worker has this point"):
             if open_points(study, {run: point}):
                 study.sampler = optuna.samplers.PartialFixedSampler(point, optuna.samplers.RandomSampler())
-                study.optimize(partial(_at_point, call=call, run=run, point=point), n_trials=1, catch=(UserError,))
+                while not _try(study, partial(_at_point, call=call, run=run, point=point), (UserError,)):
+                    pass
     except UserError:  # not of the point itself, which is caught above
         return False
     return True

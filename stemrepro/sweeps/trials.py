@@ -188,12 +188,7 @@ def objective(
                 raise optuna.TrialPruned
 
     with locked(run.folder.with_name(f"{run.folder.name}.lock")):  # another worker may have the same settings
-        try:
-            train(run, lambda step, *_: report(trial, step / run.training.steps), replace=True, mark=mark)
-        except SystemExit as error:
-            if isinstance(error.__context__, KeyboardInterrupt):  # Lightning makes this of Ctrl-C
-                raise KeyboardInterrupt from error
-            raise
+        train(run, lambda step, *_: report(trial, step / run.training.steps), replace=True, mark=mark)
         for table in run.folder.glob("tables-*"):
             table.unlink()
         return tune_loss(run, asked.tokens, asked.batch)

@@ -11,6 +11,7 @@ from pathlib import Path
 import lightning as L
 import torch
 import yaml
+from lightning.fabric.plugins.environments import LightningEnvironment
 from safetensors.torch import save as to_bytes
 
 from stemrepro.data.blocks import TokenBlocks
@@ -137,7 +138,8 @@ def _train(run: Run, report: Report, mark: Callable[[int, dict], None] | None) -
         max_steps=training.steps,
         accumulate_grad_batches=training.batch // training.micro_batch,
         callbacks=[recorder],
-        plugins=[AtomicCheckpointIO()],
+        plugins=[AtomicCheckpointIO(), LightningEnvironment()],  # a process of its own, whatever cluster it is on
+        default_root_dir=run.folder,  # inside Slurm any hpc_ckpt_* there would be loaded
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -151,6 +153,10 @@ def _train(run: Run, report: Report, mark: Callable[[int, dict], None] | None) -
         trainer.fit(module, ckpt_path=start)
     except Diverged as end:
         diverged = end.step
+    except SystemExit as end:
+        if isinstance(end.__context__, KeyboardInterrupt):  # Lightning makes this of it
+            raise end.__context__ from None
+        raise
     recorder.write_rows()
     seconds = time.monotonic() - started
     about = provenance() | {

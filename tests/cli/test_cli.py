@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -76,6 +77,31 @@ def test_one_sentence_and_exit_code_two(arguments, words, project):
     assert sorted(project.rglob("*")) == before  # nothing was made on the way
 
 
+def test_what_dvc_will_refuse_is_told_by_the_plan(project, monkeypatch):
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(project.parent))
+    (project / "elsewhere").mkdir()
+    (project / "runs").symlink_to(project / "elsewhere")
+    done = run("plan", "--scale", "tiny", "--quiet")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr.splitlines() == [
+        "stemrepro: DVC needs a git repository here: git init -q && git add -A && git commit -qm stemrepro",
+        "stemrepro: DVC refuses runs/, which is a link; docs/howto.md says how another disk is used",
+    ]
+
+
+def test_a_port_that_is_taken_is_told_before_an_address_is_printed(project, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        done = run("track", "--scale", "tiny", "--port", str(port))
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert re.fullmatch(
+        rf"stemrepro: nothing can be served at port {port} \(.*\); choose another: make ui PORT=\d+\n", done.stderr
+    )
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -134,69 +160,121 @@ def test_several_arms_are_trained_and_scored_together_and_without_mlflow(project
     assert "0 of 2 arms were scored" in run("evaluate", *arms, "--part", "losses").stdout
 
 
-def session(pid):
-    """The processes of a session that still run: what each was started with, by its id."""
+MARK = "STEMREPRO_TEST"
+ARMS = ["dense", "stem-full"]
+FORKSERVER, RUNS_THERE = "forkserver", "runs/tiny/*/*/seed*/config.yaml"
+TRIALS_THERE = "sweeps/tiny/two/runs/*/config.yaml"
+TRAIN, TRACKED = "train --untracked dense stem-full", "train dense stem-full"
+SWEEP = "sweep recipes/sweeps/two.yaml --workers 2"
+STOPPED = "stemrepro: stopped; what is finished is kept, and the rest goes on from there next time\n"
+
+
+def marked(mark):
+    """The processes that hold a mark in their environment and still run: what each was started with, by its id."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            state = (folder / "stat").read_text().rpartition(")")[2].split()
-            if int(state[3]) == pid and state[0] != "Z":
+            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+            if f"{MARK}={mark}".encode() in (folder / "environ").read_bytes() and state != "Z":
                 found[int(folder.name)] = (folder / "cmdline").read_text()
-        except (FileNotFoundError, ProcessLookupError):  # it has just ended
+        except (FileNotFoundError, ProcessLookupError, PermissionError):  # it has just ended, or is another's
             continue
     return found
 
 
-RUNS_THERE, TRIALS_THERE = "runs/tiny/*/*/seed*/config.yaml", "sweeps/tiny/two/runs/*/config.yaml"
+def workers_of(pid):
+    """Processes that the fork server of a command has made."""
+    parents = {folder.name: (folder / "stat").read_text().rpartition(")")[2].split()[1]
+               for folder in Path("/proc").glob("[0-9]*") if (folder / "stat").exists()}  # fmt: skip
+    return [int(own) for own, parent in parents.items() if parents.get(parent) == str(pid)]
 
 
+def start(arguments, mark):
+    """Starts a command, as a shell in a terminal does."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "stemrepro.cli", *arguments], stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT), MARK: mark}, preexec_fn=hear_ctrl_c,
+    )  # fmt: skip
+
+
+def made(project):
+    """What training and sweeps leave, by path."""
+    places = ("runs/**/weights.safetensors", "runs/**/metrics.jsonl", "results/tiny/sweeps/two/data.csv")
+    return {path.relative_to(project): path.read_bytes() for place in places for path in project.glob(place)}
+
+
+@pytest.fixture(scope="module")
+def untouched():
+    """What a command leaves that nothing happened to, by command."""
+    return {}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 @pytest.mark.parametrize(
-    ("command", "until"),
+    ("command", "until", "number", "whom", "code"),
     [
-        ("train --untracked dense stem-full", "forkserver"),  # workers are being started
-        ("train --untracked dense stem-full", RUNS_THERE),
-        ("evaluate --part losses dense", "forkserver"),
-        ("sweep recipes/sweeps/two.yaml --workers 2", TRIALS_THERE),
+        (TRAIN, FORKSERVER, signal.SIGINT, "group", 130),  # workers are being started
+        (TRACKED, RUNS_THERE, signal.SIGHUP, "group", 129),
+        (TRACKED, RUNS_THERE, signal.SIGTERM, "command", 143),
+        (TRACKED, RUNS_THERE, signal.SIGKILL, "command", -9),
+        (TRAIN, RUNS_THERE, signal.SIGTERM, "worker", 2),
+        ("evaluate --part losses dense", FORKSERVER, signal.SIGINT, "group", 130),
+        (SWEEP, TRIALS_THERE, signal.SIGINT, "group", 130),
+        (SWEEP, TRIALS_THERE, signal.SIGTERM, "command", 143),
+        (SWEEP, TRIALS_THERE, signal.SIGKILL, "command", -9),
     ],
 )
-def test_ctrl_c_is_one_sentence_and_the_work_goes_on_from_there(project, command, until):
-    """The whole terminal hears it: the command, the fork server, workers, other workers of a sweep."""
-    sweep = {"title": "two", "sampler": "grid", "space": {"arm": ["dense", "stem-full"], "learning_rate": [0.01], "seed": [0]}}  # fmt: skip
+def test_a_stopped_command_leaves_nothing_running_and_the_work_goes_on_from_there(
+    project, untouched, command, until, number, whom, code
+):
+    """A terminal's signal reaches the command, the fork server, workers, the follower, other workers of a sweep; a scheduler's may reach
+    the command alone."""
+    sweep = {"title": "two", "sampler": "grid", "space": {"arm": ARMS, "learning_rate": [0.01], "seed": [0]}}
     (project / "recipes/sweeps/two.yaml").write_text(yaml.safe_dump(sweep))
-    scored = command.startswith("evaluate")
-    if not scored:  # long enough to be stopped
-        long = TINY | {"training": TINY["training"] | {"tokens": 32 * 4 * 600}, "workers": 2}
+    if command.startswith("evaluate"):
+        assert run("train", "--scale", "tiny", "--untracked", "dense").exit_code == 0
+    else:  # long enough to be stopped
+        long = TINY | {"training": TINY["training"] | {"tokens": 32 * 4 * 200, "save_every": 20}, "workers": 2}
         (project / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(long))
         plan.write("tiny")
-    elif (done := run("train", "--scale", "tiny", "--untracked", "dense")).exit_code:
-        pytest.fail(done.output)
-    arguments = [*command.split(), "--scale", "tiny"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "stemrepro.cli", *arguments], stderr=subprocess.PIPE, text=True, start_new_session=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)}, preexec_fn=hear_ctrl_c,
-    )  # fmt: skip
+    arguments, mark = [*command.split(), "--scale", "tiny"], str(project)
+    process = start(arguments, mark)
     for _ in range(1200):
-        if any(until in started for started in session(process.pid).values()) or list(project.glob(until)):
+        if any(until in started for started in marked(mark).values()) or list(project.glob(until)):
             break
         time.sleep(0.1)
-    os.killpg(process.pid, signal.SIGINT)
+    if whom == "group":
+        os.killpg(process.pid, number)
+    else:
+        os.kill(process.pid if whom == "command" else workers_of(process.pid)[0], number)
     try:
         _, shown = process.communicate(timeout=60)
     except subprocess.TimeoutExpired:  # Python drops one that comes in a weak reference's callback; one presses again
-        os.killpg(process.pid, signal.SIGINT)
+        os.killpg(process.pid, number)
         _, shown = process.communicate(timeout=60)
-    assert process.returncode in (130, -signal.SIGINT), shown  # a shell says 130 of both
-    assert shown == "stemrepro: stopped; what is finished is kept, and the rest goes on from there next time\n"
+    assert process.returncode == code, shown
+    if whom == "worker":
+        assert re.fullmatch(r"stemrepro: a worker was killed while these ran: .*; run again, they resume; .*\n", shown)
+    elif number != signal.SIGKILL:
+        assert shown == STOPPED
     for _ in range(300):  # what was ended may still be on its way out
-        if not (left := session(process.pid)):
+        if not (left := marked(mark)):
             break
         time.sleep(0.1)
     assert left == {}
-    again = subprocess.run(
-        [sys.executable, "-m", "stemrepro.cli", *arguments], capture_output=True, text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    assert again.returncode == 0, again.stderr
+    again = start(arguments, mark)
+    _, shown = again.communicate(timeout=300)
+    assert again.returncode == 0, shown
+    if (kind := command.split()[0]) == "evaluate":
+        return
+    found = made(project)
+    if kind not in untouched:
+        for folder in ("runs", "sweeps", "results"):
+            shutil.rmtree(project / folder, ignore_errors=True)
+        assert run(*arguments, *(["--untracked"] if command == TRACKED else [])).exit_code == 0
+        untouched[kind] = made(project)
+    assert found == untouched[kind]
+    assert found
 
 
 def test_edit_and_generate_on_a_trained_run(atlas_run, atlas_sample, tmp_path, monkeypatch):
@@ -224,6 +302,13 @@ def test_edit_and_generate_on_a_trained_run(atlas_run, atlas_sample, tmp_path, m
     ]
     assert drawn[0] == drawn[1] != drawn[2]
     assert run("generate", "--run", str(tmp_path), "--prompt", "x").exit_code == 2
+    ascii = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "stemrepro.cli", "generate", "--run", str(folder), "--tokens", "1", "--prompt"]
+    done = subprocess.run([*command, "Zürich"], capture_output=True, text=True, env=ascii)
+    assert (done.returncode, done.stdout[:9]) == (0, "Z\\xfcrich"), done.stderr
+    said = run("generate", "--run", str(folder), "--prompt", "a\udcffb")
+    assert said.exit_code == 2
+    assert r"the prompt 'a\udcffb' is no text" in said.output
 
 
 def test_an_analysis_ends_with_how_many_claims_came_out_how(project):

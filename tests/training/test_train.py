@@ -3,6 +3,7 @@
 import json
 import resource
 import shutil
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -420,6 +421,23 @@ def test_two_can_not_train_in_one_folder(make_run):
 
     train(run, meanwhile)
     assert run.ended
+
+
+@pytest.mark.parametrize("tasks", ["1", "2"])
+def test_a_run_inside_a_slurm_job_is_as_anywhere(make_run, monkeypatch, tmp_path, tasks):
+    """Lightning would refuse two tasks, requeue the job at SIGUSR1, and go on from what such a job left in the working folder."""
+    run = make_run("dense")
+    train(run, quiet)
+    job = f"JOB_ID=1 JOB_NAME=j NTASKS={tasks} PROCID=0 LOCALID=0 NODEID=0 NODELIST=localhost"
+    for name, value in (field.split("=") for field in job.split()):
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    monkeypatch.chdir(tmp_path)
+    Path("hpc_ckpt_1.ckpt").write_bytes(b"of another run")
+    inside, before, handlers = replace(run, folder=tmp_path / "inside"), signal.getsignal(signal.SIGUSR1), []
+    train(inside, lambda *_: handlers.append(signal.getsignal(signal.SIGUSR1)))
+    assert set(handlers) == {before}
+    assert inside.weights.read_bytes() == run.weights.read_bytes()
+    assert [path.name for path in Path().glob("hpc*")] == ["hpc_ckpt_1.ckpt"]
 
 
 def test_a_run_records_its_passes_over_the_text(make_run):

@@ -1,0 +1,93 @@
+"""Which commit results name, and what is said where there is none."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from stemrepro.errors import UserError
+from stemrepro.provenance import SAID, commit, no_repository
+from stemrepro.verify import committed_recipes
+from tests.conftest import ROOT
+
+
+def git(*command):
+    author = ["-c", "user.name=t", "-c", "user.email=t@t"]
+    return subprocess.run(["git", *author, *command], check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty one that no repository lies around."""
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
+    monkeypatch.setenv(SAID, "")  # gone again behind the test
+    monkeypatch.delenv(SAID)
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "work"
+
+
+@pytest.fixture
+def repository(folder):
+    """One commit with a file of recipes/."""
+    (folder / "recipes").mkdir()
+    (folder / "recipes/arms.yaml").write_text("dense: {}\n")
+    git("init", "-q")
+    git("add", "-A")
+    git("commit", "-qm", "x")
+    return folder
+
+
+def test_the_commit_and_whether_anything_differs_from_it(repository, monkeypatch, capsys):
+    head = git("rev-parse", "HEAD")
+    assert commit() == head
+    monkeypatch.chdir("recipes")
+    assert commit() == head
+    monkeypatch.chdir(repository)
+    (repository / "recipes/arms.yaml").write_text("other: {}\n")
+    assert commit() == f"{head}+changes"
+    assert no_repository() == capsys.readouterr().err == ""
+
+
+def test_a_repository_around_a_copy_is_another_ones(repository, monkeypatch, capsys):
+    """Its commit says nothing of the files here."""
+    (repository / "unpacked").mkdir()
+    monkeypatch.chdir("unpacked")
+    assert commit() == "unknown"
+    with pytest.raises(UserError, match=r"^verify compares .* git says: fatal: path 'unpacked/' .* not in 'HEAD'$"):
+        committed_recipes(repository / "results")
+    assert capsys.readouterr().err == ""
+
+
+def test_without_a_commit_nothing_is_said_but_where_dvc_will_refuse(folder, capsys):
+    assert commit() == "unknown"
+    assert no_repository() == "DVC needs a git repository here: git init -q && git add -A && git commit -qm stemrepro"
+    git("init", "-q")
+    assert commit() == "unknown"
+    assert no_repository() == capsys.readouterr().err == ""
+
+
+def test_a_refusal_of_gits_is_told_once_with_its_remedy(repository, monkeypatch, capsys):
+    """As of a repository that another user owns; processes that start from here on keep still."""
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    assert commit() == commit() == "unknown"
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert said.startswith(
+        "stemrepro: results that are made here name no commit, as git refuses: fatal: detected dubious"
+    )
+    assert f"git config --global --add safe.directory {repository}" in said
+    assert no_repository() == ""
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="needs make")
+def test_make_says_what_is_missing_before_it_installs_anything(folder):
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, name)
+    done = subprocess.run(["make", "reproduce"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("DVC needs git and a repository here (fatal: not a git repository")
+    assert not (folder / ".venv").exists()
+    for command in done.stderr.splitlines()[0].rpartition("): ")[2].split(" && "):
+        git(*command.split()[1:])
+    assert subprocess.run(["make", "repository"]).returncode == 0
