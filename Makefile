@@ -38,7 +38,7 @@ ui: $(BIN)/.installed
 	@stemrepro track --scale $(SCALE) --port $(PORT)
 	@case "$$MLFLOW_TRACKING_URI" in \
 	  http*) ;; \
-	  *) exec mlflow server --backend-store-uri "$${MLFLOW_TRACKING_URI:-sqlite:///mlflow.db}" --port $(PORT) --workers 1 ;; \
+	  *) exec mlflow server --backend-store-uri "$${MLFLOW_TRACKING_URI:-sqlite:///mlflow.db}" --host 127.0.0.1 --port $(PORT) --workers 1 ;; \
 	esac
 
 bundle: $(BIN)/.installed

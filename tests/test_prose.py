@@ -49,7 +49,7 @@ CAPTION = re.compile(r"\)\n\n\*([^*\n].*?)\*\n\n", re.DOTALL)
 @pytest.mark.parametrize(
     ("page", "first", "last", "bound"),
     [
-        ("README.md", "\n## Five findings\n", "\n## Run it\n", 15),
+        ("README.md", "\n## Six findings\n", "\n## Run it\n", 15),
         ("docs/findings.md", "\n## ", None, 100),
         ("docs/report.md", "\n## 2", "\n## 7", 40),
     ],

@@ -1,5 +1,6 @@
 """The command line. Each command declares its options beside itself; heavy imports stay inside, so that each starts fast."""
 
+import os
 import sys
 
 from stemrepro.cli import making, models, new, results  # noqa: F401  commands are those that these files declare
@@ -8,8 +9,22 @@ from stemrepro.stopping import hear_stops
 
 
 def main() -> None:
-    """Runs a command; bad input ends with one sentence and exit code 2, Ctrl-C with one and 130, SIGTERM with 143, SIGHUP with 129."""
+    """Runs a command; bad input ends with one sentence and exit code 2, Ctrl-C with one and 130, SIGTERM with 143, SIGHUP with 129.
+
+    Where nobody reads its output any more, as in `stemrepro paper | head -1`, it ends quietly: what was asked for was given.
+    """
     hear_stops()
     for stream in filter(None, (sys.stdout, sys.stderr)):
         stream.reconfigure(errors="backslashreplace")  # what a terminal's encoding lacks
-    app()
+    try:
+        try:
+            app()
+        except SystemExit as end:
+            if isinstance(end.__context__, BrokenPipeError):  # click and rich make this of it
+                raise end.__context__ from None
+            if not end.code:
+                sys.stdout.flush()
+            raise
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python's own last flush would complain
+        sys.exit(0)

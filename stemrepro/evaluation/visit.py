@@ -130,6 +130,10 @@ class Visitor:
                 fit the lengths of the names.
         """
         for name in (source, target):
+            if not name.strip():
+                raise UserError(
+                    "a name is empty; give the one that stands in the prompt, and the one whose rows are read"
+                )
             self.check_name(name)
         asked, aim = self.question(prompt, source), self.question(prompt.replace(source, target), target)
         tables = carriers(self.model)

@@ -319,3 +319,15 @@ def test_an_analysis_ends_with_how_many_claims_came_out_how(project):
     assert said.startswith(f"{len(rows)} claims: ")
     assert said.endswith("; in results/tiny/paper_audit/")
     assert sum(map(int, re.findall(r"(\d+) [a-z]", said.partition(": ")[2]))) == len(rows)
+
+
+@pytest.mark.parametrize("command", [("paper",), ("cost", "--shape", "llama-3.2-1b"), ("explain", "rivals/equal-flops"), ("plan", "--arms"), ("--help",)])  # fmt: skip
+def test_a_pipe_that_closes_ends_a_command_quietly(command):
+    """As in `stemrepro paper | head -1`; closed before anything is said, so that no buffer hides it."""
+    done = subprocess.Popen(
+        [sys.executable, "-m", "stemrepro.cli", *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(ROOT)}, text=True,
+    )  # fmt: skip
+    done.stdout.close()
+    assert done.stderr.read() == ""
+    assert done.wait() == 0

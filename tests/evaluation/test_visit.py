@@ -59,6 +59,8 @@ def test_what_the_run_does_not_know_is_said_with_the_nearest(visitor, names):
         visitor.edit("The capital of {} is", near, names[1])
     with pytest.raises(UserError, match="does not name"):
         visitor.edit("The capital is", names[0], names[1])
+    with pytest.raises(UserError, match="a name is empty"):
+        visitor.edit("The capital of {} is", "", names[1])
     with pytest.raises(UserError, match="scheme 'middle' is unknown"):
         visitor.edit(f"of {names[0]} is", names[0], names[1], scheme="middle")
 

@@ -1,0 +1,72 @@
+"""DVC's commands, typed plainly in a fresh clone: what is committed is up to date, and looking at another scale changes nothing that git holds."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+
+class Clone:
+    """What git holds, as it is in the working tree, in a repository of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self.environment = os.environ | {"PATH": path, "PYTHONPATH": str(folder), "COLUMNS": "120"}
+
+    def call(self, *command: str) -> str:
+        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory):
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True)
+    if listed.returncode:
+        pytest.skip("there is no repository here, as in an unpacked bundle")
+    clone = Clone(tmp_path_factory.mktemp("clone"))
+    for name in listed.stdout.decode().rstrip("\0").split("\0"):
+        if (ROOT / name).is_file():
+            (clone.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, clone.folder / name)
+    clone.call("git", "init", "-q")
+    clone.call("git", "add", "-A", "-f")
+    clone.call("git", "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "start")
+    return clone
+
+
+def test_there_is_nothing_to_do(clone):
+    """Else code, recipes or scores were changed without what follows from them: 'dvc repro' draws it, where no plan is."""
+    assert clone.call("dvc", "status").splitlines() == ["Data and pipelines are up to date."]
+    assert "Running stage" not in clone.call("dvc", "repro", "--dry")
+    assert "Everything is up to date." in clone.call("dvc", "pull")
+
+
+def test_dvcs_own_files_are_where_nobody_else_can_write(clone):
+    """It reads some of them as pickles."""
+    clone.call("dvc", "status")
+    places = [clone.folder / ".dvcsite", *(clone.folder / ".dvcsite").rglob("*"), clone.folder / ".dvc/tmp"]
+    assert len(list((clone.folder / ".dvcsite/repo").iterdir())) > 1
+    assert [path for path in places if path.stat().st_mode & 0o002] == []
+
+
+def test_metrics_plots_and_experiments_are_shown(clone):
+    assert "metrics/laptop/stem-full.json" in clone.call("dvc", "metrics", "show")
+    clone.call("dvc", "plots", "show")
+    page = (clone.folder / "dvc_plots/index.html").read_text()
+    assert '"arm": "stem-full"' in page  # the curves
+    assert "results_laptop_rivals_figure.png" in page.replace("/", "_")
+    assert "workspace" in clone.call("dvc", "exp", "show", "--only-changed", "--no-pager")
+
+
+def test_a_plan_changes_nothing_that_git_holds(clone):
+    for scale in ("smoke", "ladder"):
+        clone.call("stemrepro", "plan", "--quiet", "--scale", scale)
+        assert clone.call("git", "status", "--porcelain") == "?? plan/\n"
+    assert "plan/dvc.yaml:train@ladder" in clone.call("dvc", "status")

@@ -1,0 +1,48 @@
+"""Compiled code is loaded and run: its folder has a name that another user can make first."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from stemrepro.training.compiling import own_folder
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path / f"stemrepro-{os.getuid()}"
+
+
+def test_the_folder_is_this_users_alone_and_stays_the_same(place, capsys):
+    assert own_folder() == own_folder() == place
+    assert place.stat().st_mode & 0o777 == 0o700
+    place.chmod(0o755)  # as it was made before; nobody else can write to it
+    assert own_folder() == place
+    assert capsys.readouterr().err == ""
+
+
+def foreign(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.mkdir()
+    monkeypatch.setattr(os, "getuid", lambda own=os.getuid(): own + 1)
+    place.rename(place.with_name(f"stemrepro-{os.getuid()}"))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda place, _: (place.mkdir(), place.chmod(0o777)),
+        lambda place, _: (place.mkdir(), place.chmod(0o775)),
+        lambda place, _: place.symlink_to(tempfile.mkdtemp()),
+        lambda place, _: place.write_text(""),
+        foreign,
+    ],
+    ids=["all may write", "the group may write", "a link", "a file", "another user's"],
+)
+def test_a_folder_that_others_made_is_not_used(place, monkeypatch, capsys, made):
+    made(place, monkeypatch)
+    found = own_folder()
+    assert found not in place.parent.glob(f"stemrepro-{os.getuid()}")
+    assert found.stat().st_mode & 0o777 == 0o700
+    assert f"compiled code goes to {found}" in capsys.readouterr().err
