@@ -17,7 +17,7 @@ SOURCES = ("speeches", "bible", "glosses")
 def write_summary(folder: Path, seeds: int, **more: object) -> None:
     """summary.json with what every part has."""
     folder.mkdir(parents=True, exist_ok=True)
-    about = {"key": "k", "params_hash": folder.name, "data_hash": "d", "seeds": seeds} | more
+    about = {"key": "k", "params_hash": folder.name, "data_hash": "d"} | more | {"seeds": seeds}
     (folder / "summary.json").write_text(json.dumps(about))
 
 

@@ -42,7 +42,8 @@ def test_gaps_are_of_the_seeds_that_both_have(book, scores, tmp_path):
 
 def test_arms_of_two_plans_have_no_gap(book, scores, tmp_path):
     path = scores / "laptop/losses/main/stem-full"
-    write_summary(path, 2, **json.loads((path / "summary.json").read_text()) | {"data_hash": "of another text"})
+    told = json.loads((path / "summary.json").read_text())
+    write_summary(path, told.pop("seeds"), **told | {"data_hash": "of another text"})
     write_metrics(book, "laptop", scores, tmp_path / "metrics")
     assert read(tmp_path / "metrics/laptop")["stem-full"].keys() == {"kflops", "params", "prose"}
     assert gap(scores / "laptop", Address(MAIN, "stem-full")) is None

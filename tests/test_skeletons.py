@@ -71,7 +71,7 @@ def test_a_recipe_is_the_last_one_and_its_claim_can_be_judged(folder):
         (lambda folder: new_arm("mine", "link/x.py:Rows", folder), "below the repository's root"),
         (lambda folder: new_arm("mine", "link.py:Rows", folder), "below the repository's root"),
         (lambda folder: new_arm("mine", "my/x.py:Rows()", folder), "ffn 'my/x.py:Rows\\(\\)' is unknown"),
-        (lambda folder: new_arm("mine", "my/x.py:lambda", folder), "can't be imported"),
+        (lambda folder: new_arm("mine", "my/x.py:lambda", folder), "is no name of a class"),
         (lambda folder: new_recipe("off", ["dense", "ple"], folder), "'off' is no name: YAML reads it"),
         (lambda folder: new_recipe("rivals", ["dense", "ple"], folder), "is there already"),
         (lambda folder: new_recipe("../x", ["dense", "ple"], folder), "is no name"),

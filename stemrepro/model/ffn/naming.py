@@ -1,6 +1,7 @@
 """From the name of a feed-forward network to the file that has it; without torch."""
 
 import re
+from keyword import iskeyword
 from pathlib import Path
 
 from stemrepro.errors import UserError
@@ -14,6 +15,8 @@ def own_file(name: str) -> Path:
     file, root = Path(OWN_FILE.fullmatch(name)["file"]), Path.cwd().resolve()
     if file.is_absolute() or ".." in file.parts or not file.resolve().is_relative_to(root):
         raise UserError(f"ffn '{name}': the file must lie below the repository's root")
+    if iskeyword(OWN_FILE.fullmatch(name)["name"]):
+        raise UserError(f"ffn '{name}': a word of Python's own is no name of a class")
     return file
 
 
