@@ -11,12 +11,15 @@ from stemrepro.book import Book
 from stemrepro.cost_table import short
 from stemrepro.model.cost import flops_per_token, parameter_counts, table_bytes_per_token
 from stemrepro.params import Params
+from stemrepro.progress import duration
 
+GPU_FLOPS = 4e14  # 40% of what an H100 is sold with (989e12 in bf16)
+MANY = 7 * 86_400  # seconds; what takes longer on a CPU isn't meant for one
 CORE_FLOPS = 4e10  # training FLOPs a second of one core at the laptop scale (docs/LOG.md)
 
 
 def estimate(params: Params, cores: int | None = None) -> dict:
-    """Runs, tokens, FLOPs, minutes and disk of training what is planned."""
+    """Runs, tokens, FLOPs, seconds on this machine's CPU and bytes of disk of training what is planned."""
     (name,), cores = params.scales, cores or os.cpu_count() or 1
     total, threads = {"runs": 0, "tokens": 0, "flops": 0.0, "disk": 0}, 1
     for own in params.planned(name).values():
@@ -27,7 +30,7 @@ def estimate(params: Params, cores: int | None = None) -> dict:
         total["flops"] += seeds * tokens * 3 * flops_per_token(own.model, training.sequence)
         total["disk"] += seeds * (4 * counts["total"] + len(training.snapshots) * 2 * counts["tables"])
     parallel = min(cores, params.scale[name].workers * threads)
-    return total | {"minutes": total["flops"] / CORE_FLOPS / parallel / 60}
+    return total | {"seconds": total["flops"] / CORE_FLOPS / parallel}
 
 
 def show_arms(book: Book, scale_name: str, names: list[str], console: Console) -> None:
@@ -75,6 +78,11 @@ def show(book: Book, params: Params, console: Console) -> None:
     cost, points = estimate(params), len({address.point for address in planned})
     console.print(
         f"{cost['runs']} runs ({len(planned)} addresses at {points} points), {cost['tokens']:,} tokens, {cost['flops']:.2g} FLOPs: "
-        f"about {cost['minutes']:.0f} minutes of training on this machine's CPU, {cost['disk'] / 1e6:,.0f} MB in runs/ and as much "
+        f"about {duration(cost['seconds'])} of training on this machine's CPU, {cost['disk'] / 1e6:,.0f} MB in runs/ and as much "
         f"again in DVC's cache"
     )
+    if cost["seconds"] > MANY:
+        days = cost["flops"] / GPU_FLOPS / 86_400
+        console.print(
+            f"that is for GPUs: about {days:,.1f} days of one H100 at 40% of its peak; docs/howto.md says how to use more"
+        )

@@ -16,6 +16,7 @@ from stemrepro.claims import Contrast
 from stemrepro.errors import UserError, unknown
 from stemrepro.measures.base import Inputs, Measure, measure_class
 from stemrepro.multiplicity import PRIMARY_ALPHA, PRIMARY_PLACES, SECONDARY_RATE
+from stemrepro.progress import duration
 from stemrepro.provenance import read_provenance
 from stemrepro.recipe import ORIGINS, Claim
 from stemrepro.records import read_yaml
@@ -177,7 +178,9 @@ def _made(folder: Path, cost: dict | None) -> list[str]:
     if (path := folder / "provenance.json").exists():
         lines.append("made by commit {commit} on {date}".format(**read_provenance(path)))
     if cost and cost["runs"]:
-        lines.append(f"that is {cost['runs']} runs, about {cost['minutes']:.0f} minutes of training on this machine")
+        lines.append(
+            f"that is {cost['runs']} runs, about {duration(cost['seconds'])} of training on this machine's CPU"
+        )
     return lines
 
 

@@ -76,7 +76,7 @@ def damaged(path: Path, error: object) -> UserError:
             f"{path} can't be read ({error.strerror}); it may be whole: see what is in the way and run again"
         )
     return UserError(
-        f"{path} is missing or damaged ({' '.join(str(error).split())}); restore it or run 'dvc repro' again"
+        f"{path} is missing or damaged ({' '.join(str(error).split())}); restore it, or delete it and run 'make reproduce' with its SCALE"
     )
 
 
@@ -94,7 +94,7 @@ def read_rows(path: Path) -> list[dict]:
         return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
     except (FileNotFoundError, IsADirectoryError, ValueError, RecursionError) as error:
         raise UserError(
-            f"{path} is missing or damaged ({error}); delete its folder and run 'dvc repro' again"
+            f"{path} is missing or damaged ({error}); delete its folder and run 'make reproduce' with its SCALE"
         ) from error
 
 

@@ -41,9 +41,11 @@ class Piece:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in words: "40 s", "4 min", "2 h 05 min"."""
+    """Seconds in words: "40 s", "4 min", "2 h 05 min", "12 days", "10,800 years"."""
     if seconds < 59.5:
         return f"{max(1, round(seconds))} s"
+    if (days := seconds / 86_400) >= 2:
+        return f"{days:.0f} days" if days < 730 else f"{float(f'{days / 365.25:.3g}'):,.0f} years"
     hours, minutes = divmod(round(seconds / 60), 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min"
 

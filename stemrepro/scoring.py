@@ -113,7 +113,9 @@ def up_to_date(out: Path, key: str) -> bool:
 def _check_finished(runs: list[Run]) -> None:
     for run in runs:
         if not run.weights.exists() and run.diverged is None:
-            raise UserError(f"{run.weights} is missing; train that run first ('dvc repro' or 'stemrepro train')")
+            raise UserError(
+                f"{run.weights} is missing; train that run first ('make reproduce' with its SCALE, or 'stemrepro train')"
+            )
 
 
 def pending(

@@ -189,7 +189,7 @@ def _what(book: Book, address: Address) -> str:
 
 def _gap(view: ArmView) -> str:
     if not view.scores:
-        return "No scores of these settings yet: `dvc repro` or `stemrepro evaluate` makes them."
+        return "No scores of these settings yet: `make reproduce` or `stemrepro evaluate` makes them."
     if view.address.arm == REFERENCE or not view.gap:
         return (
             "The gap of other arms is to this one."

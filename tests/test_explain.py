@@ -221,7 +221,7 @@ def test_command(monkeypatch):
     assert said.exit_code == 0
     assert row["sentence"] in " ".join(said.stdout.split())
     assert f"scores/{scale}/" in said.stdout
-    assert re.search(rf"make reproduce RECIPE={recipe}\n(.*\n)+ +that is \d+ runs, about \d+ minutes", said.stdout)
+    assert re.search(rf"make reproduce RECIPE={recipe}\n(.*\n)+ +that is \d+ runs, about [\dhs ]+(min|s) ", said.stdout)
     wrong = CliRunner().invoke(app, ["explain", f"{recipe}/{row['claim']}x"])
     assert wrong.exit_code == 2
     assert "did you mean" in wrong.stderr

@@ -247,7 +247,7 @@ def test_the_estimate_counts_points_disk_and_cores(book):
     largest = max(parameter_counts(own.model)["total"] for own in runs(only(book, "validation_loss")).values())
     assert 0 < found["disk"] < found["runs"] * 8 * largest
     slower = estimate.estimate(plan.make_params(only(book, "validation_loss"), "laptop"), cores=1)
-    assert slower["minutes"] == pytest.approx(2 * found["minutes"])
+    assert slower["seconds"] == pytest.approx(2 * found["seconds"])
     half = estimate.estimate(plan.make_params(only(book, "table_design"), "laptop"))
     assert half["runs"] == 3 * (15 + 1 + 3 + 2)
     assert half["tokens"] == pytest.approx(tokens / 2 * half["runs"])
@@ -265,8 +265,19 @@ def test_the_plan_prints_layers_and_an_estimate(book):
     shown = " ".join(console.file.getvalue().split())
     assert "1, 3, 5" in shown
     assert f"{sum(len(own.trained) for own in runs(book).values())} runs ({len(runs(book))} addresses at" in shown
-    assert "minutes of training on this machine's CPU" in shown
+    assert re.search(r"about [\d h]+ min of training on this machine's CPU", shown)
+    assert "H100" not in shown
     assert [estimate.ranges(layers) for layers in ((), (3,), (1, 2, 4, 7, 8, 9))] == ["none", "3", "1-2, 4, 7-9"]
+
+
+def test_what_no_cpu_is_meant_for_is_said_in_days_of_a_gpu(book, monkeypatch):
+    monkeypatch.setattr(
+        estimate, "estimate", lambda _: {"runs": 4, "tokens": 1, "flops": 2.7e22, "seconds": 3.4e11, "disk": 1}
+    )
+    console = Console(file=io.StringIO(), width=200)
+    estimate.show(book, plan.make_params(only(book, "paper_audit"), "smoke"), console)
+    assert "about 10,800 years of training on this machine's CPU" in console.file.getvalue()
+    assert "about 781.2 days of one H100 at 40% of its peak" in console.file.getvalue()  # 2.7e22 / 4e14 / 86,400
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,19 @@ def test_shares_where_units_mean_nothing_and_no_more_names_than_fit():
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(0.2, "1 s"), (59.4, "59 s"), (59.6, "1 min"), (3569, "59 min"), (3571, "1 h 00 min"), (7500, "2 h 05 min")],
+    [
+        (0.2, "1 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min"),
+        (3569, "59 min"),
+        (3571, "1 h 00 min"),
+        (7500, "2 h 05 min"),
+        (172_799, "48 h 00 min"),
+        (172_801, "2 days"),
+        (6.3e7, "729 days"),
+        (6.4e7, "2 years"),
+        (60 * 5_678_403_441, "10,800 years"),
+    ],
 )
 def test_durations_in_words(seconds, words):
     assert duration(seconds) == words

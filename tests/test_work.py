@@ -82,7 +82,7 @@ def test_a_stage_on_a_blend_reads_it_and_its_parent_does_not(sample, tmp_path, m
     (folder / "blocks").symlink_to(sample / "blocks")
     _, params = planning.write("tiny", ("mid_training",))
     planned = params.planned("tiny")
-    with pytest.raises(UserError, match="data/tiny/mid/blocks is missing; run 'dvc repro mid' first"):
+    with pytest.raises(UserError, match="data/tiny/mid/blocks is missing; run 'make reproduce' with its SCALE"):
         runs_of("tiny", "sample", planned)
     place = (sample / "corpus", sample / "tokenizer.json", folder / "mid", tmp_path / "card.md")
     write_blend("mid-sample", params.scale["tiny"].mid.mix, 4000, *place)

@@ -31,7 +31,7 @@ class TokenBlocks:
     def __init__(self, folder: Path, split: str, length: int, vocab: int) -> None:
         path = Path(folder) / f"{split}.bin"
         if not path.exists():
-            raise UserError(f"{path} is missing; run 'dvc repro' or 'stemrepro data blocks' first")
+            raise UserError(f"{path} is missing; run 'make reproduce' with its SCALE first")
         self.index = read_index(Path(folder))
         self.about = self.index["splits"][split]
         if path.stat().st_size != 2 * self.about["tokens"]:

@@ -43,7 +43,7 @@ def read_index(blocks: Path) -> dict:
     """
     path = blocks / "index.json"
     if not path.exists():
-        raise UserError(f"{path} is missing; run 'dvc repro blocks' first")
+        raise UserError(f"{path} is missing; run 'make reproduce' with its SCALE first")
     index = read_json(path)
     try:
         index["vocab"], index["token_bytes"], index["splits"]["validation"]["documents"]

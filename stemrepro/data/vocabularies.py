@@ -44,7 +44,7 @@ def mid_text(data: Path) -> Text:
     """
     blocks = data / "mid" / "blocks"
     if not blocks.exists():
-        raise UserError(f"{blocks} is missing; run 'dvc repro mid' first")
+        raise UserError(f"{blocks} is missing; run 'make reproduce' with its SCALE first")
     return Text(blocks, verified_hash(blocks))
 
 
@@ -62,7 +62,7 @@ def own_text(vocab: int, data: Path, people: int = 0) -> Text:
     if people:
         own = data / "people" / str(people) / "blocks"
         if not own.exists():
-            raise UserError(f"{own} is missing; run 'dvc repro people' first")
+            raise UserError(f"{own} is missing; run 'make reproduce' with its SCALE first")
         return Text(own, verified_hash(own))
     blocks = data / "blocks"
     hashed = verified_hash(blocks)
@@ -70,7 +70,7 @@ def own_text(vocab: int, data: Path, people: int = 0) -> Text:
         return Text(blocks, hashed)
     own = data / "vocabularies" / str(vocab) / "blocks"
     if not own.exists():
-        raise UserError(f"{own} is missing; run 'dvc repro vocabularies' first")
+        raise UserError(f"{own} is missing; run 'make reproduce' with its SCALE first")
     # Every vocabulary has the same training documents.
     tokens = [read_index(place)["splits"]["train"]["tokens"] for place in (own, blocks)]
     return Text(own, verified_hash(own), tokens[0] / tokens[1])

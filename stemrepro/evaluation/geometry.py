@@ -124,11 +124,13 @@ def tables_over_training(run: Run, model: Decoder) -> dict[float, dict[int, Tens
     for share in run.training.snapshots:
         path = run.folder / f"tables-{round(100 * share):03d}.safetensors"
         if not path.exists():
-            raise UserError(f"{path} is missing; train that run again ('dvc repro')")
+            raise UserError(f"{path} is missing; train that run again ('make reproduce' with its SCALE)")
         try:
             found[share] = by_layer(load_file(path))
         except (OSError, ValueError, SafetensorError) as error:
-            raise UserError(f"{path} is damaged ({error}); train that run again ('dvc repro')") from error
+            raise UserError(
+                f"{path} is damaged ({error}); train that run again ('make reproduce' with its SCALE)"
+            ) from error
     return found | {1.0: by_layer(table_parameters(model))}
 
 

@@ -52,7 +52,9 @@ def load_model(folder: Path, config: ModelConfig, settings: str, device: torch.d
     """
     path = folder / "weights.safetensors"
     if not path.exists():
-        raise UserError(f"{path} is missing; train that run first ('dvc repro' or 'stemrepro train')")
+        raise UserError(
+            f"{path} is missing; train that run first ('make reproduce' with its SCALE, or 'stemrepro train')"
+        )
     try:
         with safe_open(path, "pt") as opened:
             made_with = (opened.metadata() or {}).get("config")

@@ -79,7 +79,7 @@ def rows_of(results: Path, scale: str, name: str) -> list[dict]:
     """
     path = results / scale / name / "verdicts.json"
     if not path.exists():
-        raise UserError(f"{path} is missing; run 'dvc repro' for scale '{scale}'")
+        raise UserError(f"{path} is missing; 'make figures SCALE={scale}' draws it from the scores")
     return sorted(read_verdicts(path), key=lambda row: not row["primary"])
 
 
@@ -117,7 +117,7 @@ def section(results: Path, scale: str, name: str, book: Book, out: Path, ladder:
     recipe, others = book.recipes[name], at_other_scales(results, scale, name, book)
     folder, rows = results / scale / name, rows_of(results, scale, name)
     if not (folder / "figure.svg").exists():
-        raise UserError(f"{folder}/figure.svg is missing; run 'dvc repro' for scale '{scale}'")
+        raise UserError(f"{folder}/figure.svg is missing; 'make figures SCALE={scale}' draws it from the scores")
     drawn = [image(path) for path in sorted((folder / "panels").glob("*.svg")) or [folder / "figure.svg"]]
     items = paper_items(recipe.paper_item)
     own = of_paper(rows)

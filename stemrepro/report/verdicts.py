@@ -70,7 +70,7 @@ def read_verdicts(path: Path) -> list[dict]:
         UserError: it is missing or damaged, or has a claim twice.
     """
     rows = read_json(path)
-    again = "restore it or run 'dvc repro' again"
+    again = "restore it or run 'make figures' with its SCALE"
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise UserError(f"{path} holds no list of claims; {again}")
     for row in rows:

@@ -104,7 +104,9 @@ def beginning_of(run: Run) -> dict:
         )
     there = AtomicCheckpointIO().load_checkpoint(path)
     if digest(there.get("run_config")) != run.begins.parent:
-        raise UserError(f"{path} was made with other settings than those planned; train that run again ('dvc repro')")
+        raise UserError(
+            f"{path} was made with other settings than those planned; train that run again ('make reproduce' with its SCALE)"
+        )
     return there
 
 

@@ -59,7 +59,7 @@ def project(sample, tmp_path, monkeypatch):
         (("analyse", "nope", "--scale", "tiny"), "recipe 'nope' is unknown"),
         (("analyse", "rivals", "--scale", "tiny"), "is missing"),
         (("report", "--scale", "nope"), "scale 'nope' is unknown"),
-        (("report", "--scale", "tiny"), "verdicts.json is missing; run 'dvc repro' for scale 'tiny'"),
+        (("report", "--scale", "tiny"), "verdicts.json is missing; 'make figures SCALE=tiny' draws it from the scores"),
         (("track", "--scale", "nope"), "scale 'nope' is unknown"),
         (("verify", "--scale", "laptop"), "has no verdicts"),
         (("cost", "--shape", "gpt-9"), "shape 'gpt-9' is unknown"),

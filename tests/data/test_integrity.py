@@ -35,7 +35,7 @@ def test_missing_files(copy, tmp_path):
     (copy / "tune.bin").unlink()
     with pytest.raises(UserError, match=r"tune\.bin is missing or garbled"):
         verified_hash(copy)
-    with pytest.raises(UserError, match=r"index\.json is missing; run 'dvc repro blocks'"):
+    with pytest.raises(UserError, match=r"index\.json is missing; run 'make reproduce' with its SCALE"):
         verified_hash(tmp_path / "none")
 
 

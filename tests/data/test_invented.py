@@ -80,6 +80,6 @@ def test_texts_about_other_numbers_of_people(tmp_path):
     tokenizer = read_tokenizer(tmp_path / "tokenizer.json")
     assert all(len(tokenizer.encode(f" {word}").ids) == 1 for own in words(8, 3, 4).values() for word in own)
     with pytest.raises(
-        UserError, match=re.escape(f"{tmp_path}/people/13/blocks is missing; run 'dvc repro people' first")
+        UserError, match=re.escape(f"{tmp_path}/people/13/blocks is missing; run 'make reproduce' with its SCALE")
     ):
         own_text(vocab, tmp_path, 13)
