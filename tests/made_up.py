@@ -26,7 +26,7 @@ PAIRS = {"0": 1.0, "4-31": -1.0}
 
 
 def write_arm(
-    folder, prose, seeds=(0, 1, 2), marks=(0.4, 0.2), documents=40, unigram=5.0, diverged=(), flops=10.0, parameters=5, pairs=PAIRS
+    folder, prose, seeds=(0, 1, 2), marks=(0.4, 0.2), documents=40, unigram=5.0, diverged=(), flops=10.0, parameters=5, pairs=PAIRS, steps=20
 ):  # fmt: skip
     """An arm whose loss is `prose[seed]` on both prose sources and 1.0 on glosses; runs of the seeds `diverged` ended at step 15."""
     folder.mkdir(parents=True)
@@ -50,7 +50,7 @@ def write_arm(
     pd.DataFrame(rows).to_csv(folder / "losses.csv", index=False)
     pd.DataFrame(curve).to_csv(folder / "curve.csv", index=False)
     np.savez(folder / "documents.npz", seeds=np.array(scored), source=source, tokens=tokens, nats=np.stack(nats))
-    series = np.ones((len(seeds), 20))
+    series = np.ones((len(seeds), steps))
     for number, seed in enumerate(seeds):
         if seed in diverged:
             series[number, 14:] = np.nan
@@ -62,7 +62,7 @@ def write_arm(
         "loss": loss,
         "unigram_nats_per_token": unigram,
         "forward_flops_per_token": flops,
-        "parameters": {"total": parameters},
+        "parameters": {"total": parameters, "tables": parameters // 2},
     }
     ended = {"diverged": {str(seed): 15 for seed in diverged}} if diverged else {}
     write_summary(folder, len(seeds), **more, **ended)

@@ -100,10 +100,10 @@ def of_paper(rows: list[dict]) -> list[dict]:
 
 
 def untested(rows: list[dict]) -> str:
-    """How many claims can't be tested, and how many of them for what: "45: 25 not run, 20 model too small"; "0" for none."""
+    """How many claims can't be tested, and how many of them for what: "45: 25 not run, 20 model too small"; "1 confounded"; "0"."""
     counts = Counter(row["untested"] for row in rows if row["verdict"] == NOT_TESTABLE)
     kinds = ", ".join(f"{counts[kind]} {kind}" for kind in UNTESTED if counts[kind])
-    return f"{counts.total()}: {kinds}" if kinds else "0"
+    return f"{counts.total()}: {kinds}" if len(counts) > 1 else kinds or "0"
 
 
 def out_of_reach(rows: list[dict]) -> str:
@@ -113,8 +113,8 @@ def out_of_reach(rows: list[dict]) -> str:
     if not sized:
         return ""
     return (
-        f"*Reproduced* is out of reach of {len(sized)} of the paper's {len(results)} results, whatever comes out: they claim a direction, and "
-        f"their sizes aren't expected at these scales, so *direction only* is the most that the rule can give them."
+        f"*Reproduced* is out of reach of {len(sized)} of the paper's {len(results)} results: they claim a direction, and "
+        f"their sizes aren't expected at these scales."
     )
 
 
