@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -24,7 +25,7 @@ from multiprocessing import util
 from queue import Empty
 
 from stemrepro.errors import UserError
-from stemrepro.progress import Course, shown
+from stemrepro.progress import Course, duration, shown
 from stemrepro.stopping import leave_with_parent, stops_held
 
 ENVIRONMENT = {
@@ -37,6 +38,8 @@ LONGEST_PLACE, SHORT_PLACES = 70, ("/tmp", "/var/tmp", "/dev/shm")
 """Of a socket's path the system allows some 100 characters; multiprocessing adds 32 to the folder's."""
 NO_MEMORY = ("can't allocate memory", "out of memory")
 """What torch says of it, on the CPU and on a GPU."""
+SILENCE = 600.0
+"""Seconds without a word of any worker, after which a warning says so: one that hangs looks like one that works."""
 AGAIN = "run again, they resume; fewer 'workers' of the scale (recipes/scales/) take less memory"
 
 
@@ -107,13 +110,15 @@ def _work(number: int, job: Job) -> object:
         turn.release()
 
 
-def _take(queue: object, course: Course) -> None:
-    """Tells a course what workers have reported since."""
+def _take(queue: object, course: Course) -> bool:
+    """Tells a course what workers have reported since; says whether they have."""
+    heard = False
     while True:
         try:
             number, values = queue.get_nowait()
         except Empty:
-            return
+            return heard
+        heard = True
         if values is None:
             course.begin(number)
             continue
@@ -190,9 +195,18 @@ def run_jobs(
             numbers: dict[Future, int] = {}
             with stops_held():
                 numbers |= {pool.submit(_work, number, job): number for number, job in enumerate(jobs)}
+            silent_since = time.monotonic()
             while numbers:
                 ended, _ = wait(numbers, timeout=0.5, return_when=FIRST_COMPLETED)
-                _take(queue, course)
+                if _take(queue, course) or ended:
+                    silent_since = time.monotonic()
+                elif time.monotonic() - silent_since > SILENCE and any(course.running):
+                    names = ", ".join(job.name for n, job in enumerate(jobs) if course.running[n])
+                    warnings.warn(
+                        f"no word for {duration(SILENCE)} of {names}; if it hangs, stop with Ctrl-C and run again: what is done is kept",
+                        stacklevel=1,
+                    )
+                    silent_since = math.inf
                 for future in sorted(ended, key=lambda future: future.exception() is not None):  # what came out is kept
                     number = numbers.pop(future)
                     try:

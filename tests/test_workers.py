@@ -52,6 +52,11 @@ def hoard(number, report):
     return bytearray(2**60) if number == 1 else torch.empty(2**60, dtype=torch.uint8)
 
 
+def nap(run, report):
+    """Works for two seconds without a report."""
+    time.sleep(2)
+
+
 def hang(path, report):
     """Stops, as a debugger or a scheduler that suspends does."""
     Path(path).write_text(str(os.getpid()))
@@ -150,6 +155,12 @@ def test_a_worker_that_hangs_ends_with_the_others(tmp_path):
     with pytest.raises(UserError, match=r"^the other one hangs$"):
         dict(run_jobs(jobs, 2, 1, "stemrepro.training.train"))
     assert not alive(Path(path).read_text())
+
+
+def test_workers_that_say_nothing_are_named(monkeypatch, tmp_path):
+    monkeypatch.setattr("stemrepro.workers.SILENCE", 0.1)
+    with pytest.warns(UserWarning, match=r"^no word for .* of job 1; if it hangs, stop with Ctrl-C and run again"):
+        call(nap, [1])
 
 
 def test_with_one_core_two_jobs_take_turns(monkeypatch):

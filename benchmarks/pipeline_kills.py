@@ -1,0 +1,242 @@
+"""Kills the whole pipeline of the smoke scale with SIGKILL, again and again, and starts it anew each time: does it come to its end
+unaided, with the bytes of a clone that nothing happened to?
+
+    python -m benchmarks.pipeline_kills --kills 100 --sweep-kills 20
+
+Two clones of this commit run `make reproduce SCALE=smoke`, one of them killed at random moments: a third of the kills take everything,
+a third DVC alone (or what stands in its place), a third one process below it. Then the same with a sweep of two workers.
+Writes docs/pipeline_kills.csv, how many kills hit which stage.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pandas as pd
+import psutil
+from rich.progress import track
+
+from stemrepro.files import atomic_write
+from stemrepro.provenance import provenance
+
+BIN = Path(sys.executable).parent
+PIPELINE = ["make", "reproduce", "SCALE=smoke", f"BIN={BIN}", "-o", f"{BIN}/.installed", "-o", f"{BIN}/python"]
+SWEEP = ["stemrepro", "sweep", "kills.yaml", "--scale", "smoke", "--workers", "2"]
+SPACE = "title: Killed\nsampler: grid\nspace: {arm: [dense, stem-full], learning_rate: [0.005, 0.01], seed: [100]}\n"
+AIMS = ("everything", "the head", "one below")
+FOLDERS = ("data", "runs", "scores", "results", "metrics", "plan", "dvc_plots", "sweeps")
+FOR_ITSELF = {"date", "seconds"}  # of a provenance.json: what no two trainings share
+
+
+def clone(folder: Path) -> Path:
+    """This commit, in a folder of its own."""
+    subprocess.run(["git", "clone", "--quiet", str(Path.cwd()), str(folder)], check=True)
+    (folder / "kills.yaml").write_text(SPACE)
+    return folder
+
+
+def start(command: list[str], folder: Path) -> subprocess.Popen:
+    """Starts a command of a clone, with the clone's code; what it says goes to <folder>.log."""
+    environment = os.environ | {"PYTHONPATH": str(folder), "PATH": f"{BIN}:{os.environ['PATH']}"}
+    with Path(f"{folder}.log").open("ab") as log:
+        return subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+
+def finish(command: list[str], folder: Path) -> None:
+    """Lets a command come to its end.
+
+    Raises:
+        RuntimeError: it fails, and so needs a hand.
+    """
+    if code := start(command, folder).wait():
+        raise RuntimeError(f"'{' '.join(command)}' ended with {code} in {folder}; see {folder}.log")
+
+
+def below(process: subprocess.Popen) -> list[psutil.Process]:
+    """What a command has started, parents first; a recipe's shell is none of it."""
+    with suppress(psutil.NoSuchProcess):
+        return [child for child in psutil.Process(process.pid).children(recursive=True) if name(child)]
+    return []
+
+
+def name(process: psutil.Process) -> str:
+    """What a process does: "dvc", a command of stemrepro, or "helper"; "" for shells and those that are gone."""
+    with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+        words = process.cmdline()
+        if not words or Path(words[0]).name in {"sh", "bash", "make"}:
+            return ""
+        for number, word in enumerate(words[:3]):
+            if Path(word).name == "dvc":
+                return "dvc"
+            if Path(word).name == "stemrepro":
+                command = words[number + 1]
+                which = (
+                    words[words.index("--part") + 1]
+                    if "--part" in words
+                    else words[number + 2]
+                    if command == "data"
+                    else ""
+                )
+                return f"{command} {which}".strip()
+        return "helper"  # a worker, a server of forks, a tracker of resources
+    return ""
+
+
+def kill(process: subprocess.Popen, aim: str, rng: random.Random) -> str:
+    """Kills what is aimed at, waits for the command's end, and says what was at work."""
+    children = below(process)
+    names = [name(child) for child in children]
+    stage = next((words for words in reversed(names) if words not in {"dvc", "helper"}), names[0] if names else "make")
+    if aim == "the head":
+        victims = children[:1]  # make and its shell end with it
+    elif aim == "one below":
+        victims = [rng.choice(children[1:] or children)] if children else []
+    else:
+        victims = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    for victim in victims:
+        with suppress(psutil.NoSuchProcess):
+            victim.kill()
+    try:
+        process.wait(timeout=600)
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"hung after a kill of {aim} in '{stage}'; see the log") from error
+    return stage
+
+
+def differences(one: Path, other: Path) -> list[str]:
+    """Files of two clones that aren't the same, dates and times of provenance aside, and runs that MLflow shows otherwise."""
+    found = []
+    names = {
+        path.relative_to(root).as_posix()
+        for root in (one, other)
+        for folder in (*FOLDERS, "dvc.lock")
+        for path in [root / folder, *(root / folder).rglob("*")]
+        if path.is_file() and path.suffix != ".db" and not path.name.startswith(".")
+    }
+    for path in sorted(names):
+        if not ((one / path).exists() and (other / path).exists()):
+            found.append(f"{path} (in one alone)")
+        elif (one / path).read_bytes() != (other / path).read_bytes():
+            if Path(path).name == "provenance.json":
+                first, second = (json.loads((root / path).read_text()) for root in (one, other))
+                if all(
+                    first.get(key) == second.get(key)
+                    for key in first.keys() | second.keys() - FOR_ITSELF
+                    if key not in FOR_ITSELF
+                ):
+                    continue
+            found.append(path)
+    return found + (["mlflow.db"] if shown(one) != shown(other) else [])
+
+
+def shown(folder: Path) -> set[tuple]:
+    """Runs that MLflow has: key, state and names of metrics. (Some values are times.)"""
+    if not (folder / "mlflow.db").exists():
+        return set()
+    with closing(sqlite3.connect(folder / "mlflow.db")) as base:
+        return set(
+            base.execute(
+                "select tags.value, runs.status, latest_metrics.key from runs join tags using (run_uuid) "
+                "left join latest_metrics using (run_uuid) where tags.key = 'run_key' and runs.lifecycle_stage = 'active'"
+            )
+        )
+
+
+def run(
+    what: str, command: list[str], kills: int, length: float, folders: tuple[Path, Path], reset: Callable[[Path], None]
+) -> tuple[list[dict], int]:
+    """Kills a command so many times, about a dozen times a pass; after every pass the clone is compared, and begins anew.
+
+    Raises:
+        RuntimeError: a start that nobody killed fails, or the bytes are others.
+    """
+    rng, rows, passes = random.Random(0), [], 0
+    whole, killed = folders
+
+    def compare() -> None:
+        nonlocal passes
+        passes += 1
+        if other := differences(whole, killed):
+            raise RuntimeError(f"{what}, pass {passes}: {len(other)} files differ: {', '.join(other[:9])}")
+
+    for number in track(range(kills), description=f"kills of {what}"):
+        aim = AIMS[number % len(AIMS)]
+        while True:
+            process = start(command, killed)
+            try:
+                code = process.wait(timeout=4 + rng.expovariate(12 / length))
+            except subprocess.TimeoutExpired:
+                stage = kill(process, aim, rng)
+                rows.append({"what": what, "at": stage, "aim": aim})
+                break
+            if code:
+                raise RuntimeError(f"'{' '.join(command)}' ended with {code} though nobody killed it; see {killed}.log")
+            compare()
+            reset(killed)
+    finish(command, killed)
+    compare()
+    return rows, passes
+
+
+def main() -> None:
+    """Runs both clones, kills, compares."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--sweep-kills", type=int, default=20)
+    parser.add_argument("--out", type=Path, default=Path("docs/pipeline_kills.csv"))
+    options = parser.parse_args()
+    place = Path(tempfile.mkdtemp(prefix="kills-"))
+    folders = clone(place / "whole"), clone(place / "killed")
+
+    def wipe(folder: Path) -> None:
+        subprocess.run(["git", "clean", "-fdxq"], cwd=folder, check=True)
+        subprocess.run(["git", "checkout", "-q", "."], cwd=folder, check=True)
+        (folder / "kills.yaml").write_text(SPACE)
+
+    rows, passes = [], {}
+    for what, command, kills, reset in (
+        ("pipeline", PIPELINE, options.kills, wipe),
+        ("sweep", SWEEP, options.sweep_kills, lambda folder: shutil.rmtree(folder / "sweeps")),
+    ):
+        began = time.monotonic()
+        finish(command, folders[0])
+        found, passes[what] = run(what, command, kills, time.monotonic() - began, folders, reset)
+        rows += found
+        print(f"{what}: {len(found)} kills, {passes[what]} times at its end")
+    table = pd.DataFrame(rows)
+    everywhere = table.assign(at="everywhere")
+    counts = pd.concat(
+        [pd.crosstab([part["what"], part["at"]], part["aim"]).reset_index() for part in (table, everywhere)]
+    )
+    counts["kills"] = counts[list(AIMS)].sum(axis=1)
+    counts["came_to_its_end"] = counts["what"].map(passes).where(counts["at"] == "everywhere").astype("Int64")
+    atomic_write(options.out, counts.sort_values("what", kind="stable").to_csv(index=False))
+    about = provenance()
+    print(
+        json.dumps(
+            {"kills": len(rows), "passes": passes, "commit": about["commit"], "machine": about["machine"]}, indent=1
+        )
+    )
+    shutil.rmtree(place)
+
+
+if __name__ == "__main__":
+    main()
