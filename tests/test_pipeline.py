@@ -215,12 +215,12 @@ def anew(project, *targets):
 
 def test_touching_a_plot_draws_one_figure(restored):
     restored.edit("analysis/validation_loss.py", '"Loss against tokens"', '"Loss over tokens"')
-    assert anew(restored) == (set(), set(), {"check@smoke-sample", "validation_loss@smoke"})
+    assert anew(restored) == (set(), set(), {"validation_loss@smoke"})
 
 
 def test_touching_a_threshold_judges_one_recipe(restored):
     restored.edit("recipes/validation_loss.yaml", "smallest_effect: 0.02", "smallest_effect: 0.03")
-    assert anew(restored) == (set(), set(), {"check@smoke-sample", "validation_loss@smoke"})
+    assert anew(restored) == (set(), set(), {"check@smoke-sample", "validation_loss@smoke", "metrics@smoke"})
 
 
 def test_touching_a_task_file_scores_the_benchmarks_again(restored):
@@ -234,21 +234,21 @@ def test_editing_one_arm_trains_and_scores_one_arm(restored):
         "recipes/arms.yaml", "{ffn: stem, placement: half,", "{table_rate_factor: 2.0, ffn: stem, placement: half,"
     )
     restored.call(*PLAN)
-    both = targets("validation_loss", "benchmark_scores")
-    trained, scored, stages = anew(restored, *both)
+    recipe = targets("validation_loss")
+    trained, scored, stages = anew(restored, *recipe)
     assert trained == {f"runs/smoke/{point}/stem-half/seed0" for point in ("main", "official-start")}
-    of_the_scale = {f"scores/smoke/{part}/main/stem-half" for part in ("losses", "benchmarks")}
-    assert scored == of_the_scale | {"scores/smoke/losses/official-start/stem-half"}
+    assert scored == {f"scores/smoke/losses/{point}/stem-half" for point in ("main", "official-start")}
     assert "validation_loss@smoke" in stages
+    assert "benchmarks@smoke-sample" in restored.stale()
     restored.call("git", "checkout", "--", "recipes")
     restored.call(*PLAN)
-    assert anew(restored, *both)[0] == trained
+    assert anew(restored, *recipe)[0] == trained
 
 
 def test_a_comment_in_a_network_or_in_training_trains_nothing(restored):
     restored.edit("stemrepro/model/ffn/stem.py", "class Stem(FFN):", "# What the paper is about.\nclass Stem(FFN):")
     restored.edit("stemrepro/training/train.py", "def train(", "# Here it begins.\ndef train(")
-    assert anew(restored)[:2] == (set(), set())
+    assert anew(restored, *targets("validation_loss"))[:2] == (set(), set())
 
 
 NEW = """from stemrepro.model.ffn.stem import Stem
@@ -303,7 +303,7 @@ def test_an_arm_touches_two_files_a_network_three_and_a_recipe_one(restored):
     for text in ("FACTOR = 1.0\n", "FACTOR = 2.0\n"):  # a file that the network imports counts as it does
         (restored.folder / "my/factor.py").write_text(text)
         restored.call(*PLAN, "--recipe", "mine")
-        trained, scored, _ = anew(restored, "mine@smoke")
+        trained, scored, _ = anew(restored, *targets("mine"))
         assert (trained, scored) == ({"runs/smoke/main/doubled/seed0"}, {"scores/smoke/losses/main/doubled"})
 
 
@@ -327,7 +327,7 @@ def test_another_scale_and_back_runs_nothing(restored):
     restored.call("dvc", "repro", f"{OF_PLAN}cost_model@other")
     other.unlink()
     restored.call(*PLAN)
-    assert anew(restored)[:2] == (set(), set())
+    assert anew(restored, *targets("validation_loss"))[:2] == (set(), set())
 
 
 def test_a_benchmark_touches_three_files(restored):

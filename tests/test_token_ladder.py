@@ -32,7 +32,11 @@ def made_up(tmp_path_factory):
         gain = GAIN[address.arm] * (1 - 0.05 * np.log2(tokens / 331_776))
         law = FLOOR - 0.2 * (point.width > 1) + AMPLITUDE * (tokens / UNIT) ** -EXPONENT
         prose = {seed: law - gain + luck[seed] + rng.normal(0, 0.003) for seed in range(count)}
-        more = {"steps": round(tokens / 1e5), "flops": FLOPS.get(address.arm, 10.0) * point.width**2, "parameters": PARAMETERS[point.width]}
+        more = {
+            "steps": round(tokens / 1e5),
+            "flops": FLOPS.get(address.arm, 10.0) * point.width**2,
+            "parameters": PARAMETERS[point.width],
+        }
         pairs = {"0": 0.3 + gain / 2, "1-3": 0.1, "4-31": -0.1, "32+": -0.3 - gain / 2}
         write_arm(folder / "scores/ladder/losses" / address.path, prose, tuple(range(count)), pairs=pairs, **more)
     return folder

@@ -144,10 +144,7 @@ def test_claims_are_counted_by_whose_they_are(project, book):
     rows = [row for path in project.glob("*/*/verdicts.json") for row in read_verdicts(path)]
     count = len(book.at("laptop").recipes) + 1
     lines = tally_table(rows)
-    assert (
-        lines[2]
-        == f"| the paper's result ({3 * count}) | {count} | {count} | 0 | 0 | {count} model too small |"
-    )
+    assert lines[2] == f"| the paper's result ({3 * count}) | {count} | {count} | 0 | 0 | {count} model too small |"
     assert lines[3] == f"| the paper's arithmetic ({count}) | 0 | 0 | {count} | 0 | 0 |"
     assert lines[4] == f"| our control ({count}) | 0 | 0 | 0 | {count} | 0 |"
     page, table = (project / "index.html").read_text(), (project / "README.md").read_text()

@@ -25,7 +25,8 @@ def test_the_folder_is_this_users_alone_and_stays_the_same(place, capsys):
 
 def foreign(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place.mkdir()
-    monkeypatch.setattr(os, "getuid", lambda own=os.getuid(): own + 1)
+    own = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: own + 1)
     place.rename(place.with_name(f"stemrepro-{os.getuid()}"))
 
 
