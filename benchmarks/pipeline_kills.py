@@ -163,7 +163,7 @@ def shown(folder: Path) -> set[tuple]:
 def run(
     what: str, command: list[str], kills: int, length: float, folders: tuple[Path, Path], reset: Callable[[Path], None]
 ) -> tuple[list[dict], int]:
-    """Kills a command so many times, about a dozen times a pass; after every pass the clone is compared, and begins anew.
+    """Kills a command so many times, a dozen times a pass or so; after every pass the clone is compared, and begins anew.
 
     Raises:
         RuntimeError: a start that nobody killed fails, or the bytes are others.
@@ -182,7 +182,7 @@ def run(
         while True:
             process = start(command, killed)
             try:
-                code = process.wait(timeout=4 + rng.expovariate(12 / length))
+                code = process.wait(timeout=4 + rng.expovariate(16 / length))
             except subprocess.TimeoutExpired:
                 stage = kill(process, aim, rng)
                 rows.append({"what": what, "at": stage, "aim": aim})
@@ -194,6 +194,18 @@ def run(
     finish(command, killed)
     compare()
     return rows, passes
+
+
+def write(rows: list[dict], passes: dict[str, int], out: Path) -> None:
+    """How many kills of each kind hit which stage, and how often each command came to its end."""
+    table = pd.DataFrame(rows)
+    everywhere = table.assign(at="everywhere")
+    counts = pd.concat(
+        [pd.crosstab([part["what"], part["at"]], part["aim"]).reset_index() for part in (table, everywhere)]
+    )
+    counts["kills"] = counts[list(AIMS)].sum(axis=1)
+    counts["came_to_its_end"] = counts["what"].map(passes).where(counts["at"] == "everywhere").astype("Int64")
+    atomic_write(out, counts.sort_values("what", kind="stable").to_csv(index=False))
 
 
 def main() -> None:
@@ -220,15 +232,7 @@ def main() -> None:
         finish(command, folders[0])
         found, passes[what] = run(what, command, kills, time.monotonic() - began, folders, reset)
         rows += found
-        print(f"{what}: {len(found)} kills, {passes[what]} times at its end")
-    table = pd.DataFrame(rows)
-    everywhere = table.assign(at="everywhere")
-    counts = pd.concat(
-        [pd.crosstab([part["what"], part["at"]], part["aim"]).reset_index() for part in (table, everywhere)]
-    )
-    counts["kills"] = counts[list(AIMS)].sum(axis=1)
-    counts["came_to_its_end"] = counts["what"].map(passes).where(counts["at"] == "everywhere").astype("Int64")
-    atomic_write(options.out, counts.sort_values("what", kind="stable").to_csv(index=False))
+        write(rows, passes, options.out)
     about = provenance()
     print(
         json.dumps(

@@ -1,5 +1,5 @@
 """Recipes end to end at the smoke scale, in a fresh repository, by the commands that users type; then what runs again after an edit,
-counted in trained runs and scored arms. The recipes with four times as many runs are in test_analyses.py."""
+counted in trained runs and scored arms. One recipe of each kind; test_analyses.py and test_committed.py have the others."""
 
 import json
 import os
@@ -35,11 +35,9 @@ RECIPES = (
     "validation_loss",
     "benchmark_scores",
     "cost_model",
-    "table_offload",
     "angular_spread",
     "long_context_capacity",
     "contextual_reasoning",
-    "paper_audit",
 )
 OF_PLAN = "plan/dvc.yaml:"
 
