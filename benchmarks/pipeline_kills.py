@@ -17,7 +17,6 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -33,6 +32,7 @@ BIN = Path(sys.executable).parent
 PIPELINE = ["make", "reproduce", "SCALE=smoke", f"BIN={BIN}", "-o", f"{BIN}/.installed", "-o", f"{BIN}/python"]
 SWEEP = ["stemrepro", "sweep", "kills.yaml", "--scale", "smoke", "--workers", "2"]
 SPACE = "title: Killed\nsampler: grid\nspace: {arm: [dense, stem-full], learning_rate: [0.005, 0.01], seed: [100]}\n"
+GAP = 20.0  # seconds from a start to its kill, in the mean
 AIMS = ("everything", "the head", "one below")
 FOLDERS = ("data", "runs", "scores", "results", "metrics", "plan", "dvc_plots", "sweeps")
 FOR_ITSELF = {"date", "seconds"}  # of a provenance.json: what no two trainings share
@@ -161,9 +161,9 @@ def shown(folder: Path) -> set[tuple]:
 
 
 def run(
-    what: str, command: list[str], kills: int, length: float, folders: tuple[Path, Path], reset: Callable[[Path], None]
+    what: str, command: list[str], kills: int, folders: tuple[Path, Path], reset: Callable[[Path], None]
 ) -> tuple[list[dict], int]:
-    """Kills a command so many times, a dozen times a pass or so; after every pass the clone is compared, and begins anew.
+    """Kills a command so many times, at random moments; after every pass the clone is compared, and begins anew.
 
     Raises:
         RuntimeError: a start that nobody killed fails, or the bytes are others.
@@ -182,7 +182,7 @@ def run(
         while True:
             process = start(command, killed)
             try:
-                code = process.wait(timeout=4 + rng.expovariate(16 / length))
+                code = process.wait(timeout=rng.expovariate(1 / GAP))
             except subprocess.TimeoutExpired:
                 stage = kill(process, aim, rng)
                 rows.append({"what": what, "at": stage, "aim": aim})
@@ -228,9 +228,8 @@ def main() -> None:
         ("pipeline", PIPELINE, options.kills, wipe),
         ("sweep", SWEEP, options.sweep_kills, lambda folder: shutil.rmtree(folder / "sweeps")),
     ):
-        began = time.monotonic()
         finish(command, folders[0])
-        found, passes[what] = run(what, command, kills, time.monotonic() - began, folders, reset)
+        found, passes[what] = run(what, command, kills, folders, reset)
         rows += found
         write(rows, passes, options.out)
     about = provenance()
