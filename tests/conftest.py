@@ -1,10 +1,10 @@
 """Shared small things: a tiny scale, and token blocks made from the vendored sample by the real data stages."""
 
+import os
 import signal
 from pathlib import Path
 
 import pytest
-import torch
 
 from stemrepro.arm import Arm, run_settings
 from stemrepro.book import load
@@ -18,9 +18,8 @@ from stemrepro.files import sha256
 from stemrepro.params import PlannedTasks
 from stemrepro.runs import MAIN, Address, Run
 from stemrepro.scale import Point, Scale
-from stemrepro.training.train import train
 
-torch.set_num_threads(1)  # two threads wait for each other when the machine is busy; golden losses need one
+os.environ["OMP_NUM_THREADS"] = "1"  # of torch: two threads wait for each other when the machine is busy; golden losses need one
 ROOT = Path(__file__).parent.parent
 
 
@@ -106,6 +105,8 @@ def make_run(sample, tiny, tmp_path):
 @pytest.fixture(scope="session")
 def atlas_run(atlas_sample, tiny, book, tmp_path_factory):
     """atlas_run("stem-full", seed) -> a trained Run of 12 steps on the mix of facts."""
+    from stemrepro.training.train import train  # needs torch, which .ci/run's second Python hasn't
+
     folder = tmp_path_factory.mktemp("atlas-runs")
     scale = tiny.model_copy(update={"model": tiny.model.model_copy(update={"vocab": 512})})
 
