@@ -33,7 +33,7 @@ PIPELINE = ["make", "reproduce", "SCALE=smoke", f"BIN={BIN}", "-o", f"{BIN}/.ins
 SWEEP = ["stemrepro", "sweep", "kills.yaml", "--scale", "smoke", "--workers", "2"]
 SPACE = "title: Killed\nsampler: grid\nspace: {arm: [dense, stem-full], learning_rate: [0.005, 0.01], seed: [100]}\n"
 GAP = 20.0  # seconds from a start to its kill, in the mean
-AIMS = ("everything", "the head", "one below")
+AIMS = ("everything", "the_head", "one_below")
 FOLDERS = ("data", "runs", "scores", "results", "metrics", "plan", "dvc_plots", "sweeps")
 FOR_ITSELF = {"date", "seconds"}  # of a provenance.json: what no two trainings share
 
@@ -105,9 +105,9 @@ def kill(process: subprocess.Popen, aim: str, rng: random.Random) -> str:
     children = below(process)
     names = [name(child) for child in children]
     stage = next((words for words in reversed(names) if words not in {"dvc", "helper"}), names[0] if names else "make")
-    if aim == "the head":
+    if aim == "the_head":
         victims = children[:1]  # make and its shell end with it
-    elif aim == "one below":
+    elif aim == "one_below":
         victims = [rng.choice(children[1:] or children)] if children else []
     else:
         victims = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
