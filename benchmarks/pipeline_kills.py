@@ -32,7 +32,7 @@ BIN = Path(sys.executable).parent
 PIPELINE = ["make", "reproduce", "SCALE=smoke", f"BIN={BIN}", "-o", f"{BIN}/.installed", "-o", f"{BIN}/python"]
 SWEEP = ["stemrepro", "sweep", "kills.yaml", "--scale", "smoke", "--workers", "2"]
 SPACE = "title: Killed\nsampler: grid\nspace: {arm: [dense, stem-full], learning_rate: [0.005, 0.01], seed: [100]}\n"
-GAP = 20.0  # seconds from a start to its kill, in the mean
+GAP = 14.0  # seconds from a start to its kill, in the mean
 AIMS = ("everything", "the_head", "one_below")
 FOLDERS = ("data", "runs", "scores", "results", "metrics", "plan", "dvc_plots", "sweeps")
 FOR_ITSELF = {"date", "seconds"}  # of a provenance.json: what no two trainings share

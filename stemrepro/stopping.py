@@ -16,6 +16,8 @@ STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PARENT = "STEMREPRO_PARENT"
 """Environment variable of a command that another one started: that one's process id."""
 PR_SET_PDEATHSIG = 1
+OF_DVC = "DVC_STAGE"
+"""Environment variable that DVC gives the command of a stage."""
 
 
 def _stop(number: int, _: object) -> None:
@@ -23,7 +25,12 @@ def _stop(number: int, _: object) -> None:
 
 
 def hear_stops() -> None:
-    """From now on each of the signals is a KeyboardInterrupt with its number, but for those that nohup or a shell had switched off."""
+    """From now on each of the signals is a KeyboardInterrupt with its number, but for those that nohup or a shell had switched off.
+
+    On Linux the command of a stage also hears SIGTERM when DVC is gone: else it would go on, and be in the way of the next one.
+    """
+    if sys.platform == "linux" and OF_DVC in os.environ:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     for number in STOPS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _stop)

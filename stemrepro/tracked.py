@@ -5,12 +5,13 @@ import os
 import socket
 import sqlite3
 import uuid
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from stemrepro.errors import UserError
-from stemrepro.files import atomic_write, digest, write_json
+from stemrepro.files import atomic_write, digest, locked, write_json
 from stemrepro.work import RESULTS, RUNS, SCORES
 
 DEFAULT_URI = "sqlite:///mlflow.db"
@@ -66,6 +67,26 @@ def clone() -> str:
     if not CLONE.exists():
         atomic_write(CLONE, f"{uuid.uuid4().hex}\n")
     return digest([CLONE.read_text(encoding="utf-8"), CLONE.stat().st_ino])[:6]  # a copied file has a number of its own
+
+
+@contextmanager
+def made_whole() -> Iterator[str | None]:
+    """The address of a database to be made, which is the one in use once the body is done; None where that is there.
+
+    MLflow makes its tables one by one, and takes none that lacks some: killed in between, it would leave one that nobody can open.
+    """
+    file = database()
+    if not file or file.exists():
+        yield None
+        return
+    with locked(file.parent):
+        if file.exists():  # another process made it just now
+            yield None
+            return
+        new = file.with_name(f"{file.name}.new")
+        new.unlink(missing_ok=True)
+        yield f"sqlite:///{new}"
+        os.replace(new, file)
 
 
 def settle() -> None:

@@ -25,7 +25,7 @@ from stemrepro.errors import UserError
 from stemrepro.files import digest, flat, locked, sha256
 from stemrepro.run_folder import read_config, read_metrics
 from stemrepro.runs import MAIN, Address, params_hash
-from stemrepro.tracked import clone, private, settle, state, tracking_uri
+from stemrepro.tracked import clone, made_whole, private, settle, state, tracking_uri
 from stemrepro.tracked_arm import (
     REFERENCE,
     ArmView,
@@ -50,6 +50,8 @@ from mlflow.entities import Metric, Param, Run, RunTag, ViewType
 from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
+DAMAGED = ("file is not a database", "malformed", "duplicate column name", "already exists [SQL: CREATE")
+"""What is said of a file that is no database, and of one that 'mlflow ui' was making when it was killed."""
 BATCH = 1000  # MLflow takes no more metrics at once
 POINTS = 500  # of training that MLflow gets of a run, evenly spaced, beside every mark: a database of all steps is slow to fill and to open
 
@@ -70,7 +72,7 @@ def plainly() -> Iterator[None]:
         reason, uri = " ".join(str(error).split()), tracking_uri()
         if "database is locked" in reason:
             raise UserError(f"{uri} is locked by another process; stop that or run 'stemrepro track' later") from error
-        if "file is not a database" in reason or "malformed" in reason:
+        if any(words in reason for words in DAMAGED):
             raise UserError(f"{uri} is damaged; delete the file and run 'stemrepro track' to build it anew") from error
         if isinstance(error, MlflowException | OSError | SQLAlchemyError | sqlite3.Error):
             raise UserError(f"MLflow at {uri} can't be used ({reason[:200]})") from error
@@ -95,6 +97,9 @@ class Tracker:
     @cached_property
     def client(self) -> MlflowClient:
         """MLflow; the first one makes the database."""
+        with made_whole() as new:
+            if new:
+                MlflowClient(new).search_experiments(max_results=1)
         settle()
         return MlflowClient(tracking_uri())
 

@@ -19,7 +19,9 @@ from stemrepro.params import PlannedTasks
 from stemrepro.runs import MAIN, Address, Run
 from stemrepro.scale import Point, Scale
 
-os.environ["OMP_NUM_THREADS"] = "1"  # of torch: two threads wait for each other when the machine is busy; golden losses need one
+os.environ["OMP_NUM_THREADS"] = (
+    "1"  # of torch: two threads wait for each other when the machine is busy; golden losses need one
+)
 ROOT = Path(__file__).parent.parent
 
 

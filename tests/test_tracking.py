@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pandas as pd
@@ -488,6 +488,31 @@ def test_a_missing_damaged_or_unreachable_one(project, book, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with pytest.raises(UserError, match=r"MLflow at http://127\.0\.0\.1:9 can't be used"):
+        tracker(book).sync()
+
+
+def test_a_kill_while_it_is_made_leaves_none(project, book, monkeypatch):
+    (project / "kill.py").write_text(
+        "import os, signal, sys\n"
+        "os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "from stemrepro.tracked import made_whole\n"
+        "with made_whole() as new:\n"
+        "    open(new.removeprefix('sqlite:///'), 'w').write('half a database')\n"
+    )
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///own.db")
+    killed = subprocess.run([sys.executable, "kill.py"], env=os.environ | {"PYTHONPATH": str(ROOT)})
+    assert killed.returncode == -9
+    assert not Path("own.db").exists()
+    assert tracker(book).sync() == (1, 2)
+    assert not Path("own.db.new").exists()
+
+
+def test_one_that_was_killed_while_mlflow_made_it(project, book):
+    """Its last table is missing, and the step that adds columns isn't noted."""
+    with closing(sqlite3.connect(project / "mlflow.db")) as base, base:
+        base.execute("DROP TABLE experiments")
+        base.execute("UPDATE alembic_version SET version_num = '2d6e25af4d3e'")
+    with pytest.raises(UserError, match=r"mlflow\.db is damaged; delete the file and run 'stemrepro track'"):
         tracker(book).sync()
 
 

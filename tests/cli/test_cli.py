@@ -164,6 +164,8 @@ MARK = "STEMREPRO_TEST"
 ARMS = ["dense", "stem-full"]
 FORKSERVER, RUNS_THERE = "forkserver", "runs/tiny/*/*/seed*/config.yaml"
 TRIALS_THERE = "sweeps/tiny/two/runs/*/config.yaml"
+LONG = TINY | {"training": TINY["training"] | {"tokens": 32 * 4 * 200, "save_every": 20}, "workers": 2}
+"""A scale whose runs are long enough to be stopped."""
 TRAIN, TRACKED = "train --untracked dense stem-full", "train dense stem-full"
 SWEEP = "sweep recipes/sweeps/two.yaml --workers 2"
 STOPPED = "stemrepro: stopped; what is finished is kept, and the rest goes on from there next time\n"
@@ -228,8 +230,7 @@ def test_a_stopped_command_leaves_nothing_running_and_the_work_goes_on_from_ther
     the command alone."""
     sweep = {"title": "two", "sampler": "grid", "space": {"arm": ARMS, "learning_rate": [0.01], "seed": [0]}}
     (project / "recipes/sweeps/two.yaml").write_text(yaml.safe_dump(sweep))
-    long = TINY | {"training": TINY["training"] | {"tokens": 32 * 4 * 200, "save_every": 20}, "workers": 2}
-    (project / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(long))  # long enough to be stopped
+    (project / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(LONG))
     plan.write("tiny")
     arguments, mark = [*command.split(), "--scale", "tiny"], str(project)
     process = start(arguments, mark)
@@ -267,6 +268,30 @@ def test_a_stopped_command_leaves_nothing_running_and_the_work_goes_on_from_ther
         untouched[kind] = made(project)
     assert found == untouched[kind]
     assert found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems don't tell a process that its parent is gone")
+def test_a_stage_ends_when_dvc_is_killed(project):
+    """Else it goes on, and the next `dvc repro` finds its runs taken."""
+    (project / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(LONG))
+    plan.write("tiny")
+    mark, words = str(project), [sys.executable, "-m", "stemrepro.cli", *TRAIN.split(), "--scale", "tiny"]
+    code = "import subprocess, sys; subprocess.run(sys.argv[1:])"
+    environment = os.environ | {"PYTHONPATH": str(ROOT), MARK: mark, "DVC_STAGE": "train@tiny"}
+    parent = subprocess.Popen([sys.executable, "-c", code, *words], env=environment, stderr=subprocess.DEVNULL)
+    for _ in range(1200):
+        if list(project.glob(RUNS_THERE)):
+            break
+        time.sleep(0.1)
+    parent.kill()
+    parent.wait()
+    assert not list(project.glob("runs/**/weights.safetensors"))
+    for _ in range(300):
+        if not (left := marked(mark)):
+            break
+        time.sleep(0.1)
+    assert left == {}
+    assert not list(project.glob("runs/**/weights.safetensors"))
 
 
 def test_edit_and_generate_on_a_trained_run(atlas_run, atlas_sample, tmp_path, monkeypatch):
