@@ -41,7 +41,7 @@ FOR_ITSELF = {"date", "seconds"}  # of a provenance.json: what no two trainings 
 def clone(folder: Path) -> Path:
     """This commit, in a folder of its own."""
     subprocess.run(["git", "clone", "--quiet", str(Path.cwd()), str(folder)], check=True)
-    (folder / "kills.yaml").write_text(SPACE)
+    (folder / "kills.yaml").write_text(SPACE, encoding="utf-8")
     return folder
 
 
@@ -136,7 +136,7 @@ def differences(one: Path, other: Path) -> list[str]:
             found.append(f"{path} (in one alone)")
         elif (one / path).read_bytes() != (other / path).read_bytes():
             if Path(path).name == "provenance.json":
-                first, second = (json.loads((root / path).read_text()) for root in (one, other))
+                first, second = (json.loads((root / path).read_text(encoding="utf-8")) for root in (one, other))
                 if all(
                     first.get(key) == second.get(key)
                     for key in first.keys() | second.keys() - FOR_ITSELF
@@ -221,7 +221,7 @@ def main() -> None:
     def wipe(folder: Path) -> None:
         subprocess.run(["git", "clean", "-fdxq"], cwd=folder, check=True)
         subprocess.run(["git", "checkout", "-q", "."], cwd=folder, check=True)
-        (folder / "kills.yaml").write_text(SPACE)
+        (folder / "kills.yaml").write_text(SPACE, encoding="utf-8")
 
     rows, passes = [], {}
     for what, command, kills, reset in (
