@@ -89,7 +89,7 @@ def collect(measure: Worth) -> pd.DataFrame:
         mean_row("part", "interaction", x, measure.interaction("up-removed", "dense", point))
         for point, x in places.items()
     ]
-    for what, pair in PARTS.items() | {arm: ("dense", arm) for arm in STEM}.items():
+    for what, pair in (PARTS | {arm: ("dense", arm) for arm in STEM}).items():
         rows += [mean_row("slope", what, ends, measure.slope(*pair, part)) for ends, part in STRETCHES.items()]
     for width, arm in product(measure.widths(), LAWS):
         rows.append({"panel": "parameters", "what": arm, "x": width, "value": measure.parameters(arm, width)})

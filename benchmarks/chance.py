@@ -3,7 +3,7 @@ beside them an untrained model, which may prefer short answers.
 
     python -m benchmarks.chance --scale laptop
 
-Needs the scale's items and tokenizer (stemrepro plan; dvc repro plan/dvc.yaml:items@text plan/dvc.yaml:blocks@laptop). Exit code 1 if the oracle or the lot is off.
+Needs the scale's items and tokenizer (stemrepro plan --scale laptop; dvc repro plan/dvc.yaml:items@text-8 plan/dvc.yaml:blocks@laptop-text-8). Exit code 1 if the oracle or the lot is off.
 """
 
 import argparse

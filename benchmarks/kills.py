@@ -1,7 +1,7 @@
 """Kills a training with SIGKILL again and again and looks at what is left: every checkpoint readable, steps lost, and at
 the end the same bytes as a run that nothing happened to.
 
-    stemrepro plan --scale smoke && dvc repro plan/dvc.yaml:blocks@smoke
+    stemrepro plan --scale smoke && dvc repro plan/dvc.yaml:blocks@smoke-sample
     python -m benchmarks.kills --scale smoke --arm stem-full --kills 50
 
 Half of the kills come at a random moment, half while a checkpoint is being written. Writes docs/kills.csv and .png.

@@ -7,7 +7,7 @@
     <!--docs/performance.csv::measure=gather::what;ours .1f;met::table-->...<!--/-->      its rows of a kind, as a table of these columns
     <!--laptop::scale::runs::d-->292<!--/-->                 runs of a scale; tokens: of each, parameters: of dense, both in millions; ratio: of these
     <!--laptop::tally-->...<!--/-->     the table of verdicts by origin; also primary, that of the primary claims, recipes, that by recipe,
-                                       and stages, those of dvc.yaml as a flowchart
+                                       and stages, those of a plan as a flowchart
 
 Two colons part them, as a bar would end a cell of a table. The last part is a format of Python's, behind "minus" where the sentence has the other sign than the number, "fewer" (x, a difference
 of logarithms, as the share 1 - exp(-x)), or "millions". `render` writes what stands between.

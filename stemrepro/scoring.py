@@ -26,7 +26,7 @@ from stemrepro.work import DATA, RUNS, SCORES, runs_of
 from stemrepro.workers import Job, run_jobs
 
 DECIDE_NOTHING = (flops_per_token.__module__, read_config.__module__)
-"""Modules that no score of a planned run follows from: costs stand in the key themselves, and its settings are the plan's."""
+"""Modules that no score of a planned run follows from: costs stand in the key themselves, its settings are the plan's, and rows of its training are only checked."""
 
 
 def arguments(params: Params, scale: str, part: Part, planned: Planned, data: Path = DATA) -> dict:

@@ -165,7 +165,7 @@ def first_change(new: str, old: str) -> str:
     for line, (now, before) in enumerate(zip(*tables, strict=False), 1):
         for number, (cell, was) in enumerate(itertools.zip_longest(now, before)):
             if not alike(cell, was):
-                column = before[number] if line == 1 else tables[1][0][min(number, len(tables[1][0]) - 1)]
+                column = tables[1][0][min(number, len(tables[1][0]) - 1)]
                 return f"line {line}, {column}: {was} -> {cell}"
     count = [len(table) for table in tables]
     return "" if count[0] == count[1] else f"{count[1]} lines -> {count[0]}"

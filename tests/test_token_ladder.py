@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.token_ladder import PARTS, STEM
 from stemrepro.analyse import analyse
 from stemrepro.book import load
 from stemrepro.pipeline import drawing
@@ -59,6 +60,8 @@ def test_the_ladder_is_judged_and_drawn(made_up, monkeypatch):
     data = pd.read_csv(folder / "data.csv")
     drawn = data[data["panel"].isin(["gap", "gap, %", "part", "over dense's law", "by pair"])]
     assert drawn[["value", "ci_low", "ci_high"]].notna().all(axis=None)
+    slopes = data[data["panel"] == "slope"]["what"].drop_duplicates()
+    assert slopes.tolist() == [*PARTS, *STEM]  # in this order at every drawing
     gap = data[data["panel"] == "gap"]
     assert gap[gap["x"].astype(float) < 3]["count"].eq(5).all()
     assert data[data["panel"] == "gap, paper"]["value"].iloc[0] == pytest.approx(0.0426, abs=1e-4)

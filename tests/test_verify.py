@@ -235,6 +235,7 @@ DATA = "panel,x,value\na,1,0.5\na,2,0.25\n"
         ("panel,x,value\na,1,0.5\nb,2,0.25\n", "line 3, panel: a -> b"),
         ("panel,x,value\na,1,0.5\n", "3 lines -> 2"),
         ("panel,x\na,1\na,2\n", "line 1, value: value -> None"),
+        ("panel,x,value,more\na,1,0.5,1\na,2,0.25,1\n", "line 1, value: None -> more"),
         ("panel,x,value\na,1,0.500001\na,2,0.25\n", ""),
     ],
 )

@@ -1,17 +1,30 @@
 """The command line. Each command declares its options beside itself; heavy imports stay inside, so that each starts fast."""
 
 import os
+import select
 import sys
+from typing import TextIO
 
 from stemrepro.cli import making, models, new, results  # noqa: F401  commands are those that these files declare
 from stemrepro.cli.base import app
 from stemrepro.stopping import hear_stops
 
+UNREAD = 141  # what a shell says of programs that SIGPIPE has ended
+
+
+def _unread(stream: TextIO) -> bool:
+    """Has whoever read a stream closed it? (rich has then put the null device in its place.)"""
+    if os.path.samestat(os.fstat(stream.fileno()), os.stat(os.devnull)):
+        return True
+    poll = select.poll()
+    poll.register(stream, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
+
 
 def main() -> None:
     """Runs a command; bad input ends with one sentence and exit code 2, Ctrl-C with one and 130, SIGTERM with 143, SIGHUP with 129.
 
-    Where nobody reads its output any more, as in `stemrepro paper | head -1`, it ends quietly: what was asked for was given.
+    Where nobody reads its output any more, as in `stemrepro paper | head -1`, it ends quietly with 141, as other programs do.
     """
     hear_stops()
     for stream in filter(None, (sys.stdout, sys.stderr)):
@@ -26,5 +39,9 @@ def main() -> None:
                 sys.stdout.flush()
             raise
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python's own last flush would complain
-        sys.exit(0)
+        unread = [stream for stream in (sys.stdout, sys.stderr) if _unread(stream)]
+        if not unread:  # another process's
+            raise
+        for stream in unread:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # or Python's own last flush would complain
+        sys.exit(UNREAD)

@@ -3,6 +3,7 @@
 import errno
 import signal
 import sys
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Annotated
 
@@ -38,7 +39,8 @@ class Commands(TyperGroup):
                 )
             else:
                 raise
-        print(f"stemrepro: {sentence}", file=sys.stderr)
+        with suppress(BrokenPipeError):  # where nobody reads it the code still tells
+            print(f"stemrepro: {sentence}", file=sys.stderr, flush=True)
         raise typer.Exit(code)
 
 

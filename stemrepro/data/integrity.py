@@ -20,7 +20,13 @@ def read_corpus(path: Path) -> list[dict]:
             rows = ParquetFile(file).read().to_pylist()
         if not all(isinstance(row[key], str) for row in rows for key in ("source", "id", "split", "text")):
             raise ValueError("a document lacks its source, id, split or text")
-    except (OSError, KeyError, ValueError) as error:  # pyarrow has one without a number for bytes that it can't read
+    except (
+        OSError,
+        KeyError,
+        TypeError,
+        ValueError,
+        NotImplementedError,
+    ) as error:  # pyarrow has one without a number for bytes that it can't read
         raise damaged(path, error) from error
     return rows
 

@@ -1,5 +1,6 @@
 """Bad input through the front door: one sentence, exit code 2."""
 
+import errno
 import json
 import os
 import re
@@ -16,7 +17,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from stemrepro import plan
+from stemrepro import cli, plan
 from stemrepro.cli import app
 from tests.conftest import ROOT, TINY, hear_ctrl_c
 
@@ -347,4 +348,20 @@ def test_a_pipe_that_closes_ends_a_command_quietly(command):
     )  # fmt: skip
     done.stdout.close()
     assert done.stderr.read() == ""
-    assert done.wait() == 0
+    assert done.wait() == 141
+
+
+def test_a_failure_that_nobody_reads_is_one():
+    command = [sys.executable, "-m", "stemrepro.cli", "plan", "--scale", "nosuch"]
+    done = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    done.stderr.close()
+    assert done.wait() == 2
+
+
+def test_a_pipe_to_another_process_that_breaks_is_a_failure(monkeypatch):
+    def broken():
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr(cli, "app", broken)
+    with pytest.raises(BrokenPipeError):
+        cli.main()
