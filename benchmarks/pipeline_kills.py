@@ -32,16 +32,15 @@ BIN = Path(sys.executable).parent
 PIPELINE = ["make", "reproduce", "SCALE=smoke", f"BIN={BIN}", "-o", f"{BIN}/.installed", "-o", f"{BIN}/python"]
 SWEEP = ["stemrepro", "sweep", "kills.yaml", "--scale", "smoke", "--workers", "2"]
 SPACE = "title: Killed\nsampler: grid\nspace: {arm: [dense, stem-full], learning_rate: [0.005, 0.01], seed: [100]}\n"
-GAP = 12.0  # seconds to the next kill, in the mean
 PATIENCE = 15.0  # seconds after which a command that lost a process goes on without it
 AIMS = ("everything", "the_head", "one_below")
 FOLDERS = ("data", "runs", "scores", "results", "metrics", "plan", "dvc_plots", "sweeps")
 FOR_ITSELF = {"date", "seconds"}  # of a provenance.json: what no two trainings share
 
 
-def clone(folder: Path) -> Path:
-    """This commit, in a folder of its own."""
-    subprocess.run(["git", "clone", "--quiet", str(Path.cwd()), str(folder)], check=True)
+def clone(folder: Path, source: Path) -> Path:
+    """A repository's commit, in a folder of its own."""
+    subprocess.run(["git", "clone", "--quiet", str(source), str(folder)], check=True)
     (folder / "kills.yaml").write_text(SPACE, encoding="utf-8")
     return folder
 
@@ -158,9 +157,9 @@ def shown(folder: Path) -> set[tuple]:
 
 
 def run(
-    what: str, command: list[str], kills: int, folders: tuple[Path, Path], reset: Callable[[Path], None]
+    what: str, command: list[str], kills: int, gap: float, folders: tuple[Path, Path], reset: Callable[[Path], None]
 ) -> tuple[list[dict], int]:
-    """Kills a command so many times, at random moments; after every pass the clone is compared, and begins anew.
+    """Kills a command so many times, every `gap` seconds in the mean; after every pass the clone is compared, and begins anew.
 
     Raises:
         RuntimeError: a start that nobody killed fails, or the bytes are others.
@@ -181,7 +180,7 @@ def run(
             if process is None:
                 process, hurt = start(command, killed), False
             with suppress(subprocess.TimeoutExpired):
-                code = process.wait(timeout=rng.expovariate(1 / GAP))
+                code = process.wait(timeout=rng.expovariate(1 / gap))
                 if code and not hurt:
                     raise RuntimeError(
                         f"'{' '.join(command)}' ended with {code}, though nobody killed it; see {killed}.log"
@@ -221,10 +220,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--sweep-kills", type=int, default=20)
+    parser.add_argument("--gap", type=float, default=20.0, help="seconds to the next kill, in the mean")
+    parser.add_argument("--whole", type=Path, help="a clone of this commit in which all came to its end already")
     parser.add_argument("--out", type=Path, default=Path("docs/pipeline_kills.csv"))
     options = parser.parse_args()
     place = Path(tempfile.mkdtemp(prefix="kills-"))
-    folders = clone(place / "whole"), clone(place / "killed")
+    whole = options.whole or clone(place / "whole", Path.cwd())
+    folders = whole, clone(place / "killed", whole)
 
     def wipe(folder: Path) -> None:
         subprocess.run(["git", "clean", "-fdxq"], cwd=folder, check=True)
@@ -237,7 +239,7 @@ def main() -> None:
         ("sweep", SWEEP, options.sweep_kills, lambda folder: shutil.rmtree(folder / "sweeps")),
     ):
         finish(command, folders[0])
-        found, passes[what] = run(what, command, kills, folders, reset)
+        found, passes[what] = run(what, command, kills, options.gap, folders, reset)
         rows += found
         write(rows, passes, options.out)
     about = provenance()
