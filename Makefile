@@ -32,6 +32,7 @@ test: $(BIN)/.installed-dev
 
 figures: $(BIN)/.installed
 	@stemrepro analyse --scale $(SCALE)
+	-@stemrepro track --scale $(SCALE)
 	@echo "Figures and verdicts: results/$(SCALE)/"
 
 ui: $(BIN)/.installed

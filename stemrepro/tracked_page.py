@@ -51,11 +51,11 @@ def saved_views(made: int, shared: bool = False) -> dict[str, str]:
     }
 
 
-def note(scale: str, point: str) -> str:
-    """What an experiment is, in Markdown."""
+def note(scale: str, point: str, experiment: str) -> str:
+    """What an experiment is, in Markdown. `mlflow ui` begins with another view of it, whatever kind of experiment it is told to be."""
     which = "at the scale itself" if point == MAIN else "at other budgets, widths and rates (recipes/points.yaml)"
     return (
-        f"Arms of scale `{scale}` {which}. `{GAP}` is dense's loss less the arm's, in nats a token, in pairs of runs with the same seed: "
+        f"Choose *Model training*, top left, or [see the arms side by side]({place(experiment)}). Arms of scale `{scale}` {which}. `{GAP}` is dense's loss less the arm's, in nats a token, in pairs of runs with the same seed: "
         f"the number of the claims in `results/{scale}/`. Under Views are two tables with the same columns: arms side by side, and arms "
         "with their runs by seed (the + opens them). A click on an arm says what it is and which claims speak of it. What was replaced, "
         "or has neither folder nor scores any more, is under State: Deleted."

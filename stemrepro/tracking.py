@@ -116,12 +116,12 @@ class Tracker:
     @cached_property
     def experiment(self) -> str:
         """The experiment of arms at the scale itself, and of sweeps."""
-        return self._experiment(self._title(MAIN), note(self.scale, MAIN))
+        return self._experiment(MAIN)
 
     @cached_property
     def points(self) -> str:
         """The experiment of arms at points."""
-        return self._experiment(self._title("points"), note(self.scale, "points"))
+        return self._experiment("points")
 
     @property
     def place(self) -> str:
@@ -131,8 +131,9 @@ class Tracker:
     def _title(self, point: str) -> str:
         return f"stemrepro {self.scale}" if point == MAIN else f"stemrepro {self.scale}, points"
 
-    def _experiment(self, name: str, about: str) -> str:
-        """The experiment of a name, made when it isn't there, with its description and views."""
+    def _experiment(self, point: str) -> str:
+        """The experiment of a point's arms, made when it isn't there, with its description and views."""
+        name = self._title(point)
         found = self.client.get_experiment_by_name(name)
         if not found:
             try:
@@ -141,7 +142,8 @@ class Tracker:
                 if not self.client.get_experiment_by_name(name):
                     raise
             found = self.client.get_experiment_by_name(name)
-        for key, value in ({NOTE: about} | saved_views(found.creation_time, bool(self.clone))).items():
+        about = {NOTE: note(self.scale, point, found.experiment_id)}
+        for key, value in (about | saved_views(found.creation_time, bool(self.clone))).items():
             if found.tags.get(key) != value:
                 self.client.set_experiment_tag(found.experiment_id, key, value)
         return found.experiment_id

@@ -567,6 +567,10 @@ def test_a_server(project, book, made_scores, monkeypatch, capfd):
             assert [name for name in shown if name in asked] == asked
             assert "final/all_loss" not in shown
             assert "pairs of runs with the same seed" in note
+            other = browser.new_page()
+            other.goto(f"{uri}/#/experiments/{sync.experiment}")  # as a click in `mlflow ui` does: a view without arms
+            link = other.get_by_role("link", name="see the arms side by side").first.get_attribute("href")
+            assert [name for name in columns(browser, f"{uri}/{link}")[0] if name in asked] == asked
     finally:
         os.killpg(server.pid, 9)
         server.wait()
