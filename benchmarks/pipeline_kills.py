@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import chdir, closing, suppress
 from pathlib import Path
 
 import pandas as pd
@@ -33,6 +33,7 @@ PIPELINE = ["make", "reproduce", "SCALE=smoke", f"BIN={BIN}", "-o", f"{BIN}/.ins
 SWEEP = ["stemrepro", "sweep", "kills.yaml", "--scale", "smoke", "--workers", "2"]
 SPACE = "title: Killed\nsampler: grid\nspace: {arm: [dense, stem-full], learning_rate: [0.005, 0.01], seed: [100]}\n"
 PATIENCE = 15.0  # seconds after which a command that lost a process goes on without it
+PARTS = ("losses", "benchmarks", "geometry", "distance", "reasoning")
 AIMS = ("everything", "the_head", "one_below")
 FOLDERS = ("data", "runs", "scores", "results", "metrics", "plan", "dvc_plots", "sweeps")
 FOR_ITSELF = {"date", "seconds"}  # of a provenance.json: what no two trainings share
@@ -87,15 +88,8 @@ def name(process: psutil.Process) -> str:
             if Path(word).name == "dvc":
                 return "dvc"
             if Path(word).name == "stemrepro":
-                command = words[number + 1]
-                which = (
-                    words[words.index("--part") + 1]
-                    if "--part" in words
-                    else words[number + 2]
-                    if command == "data"
-                    else ""
-                )
-                return f"{command} {which}".strip()
+                data = words[number + 2 : number + 3] if words[number + 1] == "data" else []
+                return " ".join([words[number + 1], *data, *(part for part in words if part in PARTS)])
         return "helper"  # a worker, a server of forks, a tracker of resources
     return ""
 
@@ -131,16 +125,15 @@ def differences(one: Path, other: Path) -> list[str]:
         if not ((one / path).exists() and (other / path).exists()):
             found.append(f"{path} (in one alone)")
         elif (one / path).read_bytes() != (other / path).read_bytes():
-            if Path(path).name == "provenance.json":
-                first, second = (json.loads((root / path).read_text(encoding="utf-8")) for root in (one, other))
-                if all(
-                    first.get(key) == second.get(key)
-                    for key in first.keys() | second.keys() - FOR_ITSELF
-                    if key not in FOR_ITSELF
-                ):
-                    continue
+            if Path(path).name == "provenance.json" and lasting(one / path) == lasting(other / path):
+                continue
             found.append(path)
     return found + (["mlflow.db"] if shown(one) != shown(other) else [])
+
+
+def lasting(path: Path) -> dict:
+    """What two trainings of one commit say alike of themselves."""
+    return {key: value for key, value in json.loads(path.read_text(encoding="utf-8")).items() if key not in FOR_ITSELF}
 
 
 def shown(folder: Path) -> set[tuple]:
@@ -242,7 +235,8 @@ def main() -> None:
         found, passes[what] = run(what, command, kills, options.gap, folders, reset)
         rows += found
         write(rows, passes, options.out)
-    about = provenance()
+    with chdir(whole):
+        about = provenance()
     print(
         json.dumps(
             {"kills": len(rows), "passes": passes, "commit": about["commit"], "machine": about["machine"]}, indent=1

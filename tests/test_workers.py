@@ -157,7 +157,7 @@ def test_a_worker_that_hangs_ends_with_the_others(tmp_path):
     assert not alive(Path(path).read_text())
 
 
-def test_workers_that_say_nothing_are_named(monkeypatch, tmp_path):
+def test_workers_that_say_nothing_are_named(monkeypatch):
     monkeypatch.setattr("stemrepro.workers.SILENCE", 0.1)
     with pytest.warns(UserWarning, match=r"^no word for .* of job 1; if it hangs, stop with Ctrl-C and run again"):
         call(nap, [1])
