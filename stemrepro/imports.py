@@ -1,119 +1,208 @@
-"""Which code something rests on, computed from the imports: for the identity of a run and the dependencies of a pipeline stage."""
+"""What code something rests on, for the identity of a run and the dependencies of a pipeline stage: the definitions that it reaches by
+name. In which file they stand, and what is written about them, decides nothing: code can be moved."""
 
 import ast
-import hashlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import grimp
-
 from stemrepro.errors import UserError
 from stemrepro.files import digest
-from stemrepro.syntax import canonical
+from stemrepro.syntax import canonical, says_nothing
 
-PACKAGE = "stemrepro"
-ROOT = Path(__file__).parent
+PACKAGE = Path(__file__).parent
+HASHING = (__name__, canonical.__module__)
+"""The modules that make a hash, which decide nothing of what it stands for."""
+OWN_NAMES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+COMPREHENSIONS = ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+"""Parts of code whose names aren't their file's."""
+
+
+@dataclass(frozen=True, eq=False)
+class Definition:
+    """A statement at the top of a file: a function, a class, an assignment, or one that acts.
+
+    Attributes:
+        text: what it says (12 hex digits).
+        binds: the names that it gives its file; none if it only acts.
+        uses: the dotted names in it; of F.silu(x) "F.silu" and "x".
+        imports: the dotted name that a name imported in it stands for, as in `Source`.
+    """
+
+    file: Path
+    text: str
+    binds: frozenset[str]
+    uses: frozenset[str]
+    imports: dict[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A file of Python.
+
+    Attributes:
+        imports: the dotted name that a name imported at its top stands for; a dot in front for each level of a relative import.
+        imported: all such names, also those imported inside functions.
+    """
+
+    definitions: list[Definition]
+    imports: dict[str, str]
+    imported: frozenset[str]
+
+    def named(self, name: str) -> list[Definition]:
+        """The definitions that bind a name."""
+        return [definition for definition in self.definitions if name in definition.binds]
+
+
+def _binds(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, OWN_NAMES):
+        yield node.name
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
+    elif not isinstance(node, COMPREHENSIONS):
+        for child in ast.iter_child_nodes(node):
+            yield from _binds(child)
+
+
+def _uses(node: ast.AST) -> Iterator[str]:
+    attributes, root = [], node
+    while isinstance(root, ast.Attribute):
+        attributes.append(root.attr)
+        root = root.value
+    if isinstance(root, ast.Name):
+        yield ".".join([root.id, *reversed(attributes)])
+    else:
+        for child in ast.iter_child_nodes(root):
+            yield from _uses(child)
+
+
+def _imports(node: ast.AST) -> Iterator[tuple[str, str]]:
+    for part in ast.walk(node):
+        if isinstance(part, ast.Import):
+            for alias in part.names:
+                yield alias.asname or alias.name, alias.name
+                if not alias.asname:  # a.b names a
+                    yield (alias.name.partition(".")[0],) * 2
+        elif isinstance(part, ast.ImportFrom):
+            start = "." * part.level + (f"{part.module}." if part.module else "")
+            yield from ((alias.asname or alias.name, start + alias.name) for alias in part.names)
 
 
 @cache
-def _graph() -> grimp.ImportGraph:
-    return grimp.build_graph(PACKAGE, cache_dir=None)
-
-
-def file_of(module: str) -> Path:
-    """The file of one of the project's modules."""
-    path = ROOT.joinpath(*module.split(".")[1:])
-    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-
-
-def closure(modules: Iterable[str], without: Iterable[str] = ()) -> set[str]:
-    """Modules of the project and all that these import, directly or not, also inside functions.
-
-    Args:
-        without: modules that are left out, with what is imported through them alone.
-    """
-    found: set[str] = set()
-    left = list(modules)
-    for module in left:
-        if module not in _graph().modules:
-            raise ValueError(f"{module} is no module of {PACKAGE}")
-        if module not in found and module not in without:
-            found.add(module)
-            left += _graph().find_modules_directly_imported_by(module)
-    return found
-
-
-def _tree(file: Path) -> ast.Module:
-    """What a file says; UserError where that is no Python."""
+def _source(file: Path) -> Source:
+    """A file, read; UserError where that is no Python."""
     try:
-        return ast.parse(file.read_bytes())
+        tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError) as error:
         raise UserError(f"{file} is not valid Python: {error}") from error
+    definitions = [
+        Definition(file, digest(canonical(node)), frozenset(_binds(node)), frozenset(_uses(node)), dict(_imports(node)))
+        for node in tree.body
+        if not says_nothing(node)
+    ]
+    top = [pair for node in tree.body if not isinstance(node, OWN_NAMES) for pair in _imports(node)]
+    return Source(definitions, dict(top), frozenset(name for _, name in _imports(tree)))
 
 
-def _names(file: Path) -> Iterator[tuple[str, Path | None]]:
-    """What a file imports that may be a module, each with the folder that a relative import starts from."""
-    for node in ast.walk(_tree(file)):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, None) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            start = file.parents[node.level - 1] if 0 < node.level <= len(file.parents) else None
-            stem = f"{node.module}." if node.module else ""
-            yield from ((f"{stem}{alias.name}", start) for alias in node.names)
+def file_of(module: str, file: Path | None = None) -> Path | None:
+    """The file of a module: of the package, or of what a file outside the package imports from its own folder or from the working
+    directory. None: it is neither, as what is installed."""
+    level = len(module) - len(module.lstrip("."))
+    parts = module.lstrip(".").split(".")
+    if level:
+        folders = [file.parents[level - 1]] if level <= len(file.parents) else []
+    elif parts[0] == PACKAGE.name:
+        folders = [PACKAGE.parent]
+    else:
+        folders = [] if file is None or file.is_relative_to(PACKAGE) else [file.parent, Path()]
+    stems = [folder.joinpath(*parts) for folder in folders]
+    paths = [path for stem in stems for path in (stem.with_suffix(".py"), stem / "__init__.py")]
+    return next((path for path in paths if path.is_file()), None)
 
 
-def imported(file: Path) -> set[str]:
-    """The project's modules that a file outside the package imports."""
-    names = {name for name, start in _names(file) if not start}
-    return (names | {name.rpartition(".")[0] for name in names}) & _graph().modules
+def _split(name: str, file: Path) -> tuple[Path | None, list[str]]:
+    """The file of the longest part of a dotted name that is a module, and the rest of the name."""
+    dots, parts = name[: len(name) - len(name.lstrip("."))], name.lstrip(".").split(".")
+    for length in range(len(parts), 0, -1):
+        if found := file_of(dots + ".".join(parts[:length]), file):
+            return found, parts[length:]
+    return None, parts
 
 
-def beside(file: Path) -> set[Path]:
-    """The files outside the package that such a file imports, from its own folder or from the working directory, and `__init__.py` of
-    the packages around them. What is installed is none of them."""
-    found = set()
-    for name, start in _names(file):
-        parts = name.split(".")
-        for place in (start,) if start else (file.parent, Path()):
-            stems = [place.joinpath(*parts[: n + 1]) for n in range(len(parts))]
-            found |= {path for stem in stems for path in (stem.with_suffix(".py"), stem / "__init__.py")}
-    return {path for path in found if path.is_file() and not path.absolute().is_relative_to(ROOT)}
+def _find(name: str, file: Path) -> list[Definition]:
+    """The definitions that a dotted name, as imported by a file, stands for; none for what is installed."""
+    home, rest = _split(name, file)
+    if home is None:
+        return []
+    source = _source(home)
+    if rest and (found := source.named(rest[0])):
+        return found
+    if rest and rest[0] in source.imports:
+        return _find(".".join([source.imports[rest[0]], *rest[1:]]), home)
+    return source.definitions
 
 
-def outside(files: Iterable[Path]) -> list[Path]:
-    """Files outside the package, and all that these import, directly or not."""
-    found = list(dict.fromkeys(files))
-    for file in found:
-        found += sorted(beside(file) - {*found})
-    return found
+@cache
+def _edges(definition: Definition) -> list[tuple[str, str, list[Definition]]]:
+    """Each dotted name in a definition that is defined or imported, the name that it is imported by, or "", and what it stands for."""
+    source = _source(definition.file)
+    imports, edges = source.imports | definition.imports, []
+    for used in sorted(definition.uses):
+        first, dot, rest = used.partition(".")
+        if first in imports:
+            name = imports[first] + dot + rest
+            edges.append((used, name, _find(name, definition.file)))
+        elif found := source.named(first):
+            edges.append((used, "", found))
+    return edges
 
 
 def files(places: Iterable[str | Path], without: Iterable[str] = ()) -> list[Path]:
-    """Every file that modules, or files outside the package, rest on; sorted. `without` as in `closure`."""
-    own = outside(place for place in places if isinstance(place, Path))
-    modules = [place for place in places if isinstance(place, str)]
-    modules += [module for file in own for module in imported(file)]
-    return sorted({*own, *map(file_of, closure(modules, without))})
+    """Every file that modules, or files outside the package, import, directly or not, also inside functions; sorted.
 
+    Args:
+        without: modules of the package that are left out, with what is imported through them alone.
 
-def code_hashes(*places: str | Path, without: Iterable[str] = ()) -> dict[str, str]:
-    """Short hashes of all files that modules, or files outside the package, rest on (12 hex digits), by path.
-
-    A comment, a docstring or a line break changes nothing, nor does the version of Python.
+    Raises:
+        ValueError: there is no such module.
     """
-    hashes = {}
-    for file in files(places, without):
-        name = file.relative_to(ROOT.parent) if file.is_relative_to(ROOT.parent) else file
-        hashes[name.as_posix()] = _hash(file)
-    return hashes
-
-
-@cache
-def _hash(file: Path) -> str:
-    return hashlib.sha256(canonical(_tree(file)).encode()).hexdigest()[:12]
+    out = {file_of(module) for module in without}
+    found = []
+    for place in places:
+        file = place if isinstance(place, Path) else file_of(place)
+        if file is None:
+            raise ValueError(f"{place} is no module of {PACKAGE.name}")
+        found.append(file)
+    for file in found:
+        for name in sorted(_source(file).imported):
+            home = _split(name, file)[0]
+            above = [] if home is None else [folder / "__init__.py" for folder in home.parents if folder != PACKAGE.parent]
+            found += {path for path in (home, *above) if path and path.is_file()} - {*found} - out
+    return sorted(set(found) - out)
 
 
 def code_hash(*places: str | Path, without: Iterable[str] = ()) -> str:
-    """One short hash of all of them."""
-    return digest(code_hashes(*places, without=without))
+    """Short hash of all definitions of modules, or of files outside the package, and of all that they reach by name (12 hex digits).
+
+    A comment, a docstring, a line break or a move to another file changes nothing, nor does the version of Python. What a name stands
+    for is part of it, whether a module of the project defines it or is installed. Statements that bind no name count in every file
+    that is imported, since importing runs them.
+
+    Args:
+        without: modules of the package that decide nothing.
+    """
+    out = {file_of(module) for module in without}
+    chosen = {place if isinstance(place, Path) else file_of(place) for place in places}
+    loaded = [definition for file in files(places, without) for definition in _source(file).definitions]
+    reached = [definition for definition in loaded if definition.file in chosen or not definition.binds]
+    seen, meanings = set(reached), []
+    for definition in reached:
+        names = {}
+        for used, name, found in _edges(definition):
+            kept = [other for other in found if other.file not in out]
+            names[used] = sorted(other.text for other in kept) or ("" if found else name)
+            reached += [other for other in kept if other not in seen]
+            seen.update(kept)
+        meanings.append(digest([definition.text, names]))
+    return digest(sorted(set(meanings)))

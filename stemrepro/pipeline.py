@@ -3,7 +3,7 @@ hold, makes the scores of what is planned: text, runs, scores; it also draws the
 
 Few stages: run folders and scores know what is theirs, so that one stage can hold all runs of a scale and an edit of one arm trains one
 arm. The first stage of a plan, `check`, writes a stamp a stage, {"asked": ..., "code": {file: hash}}: the settings that concern it, and the
-import closure of what it runs without comments and docstrings. A stage whose stamp is the same has nothing to do. Drawing takes seconds:
+code that it reaches, without comments and docstrings. A stage whose stamp is the same has nothing to do. Drawing takes seconds:
 those stages depend on the files themselves.
 """
 
@@ -82,8 +82,8 @@ def _modules(names: tuple[str, ...]) -> list[str | Path]:
 def own_code(book: Book, arms: Iterable[str], analyses: Iterable[Path] = ()) -> list[str]:
     """Files outside the package that the networks of arms, and analyses, are in or import."""
     places = [module_of(book.arms[name].ffn) for name in arms]
-    found = imports.outside([*(place for place in places if isinstance(place, Path)), *analyses])
-    return sorted(path.as_posix() for path in found)
+    found = imports.files([*(place for place in places if isinstance(place, Path)), *analyses])
+    return [path.as_posix() for path in found if not path.is_relative_to(imports.PACKAGE)]
 
 
 def write_stamps(params: Params, data: Path = DATA) -> None:
@@ -112,7 +112,7 @@ def write_stamps(params: Params, data: Path = DATA) -> None:
     }
 
     def stamp(owner: str, stage: str, about: object, places: list[str | Path]) -> None:
-        write_json(data / owner / "plan" / f"{stage}.json", {"asked": about, "code": imports.code_hashes(*places)})
+        write_json(data / owner / "plan" / f"{stage}.json", {"asked": about, "code": imports.code_hash(*places)})
 
     for stage, names in OF_MIX.items():
         stamp(mix, stage, params.mix[mix].model_dump(mode="json"), _modules(names))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stemrepro.errors import UserError
 from stemrepro.files import digest, flat
-from stemrepro.imports import code_hash
+from stemrepro.imports import HASHING, code_hash
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.records import read_yaml
@@ -46,7 +46,7 @@ class Address:
 @cache
 def run_code(ffns: tuple[str, ...]) -> str:
     """Hash of the code that decides a run whose layers have these feed-forward networks."""
-    return code_hash("stemrepro.training.train", *map(module_of, ffns))
+    return code_hash("stemrepro.training.train", *map(module_of, ffns), without=HASHING)
 
 
 def params_hash(config: dict) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from stemrepro.data.atlas import FILE
 from stemrepro.errors import UserError
 from stemrepro.files import digest, sha256, write_json
-from stemrepro.imports import code_hash
+from stemrepro.imports import HASHING, code_hash
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.params import Params, Part, Planned
@@ -25,7 +25,7 @@ from stemrepro.unpacked import bundled
 from stemrepro.work import DATA, RUNS, SCORES, runs_of
 from stemrepro.workers import Job, run_jobs
 
-DECIDE_NOTHING = (flops_per_token.__module__, read_config.__module__)
+DECIDE_NOTHING = (flops_per_token.__module__, read_config.__module__, *HASHING)
 """Modules that no score of a planned run follows from: costs stand in the key themselves, its settings are the plan's, and rows of its training are only checked."""
 
 

@@ -1,4 +1,4 @@
-"""What a source text means, the same in every version of Python: without comments, docstrings and layout."""
+"""What a source text means, the same in every version of Python: without comments, docstrings, imports and layout."""
 
 import ast
 import itertools
@@ -9,9 +9,11 @@ UNMEANT = ("kind", "type_comment", "type_ignores")
 NOTHING = ("NoneType None", "[]")
 
 
-def _comment(node: object) -> bool:
-    """Does a statement do nothing? A text that stands alone is a comment."""
-    return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+def says_nothing(node: object) -> bool:
+    """Is a statement a comment, an import, or no more than imports for a type checker? A text that stands alone is a comment."""
+    if isinstance(node, ast.If):
+        return isinstance(node.test, ast.Name | ast.Attribute) and all(map(says_nothing, [*node.body, *node.orelse]))
+    return isinstance(node, ast.Pass | ast.Import | ast.ImportFrom) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
 
 
 def _joined(values: list[ast.expr]) -> Iterator[ast.expr]:
@@ -24,12 +26,12 @@ def _joined(values: list[ast.expr]) -> Iterator[ast.expr]:
 
 
 def canonical(node: object) -> str:
-    """A syntax tree as text: the same from every version of Python, and without comments, docstrings and layout.
+    """A syntax tree as text: the same from every version of Python, and without comments, docstrings, imports and layout.
 
     A version knows fields that others don't; they are left out where they are empty, as code is that doesn't use them.
     """
     if isinstance(node, list):
-        return f"[{','.join(canonical(part) for part in node if not _comment(part))}]"
+        return f"[{','.join(canonical(part) for part in node if not says_nothing(part))}]"
     if not isinstance(node, ast.AST):
         return f"{type(node).__name__} {hex(node) if type(node) is int else ascii(node)}"
     own = {name: value for name, value in ast.iter_fields(node) if name not in UNMEANT}

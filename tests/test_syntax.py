@@ -52,7 +52,7 @@ s = "é\ud800\U0001f600" "two" u"three" R"\n"; t = b"\x00\xff" b"more"; nan, inf
 u = f"{a}{{b}}{c!r:{d}.{e}}{g=}" "tail" f"" if 1 else f"{h:}"
 v = f"{'x' 'y'}{z:%H:%M}{w:{v}}" ''
 '''
-HASH = "d66f9022ed03"
+HASH = "f89ecf796f80"
 HASHES = """
 import ast, hashlib, json, runpy, sys
 canonical = runpy.run_path(sys.argv[1])["canonical"]

@@ -23,7 +23,7 @@ from rich.console import Console
 from stemrepro.arm import Arm
 from stemrepro.errors import UserError
 from stemrepro.files import atomic_write, digest, sha256, write_json
-from stemrepro.imports import _hash
+from stemrepro.imports import _source
 from stemrepro.model.ffn.loading import ffn_class
 from stemrepro.runs import run_code
 from stemrepro.sweeps import search, trials
@@ -151,7 +151,7 @@ def test_results_of_other_code_text_or_budget_are_not_shown_as_todays(project, t
     words, first, _ = swept(value, book, trials.objective)
     assert words == ""
     network.write_text(OWN.replace("super()", "0 * super()"))
-    for known in (run_code, _hash, ffn_class):  # as in another process
+    for known in (run_code, _source, ffn_class):  # as in another process
         known.cache_clear()
     words, other, trained = swept(value, book, trials.objective)
     assert words.startswith("1 results in sweeps/study.db are of other code, text, settings or points")
