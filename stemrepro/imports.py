@@ -177,7 +177,9 @@ def files(places: Iterable[str | Path], without: Iterable[str] = ()) -> list[Pat
     for file in found:
         for name in sorted(_source(file).imported):
             home = _split(name, file)[0]
-            above = [] if home is None else [folder / "__init__.py" for folder in home.parents if folder != PACKAGE.parent]
+            above = (
+                [] if home is None else [folder / "__init__.py" for folder in home.parents if folder != PACKAGE.parent]
+            )
             found += {path for path in (home, *above) if path and path.is_file()} - {*found} - out
     return sorted(set(found) - out)
 

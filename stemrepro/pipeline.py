@@ -2,7 +2,7 @@
 hold, makes the scores of what is planned: text, runs, scores; it also draws the scales whose results aren't committed.
 
 Few stages: run folders and scores know what is theirs, so that one stage can hold all runs of a scale and an edit of one arm trains one
-arm. The first stage of a plan, `check`, writes a stamp a stage, {"asked": ..., "code": {file: hash}}: the settings that concern it, and the
+arm. The first stage of a plan, `check`, writes a stamp a stage, {"asked": ..., "code": hash}: the settings that concern it, and the
 code that it reaches, without comments and docstrings. A stage whose stamp is the same has nothing to do. Drawing takes seconds:
 those stages depend on the files themselves.
 """

@@ -24,7 +24,9 @@ def test_files_are_those_that_an_import_graph_reaches():
     reached = {start} | graph.find_upstream_modules(start)
     reached |= {name for name in graph.modules if any(other.startswith(f"{name}.") for other in reached)}
     assert {*files([start])} == {*map(file_of, reached)}
-    assert file_of("stemrepro.model.specs") not in files([start])  # an entry for another network is no reason to train again
+    assert file_of("stemrepro.model.specs") not in files(
+        [start]
+    )  # an entry for another network is no reason to train again
     with pytest.raises(ValueError, match=r"stemrepro\.nothing is no module"):
         files(["stemrepro.nothing"])
 
@@ -65,7 +67,9 @@ def test_files_outside_the_package_are_followed_from_their_folder_and_the_workin
 def house(tmp_path, monkeypatch):
     """A copy of the package, whose code is hashed in place of the package's."""
     place = tmp_path / PACKAGE.name
-    shutil.copytree(PACKAGE, place, ignore=lambda _, names: [name for name in names if "." in name and not name.endswith(".py")])
+    shutil.copytree(
+        PACKAGE, place, ignore=lambda _, names: [name for name in names if "." in name and not name.endswith(".py")]
+    )
     monkeypatch.setattr(imports, "PACKAGE", place)
     return place
 
@@ -94,7 +98,9 @@ def move_a_helper(house):
     code = ast.get_source_segment(text, helper)
     edit(house / "training/module.py", code, "from stemrepro.model.cost import mean_loss")
     with (house / "model/cost.py").open("a", encoding="utf-8") as file:
-        file.write(f"\n\nimport torch\nfrom torch import Tensor\nfrom stemrepro.model.loss import token_losses\n\n\n{code}\n")
+        file.write(
+            f"\n\nimport torch\nfrom torch import Tensor\nfrom stemrepro.model.loss import token_losses\n\n\n{code}\n"
+        )
 
 
 def reword(house):
@@ -169,7 +175,12 @@ def unused(x): return x
 )
 def test_what_is_reached_by_name_decides(tmp_path, file, old, new, same):
     place = tmp_path / "rows.py"
-    texts = {"rows.py": ROWS, "parts.py": PARTS, "other.py": "def abs(x): return x\n", "beside.py": "def abs(x): return x\n"}
+    texts = {
+        "rows.py": ROWS,
+        "parts.py": PARTS,
+        "other.py": "def abs(x): return x\n",
+        "beside.py": "def abs(x): return x\n",
+    }
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
     imports._source.cache_clear()
