@@ -8,10 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stemrepro.claims import Contrast
+from stemrepro.config.address import MAIN
 from stemrepro.measures.needle import ANEW, KEPT, Needle
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_LABEL, SMALL, error_bars, look, sheet
-from stemrepro.runs import MAIN
 
 MAPS = ("dense", "stem-third", "stem-full")
 STAGES = {MAIN: "before", KEPT: "behind"}

@@ -18,7 +18,7 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.runs import as_a_worker, run_at
-from stemrepro.book import load
+from stemrepro.measures.catalog import load
 from stemrepro.model.cost import flops_per_token
 from stemrepro.training.module import LanguageModule
 

@@ -19,10 +19,10 @@ from lm_eval.evaluator import evaluate
 from scipy.stats import binom
 
 from stemrepro.arm import shaped
-from stemrepro.book import load
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.benchmarks import item_scores, load_task
 from stemrepro.evaluation.lm import StemLM, task_manager
+from stemrepro.measures.catalog import load
 from stemrepro.model.transformer import build
 from stemrepro.plan import make_params
 

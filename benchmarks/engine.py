@@ -20,7 +20,7 @@ from rich.table import Column, Table
 
 from benchmarks.arms import step
 from benchmarks.runs import as_a_worker, run_at
-from stemrepro.book import load
+from stemrepro.measures.catalog import load
 from stemrepro.model.cost import flops_per_token
 from stemrepro.training.module import LanguageModule
 

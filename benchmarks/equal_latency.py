@@ -20,7 +20,7 @@ from rich.table import Table
 
 from benchmarks.arms import step
 from benchmarks.runs import as_a_worker, run_at
-from stemrepro.book import load
+from stemrepro.measures.catalog import load
 from stemrepro.training.module import LanguageModule
 
 FACTORS = (0.6, 0.7, 0.8, 0.9, 1.0, 1.1)

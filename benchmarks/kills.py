@@ -181,8 +181,8 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--out", type=Path, default=Path("docs/kills"))
     options = parser.parse_args()
-    from stemrepro.book import load
     from stemrepro.files import atomic_write
+    from stemrepro.measures.catalog import load
     from stemrepro.provenance import provenance
 
     warnings.simplefilter("ignore")

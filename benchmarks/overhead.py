@@ -17,7 +17,7 @@ from statistics import median
 import torch
 
 from benchmarks.runs import run_at
-from stemrepro.book import load
+from stemrepro.measures.catalog import load
 from stemrepro.model.loss import token_losses
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.train import train

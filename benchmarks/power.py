@@ -18,9 +18,9 @@ from statistics import median
 import numpy as np
 from scipy import stats
 
-from stemrepro.book import load
 from stemrepro.claims import Contrast, Evidence
 from stemrepro.measures.base import Inputs, measured
+from stemrepro.measures.catalog import load
 from stemrepro.multiplicity import PRIMARY_ALPHA, PRIMARY_PLACES
 from stemrepro.report.results import evidence_for
 

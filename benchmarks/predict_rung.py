@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from stemrepro.book import load
+from stemrepro.config.address import MAIN
 from stemrepro.errors import UserError, unknown
 from stemrepro.files import atomic_write
 from stemrepro.measures.base import Inputs
+from stemrepro.measures.catalog import load
 from stemrepro.measures.worth import Worth
-from stemrepro.runs import MAIN
 
 FILE = Path("docs/predicted_rungs.csv")
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from stemrepro.arm import run_settings
 from stemrepro.book import Book
+from stemrepro.config.address import MAIN, Address
 from stemrepro.data.integrity import verified_hash
-from stemrepro.runs import MAIN, Address, Run
+from stemrepro.runs import Run
 from stemrepro.scale import Point, Scale
 from stemrepro.workers import ENVIRONMENT
 

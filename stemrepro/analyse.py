@@ -9,17 +9,16 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
-from stemrepro.book import load
 from stemrepro.claims import Unmeasured
+from stemrepro.common.paths import ANALYSES
 from stemrepro.errors import UserError
 from stemrepro.explain import explained
 from stemrepro.files import atomic_write
 from stemrepro.measures.base import Inputs, measured
+from stemrepro.measures.catalog import load
 from stemrepro.report import forest
 from stemrepro.report.results import judged, run_inputs, save
 from stemrepro.report.style import use_style
-
-ANALYSES = Path("analysis")
 
 
 def module(path: Path, asked: list[str]) -> ModuleType:

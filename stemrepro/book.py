@@ -10,17 +10,16 @@ from pathlib import Path
 from pydantic import ConfigDict, Field
 
 from stemrepro.arm import Arm, run_settings, shaped
+from stemrepro.common.paths import RECIPES
+from stemrepro.config.address import MAIN, Address
 from stemrepro.data.mixes import BlendMix, Mix, parse_mix
 from stemrepro.errors import UserError, unknown
-from stemrepro.measures.base import measure_class, refusal
 from stemrepro.paper import Cells, Paper
 from stemrepro.recipe import Recipe
 from stemrepro.records import Strict, checked_name, parse, read_yaml
 from stemrepro.retrofit.rules import check
-from stemrepro.runs import MAIN, Address
 from stemrepro.scale import Point, Scale, Shape
 
-RECIPES = Path("recipes")
 NO_RECIPES = ("arms", "mixes", "paper", "points", "shapes")
 RESERVED = ("check", "fetch", "corpus", "items", "tokenizer", "blocks", "vocabularies", "people", "mid", "counts", "train", "losses",
             "benchmarks", "geometry", "facts", "edits", "recall", "capacity", "haystack", "distance", "reasoning", "metrics", "report", "sweeps", "data")  # fmt: skip
@@ -110,10 +109,6 @@ def _check_recipe(name: str, recipe: Recipe, file: Path, book: Book) -> Recipe:
     for point in recipe.points:
         if point not in book.points:
             raise UserError(f"{file}: {unknown('point', point, book.points, 'recipes/points.yaml')}")
-    try:
-        measure = measure_class(recipe.measure)
-    except UserError as error:
-        raise UserError(f"{file}: {error}") from error
     for where in recipe.scales:
         if where not in book.scales:
             raise UserError(f"{file}: {unknown('scale', where, book.scales, 'recipes/scales/')}")
@@ -133,8 +128,6 @@ def _check_recipe(name: str, recipe: Recipe, file: Path, book: Book) -> Recipe:
             raise UserError(f"{file}: {address} at scale '{where}': {error}") from error
     claims = {}
     for key, claim in recipe.claims.items():
-        if reason := refusal(measure, recipe, claim):
-            raise UserError(f"{file}: claim '{key}': {reason}")
         try:
             number = book.paper.number(claim.paper) if isinstance(claim.paper, Cells) else claim.paper
         except UserError as error:

@@ -7,9 +7,10 @@ from pathlib import Path
 from statistics import mean, stdev
 from textwrap import wrap
 
+from stemrepro.config.address import MAIN, Address
 from stemrepro.data.sources import prose
 from stemrepro.report.verdicts import word
-from stemrepro.runs import MAIN, Address, Run
+from stemrepro.runs import Run
 
 WIDTH = 80
 MOST_LISTED = 12

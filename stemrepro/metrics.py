@@ -4,9 +4,9 @@ from pathlib import Path
 
 from stemrepro.book import Book
 from stemrepro.claims import Unmeasured
+from stemrepro.config.address import MAIN
 from stemrepro.errors import UserError
 from stemrepro.files import write_json
-from stemrepro.runs import MAIN
 from stemrepro.scores.losses import ArmLosses, paired
 from stemrepro.scores.plans import other_plan
 

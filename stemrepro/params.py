@@ -6,34 +6,28 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import Field
 
+from stemrepro.common.paths import PARAMS
+from stemrepro.config.address import MAIN, Address
 from stemrepro.data.mixes import ArchiveMix, BlendMix, FactsMix, HubMix, InventedMix, NeedlesMix, RecallMix, SampleMix
 from stemrepro.errors import UserError, unknown
 from stemrepro.files import atomic_write
 from stemrepro.model.config import ModelConfig
 from stemrepro.records import Name, Positive, Strict, parse, read_yaml
 from stemrepro.retrofit.rules import Kind
-from stemrepro.runs import MAIN, Address
-from stemrepro.scale import Benchmarks, Counting, Evaluation, Geometry, Haystack, Knowledge, Recall
+from stemrepro.scale import (
+    Counting,
+    Evaluation,
+    Geometry,
+    Haystack,
+    Knowledge,
+    Part,
+    PlannedReasoning,
+    PlannedTasks,
+    Recall,
+)
 from stemrepro.training.settings import RunTraining
 
-PLAN = Path("plan")
-PARAMS = PLAN / "params.yaml"
 HEADER = "# Written by 'stemrepro plan' from recipes/. Edit those and plan again.\n"
-Part = Literal[
-    "losses", "benchmarks", "geometry", "facts", "edits", "recall", "capacity", "haystack", "distance", "reasoning"
-]
-PARTS: tuple[Part, ...] = (
-    "losses",
-    "benchmarks",
-    "geometry",
-    "facts",
-    "edits",
-    "recall",
-    "capacity",
-    "haystack",
-    "distance",
-    "reasoning",
-)
 
 
 class Begins(Strict):
@@ -70,20 +64,6 @@ class Planned(Strict):
     def trained(self) -> tuple[int, ...]:
         """The seeds that are trained."""
         return max(self.seeds.values(), key=len)
-
-
-class PlannedTasks(Benchmarks):
-    """How runs are scored on which benchmarks."""
-
-    tasks: tuple[str, ...] = Field(description="those that the recipes name and the mix has, by lm-eval's name")
-
-
-class PlannedReasoning(Strict):
-    """How runs are scored on which tasks of reasoning."""
-
-    items: Positive = Field(description="a task, at most")
-    batch: Positive = Field(description="sequences at once")
-    tasks: dict[str, str] = Field(description="lm-eval's metric, by its name of a task or group; none without the hub")
 
 
 class PlannedBlend(Strict):

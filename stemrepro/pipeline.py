@@ -14,19 +14,18 @@ import yaml
 
 from stemrepro import imports
 from stemrepro.book import Book
+from stemrepro.common.paths import ANALYSES, DATA, PARAMS, PLAN, RESULTS
 from stemrepro.data.mixes import Mix
 from stemrepro.elsewhere import LONG_END
 from stemrepro.files import write_json
 from stemrepro.measures.base import measure_class
 from stemrepro.metrics import METRICS, compared_arms
 from stemrepro.model.ffn.naming import module_of
-from stemrepro.params import PARAMS, PLAN, Params
+from stemrepro.params import Params
 from stemrepro.recipe import Recipe
-from stemrepro.work import DATA, RESULTS
 
 DRAWING, PIPELINE, TARGETS = Path("dvc.yaml"), PLAN / "dvc.yaml", PLAN / "targets"
 """What draws committed results; what makes a plan's; and what of both DVC is asked for (`dvc repro $(cat plan/targets)`)."""
-ANALYSES = Path("analysis")
 HEADER = "# Written by 'stemrepro plan' from recipes/. Don't edit: stemrepro/pipeline.py writes it.\n"
 CURVES = [{
     "results/laptop/validation_loss/data.csv": {

@@ -5,26 +5,17 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from stemrepro.arm import run_settings
-from stemrepro.book import RECIPES, Book, load
+from stemrepro.book import Book
+from stemrepro.common.paths import PARAMS, RECIPES
+from stemrepro.config.address import MAIN, Address
 from stemrepro.data.items import has_task
 from stemrepro.errors import UserError
 from stemrepro.files import atomic_write
-from stemrepro.params import (
-    PARAMS,
-    PARTS,
-    Begins,
-    Params,
-    Planned,
-    PlannedBlend,
-    PlannedReasoning,
-    PlannedTasks,
-    ScaleParams,
-    read_params,
-)
+from stemrepro.measures.catalog import load
+from stemrepro.params import Begins, Params, Planned, PlannedBlend, ScaleParams, read_params
 from stemrepro.pipeline import TARGETS, pipeline_texts, targets
 from stemrepro.recipe import Recipe
-from stemrepro.runs import MAIN, Address
-from stemrepro.scale import Scale
+from stemrepro.scale import PARTS, PlannedReasoning, PlannedTasks, Scale
 
 LOSSES = ("none", "steps", "losses", "context")
 """From the least that is scored of a run's losses to the most."""

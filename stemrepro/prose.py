@@ -19,14 +19,14 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from stemrepro.book import load
+from stemrepro.config.address import MAIN, Address
 from stemrepro.errors import UserError, unknown
 from stemrepro.files import atomic_write, damaged
+from stemrepro.measures.catalog import load
 from stemrepro.model.cost import parameter_counts
 from stemrepro.plan import make_params
 from stemrepro.report.scoreboard import every_row, primary_table, shown, told
 from stemrepro.report.verdicts import out_of_reach, read_verdicts, recipe_table, tally_table, word
-from stemrepro.runs import MAIN, Address
 from stemrepro.stage_graph import mermaid
 
 FILES = (Path("README.md"), Path("docs"))

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
+from stemrepro.config.address import Address
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.sources import prose
 from stemrepro.data.vocabularies import own_text
@@ -28,12 +29,12 @@ from stemrepro.retrofit.beginning import PREFIX, beginning
 from stemrepro.retrofit.explained import explained
 from stemrepro.retrofit.rules import check
 from stemrepro.run_folder import model_of, read_config
-from stemrepro.runs import Address, Beginning, Run
+from stemrepro.runs import Beginning, Run
 from stemrepro.sums import total
 from stemrepro.training.callbacks import losses_by_source
 from stemrepro.training.checkpoint import AtomicCheckpointIO, intact
+from stemrepro.training.launch import train_runs
 from stemrepro.training.settings import RunTraining
-from stemrepro.work import train_runs
 
 VALIDATION = 16384
 """Tokens a source that losses are taken of, or as many as there are."""

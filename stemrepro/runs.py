@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from stemrepro.config.address import Address
 from stemrepro.errors import UserError
 from stemrepro.files import digest, flat
 from stemrepro.imports import HASHING, code_hash
@@ -16,31 +17,6 @@ from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.records import read_yaml
 from stemrepro.training.settings import RunTraining
-
-MAIN = "main"
-"""The point that is the scale itself."""
-
-
-@dataclass(frozen=True, order=True)
-class Address:
-    """An arm at a point."""
-
-    point: str
-    arm: str
-
-    @classmethod
-    def parse(cls, text: str) -> "Address":
-        """ "dense@half", or "dense" at the scale itself."""
-        arm, _, point = text.partition("@")
-        return cls(point or MAIN, arm)
-
-    def __str__(self) -> str:
-        return self.arm if self.point == MAIN else f"{self.arm}@{self.point}"
-
-    @property
-    def path(self) -> Path:
-        """Where its runs and scores lie below a scale's folder."""
-        return Path(self.point) / self.arm
 
 
 @cache

@@ -28,6 +28,23 @@ class Shape(Strict):
     head_std: Factor | None = Field(None, description="start of the output head; 1 / sqrt(width) when left out")
 
 
+Part = Literal[
+    "losses", "benchmarks", "geometry", "facts", "edits", "recall", "capacity", "haystack", "distance", "reasoning"
+]
+PARTS: tuple[Part, ...] = (
+    "losses",
+    "benchmarks",
+    "geometry",
+    "facts",
+    "edits",
+    "recall",
+    "capacity",
+    "haystack",
+    "distance",
+    "reasoning",
+)
+
+
 class Evaluation(Strict):
     """How runs of a scale are scored."""
 
@@ -41,6 +58,20 @@ class Benchmarks(Strict):
     items: Positive = Field(description="items a task, at most")
     batch: Positive = Field(description="sequences at once")
     hub: bool = Field(False, description="lm-eval's own tasks from the Hugging Face hub, not the archive's")
+
+
+class PlannedTasks(Benchmarks):
+    """How runs are scored on which benchmarks."""
+
+    tasks: tuple[str, ...] = Field(description="those that the recipes name and the mix has, by lm-eval's name")
+
+
+class PlannedReasoning(Strict):
+    """How runs are scored on which tasks of reasoning."""
+
+    items: Positive = Field(description="a task, at most")
+    batch: Positive = Field(description="sequences at once")
+    tasks: dict[str, str] = Field(description="lm-eval's metric, by its name of a task or group; none without the hub")
 
 
 class Counting(Strict):

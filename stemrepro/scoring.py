@@ -9,20 +9,23 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from stemrepro.common.paths import DATA, RUNS, SCORES
+from stemrepro.config.address import Address
 from stemrepro.data.atlas import FILE
 from stemrepro.errors import UserError
 from stemrepro.files import digest, sha256, write_json
 from stemrepro.imports import HASHING, code_hash
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.ffn.naming import module_of
-from stemrepro.params import Params, Part, Planned
+from stemrepro.params import Params, Planned
 from stemrepro.provenance import provenance
 from stemrepro.records import Strict
 from stemrepro.run_folder import read_config
-from stemrepro.runs import Address, Run
-from stemrepro.scores.plans import plan_of
+from stemrepro.runs import Run
+from stemrepro.scale import Part
+from stemrepro.scores.plans import MODEL, SCORING, START, STARTS, TRAINING
 from stemrepro.unpacked import bundled
-from stemrepro.work import DATA, RUNS, SCORES, runs_of
+from stemrepro.work import runs_of
 from stemrepro.workers import Job, run_jobs
 
 DECIDE_NOTHING = (flops_per_token.__module__, read_config.__module__, *HASHING)
@@ -100,6 +103,28 @@ def score_key(runs: list[Run], part: Part, given: dict) -> str:
         "costs": [flops_per_token(model, training.sequence), parameter_counts(model)],  # in place of the code that computes them
         "code": code_hash(f"stemrepro.evaluation.{part}", *sorted(networks, key=str), without=DECIDE_NOTHING),
     })  # fmt: skip
+
+
+def plan_of(run: Run, given: dict) -> dict:
+    """What summary.json tells of a run's plan, in words.
+
+    Args:
+        given: what scoring was asked with.
+    """
+    model, training = run.model.settings, run.training.model_dump(mode="json")
+    asked = {
+        name: value.model_dump(mode="json", exclude={"tasks"}) if isinstance(value, Strict) else value
+        for name, value in given.items()
+        if name not in ("level", "count") and not isinstance(value, Path)
+    }
+    return {
+        "tokens of training": run.training.tokens,
+        "tokens a step": run.training.batch * run.training.sequence,
+        "tokens a sequence": run.training.sequence,
+        "settings of training": digest([[model[key] for key in MODEL], [training[key] for key in TRAINING]]),
+        START: digest([model.get("embedding_std"), model.get("head_std"), *(training[key] for key in STARTS)]),
+        SCORING: digest(asked),
+    }
 
 
 def up_to_date(out: Path, key: str) -> bool:

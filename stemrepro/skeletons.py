@@ -5,9 +5,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from stemrepro.arm import MARKERS, Arm, shaped
-from stemrepro.book import MODULE, RECIPES, RESERVED, Book, load
+from stemrepro.book import MODULE, RESERVED, Book
+from stemrepro.common.paths import RECIPES
 from stemrepro.errors import UserError, unknown
 from stemrepro.files import atomic_write
+from stemrepro.measures.catalog import load
 from stemrepro.model.ffn.naming import OWN_FILE, own_file
 from stemrepro.model.specs import spec
 from stemrepro.records import checked_name, parse

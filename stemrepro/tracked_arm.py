@@ -7,12 +7,12 @@ import numpy as np
 
 from stemrepro.book import Book
 from stemrepro.claims import Contrast, Unmeasured
+from stemrepro.config.address import MAIN, Address
 from stemrepro.measures import losses
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.provenance import read_provenance
 from stemrepro.report.verdicts import read_verdicts, word
 from stemrepro.run_folder import read_config
-from stemrepro.runs import MAIN, Address
 from stemrepro.scores.geometry import ArmGeometry
 from stemrepro.scores.items import ArmItems
 from stemrepro.scores.losses import ArmLosses

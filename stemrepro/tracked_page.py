@@ -6,7 +6,7 @@ that are saved in the page; without it a table has the columns Source, Models an
 
 import json
 
-from stemrepro.runs import MAIN
+from stemrepro.config.address import MAIN
 from stemrepro.tracked_arm import GAP
 
 KIND = "arm"

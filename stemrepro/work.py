@@ -3,17 +3,17 @@
 from dataclasses import replace
 from pathlib import Path
 
+from stemrepro.common.paths import DATA, RUNS
+from stemrepro.config.address import Address
 from stemrepro.data.vocabularies import mid_text, own_text
 from stemrepro.files import digest
-from stemrepro.model.cost import flops_per_token
-from stemrepro.params import Part, Planned
+from stemrepro.params import Planned
 from stemrepro.retrofit.rules import KINDS
-from stemrepro.runs import Address, Beginning, Run
-from stemrepro.workers import Job, run_jobs
+from stemrepro.runs import Beginning, Run
+from stemrepro.scale import Part
 
 TOKENS_A_ROW = 128
 """Of a text, as many tokens are read for each row of a table that is made of a dense run, or as many as that run was trained on."""
-DATA, RUNS, SCORES, RESULTS = Path("data"), Path("runs"), Path("scores"), Path("results")
 
 
 def runs_of(
@@ -106,31 +106,3 @@ def with_trunks(runs: list[Run]) -> list[Run]:
         for run in beside
     }
     return [replace(run, shorter=shorter.get(run.folder, ())) for run in runs]
-
-
-def cost(run: Run) -> float:
-    """Forward FLOPs of a whole run."""
-    return run.training.tokens * flops_per_token(run.model, run.training.sequence)
-
-
-def train_runs(runs: list[Run], workers: int, replace: bool, done: int = 0) -> None:
-    """Trains runs in processes of their own; raises as stemrepro.training.train does.
-
-    Args:
-        replace: remove runs that were made with other settings.
-        done: runs that had come to their end before.
-    """
-    if any(run.training.schedule == "trunk" for run in runs):
-        runs = sorted(runs, key=lambda run: run.training.tokens)  # longer ones go on from shorter ones
-    threads = runs[0].training.threads if runs else 1
-    jobs = [
-        Job("stemrepro.training.train:train", run, str(run), run.training.steps, {"replace": replace}, cost(run), True)
-        for run in runs
-    ]
-    first = [job for job in jobs if not job.run.begins]
-    later = [job for job in jobs if job.run.begins]  # these go on from others
-    preload, shown = "stemrepro.training.train", ("training", "steps")
-    for _ in run_jobs(first, workers, threads, preload, *shown, done, later):
-        pass
-    for _ in run_jobs(later, workers, threads, preload, *shown, done + len(first)):
-        pass

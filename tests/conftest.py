@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stemrepro.arm import Arm, run_settings
-from stemrepro.book import load
+from stemrepro.config.address import MAIN, Address
 from stemrepro.data.archives import fetch
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.encoding import write_blocks
@@ -15,9 +15,9 @@ from stemrepro.data.items import write_items
 from stemrepro.data.mixes import SampleMix
 from stemrepro.data.tokenizer import train_tokenizer
 from stemrepro.files import sha256
-from stemrepro.params import PlannedTasks
-from stemrepro.runs import MAIN, Address, Run
-from stemrepro.scale import Point, Scale
+from stemrepro.measures.catalog import load
+from stemrepro.runs import Run
+from stemrepro.scale import PlannedTasks, Point, Scale
 
 os.environ["OMP_NUM_THREADS"] = (
     "1"  # of torch: two threads wait for each other when the machine is busy; golden losses need one

@@ -6,9 +6,9 @@ import shutil
 import pytest
 import yaml
 
-from stemrepro.book import load
 from stemrepro.errors import UserError
 from stemrepro.measures.base import measure_class, refusal
+from stemrepro.measures.catalog import load
 from tests.conftest import ROOT
 
 

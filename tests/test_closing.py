@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from stemrepro.closing import loss_at_end, losses_of_runs, losses_of_scores, verdicts
-from stemrepro.runs import MAIN, Address
+from stemrepro.config.address import MAIN, Address
 from tests.conftest import ROOT
 
 ROWS = [{"step": 1, "loss": 9.0}, {"step": 2, "loss": 5.0, "validation": {"bible": 4.0, "plays": 5.0, "dictionary": 99.0}}]  # fmt: skip

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from stemrepro.book import load
 from stemrepro.measures.base import Inputs, measured
+from stemrepro.measures.catalog import load
 from stemrepro.report.results import judged
 from tests.conftest import ROOT
 

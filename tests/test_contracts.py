@@ -8,12 +8,12 @@ import grimp
 import pytest
 from importlinter.cli import lint_imports
 
+from stemrepro.config.address import Address
 from stemrepro.imports import PACKAGE, file_of, files
 from stemrepro.measures import MEASURES
 from stemrepro.model.ffn.naming import OWN_FILE, module_of
 from stemrepro.model.specs import FFNS
 from stemrepro.pipeline import OF_MIX, OF_SCALE
-from stemrepro.runs import Address
 from stemrepro.sweeps.spec import read_sweep
 from tests.conftest import ROOT
 

@@ -13,7 +13,7 @@ from stemrepro import plan
 from stemrepro.analyse import analyse
 from stemrepro.claims import INCONCLUSIVE, NOT_TESTABLE
 from stemrepro.cli import app
-from stemrepro.params import PARTS
+from stemrepro.scale import PARTS
 from stemrepro.scoring import pending, write_scores
 from stemrepro.training.train import train
 from stemrepro.work import runs_of

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from stemrepro.config.address import MAIN, Address
 from stemrepro.errors import UserError
 from stemrepro.metrics import compared_arms, write_metrics
-from stemrepro.runs import MAIN, Address
 from stemrepro.tracked_arm import gap
 from tests.conftest import ROOT
 from tests.made_up import write_arm, write_summary

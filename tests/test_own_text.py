@@ -12,10 +12,10 @@ from stemrepro import plan
 from stemrepro.analyse import analyse
 from stemrepro.claims import NOT_TESTABLE
 from stemrepro.cli.making import data
+from stemrepro.config.address import MAIN, Address
 from stemrepro.data.archives import SAMPLE
 from stemrepro.files import read_rows
-from stemrepro.params import PARTS
-from stemrepro.runs import MAIN, Address
+from stemrepro.scale import PARTS
 from stemrepro.scoring import pending, write_scores
 from stemrepro.training.train import train
 from stemrepro.work import runs_of

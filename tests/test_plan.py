@@ -10,12 +10,14 @@ from rich.console import Console
 
 from stemrepro import estimate, plan
 from stemrepro.arm import run_settings
-from stemrepro.book import RESERVED, load
+from stemrepro.book import RESERVED
+from stemrepro.common.paths import PARAMS
+from stemrepro.config.address import MAIN, Address
 from stemrepro.errors import UserError
+from stemrepro.measures.catalog import load
 from stemrepro.model.cost import parameter_counts
-from stemrepro.params import PARAMS, read_params
+from stemrepro.params import read_params
 from stemrepro.pipeline import DRAWING, PIPELINE, TARGETS, drawing, pipeline, pipeline_texts, targets
-from stemrepro.runs import MAIN, Address
 from stemrepro.scale import Scale
 from tests.conftest import ROOT
 

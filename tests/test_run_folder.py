@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from stemrepro.api import load
 from stemrepro.cli import app
+from stemrepro.config.address import Address
 from stemrepro.errors import UserError
 from stemrepro.evaluation.lm import StemLM
 from stemrepro.evaluation.visit import Visitor
@@ -21,7 +22,7 @@ from stemrepro.files import digest
 from stemrepro.model.ffn.loading import ffn_class
 from stemrepro.retrofit.beginning import beginning
 from stemrepro.run_folder import read_config, read_metrics
-from stemrepro.runs import Address, Beginning
+from stemrepro.runs import Beginning
 from stemrepro.training.checkpoint import AtomicCheckpointIO
 from tests.conftest import ROOT
 from tests.test_records import BOMB

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from stemrepro.config.address import MAIN, Address
 from stemrepro.errors import UserError
 from stemrepro.files import atomic_write, write_json
-from stemrepro.runs import MAIN, Address, run_code
+from stemrepro.runs import run_code
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@ import torch
 
 from stemrepro import estimate, plan
 from stemrepro.arm import run_settings
+from stemrepro.config.address import MAIN, Address
 from stemrepro.model.cost import parameter_counts
 from stemrepro.model.transformer import Decoder
-from stemrepro.runs import MAIN, Address
 from stemrepro.scale import Point
 from stemrepro.training.module import LanguageModule
 from tests.conftest import ROOT

@@ -7,13 +7,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from stemrepro.config.address import MAIN, Address
 from stemrepro.errors import UserError
 from stemrepro.evaluation import losses
 from stemrepro.params import Planned
-from stemrepro.runs import MAIN, Address
-from stemrepro.scores.plans import plan_of
 from stemrepro.scores.reading import read_summary
-from stemrepro.scoring import pending, score_key, up_to_date, write_scores
+from stemrepro.scoring import pending, plan_of, score_key, up_to_date, write_scores
 from stemrepro.training.train import train
 from stemrepro.work import runs_of
 from tests.conftest import quiet

@@ -7,8 +7,8 @@ import torch
 import yaml
 
 from stemrepro.arm import shaped
-from stemrepro.book import load
 from stemrepro.errors import UserError
+from stemrepro.measures.catalog import load
 from stemrepro.model.specs import FFNS
 from stemrepro.model.transformer import build
 from stemrepro.skeletons import new_arm, new_recipe

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from stemrepro.config.address import MAIN, Address
 from stemrepro.report.verdicts import read_verdicts
-from stemrepro.runs import MAIN, Address
 from stemrepro.tracked_arm import GAP, REFERENCE, arm_view, claims_on, describe, gap, losses_of, recipes_of, spoken
 from stemrepro.tracked_run import cost_of
 from tests.conftest import ROOT

@@ -7,11 +7,11 @@ import pytest
 import yaml
 
 from stemrepro import plan as planning
+from stemrepro.config.address import MAIN, Address
 from stemrepro.data.blend import write_blend
 from stemrepro.errors import UserError
 from stemrepro.files import digest
 from stemrepro.params import Planned, read_params
-from stemrepro.runs import MAIN, Address
 from stemrepro.work import asked_runs, runs_of
 from tests.conftest import ROOT, TINY
 

@@ -10,11 +10,11 @@ import typer
 
 from stemrepro.cli import names
 from stemrepro.cli.base import Addresses, Scale, app
+from stemrepro.common.paths import DATA, RESULTS, RUNS, SCORES
 from stemrepro.errors import UserError, unknown
-from stemrepro.params import PARTS
 from stemrepro.provenance import commit, no_repository
+from stemrepro.scale import PARTS
 from stemrepro.stopping import leave_with_parent, started
-from stemrepro.work import DATA, RESULTS, RUNS, SCORES
 
 OF_MIX = ("fetch", "corpus", "items")
 STEPS = (*OF_MIX, "tokenizer", "blocks", "vocabularies", "people", "mid", "counts")
@@ -150,7 +150,8 @@ def train(
 ) -> None:
     """Trains all seeds of arms; finished runs return at once, interrupted ones resume."""
     from stemrepro.closing import losses_of_runs
-    from stemrepro.work import asked_runs, train_runs
+    from stemrepro.training.launch import train_runs
+    from stemrepro.work import asked_runs
 
     params = names.planned(scale)
     planned, asked = params.planned(scale), names.chosen(params, scale, runs or [])
@@ -206,7 +207,7 @@ def sweep(
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from rich.console import Console
 
-    from stemrepro.book import load
+    from stemrepro.measures.catalog import load
     from stemrepro.sweeps import search
 
     if redraw:

@@ -8,7 +8,7 @@ import typer
 
 from stemrepro.cli import names
 from stemrepro.cli.base import app
-from stemrepro.work import DATA, RESULTS, SCORES
+from stemrepro.common.paths import DATA, RESULTS, SCORES
 
 RunFolder = Annotated[Path, typer.Option("--run", help="a run's folder, runs/SCALE/POINT/ARM/seedK")]
 Trust = Annotated[

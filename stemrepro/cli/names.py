@@ -9,13 +9,12 @@ from pathlib import Path
 
 import typer
 
+from stemrepro.common.paths import RECIPES, RUNS, SCORES
+from stemrepro.config.address import MAIN, Address
 from stemrepro.errors import UserError, unknown
 from stemrepro.params import Params, Planned, read_params
 from stemrepro.records import read_yaml
-from stemrepro.runs import MAIN, Address
-from stemrepro.work import RUNS, SCORES
 
-RECIPES = Path("recipes")
 SWEEPS = RECIPES / "sweeps"
 OTHERS = ("arms", "mixes", "paper", "points", "shapes")
 """Files of recipes/ that are no recipes."""
@@ -146,7 +145,7 @@ def chosen(params: Params, scale: str, given: list[str]) -> dict[Address, Planne
 
 
 def _not_planned(scale: str, name: str, there: list[str]) -> UserError:
-    from stemrepro.book import load
+    from stemrepro.measures.catalog import load
 
     book, address = load(), Address.parse(name)
     if address.arm not in book.arms:

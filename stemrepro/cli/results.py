@@ -8,10 +8,10 @@ import typer
 
 from stemrepro.cli import names
 from stemrepro.cli.base import Addresses, Scale, app
+from stemrepro.common.paths import RESULTS, RUNS, SCORES
 from stemrepro.errors import UserError
 from stemrepro.paper import CONFIDENCES
 from stemrepro.stopping import leave_with_parent
-from stemrepro.work import RESULTS, RUNS, SCORES
 
 FOLLOW_SECONDS, PORT = 30, 5000
 
@@ -26,8 +26,8 @@ def analyse(
 ) -> None:
     """Judges claims and draws figures from the scores, without training."""
     from stemrepro.analyse import analyse as run
-    from stemrepro.book import load
     from stemrepro.closing import verdicts
+    from stemrepro.measures.catalog import load
     from stemrepro.progress import tracked
 
     rows = []
@@ -42,7 +42,7 @@ def analyse(
 @app.command()
 def metrics(scale: Scale = "laptop") -> None:
     """Writes what 'dvc metrics show' lists: of each arm its loss, its gap to dense in the same seeds, and its cost."""
-    from stemrepro.book import load
+    from stemrepro.measures.catalog import load
     from stemrepro.metrics import METRICS, write_metrics
 
     print(f"{METRICS / scale}: {write_metrics(load(), scale, SCORES)} arms, which 'dvc metrics show' lists")
@@ -82,10 +82,10 @@ def explain(
     ] = None,
 ) -> None:
     """Says how a claim came to its verdict: differences seed by seed, the rule's steps, files and the command that makes it anew."""
-    from stemrepro.book import load
     from stemrepro.estimate import estimate
     from stemrepro.explain import explain as told
     from stemrepro.explain import find
+    from stemrepro.measures.catalog import load
     from stemrepro.plan import make_params
 
     book = load()
@@ -131,8 +131,8 @@ def cost(
     """Parameters, FLOPs and bytes of a shape with and without STEM, in closed form."""
     from rich.console import Console
 
-    from stemrepro.book import load
     from stemrepro.cost_table import show
+    from stemrepro.measures.catalog import load
 
     asked = {"shape": shape, "length": length, "batch": batch, "distinct": distinct, "tflops": tflops}
     show(load(), Console(), distinct is None, placement=stem, width=width, **asked)
@@ -152,7 +152,7 @@ def track(
         leave_with_parent()
     import select
 
-    from stemrepro.book import load
+    from stemrepro.measures.catalog import load
     from stemrepro.tracked import Held, check_free, held, page, remember, sources, tracking_uri
 
     if port:

@@ -27,7 +27,7 @@ from stemrepro.data.invented import invented_documents
 from stemrepro.data.invented import words as invented_words
 from stemrepro.data.mixes import Mix
 from stemrepro.data.near_duplicates import near_duplicates
-from stemrepro.data.needles import needle_documents
+from stemrepro.data.needles import Deal, needle_documents
 from stemrepro.data.readers import Document
 from stemrepro.data.recall import made_up_words, recall_documents
 from stemrepro.data.tokenizer import WORDS
@@ -159,11 +159,12 @@ def made_text(
         words = tuple(word for side in made_up_words(mix.keys, mix.values) for word in side)
         return words, recall_documents(mix.keys, mix.values, mix.pairs, mix.length, mix.documents)
     if mix.kind == "needles":
-        words = tuple(word for side in mix.deal.words() for word in side)
+        deal = Deal.of(mix)
+        words = tuple(word for side in deal.words() for word in side)
         plain = {(document.source, document.id) for document in kept}
         rest = [document for document in prose if (document.source, document.id) not in plain]
         texts = prose_by_split(some_prose(rest, mix.kilobytes))
-        return words, needle_documents(texts, mix.deal)
+        return words, needle_documents(texts, deal)
     if mix.kind == "invented":
         words = tuple(word for own in invented_words(mix.names, mix.attributes, mix.values).values() for word in own)
         return words, invented_documents(mix.names, mix.attributes, mix.values, mix.people, mix.exposures)

@@ -5,8 +5,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from stemrepro.data.needles import Deal
-from stemrepro.data.recall import MOST_WORDS
 from stemrepro.data.sources import SOURCES
 from stemrepro.errors import UserError
 from stemrepro.records import Fraction, Name, Positive, Strict, parse
@@ -97,6 +95,10 @@ class FactsMix(Strict):
         return self
 
 
+MOST_WORDS = (14 * 5) ** 2
+"""Words that stemrepro.data.recall can make up."""
+
+
 class RecallMix(Strict):
     """Keys and values to be recalled in context (stemrepro.data.recall)."""
 
@@ -171,11 +173,6 @@ class NeedlesMix(Strict):
         if self.bare == 1:
             raise ValueError("bare 1: without prose there is nothing to hide a needle in; it must be below 1")
         return self
-
-    @property
-    def deal(self) -> Deal:
-        """What stemrepro.data.needles makes documents by."""
-        return Deal(**self.model_dump(include=set(Deal.__dataclass_fields__)))
 
 
 class BlendPart(Strict):

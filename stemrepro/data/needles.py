@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stemrepro.data.mixes import NeedlesMix
 from stemrepro.data.readers import Document
 from stemrepro.data.recall import made_up_words
 
@@ -64,6 +65,11 @@ class Deal:
     clauses: int
     needles: int
     bare: float
+
+    @classmethod
+    def of(cls, mix: NeedlesMix) -> "Deal":
+        """What a mix says of it."""
+        return cls(**mix.model_dump(include=set(cls.__dataclass_fields__)))
 
     def words(self) -> tuple[list[str], list[str]]:
         """Keys and values."""

@@ -22,10 +22,6 @@ HELD_OUT = 256
 """Documents of the tune split, and of validation."""
 
 
-MOST_WORDS = (14 * 5) ** 2
-"""Words of two syllables that there are."""
-
-
 def made_up_words(keys: int, values: int) -> tuple[list[str], list[str]]:
     """So many keys and values: words of two syllables that nobody uses, all different."""
     syllables = [f"{consonant}{vowel}" for consonant, vowel in product("bdfgklmnprstvz", "aeiou")]

@@ -26,8 +26,8 @@ from stemrepro.errors import UserError
 from stemrepro.evaluation.lm import StemLM, task_manager
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_arrays
-from stemrepro.params import PlannedTasks
 from stemrepro.runs import Run
+from stemrepro.scale import PlannedTasks
 
 FIELDS = ("acc", "acc_norm", "answer_acc", "answer_acc_norm", "margin", "seen")
 """Arrays of each task in items.npz, each [seeds, items]; "clusters" [items] and "gold" [items] besides."""

@@ -103,7 +103,7 @@ def score(
     """
     if run.diverged is not None:
         return pd.DataFrame()
-    haystacks, model, lines = Haystacks(mix.deal, corpus, tokenizer_file), load_run(run), []
+    haystacks, model, lines = Haystacks(Deal.of(mix), corpus, tokenizer_file), load_run(run), []
     device = next(model.parameters()).device
     grid = [(length, depth) for length in asked.lengths for depth in asked.depths]
     for number, (length, depth) in enumerate(grid, 1):

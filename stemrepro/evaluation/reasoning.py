@@ -21,8 +21,8 @@ from stemrepro.errors import UserError, unknown
 from stemrepro.evaluation.lm import StemLM
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_arrays
-from stemrepro.params import PlannedReasoning
 from stemrepro.runs import Run
+from stemrepro.scale import PlannedReasoning
 
 SHOTS = 1234
 """Seed of the examples before a question, lm-eval's own: the same for every run."""

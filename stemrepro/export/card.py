@@ -4,10 +4,11 @@ import inspect
 from dataclasses import dataclass
 from pathlib import Path
 
+from stemrepro.config.address import Address
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import parameter_counts
 from stemrepro.model.ffn.loading import ffn_class
-from stemrepro.runs import Address, params_hash
+from stemrepro.runs import params_hash
 from stemrepro.scores.losses import ArmLosses
 
 BOUND = 1e-4

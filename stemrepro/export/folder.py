@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
 from stemrepro.api import load
+from stemrepro.config.address import Address
 from stemrepro.data.tokenizer import END_TEXT
 from stemrepro.errors import UserError
 from stemrepro.export.card import Exported, card
@@ -18,7 +19,6 @@ from stemrepro.files import atomic_write, write_json
 from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.provenance import Trained, read_provenance
 from stemrepro.run_folder import model_of, read_config
-from stemrepro.runs import Address
 
 CODE = Path(__file__).with_name("huggingface")
 """What is copied as it is; it imports nothing of this project."""

@@ -7,10 +7,10 @@ import numpy as np
 
 from stemrepro.arm import run_settings
 from stemrepro.claims import TOO_EASY, TOO_SMALL, Contrast
+from stemrepro.config.address import MAIN, Address
 from stemrepro.errors import UserError
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.model.cost import flops_per_token, parameter_counts
-from stemrepro.runs import MAIN, Address
 from stemrepro.scores.capacity import ArmCapacity
 
 LEARNT, FULL = 50.0, 90.0

@@ -9,12 +9,12 @@ import numpy as np
 
 from stemrepro.arm import run_settings
 from stemrepro.claims import CONFOUNDED, TOO_SHORT, TOO_SMALL, Contrast
+from stemrepro.config.address import MAIN, Address
 from stemrepro.elsewhere import ELSEWHERE, OWN_RATES, POINTS
 from stemrepro.errors import UserError
 from stemrepro.evaluation.buckets import BUCKETS, bucket_name
 from stemrepro.measures import factorial, items, losses
 from stemrepro.measures.base import Inputs, Precondition
-from stemrepro.runs import MAIN, Address
 from stemrepro.scale import Point
 from stemrepro.scores.items import ArmItems
 from stemrepro.scores.losses import ArmLosses

@@ -6,10 +6,10 @@ from typing import ClassVar
 import numpy as np
 
 from stemrepro.claims import TOO_SMALL, Contrast
+from stemrepro.config.address import MAIN, Address
 from stemrepro.errors import UserError
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.bootstrap import bootstrap_error
-from stemrepro.runs import MAIN, Address
 from stemrepro.scores.context import ArmContext, Part, half, part
 from stemrepro.scores.text import METRICS as TEXT_METRICS
 from stemrepro.scores.text import TextCounts

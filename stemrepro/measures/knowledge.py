@@ -11,10 +11,10 @@ from typing import ClassVar
 import numpy as np
 
 from stemrepro.claims import TOO_SMALL, Contrast
+from stemrepro.config.address import MAIN, Address
 from stemrepro.errors import UserError
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.clusters import pair_error
-from stemrepro.runs import MAIN, Address
 from stemrepro.scores.knowledge import ArmEdits, ArmFacts, edits_of, facts_of
 
 FIELDS = {"success": 100.0, "kept": 100.0, "new": 1.0, "old": 1.0}

@@ -4,11 +4,11 @@ from functools import cached_property
 from typing import ClassVar
 
 from stemrepro.claims import Contrast
+from stemrepro.config.address import MAIN, Address
 from stemrepro.errors import UserError
 from stemrepro.measures import losses
 from stemrepro.measures.base import LOSS_UNIT, Precondition
 from stemrepro.measures.reasoning import SCORE, SCORE_WORDS, Reasoning
-from stemrepro.runs import MAIN, Address
 from stemrepro.scores.losses import ArmLosses
 
 KEPT, ANEW = "mid", "mid-anew"

@@ -7,10 +7,10 @@ from typing import ClassVar
 import numpy as np
 
 from stemrepro.claims import TOO_EASY, TOO_SMALL, Contrast
+from stemrepro.config.address import MAIN, Address
 from stemrepro.errors import UserError
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.losses import contrast as loss_contrast
-from stemrepro.runs import MAIN, Address
 from stemrepro.scores.haystack import ArmHaystack
 from stemrepro.scores.losses import ArmLosses
 

@@ -6,10 +6,10 @@ from typing import ClassVar
 import numpy as np
 
 from stemrepro.claims import TOO_SMALL, Contrast
+from stemrepro.config.address import MAIN, Address
 from stemrepro.errors import UserError
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.context import mean_difference
-from stemrepro.runs import MAIN, Address
 from stemrepro.scores.items import Sample
 from stemrepro.scores.reasoning import ArmDistance, ArmReasoning
 

@@ -6,9 +6,9 @@ from typing import ClassVar
 import numpy as np
 
 from stemrepro.claims import TOO_SMALL, Contrast
+from stemrepro.config.address import MAIN, Address
 from stemrepro.errors import UserError
 from stemrepro.measures.base import Inputs, Precondition
-from stemrepro.runs import MAIN, Address
 from stemrepro.scores.recall import ArmRecall
 
 SOLVED = 90.0

@@ -6,10 +6,10 @@ from typing import ClassVar
 import numpy as np
 
 from stemrepro.claims import CONFOUNDED, Contrast
+from stemrepro.config.address import MAIN, Address
 from stemrepro.errors import UserError
 from stemrepro.measures import losses
 from stemrepro.measures.base import LOSS_UNIT, Inputs, Precondition
-from stemrepro.runs import MAIN, Address
 from stemrepro.scores.losses import ArmLosses, paired
 
 SCRATCH, ROWS, MEAN = "second-half", "second-half-token-means", "second-half-mean-row"

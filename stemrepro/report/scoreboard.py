@@ -13,10 +13,11 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader
 
-from stemrepro.book import Book, load
+from stemrepro.book import Book
 from stemrepro.claims import NOT_TESTABLE, UNTESTED, VERDICTS
 from stemrepro.errors import UserError
 from stemrepro.files import atomic_write
+from stemrepro.measures.catalog import load
 from stemrepro.paper import Paper
 from stemrepro.recipe import ORIGINS, Recipe
 from stemrepro.report.drawing import COLOUR, Line, axis, drawing

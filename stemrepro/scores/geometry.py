@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from stemrepro.claims import Unmeasured
+from stemrepro.config.address import MAIN, Address
 from stemrepro.errors import UserError
 from stemrepro.files import damaged
-from stemrepro.runs import MAIN, Address
 from stemrepro.scores.reading import SEEDS, Array, read_csv, read_npz, read_summary
 
 SPREAD = {"seeds": SEEDS, "spread": Array("numbers", "seeds vocabulary", gaps=True)}

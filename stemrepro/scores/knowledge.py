@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from stemrepro.claims import Unmeasured
-from stemrepro.runs import Address
+from stemrepro.config.address import Address
 from stemrepro.scores.reading import SEEDS, Array, read_csv, read_npz, read_summary
 
 FACTS = {

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 
 from stemrepro.claims import Unmeasured
+from stemrepro.config.address import MAIN
 from stemrepro.data.sources import prose
 from stemrepro.errors import UserError
 from stemrepro.files import damaged
-from stemrepro.runs import MAIN
 from stemrepro.scores.reading import SEEDS, Array, check_numbers, read_csv, read_npz, read_summary
 
 DOCUMENTS = {

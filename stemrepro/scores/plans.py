@@ -6,9 +6,6 @@ of text and steps alone.
 
 from pathlib import Path
 
-from stemrepro.files import digest
-from stemrepro.records import Strict
-from stemrepro.runs import Run
 from stemrepro.scores.reading import Array, read_npz, read_summary
 
 MODEL = ("vocab", "width", "layers", "heads", "kv_heads", "rope_base", "norm_eps", "document_mask")
@@ -16,28 +13,6 @@ TRAINING = ("schedule", "warmup_tokens", "cooldown", "final_rate", "betas", "eps
 STARTS = ("warmup", "embedding_rate_factor", "embedding_decay_factor")
 """Fields of a run that all arms at a point share, but for STARTS at own rates. How often a run is saved or looked at is none of them."""
 TEXT, STEPS, START, SCORING = "text", "steps of training", "start of the embeddings", "settings of scoring"
-
-
-def plan_of(run: Run, given: dict) -> dict:
-    """What summary.json tells of a run's plan, in words.
-
-    Args:
-        given: what scoring was asked with.
-    """
-    model, training = run.model.settings, run.training.model_dump(mode="json")
-    asked = {
-        name: value.model_dump(mode="json", exclude={"tasks"}) if isinstance(value, Strict) else value
-        for name, value in given.items()
-        if name not in ("level", "count") and not isinstance(value, Path)
-    }
-    return {
-        "tokens of training": run.training.tokens,
-        "tokens a step": run.training.batch * run.training.sequence,
-        "tokens a sequence": run.training.sequence,
-        "settings of training": digest([[model[key] for key in MODEL], [training[key] for key in TRAINING]]),
-        START: digest([model.get("embedding_std"), model.get("head_std"), *(training[key] for key in STARTS)]),
-        SCORING: digest(asked),
-    }
 
 
 def plan(folder: Path) -> dict:

@@ -83,7 +83,7 @@ def place(tmp_path_factory, book):
 
 
 def test_no_prose_stands_in_two_splits_or_twice(place, book):
-    keys, _ = book.mixes["needles-sample"].deal.words()
+    keys, _ = Deal.of(book.mixes["needles-sample"]).words()
     rows = read_corpus(place / "corpus/corpus.parquet")
     assert {row["source"] for row in rows} == {"needles", "speeches", "bible"}
     long = Counter()
@@ -96,7 +96,7 @@ def test_no_prose_stands_in_two_splits_or_twice(place, book):
 
 def test_words_are_tokens_and_documents_are_longer_than_sequences(place, book):
     mix, tokenizer = book.mixes["needles-sample"], read_tokenizer(place / "tokenizer.json")
-    keys, values = mix.deal.words()
+    keys, values = Deal.of(mix).words()
     assert all(len(tokenizer.encode(f" {word}").ids) == 1 for word in (*keys, *values))
     assert len(tokenizer.encode(needle(keys[0], values[0])).ids) == 3
     blocks = TokenBlocks(place / "blocks", "train", 64, 320)

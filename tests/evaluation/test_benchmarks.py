@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 from stemrepro.arm import run_settings
+from stemrepro.config.address import MAIN, Address
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.errors import UserError
 from stemrepro.evaluation.benchmarks import item_scores, load_task, margin, score, times_seen, write
@@ -20,9 +21,8 @@ from stemrepro.evaluation.lm import StemLM, task_manager
 from stemrepro.evaluation.writing import Scored
 from stemrepro.files import sha256
 from stemrepro.model.transformer import build
-from stemrepro.params import PlannedTasks
-from stemrepro.runs import MAIN, Address, Run
-from stemrepro.scale import Point
+from stemrepro.runs import Run
+from stemrepro.scale import PlannedTasks, Point
 from stemrepro.training.train import train
 from tests.conftest import TASKS, quiet
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from stemrepro.arm import run_settings
+from stemrepro.config.address import MAIN, Address
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.encoding import write_blocks
@@ -15,7 +16,7 @@ from stemrepro.evaluation import capacity
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored
 from stemrepro.files import sha256
-from stemrepro.runs import MAIN, Address, Run
+from stemrepro.runs import Run
 from stemrepro.scale import Point
 from stemrepro.training.train import train
 from tests.conftest import quiet

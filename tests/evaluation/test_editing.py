@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from stemrepro.arm import shaped
-from stemrepro.book import load
 from stemrepro.errors import UserError
 from stemrepro.evaluation.editing import carriers, keeping, mixing, reading, shares
 from stemrepro.evaluation.prompts import Question, padded
+from stemrepro.measures.catalog import load
 from stemrepro.model.transformer import build
 from tests.conftest import ROOT
 

@@ -8,17 +8,19 @@ import pytest
 import torch
 
 from stemrepro.arm import run_settings
+from stemrepro.config.address import MAIN, Address
 from stemrepro.data.archives import fetch
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.encoding import write_blocks
 from stemrepro.data.integrity import read_corpus
+from stemrepro.data.needles import Deal
 from stemrepro.data.tokenizer import train_tokenizer
 from stemrepro.errors import UserError
 from stemrepro.evaluation import haystack
 from stemrepro.evaluation.haystack import Haystacks
 from stemrepro.evaluation.writing import Scored
 from stemrepro.files import sha256
-from stemrepro.runs import MAIN, Address, Run
+from stemrepro.runs import Run
 from stemrepro.scale import Haystack, Point
 from tests.conftest import quiet
 
@@ -42,7 +44,7 @@ def place(tmp_path_factory, book, tiny):
 @pytest.fixture(scope="module")
 def stacks(place, book):
     folder, _ = place
-    return Haystacks(book.mixes["needles-sample"].deal, folder / "corpus/corpus.parquet", folder / "tokenizer.json")
+    return Haystacks(Deal.of(book.mixes["needles-sample"]), folder / "corpus/corpus.parquet", folder / "tokenizer.json")
 
 
 @pytest.mark.parametrize("length", [24, 48, 200])
@@ -108,9 +110,9 @@ def test_what_does_not_fit_is_refused(stacks, place, sample, book):
         stacks.row(np.random.default_rng(0), 4, 0.5)
     folder, _ = place
     with pytest.raises(UserError, match="splits the words of the task"):
-        Haystacks(book.mixes["needles-sample"].deal, folder / "corpus/corpus.parquet", sample / "tokenizer.json")
+        Haystacks(Deal.of(book.mixes["needles-sample"]), folder / "corpus/corpus.parquet", sample / "tokenizer.json")
     with pytest.raises(UserError, match="has no held-out prose of the source 'needles'"):
-        Haystacks(book.mixes["needles-sample"].deal, sample / "corpus/corpus.parquet", folder / "tokenizer.json")
+        Haystacks(Deal.of(book.mixes["needles-sample"]), sample / "corpus/corpus.parquet", folder / "tokenizer.json")
 
 
 class Looker(torch.nn.Module):

@@ -15,7 +15,7 @@ from stemrepro.evaluation.lm import StemLM
 from stemrepro.evaluation.reasoning import members, score, score_tasks, write
 from stemrepro.evaluation.writing import Scored
 from stemrepro.model.transformer import build
-from stemrepro.params import PlannedReasoning
+from stemrepro.scale import PlannedReasoning
 from tests.conftest import quiet
 
 MUSR = {

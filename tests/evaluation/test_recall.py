@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from stemrepro.arm import run_settings
+from stemrepro.config.address import MAIN, Address
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.encoding import write_blocks
@@ -14,7 +15,7 @@ from stemrepro.errors import UserError
 from stemrepro.evaluation import recall
 from stemrepro.evaluation.writing import Scored
 from stemrepro.files import sha256
-from stemrepro.runs import MAIN, Address, Run
+from stemrepro.runs import Run
 from stemrepro.scale import Point, Recall
 from tests.conftest import quiet
 

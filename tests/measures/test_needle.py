@@ -68,7 +68,7 @@ def test_seeds_that_both_have(measure, tmp_path):
 
 
 def test_depths_are_kept_apart(measure):
-    from stemrepro.runs import Address
+    from stemrepro.config.address import Address
 
     found = measure.scores[Address("longer", "dense")].found(256)
     np.testing.assert_allclose(found.loc[0], [66, 68, 70, 72, 74])

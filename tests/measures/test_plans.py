@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from stemrepro.config.address import Address
 from stemrepro.errors import UserError
 from stemrepro.measures.base import Inputs, measured
-from stemrepro.runs import Address
 from tests.made_up import write_summary
 
 PLAN = {"tokens of training": 409600, "start of the embeddings": "a", "settings of scoring": "b"}

@@ -7,7 +7,7 @@ import torch
 from pydantic import ValidationError
 
 from stemrepro.arm import Arm, shaped
-from stemrepro.book import load
+from stemrepro.measures.catalog import load
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.ffn.base import is_table, table_parameters
 from stemrepro.model.ffn.stem_shuffled import StemShuffled

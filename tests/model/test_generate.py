@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from stemrepro.arm import shaped
-from stemrepro.book import load
+from stemrepro.measures.catalog import load
 from stemrepro.model.cache import Cache
 from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.model.generate import continuations, greedy, sampled

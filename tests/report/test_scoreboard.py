@@ -8,10 +8,10 @@ import shutil
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from stemrepro.book import load
 from stemrepro.browser import chromium
 from stemrepro.claims import VERDICTS
 from stemrepro.errors import UserError
+from stemrepro.measures.catalog import load
 from stemrepro.report import scoreboard
 from stemrepro.report.scoreboard import write_scoreboard
 from stemrepro.report.verdicts import CONTROL_WORDS, read_verdicts, recipe_table, tally_table

@@ -8,10 +8,10 @@ import torch
 from safetensors.torch import load_file
 
 from stemrepro.arm import run_settings
+from stemrepro.config.address import Address
 from stemrepro.files import digest
 from stemrepro.model.transformer import build
 from stemrepro.retrofit.beginning import text
-from stemrepro.runs import Address
 from stemrepro.scale import Extension, Point
 from stemrepro.training import callbacks
 from stemrepro.training.module import LanguageModule

@@ -9,10 +9,11 @@ import torch
 from safetensors.torch import load_file
 
 from stemrepro.arm import run_settings
+from stemrepro.config.address import Address
 from stemrepro.errors import UserError
 from stemrepro.files import digest
 from stemrepro.model.transformer import build
-from stemrepro.runs import Address, Beginning
+from stemrepro.runs import Beginning
 from stemrepro.scale import Extension, Point
 from stemrepro.training import callbacks
 from stemrepro.training.checkpoint import beginning_of

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from stemrepro.book import load
 from stemrepro.files import write_json
+from stemrepro.measures.catalog import load
 from stemrepro.training import module
 from stemrepro.training.train import empty, train
 from tests.conftest import ROOT, quiet

@@ -1,0 +1,8 @@
+"""Where things lie below the working directory."""
+
+from pathlib import Path
+
+RECIPES, ANALYSES = Path("recipes"), Path("analysis")
+DATA, RUNS, SCORES, RESULTS = Path("data"), Path("runs"), Path("scores"), Path("results")
+PLAN = Path("plan")
+PARAMS = PLAN / "params.yaml"

@@ -1,0 +1,24 @@
+"""recipes/, read and checked, every claim of which its recipe's measure can judge."""
+
+from pathlib import Path
+
+from stemrepro import book
+from stemrepro.book import Book
+from stemrepro.common.paths import RECIPES
+from stemrepro.errors import UserError
+from stemrepro.measures.base import measure_class, refusal
+
+
+def load(folder: Path = RECIPES) -> Book:
+    """What `stemrepro.book.load` reads; UserError also for a claim that its recipe's measure doesn't know."""
+    loaded = book.load(folder)
+    for name, recipe in loaded.recipes.items():
+        file = folder / f"{name}.yaml"
+        try:
+            measure = measure_class(recipe.measure)
+        except UserError as error:
+            raise UserError(f"{file}: {error}") from error
+        for key, claim in recipe.claims.items():
+            if reason := refusal(measure, recipe, claim):
+                raise UserError(f"{file}: claim '{key}': {reason}")
+    return loaded
