@@ -7,7 +7,8 @@ from matplotlib.figure import Figure
 
 from stemrepro.claims import Contrast
 from stemrepro.evaluation.buckets import position_edges
-from stemrepro.measures.context import Context, mean_difference, worth
+from stemrepro.measures.context import ArmContext, Context, half, mean_difference, part, worth
+from stemrepro.measures.text import TextCounts, experts_touched
 from stemrepro.model.config import placed_layers
 from stemrepro.model.cost import expected_distinct
 from stemrepro.report.results import mean_row
@@ -23,8 +24,6 @@ from stemrepro.report.style import (
     plt,
     sheet,
 )
-from stemrepro.scores.context import ArmContext, half, part
-from stemrepro.scores.text import TextCounts, experts_touched
 
 PAPER_SHAPE = "mobilellm-350m"
 MOES = {"MoE, top-2 of 8": (8, 2), "MoE, top-1 of 16": (16, 1), "MoE, top-8 of 256": (256, 8)}

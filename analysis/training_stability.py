@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from stemrepro.claims import Contrast
 from stemrepro.elsewhere import POINTS
+from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.stability import (
     Stability,
     coincidence,
@@ -20,7 +21,6 @@ from stemrepro.measures.stability import (
 from stemrepro.report.forest import draw_forest, name_rows
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, PLAIN, SMALLEST, error_bars, look, sheet
-from stemrepro.scores.losses import ArmLosses
 
 SMOOTH = 20
 """Steps of the moving mean that is drawn."""

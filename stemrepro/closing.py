@@ -68,7 +68,7 @@ def losses_of_scores(addresses: Iterable[Address], folder: Path) -> str:
     Raises:
         UserError: what lies there is damaged.
     """
-    from stemrepro.scores.losses import ArmLosses  # pandas: a second that training can do without
+    from stemrepro.measures.losses import ArmLosses  # pandas: a second that training can do without
 
     losses = {
         address: ArmLosses(own).loss("prose").tolist()

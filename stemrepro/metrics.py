@@ -7,8 +7,8 @@ from stemrepro.claims import Unmeasured
 from stemrepro.config.address import MAIN
 from stemrepro.errors import UserError
 from stemrepro.files import write_json
-from stemrepro.scores.losses import ArmLosses, paired
-from stemrepro.scores.plans import other_plan
+from stemrepro.measures.losses import ArmLosses, paired
+from stemrepro.measures.plans import other_plan
 
 METRICS = Path("metrics")
 REFERENCE = "dense"

@@ -15,6 +15,7 @@ from stemrepro.data.atlas import FILE
 from stemrepro.errors import UserError
 from stemrepro.files import digest, sha256, write_json
 from stemrepro.imports import HASHING, code_hash
+from stemrepro.measures.plans import MODEL, SCORING, START, STARTS, TRAINING
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.params import Params, Planned
@@ -23,7 +24,6 @@ from stemrepro.records import Strict
 from stemrepro.run_folder import read_config
 from stemrepro.runs import Run
 from stemrepro.scale import Part
-from stemrepro.scores.plans import MODEL, SCORING, START, STARTS, TRAINING
 from stemrepro.unpacked import bundled
 from stemrepro.work import runs_of
 from stemrepro.workers import Job, run_jobs

@@ -9,7 +9,7 @@ import pandas as pd
 from stemrepro.book import Book
 from stemrepro.measures.base import Inputs, Measure
 from stemrepro.measures.comparison import ArmScores
-from stemrepro.scores.losses import ArmLosses
+from stemrepro.measures.losses import ArmLosses
 
 SOURCES = ("speeches", "bible", "glosses")
 

@@ -10,8 +10,8 @@ from safetensors.torch import load_file, save_file
 from stemrepro.config.address import MAIN, Address
 from stemrepro.errors import UserError
 from stemrepro.evaluation import losses
+from stemrepro.measures.reading import read_summary
 from stemrepro.params import Planned
-from stemrepro.scores.reading import read_summary
 from stemrepro.scoring import pending, plan_of, score_key, up_to_date, write_scores
 from stemrepro.training.train import train
 from stemrepro.work import runs_of

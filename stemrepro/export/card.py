@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stemrepro.config.address import Address
+from stemrepro.measures.losses import ArmLosses
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import parameter_counts
 from stemrepro.model.ffn.loading import ffn_class
 from stemrepro.runs import params_hash
-from stemrepro.scores.losses import ArmLosses
 
 BOUND = 1e-4
 """How far a logit of the exported model may be from ours, in float32; what is measured is a few 1e-5 at logits up to 20."""

@@ -4,14 +4,32 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+import pandas as pd
 
 from stemrepro.arm import run_settings
 from stemrepro.claims import TOO_EASY, TOO_SMALL, Contrast
 from stemrepro.config.address import MAIN, Address
 from stemrepro.errors import UserError
+from stemrepro.files import damaged
 from stemrepro.measures.base import Inputs, Precondition
+from stemrepro.measures.reading import ArmScores, read_csv
 from stemrepro.model.cost import flops_per_token, parameter_counts
-from stemrepro.scores.capacity import ArmCapacity
+
+
+class ArmCapacity(ArmScores):
+    """Bits known by one arm at one number of people."""
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """A line a seed: people, facts, bits there, bits known (below 0 where a model is worse than a guess), share of first choices."""
+        path = self.whole().folder / "capacity.csv"
+        frame = read_csv(path, "seed", "people", "facts", "bits", "known", "first", negative=("known",)).set_index(
+            "seed"
+        )
+        if len(frame) != self.summary["seeds"]:
+            raise damaged(path, f"it has {len(frame)} seeds, summary.json {self.summary['seeds']}")
+        return frame
+
 
 LEARNT, FULL = 50.0, 90.0
 """Percent of the bits that dense must know of the fewest people, and must not know of the most."""

@@ -15,9 +15,9 @@ from stemrepro.errors import UserError
 from stemrepro.evaluation.buckets import BUCKETS, bucket_name
 from stemrepro.measures import factorial, items, losses
 from stemrepro.measures.base import Inputs, Precondition
+from stemrepro.measures.items import ArmItems
+from stemrepro.measures.losses import ArmLosses
 from stemrepro.scale import Point
-from stemrepro.scores.items import ArmItems
-from stemrepro.scores.losses import ArmLosses
 
 MEMORY, UNIGRAM, ANSWERS, NO_GAIN = (
     "token-only-below-three-quarters", "dense-beats-unigram", "dense-beats-answer-only", "no-gain-without-information",

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from stemrepro.claims import Contrast
 from stemrepro.errors import UserError
 from stemrepro.measures import losses
-from stemrepro.scores.losses import ArmLosses
+from stemrepro.measures.losses import ArmLosses
 
 INTERACTION = "interaction"
 WORDS = "what the up-projection is worth without a table less what it is worth with one, prose loss"

@@ -1,10 +1,132 @@
-"""Paired differences of benchmark scores, item by item. Metrics are those of stemrepro.scores.items."""
+"""The benchmark items of an arm that `stemrepro evaluate` wrote, and paired differences of arms, item by item.
+
+A metric is "score:what" or "score:what:seen". `score` is "accuracy" (points; under each task's own acc or acc_norm) or
+"margin" (bits). `what` is a task or a group of the recipe, whose tasks all count the same. ":seen" keeps, for each seed,
+the items whose fact stood in what that seed was trained on (all of them count the same).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
-from stemrepro.claims import Contrast
+from stemrepro.claims import Contrast, Unmeasured
 from stemrepro.errors import UserError
-from stemrepro.scores.items import ArmItems, Sample
+from stemrepro.measures.reading import SEEDS, Array, read_npz, read_summary
+from stemrepro.recipe import Recipe
+
+TASK = dict.fromkeys(("acc", "acc_norm", "answer_acc", "answer_acc_norm"), Array("yes or no", "seeds items")) | {
+    "margin": Array("numbers", "seeds items", least=None),
+    "seen": Array("whole numbers", "seeds items"),
+    "clusters": Array("labels", "items"),
+}
+"""What items.npz has of each task."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Item values of one arm: values and weights [seeds, items] (weights of a seed sum to 1), clusters [items]."""
+
+    values: np.ndarray
+    weights: np.ndarray
+    clusters: np.ndarray
+
+    def of_seeds(self, count: int) -> "Sample":
+        """The same of the first so many seeds."""
+        return Sample(self.values[:count], self.weights[:count], self.clusters)
+
+    @property
+    def by_seed(self) -> np.ndarray:
+        """Weighted mean of each seed [seeds]; nan where nothing was measured."""
+        return (self.values * self.weights).sum(axis=1) if self.values.size else np.full(len(self.values), np.nan)
+
+    def contrast(self) -> Contrast:
+        """Means of the seeds with the error between clusters of items (linearised, as for a survey's clusters)."""
+        if not self.values.size:
+            return Contrast(self.by_seed)
+        influence = (self.weights * (self.values - self.by_seed[:, None])).mean(axis=0)
+        _, member = np.unique(self.clusters, return_inverse=True)
+        sums = np.bincount(member, weights=influence)
+        groups = int((np.bincount(member, weights=self.weights.sum(axis=0)) > 0).sum())
+        if groups < 2:
+            return Contrast(self.by_seed)
+        return Contrast(self.by_seed, float(np.sqrt(groups / (groups - 1) * (sums**2).sum())), groups - 1)
+
+
+class ArmItems:
+    """Benchmark scores of one arm: what `stemrepro evaluate --part benchmarks` wrote.
+
+    Raises:
+        UserError: a file is missing or unreadable.
+    """
+
+    def __init__(self, folder: Path, recipe: Recipe) -> None:
+        self.folder, self.recipe = folder, recipe
+
+    @cached_property
+    def summary(self) -> dict:
+        """Means over seeds by task, and hashes."""
+        return read_summary(self.folder / "summary.json", "tasks")
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """items.npz as stemrepro.evaluation.benchmarks writes it."""
+        path, tasks = self.folder / "items.npz", self.summary["tasks"]
+        seeds = self.summary["seeds"] - len(self.summary.get("diverged", {}))
+        arrays = read_npz(path, {"seeds": SEEDS}, seeds=seeds)
+        for task, about in tasks.items():
+            wanted = {f"{task}/{field}": array for field, array in TASK.items()}
+            arrays |= read_npz(path, wanted, seeds=seeds, items=about["items"])
+        return arrays
+
+    def whole(self) -> "ArmItems":
+        """This; Unmeasured where a run diverged."""
+        for seed, step in self.summary.get("diverged", {}).items():
+            raise Unmeasured(f"{self.folder.name} diverged: the loss of seed {seed} is no number from step {step} on")
+        return self
+
+    def tasks(self, what: str) -> list[str]:
+        """The tasks of a group, or the task itself, as far as this scale has them."""
+        return [task for task in self.recipe.groups.get(what, (what,)) if task in self.summary["tasks"]]
+
+    def sample(self, metric: str, alone: bool = False) -> Sample:
+        """Values, weights and clusters for a metric; with `alone` of the answers without their prompt."""
+        score, what, *rest = metric.split(":")
+        if score not in ("accuracy", "margin") or rest not in ([], ["seen"]):
+            raise UserError(
+                f"metric '{metric}': it must be accuracy or margin, ':', a task or group, and ':seen' or nothing"
+            )
+        values, weights, clusters = [], [], []
+        for task in self.tasks(what):
+            field = "margin" if score == "margin" else ("answer_" if alone else "") + self.recipe.tasks[task].score
+            value = self.arrays[f"{task}/{field}"].astype(float) * (100 if score == "accuracy" else 1)
+            seen = self.arrays[f"{task}/seen"] > 0
+            weights.append(seen.astype(float) if rest else np.full(value.shape, 1 / value.shape[1]))
+            values.append(value)
+            clusters.append(self.arrays[f"{task}/clusters"])
+        seeds = len(self.arrays["seeds"])
+        total = np.concatenate(weights, axis=1).sum(axis=1, keepdims=True) if weights else np.zeros((seeds, 1))
+        if not (total > 0).all():
+            return Sample(np.empty((seeds, 0)), np.empty((seeds, 0)), np.empty(0))
+        return Sample(np.concatenate(values, axis=1), np.concatenate(weights, axis=1) / total, np.concatenate(clusters))
+
+    def floors(self, metric: str) -> dict[str, float]:
+        """Accuracies on a metric's items that need no knowledge, in points."""
+        tasks = [self.summary["tasks"][task] for task in self.tasks(metric.split(":")[1])]
+        chance, frequent = (100 * float(np.mean([task[name] for task in tasks])) for name in ("chance", "majority"))
+        alone = float(self.sample(metric, alone=True).by_seed.mean())
+        return {"chance": chance, "the most frequent answer": frequent, "answers alone": alone}
+
+    def floor(self, metric: str) -> tuple[float, str]:
+        """The best of the floors and what it is; of a group the mean over its tasks. The items that were seen are few in a
+        task, so these count as one task."""
+        tasks = self.tasks(metric.split(":")[1])
+        metrics = [metric] if metric.endswith(":seen") else [f"accuracy:{task}" for task in tasks]
+        floors = [self.floors(metric) for metric in metrics]
+        what = max(floors[0], key=floors[0].get) if len(floors) == 1 else "what needs no knowledge"
+        return float(np.mean([max(floor.values()) for floor in floors])), what
+
 
 SCORES = ("accuracy", "margin")
 METRICS = {

@@ -8,8 +8,8 @@ from stemrepro.config.address import MAIN, Address
 from stemrepro.errors import UserError
 from stemrepro.measures import losses
 from stemrepro.measures.base import LOSS_UNIT, Precondition
+from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.reasoning import SCORE, SCORE_WORDS, Reasoning
-from stemrepro.scores.losses import ArmLosses
 
 KEPT, ANEW = "mid", "mid-anew"
 """The points of the stage: tables carried over, and drawn again as the official code does."""

@@ -10,7 +10,7 @@ from stemrepro.config.address import MAIN, Address
 from stemrepro.errors import UserError
 from stemrepro.measures import losses
 from stemrepro.measures.base import LOSS_UNIT, Inputs, Precondition
-from stemrepro.scores.losses import ArmLosses, paired
+from stemrepro.measures.losses import ArmLosses, paired
 
 SCRATCH, ROWS, MEAN = "second-half", "second-half-token-means", "second-half-mean-row"
 """The points after all tokens: as from the start, retrofitted in between, and the control."""

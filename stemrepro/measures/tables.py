@@ -8,7 +8,7 @@ from stemrepro.claims import Contrast
 from stemrepro.elsewhere import OWN_RATES
 from stemrepro.measures import losses
 from stemrepro.measures.comparison import Comparison
-from stemrepro.scores.losses import ArmLosses, paired
+from stemrepro.measures.losses import ArmLosses, paired
 
 
 class Tables(Comparison):

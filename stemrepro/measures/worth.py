@@ -12,8 +12,8 @@ from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.comparison import NO_GAIN, Comparison
 from stemrepro.measures.fits import Fitted, PowerLaw, bootstrapped, fit
 from stemrepro.measures.forecast import Below, forecast
+from stemrepro.measures.losses import ArmLosses, paired
 from stemrepro.scale import Point
-from stemrepro.scores.losses import ArmLosses, paired
 
 MULTIPLIERS = {
     "token-multiplier": "log2 of how many times the tokens the first arm needs to reach the second's loss, by its own fitted law, by seed",

@@ -4,8 +4,8 @@ import pytest
 from benchmarks.predict_rung import added, came, lines
 from stemrepro.errors import UserError
 from stemrepro.measures.comparison import ArmScores
+from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.worth import Worth
-from stemrepro.scores.losses import ArmLosses
 from tests.made_up import made, write_arm
 
 

@@ -50,7 +50,7 @@ def test_statistics_of_known_values():
 
 
 def test_random_rows_are_at_the_closed_form_floor():
-    from stemrepro.scores.geometry import random_p95
+    from stemrepro.measures.geometry import random_p95
 
     vectors = torch.randn(600, 48, generator=torch.Generator().manual_seed(0))
     assert statistics(cosines(vectors, False), 200)["p95"] == pytest.approx(random_p95(48), rel=0.01)

@@ -9,8 +9,8 @@ from stemrepro.claims import Unmeasured
 from stemrepro.elsewhere import OFFICIAL_START, OWN_RATES
 from stemrepro.measures.base import Inputs
 from stemrepro.measures.comparison import ArmScores, Comparison, read_arms
+from stemrepro.measures.losses import ArmLosses
 from stemrepro.scale import BestRate
-from stemrepro.scores.losses import ArmLosses
 from tests.made_up import made, write_arm
 
 BASE, THERE = ArmLosses(Path("scores/x/losses/main/base")), ArmLosses(Path("scores/x/losses/own-rate/there"))

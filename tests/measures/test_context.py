@@ -8,8 +8,7 @@ import pytest
 from stemrepro.claims import Unmeasured
 from stemrepro.errors import UserError
 from stemrepro.measures.base import Inputs
-from stemrepro.measures.context import Context, worth
-from stemrepro.scores.context import ArmContext, half
+from stemrepro.measures.context import ArmContext, Context, half, worth
 from tests.made_up import write_summary
 
 SEEDS, DOCUMENTS = 3, 6

@@ -8,8 +8,14 @@ from scipy import stats
 from stemrepro.claims import Unmeasured
 from stemrepro.errors import UserError
 from stemrepro.measures.base import Inputs
-from stemrepro.measures.geometry import Angles, correlation_within, partial_rank_correlation, token_gains
-from stemrepro.scores.geometry import ArmGeometry, random_p95
+from stemrepro.measures.geometry import (
+    Angles,
+    ArmGeometry,
+    correlation_within,
+    partial_rank_correlation,
+    random_p95,
+    token_gains,
+)
 from tests.made_up import write_summary
 
 SEEDS, VOCAB = 3, 200

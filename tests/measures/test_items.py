@@ -5,9 +5,8 @@ import pytest
 
 from stemrepro.claims import Unmeasured
 from stemrepro.errors import UserError
-from stemrepro.measures.items import contrast, untestable
+from stemrepro.measures.items import ArmItems, Sample, contrast, untestable
 from stemrepro.recipe import Recipe
-from stemrepro.scores.items import ArmItems, Sample
 from tests.made_up import write_summary
 
 RECIPE = Recipe.model_validate({

@@ -1,12 +1,151 @@
-"""Contrasts from score files whose right answer is known."""
+"""Reading losses: what can't be right is refused by file, and what a run that diverged lacks is known. Contrasts from score files whose right answer is known."""
+
+import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from stemrepro.claims import Unmeasured
 from stemrepro.errors import UserError
-from stemrepro.measures.losses import contrast, interaction, slope
-from stemrepro.scores.losses import ArmLosses
+from stemrepro.measures.losses import ArmLosses, contrast, interaction, paired, slope
 from tests.made_up import write_arm
+
+
+@pytest.fixture
+def dense(tmp_path):
+    return write_arm(tmp_path / "main" / "dense", [4.0, 4.1, 4.2])
+
+
+def test_one_bucket(dense):
+    assert dense.loss("prose:pair=0").tolist() == pytest.approx([5.0, 5.1, 5.2])
+    with pytest.raises(UserError, match="nothing for metric 'prose:pair=7'"):
+        dense.loss("prose:pair=7")
+
+
+def test_bits_per_byte_are_of_prose(dense):
+    """Two tokens of loss x stand for five bytes."""
+    expected = [loss * 2 / 5 / np.log(2) for loss in (4.0, 4.1, 4.2)]
+    assert dense.bits_per_byte().tolist() == pytest.approx(expected)
+
+
+def test_the_first_seeds_alone(dense):
+    first = ArmLosses(dense.folder, 2)
+    assert first.loss("prose").tolist() == pytest.approx([4.0, 4.1])
+    assert len(first.documents["nats"]) == len(first.steps["loss"]) == first.summary["seeds"] == 2
+    assert first.curve["seed"].nunique() == 2
+
+
+def test_missing_and_cut_off_files_are_named(dense, tmp_path):
+    with pytest.raises(UserError, match=r"none/summary\.json is missing or damaged"):
+        _ = ArmLosses(tmp_path / "none").summary
+    for name, read in (("losses.csv", "losses"), ("curve.csv", "curve"), ("documents.npz", "documents"), ("steps.npz", "seeds"), ("summary.json", "summary")):  # fmt: skip
+        path = dense.folder / name
+        before = path.read_bytes()
+        path.write_bytes(before[: len(before) // 2] if name.endswith(("npz", "json")) else b"")
+        with pytest.raises(UserError, match=f"{name} is missing or damaged"):
+            getattr(ArmLosses(dense.folder), read)
+        path.write_bytes(before)
+
+
+def edited(arm, change):
+    rows = pd.read_csv(arm.folder / "losses.csv", dtype={"bucket": str})
+    rows = change(rows)
+    rows.to_csv(arm.folder / "losses.csv", index=False)
+    return ArmLosses(arm.folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda r: r.assign(nats=r.nats.where(r.index != 4)), "column 'nats' holds"),
+        (lambda r: r.assign(nats=-r.nats), "column 'nats' holds"),
+        (lambda r: r.assign(nats=r.nats.where(r.index != 4, np.inf)), "column 'nats' holds"),
+        (lambda r: r.assign(nats="many"), "column 'nats' holds 'many'"),
+        (lambda r: r.rename(columns={"bytes": "octets"}), "no column 'bytes'"),
+        (lambda r: r.rename(columns={"source": "origin"}), "no column 'source'"),
+        (lambda r: r[~((r.seed == 1) & (r.source == "bible"))], "of source 'bible' something is missing"),
+        (lambda r: r[r.seed != 2], "of source 'bible' something is missing; summary.json has 3 seeds"),
+        (lambda r: r.iloc[:-1], "something is missing"),
+        (lambda r: r.replace({"source": {"bible": "poems"}}), "of source 'bible' something is missing"),
+        (lambda r: pd.concat([r, r.iloc[[3]]]), "a line stands twice"),
+        (lambda r: pd.concat([r, r.iloc[[0, 1, 2]].assign(source="poems")]), "source 'poems' is not in summary.json"),
+    ],
+)
+def test_losses_that_can_not_be(dense, change, words):
+    """NaN cells once moved a verdict's effect; sums by pandas skip them."""
+    with pytest.raises(UserError, match=r"main/dense/losses\.csv is missing or damaged .*" + words.replace("(", r"\(")):
+        _ = edited(dense, change).losses
+
+
+def test_losses_give_the_means_that_were_written_with_them(dense):
+    """Sums of 0 are finite, whole and of every seed; they would be the best loss there is."""
+    rows = pd.read_csv(dense.folder / "losses.csv")
+    rows["nats"] = 0.0
+    rows.to_csv(dense.folder / "losses.csv", index=False)
+    with pytest.raises(UserError, match=r"'bible' comes to 0\.000000 nats a token, in summary\.json it is "):
+        _ = ArmLosses(dense.folder).losses
+
+
+def test_seeds_that_were_cut_off_the_steps(dense):
+    arrays = dict(np.load(dense.folder / "steps.npz"))
+    np.savez(dense.folder / "steps.npz", **{name: values[:2] for name, values in arrays.items()})
+    with pytest.raises(
+        UserError,
+        match=r"steps\.npz is missing or damaged \('seeds' must hold whole numbers of 3 seeds; it holds int64 in the shape \(2,\)\)",
+    ):
+        _ = ArmLosses(dense.folder, 2).seeds
+
+
+@pytest.mark.parametrize(
+    "about",
+    [{}, [], {"seeds": 0, "params_hash": "p", "data_hash": "d"}, {"seeds": "3", "params_hash": "p", "data_hash": "d"}],
+)
+def test_summaries_that_can_not_be(dense, about):
+    (dense.folder / "summary.json").write_text(json.dumps(about))
+    with pytest.raises(UserError, match=r"summary\.json is missing or damaged"):
+        _ = ArmLosses(dense.folder).summary
+
+
+def test_other_files_that_can_not_be(dense):
+    path = dense.folder / "steps.npz"
+    arrays = dict(np.load(path))
+    arrays["loss"][1, 3] = np.nan
+    np.savez(path, **arrays)
+    with pytest.raises(
+        UserError,
+        match=r"steps\.npz is missing or damaged \('loss' holds nan; it must hold finite numbers, not below 0\)",
+    ):
+        _ = ArmLosses(dense.folder).steps
+    path = dense.folder / "documents.npz"
+    arrays = dict(np.load(path))
+    np.savez(path, **arrays | {"nats": arrays["nats"][:2], "seeds": arrays["seeds"][:2]})
+    with pytest.raises(UserError, match=r"documents\.npz is missing or damaged"):
+        _ = ArmLosses(dense.folder).documents
+    curve = pd.read_csv(dense.folder / "curve.csv")
+    curve[curve.seed != 1].to_csv(dense.folder / "curve.csv", index=False)
+    with pytest.raises(UserError, match=r"curve\.csv is missing or damaged \(seeds or marks are missing\)"):
+        _ = ArmLosses(dense.folder).curve
+
+
+def test_a_run_that_diverged_is_known_by_seed_and_step(tmp_path):
+    arm = write_arm(tmp_path / "half" / "stem-full", [4.0, 4.1, 4.2], diverged=(1,))
+    assert (arm.seeds, arm.scored, arm.diverged) == ([0, 1, 2], [0, 2], {1: 15})
+    assert arm.losses["seed"].unique().tolist() == [0, 2]
+    assert np.isfinite(arm.steps["loss"]).sum(axis=1).tolist() == [20, 14, 20]
+    with pytest.raises(Unmeasured, match=r"^stem-full@half diverged: the loss of seed 1 is no number from step 15 on$"):
+        arm.whole()
+    other = write_arm(tmp_path / "half" / "dense", [4.0, 4.1, 4.2])
+    with pytest.raises(Unmeasured, match="stem-full@half diverged"):
+        paired(other, arm)
+    first = ArmLosses(arm.folder, 1)  # seed 0 alone is whole
+    assert [own.scored for own in paired(other, first)] == [[0], [0]]
+
+
+def test_different_seeds_are_refused(dense, tmp_path):
+    other = write_arm(tmp_path / "other", [4.0, 4.1, 4.2], seeds=(1, 2))
+    with pytest.raises(UserError, match="different seeds"):
+        paired(dense, other)
 
 
 @pytest.fixture

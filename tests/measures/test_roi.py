@@ -3,8 +3,8 @@ import pytest
 
 from stemrepro.measures import items
 from stemrepro.measures.comparison import ArmScores
+from stemrepro.measures.items import ArmItems
 from stemrepro.measures.roi import TrainingRoi, flops_to, loss_at
-from stemrepro.scores.items import ArmItems
 from tests.made_up import made, write_arm
 from tests.measures.test_items import write_items
 

@@ -8,17 +8,17 @@ import pandas as pd
 import pytest
 
 from stemrepro.errors import UserError
-from stemrepro.scores.capacity import ArmCapacity
-from stemrepro.scores.context import ArmContext
-from stemrepro.scores.geometry import ArmGeometry
-from stemrepro.scores.haystack import ArmHaystack
-from stemrepro.scores.items import ArmItems
-from stemrepro.scores.knowledge import ArmEdits, ArmFacts
-from stemrepro.scores.losses import ArmLosses
-from stemrepro.scores.reading import read_summary
-from stemrepro.scores.reasoning import ArmDistance, ArmReasoning
-from stemrepro.scores.recall import ArmRecall
-from stemrepro.scores.text import TextCounts
+from stemrepro.measures.capacity import ArmCapacity
+from stemrepro.measures.context import ArmContext
+from stemrepro.measures.geometry import ArmGeometry
+from stemrepro.measures.items import ArmItems
+from stemrepro.measures.knowledge import ArmEdits, ArmFacts
+from stemrepro.measures.losses import ArmLosses
+from stemrepro.measures.needle import ArmHaystack
+from stemrepro.measures.reading import read_summary
+from stemrepro.measures.reasoning import ArmDistance, ArmReasoning
+from stemrepro.measures.recall import ArmRecall
+from stemrepro.measures.text import TextCounts
 from tests.conftest import ROOT
 from tests.measures.test_items import RECIPE
 from tests.measures.test_reasoning import items

@@ -1,5 +1,6 @@
 """Reads score files; a missing or damaged one is named."""
 
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -7,6 +8,7 @@ import numpy as np
 import pandas as pd
 from pydantic import ConfigDict, Field
 
+from stemrepro.claims import Unmeasured
 from stemrepro.errors import UserError
 from stemrepro.files import damaged, read_json
 from stemrepro.records import Factor, Fraction, Positive, Strict, parse
@@ -174,3 +176,25 @@ def check_numbers(
             path,
             f"'{name}' holds {values[wrong].flat[0]}; it must hold finite numbers{', ' + bounds if bounds else ''}",
         )
+
+
+class ArmScores:
+    """One part of an arm's scores.
+
+    Args:
+        folder: `scores/<scale>/<part>/...` of the arm.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @cached_property
+    def summary(self) -> dict:
+        """summary.json."""
+        return read_summary(self.folder / "summary.json")
+
+    def whole(self) -> "ArmScores":
+        """This; Unmeasured where a run diverged."""
+        for seed, step in self.summary.get("diverged", {}).items():
+            raise Unmeasured(f"{self.folder.name} diverged: the loss of seed {seed} is no number from step {step} on")
+        return self

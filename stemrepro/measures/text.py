@@ -8,7 +8,7 @@ import pandas as pd
 
 from stemrepro.claims import Contrast
 from stemrepro.errors import UserError
-from stemrepro.scores.reading import read_csv
+from stemrepro.measures.reading import read_csv
 
 FIT_FROM = 256
 """Tokens from which Heaps' law is fitted: below, nearly every token is new."""

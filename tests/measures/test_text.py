@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from stemrepro.errors import UserError
-from stemrepro.scores.text import TextCounts, experts_touched
+from stemrepro.measures.text import TextCounts, experts_touched
 
 
 @pytest.fixture
