@@ -26,8 +26,8 @@ import pandas as pd
 from rich.progress import track
 
 from benchmarks.runs import run_at
+from stemrepro.common.workers import fork_server
 from stemrepro.runs import Run
-from stemrepro.workers import fork_server
 
 MODULE = "stemrepro.training.train"
 
@@ -148,7 +148,7 @@ def kill_once(run: Run, during_save: bool, rng: random.Random) -> dict | None:
 
 def draw(rows: pd.DataFrame, save_every: int, out: Path, text: str) -> None:
     """Steps lost by each kill against the save interval."""
-    from stemrepro.files import atomic_write
+    from stemrepro.common.files import atomic_write
     from stemrepro.report.style import footer, plt, render, use_style
 
     use_style()
@@ -181,9 +181,9 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--out", type=Path, default=Path("docs/kills"))
     options = parser.parse_args()
-    from stemrepro.files import atomic_write
+    from stemrepro.common.files import atomic_write
+    from stemrepro.common.provenance import provenance
     from stemrepro.measures.catalog import load
-    from stemrepro.provenance import provenance
 
     warnings.simplefilter("ignore")
     book = load()

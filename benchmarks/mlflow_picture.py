@@ -17,7 +17,7 @@ from contextlib import chdir, contextmanager
 from pathlib import Path
 
 from stemrepro.browser import chromium
-from stemrepro.files import atomic_write
+from stemrepro.common.files import atomic_write
 from stemrepro.measures.catalog import load
 from stemrepro.tracking import Tracker
 

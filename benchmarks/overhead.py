@@ -3,7 +3,7 @@
     python -m benchmarks.overhead [--scale laptop] [--arm stem-full] [--steps 60]
 
 Medians over steps of one process with the scale's threads. Run it with and without the allocator thresholds that
-stemrepro/workers.py sets (here: --plain-malloc) to see what they are worth.
+stemrepro/common/workers.py sets (here: --plain-malloc) to see what they are worth.
 """
 
 import argparse
@@ -17,11 +17,11 @@ from statistics import median
 import torch
 
 from benchmarks.runs import run_at
+from stemrepro.common.workers import ENVIRONMENT
 from stemrepro.measures.catalog import load
 from stemrepro.model.loss import token_losses
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.train import train
-from stemrepro.workers import ENVIRONMENT
 
 
 def main() -> None:

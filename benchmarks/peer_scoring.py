@@ -15,12 +15,12 @@ from safetensors.torch import save_file
 
 from benchmarks.interleaved import Row, compared, interleaved
 from benchmarks.peer_training import MISSING, Steps
+from stemrepro.common.files import atomic_write, digest, write_json
+from stemrepro.common.provenance import provenance
 from stemrepro.data.integrity import read_corpus
 from stemrepro.evaluation.lm import StemLM
 from stemrepro.export.folder import export
-from stemrepro.files import atomic_write, digest, write_json
 from stemrepro.model.transformer import build
-from stemrepro.provenance import provenance
 
 MEASURE, PEER = "scoring", "lm-eval's HFLM"
 TARGET = 2.0

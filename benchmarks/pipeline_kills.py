@@ -25,8 +25,8 @@ import pandas as pd
 import psutil
 from rich.progress import track
 
-from stemrepro.files import atomic_write
-from stemrepro.provenance import provenance
+from stemrepro.common.files import atomic_write
+from stemrepro.common.provenance import provenance
 
 BIN = Path(sys.executable).parent
 PIPELINE = ["make", "reproduce", "SCALE=smoke", f"BIN={BIN}", "-o", f"{BIN}/.installed", "-o", f"{BIN}/python"]

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from stemrepro.common.errors import UserError, unknown
+from stemrepro.common.files import atomic_write
 from stemrepro.config.address import MAIN
-from stemrepro.errors import UserError, unknown
-from stemrepro.files import atomic_write
 from stemrepro.measures.base import Inputs
 from stemrepro.measures.catalog import load
 from stemrepro.measures.worth import Worth

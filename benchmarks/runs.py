@@ -6,11 +6,11 @@ from pathlib import Path
 
 from stemrepro.arm import run_settings
 from stemrepro.book import Book
+from stemrepro.common.workers import ENVIRONMENT
 from stemrepro.config.address import MAIN, Address
 from stemrepro.data.integrity import verified_hash
 from stemrepro.runs import Run
 from stemrepro.scale import Point, Scale
-from stemrepro.workers import ENVIRONMENT
 
 
 def as_a_worker() -> None:

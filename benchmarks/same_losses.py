@@ -25,8 +25,8 @@ from rich.progress import track
 from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 
-from stemrepro.errors import UserError
-from stemrepro.files import atomic_write, digest
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import atomic_write, digest
 from stemrepro.params import read_params
 from stemrepro.runs import Run
 from stemrepro.training.checkpoint import END, TRUNK, AtomicCheckpointIO

@@ -10,10 +10,10 @@ from pathlib import Path
 from types import ModuleType
 
 from stemrepro.claims import Unmeasured
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import atomic_write
 from stemrepro.common.paths import ANALYSES
-from stemrepro.errors import UserError
 from stemrepro.explain import explained
-from stemrepro.files import atomic_write
 from stemrepro.measures.base import Inputs, measured
 from stemrepro.measures.catalog import load
 from stemrepro.report import forest

@@ -14,8 +14,8 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from stemrepro.common.errors import UserError, unknown
 from stemrepro.data.tokenizer import read_tokenizer
-from stemrepro.errors import UserError, unknown
 from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.model.loss import token_losses

@@ -10,13 +10,13 @@ from pathlib import Path
 from pydantic import ConfigDict, Field
 
 from stemrepro.arm import Arm, run_settings, shaped
+from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.paths import RECIPES
+from stemrepro.common.yaml_records import Strict, checked_name, parse, read_yaml
 from stemrepro.config.address import MAIN, Address
 from stemrepro.data.mixes import BlendMix, Mix, parse_mix
-from stemrepro.errors import UserError, unknown
 from stemrepro.paper import Cells, Paper
 from stemrepro.recipe import Recipe
-from stemrepro.records import Strict, checked_name, parse, read_yaml
 from stemrepro.retrofit.rules import check
 from stemrepro.scale import Point, Scale, Shape
 

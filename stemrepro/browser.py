@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

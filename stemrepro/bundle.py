@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stemrepro.citation import citation, zenodo
-from stemrepro.errors import UserError
-from stemrepro.files import atomic_write
-from stemrepro.unpacked import COMMIT, MANIFEST
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import atomic_write
+from stemrepro.common.unpacked import COMMIT, MANIFEST
 
 BUNDLES = Path("bundle")
 ZENODO = ".zenodo.json"

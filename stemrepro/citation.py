@@ -7,8 +7,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from stemrepro.errors import UserError
-from stemrepro.records import Strict, parse, read_yaml
+from stemrepro.common.errors import UserError
+from stemrepro.common.yaml_records import Strict, parse, read_yaml
 
 CITATION, PROJECT = Path("CITATION.cff"), Path("pyproject.toml")
 ORCID = "https://orcid.org/"

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from stemrepro.book import Book
-from stemrepro.errors import UserError, unknown
+from stemrepro.common.errors import UserError, unknown
 from stemrepro.measures.costs import dense_and_stem
 from stemrepro.model.cost import (
     break_even_bandwidth,

@@ -8,10 +8,10 @@ from rich.table import Table
 
 from stemrepro.arm import shaped
 from stemrepro.book import Book
+from stemrepro.common.progress import duration
 from stemrepro.cost_table import short
 from stemrepro.model.cost import flops_per_token, parameter_counts, table_bytes_per_token
 from stemrepro.params import Params
-from stemrepro.progress import duration
 
 GPU_FLOPS = 4e14  # 40% of what an H100 is sold with (989e12 in bf16)
 MANY = 7 * 86_400  # seconds; what takes longer on a CPU isn't meant for one

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from stemrepro.book import Book
 from stemrepro.claims import Unmeasured
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import write_json
 from stemrepro.config.address import MAIN
-from stemrepro.errors import UserError
-from stemrepro.files import write_json
 from stemrepro.measures.losses import ArmLosses, paired
 from stemrepro.measures.plans import other_plan
 

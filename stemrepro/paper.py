@@ -11,9 +11,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from stemrepro.errors import UserError
-from stemrepro.records import Strict, parse, read_yaml
-from stemrepro.sums import total
+from stemrepro.common.errors import UserError
+from stemrepro.common.sums import total
+from stemrepro.common.yaml_records import Strict, parse, read_yaml
 
 Confidence = Literal["read", "secondary", "figure", "inferred"]
 CONFIDENCES: tuple[Confidence, ...] = ("read", "inferred", "secondary", "figure")

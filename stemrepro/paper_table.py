@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 from rich.console import Console
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.paper import Paper
 
 

@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import Field
 
+from stemrepro.common.errors import UserError, unknown
+from stemrepro.common.files import atomic_write
 from stemrepro.common.paths import PARAMS
+from stemrepro.common.yaml_records import Name, Positive, Strict, parse, read_yaml
 from stemrepro.config.address import MAIN, Address
 from stemrepro.data.mixes import ArchiveMix, BlendMix, FactsMix, HubMix, InventedMix, NeedlesMix, RecallMix, SampleMix
-from stemrepro.errors import UserError, unknown
-from stemrepro.files import atomic_write
 from stemrepro.model.config import ModelConfig
-from stemrepro.records import Name, Positive, Strict, parse, read_yaml
 from stemrepro.retrofit.rules import Kind
 from stemrepro.scale import (
     Counting,

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import yaml
 
-from stemrepro import imports
 from stemrepro.book import Book
+from stemrepro.common import code_hash as imports
+from stemrepro.common.files import write_json
 from stemrepro.common.paths import ANALYSES, DATA, PARAMS, PLAN, RESULTS
 from stemrepro.data.mixes import Mix
 from stemrepro.elsewhere import LONG_END
-from stemrepro.files import write_json
 from stemrepro.measures.base import measure_class
 from stemrepro.metrics import METRICS, compared_arms
 from stemrepro.model.ffn.naming import module_of

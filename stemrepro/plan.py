@@ -6,11 +6,11 @@ from pathlib import Path
 
 from stemrepro.arm import run_settings
 from stemrepro.book import Book
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import atomic_write
 from stemrepro.common.paths import PARAMS, RECIPES
 from stemrepro.config.address import MAIN, Address
 from stemrepro.data.items import has_task
-from stemrepro.errors import UserError
-from stemrepro.files import atomic_write
 from stemrepro.measures.catalog import load
 from stemrepro.params import Begins, Params, Planned, PlannedBlend, ScaleParams, read_params
 from stemrepro.pipeline import TARGETS, pipeline_texts, targets

@@ -8,8 +8,8 @@ from markdown_it import MarkdownIt
 from markupsafe import escape
 
 from stemrepro.browser import chromium
-from stemrepro.errors import UserError
-from stemrepro.files import atomic_write, digest
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import atomic_write, digest
 
 STYLE = """
   @page { size: A4; margin: 18mm 19mm 17mm; }

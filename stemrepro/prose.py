@@ -19,9 +19,9 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from stemrepro.common.errors import UserError, unknown
+from stemrepro.common.files import atomic_write, damaged
 from stemrepro.config.address import MAIN, Address
-from stemrepro.errors import UserError, unknown
-from stemrepro.files import atomic_write, damaged
 from stemrepro.measures.catalog import load
 from stemrepro.model.cost import parameter_counts
 from stemrepro.plan import make_params

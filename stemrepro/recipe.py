@@ -4,9 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
+from stemrepro.common.yaml_records import Factor, Name, Positive, Strict
 from stemrepro.config.address import MAIN, Address
 from stemrepro.paper import Cells, PaperNumber
-from stemrepro.records import Factor, Name, Positive, Strict
 
 Key = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=64)]
 """Names that lm-eval or Python give: tasks, groups of them, claims."""

@@ -15,22 +15,22 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import atomic_write, digest
+from stemrepro.common.progress import tracked
+from stemrepro.common.sums import total
 from stemrepro.config.address import Address
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.sources import prose
 from stemrepro.data.vocabularies import own_text
-from stemrepro.errors import UserError
 from stemrepro.evaluation.weights import load_folder
-from stemrepro.files import atomic_write, digest
 from stemrepro.model.config import ModelConfig, placed_layers
 from stemrepro.model.transformer import Decoder
-from stemrepro.progress import tracked
 from stemrepro.retrofit.beginning import PREFIX, beginning
 from stemrepro.retrofit.explained import explained
 from stemrepro.retrofit.rules import check
 from stemrepro.run_folder import model_of, read_config
 from stemrepro.runs import Beginning, Run
-from stemrepro.sums import total
 from stemrepro.training.callbacks import losses_by_source
 from stemrepro.training.checkpoint import AtomicCheckpointIO, intact
 from stemrepro.training.launch import train_runs

@@ -5,12 +5,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from stemrepro.errors import UserError
-from stemrepro.files import read_rows
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import read_rows
+from stemrepro.common.yaml_records import Name, Positive, Strict, parse, read_yaml
 from stemrepro.model.config import JSON, ModelConfig
 from stemrepro.model.ffn.naming import OWN_FILE
 from stemrepro.model.specs import check
-from stemrepro.records import Name, Positive, Strict, parse, read_yaml
 from stemrepro.training.settings import RunTraining
 
 ARMS = Path("recipes/arms.yaml")

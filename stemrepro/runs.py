@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from stemrepro.common.code_hash import HASHING, code_hash
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import digest, flat
+from stemrepro.common.yaml_records import read_yaml
 from stemrepro.config.address import Address
-from stemrepro.errors import UserError
-from stemrepro.files import digest, flat
-from stemrepro.imports import HASHING, code_hash
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.naming import module_of
-from stemrepro.records import read_yaml
 from stemrepro.training.settings import RunTraining
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from stemrepro.records import Factor, Fraction, Name, Positive, Strict
+from stemrepro.common.yaml_records import Factor, Fraction, Name, Positive, Strict
 from stemrepro.retrofit.rules import KINDS, Kind
 from stemrepro.training.settings import Training
 

@@ -9,24 +9,24 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from stemrepro.common.code_hash import HASHING, code_hash
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import digest, sha256, write_json
 from stemrepro.common.paths import DATA, RUNS, SCORES
+from stemrepro.common.provenance import provenance
+from stemrepro.common.unpacked import bundled
+from stemrepro.common.workers import Job, run_jobs
+from stemrepro.common.yaml_records import Strict
 from stemrepro.config.address import Address
 from stemrepro.data.atlas import FILE
-from stemrepro.errors import UserError
-from stemrepro.files import digest, sha256, write_json
-from stemrepro.imports import HASHING, code_hash
 from stemrepro.measures.plans import MODEL, SCORING, START, STARTS, TRAINING
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.params import Params, Planned
-from stemrepro.provenance import provenance
-from stemrepro.records import Strict
 from stemrepro.run_folder import read_config
 from stemrepro.runs import Run
 from stemrepro.scale import Part
-from stemrepro.unpacked import bundled
 from stemrepro.work import runs_of
-from stemrepro.workers import Job, run_jobs
 
 DECIDE_NOTHING = (flops_per_token.__module__, read_config.__module__, *HASHING)
 """Modules that no score of a planned run follows from: costs stand in the key themselves, its settings are the plan's, and rows of its training are only checked."""

@@ -6,13 +6,13 @@ from tempfile import TemporaryDirectory
 
 from stemrepro.arm import MARKERS, Arm, shaped
 from stemrepro.book import MODULE, RESERVED, Book
+from stemrepro.common.errors import UserError, unknown
+from stemrepro.common.files import atomic_write
 from stemrepro.common.paths import RECIPES
-from stemrepro.errors import UserError, unknown
-from stemrepro.files import atomic_write
+from stemrepro.common.yaml_records import checked_name, parse
 from stemrepro.measures.catalog import load
 from stemrepro.model.ffn.naming import OWN_FILE, own_file
 from stemrepro.model.specs import spec
-from stemrepro.records import checked_name, parse
 
 NETWORK = '''"""A feed-forward network of your own: say in one sentence what it changes."""
 

@@ -10,9 +10,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import atomic_write, digest, locked, write_json
 from stemrepro.common.paths import RESULTS, RUNS, SCORES
-from stemrepro.errors import UserError
-from stemrepro.files import atomic_write, digest, locked, write_json
 
 DEFAULT_URI = "sqlite:///mlflow.db"
 ARTIFACTS, CLONE = "/mlruns/", Path("mlflow.db.clone")

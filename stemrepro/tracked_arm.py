@@ -7,6 +7,7 @@ import numpy as np
 
 from stemrepro.book import Book
 from stemrepro.claims import Contrast, Unmeasured
+from stemrepro.common.provenance import read_provenance
 from stemrepro.config.address import MAIN, Address
 from stemrepro.measures import losses
 from stemrepro.measures.geometry import ArmGeometry
@@ -14,7 +15,6 @@ from stemrepro.measures.items import ArmItems
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.plans import other_plan
 from stemrepro.model.ffn.naming import module_of
-from stemrepro.provenance import read_provenance
 from stemrepro.report.verdicts import read_verdicts, word
 from stemrepro.run_folder import read_config
 from stemrepro.tracked_run import cost_of, made_at

@@ -21,9 +21,9 @@ import pandas as pd
 
 from stemrepro.arm import HUES
 from stemrepro.book import Book
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import digest, flat, locked, sha256
 from stemrepro.config.address import MAIN, Address
-from stemrepro.errors import UserError
-from stemrepro.files import digest, flat, locked, sha256
 from stemrepro.run_folder import read_config, read_metrics
 from stemrepro.runs import params_hash
 from stemrepro.tracked import clone, made_whole, private, settle, state, tracking_uri

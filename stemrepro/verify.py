@@ -17,20 +17,20 @@ from pathlib import Path
 
 from rich.console import Console
 
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import read_json
 from stemrepro.common.paths import DATA, PARAMS, RUNS, SCORES
+from stemrepro.common.provenance import provenance
+from stemrepro.common.unpacked import COMMIT, MANIFEST
+from stemrepro.common.yaml_records import read_yaml
 from stemrepro.config.address import Address
-from stemrepro.errors import UserError
-from stemrepro.files import read_json
 from stemrepro.measures.base import measure_class
 from stemrepro.measures.catalog import load
 from stemrepro.params import Params, read_params
-from stemrepro.provenance import provenance
 from stemrepro.recipe import Recipe
-from stemrepro.records import read_yaml
 from stemrepro.report.scoreboard import claims_table
 from stemrepro.report.verdicts import read_verdicts
 from stemrepro.scale import Part
-from stemrepro.unpacked import COMMIT, MANIFEST
 
 MOST = 0.5
 """Deviation of a number, over half the width of the committed interval, from which on it is not the committed one any more."""

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
+from stemrepro.common.files import digest
 from stemrepro.common.paths import DATA, RUNS
 from stemrepro.config.address import Address
 from stemrepro.data.vocabularies import mid_text, own_text
-from stemrepro.files import digest
 from stemrepro.params import Planned
 from stemrepro.retrofit.rules import KINDS
 from stemrepro.runs import Beginning, Run

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from stemrepro.arm import Arm, run_settings
+from stemrepro.common.files import sha256
 from stemrepro.config.address import MAIN, Address
 from stemrepro.data.archives import fetch
 from stemrepro.data.corpus import build_corpus
@@ -14,7 +15,6 @@ from stemrepro.data.encoding import write_blocks
 from stemrepro.data.items import write_items
 from stemrepro.data.mixes import SampleMix
 from stemrepro.data.tokenizer import train_tokenizer
-from stemrepro.files import sha256
 from stemrepro.measures.catalog import load
 from stemrepro.runs import Run
 from stemrepro.scale import PlannedTasks, Point, Scale

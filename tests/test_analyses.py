@@ -11,11 +11,11 @@ import yaml
 from stemrepro import plan
 from stemrepro.analyse import analyse
 from stemrepro.claims import INCONCLUSIVE, NOT_TESTABLE
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import write_json
 from stemrepro.config.address import MAIN, Address
 from stemrepro.data.vocabularies import write_vocabularies
-from stemrepro.errors import UserError
 from stemrepro.evaluation import benchmarks, geometry, losses
-from stemrepro.files import write_json
 from stemrepro.scoring import pending, write_scores
 from stemrepro.training.train import train
 from stemrepro.verify import SCORED, TRAINED, UNTOUCHED, Made

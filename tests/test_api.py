@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from stemrepro.api import load, scores, verdicts
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.report.scoreboard import every_row
 from stemrepro.training.train import train
 from tests.conftest import ROOT, quiet

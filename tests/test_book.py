@@ -6,7 +6,7 @@ import shutil
 import pytest
 import yaml
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.measures.base import measure_class, refusal
 from stemrepro.measures.catalog import load
 from tests.conftest import ROOT

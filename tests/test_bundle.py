@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from stemrepro.bundle import write_bundle
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from tests.conftest import ROOT
 
 WHEN = "2026-11-24T23:59:59 -1100"  # the day after, in UTC

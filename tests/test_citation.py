@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from stemrepro.citation import citation, zenodo
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from tests.conftest import ROOT
 
 

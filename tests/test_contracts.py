@@ -8,8 +8,8 @@ import grimp
 import pytest
 from importlinter.cli import lint_imports
 
+from stemrepro.common.code_hash import PACKAGE, file_of, files
 from stemrepro.config.address import Address
-from stemrepro.imports import PACKAGE, file_of, files
 from stemrepro.measures import MEASURES
 from stemrepro.model.ffn.naming import OWN_FILE, module_of
 from stemrepro.model.specs import FFNS
@@ -29,7 +29,7 @@ OWNERS = {
 NAMED = {
     "stemrepro.cli.__main__": "stemrepro/cli/__main__.py",  # python -m, by commands that start others
     "stemrepro.evaluation.task_items": "stemrepro/evaluation/tasks/_choice.yaml",
-    "stemrepro.fork_server": "stemrepro/workers.py",  # the first thing that the fork server imports
+    "stemrepro.common.fork_server": "stemrepro/common/workers.py",  # the first thing that the fork server imports
     "stemrepro.retrofit.llama": "docs/howto.md",
     "stemrepro.retrofit.official": "docs/howto.md",
     "stemrepro.data.make_sample": "stemrepro/data/make_sample.py",  # python -m, when the sample is made anew

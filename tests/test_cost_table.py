@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
+from stemrepro.common.errors import UserError
 from stemrepro.cost_table import cost_table, short, show
-from stemrepro.errors import UserError
 
 ASKED = {
     "shape": "llama-3.2-1b",

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from stemrepro import explain as explaining
 from stemrepro.claims import INCONCLUSIVE, NOT_TESTABLE, Contrast, Evidence, judge
 from stemrepro.cli import app
+from stemrepro.common.errors import UserError
 from stemrepro.elsewhere import OWN_RATES
-from stemrepro.errors import UserError
 from stemrepro.explain import explain, explained, find
 from stemrepro.measures.base import Inputs, measured
 from stemrepro.report.verdicts import word

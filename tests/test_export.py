@@ -18,19 +18,19 @@ from typer.testing import CliRunner
 
 from stemrepro.arm import run_settings
 from stemrepro.cli import app
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import digest, write_json
+from stemrepro.common.provenance import provenance
 from stemrepro.config.address import MAIN, Address
 from stemrepro.data.tokenizer import read_tokenizer
-from stemrepro.errors import UserError
 from stemrepro.evaluation.lm import StemLM, task_manager
 from stemrepro.export.folder import export
 from stemrepro.export.weights import REFUSED, check
-from stemrepro.files import digest, write_json
 from stemrepro.measures.catalog import load
 from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.model.generate import continuations
 from stemrepro.model.specs import FFNS
 from stemrepro.model.transformer import build
-from stemrepro.provenance import provenance
 from stemrepro.runs import Run, params_hash
 from stemrepro.scale import Point
 from tests.conftest import ROOT, TASKS

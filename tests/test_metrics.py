@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
-from stemrepro.errors import UserError
 from stemrepro.metrics import compared_arms, write_metrics
 from stemrepro.tracked_arm import gap
 from tests.conftest import ROOT

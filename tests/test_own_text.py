@@ -12,9 +12,9 @@ from stemrepro import plan
 from stemrepro.analyse import analyse
 from stemrepro.claims import NOT_TESTABLE
 from stemrepro.cli.making import data
+from stemrepro.common.files import read_rows
 from stemrepro.config.address import MAIN, Address
 from stemrepro.data.archives import SAMPLE
-from stemrepro.files import read_rows
 from stemrepro.scale import PARTS
 from stemrepro.scoring import pending, write_scores
 from stemrepro.training.train import train

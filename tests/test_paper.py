@@ -5,7 +5,7 @@ import math
 import pytest
 import yaml
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.paper import Cells, Paper
 from stemrepro.paper_table import find, show
 from tests.conftest import ROOT

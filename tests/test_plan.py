@@ -11,9 +11,9 @@ from rich.console import Console
 from stemrepro import estimate, plan
 from stemrepro.arm import run_settings
 from stemrepro.book import RESERVED
+from stemrepro.common.errors import UserError
 from stemrepro.common.paths import PARAMS
 from stemrepro.config.address import MAIN, Address
-from stemrepro.errors import UserError
 from stemrepro.measures.catalog import load
 from stemrepro.model.cost import parameter_counts
 from stemrepro.params import read_params

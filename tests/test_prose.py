@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.prose import BOUND, FILES, pages, render, rendered
 from tests.conftest import ROOT
 

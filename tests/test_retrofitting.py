@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from stemrepro.api import load
 from stemrepro.cli import app
+from stemrepro.common.files import digest
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.sources import prose
 from stemrepro.evaluation.weights import load_folder
-from stemrepro.files import digest
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.transformer import Decoder
 from stemrepro.retrofit.explained import explained

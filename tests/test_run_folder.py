@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 from stemrepro.api import load
 from stemrepro.cli import app
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import digest
 from stemrepro.config.address import Address
-from stemrepro.errors import UserError
 from stemrepro.evaluation.lm import StemLM
 from stemrepro.evaluation.visit import Visitor
 from stemrepro.evaluation.weights import load_folder
-from stemrepro.files import digest
 from stemrepro.model.ffn.loading import ffn_class
 from stemrepro.retrofit.beginning import beginning
 from stemrepro.run_folder import read_config, read_metrics

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import atomic_write, write_json
 from stemrepro.config.address import MAIN, Address
-from stemrepro.errors import UserError
-from stemrepro.files import atomic_write, write_json
 from stemrepro.runs import run_code
 
 

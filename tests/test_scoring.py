@@ -7,8 +7,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
-from stemrepro.errors import UserError
 from stemrepro.evaluation import losses
 from stemrepro.measures.reading import read_summary
 from stemrepro.params import Planned

@@ -7,7 +7,7 @@ import torch
 import yaml
 
 from stemrepro.arm import shaped
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.measures.catalog import load
 from stemrepro.model.specs import FFNS
 from stemrepro.model.transformer import build

@@ -22,9 +22,9 @@ from sqlalchemy.engine import Engine
 
 from stemrepro import tracking
 from stemrepro.browser import chromium
+from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
 from stemrepro.data.sources import prose as prose_of
-from stemrepro.errors import UserError
 from stemrepro.evaluation import benchmarks, losses
 from stemrepro.scoring import write_scores
 from stemrepro.tracked import Held, held, page, remember, sources, tracking_uri

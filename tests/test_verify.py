@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from stemrepro.errors import UserError
-from stemrepro.files import read_json, write_json
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import read_json, write_json
 from stemrepro.report.scoreboard import claims_table
 from stemrepro.verify import compare, deviation, differences, first_change, verify
 from tests.conftest import ROOT

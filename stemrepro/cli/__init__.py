@@ -7,7 +7,7 @@ from typing import TextIO
 
 from stemrepro.cli import making, models, new, results  # noqa: F401  commands are those that these files declare
 from stemrepro.cli.base import app
-from stemrepro.stopping import hear_stops
+from stemrepro.common.stopping import hear_stops
 
 UNREAD = 141  # what a shell says of programs that SIGPIPE has ended
 

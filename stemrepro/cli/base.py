@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from stemrepro.cli import names
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 
 
 class Commands(TyperGroup):

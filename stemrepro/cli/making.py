@@ -10,11 +10,11 @@ import typer
 
 from stemrepro.cli import names
 from stemrepro.cli.base import Addresses, Scale, app
+from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.paths import DATA, RESULTS, RUNS, SCORES
-from stemrepro.errors import UserError, unknown
-from stemrepro.provenance import commit, no_repository
+from stemrepro.common.provenance import commit, no_repository
+from stemrepro.common.stopping import leave_with_parent, started
 from stemrepro.scale import PARTS
-from stemrepro.stopping import leave_with_parent, started
 
 OF_MIX = ("fetch", "corpus", "items")
 STEPS = (*OF_MIX, "tokenizer", "blocks", "vocabularies", "people", "mid", "counts")
@@ -74,7 +74,7 @@ def data(
     scale: Annotated[str, typer.Option(help="scale, for the other steps", autocompletion=names.scales)] = "laptop",
 ) -> None:
     """One step of the data's way: fetch, corpus, items, tokenizer, blocks; vocabularies, people and mid (of points); or counts, of the text alone."""
-    from stemrepro.progress import duration, lines
+    from stemrepro.common.progress import duration, lines
 
     since, of_mix = time.monotonic(), step in OF_MIX
     name = mix if of_mix else scale

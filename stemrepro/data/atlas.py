@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import damaged, read_json
 from stemrepro.data.items import order
 from stemrepro.data.readers import Document
 from stemrepro.data.relations import HELD_OUT, RELATIONS, held_out_prompt, trained_prompts
-from stemrepro.errors import UserError
-from stemrepro.files import damaged, read_json
 
 SOURCE = "atlas"
 SENTENCES = 8

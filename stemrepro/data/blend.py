@@ -12,6 +12,8 @@ from pathlib import Path
 from rich.progress import track
 from tokenizers import Tokenizer
 
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import read_json
 from stemrepro.data.archives import fetch
 from stemrepro.data.card import data_card
 from stemrepro.data.corpus import build_corpus, write_corpus
@@ -19,8 +21,6 @@ from stemrepro.data.encoding import write_blocks
 from stemrepro.data.integrity import read_corpus
 from stemrepro.data.mixes import BlendMix
 from stemrepro.data.tokenizer import read_tokenizer
-from stemrepro.errors import UserError
-from stemrepro.files import read_json
 
 PIECE = 4000
 """Bytes of a piece."""

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from stemrepro.common.errors import UserError
 from stemrepro.data.integrity import read_index
-from stemrepro.errors import UserError
 
 
 class TokenBlocks:

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from stemrepro.common.files import atomic_write, read_json, sha256
 from stemrepro.data.atlas import FILE, Atlas, read_atlas
 from stemrepro.data.corpus import SPLITS
 from stemrepro.data.items import BENCHMARKS, NGRAM
 from stemrepro.data.near_duplicates import JACCARD, WORDS
-from stemrepro.files import atomic_write, read_json, sha256
 
 
 def _items_table(items: dict) -> list[str]:

@@ -20,6 +20,8 @@ from pathlib import Path
 from datasketch import MinHash, MinHashLSH
 from rich.progress import track
 
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import read_json, write_json
 from stemrepro.data.atlas import FILE, atlas_documents, chosen, make_atlas
 from stemrepro.data.documents import about_sources, read_countries, read_documents
 from stemrepro.data.integrity import store_corpus
@@ -31,8 +33,6 @@ from stemrepro.data.needles import Deal, needle_documents
 from stemrepro.data.readers import Document
 from stemrepro.data.recall import made_up_words, recall_documents
 from stemrepro.data.tokenizer import WORDS
-from stemrepro.errors import UserError
-from stemrepro.files import read_json, write_json
 
 SPLITS = ("train", "tune", "validation")
 VALIDATION, TUNE = 0.08, 0.04  # shares of a source's bytes

@@ -15,10 +15,10 @@ import pandas as pd
 from cachetools import Cache, LFUCache, LRUCache
 from rich.progress import track
 
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import atomic_write
 from stemrepro.data.integrity import read_corpus
 from stemrepro.data.tokenizer import read_tokenizer, train_tokenizer
-from stemrepro.errors import UserError
-from stemrepro.files import atomic_write
 from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.scale import Counting
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 from rich.progress import track
 
+from stemrepro.common.files import atomic_write, sha256, write_json
 from stemrepro.data.corpus import SPLITS
 from stemrepro.data.integrity import read_corpus
 from stemrepro.data.tokenizer import read_tokenizer, token_bytes
-from stemrepro.files import atomic_write, sha256, write_json
 from stemrepro.model.config import END_OF_DOCUMENT
 
 

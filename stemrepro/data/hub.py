@@ -19,9 +19,9 @@ from tempfile import TemporaryDirectory
 
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import digest, read_json, sha256, write_json
 from stemrepro.data.mixes import HubMix
-from stemrepro.errors import UserError
-from stemrepro.files import digest, read_json, sha256, write_json
 
 LEADING = re.compile(r"\A\ufeff?(?:[^\S\n]*\n)*")
 """A byte order mark and blank lines before a text."""

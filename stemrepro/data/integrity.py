@@ -3,8 +3,8 @@
 import io
 from pathlib import Path
 
-from stemrepro.errors import UserError
-from stemrepro.files import atomic_write, damaged, read_json, sha256
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import atomic_write, damaged, read_json, sha256
 
 
 def read_corpus(path: Path) -> list[dict]:

@@ -23,12 +23,12 @@ from pathlib import Path
 
 from rich.progress import track
 
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import atomic_write, write_json
 from stemrepro.data.archives import BENCHMARKS as ARCHIVE
 from stemrepro.data.archives import SAMPLE, pinned
 from stemrepro.data.integrity import read_corpus
 from stemrepro.data.mixes import MADE, Mix
-from stemrepro.errors import UserError
-from stemrepro.files import atomic_write, write_json
 
 DICTIONARY = "dictionary"
 TRAINED_ON = {"boolq": "passages"}

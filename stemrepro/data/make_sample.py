@@ -12,6 +12,7 @@ import zipfile
 from dataclasses import asdict
 from pathlib import Path
 
+from stemrepro.common.files import atomic_write
 from stemrepro.data.archives import COUNTRIES, SAMPLE, pinned
 from stemrepro.data.corpus import hash_order
 from stemrepro.data.documents import read_documents
@@ -19,7 +20,6 @@ from stemrepro.data.items import order
 from stemrepro.data.mixes import ArchiveMix
 from stemrepro.data.relations import countries
 from stemrepro.data.sources import SOURCES
-from stemrepro.files import atomic_write
 
 LIMITS = {"speeches": 110_000, "factbook": 85_000, "bible": 100_000}
 OTHERS = {"mathematics": 20_000, "code": 60_000}

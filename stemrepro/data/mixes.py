@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from stemrepro.common.errors import UserError
+from stemrepro.common.yaml_records import Fraction, Name, Positive, Strict, parse
 from stemrepro.data.sources import SOURCES
-from stemrepro.errors import UserError
-from stemrepro.records import Fraction, Name, Positive, Strict, parse
 
 
 class ArchiveMix(Strict):

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import atomic_write, damaged, read_json
 from stemrepro.data.integrity import read_corpus
-from stemrepro.errors import UserError
-from stemrepro.files import atomic_write, damaged, read_json
 from stemrepro.model.config import END_OF_DOCUMENT
 
 END_TEXT = "<|end|>"

@@ -4,8 +4,8 @@ Without torch, as workers' parents need it."""
 from dataclasses import dataclass
 from pathlib import Path
 
+from stemrepro.common.errors import UserError
 from stemrepro.data.integrity import read_index, verified_hash
-from stemrepro.errors import UserError
 
 
 def write_vocabularies(corpus: Path, sizes: list[int], out: Path) -> None:

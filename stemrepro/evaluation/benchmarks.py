@@ -20,9 +20,9 @@ from lm_eval.evaluator import evaluate
 from lm_eval.tasks import TaskManager
 from tokenizers import Tokenizer
 
+from stemrepro.common.errors import UserError
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.tokenizer import read_tokenizer
-from stemrepro.errors import UserError
 from stemrepro.evaluation.lm import StemLM, task_manager
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_arrays

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from stemrepro.common.sums import total
 from stemrepro.data.invented import people, words
 from stemrepro.data.mixes import InventedMix
 from stemrepro.evaluation.recall import token_of
@@ -19,7 +20,6 @@ from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_frame
 from stemrepro.model.loss import token_losses
 from stemrepro.runs import Run
-from stemrepro.sums import total
 
 BATCH = 512
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from stemrepro.errors import unknown
+from stemrepro.common.errors import unknown
 from stemrepro.evaluation.prompts import Question
 from stemrepro.model.transformer import Decoder
 

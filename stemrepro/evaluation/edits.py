@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
+from stemrepro.common.files import atomic_write
 from stemrepro.data.atlas import Atlas, read_atlas
 from stemrepro.data.relations import RELATIONS, held_out_prompt
 from stemrepro.data.tokenizer import read_tokenizer, token_bytes
@@ -26,7 +27,6 @@ from stemrepro.evaluation.editing import carriers, keeping, mixing, reading
 from stemrepro.evaluation.prompts import Answered, Question, answered, ask, padded
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_arrays
-from stemrepro.files import atomic_write
 from stemrepro.model.transformer import Decoder
 from stemrepro.runs import Run
 from stemrepro.scale import Knowledge

@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 import torch
 
+from stemrepro.common.files import atomic_write
 from stemrepro.data.atlas import Atlas, Fact, read_atlas
 from stemrepro.data.relations import HELD_OUT, held_out_prompt, trained_prompts
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.prompts import Question, answered, ask, padded
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_arrays
-from stemrepro.files import atomic_write
 from stemrepro.model.transformer import Decoder
 from stemrepro.runs import Run
 from stemrepro.scale import Knowledge

@@ -18,8 +18,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from stemrepro.common.errors import UserError
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.errors import UserError
 from stemrepro.evaluation.buckets import BUCKETS, bucket_name
 from stemrepro.evaluation.losses import seen_pairs
 from stemrepro.evaluation.weights import load_run

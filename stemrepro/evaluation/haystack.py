@@ -15,11 +15,11 @@ import numpy as np
 import pandas as pd
 import torch
 
+from stemrepro.common.errors import UserError
 from stemrepro.data.integrity import read_corpus
 from stemrepro.data.mixes import NeedlesMix
 from stemrepro.data.needles import BARE, SOURCE, Deal, clauses, needle, prose_of, question
 from stemrepro.data.tokenizer import read_tokenizer
-from stemrepro.errors import UserError
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_frame
 from stemrepro.model.generate import continuations

@@ -20,14 +20,14 @@ from lm_eval.tasks import TaskManager
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from tokenizers import Tokenizer
 
+from stemrepro.common.errors import UserError
+from stemrepro.common.sums import total
 from stemrepro.data.tokenizer import read_tokenizer
-from stemrepro.errors import UserError
 from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.model.generate import Choose, continuations, greedy, sampled
 from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder
-from stemrepro.sums import total
 
 TASKS = Path(__file__).with_name("tasks")
 

@@ -13,9 +13,9 @@ import pandas as pd
 import torch
 from scipy.sparse import coo_array, csr_array
 
+from stemrepro.common.errors import UserError
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.sources import prose
-from stemrepro.errors import UserError
 from stemrepro.evaluation.buckets import BUCKETS, bucket_name
 from stemrepro.evaluation.context import context_sums
 from stemrepro.evaluation.weights import load_run

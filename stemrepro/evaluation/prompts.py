@@ -6,7 +6,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.model.config import END_OF_DOCUMENT
 
 

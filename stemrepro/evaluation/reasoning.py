@@ -16,8 +16,8 @@ from lm_eval.api.task import ConfigurableTask
 from lm_eval.evaluator import evaluate
 from lm_eval.tasks import TaskManager
 
+from stemrepro.common.errors import UserError, unknown
 from stemrepro.data.tokenizer import read_tokenizer
-from stemrepro.errors import UserError, unknown
 from stemrepro.evaluation.lm import StemLM
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_arrays

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import torch
 
+from stemrepro.common.errors import UserError
 from stemrepro.data.recall import made_up_words, pairs_and_queries
 from stemrepro.data.tokenizer import read_tokenizer
-from stemrepro.errors import UserError
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_frame
 from stemrepro.runs import Run

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from datasets import Dataset
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 
 
 def load(task: str, items: str | None = None, **_: object) -> dict[str, Dataset]:

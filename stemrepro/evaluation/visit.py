@@ -10,9 +10,9 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from stemrepro.common.errors import UserError, unknown
 from stemrepro.data.atlas import FILE, read_atlas
 from stemrepro.data.tokenizer import read_tokenizer, token_bytes
-from stemrepro.errors import UserError, unknown
 from stemrepro.evaluation.editing import SCHEMES, carriers, keeping, mixing, reading
 from stemrepro.evaluation.prompts import Question, ask, padded
 from stemrepro.evaluation.weights import load_folder

@@ -11,8 +11,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from stemrepro.errors import UserError
-from stemrepro.files import digest
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import digest
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import parameter_counts
 from stemrepro.model.ffn.naming import OWN_FILE

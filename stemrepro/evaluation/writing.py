@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from stemrepro.errors import UserError
-from stemrepro.files import atomic_write
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import atomic_write
 from stemrepro.runs import Run
 
 

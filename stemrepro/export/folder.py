@@ -10,14 +10,14 @@ from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
 from stemrepro.api import load
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import atomic_write, write_json
+from stemrepro.common.provenance import Trained, read_provenance
 from stemrepro.config.address import Address
 from stemrepro.data.tokenizer import END_TEXT
-from stemrepro.errors import UserError
 from stemrepro.export.card import Exported, card
 from stemrepro.export.weights import check, settings, weights
-from stemrepro.files import atomic_write, write_json
 from stemrepro.model.config import END_OF_DOCUMENT
-from stemrepro.provenance import Trained, read_provenance
 from stemrepro.run_folder import model_of, read_config
 
 CODE = Path(__file__).with_name("huggingface")

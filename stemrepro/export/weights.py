@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.model.config import END_OF_DOCUMENT, ModelConfig
 from stemrepro.model.ffn.naming import OWN_FILE
 from stemrepro.model.transformer import Decoder

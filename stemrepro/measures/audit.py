@@ -13,7 +13,7 @@ import pandas as pd
 
 from stemrepro.arm import Arm, shaped
 from stemrepro.claims import CONFOUNDED, Contrast
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.model.config import placed_layers
 from stemrepro.model.cost import parameter_counts, table_1_saving

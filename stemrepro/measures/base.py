@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from stemrepro.claims import NOT_RUN, Contrast
-from stemrepro.errors import unknown
+from stemrepro.common.errors import unknown
 from stemrepro.measures import MEASURES
 from stemrepro.measures.plans import check_one_plan
 from stemrepro.recipe import Claim, Recipe

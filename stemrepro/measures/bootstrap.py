@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stemrepro.sums import total
+from stemrepro.common.sums import total
 
 
 def bootstrap_error(groups: list[tuple[np.ndarray, ...]], statistic: Callable) -> tuple[float, float]:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from stemrepro import book
 from stemrepro.book import Book
+from stemrepro.common.errors import UserError
 from stemrepro.common.paths import RECIPES
-from stemrepro.errors import UserError
 from stemrepro.measures.base import measure_class, refusal
 
 

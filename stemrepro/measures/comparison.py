@@ -9,9 +9,9 @@ import numpy as np
 
 from stemrepro.arm import run_settings
 from stemrepro.claims import CONFOUNDED, TOO_SHORT, TOO_SMALL, Contrast
+from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
 from stemrepro.elsewhere import ELSEWHERE, OWN_RATES, POINTS
-from stemrepro.errors import UserError
 from stemrepro.evaluation.buckets import BUCKETS, bucket_name
 from stemrepro.measures import factorial, items, losses
 from stemrepro.measures.base import Inputs, Precondition

@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from stemrepro.claims import TOO_SMALL, Contrast
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
-from stemrepro.errors import UserError
 from stemrepro.evaluation.buckets import CONTEXTS, position_edges
-from stemrepro.files import damaged
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.bootstrap import bootstrap_error
 from stemrepro.measures.losses import ArmLosses

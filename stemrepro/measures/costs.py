@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from stemrepro.arm import Arm, shaped
 from stemrepro.claims import Contrast
-from stemrepro.errors import UserError, unknown
+from stemrepro.common.errors import UserError, unknown
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import flops_per_token, row_bytes, table_1_decode_saving

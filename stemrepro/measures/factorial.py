@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from stemrepro.claims import Contrast
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.measures import losses
 from stemrepro.measures.losses import ArmLosses
 

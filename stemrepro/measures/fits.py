@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 
 LOWEST, HIGHEST = 0.02, 3.0
 """Range of an exponent."""

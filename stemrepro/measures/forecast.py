@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stemrepro.claims import Contrast
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.measures.fits import PowerLaw, fit
 
 DRAWS = 200

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from stemrepro.claims import Contrast, Unmeasured
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.measures.reading import SEEDS, Array, read_npz, read_summary
 from stemrepro.recipe import Recipe
 

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from stemrepro.claims import Contrast, Unmeasured
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN
 from stemrepro.data.sources import SOURCES, prose
-from stemrepro.errors import UserError
-from stemrepro.files import damaged
 from stemrepro.measures.bootstrap import bootstrap_error
 from stemrepro.measures.reading import SEEDS, Array, check_numbers, read_csv, read_npz, read_summary
 

@@ -4,8 +4,8 @@ from functools import cached_property
 from typing import ClassVar
 
 from stemrepro.claims import Contrast
+from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
-from stemrepro.errors import UserError
 from stemrepro.measures import losses
 from stemrepro.measures.base import LOSS_UNIT, Precondition
 from stemrepro.measures.losses import ArmLosses

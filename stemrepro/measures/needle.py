@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from stemrepro.claims import TOO_EASY, TOO_SMALL, Contrast
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
-from stemrepro.errors import UserError
-from stemrepro.files import damaged
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.losses import contrast as loss_contrast

@@ -12,7 +12,8 @@ from typing import ClassVar
 import numpy as np
 
 from stemrepro.claims import Contrast, Unmeasured
-from stemrepro.errors import UserError, unknown
+from stemrepro.common.errors import UserError, unknown
+from stemrepro.common.sums import total
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.costs import dense_and_stem
 from stemrepro.measures.offload_rates import DEVICES, Device
@@ -21,7 +22,6 @@ from stemrepro.measures.text import TextCounts
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import cache_bytes, flops_per_token, parameter_counts, table_bytes_per_token
 from stemrepro.scale import Shape
-from stemrepro.sums import total
 from stemrepro.tables.overlap import pass_seconds
 
 BYTES = 2

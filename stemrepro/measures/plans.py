@@ -8,7 +8,7 @@ of text and steps alone.
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.measures.reading import Array, read_npz, read_summary
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import pandas as pd
 from pydantic import ConfigDict, Field
 
 from stemrepro.claims import Unmeasured
-from stemrepro.errors import UserError
-from stemrepro.files import damaged, read_json
-from stemrepro.records import Factor, Fraction, Positive, Strict, parse
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import damaged, read_json
+from stemrepro.common.yaml_records import Factor, Fraction, Positive, Strict, parse
 
 Names = tuple[str, ...]
 Amount = Annotated[float, Field(ge=0)]

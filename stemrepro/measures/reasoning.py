@@ -11,9 +11,9 @@ from typing import ClassVar
 import numpy as np
 
 from stemrepro.claims import TOO_SMALL, Contrast
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
-from stemrepro.errors import UserError
-from stemrepro.files import damaged
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.context import EDGES, Part, mean_difference
 from stemrepro.measures.items import Sample

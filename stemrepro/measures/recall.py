@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from stemrepro.claims import TOO_SMALL, Contrast
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
-from stemrepro.errors import UserError
-from stemrepro.files import damaged
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.reading import ArmScores, read_csv
 

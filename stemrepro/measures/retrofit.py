@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 
 from stemrepro.claims import CONFOUNDED, Contrast
+from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
-from stemrepro.errors import UserError
 from stemrepro.measures import losses
 from stemrepro.measures.base import LOSS_UNIT, Inputs, Precondition
 from stemrepro.measures.losses import ArmLosses, paired

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from stemrepro.claims import Contrast
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.measures.reading import read_csv
 
 FIT_FROM = 256

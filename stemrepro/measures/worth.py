@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from stemrepro.claims import Contrast, Unmeasured
-from stemrepro.errors import UserError, unknown
+from stemrepro.common.errors import UserError, unknown
 from stemrepro.measures import factorial, losses
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.comparison import NO_GAIN, Comparison

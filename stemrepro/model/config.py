@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, with_config
 
-from stemrepro.errors import UserError, unknown
+from stemrepro.common.errors import UserError, unknown
 
 END_OF_DOCUMENT = 0  # the token that ends every document
 

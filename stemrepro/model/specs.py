@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
-from stemrepro.errors import UserError, unknown
+from stemrepro.common.errors import UserError, unknown
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.naming import OWN_FILE, module_of
 

@@ -9,13 +9,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from stemrepro.claims import Contrast, Evidence, Unmeasured, judge
+from stemrepro.common.files import atomic_write, digest, sha256, write_json
+from stemrepro.common.provenance import provenance
+from stemrepro.common.unpacked import bundled
 from stemrepro.elsewhere import ELSEWHERE, OFFICIAL_START, OWN_RATES, agrees
-from stemrepro.files import atomic_write, digest, sha256, write_json
 from stemrepro.measures.base import Inputs, Measure, failure
-from stemrepro.provenance import provenance
 from stemrepro.recipe import Claim
 from stemrepro.report.style import alone, footer, render, settle
-from stemrepro.unpacked import bundled
 
 
 def contrasts(claim: Claim, measure: Measure) -> tuple[Contrast, ...]:

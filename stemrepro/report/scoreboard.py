@@ -15,8 +15,8 @@ from jinja2 import Environment, FileSystemLoader
 
 from stemrepro.book import Book
 from stemrepro.claims import NOT_TESTABLE, UNTESTED, VERDICTS
-from stemrepro.errors import UserError
-from stemrepro.files import atomic_write
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import atomic_write
 from stemrepro.measures.catalog import load
 from stemrepro.paper import Paper
 from stemrepro.recipe import ORIGINS, Recipe

@@ -9,9 +9,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import read_json, within
 from stemrepro.export.weights import NAMES
-from stemrepro.files import read_json, within
 from stemrepro.model.config import JSON, ModelConfig
 from stemrepro.model.transformer import Decoder
 

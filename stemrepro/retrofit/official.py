@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from stemrepro.errors import UserError
-from stemrepro.files import read_json, within
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import read_json, within
 from stemrepro.model.config import JSON, ModelConfig
 from stemrepro.model.transformer import Decoder
 

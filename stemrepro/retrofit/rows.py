@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.dense import SwiGLU
 from stemrepro.model.transformer import Decoder

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Literal, get_args
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.model.config import ModelConfig
 
 Kind = Literal["token-means", "mean-row"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 import optuna
 from optuna.trial import TrialState
 
-from stemrepro.progress import Course, Piece
+from stemrepro.common.progress import Course, Piece
 from stemrepro.sweeps.study import ENDED
 
 SHARES = 100

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from stemrepro.arm import Arm
-from stemrepro.files import atomic_write
+from stemrepro.common.files import atomic_write
 from stemrepro.report.style import plt, render, settle, use_style
 from stemrepro.sweeps.best import best_settings, edges, fields, importances
 from stemrepro.sweeps.figures import importances_figure, parallel_figure, rate_figure, slices_figure

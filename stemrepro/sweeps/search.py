@@ -16,10 +16,11 @@ import pandas as pd
 from rich.console import Console
 
 from stemrepro.book import Book
-from stemrepro.files import damaged, digest, locked, read_json, write_json
-from stemrepro.progress import shown
-from stemrepro.provenance import commit, provenance
-from stemrepro.stopping import started
+from stemrepro.common.files import damaged, digest, locked, read_json, write_json
+from stemrepro.common.progress import shown
+from stemrepro.common.provenance import commit, provenance
+from stemrepro.common.stopping import started
+from stemrepro.common.unpacked import bundled
 from stemrepro.sweeps.best import best_by, best_settings, edges, sentences
 from stemrepro.sweeps.going import Going
 from stemrepro.sweeps.results import write_results
@@ -35,7 +36,6 @@ from stemrepro.sweeps.study import (
 )
 from stemrepro.sweeps.trials import first_points, identity, objective
 from stemrepro.tracking import Tracker
-from stemrepro.unpacked import bundled
 
 MOST_EXTENSIONS = 3
 EDGE_GAIN = 0.01

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from stemrepro.common.yaml_records import Name, Strict, parse, read_yaml
 from stemrepro.config.address import MAIN
-from stemrepro.records import Name, Strict, parse, read_yaml
 
 ARM_FIELDS = ("table_rate_factor", "table_decay_factor", "table_init", "placement")
 """Fields of an arm that a sweep may set; an arm without tables has none of them."""

@@ -19,8 +19,8 @@ import pandas as pd
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
 from optuna.trial import Trial, TrialState
 
-from stemrepro.errors import UserError
-from stemrepro.files import digest, locked
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import digest, locked
 from stemrepro.sweeps.spec import Range, Space, Sweep
 
 warnings.filterwarnings(

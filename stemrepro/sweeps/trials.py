@@ -11,14 +11,14 @@ from optuna.trial import Trial
 
 from stemrepro.arm import Arm, run_settings
 from stemrepro.book import Book
+from stemrepro.common.errors import UserError, unknown
+from stemrepro.common.files import digest, locked
+from stemrepro.common.yaml_records import parse
 from stemrepro.config.address import MAIN, Address
 from stemrepro.data.integrity import read_index, verified_hash
 from stemrepro.data.sources import prose
-from stemrepro.errors import UserError, unknown
-from stemrepro.files import digest, locked
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import row_elements
-from stemrepro.records import parse
 from stemrepro.runs import Run
 from stemrepro.scale import Point, Scale, Shape
 from stemrepro.sweeps.spec import ARM_FIELDS, MODEL_FIELDS, TRAINING_FIELDS, Range, Space, Sweep

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.model.ffn.naming import OWN_FILE
 from stemrepro.model.transformer import Decoder
 from stemrepro.tables.link import Buffer, Link, link_to

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.runs import Run
 from stemrepro.tables.link import Link, link_to
 from stemrepro.tables.offload import table_owners

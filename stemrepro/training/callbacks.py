@@ -11,12 +11,12 @@ import torch
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
+from stemrepro.common.files import atomic_write
+from stemrepro.common.sums import total
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.files import atomic_write
 from stemrepro.model.ffn.base import is_table
 from stemrepro.model.loss import token_losses
 from stemrepro.runs import Run
-from stemrepro.sums import total
 from stemrepro.training.checkpoint import TRUNK, checkpoint_path, prune
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.schedule import branch_step, mark_steps, rate_factor

@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 from lightning.fabric.plugins import CheckpointIO
 
-from stemrepro.errors import UserError
-from stemrepro.files import atomic_write, digest, sha256
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import atomic_write, digest, sha256
 from stemrepro.runs import Run
 from stemrepro.training.schedule import branch_step
 

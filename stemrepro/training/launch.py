@@ -1,8 +1,8 @@
 """Trains many runs, each in a process of its own."""
 
+from stemrepro.common.workers import Job, run_jobs
 from stemrepro.model.cost import flops_per_token
 from stemrepro.runs import Run
-from stemrepro.workers import Job, run_jobs
 
 
 def cost(run: Run) -> float:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from stemrepro.records import Factor, Fraction, Positive, Strict
+from stemrepro.common.yaml_records import Factor, Fraction, Positive, Strict
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
 TableUpdate = Annotated[

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.model.ffn.base import table_parameters
 from stemrepro.training.table_adamw import TableAdamW
 

@@ -14,10 +14,10 @@ import yaml
 from lightning.fabric.plugins.environments import LightningEnvironment
 from safetensors.torch import save as to_bytes
 
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import atomic_write, digest, locked, write_json
+from stemrepro.common.provenance import provenance
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.errors import UserError
-from stemrepro.files import atomic_write, digest, locked, write_json
-from stemrepro.provenance import provenance
 from stemrepro.retrofit.beginning import beginning
 from stemrepro.runs import Run
 from stemrepro.tables.training import HostModule

@@ -2,7 +2,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.predict_rung import added, came, lines
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.measures.comparison import ArmScores
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.worth import Worth

@@ -7,9 +7,9 @@ import yaml
 from safetensors.torch import load_file, safe_open
 
 from benchmarks.same_losses import adopt, difference
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import digest
 from stemrepro.evaluation.weights import load_run
-from stemrepro.files import digest
 from stemrepro.runs import Beginning, Run
 from stemrepro.training.checkpoint import beginning_of
 from stemrepro.training.train import train

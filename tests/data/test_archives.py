@@ -7,10 +7,10 @@ import zipfile
 
 import pytest
 
+from stemrepro.common.errors import UserError
 from stemrepro.data import archives
 from stemrepro.data.archives import Archive, check, fetch, pinned
 from stemrepro.data.mixes import ArchiveMix
-from stemrepro.errors import UserError
 
 ARCHIVES = ArchiveMix(kind="archives", sources=("speeches",))
 

@@ -5,12 +5,12 @@ from collections import Counter
 
 import pytest
 
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import write_json
 from stemrepro.data.atlas import FILE, SENTENCES, Atlas, Entity, Fact, atlas_documents, chosen, make_atlas, read_atlas
 from stemrepro.data.integrity import read_corpus
 from stemrepro.data.relations import RELATIONS, held_out_prompt, trained_prompts
 from stemrepro.data.tokenizer import read_tokenizer
-from stemrepro.errors import UserError
-from stemrepro.files import write_json
 
 COUNTRIES = [
     {"name": name, "capital": capital, "currency": f"{name}n pound", "nationality": f"{name}n", "continent": "Europe", "code": f".{name[:2].lower()}"}

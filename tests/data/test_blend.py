@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
+from stemrepro.common.errors import UserError
 from stemrepro.data.blend import PIECE, pieces, so_many, write_blend
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.integrity import read_corpus
 from stemrepro.data.mixes import BlendMix
 from stemrepro.data.tokenizer import read_tokenizer
-from stemrepro.errors import UserError
 
 TOKENS = 20_000
 

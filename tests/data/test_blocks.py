@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from tokenizers import Tokenizer
 
+from stemrepro.common.errors import UserError
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.errors import UserError
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from stemrepro.common.errors import UserError
 from stemrepro.data import corpus as module
 from stemrepro.data.corpus import (
     assign_splits,
@@ -15,7 +16,6 @@ from stemrepro.data.corpus import (
 from stemrepro.data.integrity import read_corpus
 from stemrepro.data.mixes import ArchiveMix, HubMix, SampleMix
 from stemrepro.data.readers import Document
-from stemrepro.errors import UserError
 
 LONG = "a rectangular block of hewn stone used for building purposes"
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog", "while", "seven", "wise", "owls", "watch", "from", "an", "old", "and", "hollow", "oak", "tree", "near", "the", "river"]  # fmt: skip

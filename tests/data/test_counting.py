@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from cachetools import LFUCache, LRUCache
 
+from stemrepro.common.errors import UserError
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.counting import (
     CHUNK,
@@ -18,7 +19,6 @@ from stemrepro.data.counting import (
     streams,
     write_counts,
 )
-from stemrepro.errors import UserError
 from stemrepro.scale import Counting
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
+from stemrepro.common.errors import UserError
 from stemrepro.data import documents as module
 from stemrepro.data.archives import Archive
 from stemrepro.data.documents import read_documents
 from stemrepro.data.mixes import ArchiveMix
-from stemrepro.errors import UserError
 from tests.data.test_readers import archive
 
 PLAY = "**ALL**\nHail."

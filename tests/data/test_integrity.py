@@ -6,10 +6,10 @@ from contextlib import suppress
 
 import pytest
 
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import sha256
 from stemrepro.data.integrity import read_corpus, store_corpus, verified_hash
 from stemrepro.data.tokenizer import read_tokenizer
-from stemrepro.errors import UserError
-from stemrepro.files import sha256
 
 
 @pytest.fixture

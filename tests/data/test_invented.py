@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+from stemrepro.common.errors import UserError
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.encoding import write_blocks
 from stemrepro.data.integrity import read_index
@@ -13,7 +14,6 @@ from stemrepro.data.mixes import InventedMix
 from stemrepro.data.people import write_people
 from stemrepro.data.tokenizer import read_tokenizer, train_tokenizer
 from stemrepro.data.vocabularies import own_text
-from stemrepro.errors import UserError
 
 MIX = InventedMix(kind="invented", names=8, attributes=3, values=4, people=40, exposures=5)
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from stemrepro.common.errors import UserError
 from stemrepro.data.mixes import parse_mix
-from stemrepro.errors import UserError
 
 FILE = Path("recipes/mixes.yaml")
 

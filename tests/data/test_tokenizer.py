@@ -1,8 +1,8 @@
 import pytest
 from tokenizers import Tokenizer
 
+from stemrepro.common.errors import UserError
 from stemrepro.data.tokenizer import read_tokenizer, token_bytes, train_tokenizer
-from stemrepro.errors import UserError
 
 
 def test_the_same_corpus_gives_the_same_bytes(sample, tmp_path):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from stemrepro.arm import shaped
+from stemrepro.common.errors import UserError
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.vocabularies import own_text, write_vocabularies
-from stemrepro.errors import UserError
 from stemrepro.scale import Point
 from stemrepro.training.settings import RunTraining
 

@@ -13,13 +13,13 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 from stemrepro.arm import run_settings
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import sha256
 from stemrepro.config.address import MAIN, Address
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.errors import UserError
 from stemrepro.evaluation.benchmarks import item_scores, load_task, margin, score, times_seen, write
 from stemrepro.evaluation.lm import StemLM, task_manager
 from stemrepro.evaluation.writing import Scored
-from stemrepro.files import sha256
 from stemrepro.model.transformer import build
 from stemrepro.runs import Run
 from stemrepro.scale import PlannedTasks, Point

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from stemrepro.arm import run_settings
+from stemrepro.common.files import sha256
 from stemrepro.config.address import MAIN, Address
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.corpus import build_corpus
@@ -15,7 +16,6 @@ from stemrepro.data.tokenizer import read_tokenizer, train_tokenizer
 from stemrepro.evaluation import capacity
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored
-from stemrepro.files import sha256
 from stemrepro.runs import Run
 from stemrepro.scale import Point
 from stemrepro.training.train import train

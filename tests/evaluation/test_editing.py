@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from stemrepro.arm import shaped
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.evaluation.editing import carriers, keeping, mixing, reading, shares
 from stemrepro.evaluation.prompts import Question, padded
 from stemrepro.measures.catalog import load

@@ -8,8 +8,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from stemrepro.common.errors import UserError
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.errors import UserError
 from stemrepro.evaluation.geometry import (
     chosen_places,
     cosines,

@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from stemrepro.arm import run_settings
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import sha256
 from stemrepro.config.address import MAIN, Address
 from stemrepro.data.archives import fetch
 from stemrepro.data.corpus import build_corpus
@@ -15,11 +17,9 @@ from stemrepro.data.encoding import write_blocks
 from stemrepro.data.integrity import read_corpus
 from stemrepro.data.needles import Deal
 from stemrepro.data.tokenizer import train_tokenizer
-from stemrepro.errors import UserError
 from stemrepro.evaluation import haystack
 from stemrepro.evaluation.haystack import Haystacks
 from stemrepro.evaluation.writing import Scored
-from stemrepro.files import sha256
 from stemrepro.runs import Run
 from stemrepro.scale import Haystack, Point
 from tests.conftest import quiet

@@ -15,8 +15,8 @@ from lm_eval.utils import apply_template
 from scipy.stats import binom
 from tokenizers import Tokenizer
 
+from stemrepro.common.errors import UserError
 from stemrepro.data.items import parse
-from stemrepro.errors import UserError
 from stemrepro.evaluation.lm import TASKS, StemLM, task_manager
 from stemrepro.model.transformer import build
 from stemrepro.training.train import train

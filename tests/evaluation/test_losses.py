@@ -12,11 +12,11 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from scipy.stats import entropy
 
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import read_rows
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.errors import UserError
 from stemrepro.evaluation.losses import score, seen_pairs, write
 from stemrepro.evaluation.writing import Scored, save_frame
-from stemrepro.files import read_rows
 from stemrepro.model.transformer import Decoder
 from stemrepro.runs import Beginning
 from stemrepro.training.train import train

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from stemrepro.common.errors import UserError
 from stemrepro.data.tokenizer import read_tokenizer
-from stemrepro.errors import UserError
 from stemrepro.evaluation.prompts import Question, answered, ask, padded
 
 

@@ -9,7 +9,7 @@ from lm_eval import simple_evaluate
 from lm_eval.tasks import TaskManager
 from tokenizers import Tokenizer
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.evaluation import reasoning
 from stemrepro.evaluation.lm import StemLM
 from stemrepro.evaluation.reasoning import members, score, score_tasks, write

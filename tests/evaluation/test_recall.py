@@ -5,16 +5,16 @@ import pytest
 import torch
 
 from stemrepro.arm import run_settings
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import sha256
 from stemrepro.config.address import MAIN, Address
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.encoding import write_blocks
 from stemrepro.data.recall import made_up_words
 from stemrepro.data.tokenizer import train_tokenizer
-from stemrepro.errors import UserError
 from stemrepro.evaluation import recall
 from stemrepro.evaluation.writing import Scored
-from stemrepro.files import sha256
 from stemrepro.runs import Run
 from stemrepro.scale import Point, Recall
 from tests.conftest import quiet

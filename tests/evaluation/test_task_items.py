@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.evaluation.task_items import load
 
 GOOD = {"query": "q", "choices": ["a", "b"], "gold": 1}

@@ -4,8 +4,8 @@ import pytest
 import torch
 from rich.console import Console
 
+from stemrepro.common.errors import UserError
 from stemrepro.data.atlas import read_atlas
-from stemrepro.errors import UserError
 from stemrepro.evaluation.visit import Visitor
 from stemrepro.visit_table import show
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.evaluation.weights import device_of, load_folder, load_run
 from stemrepro.training.train import train
 from tests.conftest import quiet

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stemrepro.claims import Unmeasured
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.measures.base import Inputs
 from stemrepro.measures.context import ArmContext, Context, half, worth
 from tests.made_up import write_summary

@@ -7,7 +7,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.measures.base import Inputs
 from stemrepro.measures.costs import Costs, dense_and_stem, doubled, layer_saving, model_saving
 from stemrepro.model.transformer import Decoder

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.measures.fits import HIGHEST, LOWEST, bootstrapped, fit
 
 TOKENS = np.array([0.33e6, 1.2e6, 4.9e6, 19e6, 39e6])

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from stemrepro.claims import Unmeasured
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.measures.base import Inputs
 from stemrepro.measures.geometry import (
     Angles,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stemrepro.claims import Unmeasured
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.measures.items import ArmItems, Sample, contrast, untestable
 from stemrepro.recipe import Recipe
 from tests.made_up import write_summary

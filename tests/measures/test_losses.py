@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from stemrepro.claims import Unmeasured
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.measures.losses import ArmLosses, contrast, interaction, paired, slope
 from tests.made_up import write_arm
 

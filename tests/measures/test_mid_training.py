@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.measures.base import Inputs, refusal
 from stemrepro.measures.mid_training import MidTraining
 from tests.made_up import write_arm, write_summary

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.measures.base import Inputs
 from stemrepro.measures.costs import dense_and_stem
 from stemrepro.measures.offload import (

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from stemrepro.common.errors import UserError
 from stemrepro.config.address import Address
-from stemrepro.errors import UserError
 from stemrepro.measures.base import Inputs, measured
 from tests.made_up import write_summary
 

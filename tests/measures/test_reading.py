@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.measures.capacity import ArmCapacity
 from stemrepro.measures.context import ArmContext
 from stemrepro.measures.geometry import ArmGeometry

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.measures.base import Inputs
 from stemrepro.measures.reasoning import Reasoning
 from tests.made_up import write_summary

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.measures.base import Inputs
 from stemrepro.measures.recall import Recall
 from tests.made_up import write_summary

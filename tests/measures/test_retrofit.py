@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.measures.base import Inputs
 from stemrepro.measures.retrofit import Retrofit
 from tests.made_up import write_arm

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from stemrepro.claims import NOT_TESTABLE, Unmeasured, judge
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.measures.base import refusal
 from stemrepro.measures.comparison import NO_GAIN, ArmScores
 from stemrepro.measures.worth import Worth

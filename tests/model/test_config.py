@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.model.config import ModelConfig, placed_layers
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.ffn.base import FFN, is_table

@@ -1,6 +1,6 @@
 import pytest
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.report.ladder import OPEN, OTHER, SAME, Rung, agreement, beside, counted, read_ladder
 
 CSV = """panel,what,x,value,ci_low,ci_high

@@ -10,7 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 from stemrepro.browser import chromium
 from stemrepro.claims import VERDICTS
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.measures.catalog import load
 from stemrepro.report import scoreboard
 from stemrepro.report.scoreboard import write_scoreboard

@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import load_file
 
 from stemrepro.arm import run_settings
+from stemrepro.common.files import digest
 from stemrepro.config.address import Address
-from stemrepro.files import digest
 from stemrepro.model.transformer import build
 from stemrepro.retrofit.beginning import text
 from stemrepro.scale import Extension, Point

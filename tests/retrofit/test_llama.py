@@ -7,9 +7,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import write_json
 from stemrepro.export.weights import settings, weights
-from stemrepro.files import write_json
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.transformer import build
 from stemrepro.retrofit.llama import load_llama

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.transformer import Decoder, build, rotary_angles
 from stemrepro.retrofit.rows import read_means, retrofitted

@@ -21,9 +21,9 @@ from mlflow import MlflowClient
 from rich.console import Console
 
 from stemrepro.arm import Arm
-from stemrepro.errors import UserError
-from stemrepro.files import atomic_write, digest, sha256, write_json
-from stemrepro.imports import _source
+from stemrepro.common.code_hash import _source
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import atomic_write, digest, sha256, write_json
 from stemrepro.model.ffn.loading import ffn_class
 from stemrepro.runs import run_code
 from stemrepro.sweeps import search, trials
@@ -430,7 +430,7 @@ def test_workers_take_each_point_once(project, tmp_path):
 HOLDS = """
 import sys, time
 from pathlib import Path
-from stemrepro.files import locked
+from stemrepro.common.files import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

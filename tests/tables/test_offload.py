@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import row_bytes
 from stemrepro.model.generate import continuations

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.model.ffn.base import is_table
 from stemrepro.tables.link import Link
 from stemrepro.tables.training import HostModule, HostRows, HostTables

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from stemrepro.errors import UserError
-from stemrepro.files import sha256
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import sha256
 from stemrepro.training.checkpoint import AtomicCheckpointIO, checkpoint_path, intact, newest, prune
 
 

@@ -9,9 +9,9 @@ import torch
 from safetensors.torch import load_file
 
 from stemrepro.arm import run_settings
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import digest
 from stemrepro.config.address import Address
-from stemrepro.errors import UserError
-from stemrepro.files import digest
 from stemrepro.model.transformer import build
 from stemrepro.runs import Beginning
 from stemrepro.scale import Extension, Point

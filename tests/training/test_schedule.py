@@ -5,8 +5,8 @@ import math
 
 import pytest
 
-from stemrepro.errors import UserError
-from stemrepro.records import parse
+from stemrepro.common.errors import UserError
+from stemrepro.common.yaml_records import parse
 from stemrepro.training.schedule import branch_step, mark_steps, rate_factor
 from stemrepro.training.settings import RunTraining
 from tests.conftest import TINY

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.model.ffn.base import table_parameters
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.rowwise import RowwiseAdamW

@@ -14,8 +14,8 @@ import yaml
 from safetensors.torch import load_file
 
 from stemrepro import runs
-from stemrepro.errors import UserError
-from stemrepro.files import atomic_write
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import atomic_write
 from stemrepro.model.transformer import build
 from stemrepro.training import callbacks
 from stemrepro.training.compiling import compiler_works

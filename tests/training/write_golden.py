@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from stemrepro.files import write_json
+from stemrepro.common.files import write_json
 from stemrepro.measures.catalog import load
 from stemrepro.training import module
 from stemrepro.training.train import empty, train

@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 from functools import cache
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 from stemrepro.model.ffn.base import FFN
 from stemrepro.model.ffn.naming import module_of
 

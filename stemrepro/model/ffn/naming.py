@@ -4,7 +4,7 @@ import re
 from keyword import iskeyword
 from pathlib import Path
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 
 OWN_FILE = re.compile(r"(?P<file>[\w./-]+\.py):(?P<name>[A-Za-z_]\w*)")
 """A network outside the package: file, from the repository's root, and class."""

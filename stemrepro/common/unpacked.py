@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from stemrepro.errors import UserError
-from stemrepro.files import sha256
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import sha256
 
 COMMIT, MANIFEST = Path("COMMIT"), Path("MANIFEST.sha256")
 """Written into a bundle, and nowhere else: the commit's full hash, and the other files' in sha256sum's format."""

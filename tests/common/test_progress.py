@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import pytest
 
-from stemrepro import progress
-from stemrepro.progress import Course, Piece, duration, every, lines, moves, shown, tracked
+from stemrepro.common import progress
+from stemrepro.common.progress import Course, Piece, duration, every, lines, moves, shown, tracked
 
 
 class Clock:

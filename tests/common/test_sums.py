@@ -2,7 +2,7 @@
 
 import math
 
-from stemrepro.sums import total
+from stemrepro.common.sums import total
 
 
 def test_a_sum_is_rounded_from_left_to_right():

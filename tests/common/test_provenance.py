@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from stemrepro.errors import UserError
-from stemrepro.provenance import SAID, commit, no_repository
+from stemrepro.common.errors import UserError
+from stemrepro.common.provenance import SAID, commit, no_repository
 from stemrepro.verify import committed_recipes
 from tests.conftest import ROOT
 

@@ -2,8 +2,8 @@ import os
 
 import pytest
 
-from stemrepro import files
-from stemrepro.errors import UserError
+from stemrepro.common import files
+from stemrepro.common.errors import UserError
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_debris(tmp_path, monkeypatch):

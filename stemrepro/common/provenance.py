@@ -10,9 +10,9 @@ from pathlib import Path
 
 from pydantic import ConfigDict
 
-from stemrepro.errors import UserError
-from stemrepro.files import damaged, read_json
-from stemrepro.records import Strict, parse
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import damaged, read_json
+from stemrepro.common.yaml_records import Strict, parse
 
 PACKAGES = (
     "torch",

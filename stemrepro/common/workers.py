@@ -24,9 +24,9 @@ from dataclasses import dataclass, field
 from multiprocessing import util
 from queue import Empty
 
-from stemrepro.errors import UserError
-from stemrepro.progress import Course, duration, shown
-from stemrepro.stopping import leave_with_parent, stops_held
+from stemrepro.common.errors import UserError
+from stemrepro.common.progress import Course, duration, shown
+from stemrepro.common.stopping import leave_with_parent, stops_held
 
 ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": "4294967296",
@@ -156,7 +156,7 @@ def fork_server(threads: int, preload: str) -> multiprocessing.context.ForkServe
     _keep_sockets_short()
     os.environ.update(ENVIRONMENT | {"OMP_NUM_THREADS": str(threads)})
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["stemrepro.fork_server", preload])
+    context.set_forkserver_preload(["stemrepro.common.fork_server", preload])
     return context
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from stemrepro.errors import UserError
-from stemrepro.unpacked import bundled
+from stemrepro.common.errors import UserError
+from stemrepro.common.unpacked import bundled
 
 
 @pytest.fixture

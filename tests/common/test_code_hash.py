@@ -7,9 +7,9 @@ from pathlib import Path
 import grimp
 import pytest
 
-from stemrepro import imports
-from stemrepro.errors import UserError
-from stemrepro.imports import HASHING, PACKAGE, code_hash, file_of, files
+from stemrepro.common import code_hash as imports
+from stemrepro.common.code_hash import HASHING, PACKAGE, code_hash, file_of, files
+from stemrepro.common.errors import UserError
 from stemrepro.model.ffn.loading import ffn_class
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.model.ffn.stem import Stem

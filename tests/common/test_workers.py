@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from stemrepro.errors import UserError
-from stemrepro.stopping import STOPS, hear_stops, stops_held
-from stemrepro.workers import Job, run_jobs
+from stemrepro.common.errors import UserError
+from stemrepro.common.stopping import STOPS, hear_stops, stops_held
+from stemrepro.common.workers import Job, run_jobs
 from tests.conftest import hear_ctrl_c
 
 
@@ -158,7 +158,7 @@ def test_a_worker_that_hangs_ends_with_the_others(tmp_path):
 
 
 def test_workers_that_say_nothing_are_named(monkeypatch):
-    monkeypatch.setattr("stemrepro.workers.SILENCE", 0.1)
+    monkeypatch.setattr("stemrepro.common.workers.SILENCE", 0.1)
     with pytest.warns(UserWarning, match=r"^no word for .* of job 1; if it hangs, stop with Ctrl-C and run again"):
         call(nap, [1])
 

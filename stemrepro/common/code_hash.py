@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from stemrepro.errors import UserError
-from stemrepro.files import digest
-from stemrepro.syntax import canonical, says_nothing
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import digest
+from stemrepro.common.syntax import canonical, says_nothing
 
 PACKAGE = Path(__file__).parent
 HASHING = (__name__, canonical.__module__)

@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 
 NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
 """Names of arms, points, scales, mixes: they become parts of paths, of shell commands and of addresses (arm@point)."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stemrepro.syntax import canonical
+from stemrepro.common.syntax import canonical
 from tests.conftest import ROOT
 
 TRICKY = r'''
@@ -80,7 +80,7 @@ def test_a_tricky_text_has_the_hash_that_it_always_had():
 def test_every_python_on_this_machine_hashes_the_package_alike(tmp_path):
     (tmp_path / "tricky.py").write_text(TRICKY, encoding="utf-8")
     package = [path for path in sorted(ROOT.glob("stemrepro/**/*.py")) if path.stat().st_size]
-    command = [HASHES, *map(str, [ROOT / "stemrepro/syntax.py", tmp_path / "tricky.py", *package])]
+    command = [HASHES, *map(str, [ROOT / "stemrepro/common/syntax.py", tmp_path / "tricky.py", *package])]
     found = [subprocess.run([own, "-c", *command], capture_output=True, text=True, check=True) for own in pythons()]
     first, *others = [json.loads(own.stdout) for own in found]
     assert len(set(first.values())) == len(package) + 1

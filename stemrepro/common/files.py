@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stemrepro.errors import UserError
+from stemrepro.common.errors import UserError
 
 
 def atomic_write(path: Path | str, content: str | bytes) -> None:
