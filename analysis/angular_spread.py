@@ -6,12 +6,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 
-from stemrepro.claims import Contrast
 from stemrepro.evaluation.buckets import BUCKETS, bucket_name
 from stemrepro.measures.geometry import Angles, ArmGeometry, gain_correlation, random_p95, token_gains
 from stemrepro.paper import Paper
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, SMALL, error_bars, look, sheet
+from stemrepro.verdicts.rule import Contrast
 
 FREQUENCIES = tuple(bucket_name(BUCKETS["frequency"], number) for number in range(len(BUCKETS["frequency"])))
 SHADES = ("#bdbdbd", "#dbe9f6", "#8fc1e0", "#2f7fbc", "#08306b")

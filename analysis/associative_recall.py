@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from stemrepro.claims import Contrast
 from stemrepro.measures.recall import Recall
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_LABEL, error_bars, label_outer, look, one_legend, sheet
+from stemrepro.verdicts.rule import Contrast
 
 
 def collect(measure: Recall) -> pd.DataFrame:

@@ -5,7 +5,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.claims import Contrast
 from stemrepro.measures.capacity import Capacity
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import (
@@ -19,6 +18,7 @@ from stemrepro.report.style import (
     one_legend,
     sheet,
 )
+from stemrepro.verdicts.rule import Contrast
 
 LAW = 2.0
 """Bits a parameter that dense language models hold after 1,000 exposures (Allen-Zhu and Li 2024, "Physics of Language Models", part 3.3)."""

@@ -6,7 +6,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.claims import Contrast
 from stemrepro.measures.knowledge import Knowledge
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import (
@@ -20,6 +19,7 @@ from stemrepro.report.style import (
     one_legend,
     sheet,
 )
+from stemrepro.verdicts.rule import Contrast
 
 MAIN = "stem-full"
 EXCHANGED = {

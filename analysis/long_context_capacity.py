@@ -5,7 +5,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.claims import Contrast
 from stemrepro.evaluation.buckets import position_edges
 from stemrepro.measures.context import ArmContext, Context, half, mean_difference, part, worth
 from stemrepro.measures.text import TextCounts, experts_touched
@@ -24,6 +23,7 @@ from stemrepro.report.style import (
     plt,
     sheet,
 )
+from stemrepro.verdicts.rule import Contrast
 
 PAPER_SHAPE = "mobilellm-350m"
 MOES = {"MoE, top-2 of 8": (8, 2), "MoE, top-1 of 16": (16, 1), "MoE, top-8 of 256": (256, 8)}

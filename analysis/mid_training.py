@@ -5,12 +5,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.claims import Contrast
 from stemrepro.config.address import MAIN
 from stemrepro.measures.losses import contrast
 from stemrepro.measures.mid_training import ANEW, KEPT, TEXTS, MidTraining
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_LABEL, error_bars, look, one_legend, sheet
+from stemrepro.verdicts.rule import Contrast
 
 BEFORE = "prose, before"
 WINDOWS = 10

@@ -5,7 +5,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.claims import Contrast
 from stemrepro.measures.rivals import Rivals
 from stemrepro.report.forest import (
     cost_rows,
@@ -18,6 +17,7 @@ from stemrepro.report.forest import (
 )
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, sheet
+from stemrepro.verdicts.rule import Contrast
 
 PAIRS = ("0", "1-3", "4-31", "32+")
 SPLIT = ("stem-full", "token-only", "ngram-table", "value-embeddings", "dense-wide")

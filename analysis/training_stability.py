@@ -5,8 +5,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.claims import Contrast
-from stemrepro.elsewhere import POINTS
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.stability import (
     Stability,
@@ -21,6 +19,8 @@ from stemrepro.measures.stability import (
 from stemrepro.report.forest import draw_forest, name_rows
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, PLAIN, SMALLEST, error_bars, look, sheet
+from stemrepro.verdicts.robustness import POINTS
+from stemrepro.verdicts.rule import Contrast
 
 SMOOTH = 20
 """Steps of the moving mean that is drawn."""

@@ -7,10 +7,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.claims import Contrast
 from stemrepro.measures.comparison import Comparison
 from stemrepro.paper import Paper
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, SMALL, error_bars, look, one_legend, sheet
+from stemrepro.verdicts.rule import Contrast
 
 STEM_ARMS = ("stem-third", "stem-half", "stem-full")
 PAIRS = ("0", "1-3", "4-31", "32+")

@@ -9,7 +9,6 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
-from stemrepro.claims import Unmeasured
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write
 from stemrepro.common.paths import ANALYSES
@@ -19,6 +18,7 @@ from stemrepro.measures.catalog import load
 from stemrepro.report import forest
 from stemrepro.report.results import judged, run_inputs, save
 from stemrepro.report.style import use_style
+from stemrepro.verdicts.rule import Unmeasured
 
 
 def module(path: Path, asked: list[str]) -> ModuleType:

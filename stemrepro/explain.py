@@ -12,16 +12,16 @@ import numpy as np
 from markupsafe import Markup
 
 from stemrepro.book import Book
-from stemrepro.claims import Contrast
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.progress import duration
 from stemrepro.common.provenance import read_provenance
 from stemrepro.common.yaml_records import read_yaml
 from stemrepro.measures.base import Inputs, Measure, measure_class
-from stemrepro.multiplicity import PRIMARY_ALPHA, PRIMARY_PLACES, SECONDARY_RATE
 from stemrepro.recipe import ORIGINS, Claim
 from stemrepro.report.verdicts import read_verdicts, word
 from stemrepro.steps import Judged, judged
+from stemrepro.verdicts.multiplicity import PRIMARY_ALPHA, PRIMARY_PLACES, SECONDARY_RATE
+from stemrepro.verdicts.rule import Contrast
 
 WIDTH = 80
 COMMON = "common"

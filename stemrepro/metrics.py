@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from stemrepro.book import Book
-from stemrepro.claims import Unmeasured
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import write_json
 from stemrepro.config.address import MAIN
 from stemrepro.measures.losses import ArmLosses, paired
 from stemrepro.measures.plans import other_plan
+from stemrepro.verdicts.rule import Unmeasured
 
 METRICS = Path("metrics")
 REFERENCE = "dense"

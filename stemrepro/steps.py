@@ -1,10 +1,13 @@
-"""A claim judged anew, question by question: what the rule of stemrepro.claims asks, in its order, with the numbers behind each answer."""
+"""A claim judged anew, question by question: what the rule of stemrepro.verdicts.rule asks, in its order, with the numbers behind each answer."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stemrepro.claims import (
+from stemrepro.measures.base import Inputs, Measure, measure_class, measured
+from stemrepro.report.results import evidence_for
+from stemrepro.verdicts.robustness import turned
+from stemrepro.verdicts.rule import (
     CONTRADICTED,
     DIRECTION,
     INCONCLUSIVE,
@@ -19,9 +22,6 @@ from stemrepro.claims import (
     judge_greater,
     levels,
 )
-from stemrepro.elsewhere import turned
-from stemrepro.measures.base import Inputs, Measure, measure_class, measured
-from stemrepro.report.results import evidence_for
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 
 from stemrepro.book import Book
-from stemrepro.claims import Contrast, Unmeasured
 from stemrepro.common.provenance import read_provenance
 from stemrepro.config.address import MAIN, Address
 from stemrepro.measures import losses
@@ -18,6 +17,7 @@ from stemrepro.model.ffn.naming import module_of
 from stemrepro.report.verdicts import read_verdicts, word
 from stemrepro.run_folder import read_config
 from stemrepro.tracked_run import cost_of, made_at
+from stemrepro.verdicts.rule import Contrast, Unmeasured
 
 REFERENCE = "dense"
 """The arm whose loss the gap of all others is taken from, at the same point."""

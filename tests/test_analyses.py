@@ -10,7 +10,6 @@ import yaml
 
 from stemrepro import plan
 from stemrepro.analyse import analyse
-from stemrepro.claims import INCONCLUSIVE, NOT_TESTABLE
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import write_json
 from stemrepro.config.address import MAIN, Address
@@ -18,6 +17,7 @@ from stemrepro.data.vocabularies import write_vocabularies
 from stemrepro.evaluation import benchmarks, geometry, losses
 from stemrepro.scoring import pending, write_scores
 from stemrepro.training.train import train
+from stemrepro.verdicts.rule import INCONCLUSIVE, NOT_TESTABLE
 from stemrepro.verify import SCORED, TRAINED, UNTOUCHED, Made
 from stemrepro.work import runs_of
 from tests.conftest import ROOT, TINY, quiet

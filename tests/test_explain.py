@@ -10,14 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 from stemrepro import explain as explaining
-from stemrepro.claims import INCONCLUSIVE, NOT_TESTABLE, Contrast, Evidence, judge
 from stemrepro.cli import app
 from stemrepro.common.errors import UserError
-from stemrepro.elsewhere import OWN_RATES
 from stemrepro.explain import explain, explained, find
 from stemrepro.measures.base import Inputs, measured
 from stemrepro.report.verdicts import word
 from stemrepro.steps import judged, steps
+from stemrepro.verdicts.robustness import OWN_RATES
+from stemrepro.verdicts.rule import INCONCLUSIVE, NOT_TESTABLE, Contrast, Evidence, judge
 from tests.conftest import ROOT
 
 RESULTS, SCORES = ROOT / "results", ROOT / "scores"

@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 from stemrepro import plan
 from stemrepro.analyse import analyse
-from stemrepro.claims import INCONCLUSIVE, NOT_TESTABLE
 from stemrepro.cli import app
 from stemrepro.scale import PARTS
 from stemrepro.scoring import pending, write_scores
 from stemrepro.training.train import train
+from stemrepro.verdicts.rule import INCONCLUSIVE, NOT_TESTABLE
 from stemrepro.work import runs_of
 from tests.conftest import ROOT, quiet
 

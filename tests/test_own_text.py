@@ -10,7 +10,6 @@ import yaml
 
 from stemrepro import plan
 from stemrepro.analyse import analyse
-from stemrepro.claims import NOT_TESTABLE
 from stemrepro.cli.making import data
 from stemrepro.common.files import read_rows
 from stemrepro.config.address import MAIN, Address
@@ -18,6 +17,7 @@ from stemrepro.data.archives import SAMPLE
 from stemrepro.scale import PARTS
 from stemrepro.scoring import pending, write_scores
 from stemrepro.training.train import train
+from stemrepro.verdicts.rule import NOT_TESTABLE
 from stemrepro.work import runs_of
 from tests.conftest import ROOT, TINY, quiet
 from tests.test_analyses import SHORT

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stemrepro.claims import VERDICTS
+from stemrepro.verdicts.rule import VERDICTS
 from tests.conftest import ROOT
 
 SKIPPED = shutil.ignore_patterns(

@@ -5,9 +5,9 @@ from itertools import combinations
 
 import numpy as np
 
-from stemrepro.claims import Contrast
-from stemrepro.elsewhere import sign
 from stemrepro.measures.worth import Worth
+from stemrepro.verdicts.robustness import sign
+from stemrepro.verdicts.rule import Contrast
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ import numpy as np
 import pandas as pd
 
 from stemrepro.arm import Arm, shaped
-from stemrepro.claims import CONFOUNDED, Contrast
 from stemrepro.common.errors import UserError
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.model.config import placed_layers
 from stemrepro.model.cost import parameter_counts, table_1_saving
 from stemrepro.paper import Paper
 from stemrepro.scale import Shape
+from stemrepro.verdicts.rule import CONFOUNDED, Contrast
 
 EIGHT = ("arc_easy", "arc_challenge", "boolq", "piqa", "social_iqa", "hellaswag", "openbookqa", "winogrande")
 SHAPE_OF = {"table-3-350m": "mobilellm-350m", "table-3-1b": "llama-3.2-1b"}

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from stemrepro.claims import NOT_RUN, Contrast
 from stemrepro.common.errors import unknown
 from stemrepro.measures import MEASURES
 from stemrepro.measures.plans import check_one_plan
 from stemrepro.recipe import Claim, Recipe
+from stemrepro.verdicts.rule import NOT_RUN, Contrast
 
 if TYPE_CHECKING:
     from stemrepro.book import Book
@@ -51,7 +51,7 @@ class Precondition:
 
     Attributes:
         words: what it asks.
-        fails: what it is where it fails, one of stemrepro.claims.UNTESTED.
+        fails: what it is where it fails, one of stemrepro.verdicts.rule.UNTESTED.
         arms: whose scores it looks at. A claim may share one of them, never its whole contrast: else the claim could not fail.
         any_of: whose scores it looks at as well, as far as the recipe has them; one it needs.
         by_effect: does it compare losses with the smallest effect that counts of the claim?
@@ -86,7 +86,7 @@ class Measure(Protocol):
         """metric(high) - metric(low), a value a seed; Unmeasured where a run diverged."""
 
     def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
-        """The same in other settings, by a name of stemrepro.elsewhere.ELSEWHERE, as far as both arms were trained there."""
+        """The same in other settings, by a name of stemrepro.verdicts.robustness.ELSEWHERE, as far as both arms were trained there."""
 
     def value(self, metric: str) -> float:
         """The number of an exact claim."""

@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 
 from stemrepro.arm import run_settings
-from stemrepro.claims import TOO_EASY, TOO_SMALL, Contrast
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.reading import ArmScores, read_csv
 from stemrepro.model.cost import flops_per_token, parameter_counts
+from stemrepro.verdicts.rule import TOO_EASY, TOO_SMALL, Contrast
 
 
 class ArmCapacity(ArmScores):

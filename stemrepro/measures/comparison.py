@@ -8,16 +8,16 @@ from typing import ClassVar
 import numpy as np
 
 from stemrepro.arm import run_settings
-from stemrepro.claims import CONFOUNDED, TOO_SHORT, TOO_SMALL, Contrast
 from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
-from stemrepro.elsewhere import ELSEWHERE, OWN_RATES, POINTS
 from stemrepro.evaluation.buckets import BUCKETS, bucket_name
 from stemrepro.measures import factorial, items, losses
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.items import ArmItems
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.scale import Point
+from stemrepro.verdicts.robustness import ELSEWHERE, OWN_RATES, POINTS
+from stemrepro.verdicts.rule import CONFOUNDED, TOO_SHORT, TOO_SMALL, Contrast
 
 MEMORY, UNIGRAM, ANSWERS, NO_GAIN = (
     "token-only-below-three-quarters", "dense-beats-unigram", "dense-beats-answer-only", "no-gain-without-information",

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from stemrepro.claims import TOO_SMALL, Contrast
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
@@ -18,6 +17,7 @@ from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.reading import SEEDS, Array, read_npz
 from stemrepro.measures.text import METRICS as TEXT_METRICS
 from stemrepro.measures.text import TextCounts
+from stemrepro.verdicts.rule import TOO_SMALL, Contrast
 
 EDGES = position_edges(2**30)
 ARRAYS = {

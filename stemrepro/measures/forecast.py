@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stemrepro.claims import Contrast
 from stemrepro.common.errors import UserError
 from stemrepro.measures.fits import PowerLaw, fit
+from stemrepro.verdicts.rule import Contrast
 
 DRAWS = 200
 

@@ -7,12 +7,12 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from stemrepro.claims import Contrast, Unmeasured
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.reading import SEEDS, Array, read_csv, read_npz, read_summary
+from stemrepro.verdicts.rule import Contrast, Unmeasured
 
 SPREAD = {"seeds": SEEDS, "spread": Array("numbers", "seeds vocabulary", gaps=True)}
 TOKENS = {

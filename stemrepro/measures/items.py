@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from stemrepro.claims import Contrast, Unmeasured
 from stemrepro.common.errors import UserError
 from stemrepro.measures.reading import SEEDS, Array, read_npz, read_summary
 from stemrepro.recipe import Recipe
+from stemrepro.verdicts.rule import Contrast, Unmeasured
 
 TASK = dict.fromkeys(("acc", "acc_norm", "answer_acc", "answer_acc_norm"), Array("yes or no", "seeds items")) | {
     "margin": Array("numbers", "seeds items", least=None),

@@ -11,12 +11,12 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from stemrepro.claims import TOO_SMALL, Contrast
 from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.clusters import pair_error
 from stemrepro.measures.reading import SEEDS, ArmScores, Array, read_csv, read_npz
+from stemrepro.verdicts.rule import TOO_SMALL, Contrast
 
 FACTS = {
     "seeds": SEEDS,

@@ -3,13 +3,13 @@
 from functools import cached_property
 from typing import ClassVar
 
-from stemrepro.claims import Contrast
 from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
 from stemrepro.measures import losses
 from stemrepro.measures.base import LOSS_UNIT, Precondition
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.reasoning import SCORE, SCORE_WORDS, Reasoning
+from stemrepro.verdicts.rule import Contrast
 
 KEPT, ANEW = "mid", "mid-anew"
 """The points of the stage: tables carried over, and drawn again as the official code does."""

@@ -7,7 +7,6 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from stemrepro.claims import TOO_EASY, TOO_SMALL, Contrast
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
@@ -15,6 +14,7 @@ from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.losses import contrast as loss_contrast
 from stemrepro.measures.reading import ArmScores, read_csv
+from stemrepro.verdicts.rule import TOO_EASY, TOO_SMALL, Contrast
 
 WAYS = ("chosen", "generated")
 """By log-likelihood among all values, and by greedy generation."""

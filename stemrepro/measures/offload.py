@@ -11,7 +11,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from stemrepro.claims import Contrast, Unmeasured
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.sums import total
 from stemrepro.measures.base import Inputs, Precondition
@@ -23,6 +22,7 @@ from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import cache_bytes, flops_per_token, parameter_counts, table_bytes_per_token
 from stemrepro.scale import Shape
 from stemrepro.tables.overlap import pass_seconds
+from stemrepro.verdicts.rule import Contrast, Unmeasured
 
 BYTES = 2
 """Of a number on the device: bfloat16."""

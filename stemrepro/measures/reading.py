@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 from pydantic import ConfigDict, Field
 
-from stemrepro.claims import Unmeasured
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged, read_json
 from stemrepro.common.yaml_records import Factor, Fraction, Positive, Strict, parse
+from stemrepro.verdicts.rule import Unmeasured
 
 Names = tuple[str, ...]
 Amount = Annotated[float, Field(ge=0)]

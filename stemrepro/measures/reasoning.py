@@ -10,7 +10,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from stemrepro.claims import TOO_SMALL, Contrast
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
@@ -19,6 +18,7 @@ from stemrepro.measures.context import EDGES, Part, mean_difference
 from stemrepro.measures.items import Sample
 from stemrepro.measures.reading import SEEDS, ArmScores, Array, read_npz
 from stemrepro.recipe import Recipe
+from stemrepro.verdicts.rule import TOO_SMALL, Contrast
 
 DISTANCE = {
     "seeds": SEEDS,

@@ -6,12 +6,12 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from stemrepro.claims import TOO_SMALL, Contrast
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.reading import ArmScores, read_csv
+from stemrepro.verdicts.rule import TOO_SMALL, Contrast
 
 
 class ArmRecall(ArmScores):

@@ -5,12 +5,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from stemrepro.claims import CONFOUNDED, Contrast
 from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
 from stemrepro.measures import losses
 from stemrepro.measures.base import LOSS_UNIT, Inputs, Precondition
 from stemrepro.measures.losses import ArmLosses, paired
+from stemrepro.verdicts.rule import CONFOUNDED, Contrast
 
 SCRATCH, ROWS, MEAN = "second-half", "second-half-token-means", "second-half-mean-row"
 """The points after all tokens: as from the start, retrofitted in between, and the control."""

@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
-from stemrepro.claims import Contrast
 from stemrepro.measures.comparison import Comparison
+from stemrepro.verdicts.rule import Contrast
 
 
 class Rivals(Comparison):

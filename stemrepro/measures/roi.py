@@ -8,11 +8,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from stemrepro.claims import Contrast
 from stemrepro.measures import items
 from stemrepro.measures.base import Precondition
 from stemrepro.measures.comparison import ANSWERS, NO_GAIN, ArmScores, Comparison
 from stemrepro.measures.losses import ArmLosses, paired
+from stemrepro.verdicts.rule import Contrast
 
 GROUP = "held_out"
 BY_CURVE = ("flops", "equal-flops")

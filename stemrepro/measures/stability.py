@@ -5,14 +5,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from stemrepro.claims import TOO_SHORT, Contrast, Unmeasured
-from stemrepro.elsewhere import OWN_RATES
 from stemrepro.measures import losses
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.comparison import NO_GAIN, Comparison
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.paper import Paper
 from stemrepro.scale import Point
+from stemrepro.verdicts.robustness import OWN_RATES
+from stemrepro.verdicts.rule import TOO_SHORT, Contrast, Unmeasured
 
 WINDOW, DEVIATIONS, SKIPPED = 50, 6.0, 0.1
 """A spike: a step above the median of the WINDOW steps before by more than DEVIATIONS times their median absolute deviation

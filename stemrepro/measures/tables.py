@@ -4,11 +4,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from stemrepro.claims import Contrast
-from stemrepro.elsewhere import OWN_RATES
 from stemrepro.measures import losses
 from stemrepro.measures.comparison import Comparison
 from stemrepro.measures.losses import ArmLosses, paired
+from stemrepro.verdicts.robustness import OWN_RATES
+from stemrepro.verdicts.rule import Contrast
 
 
 class Tables(Comparison):

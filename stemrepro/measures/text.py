@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from stemrepro.claims import Contrast
 from stemrepro.common.errors import UserError
 from stemrepro.measures.reading import read_csv
+from stemrepro.verdicts.rule import Contrast
 
 FIT_FROM = 256
 """Tokens from which Heaps' law is fitted: below, nearly every token is new."""

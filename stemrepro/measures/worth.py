@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from stemrepro.claims import Contrast, Unmeasured
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.measures import factorial, losses
 from stemrepro.measures.base import Inputs, Precondition
@@ -14,6 +13,7 @@ from stemrepro.measures.fits import Fitted, PowerLaw, bootstrapped, fit
 from stemrepro.measures.forecast import Below, forecast
 from stemrepro.measures.losses import ArmLosses, paired
 from stemrepro.scale import Point
+from stemrepro.verdicts.rule import Contrast, Unmeasured
 
 MULTIPLIERS = {
     "token-multiplier": "log2 of how many times the tokens the first arm needs to reach the second's loss, by its own fitted law, by seed",

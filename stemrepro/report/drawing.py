@@ -5,7 +5,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 from matplotlib.ticker import MaxNLocator
 
-from stemrepro.claims import VERDICTS
+from stemrepro.verdicts.rule import VERDICTS
 
 COLOUR = dict(zip(VERDICTS, ("#00705a", "#3f8fc5", "#c8502d", "#8a8f96", "#97801f"), strict=True))
 """Told apart by the colour-blind, and in grey by their words."""

@@ -8,12 +8,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.claims import Contrast, Unmeasured
-from stemrepro.elsewhere import POINTS
 from stemrepro.measures.base import Measure
 from stemrepro.measures.comparison import Comparison
 from stemrepro.report.results import contrasts, mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, FAINT, PLAIN, SMALL, error_bars, look, sheet
+from stemrepro.verdicts.robustness import POINTS
+from stemrepro.verdicts.rule import Contrast, Unmeasured
 
 
 def draw_forest(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from stemrepro.common.files import damaged
-from stemrepro.elsewhere import LONG_END
+from stemrepro.verdicts.robustness import LONG_END
 
 PAIR = "pair"
 """Panel of the lines that hold one gap of two arms at one rung each, "high - low"."""

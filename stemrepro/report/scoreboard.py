@@ -14,7 +14,6 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader
 
 from stemrepro.book import Book
-from stemrepro.claims import NOT_TESTABLE, UNTESTED, VERDICTS
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write
 from stemrepro.measures.catalog import load
@@ -33,6 +32,7 @@ from stemrepro.report.verdicts import (
     word,
 )
 from stemrepro.report.words import at_long_end, contrast, evidence, ours, paper, paper_items, source
+from stemrepro.verdicts.rule import NOT_TESTABLE, UNTESTED, VERDICTS
 
 MEANING = {
     "reproduced": "the effect is there, larger than what counts, and of the paper's size; of a number: it is the paper's",

@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from stemrepro.claims import NOT_TESTABLE, UNTESTED, VERDICTS
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import read_json
 from stemrepro.common.yaml_records import Factor, Strict, parse
 from stemrepro.paper import PaperNumber
 from stemrepro.recipe import ORIGINS, Origin
+from stemrepro.verdicts.rule import NOT_TESTABLE, UNTESTED, VERDICTS
 
 CONTROL_WORDS = dict(zip(VERDICTS, ("holds", "leans", "does not hold", "can't tell", "not testable"), strict=True))
 """What the verdicts are called of our own controls, which never speak for or against the paper. "holds" is an effect larger than what

@@ -8,7 +8,7 @@ from scipy import stats
 
 from benchmarks import power
 from benchmarks.power import Spread, row, rows, shortened, table, upper
-from stemrepro.claims import Contrast, Evidence
+from stemrepro.verdicts.rule import Contrast, Evidence
 from tests.conftest import ROOT
 
 

@@ -3,8 +3,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from stemrepro.claims import Contrast
 from stemrepro.measures.agreement import agreement
+from stemrepro.verdicts.rule import Contrast
 
 
 class Gaps:

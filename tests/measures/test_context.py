@@ -5,10 +5,10 @@ import io
 import numpy as np
 import pytest
 
-from stemrepro.claims import Unmeasured
 from stemrepro.common.errors import UserError
 from stemrepro.measures.base import Inputs
 from stemrepro.measures.context import ArmContext, Context, half, worth
+from stemrepro.verdicts.rule import Unmeasured
 from tests.made_up import write_summary
 
 SEEDS, DOCUMENTS = 3, 6

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from stemrepro.claims import Unmeasured
 from stemrepro.common.errors import UserError
 from stemrepro.measures.base import Inputs
 from stemrepro.measures.geometry import (
@@ -16,6 +15,7 @@ from stemrepro.measures.geometry import (
     random_p95,
     token_gains,
 )
+from stemrepro.verdicts.rule import Unmeasured
 from tests.made_up import write_summary
 
 SEEDS, VOCAB = 3, 200

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from stemrepro.claims import Unmeasured
 from stemrepro.common.errors import UserError
 from stemrepro.measures.items import ArmItems, Sample, contrast, untestable
 from stemrepro.recipe import Recipe
+from stemrepro.verdicts.rule import Unmeasured
 from tests.made_up import write_summary
 
 RECIPE = Recipe.model_validate({

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stemrepro.claims import Unmeasured
 from stemrepro.common.errors import UserError
 from stemrepro.measures.losses import ArmLosses, contrast, interaction, paired, slope
+from stemrepro.verdicts.rule import Unmeasured
 from tests.made_up import write_arm
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from stemrepro.claims import Unmeasured
 from stemrepro.common.errors import UserError
 from stemrepro.measures.base import Inputs
 from stemrepro.measures.costs import dense_and_stem
@@ -14,6 +13,7 @@ from stemrepro.measures.offload_rates import DEVICES, HOST_UPDATE
 from stemrepro.measures.offload_training import Rows, Step, from_host, on_device
 from stemrepro.model.cost import flops_per_token
 from stemrepro.scale import Shape
+from stemrepro.verdicts.rule import Unmeasured
 from tests.conftest import ROOT
 
 SHAPE = Shape(vocab=97, width=24, layers=6, heads=4, kv_heads=2, ffn_width=40, sequence=16)

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stemrepro.claims import Unmeasured
 from stemrepro.measures.comparison import ArmScores
 from stemrepro.measures.stability import (
     Stability,
@@ -18,6 +17,7 @@ from stemrepro.measures.stability import (
     spikes,
 )
 from stemrepro.scale import BestRate, Point
+from stemrepro.verdicts.rule import Unmeasured
 from tests.made_up import made, write_arm
 
 

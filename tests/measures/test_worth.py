@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from stemrepro.claims import NOT_TESTABLE, Unmeasured, judge
 from stemrepro.common.errors import UserError
 from stemrepro.measures.base import refusal
 from stemrepro.measures.comparison import NO_GAIN, ArmScores
 from stemrepro.measures.worth import Worth
 from stemrepro.report.results import evidence_for
+from stemrepro.verdicts.rule import NOT_TESTABLE, Unmeasured, judge
 from tests.made_up import made, write_arm
 
 FLOOR, AMPLITUDE, EXPONENT, OF_SIZE = 1.5, 1.2, 0.4, 0.5

@@ -1,6 +1,6 @@
 """A made-up row of verdicts.json."""
 
-from stemrepro.claims import NOT_TESTABLE, TOO_SMALL
+from stemrepro.verdicts.rule import NOT_TESTABLE, TOO_SMALL
 
 
 def row(claim: str, verdict: str, **fields: object) -> dict:

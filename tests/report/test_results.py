@@ -9,8 +9,6 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from stemrepro.claims import NOT_RUN, TOO_SHORT, TOO_SMALL, Contrast, Unmeasured
-from stemrepro.elsewhere import OFFICIAL_START, OWN_RATES
 from stemrepro.measures.base import Precondition
 from stemrepro.paper import PaperNumber
 from stemrepro.recipe import Claim
@@ -18,6 +16,8 @@ from stemrepro.report import forest
 from stemrepro.report.results import evidence_for, judged, mean_row, save, save_panels
 from stemrepro.report.style import settle, sheet, use_style
 from stemrepro.report.verdicts import AT_OFFICIAL_START
+from stemrepro.verdicts.robustness import OFFICIAL_START, OWN_RATES
+from stemrepro.verdicts.rule import NOT_RUN, TOO_SHORT, TOO_SMALL, Contrast, Unmeasured
 
 VALUES = {
     "high": np.array([3.0, 3.1, 2.9, 3.0]),

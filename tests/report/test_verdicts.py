@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from stemrepro.claims import VERDICTS
 from stemrepro.common.errors import UserError
 from stemrepro.recipe import ORIGINS
 from stemrepro.report.verdicts import read_verdicts, tally, tally_table, word
+from stemrepro.verdicts.rule import VERDICTS
 
 NUMBERS = ("smallest_effect", "ours", "ci_low", "ci_high", "level", "own_rate", "seed_se", "item_se", "p")
 ROW = dict.fromkeys(("claim", "sentence", "kind", "metric", "unit", "scale", "reason"), "x") | dict.fromkeys(

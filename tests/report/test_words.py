@@ -2,8 +2,8 @@
 
 import pytest
 
-from stemrepro.claims import VERDICTS
 from stemrepro.report import words
+from stemrepro.verdicts.rule import VERDICTS
 from tests.report.made_up import row
 
 

@@ -6,7 +6,8 @@ import pytest
 from scipy import stats
 from statsmodels.stats.weightstats import DescrStatsW
 
-from stemrepro.claims import (
+from stemrepro.verdicts.robustness import OFFICIAL_START, OWN_RATES
+from stemrepro.verdicts.rule import (
     CONTRADICTED,
     DIRECTION,
     INCONCLUSIVE,
@@ -16,7 +17,6 @@ from stemrepro.claims import (
     Evidence,
     judge,
 )
-from stemrepro.elsewhere import OFFICIAL_START, OWN_RATES
 
 SPREAD = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
 

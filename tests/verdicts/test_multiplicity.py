@@ -4,7 +4,7 @@ import numpy as np
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from stemrepro.multiplicity import benjamini_hochberg_levels, holm_levels
+from stemrepro.verdicts.multiplicity import benjamini_hochberg_levels, holm_levels
 
 
 def test_holm_levels_reject_what_statsmodels_rejects():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stemrepro.claims import Contrast
+    from stemrepro.verdicts.rule import Contrast
 
 OWN_RATES, OFFICIAL_START = "own rates", "official start"
 ELSEWHERE = {

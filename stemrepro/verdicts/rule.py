@@ -16,8 +16,8 @@ it; "not better" is reproduced when the adjusted upper bound is below m and cont
 orderings need every adjacent pair, without a correction inside. Exact claims (the paper's arithmetic, closed forms) know no
 chance: reproduced when the computed number equals the paper's within m, mostly half its last printed digit, else contradicted.
 
-Where a contrast's sign turns in another setting (stemrepro.elsewhere), it is inconclusive. Levels are corrected for the number of claims
-(stemrepro.multiplicity).
+Where a contrast's sign turns in another setting (stemrepro.verdicts.robustness), it is inconclusive. Levels are corrected for the number of claims
+(stemrepro.verdicts.multiplicity).
 """
 
 from collections.abc import Mapping
@@ -26,14 +26,14 @@ from functools import cached_property
 
 import numpy as np
 
-from stemrepro.elsewhere import turned
-from stemrepro.multiplicity import (
+from stemrepro.verdicts.multiplicity import (
     PRIMARY_ALPHA,
     PRIMARY_PLACES,
     SECONDARY_RATE,
     benjamini_hochberg_levels,
     holm_levels,
 )
+from stemrepro.verdicts.robustness import turned
 
 REPRODUCED = "reproduced"
 DIRECTION = "direction only"
@@ -125,7 +125,7 @@ class Evidence:
         failed_precondition: why the claim can't be tested here, or None; judged without the contrasts.
         untested: of which kind that is, one of UNTESTED; "" where it can be tested.
         unmeasured: why the contrasts are nan, or None.
-        elsewhere: the same contrasts in other settings, by a name of stemrepro.elsewhere.ELSEWHERE.
+        elsewhere: the same contrasts in other settings, by a name of stemrepro.verdicts.robustness.ELSEWHERE.
     """
 
     kind: str
