@@ -6,8 +6,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from stemrepro.config.paper import Paper
 from stemrepro.measures.comparison import Comparison
-from stemrepro.paper import Paper
 from stemrepro.report.forest import cost_rows, draw_elsewhere, draw_forest, mark_settings, name_rows, rows_elsewhere
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import SMALL, sheet

@@ -6,9 +6,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 
-from stemrepro.evaluation.buckets import BUCKETS, bucket_name
+from stemrepro.config.buckets import BUCKETS, bucket_name
+from stemrepro.config.paper import Paper
 from stemrepro.measures.geometry import Angles, ArmGeometry, gain_correlation, random_p95, token_gains
-from stemrepro.paper import Paper
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, SMALL, error_bars, look, sheet
 from stemrepro.verdicts.rule import Contrast

@@ -7,9 +7,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from stemrepro.config.recipe import Recipe
 from stemrepro.measures.comparison import Comparison
 from stemrepro.measures.items import ACCURACY_LEAD
-from stemrepro.recipe import Recipe
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, SMALL, SMALLEST, one_legend, sheet
 from stemrepro.verdicts.rule import Contrast, Unmeasured
 

@@ -5,7 +5,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.evaluation.buckets import bucket_name, position_edges
+from stemrepro.config.buckets import bucket_name, position_edges
 from stemrepro.measures.reasoning import Reasoning
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, SMALLEST, error_bars, one_legend, sheet

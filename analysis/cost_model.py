@@ -5,6 +5,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from stemrepro.config.scale import Shape
 from stemrepro.measures.costs import Costs, dense_and_stem, layer_saving, model_saving
 from stemrepro.model.cost import (
     break_even_bandwidth,
@@ -15,7 +16,6 @@ from stemrepro.model.cost import (
     table_1_saving,
 )
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, PLAIN, SMALLEST, plt, sheet
-from stemrepro.scale import Shape
 
 PLACEMENTS = ("third", "half", "full")
 MODELS = {"llama-3.2-1b": ("1B", "-"), "mobilellm-350m": ("350M", (0, (4, 2)))}

@@ -5,7 +5,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stemrepro.evaluation.buckets import position_edges
+from stemrepro.config.buckets import position_edges
 from stemrepro.measures.context import ArmContext, Context, half, mean_difference, part, worth
 from stemrepro.measures.text import TextCounts, experts_touched
 from stemrepro.model.config import placed_layers

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
+from stemrepro.config.paper import Paper
 from stemrepro.measures.agreement import agreement
 from stemrepro.measures.worth import Worth
-from stemrepro.paper import Paper
 from stemrepro.report.ladder import PAIR
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, PLAIN, SMALLEST, error_bars, sheet

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
 
+from stemrepro.config.paper import Paper
 from stemrepro.measures.roi import TrainingRoi, flop_factor
-from stemrepro.paper import Paper
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, PLAIN, SMALL, error_bars, sheet
 from stemrepro.verdicts.rule import Contrast

@@ -7,8 +7,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from stemrepro.config.paper import Paper
 from stemrepro.measures.comparison import Comparison
-from stemrepro.paper import Paper
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, SMALL, error_bars, look, one_legend, sheet
 from stemrepro.verdicts.rule import Contrast
 

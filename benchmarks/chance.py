@@ -18,7 +18,7 @@ from lm_eval.api.model import LM
 from lm_eval.evaluator import evaluate
 from scipy.stats import binom
 
-from stemrepro.arm import shaped
+from stemrepro.config.arm import shaped
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.benchmarks import item_scores, load_task
 from stemrepro.evaluation.lm import StemLM, task_manager

@@ -17,11 +17,11 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks.engine import own_step
 from benchmarks.interleaved import Row, compared, interleaved
 from benchmarks.runs import run_at
-from stemrepro.book import Book
+from stemrepro.config.catalog import Book
+from stemrepro.config.scale import Scale
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import flops_per_token
 from stemrepro.runs import Run
-from stemrepro.scale import Scale
 from stemrepro.training.compiling import compiled
 from stemrepro.training.module import LanguageModule, mean_loss
 

@@ -30,15 +30,15 @@ from benchmarks import peer_embedding, peer_gather, peer_host_tables, peer_scori
 from benchmarks.interleaved import Row
 from benchmarks.peer_training import Steps
 from benchmarks.runs import as_a_worker
-from stemrepro.book import Book
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write
 from stemrepro.common.progress import Course, Piece, duration, shown
 from stemrepro.common.provenance import provenance
+from stemrepro.config.catalog import Book
+from stemrepro.config.mixes import SampleMix
 from stemrepro.data.archives import fetch
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.encoding import write_blocks
-from stemrepro.data.mixes import SampleMix
 from stemrepro.data.tokenizer import train_tokenizer
 from stemrepro.measures.catalog import load
 from stemrepro.training.compiling import compiler_works

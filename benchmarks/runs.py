@@ -4,13 +4,13 @@ import os
 import sys
 from pathlib import Path
 
-from stemrepro.arm import run_settings
-from stemrepro.book import Book
 from stemrepro.common.workers import ENVIRONMENT
 from stemrepro.config.address import MAIN, Address
+from stemrepro.config.arm import run_settings
+from stemrepro.config.catalog import Book
+from stemrepro.config.scale import Point, Scale
 from stemrepro.data.integrity import verified_hash
 from stemrepro.runs import Run
-from stemrepro.scale import Point, Scale
 
 
 def as_a_worker() -> None:

@@ -8,7 +8,7 @@ from statistics import mean, stdev
 from textwrap import wrap
 
 from stemrepro.config.address import MAIN, Address
-from stemrepro.data.sources import prose
+from stemrepro.config.sources import prose
 from stemrepro.report.verdicts import word
 from stemrepro.runs import Run
 

@@ -5,8 +5,8 @@ import math
 from rich.console import Console
 from rich.table import Table
 
-from stemrepro.book import Book
 from stemrepro.common.errors import UserError, unknown
+from stemrepro.config.catalog import Book
 from stemrepro.measures.costs import dense_and_stem
 from stemrepro.model.cost import (
     break_even_bandwidth,

@@ -11,13 +11,13 @@ from textwrap import wrap
 import numpy as np
 from markupsafe import Markup
 
-from stemrepro.book import Book
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.progress import duration
 from stemrepro.common.provenance import read_provenance
 from stemrepro.common.yaml_records import read_yaml
+from stemrepro.config.catalog import Book
+from stemrepro.config.recipe import ORIGINS, Claim
 from stemrepro.measures.base import Inputs, Measure, measure_class
-from stemrepro.recipe import ORIGINS, Claim
 from stemrepro.report.verdicts import read_verdicts, word
 from stemrepro.steps import Judged, judged
 from stemrepro.verdicts.multiplicity import PRIMARY_ALPHA, PRIMARY_PLACES, SECONDARY_RATE

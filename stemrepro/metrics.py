@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from stemrepro.book import Book
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import write_json
 from stemrepro.config.address import MAIN
+from stemrepro.config.catalog import Book
 from stemrepro.measures.losses import ArmLosses, paired
 from stemrepro.measures.plans import other_plan
 from stemrepro.verdicts.rule import Unmeasured

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from rich.console import Console
 
 from stemrepro.common.errors import UserError
-from stemrepro.paper import Paper
+from stemrepro.config.paper import Paper
 
 
 def find(paper: Paper, words: list[str], confidence: str | None, missing: bool) -> list[dict]:

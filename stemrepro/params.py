@@ -11,10 +11,9 @@ from stemrepro.common.files import atomic_write
 from stemrepro.common.paths import PARAMS
 from stemrepro.common.yaml_records import Name, Positive, Strict, parse, read_yaml
 from stemrepro.config.address import MAIN, Address
-from stemrepro.data.mixes import ArchiveMix, BlendMix, FactsMix, HubMix, InventedMix, NeedlesMix, RecallMix, SampleMix
-from stemrepro.model.config import ModelConfig
-from stemrepro.retrofit.rules import Kind
-from stemrepro.scale import (
+from stemrepro.config.mixes import ArchiveMix, BlendMix, FactsMix, HubMix, InventedMix, NeedlesMix, RecallMix, SampleMix
+from stemrepro.config.retrofit import Kind
+from stemrepro.config.scale import (
     Counting,
     Evaluation,
     Geometry,
@@ -25,7 +24,8 @@ from stemrepro.scale import (
     PlannedTasks,
     Recall,
 )
-from stemrepro.training.settings import RunTraining
+from stemrepro.config.training import RunTraining
+from stemrepro.model.config import ModelConfig
 
 HEADER = "# Written by 'stemrepro plan' from recipes/. Edit those and plan again.\n"
 

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import yaml
 
-from stemrepro.book import Book
 from stemrepro.common import code_hash as imports
 from stemrepro.common.files import write_json
 from stemrepro.common.paths import ANALYSES, DATA, PARAMS, PLAN, RESULTS
-from stemrepro.data.mixes import Mix
+from stemrepro.config.catalog import Book
+from stemrepro.config.mixes import Mix
+from stemrepro.config.recipe import Recipe
 from stemrepro.measures.base import measure_class
 from stemrepro.metrics import METRICS, compared_arms
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.params import Params
-from stemrepro.recipe import Recipe
 from stemrepro.verdicts.robustness import LONG_END
 
 DRAWING, PIPELINE, TARGETS = Path("dvc.yaml"), PLAN / "dvc.yaml", PLAN / "targets"

@@ -4,18 +4,18 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from stemrepro.arm import run_settings
-from stemrepro.book import Book
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write
 from stemrepro.common.paths import PARAMS, RECIPES
 from stemrepro.config.address import MAIN, Address
+from stemrepro.config.arm import run_settings
+from stemrepro.config.catalog import Book
+from stemrepro.config.recipe import Recipe
+from stemrepro.config.scale import PARTS, PlannedReasoning, PlannedTasks, Scale
 from stemrepro.data.items import has_task
 from stemrepro.measures.catalog import load
 from stemrepro.params import Begins, Params, Planned, PlannedBlend, ScaleParams, read_params
 from stemrepro.pipeline import TARGETS, pipeline_texts, targets
-from stemrepro.recipe import Recipe
-from stemrepro.scale import PARTS, PlannedReasoning, PlannedTasks, Scale
 
 LOSSES = ("none", "steps", "losses", "context")
 """From the least that is scored of a run's losses to the most."""

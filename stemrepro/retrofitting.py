@@ -20,21 +20,21 @@ from stemrepro.common.files import atomic_write, digest
 from stemrepro.common.progress import tracked
 from stemrepro.common.sums import total
 from stemrepro.config.address import Address
+from stemrepro.config.retrofit import check
+from stemrepro.config.sources import prose
+from stemrepro.config.training import RunTraining
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.data.sources import prose
 from stemrepro.data.vocabularies import own_text
 from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.config import ModelConfig, placed_layers
 from stemrepro.model.transformer import Decoder
 from stemrepro.retrofit.beginning import PREFIX, beginning
 from stemrepro.retrofit.explained import explained
-from stemrepro.retrofit.rules import check
 from stemrepro.run_folder import model_of, read_config
 from stemrepro.runs import Beginning, Run
 from stemrepro.training.callbacks import losses_by_source
 from stemrepro.training.checkpoint import AtomicCheckpointIO, intact
 from stemrepro.training.launch import train_runs
-from stemrepro.training.settings import RunTraining
 
 VALIDATION = 16384
 """Tokens a source that losses are taken of, or as many as there are."""

@@ -8,10 +8,10 @@ from pydantic import Field
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import read_rows
 from stemrepro.common.yaml_records import Name, Positive, Strict, parse, read_yaml
+from stemrepro.config.training import RunTraining
 from stemrepro.model.config import JSON, ModelConfig
 from stemrepro.model.ffn.naming import OWN_FILE
 from stemrepro.model.specs import check
-from stemrepro.training.settings import RunTraining
 
 ARMS = Path("recipes/arms.yaml")
 

@@ -14,9 +14,9 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import digest, flat
 from stemrepro.common.yaml_records import read_yaml
 from stemrepro.config.address import Address
+from stemrepro.config.training import RunTraining
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.naming import module_of
-from stemrepro.training.settings import RunTraining
 
 
 @cache
@@ -37,7 +37,7 @@ class Beginning:
     Attributes:
         folder: of the finished run.
         parent: short hash of that run's settings, seed and all.
-        tables: "kept"; "anew": drawn again, with an optimiser that knows nothing of them; or a kind of stemrepro.retrofit.rules: made of
+        tables: "kept"; "anew": drawn again, with an optimiser that knows nothing of them; or a kind of stemrepro.config.retrofit: made of
             the finished run, which is dense.
         tokens: that the finished run was trained on of the same text; 0 where this one goes on with another.
         batches: micro-batches of this run that these were, so that it goes on with those behind; 0 where its sequences are others.

@@ -18,6 +18,7 @@ from stemrepro.common.unpacked import bundled
 from stemrepro.common.workers import Job, run_jobs
 from stemrepro.common.yaml_records import Strict
 from stemrepro.config.address import Address
+from stemrepro.config.scale import Part
 from stemrepro.data.atlas import FILE
 from stemrepro.measures.plans import MODEL, SCORING, START, STARTS, TRAINING
 from stemrepro.model.cost import flops_per_token, parameter_counts
@@ -25,7 +26,6 @@ from stemrepro.model.ffn.naming import module_of
 from stemrepro.params import Params, Planned
 from stemrepro.run_folder import read_config
 from stemrepro.runs import Run
-from stemrepro.scale import Part
 from stemrepro.work import runs_of
 
 DECIDE_NOTHING = (flops_per_token.__module__, read_config.__module__, *HASHING)

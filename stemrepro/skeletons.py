@@ -4,12 +4,12 @@ import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from stemrepro.arm import MARKERS, Arm, shaped
-from stemrepro.book import MODULE, RESERVED, Book
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.files import atomic_write
 from stemrepro.common.paths import RECIPES
 from stemrepro.common.yaml_records import checked_name, parse
+from stemrepro.config.arm import MARKERS, Arm, shaped
+from stemrepro.config.catalog import MODULE, RESERVED, Book
 from stemrepro.measures.catalog import load
 from stemrepro.model.ffn.naming import OWN_FILE, own_file
 from stemrepro.model.specs import spec

@@ -1,6 +1,6 @@
 """The way of the data as a picture: the stages of a plan and of what is drawn of it in Mermaid, with all analyses as one."""
 
-from stemrepro.book import Book
+from stemrepro.config.catalog import Book
 from stemrepro.pipeline import OF_SCALE, SCALE, WITH_MODELS, data_stages, drawing, other_texts, pipeline
 
 ANALYSES = "analyses"

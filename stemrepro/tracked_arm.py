@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from stemrepro.book import Book
 from stemrepro.common.provenance import read_provenance
 from stemrepro.config.address import MAIN, Address
+from stemrepro.config.catalog import Book
 from stemrepro.measures import losses
 from stemrepro.measures.geometry import ArmGeometry
 from stemrepro.measures.items import ArmItems

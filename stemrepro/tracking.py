@@ -19,11 +19,11 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from stemrepro.arm import HUES
-from stemrepro.book import Book
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import digest, flat, locked, sha256
 from stemrepro.config.address import MAIN, Address
+from stemrepro.config.arm import HUES
+from stemrepro.config.catalog import Book
 from stemrepro.run_folder import read_config, read_metrics
 from stemrepro.runs import params_hash
 from stemrepro.tracked import clone, made_whole, private, settle, state, tracking_uri

@@ -24,13 +24,13 @@ from stemrepro.common.provenance import provenance
 from stemrepro.common.unpacked import COMMIT, MANIFEST
 from stemrepro.common.yaml_records import read_yaml
 from stemrepro.config.address import Address
+from stemrepro.config.recipe import Recipe
+from stemrepro.config.scale import Part
 from stemrepro.measures.base import measure_class
 from stemrepro.measures.catalog import load
 from stemrepro.params import Params, read_params
-from stemrepro.recipe import Recipe
 from stemrepro.report.scoreboard import claims_table
 from stemrepro.report.verdicts import read_verdicts
-from stemrepro.scale import Part
 
 MOST = 0.5
 """Deviation of a number, over half the width of the committed interval, from which on it is not the committed one any more."""

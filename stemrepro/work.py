@@ -6,11 +6,11 @@ from pathlib import Path
 from stemrepro.common.files import digest
 from stemrepro.common.paths import DATA, RUNS
 from stemrepro.config.address import Address
+from stemrepro.config.retrofit import KINDS
+from stemrepro.config.scale import Part
 from stemrepro.data.vocabularies import mid_text, own_text
 from stemrepro.params import Planned
-from stemrepro.retrofit.rules import KINDS
 from stemrepro.runs import Beginning, Run
-from stemrepro.scale import Part
 
 TOKENS_A_ROW = 128
 """Of a text, as many tokens are read for each row of a table that is made of a dense run, or as many as that run was trained on."""

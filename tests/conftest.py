@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from stemrepro.arm import Arm, run_settings
 from stemrepro.common.files import sha256
 from stemrepro.config.address import MAIN, Address
+from stemrepro.config.arm import Arm, run_settings
+from stemrepro.config.mixes import SampleMix
+from stemrepro.config.scale import PlannedTasks, Point, Scale
 from stemrepro.data.archives import fetch
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.encoding import write_blocks
 from stemrepro.data.items import write_items
-from stemrepro.data.mixes import SampleMix
 from stemrepro.data.tokenizer import train_tokenizer
 from stemrepro.measures.catalog import load
 from stemrepro.runs import Run
-from stemrepro.scale import PlannedTasks, Point, Scale
 
 os.environ["OMP_NUM_THREADS"] = (
     "1"  # of torch: two threads wait for each other when the machine is busy; golden losses need one

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from stemrepro.book import Book
+from stemrepro.config.catalog import Book
 from stemrepro.measures.base import Inputs, Measure
 from stemrepro.measures.comparison import ArmScores
 from stemrepro.measures.losses import ArmLosses

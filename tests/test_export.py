@@ -16,12 +16,13 @@ from safetensors.torch import save_file
 from transformers import dynamic_module_utils
 from typer.testing import CliRunner
 
-from stemrepro.arm import run_settings
 from stemrepro.cli import app
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import digest, write_json
 from stemrepro.common.provenance import provenance
 from stemrepro.config.address import MAIN, Address
+from stemrepro.config.arm import run_settings
+from stemrepro.config.scale import Point
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.lm import StemLM, task_manager
 from stemrepro.export.folder import export
@@ -32,7 +33,6 @@ from stemrepro.model.generate import continuations
 from stemrepro.model.specs import FFNS
 from stemrepro.model.transformer import build
 from stemrepro.runs import Run, params_hash
-from stemrepro.scale import Point
 from tests.conftest import ROOT, TASKS
 from tests.made_up import write_arm
 

@@ -11,10 +11,10 @@ import pytest
 import yaml
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from stemrepro.config.mixes import parse_mix
 from stemrepro.data.archives import fetch
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.integrity import read_corpus
-from stemrepro.data.mixes import parse_mix
 from stemrepro.pipeline import drawing
 from stemrepro.plan import make_params
 from stemrepro.sweeps.spec import read_sweep

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from stemrepro import plan
 from stemrepro.analyse import analyse
 from stemrepro.cli import app
-from stemrepro.scale import PARTS
+from stemrepro.config.scale import PARTS
 from stemrepro.scoring import pending, write_scores
 from stemrepro.training.train import train
 from stemrepro.verdicts.rule import INCONCLUSIVE, NOT_TESTABLE

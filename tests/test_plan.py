@@ -9,16 +9,16 @@ import yaml
 from rich.console import Console
 
 from stemrepro import estimate, plan
-from stemrepro.arm import run_settings
-from stemrepro.book import RESERVED
 from stemrepro.common.errors import UserError
 from stemrepro.common.paths import PARAMS
 from stemrepro.config.address import MAIN, Address
+from stemrepro.config.arm import run_settings
+from stemrepro.config.catalog import RESERVED
+from stemrepro.config.scale import Scale
 from stemrepro.measures.catalog import load
 from stemrepro.model.cost import parameter_counts
 from stemrepro.params import read_params
 from stemrepro.pipeline import DRAWING, PIPELINE, TARGETS, drawing, pipeline, pipeline_texts, targets
-from stemrepro.scale import Scale
 from tests.conftest import ROOT
 
 

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from stemrepro.api import load
 from stemrepro.cli import app
 from stemrepro.common.files import digest
+from stemrepro.config.sources import prose
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.data.sources import prose
 from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.transformer import Decoder

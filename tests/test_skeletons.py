@@ -6,8 +6,8 @@ import pytest
 import torch
 import yaml
 
-from stemrepro.arm import shaped
 from stemrepro.common.errors import UserError
+from stemrepro.config.arm import shaped
 from stemrepro.measures.catalog import load
 from stemrepro.model.specs import FFNS
 from stemrepro.model.transformer import build

@@ -24,7 +24,7 @@ from stemrepro import tracking
 from stemrepro.browser import chromium
 from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
-from stemrepro.data.sources import prose as prose_of
+from stemrepro.config.sources import prose as prose_of
 from stemrepro.evaluation import benchmarks, losses
 from stemrepro.scoring import write_scores
 from stemrepro.tracked import Held, held, page, remember, sources, tracking_uri
@@ -380,9 +380,7 @@ def test_a_copied_folder_leaves_the_first_alone(project, book, made_scores, monk
         figure = Path("results/tiny/validation_loss/figure.png")
         figure.parent.mkdir(parents=True, exist_ok=True)
         figure.write_bytes(picture)
-        script = (
-            "from tests.test_tracking import *; from stemrepro.book import load; tracker(load(ROOT / 'recipes')).sync()"
-        )
+        script = "from tests.test_tracking import *; from stemrepro.config.catalog import load; tracker(load(ROOT / 'recipes')).sync()"
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         subprocess.run([sys.executable, "-c", script], env=environment, check=True)
         return {path: path.read_bytes() for path in Path("mlruns").rglob("*.png")}

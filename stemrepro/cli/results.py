@@ -11,7 +11,7 @@ from stemrepro.cli.base import Addresses, Scale, app
 from stemrepro.common.errors import UserError
 from stemrepro.common.paths import RESULTS, RUNS, SCORES
 from stemrepro.common.stopping import leave_with_parent
-from stemrepro.paper import CONFIDENCES
+from stemrepro.config.paper import CONFIDENCES
 
 FOLLOW_SECONDS, PORT = 30, 5000
 
@@ -108,7 +108,7 @@ def paper(
     """Lists the paper's numbers with source and confidence; words filter them."""
     from rich.console import Console
 
-    from stemrepro.paper import Paper
+    from stemrepro.config.paper import Paper
     from stemrepro.paper_table import find, show
 
     show(find(Paper(Path("recipes/paper.yaml")), words or [], confidence, missing), csv, Console())

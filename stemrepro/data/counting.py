@@ -17,10 +17,10 @@ from rich.progress import track
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write
+from stemrepro.config.scale import Counting
 from stemrepro.data.integrity import read_corpus
 from stemrepro.data.tokenizer import read_tokenizer, train_tokenizer
 from stemrepro.model.config import END_OF_DOCUMENT
-from stemrepro.scale import Counting
 
 SHORTEST = 16
 FEWEST_WINDOWS = 8

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged, read_rows
+from stemrepro.config.mixes import FactsMix, HubMix, Mix, in_the_sample
+from stemrepro.config.sources import SOURCES
 from stemrepro.data import atlas, invented, needles, recall
 from stemrepro.data.archives import COUNTRIES, pinned
-from stemrepro.data.mixes import FactsMix, HubMix, Mix, in_the_sample
 from stemrepro.data.readers import READERS, Document
 from stemrepro.data.relations import countries
-from stemrepro.data.sources import SOURCES
 
 
 def hub_documents(mix: HubMix, folder: Path) -> Iterator[Document]:

@@ -21,7 +21,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import digest, read_json, sha256, write_json
-from stemrepro.data.mixes import HubMix
+from stemrepro.config.mixes import HubMix
 
 LEADING = re.compile(r"\A\ufeff?(?:[^\S\n]*\n)*")
 """A byte order mark and blank lines before a text."""

@@ -25,10 +25,10 @@ from rich.progress import track
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, write_json
+from stemrepro.config.mixes import MADE, Mix
 from stemrepro.data.archives import BENCHMARKS as ARCHIVE
 from stemrepro.data.archives import SAMPLE, pinned
 from stemrepro.data.integrity import read_corpus
-from stemrepro.data.mixes import MADE, Mix
 
 DICTIONARY = "dictionary"
 TRAINED_ON = {"boolq": "passages"}
@@ -84,7 +84,7 @@ RELATIONS = {
     "nationality": (r"The people of (.+) are called (.+)\.", "The people of {} are called"),
     "continent": (r"On the map (.+) is found in (.+)\.", "On the map {} is found in"),
 }
-"""The factbook's sentences (stemrepro.data.sources), and the prompts they make."""
+"""The factbook's sentences (stemrepro.config.sources), and the prompts they make."""
 
 
 @dataclass

@@ -13,13 +13,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from stemrepro.common.files import atomic_write
+from stemrepro.config.mixes import ArchiveMix
+from stemrepro.config.sources import SOURCES
 from stemrepro.data.archives import COUNTRIES, SAMPLE, pinned
 from stemrepro.data.corpus import hash_order
 from stemrepro.data.documents import read_documents
 from stemrepro.data.items import order
-from stemrepro.data.mixes import ArchiveMix
 from stemrepro.data.relations import countries
-from stemrepro.data.sources import SOURCES
 
 LIMITS = {"speeches": 110_000, "factbook": 85_000, "bible": 100_000}
 OTHERS = {"mathematics": 20_000, "code": 60_000}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stemrepro.data.mixes import NeedlesMix
+from stemrepro.config.mixes import NeedlesMix
 from stemrepro.data.readers import Document
 from stemrepro.data.recall import made_up_words
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from stemrepro.config.mixes import InventedMix
 from stemrepro.data.encoding import write_blocks
 from stemrepro.data.integrity import store_corpus
 from stemrepro.data.invented import invented_documents
-from stemrepro.data.mixes import InventedMix
 
 
 def write_people(mix: InventedMix, sizes: list[int], tokenizer_file: Path, out: Path) -> None:

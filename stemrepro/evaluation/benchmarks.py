@@ -21,13 +21,13 @@ from lm_eval.tasks import TaskManager
 from tokenizers import Tokenizer
 
 from stemrepro.common.errors import UserError
+from stemrepro.config.scale import PlannedTasks
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.lm import StemLM, task_manager
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_arrays
 from stemrepro.runs import Run
-from stemrepro.scale import PlannedTasks
 
 FIELDS = ("acc", "acc_norm", "answer_acc", "answer_acc_norm", "margin", "seen")
 """Arrays of each task in items.npz, each [seeds, items]; "clusters" [items] and "gold" [items] besides."""

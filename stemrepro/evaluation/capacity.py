@@ -13,8 +13,8 @@ import pandas as pd
 import torch
 
 from stemrepro.common.sums import total
+from stemrepro.config.mixes import InventedMix
 from stemrepro.data.invented import people, words
-from stemrepro.data.mixes import InventedMix
 from stemrepro.evaluation.recall import token_of
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_frame

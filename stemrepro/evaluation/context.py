@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from stemrepro.config.buckets import CONTEXTS, position_edges
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.evaluation.buckets import CONTEXTS, position_edges
 from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder
 

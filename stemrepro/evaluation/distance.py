@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 import numpy as np
 
+from stemrepro.config.buckets import position_edges
+from stemrepro.config.scale import Evaluation
+from stemrepro.config.sources import prose
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.data.sources import prose
-from stemrepro.evaluation.buckets import position_edges
 from stemrepro.evaluation.losses import validation_losses
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_arrays
 from stemrepro.runs import Run
-from stemrepro.scale import Evaluation
 
 BY = ("distance", "position")
 NEAR = 16

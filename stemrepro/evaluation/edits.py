@@ -20,6 +20,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from stemrepro.common.files import atomic_write
+from stemrepro.config.scale import Knowledge
 from stemrepro.data.atlas import Atlas, read_atlas
 from stemrepro.data.relations import RELATIONS, held_out_prompt
 from stemrepro.data.tokenizer import read_tokenizer, token_bytes
@@ -29,7 +30,6 @@ from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_arrays
 from stemrepro.model.transformer import Decoder
 from stemrepro.runs import Run
-from stemrepro.scale import Knowledge
 
 EQUAL, LONGER, SHORTER = "equal", "longer", "shorter"
 """Tokens of the source's name against those of the target's."""

@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 
 from stemrepro.common.files import atomic_write
+from stemrepro.config.scale import Knowledge
 from stemrepro.data.atlas import Atlas, Fact, read_atlas
 from stemrepro.data.relations import HELD_OUT, held_out_prompt, trained_prompts
 from stemrepro.data.tokenizer import read_tokenizer
@@ -20,7 +21,6 @@ from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_arrays
 from stemrepro.model.transformer import Decoder
 from stemrepro.runs import Run
-from stemrepro.scale import Knowledge
 
 TRAINED = 8
 """Trained templates that a fact is asked in."""

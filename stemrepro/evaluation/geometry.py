@@ -19,15 +19,15 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from stemrepro.common.errors import UserError
+from stemrepro.config.buckets import BUCKETS, bucket_name
+from stemrepro.config.scale import Geometry
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.evaluation.buckets import BUCKETS, bucket_name
 from stemrepro.evaluation.losses import seen_pairs
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_arrays, save_frame
 from stemrepro.model.ffn.base import FFN, table_parameters
 from stemrepro.model.transformer import Decoder, build
 from stemrepro.runs import Run
-from stemrepro.scale import Geometry
 
 MOST_ROWS = 4096
 """Rows of a table that are compared at most, all pairs of them (torch's quantile takes 2^24 values); larger tables are sampled."""

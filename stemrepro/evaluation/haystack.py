@@ -16,15 +16,15 @@ import pandas as pd
 import torch
 
 from stemrepro.common.errors import UserError
+from stemrepro.config.mixes import NeedlesMix
+from stemrepro.config.scale import Haystack
 from stemrepro.data.integrity import read_corpus
-from stemrepro.data.mixes import NeedlesMix
 from stemrepro.data.needles import BARE, SOURCE, Deal, clauses, needle, prose_of, question
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_frame
 from stemrepro.model.generate import continuations
 from stemrepro.runs import Run
-from stemrepro.scale import Haystack
 
 
 class Haystacks:

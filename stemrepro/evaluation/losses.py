@@ -14,9 +14,10 @@ import torch
 from scipy.sparse import coo_array, csr_array
 
 from stemrepro.common.errors import UserError
+from stemrepro.config.buckets import BUCKETS, bucket_name
+from stemrepro.config.scale import Evaluation
+from stemrepro.config.sources import prose
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.data.sources import prose
-from stemrepro.evaluation.buckets import BUCKETS, bucket_name
 from stemrepro.evaluation.context import context_sums
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_arrays, save_frame
@@ -25,7 +26,6 @@ from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder
 from stemrepro.run_folder import read_metrics
 from stemrepro.runs import Run
-from stemrepro.scale import Evaluation
 
 
 def seen_pairs(run: Run) -> csr_array:

@@ -17,12 +17,12 @@ from lm_eval.evaluator import evaluate
 from lm_eval.tasks import TaskManager
 
 from stemrepro.common.errors import UserError, unknown
+from stemrepro.config.scale import PlannedReasoning
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.lm import StemLM
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_arrays
 from stemrepro.runs import Run
-from stemrepro.scale import PlannedReasoning
 
 SHOTS = 1234
 """Seed of the examples before a question, lm-eval's own: the same for every run."""

@@ -12,12 +12,12 @@ import pandas as pd
 import torch
 
 from stemrepro.common.errors import UserError
+from stemrepro.config.scale import Recall
 from stemrepro.data.recall import made_up_words, pairs_and_queries
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_frame
 from stemrepro.runs import Run
-from stemrepro.scale import Recall
 
 
 def token_of(tokenizer_file: Path, words: list[str]) -> np.ndarray:

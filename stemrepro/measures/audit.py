@@ -11,13 +11,13 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from stemrepro.arm import Arm, shaped
 from stemrepro.common.errors import UserError
+from stemrepro.config.arm import Arm, shaped
+from stemrepro.config.paper import Paper
+from stemrepro.config.scale import Shape
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.model.config import placed_layers
 from stemrepro.model.cost import parameter_counts, table_1_saving
-from stemrepro.paper import Paper
-from stemrepro.scale import Shape
 from stemrepro.verdicts.rule import CONFOUNDED, Contrast
 
 EIGHT = ("arc_easy", "arc_challenge", "boolq", "piqa", "social_iqa", "hellaswag", "openbookqa", "winogrande")

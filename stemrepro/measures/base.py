@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from stemrepro.common.errors import unknown
+from stemrepro.config.recipe import Claim, Recipe
 from stemrepro.measures import MEASURES
 from stemrepro.measures.plans import check_one_plan
-from stemrepro.recipe import Claim, Recipe
 from stemrepro.verdicts.rule import NOT_RUN, Contrast
 
 if TYPE_CHECKING:
-    from stemrepro.book import Book
-    from stemrepro.scale import Scale
+    from stemrepro.config.catalog import Book
+    from stemrepro.config.scale import Scale
 
 LOSS_UNIT = "nats/token"
 

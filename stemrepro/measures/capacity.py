@@ -6,10 +6,10 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from stemrepro.arm import run_settings
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
+from stemrepro.config.arm import run_settings
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.reading import ArmScores, read_csv
 from stemrepro.model.cost import flops_per_token, parameter_counts

@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-from stemrepro import book
-from stemrepro.book import Book
 from stemrepro.common.errors import UserError
 from stemrepro.common.paths import RECIPES
+from stemrepro.config import catalog as book
+from stemrepro.config.catalog import Book
 from stemrepro.measures.base import measure_class, refusal
 
 
 def load(folder: Path = RECIPES) -> Book:
-    """What `stemrepro.book.load` reads; UserError also for a claim that its recipe's measure doesn't know."""
+    """What `stemrepro.config.catalog.load` reads; UserError also for a claim that its recipe's measure doesn't know."""
     loaded = book.load(folder)
     for name, recipe in loaded.recipes.items():
         file = folder / f"{name}.yaml"

@@ -7,15 +7,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from stemrepro.arm import run_settings
 from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
-from stemrepro.evaluation.buckets import BUCKETS, bucket_name
+from stemrepro.config.arm import run_settings
+from stemrepro.config.buckets import BUCKETS, bucket_name
+from stemrepro.config.scale import Point
 from stemrepro.measures import factorial, items, losses
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.items import ArmItems
 from stemrepro.measures.losses import ArmLosses
-from stemrepro.scale import Point
 from stemrepro.verdicts.robustness import ELSEWHERE, OWN_RATES, POINTS
 from stemrepro.verdicts.rule import CONFOUNDED, TOO_SHORT, TOO_SMALL, Contrast
 

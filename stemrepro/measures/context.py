@@ -10,7 +10,7 @@ import numpy as np
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
-from stemrepro.evaluation.buckets import CONTEXTS, position_edges
+from stemrepro.config.buckets import CONTEXTS, position_edges
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.bootstrap import bootstrap_error
 from stemrepro.measures.losses import ArmLosses

@@ -3,12 +3,12 @@
 from dataclasses import replace
 from typing import ClassVar
 
-from stemrepro.arm import Arm, shaped
 from stemrepro.common.errors import UserError, unknown
+from stemrepro.config.arm import Arm, shaped
+from stemrepro.config.scale import Shape
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import flops_per_token, row_bytes, table_1_decode_saving
-from stemrepro.scale import Shape
 from stemrepro.verdicts.rule import Contrast
 
 LENGTH = 4096

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from stemrepro.common.errors import UserError
+from stemrepro.config.recipe import Recipe
 from stemrepro.measures.reading import SEEDS, Array, read_npz, read_summary
-from stemrepro.recipe import Recipe
 from stemrepro.verdicts.rule import Contrast, Unmeasured
 
 TASK = dict.fromkeys(("acc", "acc_norm", "answer_acc", "answer_acc_norm"), Array("yes or no", "seeds items")) | {

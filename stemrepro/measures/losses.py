@@ -13,7 +13,7 @@ import pandas as pd
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN
-from stemrepro.data.sources import SOURCES, prose
+from stemrepro.config.sources import SOURCES, prose
 from stemrepro.measures.bootstrap import bootstrap_error
 from stemrepro.measures.reading import SEEDS, Array, check_numbers, read_csv, read_npz, read_summary
 from stemrepro.verdicts.rule import Contrast, Unmeasured

@@ -7,11 +7,11 @@ step's tokens are neighbours in one source's text, where a batch from everywhere
 
 from dataclasses import dataclass
 
+from stemrepro.config.scale import Shape
 from stemrepro.measures.costs import dense_and_stem
 from stemrepro.measures.offload_rates import Device
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import flops_per_token, parameter_counts, row_bytes
-from stemrepro.scale import Shape
 
 NUMBER = 4
 """Bytes of a table's element in training: float32."""

@@ -5,12 +5,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from stemrepro.config.paper import Paper
+from stemrepro.config.scale import Point
 from stemrepro.measures import losses
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.comparison import NO_GAIN, Comparison
 from stemrepro.measures.losses import ArmLosses
-from stemrepro.paper import Paper
-from stemrepro.scale import Point
 from stemrepro.verdicts.robustness import OWN_RATES
 from stemrepro.verdicts.rule import TOO_SHORT, Contrast, Unmeasured
 

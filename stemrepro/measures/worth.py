@@ -6,13 +6,13 @@ from typing import ClassVar
 import numpy as np
 
 from stemrepro.common.errors import UserError, unknown
+from stemrepro.config.scale import Point
 from stemrepro.measures import factorial, losses
 from stemrepro.measures.base import Inputs, Precondition
 from stemrepro.measures.comparison import NO_GAIN, Comparison
 from stemrepro.measures.fits import Fitted, PowerLaw, bootstrapped, fit
 from stemrepro.measures.forecast import Below, forecast
 from stemrepro.measures.losses import ArmLosses, paired
-from stemrepro.scale import Point
 from stemrepro.verdicts.rule import Contrast, Unmeasured
 
 MULTIPLIERS = {

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from stemrepro.common.files import atomic_write, digest, sha256, write_json
 from stemrepro.common.provenance import provenance
 from stemrepro.common.unpacked import bundled
+from stemrepro.config.recipe import Claim
 from stemrepro.measures.base import Inputs, Measure, failure
-from stemrepro.recipe import Claim
 from stemrepro.report.style import alone, footer, render, settle
 from stemrepro.verdicts.robustness import ELSEWHERE, OFFICIAL_START, OWN_RATES, agrees
 from stemrepro.verdicts.rule import Contrast, Evidence, Unmeasured, judge

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader
 
-from stemrepro.book import Book
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write
+from stemrepro.config.catalog import Book
+from stemrepro.config.paper import Paper
+from stemrepro.config.recipe import ORIGINS, Recipe
 from stemrepro.measures.catalog import load
-from stemrepro.paper import Paper
-from stemrepro.recipe import ORIGINS, Recipe
 from stemrepro.report.drawing import COLOUR, Line, axis, drawing
 from stemrepro.report.ladder import OPEN, OTHER, SAME, Ladder, beside, counted, read_ladder
 from stemrepro.report.verdicts import (

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 from matplotlib.legend import Legend
 
-from stemrepro.arm import HUES, Arm
+from stemrepro.config.arm import HUES, Arm
 
 WIDTH, PANEL = 7.4, 3.9
 """Inches of a figure, the width of a page's text; and of a panel alone, whose letters are as large on a phone."""

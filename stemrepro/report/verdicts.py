@@ -9,8 +9,8 @@ from pydantic import ConfigDict, Field, model_validator
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import read_json
 from stemrepro.common.yaml_records import Factor, Strict, parse
-from stemrepro.paper import PaperNumber
-from stemrepro.recipe import ORIGINS, Origin
+from stemrepro.config.paper import PaperNumber
+from stemrepro.config.recipe import ORIGINS, Origin
 from stemrepro.verdicts.rule import NOT_TESTABLE, UNTESTED, VERDICTS
 
 CONTROL_WORDS = dict(zip(VERDICTS, ("holds", "leans", "does not hold", "can't tell", "not testable"), strict=True))

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
+from stemrepro.config.retrofit import KINDS, check
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.model.config import JSON
 from stemrepro.model.ffn.base import table_parameters
 from stemrepro.model.transformer import Decoder
 from stemrepro.retrofit.rows import retrofitted
-from stemrepro.retrofit.rules import KINDS, check
 from stemrepro.runs import Run
 from stemrepro.training.checkpoint import beginning_of
 

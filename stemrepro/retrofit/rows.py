@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from stemrepro.common.errors import UserError
+from stemrepro.config.retrofit import Kind, check
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.dense import SwiGLU
 from stemrepro.model.transformer import Decoder
-from stemrepro.retrofit.rules import Kind, check
 
 
 @dataclass

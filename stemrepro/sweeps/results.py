@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from stemrepro.arm import Arm
 from stemrepro.common.files import atomic_write
+from stemrepro.config.arm import Arm
 from stemrepro.report.style import plt, render, settle, use_style
 from stemrepro.sweeps.best import best_settings, edges, fields, importances
 from stemrepro.sweeps.figures import importances_figure, parallel_figure, rate_figure, slices_figure

@@ -15,12 +15,12 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 
-from stemrepro.book import Book
 from stemrepro.common.files import damaged, digest, locked, read_json, write_json
 from stemrepro.common.progress import shown
 from stemrepro.common.provenance import commit, provenance
 from stemrepro.common.stopping import started
 from stemrepro.common.unpacked import bundled
+from stemrepro.config.catalog import Book
 from stemrepro.sweeps.best import best_by, best_settings, edges, sentences
 from stemrepro.sweeps.going import Going
 from stemrepro.sweeps.results import write_results

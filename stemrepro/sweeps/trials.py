@@ -9,20 +9,20 @@ import numpy as np
 import optuna
 from optuna.trial import Trial
 
-from stemrepro.arm import Arm, run_settings
-from stemrepro.book import Book
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.files import digest, locked
 from stemrepro.common.yaml_records import parse
 from stemrepro.config.address import MAIN, Address
+from stemrepro.config.arm import Arm, run_settings
+from stemrepro.config.catalog import Book
+from stemrepro.config.scale import Point, Scale, Shape
+from stemrepro.config.sources import prose
+from stemrepro.config.training import Training
 from stemrepro.data.integrity import read_index, verified_hash
-from stemrepro.data.sources import prose
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import row_elements
 from stemrepro.runs import Run
-from stemrepro.scale import Point, Scale, Shape
 from stemrepro.sweeps.spec import ARM_FIELDS, MODEL_FIELDS, TRAINING_FIELDS, Range, Space, Sweep
-from stemrepro.training.settings import Training
 
 
 def suggested(trial: Trial, space: Space) -> dict:

@@ -2,7 +2,7 @@
 
 import math
 
-from stemrepro.training.settings import RunTraining
+from stemrepro.config.training import RunTraining
 
 
 def rate_factor(step: int, training: RunTraining) -> float:

@@ -8,10 +8,10 @@ import sys
 import pytest
 from rich.console import Console
 
-from stemrepro.arm import shaped
+from stemrepro.config.arm import shaped
+from stemrepro.config.paper import Paper
 from stemrepro.estimate import show_arms
 from stemrepro.model.cost import flops_per_token, parameter_counts, table_bytes_per_token
-from stemrepro.paper import Paper
 from tests.conftest import ROOT
 
 

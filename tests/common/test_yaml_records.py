@@ -7,9 +7,9 @@ import pytest
 import yaml
 from ruamel.yaml import YAML
 
-from stemrepro.book import MODULE
 from stemrepro.common.errors import UserError
 from stemrepro.common.yaml_records import checked_name, read_yaml
+from stemrepro.config.catalog import MODULE
 
 BOMB = "a0: &a0 [x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10)

@@ -8,9 +8,9 @@ import zipfile
 import pytest
 
 from stemrepro.common.errors import UserError
+from stemrepro.config.mixes import ArchiveMix
 from stemrepro.data import archives
 from stemrepro.data.archives import Archive, check, fetch, pinned
-from stemrepro.data.mixes import ArchiveMix
 
 ARCHIVES = ArchiveMix(kind="archives", sources=("speeches",))
 

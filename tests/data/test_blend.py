@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from stemrepro.common.errors import UserError
+from stemrepro.config.mixes import BlendMix
 from stemrepro.data.blend import PIECE, pieces, so_many, write_blend
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.integrity import read_corpus
-from stemrepro.data.mixes import BlendMix
 from stemrepro.data.tokenizer import read_tokenizer
 
 TOKENS = 20_000

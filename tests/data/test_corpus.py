@@ -5,6 +5,7 @@ import json
 import pytest
 
 from stemrepro.common.errors import UserError
+from stemrepro.config.mixes import ArchiveMix, HubMix, SampleMix
 from stemrepro.data import corpus as module
 from stemrepro.data.corpus import (
     assign_splits,
@@ -14,7 +15,6 @@ from stemrepro.data.corpus import (
     drop_repeated_passages,
 )
 from stemrepro.data.integrity import read_corpus
-from stemrepro.data.mixes import ArchiveMix, HubMix, SampleMix
 from stemrepro.data.readers import Document
 
 LONG = "a rectangular block of hewn stone used for building purposes"

@@ -8,6 +8,7 @@ import pytest
 from cachetools import LFUCache, LRUCache
 
 from stemrepro.common.errors import UserError
+from stemrepro.config.scale import Counting
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.counting import (
     CHUNK,
@@ -19,7 +20,6 @@ from stemrepro.data.counting import (
     streams,
     write_counts,
 )
-from stemrepro.scale import Counting
 
 
 def keys(count: int = 3000, vocab: int = 60) -> np.ndarray:

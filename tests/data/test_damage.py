@@ -5,12 +5,12 @@ import shutil
 import pytest
 
 from stemrepro.common.errors import UserError
+from stemrepro.config.mixes import SampleMix
 from stemrepro.data.archives import fetch
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.counting import write_counts
 from stemrepro.data.encoding import write_blocks
 from stemrepro.data.items import write_items
-from stemrepro.data.mixes import SampleMix
 from stemrepro.data.tokenizer import read_tokenizer, train_tokenizer
 from stemrepro.evaluation.task_items import load
 

@@ -3,10 +3,10 @@
 import pytest
 
 from stemrepro.common.errors import UserError
+from stemrepro.config.mixes import ArchiveMix
 from stemrepro.data import documents as module
 from stemrepro.data.archives import Archive
 from stemrepro.data.documents import read_documents
-from stemrepro.data.mixes import ArchiveMix
 from tests.data.test_readers import archive
 
 PLAY = "**ALL**\nHail."

@@ -10,6 +10,7 @@ from datasets import Dataset
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import write_json
+from stemrepro.config.mixes import HubMix
 from stemrepro.data.archives import fetch
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.card import data_card
@@ -18,7 +19,6 @@ from stemrepro.data.encoding import write_blocks
 from stemrepro.data.hub import take
 from stemrepro.data.integrity import read_corpus
 from stemrepro.data.items import write_items
-from stemrepro.data.mixes import HubMix
 from stemrepro.data.tokenizer import train_tokenizer
 
 README = "---\nconfigs:\n- config_name: small\n  data_files:\n  - split: train\n    path: small/*.parquet\n---\n"

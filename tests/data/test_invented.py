@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from stemrepro.common.errors import UserError
+from stemrepro.config.mixes import InventedMix
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.encoding import write_blocks
 from stemrepro.data.integrity import read_index
 from stemrepro.data.invented import EVERY, invented_documents, people, sentence, words
-from stemrepro.data.mixes import InventedMix
 from stemrepro.data.people import write_people
 from stemrepro.data.tokenizer import read_tokenizer, train_tokenizer
 from stemrepro.data.vocabularies import own_text

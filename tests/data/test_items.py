@@ -6,11 +6,11 @@ import zipfile
 import pytest
 
 from stemrepro.common.errors import UserError
+from stemrepro.config.mixes import ArchiveMix, HubMix, SampleMix
 from stemrepro.data import items as module
 from stemrepro.data.archives import Archive
 from stemrepro.data.integrity import store_corpus
 from stemrepro.data.items import BENCHMARKS, Item, atlas, facts, glosses, has_task, overlapping, parse, write_items
-from stemrepro.data.mixes import ArchiveMix, HubMix, SampleMix
 
 ARCHIVES = ArchiveMix(kind="archives", sources=("speeches",))
 

@@ -7,12 +7,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from stemrepro.config.mixes import NeedlesMix
 from stemrepro.data.archives import fetch
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.encoding import write_blocks
 from stemrepro.data.integrity import read_corpus
-from stemrepro.data.mixes import NeedlesMix
 from stemrepro.data.needles import BARE, Deal, clauses, documents_of, needle, prose_of
 from stemrepro.data.tokenizer import read_tokenizer, train_tokenizer
 

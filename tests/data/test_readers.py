@@ -6,6 +6,7 @@ import json
 import sqlite3
 import zipfile
 
+from stemrepro.config.sources import SOURCES
 from stemrepro.data.readers import (
     READERS,
     bible,
@@ -19,7 +20,6 @@ from stemrepro.data.readers import (
     plays,
     speeches,
 )
-from stemrepro.data.sources import SOURCES
 
 
 def archive(**files: str | bytes) -> zipfile.ZipFile:

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from stemrepro.config.mixes import RecallMix
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.encoding import write_blocks
-from stemrepro.data.mixes import RecallMix
 from stemrepro.data.recall import made_up_words, pairs_and_queries, recall_documents
 from stemrepro.data.tokenizer import read_tokenizer, train_tokenizer
 

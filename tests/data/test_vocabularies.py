@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from stemrepro.arm import shaped
 from stemrepro.common.errors import UserError
+from stemrepro.config.arm import shaped
+from stemrepro.config.scale import Point
+from stemrepro.config.training import RunTraining
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.vocabularies import own_text, write_vocabularies
-from stemrepro.scale import Point
-from stemrepro.training.settings import RunTraining
 
 
 @pytest.fixture(scope="module")

@@ -12,17 +12,17 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
-from stemrepro.arm import run_settings
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import sha256
 from stemrepro.config.address import MAIN, Address
+from stemrepro.config.arm import run_settings
+from stemrepro.config.scale import PlannedTasks, Point
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.evaluation.benchmarks import item_scores, load_task, margin, score, times_seen, write
 from stemrepro.evaluation.lm import StemLM, task_manager
 from stemrepro.evaluation.writing import Scored
 from stemrepro.model.transformer import build
 from stemrepro.runs import Run
-from stemrepro.scale import PlannedTasks, Point
 from stemrepro.training.train import train
 from tests.conftest import TASKS, quiet
 

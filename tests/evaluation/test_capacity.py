@@ -5,9 +5,10 @@ import pandas as pd
 import pytest
 import torch
 
-from stemrepro.arm import run_settings
 from stemrepro.common.files import sha256
 from stemrepro.config.address import MAIN, Address
+from stemrepro.config.arm import run_settings
+from stemrepro.config.scale import Point
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.encoding import write_blocks
@@ -17,7 +18,6 @@ from stemrepro.evaluation import capacity
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored
 from stemrepro.runs import Run
-from stemrepro.scale import Point
 from stemrepro.training.train import train
 from tests.conftest import quiet
 

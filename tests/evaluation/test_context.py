@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from stemrepro.config.buckets import CONTEXTS
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.evaluation.buckets import CONTEXTS
 from stemrepro.evaluation.context import context_sums, shuffled_prefixes
 from stemrepro.model.transformer import build
 from tests.conftest import quiet

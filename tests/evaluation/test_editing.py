@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from stemrepro.arm import shaped
 from stemrepro.common.errors import UserError
+from stemrepro.config.arm import shaped
 from stemrepro.evaluation.editing import carriers, keeping, mixing, reading, shares
 from stemrepro.evaluation.prompts import Question, padded
 from stemrepro.measures.catalog import load

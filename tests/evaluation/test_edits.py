@@ -5,13 +5,13 @@ import pandas as pd
 import pytest
 import torch
 
+from stemrepro.config.scale import Knowledge
 from stemrepro.data.atlas import FILE, read_atlas
 from stemrepro.data.tokenizer import read_tokenizer, token_bytes
 from stemrepro.evaluation.edits import FIELDS, Editor, cases, drawn_instead, methods, score, write
 from stemrepro.evaluation.prompts import Question
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored
-from stemrepro.scale import Knowledge
 from tests.conftest import quiet
 
 ASKED = Knowledge(pairs=3, batch=5)

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from stemrepro.common.files import write_json
+from stemrepro.config.scale import Knowledge
 from stemrepro.data.atlas import FILE, read_atlas
 from stemrepro.data.relations import held_out_prompt, trained_prompts
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.facts import TRAINED, score, write
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored
-from stemrepro.scale import Knowledge
 from tests.conftest import quiet
 
 ASKED = Knowledge(pairs=3, batch=16)

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from stemrepro.arm import run_settings
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import sha256
 from stemrepro.config.address import MAIN, Address
+from stemrepro.config.arm import run_settings
+from stemrepro.config.scale import Haystack, Point
 from stemrepro.data.archives import fetch
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.encoding import write_blocks
@@ -21,7 +22,6 @@ from stemrepro.evaluation import haystack
 from stemrepro.evaluation.haystack import Haystacks
 from stemrepro.evaluation.writing import Scored
 from stemrepro.runs import Run
-from stemrepro.scale import Haystack, Point
 from tests.conftest import quiet
 
 VOCAB = 320

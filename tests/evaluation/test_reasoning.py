@@ -10,12 +10,12 @@ from lm_eval.tasks import TaskManager
 from tokenizers import Tokenizer
 
 from stemrepro.common.errors import UserError
+from stemrepro.config.scale import PlannedReasoning
 from stemrepro.evaluation import reasoning
 from stemrepro.evaluation.lm import StemLM
 from stemrepro.evaluation.reasoning import members, score, score_tasks, write
 from stemrepro.evaluation.writing import Scored
 from stemrepro.model.transformer import build
-from stemrepro.scale import PlannedReasoning
 from tests.conftest import quiet
 
 MUSR = {

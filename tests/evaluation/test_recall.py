@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from stemrepro.arm import run_settings
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import sha256
 from stemrepro.config.address import MAIN, Address
+from stemrepro.config.arm import run_settings
+from stemrepro.config.scale import Point, Recall
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.encoding import write_blocks
@@ -16,7 +17,6 @@ from stemrepro.data.tokenizer import train_tokenizer
 from stemrepro.evaluation import recall
 from stemrepro.evaluation.writing import Scored
 from stemrepro.runs import Run
-from stemrepro.scale import Point, Recall
 from tests.conftest import quiet
 
 ASKED = Recall(pairs=(2, 4), lengths=(17, 33), documents=6, batch=4)

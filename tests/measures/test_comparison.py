@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from stemrepro.book import Book
+from stemrepro.config.catalog import Book
+from stemrepro.config.scale import BestRate
 from stemrepro.measures.base import Inputs
 from stemrepro.measures.comparison import ArmScores, Comparison, read_arms
 from stemrepro.measures.losses import ArmLosses
-from stemrepro.scale import BestRate
 from stemrepro.verdicts.robustness import OFFICIAL_START, OWN_RATES
 from stemrepro.verdicts.rule import Unmeasured
 from tests.made_up import made, write_arm

@@ -8,10 +8,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from stemrepro.common.errors import UserError
+from stemrepro.config.scale import Shape
 from stemrepro.measures.base import Inputs
 from stemrepro.measures.costs import Costs, dense_and_stem, doubled, layer_saving, model_saving
 from stemrepro.model.transformer import Decoder
-from stemrepro.scale import Shape
 
 SHAPE = Shape(vocab=97, width=24, layers=6, heads=4, kv_heads=2, ffn_width=40, sequence=16)
 

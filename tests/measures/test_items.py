@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from stemrepro.common.errors import UserError
+from stemrepro.config.recipe import Recipe
 from stemrepro.measures.items import ArmItems, Sample, contrast, untestable
-from stemrepro.recipe import Recipe
 from stemrepro.verdicts.rule import Unmeasured
 from tests.made_up import write_summary
 

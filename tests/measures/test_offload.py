@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from stemrepro.common.errors import UserError
+from stemrepro.config.scale import Shape
 from stemrepro.measures.base import Inputs
 from stemrepro.measures.costs import dense_and_stem
 from stemrepro.measures.offload import (
@@ -24,7 +25,6 @@ from stemrepro.measures.offload import (
 )  # fmt: skip
 from stemrepro.measures.offload_rates import DEVICES, HOST_GATHER
 from stemrepro.model.cost import decode_bytes, flops_per_token, parameter_counts
-from stemrepro.scale import Shape
 from tests.conftest import ROOT
 
 SHAPE = Shape(vocab=97, width=24, layers=6, heads=4, kv_heads=2, ffn_width=40, sequence=16)

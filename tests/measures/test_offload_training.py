@@ -6,13 +6,13 @@ import pandas as pd
 import pytest
 
 from stemrepro.common.errors import UserError
+from stemrepro.config.scale import Shape
 from stemrepro.measures.base import Inputs
 from stemrepro.measures.costs import dense_and_stem
 from stemrepro.measures.offload import STEP, Offload
 from stemrepro.measures.offload_rates import DEVICES, HOST_UPDATE
 from stemrepro.measures.offload_training import Rows, Step, from_host, on_device
 from stemrepro.model.cost import flops_per_token
-from stemrepro.scale import Shape
 from stemrepro.verdicts.rule import Unmeasured
 from tests.conftest import ROOT
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from stemrepro.config.scale import BestRate, Point
 from stemrepro.measures.comparison import ArmScores
 from stemrepro.measures.stability import (
     Stability,
@@ -16,7 +17,6 @@ from stemrepro.measures.stability import (
     rate_sensitivity,
     spikes,
 )
-from stemrepro.scale import BestRate, Point
 from stemrepro.verdicts.rule import Unmeasured
 from tests.made_up import made, write_arm
 

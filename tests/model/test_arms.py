@@ -6,7 +6,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from stemrepro.arm import Arm, shaped
+from stemrepro.config.arm import Arm, shaped
 from stemrepro.measures.catalog import load
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.ffn.base import is_table, table_parameters

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from stemrepro.arm import shaped
+from stemrepro.config.arm import shaped
 from stemrepro.measures.catalog import load
 from stemrepro.model.cache import Cache
 from stemrepro.model.config import END_OF_DOCUMENT

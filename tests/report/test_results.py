@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
+from stemrepro.config.paper import PaperNumber
+from stemrepro.config.recipe import Claim
 from stemrepro.measures.base import Precondition
-from stemrepro.paper import PaperNumber
-from stemrepro.recipe import Claim
 from stemrepro.report import forest
 from stemrepro.report.results import evidence_for, judged, mean_row, save, save_panels
 from stemrepro.report.style import settle, sheet, use_style

@@ -6,7 +6,7 @@ import seaborn as sns
 from matplotlib.lines import Line2D
 
 from stemrepro.analyse import module
-from stemrepro.arm import HUES
+from stemrepro.config.arm import HUES
 from stemrepro.measures.base import Inputs, measured
 from stemrepro.report.style import (
     ARM_COLOUR,

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.recipe import ORIGINS
+from stemrepro.config.recipe import ORIGINS
 from stemrepro.report.verdicts import read_verdicts, tally, tally_table, word
 from stemrepro.verdicts.rule import VERDICTS
 

@@ -20,10 +20,10 @@ import yaml
 from mlflow import MlflowClient
 from rich.console import Console
 
-from stemrepro.arm import Arm
 from stemrepro.common.code_hash import _source
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, digest, sha256, write_json
+from stemrepro.config.arm import Arm
 from stemrepro.model.ffn.loading import ffn_class
 from stemrepro.runs import run_code
 from stemrepro.sweeps import search, trials

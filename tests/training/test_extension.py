@@ -8,13 +8,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from stemrepro.arm import run_settings
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import digest
 from stemrepro.config.address import Address
+from stemrepro.config.arm import run_settings
+from stemrepro.config.scale import Extension, Point
 from stemrepro.model.transformer import build
 from stemrepro.runs import Beginning
-from stemrepro.scale import Extension, Point
 from stemrepro.training import callbacks
 from stemrepro.training.checkpoint import beginning_of
 from stemrepro.training.module import LanguageModule

@@ -7,8 +7,8 @@ import pytest
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.yaml_records import parse
+from stemrepro.config.training import RunTraining
 from stemrepro.training.schedule import branch_step, mark_steps, rate_factor
-from stemrepro.training.settings import RunTraining
 from tests.conftest import TINY
 
 

@@ -7,14 +7,14 @@ from pydantic import Field, field_validator, model_validator
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.yaml_records import Fraction, Name, Positive, Strict, parse
-from stemrepro.data.sources import SOURCES
+from stemrepro.config.sources import SOURCES
 
 
 class ArchiveMix(Strict):
     """Text of the pinned archives."""
 
     kind: Literal["archives"]
-    sources: tuple[str, ...] = Field(min_length=1, description="names of stemrepro/data/sources.py, in reading order")
+    sources: tuple[str, ...] = Field(min_length=1, description="names of stemrepro/config/sources.py, in reading order")
     near_duplicates: Literal["documents", "passages"] = Field(
         "documents", description="what is compared: documents within a source, or passages across the whole mix"
     )
@@ -78,7 +78,7 @@ class FactsMix(Strict):
     kind: Literal["facts"]
     vendored: bool = Field(False, description="countries and prose of the vendored sample; no download")
     sources: tuple[str, ...] = Field(
-        (), description="prose, by names of stemrepro/data/sources.py; none with `vendored`"
+        (), description="prose, by names of stemrepro/config/sources.py; none with `vendored`"
     )
     kilobytes: Positive = Field(description="of prose, in an order that has nothing to do with content")
     entities: Positive = Field(description="countries")
@@ -152,7 +152,7 @@ class NeedlesMix(Strict):
     kind: Literal["needles"]
     vendored: bool = Field(False, description="prose of the vendored sample; no download")
     sources: tuple[str, ...] = Field(
-        (), description="prose, by names of stemrepro/data/sources.py; none with `vendored`"
+        (), description="prose, by names of stemrepro/config/sources.py; none with `vendored`"
     )
     plain: Positive = Field(description="kilobytes of prose without needles, from which the vocabulary is made")
     kilobytes: Positive = Field(description="of prose with needles between its clauses")

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from stemrepro.common.errors import UserError
-from stemrepro.paper import Cells, Paper
+from stemrepro.config.paper import Cells, Paper
 from stemrepro.paper_table import find, show
 from tests.conftest import ROOT
 

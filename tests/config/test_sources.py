@@ -1,7 +1,7 @@
 """The table of sources, and which of a mix are prose."""
 
+from stemrepro.config.sources import PROSE, SOURCES, prose
 from stemrepro.data.archives import pinned
-from stemrepro.data.sources import PROSE, SOURCES, prose
 
 
 def test_prose_names_sources_and_every_source_is_pinned():

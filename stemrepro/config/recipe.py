@@ -1,4 +1,4 @@
-"""What a recipe is, as typed data: one table or figure of the paper, or a reviewer's wish. stemrepro.book reads and checks the files."""
+"""What a recipe is, as typed data: one table or figure of the paper, or a reviewer's wish. stemrepro.config.catalog reads and checks the files."""
 
 from typing import Annotated, Literal
 
@@ -6,7 +6,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from stemrepro.common.yaml_records import Factor, Name, Positive, Strict
 from stemrepro.config.address import MAIN, Address
-from stemrepro.paper import Cells, PaperNumber
+from stemrepro.config.paper import Cells, PaperNumber
 
 Key = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=64)]
 """Names that lm-eval or Python give: tasks, groups of them, claims."""

@@ -8,11 +8,11 @@ from pydantic import Field, model_validator
 from stemrepro.common.errors import UserError
 from stemrepro.common.yaml_records import Factor, Name, Positive, Strict
 from stemrepro.config.address import Address
+from stemrepro.config.scale import Point, Scale, Shape
+from stemrepro.config.training import RunTraining, TableHome, TableUpdate
 from stemrepro.model.config import ModelConfig, placed_layers
 from stemrepro.model.cost import half_of_the_model, matched
 from stemrepro.model.specs import check, spec
-from stemrepro.scale import Point, Scale, Shape
-from stemrepro.training.settings import RunTraining, TableHome, TableUpdate
 
 Placement = Literal["none", "third", "third-shifted", "early", "late", "half", "full", "single"]
 HUES = {

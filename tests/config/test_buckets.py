@@ -1,6 +1,6 @@
 """Names and edges of buckets."""
 
-from stemrepro.evaluation.buckets import bucket_name, position_edges
+from stemrepro.config.buckets import bucket_name, position_edges
 
 
 def test_bucket_names():

@@ -9,16 +9,16 @@ from pathlib import Path
 
 from pydantic import ConfigDict, Field
 
-from stemrepro.arm import Arm, run_settings, shaped
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.paths import RECIPES
 from stemrepro.common.yaml_records import Strict, checked_name, parse, read_yaml
 from stemrepro.config.address import MAIN, Address
-from stemrepro.data.mixes import BlendMix, Mix, parse_mix
-from stemrepro.paper import Cells, Paper
-from stemrepro.recipe import Recipe
-from stemrepro.retrofit.rules import check
-from stemrepro.scale import Point, Scale, Shape
+from stemrepro.config.arm import Arm, run_settings, shaped
+from stemrepro.config.mixes import BlendMix, Mix, parse_mix
+from stemrepro.config.paper import Cells, Paper
+from stemrepro.config.recipe import Recipe
+from stemrepro.config.retrofit import check
+from stemrepro.config.scale import Point, Scale, Shape
 
 NO_RECIPES = ("arms", "mixes", "paper", "points", "shapes")
 RESERVED = ("check", "fetch", "corpus", "items", "tokenizer", "blocks", "vocabularies", "people", "mid", "counts", "train", "losses",

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.data.mixes import parse_mix
+from stemrepro.config.mixes import parse_mix
 
 FILE = Path("recipes/mixes.yaml")
 

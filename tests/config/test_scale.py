@@ -2,11 +2,11 @@ import pytest
 import torch
 
 from stemrepro import estimate, plan
-from stemrepro.arm import run_settings
 from stemrepro.config.address import MAIN, Address
+from stemrepro.config.arm import run_settings
+from stemrepro.config.scale import Point
 from stemrepro.model.cost import parameter_counts
 from stemrepro.model.transformer import Decoder
-from stemrepro.scale import Point
 from stemrepro.training.module import LanguageModule
 from tests.conftest import ROOT
 

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from stemrepro.common.yaml_records import Factor, Fraction, Name, Positive, Strict
-from stemrepro.retrofit.rules import KINDS, Kind
-from stemrepro.training.settings import Training
+from stemrepro.config.retrofit import KINDS, Kind
+from stemrepro.config.training import Training
 
 
 class Shape(Strict):
