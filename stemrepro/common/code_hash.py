@@ -11,7 +11,7 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import digest
 from stemrepro.common.syntax import canonical, says_nothing
 
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(__file__).parent.parent
 HASHING = (__name__, canonical.__module__)
 """The modules that make a hash, which decide nothing of what it stands for."""
 OWN_NAMES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
