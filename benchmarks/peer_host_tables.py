@@ -16,8 +16,8 @@ from stemrepro.data.blocks import TokenBlocks
 from stemrepro.model.cache import Cache
 from stemrepro.model.cost import row_bytes
 from stemrepro.model.transformer import Decoder, build
-from stemrepro.tables.offload import Shelf, offload
-from stemrepro.tables.row_cache import RowCache
+from stemrepro.offload.offload import Shelf, offload
+from stemrepro.offload.row_cache import RowCache
 
 MEASURE = "tables in host memory"
 ARM, RESIDENT = "stem-third", "on the device"

@@ -21,7 +21,7 @@ from stemrepro.measures.offload_training import Rows, from_host, on_device
 from stemrepro.measures.text import TextCounts
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import cache_bytes, flops_per_token, parameter_counts, table_bytes_per_token
-from stemrepro.tables.overlap import pass_seconds
+from stemrepro.offload.overlap import pass_seconds
 from stemrepro.verdicts.rule import Contrast, Unmeasured
 
 BYTES = 2
@@ -87,7 +87,7 @@ PREFILL = Pass(SEQUENCES, CHUNK, PREFIX // 2)
 """A chunk of the official benchmark's prefill, in the middle of the prefix."""
 PROMPT = tuple(Pass(SEQUENCES, CHUNK, CHUNK * number + CHUNK // 2) for number in range(PREFIX // CHUNK))
 """All of its whole chunks. Their ids are known from the start, so that rows of one come while the device works on that before, as in the
-official engine; stemrepro/tables/offload.py begins anew with each pass."""
+official engine; stemrepro/offload/offload.py begins anew with each pass."""
 
 
 def decode(sequences: int) -> Pass:

@@ -10,7 +10,7 @@ from torch import nn
 
 from stemrepro.common.errors import UserError
 from stemrepro.model.ffn.base import is_table
-from stemrepro.tables.link import Link
+from stemrepro.offload.link import Link
 from stemrepro.tables.training import HostModule, HostRows, HostTables
 from stemrepro.training.touched import TouchedAdamW, summed
 from stemrepro.training.train import train

@@ -11,9 +11,9 @@ from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import row_bytes
 from stemrepro.model.generate import continuations
 from stemrepro.model.transformer import build
-from stemrepro.tables.link import Link
-from stemrepro.tables.offload import Shelf, mapped, offload
-from stemrepro.tables.row_cache import RowCache
+from stemrepro.offload.link import Link
+from stemrepro.offload.offload import Shelf, mapped, offload
+from stemrepro.offload.row_cache import RowCache
 
 VOCAB = 61
 CONFIG = ModelConfig(

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stemrepro.tables.row_cache import RowCache
+from stemrepro.offload.row_cache import RowCache
 
 VOCAB = 12
 

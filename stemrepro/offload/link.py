@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from stemrepro.tables.gather import gather_rows
+from stemrepro.offload.gather import gather_rows
 
 
 @dataclass

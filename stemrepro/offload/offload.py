@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from stemrepro.common.errors import UserError
 from stemrepro.model.ffn.naming import OWN_FILE
 from stemrepro.model.transformer import Decoder
-from stemrepro.tables.link import Buffer, Link, link_to
-from stemrepro.tables.row_cache import RowCache
+from stemrepro.offload.link import Buffer, Link, link_to
+from stemrepro.offload.row_cache import RowCache
 
 OTHERWISE_READ = {"ngram-table", "stem-shuffled", "stem-slots"}
 """Networks whose rows are addressed by more than the token."""

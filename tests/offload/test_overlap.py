@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stemrepro.tables.overlap import pass_seconds
+from stemrepro.offload.overlap import pass_seconds
 
 
 def ticked(compute, gather, copy, ahead, delay):
