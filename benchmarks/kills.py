@@ -27,7 +27,7 @@ from rich.progress import track
 
 from benchmarks.runs import run_at
 from stemrepro.common.workers import fork_server
-from stemrepro.runs import Run
+from stemrepro.training.run import Run
 
 MODULE = "stemrepro.training.train"
 

@@ -21,9 +21,9 @@ from stemrepro.config.catalog import Book
 from stemrepro.config.scale import Scale
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import flops_per_token
-from stemrepro.runs import Run
 from stemrepro.training.compiling import compiled
 from stemrepro.training.module import LanguageModule, mean_loss
+from stemrepro.training.run import Run
 
 TRAINING, STEM, PRODUCTS = "training step", "STEM's step", "products in a step"
 FASTER, SLOWER = 1.4, 1.05

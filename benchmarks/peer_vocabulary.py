@@ -18,7 +18,7 @@ from benchmarks.peer_training import Steps
 from stemrepro.model.ffn.base import table_parameters
 from stemrepro.offload.link import Link
 from stemrepro.offload.offload import table_owners
-from stemrepro.tables.training import HostRows, HostTables
+from stemrepro.training.host_tables import HostRows, HostTables
 from stemrepro.training.module import OPTIMIZERS, LanguageModule, mean_loss
 from stemrepro.training.touched import sparse_gradients
 

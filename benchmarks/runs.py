@@ -10,7 +10,7 @@ from stemrepro.config.arm import run_settings
 from stemrepro.config.catalog import Book
 from stemrepro.config.scale import Point, Scale
 from stemrepro.data.integrity import verified_hash
-from stemrepro.runs import Run
+from stemrepro.training.run import Run
 
 
 def as_a_worker() -> None:

@@ -22,7 +22,7 @@ from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder
 from stemrepro.report.scoreboard import shown
 from stemrepro.report.verdicts import read_verdicts, word
-from stemrepro.run_folder import read_config
+from stemrepro.training.run_folder import read_config
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from textwrap import wrap
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.sources import prose
 from stemrepro.report.verdicts import word
-from stemrepro.runs import Run
+from stemrepro.training.run import Run
 
 WIDTH = 80
 MOST_LISTED = 12

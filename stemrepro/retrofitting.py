@@ -28,13 +28,13 @@ from stemrepro.data.vocabularies import own_text
 from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.config import ModelConfig, placed_layers
 from stemrepro.model.transformer import Decoder
-from stemrepro.retrofit.beginning import PREFIX, beginning
-from stemrepro.retrofit.explained import explained
-from stemrepro.run_folder import model_of, read_config
-from stemrepro.runs import Beginning, Run
 from stemrepro.training.callbacks import losses_by_source
 from stemrepro.training.checkpoint import AtomicCheckpointIO, intact
+from stemrepro.training.explained import explained
 from stemrepro.training.launch import train_runs
+from stemrepro.training.retrofit import PREFIX, beginning
+from stemrepro.training.run import Beginning, Run
+from stemrepro.training.run_folder import model_of, read_config
 
 VALIDATION = 16384
 """Tokens a source that losses are taken of, or as many as there are."""

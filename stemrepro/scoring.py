@@ -24,8 +24,8 @@ from stemrepro.measures.plans import MODEL, SCORING, START, STARTS, TRAINING
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.params import Params, Planned
-from stemrepro.run_folder import read_config
-from stemrepro.runs import Run
+from stemrepro.training.run import Run
+from stemrepro.training.run_folder import read_config
 from stemrepro.work import runs_of
 
 DECIDE_NOTHING = (flops_per_token.__module__, read_config.__module__, *HASHING)

@@ -15,8 +15,8 @@ from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.plans import other_plan
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.report.verdicts import read_verdicts, word
-from stemrepro.run_folder import read_config
 from stemrepro.tracked_run import cost_of, made_at
+from stemrepro.training.run_folder import read_config
 from stemrepro.verdicts.rule import Contrast, Unmeasured
 
 REFERENCE = "dense"

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from stemrepro.model.cost import flops_per_token, parameter_counts
-from stemrepro.run_folder import model_of, named_here
+from stemrepro.training.run_folder import model_of, named_here
 
 UNKNOWN = "unknown"
 """The commit of what doesn't say it."""

@@ -24,8 +24,6 @@ from stemrepro.common.files import digest, flat, locked, sha256
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import HUES
 from stemrepro.config.catalog import Book
-from stemrepro.run_folder import read_config, read_metrics
-from stemrepro.runs import params_hash
 from stemrepro.tracked import clone, made_whole, private, settle, state, tracking_uri
 from stemrepro.tracked_arm import (
     REFERENCE,
@@ -40,6 +38,8 @@ from stemrepro.tracked_arm import (
 )
 from stemrepro.tracked_page import KIND, NOTE, note, place, saved_views
 from stemrepro.tracked_run import UNKNOWN, ended, made_at, steps_of
+from stemrepro.training.run import params_hash
+from stemrepro.training.run_folder import read_config, read_metrics
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")

@@ -10,7 +10,7 @@ from stemrepro.config.retrofit import KINDS
 from stemrepro.config.scale import Part
 from stemrepro.data.vocabularies import mid_text, own_text
 from stemrepro.params import Planned
-from stemrepro.runs import Beginning, Run
+from stemrepro.training.run import Beginning, Run
 
 TOKENS_A_ROW = 128
 """Of a text, as many tokens are read for each row of a table that is made of a dense run, or as many as that run was trained on."""

@@ -17,7 +17,7 @@ from stemrepro.data.encoding import write_blocks
 from stemrepro.data.items import write_items
 from stemrepro.data.tokenizer import train_tokenizer
 from stemrepro.measures.catalog import load
-from stemrepro.runs import Run
+from stemrepro.training.run import Run
 
 os.environ["OMP_NUM_THREADS"] = (
     "1"  # of torch: two threads wait for each other when the machine is busy; golden losses need one

@@ -32,7 +32,7 @@ from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.model.generate import continuations
 from stemrepro.model.specs import FFNS
 from stemrepro.model.transformer import build
-from stemrepro.runs import Run, params_hash
+from stemrepro.training.run import Run, params_hash
 from tests.conftest import ROOT, TASKS
 from tests.made_up import write_arm
 

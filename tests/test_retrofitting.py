@@ -17,8 +17,8 @@ from stemrepro.data.blocks import TokenBlocks
 from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.transformer import Decoder
-from stemrepro.retrofit.explained import explained
-from stemrepro.retrofit.rows import retrofitted
+from stemrepro.training.explained import explained
+from stemrepro.training.retrofit_rows import retrofitted
 from stemrepro.training.train import train
 from tests.conftest import quiet
 

@@ -193,7 +193,7 @@ class Extension(Strict):
     tables: Literal["kept", "anew", Kind] = Field(
         "kept",
         description="anew: drawn and optimised from the start, as the official code does behind init_ckpt_path; the others: made of a "
-        "dense arm's run (stemrepro/retrofit/rows.py)",
+        "dense arm's run (stemrepro/training/retrofit_rows.py)",
     )
 
     @model_validator(mode="after")

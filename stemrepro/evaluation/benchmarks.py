@@ -27,7 +27,7 @@ from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.lm import StemLM, task_manager
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_arrays
-from stemrepro.runs import Run
+from stemrepro.training.run import Run
 
 FIELDS = ("acc", "acc_norm", "answer_acc", "answer_acc_norm", "margin", "seen")
 """Arrays of each task in items.npz, each [seeds, items]; "clusters" [items] and "gold" [items] besides."""

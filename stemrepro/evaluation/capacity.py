@@ -19,7 +19,7 @@ from stemrepro.evaluation.recall import token_of
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_frame
 from stemrepro.model.loss import token_losses
-from stemrepro.runs import Run
+from stemrepro.training.run import Run
 
 BATCH = 512
 

@@ -17,7 +17,7 @@ from stemrepro.data.blocks import TokenBlocks
 from stemrepro.evaluation.losses import validation_losses
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_arrays
-from stemrepro.runs import Run
+from stemrepro.training.run import Run
 
 BY = ("distance", "position")
 NEAR = 16

@@ -29,7 +29,7 @@ from stemrepro.evaluation.prompts import Answered, Question, answered, ask, padd
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_arrays
 from stemrepro.model.transformer import Decoder
-from stemrepro.runs import Run
+from stemrepro.training.run import Run
 
 EQUAL, LONGER, SHORTER = "equal", "longer", "shorter"
 """Tokens of the source's name against those of the target's."""

@@ -20,7 +20,7 @@ from stemrepro.evaluation.prompts import Question, answered, ask, padded
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_arrays
 from stemrepro.model.transformer import Decoder
-from stemrepro.runs import Run
+from stemrepro.training.run import Run
 
 TRAINED = 8
 """Trained templates that a fact is asked in."""

@@ -27,7 +27,7 @@ from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_arrays, save_frame
 from stemrepro.model.ffn.base import FFN, table_parameters
 from stemrepro.model.transformer import Decoder, build
-from stemrepro.runs import Run
+from stemrepro.training.run import Run
 
 MOST_ROWS = 4096
 """Rows of a table that are compared at most, all pairs of them (torch's quantile takes 2^24 values); larger tables are sampled."""

@@ -24,7 +24,7 @@ from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_frame
 from stemrepro.model.generate import continuations
-from stemrepro.runs import Run
+from stemrepro.training.run import Run
 
 
 class Haystacks:

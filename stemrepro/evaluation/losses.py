@@ -24,8 +24,8 @@ from stemrepro.evaluation.writing import Scored, save_arrays, save_frame
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder
-from stemrepro.run_folder import read_metrics
-from stemrepro.runs import Run
+from stemrepro.training.run import Run
+from stemrepro.training.run_folder import read_metrics
 
 
 def seen_pairs(run: Run) -> csr_array:

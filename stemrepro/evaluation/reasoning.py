@@ -22,7 +22,7 @@ from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.lm import StemLM
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_arrays
-from stemrepro.runs import Run
+from stemrepro.training.run import Run
 
 SHOTS = 1234
 """Seed of the examples before a question, lm-eval's own: the same for every run."""

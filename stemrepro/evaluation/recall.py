@@ -17,7 +17,7 @@ from stemrepro.data.recall import made_up_words, pairs_and_queries
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_frame
-from stemrepro.runs import Run
+from stemrepro.training.run import Run
 
 
 def token_of(tokenizer_file: Path, words: list[str]) -> np.ndarray:

@@ -18,7 +18,7 @@ from stemrepro.evaluation.prompts import Question, ask, padded
 from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.model.generate import Choose, continuations, greedy
-from stemrepro.run_folder import read_config
+from stemrepro.training.run_folder import read_config
 
 
 @dataclass(frozen=True)

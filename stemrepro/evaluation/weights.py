@@ -17,8 +17,8 @@ from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import parameter_counts
 from stemrepro.model.ffn.naming import OWN_FILE
 from stemrepro.model.transformer import Decoder
-from stemrepro.run_folder import check_trusted, model_of, read_config
-from stemrepro.runs import Run
+from stemrepro.training.run import Run
+from stemrepro.training.run_folder import check_trusted, model_of, read_config
 
 
 def device_of(accelerator: str) -> torch.device:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write
-from stemrepro.runs import Run
+from stemrepro.training.run import Run
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from stemrepro.measures.losses import ArmLosses
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import parameter_counts
 from stemrepro.model.ffn.loading import ffn_class
-from stemrepro.runs import params_hash
+from stemrepro.training.run import params_hash
 
 BOUND = 1e-4
 """How far a logit of the exported model may be from ours, in float32; what is measured is a few 1e-5 at logits up to 20."""

@@ -18,7 +18,7 @@ from stemrepro.data.tokenizer import END_TEXT
 from stemrepro.export.card import Exported, card
 from stemrepro.export.weights import check, settings, weights
 from stemrepro.model.config import END_OF_DOCUMENT
-from stemrepro.run_folder import model_of, read_config
+from stemrepro.training.run_folder import model_of, read_config
 
 CODE = Path(__file__).with_name("huggingface")
 """What is copied as it is; it imports nothing of this project."""

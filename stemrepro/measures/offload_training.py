@@ -1,4 +1,4 @@
-"""What tables in host memory cost a training step at the least, modelled: the parts of a step of stemrepro/tables/training.py.
+"""What tables in host memory cost a training step at the least, modelled: the parts of a step of stemrepro/training/host_tables.py.
 
 The device computes a step while the rows that only the next one reads come; then all gradients go back, the host moves the step's rows, and
 the rows that both steps read follow. Clipping needs the norm of all gradients, so none of these can begin earlier. At the least, because a

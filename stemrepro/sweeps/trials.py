@@ -21,8 +21,8 @@ from stemrepro.config.training import Training
 from stemrepro.data.integrity import read_index, verified_hash
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import row_elements
-from stemrepro.runs import Run
 from stemrepro.sweeps.spec import ARM_FIELDS, MODEL_FIELDS, TRAINING_FIELDS, Range, Space, Sweep
+from stemrepro.training.run import Run
 
 
 def suggested(trial: Trial, space: Space) -> dict:

@@ -16,9 +16,9 @@ from stemrepro.common.sums import total
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.model.ffn.base import is_table
 from stemrepro.model.loss import token_losses
-from stemrepro.runs import Run
 from stemrepro.training.checkpoint import TRUNK, checkpoint_path, prune
 from stemrepro.training.module import LanguageModule
+from stemrepro.training.run import Run
 from stemrepro.training.schedule import branch_step, mark_steps, rate_factor
 
 Report = Callable[[int, float, float], None]

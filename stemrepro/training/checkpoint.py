@@ -12,7 +12,7 @@ from lightning.fabric.plugins import CheckpointIO
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, digest, sha256
-from stemrepro.runs import Run
+from stemrepro.training.run import Run
 from stemrepro.training.schedule import branch_step
 
 KEPT = 2

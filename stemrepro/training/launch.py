@@ -2,7 +2,7 @@
 
 from stemrepro.common.workers import Job, run_jobs
 from stemrepro.model.cost import flops_per_token
-from stemrepro.runs import Run
+from stemrepro.training.run import Run
 
 
 def cost(run: Run) -> float:

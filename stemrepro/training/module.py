@@ -11,9 +11,9 @@ from stemrepro.data.blocks import TokenBlocks
 from stemrepro.model.ffn.base import is_table, table_parameters
 from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import build
-from stemrepro.runs import Run
 from stemrepro.training.compiling import compiled
 from stemrepro.training.rowwise import RowwiseAdamW
+from stemrepro.training.run import Run
 from stemrepro.training.schedule import rate_factor
 from stemrepro.training.touched import TouchedAdamW, clip, sparse_gradients
 

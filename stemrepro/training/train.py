@@ -18,13 +18,13 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, digest, locked, write_json
 from stemrepro.common.provenance import provenance
 from stemrepro.data.blocks import TokenBlocks
-from stemrepro.retrofit.beginning import beginning
-from stemrepro.runs import Run
-from stemrepro.tables.training import HostModule
 from stemrepro.training.callbacks import Diverged, Recorder, Report
 from stemrepro.training.checkpoint import AtomicCheckpointIO, newest, trunk_of
 from stemrepro.training.compiling import compiler_works
+from stemrepro.training.host_tables import HostModule
 from stemrepro.training.module import LanguageModule
+from stemrepro.training.retrofit import beginning
+from stemrepro.training.run import Run
 
 MOST_EPOCHS = 4
 """Up to so many, repeated text teaches nearly as much as new text (Muennighoff et al. 2023); beyond them arms differ in what they keep."""

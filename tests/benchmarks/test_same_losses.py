@@ -10,8 +10,8 @@ from benchmarks.same_losses import adopt, difference
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import digest
 from stemrepro.evaluation.weights import load_run
-from stemrepro.runs import Beginning, Run
 from stemrepro.training.checkpoint import beginning_of
+from stemrepro.training.run import Beginning, Run
 from stemrepro.training.train import train
 from tests.conftest import quiet
 

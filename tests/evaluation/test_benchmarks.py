@@ -22,7 +22,7 @@ from stemrepro.evaluation.benchmarks import item_scores, load_task, margin, scor
 from stemrepro.evaluation.lm import StemLM, task_manager
 from stemrepro.evaluation.writing import Scored
 from stemrepro.model.transformer import build
-from stemrepro.runs import Run
+from stemrepro.training.run import Run
 from stemrepro.training.train import train
 from tests.conftest import TASKS, quiet
 

@@ -17,7 +17,7 @@ from stemrepro.data.tokenizer import read_tokenizer, train_tokenizer
 from stemrepro.evaluation import capacity
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored
-from stemrepro.runs import Run
+from stemrepro.training.run import Run
 from stemrepro.training.train import train
 from tests.conftest import quiet
 

@@ -21,7 +21,7 @@ from stemrepro.data.tokenizer import train_tokenizer
 from stemrepro.evaluation import haystack
 from stemrepro.evaluation.haystack import Haystacks
 from stemrepro.evaluation.writing import Scored
-from stemrepro.runs import Run
+from stemrepro.training.run import Run
 from tests.conftest import quiet
 
 VOCAB = 320

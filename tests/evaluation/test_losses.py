@@ -18,7 +18,7 @@ from stemrepro.data.blocks import TokenBlocks
 from stemrepro.evaluation.losses import score, seen_pairs, write
 from stemrepro.evaluation.writing import Scored, save_frame
 from stemrepro.model.transformer import Decoder
-from stemrepro.runs import Beginning
+from stemrepro.training.run import Beginning
 from stemrepro.training.train import train
 from tests.conftest import quiet
 

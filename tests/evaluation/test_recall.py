@@ -16,7 +16,7 @@ from stemrepro.data.recall import made_up_words
 from stemrepro.data.tokenizer import train_tokenizer
 from stemrepro.evaluation import recall
 from stemrepro.evaluation.writing import Scored
-from stemrepro.runs import Run
+from stemrepro.training.run import Run
 from tests.conftest import quiet
 
 ASKED = Recall(pairs=(2, 4), lengths=(17, 33), documents=6, batch=4)

@@ -25,7 +25,6 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, digest, sha256, write_json
 from stemrepro.config.arm import Arm
 from stemrepro.model.ffn.loading import ffn_class
-from stemrepro.runs import run_code
 from stemrepro.sweeps import search, trials
 from stemrepro.sweeps.best import best_settings
 from stemrepro.sweeps.figures import rate_figure
@@ -45,6 +44,7 @@ from stemrepro.sweeps.study import (
 )
 from stemrepro.sweeps.trials import run_of, settings_of
 from stemrepro.tracked import tracking_uri
+from stemrepro.training.run import run_code
 from tests.conftest import ROOT, TINY
 
 GRID = {

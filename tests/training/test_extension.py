@@ -14,10 +14,10 @@ from stemrepro.config.address import Address
 from stemrepro.config.arm import run_settings
 from stemrepro.config.scale import Extension, Point
 from stemrepro.model.transformer import build
-from stemrepro.runs import Beginning
 from stemrepro.training import callbacks
 from stemrepro.training.checkpoint import beginning_of
 from stemrepro.training.module import LanguageModule
+from stemrepro.training.run import Beginning
 from stemrepro.training.schedule import rate_factor
 from stemrepro.training.train import train
 from tests.conftest import quiet

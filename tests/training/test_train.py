@@ -13,11 +13,11 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from stemrepro import runs
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write
 from stemrepro.model.transformer import build
 from stemrepro.training import callbacks
+from stemrepro.training import run as runs
 from stemrepro.training.compiling import compiler_works
 from stemrepro.training.module import Batches, LanguageModule
 from stemrepro.training.schedule import rate_factor

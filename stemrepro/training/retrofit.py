@@ -9,9 +9,9 @@ from stemrepro.data.blocks import TokenBlocks
 from stemrepro.model.config import JSON
 from stemrepro.model.ffn.base import table_parameters
 from stemrepro.model.transformer import Decoder
-from stemrepro.retrofit.rows import retrofitted
-from stemrepro.runs import Run
 from stemrepro.training.checkpoint import beginning_of
+from stemrepro.training.retrofit_rows import retrofitted
+from stemrepro.training.run import Run
 
 PREFIX = "model."
 
@@ -34,7 +34,7 @@ def as_stem(checkpoint: dict, run: Run, blocks: TokenBlocks) -> dict:
     optimiser knows nothing; of all else it knows what it knew.
 
     Raises:
-        UserError: see stemrepro.retrofit.rows.
+        UserError: see stemrepro.training.retrofit_rows.
     """
     shape = JSON.validate_python(checkpoint["run_config"]["model"])
     check(shape, run.model)  # before a network is imported that a retrofit can't begin with
@@ -61,7 +61,7 @@ def beginning(run: Run, blocks: TokenBlocks) -> dict:
         blocks: the run's training text.
 
     Raises:
-        UserError: see `beginning_of` and stemrepro.retrofit.rows.
+        UserError: see `beginning_of` and stemrepro.training.retrofit_rows.
     """
     checkpoint = beginning_of(run)
     return as_stem(checkpoint, run, blocks) if run.begins.tables in KINDS else checkpoint

@@ -32,7 +32,7 @@ class Begun(Strict):
 
 
 class Settings(Strict):
-    """What stemrepro.runs.Run.config has written."""
+    """What stemrepro.training.run.Run.config has written."""
 
     arm: Name
     point: Name

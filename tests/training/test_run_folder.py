@@ -20,10 +20,10 @@ from stemrepro.evaluation.lm import StemLM
 from stemrepro.evaluation.visit import Visitor
 from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.ffn.loading import ffn_class
-from stemrepro.retrofit.beginning import beginning
-from stemrepro.run_folder import read_config, read_metrics
-from stemrepro.runs import Beginning
 from stemrepro.training.checkpoint import AtomicCheckpointIO
+from stemrepro.training.retrofit import beginning
+from stemrepro.training.run import Beginning
+from stemrepro.training.run_folder import read_config, read_metrics
 from tests.conftest import ROOT
 from tests.test_records import BOMB
 

@@ -11,7 +11,7 @@ from torch import nn
 from stemrepro.common.errors import UserError
 from stemrepro.model.ffn.base import is_table
 from stemrepro.offload.link import Link
-from stemrepro.tables.training import HostModule, HostRows, HostTables
+from stemrepro.training.host_tables import HostModule, HostRows, HostTables
 from stemrepro.training.touched import TouchedAdamW, summed
 from stemrepro.training.train import train
 from tests.conftest import quiet

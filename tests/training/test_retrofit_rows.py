@@ -6,7 +6,7 @@ import torch
 from stemrepro.common.errors import UserError
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.transformer import Decoder, build, rotary_angles
-from stemrepro.retrofit.rows import read_means, retrofitted
+from stemrepro.training.retrofit_rows import read_means, retrofitted
 
 SHAPE = {"vocab": 23, "width": 16, "layers": 4, "heads": 2, "kv_heads": 1, "ffn_width": 20}
 DENSE, PLACED = ModelConfig(**SHAPE), (1, 3)

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from stemrepro.common.errors import UserError
 from stemrepro.offload.link import Link, link_to
 from stemrepro.offload.offload import table_owners
-from stemrepro.runs import Run
 from stemrepro.training.module import LanguageModule
+from stemrepro.training.run import Run
 from stemrepro.training.schedule import rate_factor
 from stemrepro.training.touched import move_rows, new_moments
 

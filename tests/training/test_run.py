@@ -8,7 +8,7 @@ import yaml
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, write_json
 from stemrepro.config.address import MAIN, Address
-from stemrepro.runs import run_code
+from stemrepro.training.run import run_code
 
 
 @pytest.mark.parametrize(
