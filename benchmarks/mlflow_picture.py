@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from contextlib import chdir, contextmanager
 from pathlib import Path
 
-from stemrepro.browser import chromium
 from stemrepro.common.files import atomic_write
 from stemrepro.measures.catalog import load
+from stemrepro.report.browser import chromium
 from stemrepro.tracking import Tracker
 
 SCALE, PICTURE = "laptop", Path("docs/mlflow.png")

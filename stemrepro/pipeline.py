@@ -19,9 +19,9 @@ from stemrepro.config.catalog import Book
 from stemrepro.config.mixes import Mix
 from stemrepro.config.recipe import Recipe
 from stemrepro.measures.base import measure_class
-from stemrepro.metrics import METRICS, compared_arms
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.params import Params
+from stemrepro.report.metrics import METRICS, compared_arms
 from stemrepro.verdicts.robustness import LONG_END
 
 DRAWING, PIPELINE, TARGETS = Path("dvc.yaml"), PLAN / "dvc.yaml", PLAN / "targets"

@@ -9,12 +9,12 @@ import pytest
 import yaml
 
 from stemrepro import plan
-from stemrepro.analyse import analyse
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import write_json
 from stemrepro.config.address import MAIN, Address
 from stemrepro.data.vocabularies import write_vocabularies
 from stemrepro.evaluation import benchmarks, geometry, losses
+from stemrepro.report.analyse import analyse
 from stemrepro.scoring import pending, write_scores
 from stemrepro.training.train import train
 from stemrepro.verdicts.rule import INCONCLUSIVE, NOT_TESTABLE

@@ -10,9 +10,9 @@ import yaml
 from typer.testing import CliRunner
 
 from stemrepro import plan
-from stemrepro.analyse import analyse
 from stemrepro.cli import app
 from stemrepro.config.scale import PARTS
+from stemrepro.report.analyse import analyse
 from stemrepro.scoring import pending, write_scores
 from stemrepro.training.train import train
 from stemrepro.verdicts.rule import INCONCLUSIVE, NOT_TESTABLE

@@ -9,12 +9,12 @@ import pytest
 import yaml
 
 from stemrepro import plan
-from stemrepro.analyse import analyse
 from stemrepro.cli.making import data
 from stemrepro.common.files import read_rows
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.scale import PARTS
 from stemrepro.data.archives import SAMPLE
+from stemrepro.report.analyse import analyse
 from stemrepro.scoring import pending, write_scores
 from stemrepro.training.train import train
 from stemrepro.verdicts.rule import NOT_TESTABLE

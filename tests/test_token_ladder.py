@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from analysis.token_ladder import PARTS, STEM
-from stemrepro.analyse import analyse
 from stemrepro.measures.catalog import load
 from stemrepro.pipeline import drawing
+from stemrepro.report.analyse import analyse
 from tests.conftest import ROOT
 from tests.made_up import write_arm
 

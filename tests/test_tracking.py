@@ -21,11 +21,11 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from stemrepro import tracking
-from stemrepro.browser import chromium
 from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.sources import prose as prose_of
 from stemrepro.evaluation import benchmarks, losses
+from stemrepro.report.browser import chromium
 from stemrepro.scoring import write_scores
 from stemrepro.tracked import Held, held, page, remember, sources, tracking_uri
 from stemrepro.tracked_page import WIDTHS

@@ -25,10 +25,10 @@ def analyse(
     scale: Scale = "laptop",
 ) -> None:
     """Judges claims and draws figures from the scores, without training."""
-    from stemrepro.analyse import analyse as run
     from stemrepro.closing import verdicts
     from stemrepro.common.progress import tracked
     from stemrepro.measures.catalog import load
+    from stemrepro.report.analyse import analyse as run
 
     rows = []
     for name in tracked(recipes or list(load().at(scale).recipes), "analyses"):
@@ -43,7 +43,7 @@ def analyse(
 def metrics(scale: Scale = "laptop") -> None:
     """Writes what 'dvc metrics show' lists: of each arm its loss, its gap to dense in the same seeds, and its cost."""
     from stemrepro.measures.catalog import load
-    from stemrepro.metrics import METRICS, write_metrics
+    from stemrepro.report.metrics import METRICS, write_metrics
 
     print(f"{METRICS / scale}: {write_metrics(load(), scale, SCORES)} arms, which 'dvc metrics show' lists")
 
@@ -83,10 +83,10 @@ def explain(
 ) -> None:
     """Says how a claim came to its verdict: differences seed by seed, the rule's steps, files and the command that makes it anew."""
     from stemrepro.estimate import estimate
-    from stemrepro.explain import explain as told
-    from stemrepro.explain import find
     from stemrepro.measures.catalog import load
     from stemrepro.plan import make_params
+    from stemrepro.report.explain import explain as told
+    from stemrepro.report.explain import find
 
     book = load()
     recipe, _, at = find(book, claim, scale)
@@ -198,8 +198,8 @@ def prose() -> None:
 @app.command("print")
 def print_report() -> None:
     """Prints docs/report.md as docs/report.pdf, its numbers brought up to date before."""
-    from stemrepro.printing import write_pdf
     from stemrepro.prose import render
+    from stemrepro.report.pdf import write_pdf
 
     render(RESULTS)
     print(f"printed: {write_pdf(Path('docs/report.md'))}")

@@ -8,10 +8,10 @@ import shutil
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from stemrepro.browser import chromium
 from stemrepro.common.errors import UserError
 from stemrepro.measures.catalog import load
 from stemrepro.report import scoreboard
+from stemrepro.report.browser import chromium
 from stemrepro.report.scoreboard import write_scoreboard
 from stemrepro.report.verdicts import CONTROL_WORDS, read_verdicts, recipe_table, tally_table
 from stemrepro.report.words import paper_items

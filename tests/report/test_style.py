@@ -5,9 +5,9 @@ import pytest
 import seaborn as sns
 from matplotlib.lines import Line2D
 
-from stemrepro.analyse import module
 from stemrepro.config.arm import HUES
 from stemrepro.measures.base import Inputs, measured
+from stemrepro.report.analyse import module
 from stemrepro.report.style import (
     ARM_COLOUR,
     ARM_DASHES,

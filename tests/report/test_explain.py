@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from stemrepro import explain as explaining
 from stemrepro.cli import app
 from stemrepro.common.errors import UserError
-from stemrepro.explain import explain, explained, find
 from stemrepro.measures.base import Inputs, measured
+from stemrepro.report import explain as explaining
+from stemrepro.report.explain import explain, explained, find
+from stemrepro.report.steps import judged, steps
 from stemrepro.report.verdicts import word
-from stemrepro.steps import judged, steps
 from stemrepro.verdicts.robustness import OWN_RATES
 from stemrepro.verdicts.rule import INCONCLUSIVE, NOT_TESTABLE, Contrast, Evidence, judge
 from tests.conftest import ROOT

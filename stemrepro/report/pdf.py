@@ -7,9 +7,9 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from markupsafe import escape
 
-from stemrepro.browser import chromium
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, digest
+from stemrepro.report.browser import chromium
 
 STYLE = """
   @page { size: A4; margin: 18mm 19mm 17mm; }
@@ -72,7 +72,7 @@ def write_pdf(source: Path) -> Path:
     """Prints a Markdown file beside itself.
 
     Raises:
-        UserError: see `page` and stemrepro.browser.
+        UserError: see `page` and stemrepro.report.browser.
     """
     html, out = page(source), source.with_suffix(".pdf")
     with chromium() as browser:

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from stemrepro import printing
-from stemrepro.browser import chromium
 from stemrepro.common.errors import UserError
+from stemrepro.report import pdf as printing
+from stemrepro.report.browser import chromium
 from tests.conftest import ROOT
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="90pt" height="50pt" viewBox="0 0 90 50"><rect width="90" height="50"/></svg>'

@@ -18,8 +18,8 @@ from stemrepro.common.yaml_records import read_yaml
 from stemrepro.config.catalog import Book
 from stemrepro.config.recipe import ORIGINS, Claim
 from stemrepro.measures.base import Inputs, Measure, measure_class
+from stemrepro.report.steps import Judged, judged
 from stemrepro.report.verdicts import read_verdicts, word
-from stemrepro.steps import Judged, judged
 from stemrepro.verdicts.multiplicity import PRIMARY_ALPHA, PRIMARY_PLACES, SECONDARY_RATE
 from stemrepro.verdicts.rule import Contrast
 
