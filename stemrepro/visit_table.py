@@ -5,7 +5,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from stemrepro.evaluation.visit import Said, Visit
+from stemrepro.evaluation.edit_session import Said, Visit
 
 BAR = 12
 

@@ -37,7 +37,7 @@ def edit(
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from rich.console import Console
 
-    from stemrepro.evaluation.visit import Visitor
+    from stemrepro.evaluation.edit_session import Visitor
     from stemrepro.visit_table import show
 
     asked = prompt.replace("{}", source)
@@ -57,7 +57,7 @@ def generate(
     """Continues a prompt with a trained run."""
     names.check_run(run)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    from stemrepro.evaluation.visit import Visitor
+    from stemrepro.evaluation.edit_session import Visitor
     from stemrepro.model.generate import greedy, sampled
 
     choose = sampled(temperature, top, seed) if temperature else greedy

@@ -16,8 +16,8 @@ from stemrepro.cli import app
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import digest
 from stemrepro.config.address import Address
+from stemrepro.evaluation.edit_session import Visitor
 from stemrepro.evaluation.lm import StemLM
-from stemrepro.evaluation.visit import Visitor
 from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.ffn.loading import ffn_class
 from stemrepro.training.checkpoint import AtomicCheckpointIO

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from stemrepro.common.errors import UserError
 from stemrepro.data.atlas import read_atlas
-from stemrepro.evaluation.visit import Visitor
+from stemrepro.evaluation.edit_session import Visitor
 from stemrepro.visit_table import show
 
 
