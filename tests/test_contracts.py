@@ -19,7 +19,7 @@ from tests.conftest import ROOT
 
 OWNERS = {
     "typer": ("stemrepro.cli",),
-    "mlflow": ("stemrepro.tracking",),
+    "mlflow": ("stemrepro.tracking.sync",),
     "optuna": ("stemrepro.sweeps",),
     "lightning": ("stemrepro.training",),
     "lm_eval": ("stemrepro.evaluation",),

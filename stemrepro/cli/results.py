@@ -153,7 +153,7 @@ def track(
     import select
 
     from stemrepro.measures.catalog import load
-    from stemrepro.tracked import Held, check_free, held, page, remember, sources, tracking_uri
+    from stemrepro.tracking.state import Held, check_free, held, page, remember, sources, tracking_uri
 
     if port:
         check_free(port)
@@ -162,7 +162,7 @@ def track(
     if not follow:
         names.check_tracked(scale, runs or [])
     if not (known := None if follow or runs else held(scale)):
-        from stemrepro.tracking import Tracker
+        from stemrepro.tracking.sync import Tracker
 
         tracker, more, before = Tracker(scale, book, RUNS, SCORES, RESULTS), follow, sources(scale)
         while more:

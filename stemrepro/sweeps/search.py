@@ -35,7 +35,7 @@ from stemrepro.sweeps.study import (
     work_all,
 )
 from stemrepro.sweeps.trials import first_points, identity, objective
-from stemrepro.tracking import Tracker
+from stemrepro.tracking.sync import Tracker
 
 MOST_EXTENSIONS = 3
 EDGE_GAIN = 0.01

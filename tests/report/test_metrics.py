@@ -8,7 +8,7 @@ import pytest
 from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
 from stemrepro.report.metrics import compared_arms, write_metrics
-from stemrepro.tracked_arm import gap
+from stemrepro.tracking.arm import gap
 from tests.conftest import ROOT
 from tests.made_up import write_arm, write_summary
 

@@ -2,7 +2,7 @@
 
 Every run folder is one MLflow run, found again by its tag `run_key`, so a run that was killed and resumed, or synced
 twice, stays one, and a deleted database is rebuilt. The runs of an arm stand under one run that holds what one compares arms by
-(stemrepro.tracked_arm); an arm that was scored has it also where its run folders aren't. SQLite by default (mlflow.db);
+(stemrepro.tracking.arm); an arm that was scored has it also where its run folders aren't. SQLite by default (mlflow.db);
 MLFLOW_TRACKING_URI names a server, or a database elsewhere: there each folder has runs of its own, and touches no others.
 """
 
@@ -24,8 +24,7 @@ from stemrepro.common.files import digest, flat, locked, sha256
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import HUES
 from stemrepro.config.catalog import Book
-from stemrepro.tracked import clone, made_whole, private, settle, state, tracking_uri
-from stemrepro.tracked_arm import (
+from stemrepro.tracking.arm import (
     REFERENCE,
     ArmView,
     Spoken,
@@ -36,8 +35,9 @@ from stemrepro.tracked_arm import (
     recipes_of,
     spoken,
 )
-from stemrepro.tracked_page import KIND, NOTE, note, place, saved_views
-from stemrepro.tracked_run import UNKNOWN, ended, made_at, steps_of
+from stemrepro.tracking.page import KIND, NOTE, note, place, saved_views
+from stemrepro.tracking.run import UNKNOWN, ended, made_at, steps_of
+from stemrepro.tracking.state import clone, made_whole, private, settle, state, tracking_uri
 from stemrepro.training.run import params_hash
 from stemrepro.training.run_folder import read_config, read_metrics
 

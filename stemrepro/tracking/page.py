@@ -7,7 +7,7 @@ that are saved in the page; without it a table has the columns Source, Models an
 import json
 
 from stemrepro.config.address import MAIN
-from stemrepro.tracked_arm import GAP
+from stemrepro.tracking.arm import GAP
 
 KIND = "arm"
 """The tag `kind` of an arm's run."""

@@ -20,16 +20,16 @@ from mlflow.entities import ViewType
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from stemrepro import tracking
 from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.sources import prose as prose_of
 from stemrepro.evaluation import benchmarks, losses
 from stemrepro.report.browser import chromium
 from stemrepro.scoring import write_scores
-from stemrepro.tracked import Held, held, page, remember, sources, tracking_uri
-from stemrepro.tracked_page import WIDTHS
-from stemrepro.tracking import Tracker
+from stemrepro.tracking import sync as tracking
+from stemrepro.tracking.page import WIDTHS
+from stemrepro.tracking.state import Held, held, page, remember, sources, tracking_uri
+from stemrepro.tracking.sync import Tracker
 from stemrepro.training.train import train
 from tests.conftest import ROOT, quiet
 
@@ -493,7 +493,7 @@ def test_a_kill_while_it_is_made_leaves_none(project, book, monkeypatch):
     (project / "kill.py").write_text(
         "import os, signal, sys\n"
         "os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "from stemrepro.tracked import made_whole\n"
+        "from stemrepro.tracking.state import made_whole\n"
         "with made_whole() as new:\n"
         "    open(new.removeprefix('sqlite:///'), 'w').write('half a database')\n"
     )

@@ -6,8 +6,8 @@ import pytest
 
 from stemrepro.config.address import MAIN, Address
 from stemrepro.report.verdicts import read_verdicts
-from stemrepro.tracked_arm import GAP, REFERENCE, arm_view, claims_on, describe, gap, losses_of, recipes_of, spoken
-from stemrepro.tracked_run import cost_of
+from stemrepro.tracking.arm import GAP, REFERENCE, arm_view, claims_on, describe, gap, losses_of, recipes_of, spoken
+from stemrepro.tracking.run import cost_of
 from tests.conftest import ROOT
 
 SCALES = [scale for scale in ("laptop", "ladder") if (ROOT / "scores" / scale / "losses").is_dir()]

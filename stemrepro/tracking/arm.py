@@ -15,7 +15,7 @@ from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.plans import other_plan
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.report.verdicts import read_verdicts, word
-from stemrepro.tracked_run import cost_of, made_at
+from stemrepro.tracking.run import cost_of, made_at
 from stemrepro.training.run_folder import read_config
 from stemrepro.verdicts.rule import Contrast, Unmeasured
 
