@@ -24,7 +24,7 @@ from stemrepro.evaluation.benchmarks import item_scores, load_task
 from stemrepro.evaluation.lm import StemLM, task_manager
 from stemrepro.measures.catalog import load
 from stemrepro.model.transformer import build
-from stemrepro.plan import make_params
+from stemrepro.pipeline.plan import make_params
 
 LEVEL = 0.99
 

@@ -27,10 +27,10 @@ from safetensors.torch import save as to_bytes
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, digest
-from stemrepro.params import read_params
+from stemrepro.pipeline.params import read_params
+from stemrepro.pipeline.runs import runs_of
 from stemrepro.training.checkpoint import END, TRUNK, AtomicCheckpointIO
 from stemrepro.training.run import Run
-from stemrepro.work import runs_of
 
 ROOT = Path(__file__).parent.parent
 CHILD = '''

@@ -11,7 +11,7 @@ from stemrepro.config.arm import shaped
 from stemrepro.config.catalog import Book
 from stemrepro.cost_table import short
 from stemrepro.model.cost import flops_per_token, parameter_counts, table_bytes_per_token
-from stemrepro.params import Params
+from stemrepro.pipeline.params import Params
 
 GPU_FLOPS = 4e14  # 40% of what an H100 is sold with (989e12 in bf16)
 MANY = 7 * 86_400  # seconds; what takes longer on a CPU isn't meant for one

@@ -8,18 +8,18 @@ import matplotlib as mpl
 import pytest
 import yaml
 
-from stemrepro import plan
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import write_json
 from stemrepro.config.address import MAIN, Address
 from stemrepro.data.vocabularies import write_vocabularies
 from stemrepro.evaluation import benchmarks, geometry, losses
+from stemrepro.pipeline import plan
+from stemrepro.pipeline.runs import runs_of
+from stemrepro.pipeline.score import pending, write_scores
+from stemrepro.pipeline.verify import SCORED, TRAINED, UNTOUCHED, Made
 from stemrepro.report.analyse import analyse
-from stemrepro.scoring import pending, write_scores
 from stemrepro.training.train import train
 from stemrepro.verdicts.rule import INCONCLUSIVE, NOT_TESTABLE
-from stemrepro.verify import SCORED, TRAINED, UNTOUCHED, Made
-from stemrepro.work import runs_of
 from tests.conftest import ROOT, TINY, quiet
 
 RECIPES = ("ablation_graveyard", "training_roi", "training_stability", "rivals", "table_design", "retrofit")

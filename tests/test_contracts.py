@@ -13,7 +13,7 @@ from stemrepro.config.address import Address
 from stemrepro.measures import MEASURES
 from stemrepro.model.ffn.naming import OWN_FILE, module_of
 from stemrepro.model.specs import FFNS
-from stemrepro.pipeline import OF_MIX, OF_SCALE
+from stemrepro.pipeline.stages import OF_MIX, OF_SCALE
 from stemrepro.sweeps.spec import read_sweep
 from tests.conftest import ROOT
 

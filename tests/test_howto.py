@@ -15,8 +15,8 @@ from stemrepro.config.mixes import parse_mix
 from stemrepro.data.archives import fetch
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.integrity import read_corpus
-from stemrepro.pipeline import drawing
-from stemrepro.plan import make_params
+from stemrepro.pipeline.plan import make_params
+from stemrepro.pipeline.stages import drawing
 from stemrepro.sweeps.spec import read_sweep
 from stemrepro.sweeps.study import grid_points
 from tests.conftest import ROOT

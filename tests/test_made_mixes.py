@@ -9,14 +9,14 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from stemrepro import plan
 from stemrepro.cli import app
 from stemrepro.config.scale import PARTS
+from stemrepro.pipeline import plan
+from stemrepro.pipeline.runs import runs_of
+from stemrepro.pipeline.score import pending, write_scores
 from stemrepro.report.analyse import analyse
-from stemrepro.scoring import pending, write_scores
 from stemrepro.training.train import train
 from stemrepro.verdicts.rule import INCONCLUSIVE, NOT_TESTABLE
-from stemrepro.work import runs_of
 from tests.conftest import ROOT, quiet
 
 SCALES = {

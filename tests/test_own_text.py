@@ -8,17 +8,17 @@ import shutil
 import pytest
 import yaml
 
-from stemrepro import plan
 from stemrepro.cli.making import data
 from stemrepro.common.files import read_rows
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.scale import PARTS
 from stemrepro.data.archives import SAMPLE
+from stemrepro.pipeline import plan
+from stemrepro.pipeline.runs import runs_of
+from stemrepro.pipeline.score import pending, write_scores
 from stemrepro.report.analyse import analyse
-from stemrepro.scoring import pending, write_scores
 from stemrepro.training.train import train
 from stemrepro.verdicts.rule import NOT_TESTABLE
-from stemrepro.work import runs_of
 from tests.conftest import ROOT, TINY, quiet
 from tests.test_analyses import SHORT
 

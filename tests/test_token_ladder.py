@@ -9,7 +9,7 @@ import pytest
 
 from analysis.token_ladder import PARTS, STEM
 from stemrepro.measures.catalog import load
-from stemrepro.pipeline import drawing
+from stemrepro.pipeline.stages import drawing
 from stemrepro.report.analyse import analyse
 from tests.conftest import ROOT
 from tests.made_up import write_arm

@@ -32,10 +32,10 @@ def plan(
     quiet: Annotated[bool, typer.Option("--quiet", help="print no estimate")] = False,
 ) -> None:
     """Validates recipes/, writes plan/ for DVC, and prints the estimate."""
-    from stemrepro import plan as planning
+    from stemrepro.pipeline import plan as planning
 
     if check:
-        from stemrepro.pipeline import write_stamps
+        from stemrepro.pipeline.stages import write_stamps
 
         if recipe:
             raise UserError("--check takes what is planned as it is; leave --recipe out")
@@ -46,8 +46,8 @@ def plan(
     from rich.console import Console
 
     from stemrepro import estimate
-    from stemrepro.dvc_files import mend
-    from stemrepro.pipeline import DRAWING
+    from stemrepro.pipeline.dvc_files import mend
+    from stemrepro.pipeline.stages import DRAWING
 
     if arms:
         book = planning.load()
@@ -83,7 +83,7 @@ def data(
 
 
 def _data_of_mix(step: str, mix: str) -> None:
-    from stemrepro.params import read_params
+    from stemrepro.pipeline.params import read_params
 
     params = read_params()
     if mix not in params.mix:
@@ -150,8 +150,8 @@ def train(
 ) -> None:
     """Trains all seeds of arms; finished runs return at once, interrupted ones resume."""
     from stemrepro.closing import losses_of_runs
+    from stemrepro.pipeline.runs import asked_runs
     from stemrepro.training.launch import train_runs
-    from stemrepro.work import asked_runs
 
     params = names.planned(scale)
     planned, asked = params.planned(scale), names.chosen(params, scale, runs or [])
@@ -178,7 +178,7 @@ def evaluate(
 ) -> None:
     """Scores runs as far as that isn't done: validation losses, benchmarks through lm-eval, angles between FFN vectors."""
     from stemrepro.closing import losses_of_scores
-    from stemrepro.scoring import evaluate as score
+    from stemrepro.pipeline.score import evaluate as score
 
     params = names.planned(scale)
     chosen = names.chosen(params, scale, runs or [])

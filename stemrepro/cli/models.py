@@ -89,8 +89,8 @@ def retrofit(
     names.check_run(run)
     from rich.console import Console
 
-    from stemrepro.retrofitting import Asked, show
-    from stemrepro.retrofitting import retrofit as make
+    from stemrepro.pipeline.retrofit import Asked, show
+    from stemrepro.pipeline.retrofit import retrofit as make
 
     asked = Asked(placement, tokens, steps)
     show(*make(run, out, asked, DATA), asked, Console())

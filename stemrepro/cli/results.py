@@ -62,7 +62,7 @@ def verify(scale: Scale = "laptop") -> None:
     """Compares the results with the committed ones: exit code 0 if they are the same, 1 if not, 3 if no run was made here."""
     from rich.console import Console
 
-    from stemrepro.verify import verify as compare
+    from stemrepro.pipeline.verify import verify as compare
 
     names.check_scale(scale)
     raise typer.Exit(compare(scale, RESULTS, Console()))
@@ -84,7 +84,7 @@ def explain(
     """Says how a claim came to its verdict: differences seed by seed, the rule's steps, files and the command that makes it anew."""
     from stemrepro.estimate import estimate
     from stemrepro.measures.catalog import load
-    from stemrepro.plan import make_params
+    from stemrepro.pipeline.plan import make_params
     from stemrepro.report.explain import explain as told
     from stemrepro.report.explain import find
 
@@ -189,7 +189,7 @@ def track(
 @app.command()
 def prose() -> None:
     """Writes the numbers in README.md and docs/ anew from the results that they are bound to."""
-    from stemrepro.prose import render
+    from stemrepro.pipeline.docs import render
 
     changed = render(RESULTS)
     print(f"brought up to date: {', '.join(map(str, changed))}" if changed else "all numbers in prose are up to date")
@@ -198,7 +198,7 @@ def prose() -> None:
 @app.command("print")
 def print_report() -> None:
     """Prints docs/report.md as docs/report.pdf, its numbers brought up to date before."""
-    from stemrepro.prose import render
+    from stemrepro.pipeline.docs import render
     from stemrepro.report.pdf import write_pdf
 
     render(RESULTS)

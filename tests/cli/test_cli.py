@@ -17,8 +17,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from stemrepro import cli, plan
+from stemrepro import cli
 from stemrepro.cli import app
+from stemrepro.pipeline import plan
 from tests.conftest import ROOT, TINY, hear_ctrl_c
 
 

@@ -6,8 +6,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from stemrepro import plan
 from stemrepro.cli import app, names
+from stemrepro.pipeline import plan
 from tests.conftest import ROOT, TINY
 
 

@@ -14,7 +14,7 @@ from stemrepro.model.ffn.loading import ffn_class
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.model.ffn.stem import Stem
 from stemrepro.model.specs import FFNS
-from stemrepro.scoring import DECIDE_NOTHING
+from stemrepro.pipeline.score import DECIDE_NOTHING
 
 
 def test_files_are_those_that_an_import_graph_reaches():

@@ -7,7 +7,7 @@ import pytest
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.provenance import SAID, commit, no_repository
-from stemrepro.verify import committed_recipes
+from stemrepro.pipeline.verify import committed_recipes
 from tests.conftest import ROOT
 
 

@@ -1,12 +1,13 @@
 import pytest
 import torch
 
-from stemrepro import estimate, plan
+from stemrepro import estimate
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
 from stemrepro.config.scale import Point
 from stemrepro.model.cost import parameter_counts
 from stemrepro.model.transformer import Decoder
+from stemrepro.pipeline import plan
 from stemrepro.training.module import LanguageModule
 from tests.conftest import ROOT
 

@@ -24,8 +24,8 @@ from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.sources import prose as prose_of
 from stemrepro.evaluation import benchmarks, losses
+from stemrepro.pipeline.score import write_scores
 from stemrepro.report.browser import chromium
-from stemrepro.scoring import write_scores
 from stemrepro.tracking import sync as tracking
 from stemrepro.tracking.page import WIDTHS
 from stemrepro.tracking.state import Held, held, page, remember, sources, tracking_uri

@@ -12,11 +12,11 @@ from stemrepro.config.address import Address
 from stemrepro.config.arm import run_settings
 from stemrepro.config.scale import Extension, Point
 from stemrepro.model.transformer import build
+from stemrepro.pipeline.runs import begun
 from stemrepro.training import callbacks
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.retrofit import text
 from stemrepro.training.train import train
-from stemrepro.work import begun
 from tests.conftest import quiet
 from tests.training.test_extension import plain_steps
 from tests.training.test_train import rows, train_until

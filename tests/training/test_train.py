@@ -16,13 +16,13 @@ from safetensors.torch import load_file
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write
 from stemrepro.model.transformer import build
+from stemrepro.pipeline.runs import with_trunks
 from stemrepro.training import callbacks
 from stemrepro.training import run as runs
 from stemrepro.training.compiling import compiler_works
 from stemrepro.training.module import Batches, LanguageModule
 from stemrepro.training.schedule import rate_factor
 from stemrepro.training.train import epochs, train
-from stemrepro.work import with_trunks
 from tests.conftest import quiet
 
 GOLDEN = json.loads(Path(__file__).with_name("golden_losses.json").read_text())

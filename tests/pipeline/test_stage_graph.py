@@ -6,8 +6,8 @@ import networkx as nx
 import pytest
 from dvc.repo import Repo
 
-from stemrepro import plan
-from stemrepro.stage_graph import ANALYSES, mermaid, shortest
+from stemrepro.pipeline import plan
+from stemrepro.pipeline.stage_graph import ANALYSES, mermaid, shortest
 from tests.conftest import ROOT
 
 

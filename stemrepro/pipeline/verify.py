@@ -28,7 +28,7 @@ from stemrepro.config.recipe import Recipe
 from stemrepro.config.scale import Part
 from stemrepro.measures.base import measure_class
 from stemrepro.measures.catalog import load
-from stemrepro.params import Params, read_params
+from stemrepro.pipeline.params import Params, read_params
 from stemrepro.report.scoreboard import claims_table
 from stemrepro.report.verdicts import read_verdicts
 
@@ -191,8 +191,8 @@ class Made:
 
     def scores(self, address: Address, part: Part) -> str:
         """Whether the scores of an address follow from runs that lie here, were written here, or came with the clone."""
-        from stemrepro.scoring import arguments, score_key
-        from stemrepro.work import runs_of
+        from stemrepro.pipeline.runs import runs_of
+        from stemrepro.pipeline.score import arguments, score_key
 
         out, own = SCORES / self.scale / part / address.path, self.planned.get(address)
         try:
@@ -239,7 +239,7 @@ class Made:
 
     def as_committed(self, recipe: Recipe) -> bool:
         """Are the scores that a recipe reads, as far as git holds them, what the commit has?"""
-        from stemrepro.pipeline import scores_of
+        from stemrepro.pipeline.stages import scores_of
 
         paths = sorted((SCORES / self.scale / folder).as_posix() for folder in scores_of(recipe))
         return not paths or not subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *paths]).returncode

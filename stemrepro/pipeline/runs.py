@@ -9,7 +9,7 @@ from stemrepro.config.address import Address
 from stemrepro.config.retrofit import KINDS
 from stemrepro.config.scale import Part
 from stemrepro.data.vocabularies import mid_text, own_text
-from stemrepro.params import Planned
+from stemrepro.pipeline.params import Planned
 from stemrepro.training.run import Beginning, Run
 
 TOKENS_A_ROW = 128

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from stemrepro.pipeline import DRAWING, PIPELINE
+from stemrepro.pipeline.stages import DRAWING, PIPELINE
 
 STATE = Path(".dvc/tmp")
 GUARDS = ("lock", "rwlock.lock")

@@ -20,13 +20,13 @@ from stemrepro.config.mixes import Mix
 from stemrepro.config.recipe import Recipe
 from stemrepro.measures.base import measure_class
 from stemrepro.model.ffn.naming import module_of
-from stemrepro.params import Params
+from stemrepro.pipeline.params import Params
 from stemrepro.report.metrics import METRICS, compared_arms
 from stemrepro.verdicts.robustness import LONG_END
 
 DRAWING, PIPELINE, TARGETS = Path("dvc.yaml"), PLAN / "dvc.yaml", PLAN / "targets"
 """What draws committed results; what makes a plan's; and what of both DVC is asked for (`dvc repro $(cat plan/targets)`)."""
-HEADER = "# Written by 'stemrepro plan' from recipes/. Don't edit: stemrepro/pipeline.py writes it.\n"
+HEADER = "# Written by 'stemrepro plan' from recipes/. Don't edit: stemrepro/pipeline/stages.py writes it.\n"
 CURVES = [{
     "results/laptop/validation_loss/data.csv": {
         "x": "tokens", "y": "value", "template": "curves", "title": "Validation loss of the arms, means over seeds with 95% intervals",

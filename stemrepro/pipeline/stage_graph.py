@@ -1,7 +1,7 @@
 """The way of the data as a picture: the stages of a plan and of what is drawn of it in Mermaid, with all analyses as one."""
 
 from stemrepro.config.catalog import Book
-from stemrepro.pipeline import OF_SCALE, SCALE, WITH_MODELS, data_stages, drawing, other_texts, pipeline
+from stemrepro.pipeline.stages import OF_SCALE, SCALE, WITH_MODELS, data_stages, drawing, other_texts, pipeline
 
 ANALYSES = "analyses"
 

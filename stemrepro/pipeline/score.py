@@ -23,10 +23,10 @@ from stemrepro.data.atlas import FILE
 from stemrepro.measures.plans import MODEL, SCORING, START, STARTS, TRAINING
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.ffn.naming import module_of
-from stemrepro.params import Params, Planned
+from stemrepro.pipeline.params import Params, Planned
+from stemrepro.pipeline.runs import runs_of
 from stemrepro.training.run import Run
 from stemrepro.training.run_folder import read_config
-from stemrepro.work import runs_of
 
 DECIDE_NOTHING = (flops_per_token.__module__, read_config.__module__, *HASHING)
 """Modules that no score of a planned run follows from: costs stand in the key themselves, its settings are the plan's, and rows of its training are only checked."""

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stemrepro import plan as planning
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import digest
 from stemrepro.config.address import MAIN, Address
 from stemrepro.data.blend import write_blend
-from stemrepro.params import Planned, read_params
-from stemrepro.work import asked_runs, runs_of
+from stemrepro.pipeline import plan as planning
+from stemrepro.pipeline.params import Planned, read_params
+from stemrepro.pipeline.runs import asked_runs, runs_of
 from tests.conftest import ROOT, TINY
 
 

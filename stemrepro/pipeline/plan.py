@@ -14,8 +14,8 @@ from stemrepro.config.recipe import Recipe
 from stemrepro.config.scale import PARTS, PlannedReasoning, PlannedTasks, Scale
 from stemrepro.data.items import has_task
 from stemrepro.measures.catalog import load
-from stemrepro.params import Begins, Params, Planned, PlannedBlend, ScaleParams, read_params
-from stemrepro.pipeline import TARGETS, pipeline_texts, targets
+from stemrepro.pipeline.params import Begins, Params, Planned, PlannedBlend, ScaleParams, read_params
+from stemrepro.pipeline.stages import TARGETS, pipeline_texts, targets
 
 LOSSES = ("none", "steps", "losses", "context")
 """From the least that is scored of a run's losses to the most."""

@@ -9,7 +9,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from stemrepro.common.errors import UserError
-from stemrepro.prose import BOUND, FILES, pages, render, rendered
+from stemrepro.pipeline.docs import BOUND, FILES, pages, render, rendered
 from tests.conftest import ROOT
 
 NAMES = re.compile(r"1/[23]|125M|0\.6B|Qwen2\.5 7B|Table \d|Fig\. \d\w?|350M|\b1B\b|N\(0, 1\)|95%|95th|Gemma 3n")

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from rich.console import Console
 
-from stemrepro import estimate, plan
+from stemrepro import estimate
 from stemrepro.common.errors import UserError
 from stemrepro.common.paths import PARAMS
 from stemrepro.config.address import MAIN, Address
@@ -17,8 +17,9 @@ from stemrepro.config.catalog import RESERVED
 from stemrepro.config.scale import Scale
 from stemrepro.measures.catalog import load
 from stemrepro.model.cost import parameter_counts
-from stemrepro.params import read_params
-from stemrepro.pipeline import DRAWING, PIPELINE, TARGETS, drawing, pipeline, pipeline_texts, targets
+from stemrepro.pipeline import plan
+from stemrepro.pipeline.params import read_params
+from stemrepro.pipeline.stages import DRAWING, PIPELINE, TARGETS, drawing, pipeline, pipeline_texts, targets
 from tests.conftest import ROOT
 
 

@@ -11,10 +11,10 @@ from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
 from stemrepro.evaluation import losses
 from stemrepro.measures.reading import read_summary
-from stemrepro.params import Planned
-from stemrepro.scoring import pending, plan_of, score_key, up_to_date, write_scores
+from stemrepro.pipeline.params import Planned
+from stemrepro.pipeline.runs import runs_of
+from stemrepro.pipeline.score import pending, plan_of, score_key, up_to_date, write_scores
 from stemrepro.training.train import train
-from stemrepro.work import runs_of
 from tests.conftest import quiet
 
 DENSE = Address(MAIN, "dense")

@@ -24,10 +24,10 @@ from stemrepro.common.files import atomic_write, damaged
 from stemrepro.config.address import MAIN, Address
 from stemrepro.measures.catalog import load
 from stemrepro.model.cost import parameter_counts
-from stemrepro.plan import make_params
+from stemrepro.pipeline.plan import make_params
+from stemrepro.pipeline.stage_graph import mermaid
 from stemrepro.report.scoreboard import every_row, primary_table, shown, told
 from stemrepro.report.verdicts import out_of_reach, read_verdicts, recipe_table, tally_table, word
-from stemrepro.stage_graph import mermaid
 
 FILES = (Path("README.md"), Path("docs"))
 """Where bound numbers may stand: a file, or the Markdown files of a folder."""
