@@ -17,9 +17,9 @@ from benchmarks.interleaved import Row, compared, interleaved
 from benchmarks.peer_training import MISSING, Steps
 from stemrepro.common.files import atomic_write, digest, write_json
 from stemrepro.common.provenance import provenance
+from stemrepro.convert.folder import export
 from stemrepro.data.integrity import read_corpus
 from stemrepro.evaluation.lm import StemLM
-from stemrepro.export.folder import export
 from stemrepro.model.transformer import build
 
 MEASURE, PEER = "scoring", "lm-eval's HFLM"

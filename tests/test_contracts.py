@@ -30,8 +30,8 @@ NAMED = {
     "stemrepro.cli.__main__": "stemrepro/cli/__main__.py",  # python -m, by commands that start others
     "stemrepro.evaluation.task_items": "stemrepro/evaluation/tasks/_choice.yaml",
     "stemrepro.common.fork_server": "stemrepro/common/workers.py",  # the first thing that the fork server imports
-    "stemrepro.retrofit.llama": "docs/howto.md",
-    "stemrepro.retrofit.official": "docs/howto.md",
+    "stemrepro.convert.llama": "docs/howto.md",
+    "stemrepro.convert.official": "docs/howto.md",
     "stemrepro.data.make_sample": "stemrepro/data/make_sample.py",  # python -m, when the sample is made anew
 }
 """Modules that no other imports, and the file that names them."""

@@ -23,10 +23,10 @@ from stemrepro.common.provenance import provenance
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
 from stemrepro.config.scale import Point
+from stemrepro.convert.folder import export
+from stemrepro.convert.weights import REFUSED, check
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.lm import StemLM, task_manager
-from stemrepro.export.folder import export
-from stemrepro.export.weights import REFUSED, check
 from stemrepro.measures.catalog import load
 from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.model.generate import continuations

@@ -71,7 +71,7 @@ def export(
 ) -> None:
     """Writes a trained run as a folder that Hugging Face transformers loads."""
     names.check_run(run)
-    from stemrepro.export.folder import export as write
+    from stemrepro.convert.folder import export as write
 
     write(run, out, DATA, SCORES, RESULTS)
     print(f"written: {out}; its README.md says how to load it")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import read_json, within
-from stemrepro.export.weights import NAMES
+from stemrepro.convert.weights import NAMES
 from stemrepro.model.config import JSON, ModelConfig
 from stemrepro.model.transformer import Decoder
 

@@ -8,7 +8,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from stemrepro.common.errors import UserError
-from stemrepro.retrofit.official import joined, read
+from stemrepro.convert.official import joined, read
 
 VOCAB, WIDTH, HEADS, KV, FFN, LAYERS, BASE, EPS = 29, 24, 4, 2, 20, 3, 500.0, 1e-4
 HEAD = WIDTH // HEADS

@@ -14,9 +14,9 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, write_json
 from stemrepro.common.provenance import Trained, read_provenance
 from stemrepro.config.address import Address
+from stemrepro.convert.card import Exported, card
+from stemrepro.convert.weights import check, settings, weights
 from stemrepro.data.tokenizer import END_TEXT
-from stemrepro.export.card import Exported, card
-from stemrepro.export.weights import check, settings, weights
 from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.training.run_folder import model_of, read_config
 

@@ -9,10 +9,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import write_json
-from stemrepro.export.weights import settings, weights
+from stemrepro.convert.llama import load_llama
+from stemrepro.convert.weights import settings, weights
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.transformer import build
-from stemrepro.retrofit.llama import load_llama
 
 FIELDS = {
     "vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
