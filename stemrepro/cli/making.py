@@ -45,7 +45,7 @@ def plan(
         return
     from rich.console import Console
 
-    from stemrepro import estimate
+    from stemrepro.cli import estimate
     from stemrepro.pipeline.dvc_files import mend
     from stemrepro.pipeline.stages import DRAWING
 
@@ -149,7 +149,7 @@ def train(
     replace: Annotated[bool, typer.Option("--replace", help="remove runs that were made with other settings")] = False,
 ) -> None:
     """Trains all seeds of arms; finished runs return at once, interrupted ones resume."""
-    from stemrepro.closing import losses_of_runs
+    from stemrepro.cli.summary import losses_of_runs
     from stemrepro.pipeline.runs import asked_runs
     from stemrepro.training.launch import train_runs
 
@@ -177,7 +177,7 @@ def evaluate(
     part: Annotated[str | None, typer.Option(help="only this", **names.one_of("part", PARTS))] = None,
 ) -> None:
     """Scores runs as far as that isn't done: validation losses, benchmarks through lm-eval, angles between FFN vectors."""
-    from stemrepro.closing import losses_of_scores
+    from stemrepro.cli.summary import losses_of_scores
     from stemrepro.pipeline.score import evaluate as score
 
     params = names.planned(scale)

@@ -37,8 +37,8 @@ def edit(
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from rich.console import Console
 
+    from stemrepro.cli.edit_table import show
     from stemrepro.evaluation.edit_session import Visitor
-    from stemrepro.visit_table import show
 
     asked = prompt.replace("{}", source)
     show(Visitor(run, DATA, trust).edit(asked, source, target, scheme, top, tokens), asked, source, target, Console())

@@ -19,7 +19,7 @@ def new_arm(
     ] = "stem",
 ) -> None:
     """Adds an arm to recipes/arms.yaml."""
-    from stemrepro.skeletons import new_arm as write
+    from stemrepro.cli.skeletons import new_arm as write
 
     print(f"written: {', '.join(write(name, ffn))}")
     print(f"next: edit them, name '{name}' in a recipe ('stemrepro new recipe NAME dense {name}' writes one)")
@@ -38,7 +38,7 @@ def new_recipe(
     ],
 ) -> None:
     """Writes recipes/NAME.yaml."""
-    from stemrepro.skeletons import new_recipe as write
+    from stemrepro.cli.skeletons import new_recipe as write
 
     print(f"written: {', '.join(write(name, arms))}")
     print(f"next: edit its claim, then 'make reproduce SCALE=smoke RECIPE={name}'; every recipe has a forest plot,")

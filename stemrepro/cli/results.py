@@ -25,7 +25,7 @@ def analyse(
     scale: Scale = "laptop",
 ) -> None:
     """Judges claims and draws figures from the scores, without training."""
-    from stemrepro.closing import verdicts
+    from stemrepro.cli.summary import verdicts
     from stemrepro.common.progress import tracked
     from stemrepro.measures.catalog import load
     from stemrepro.report.analyse import analyse as run
@@ -82,7 +82,7 @@ def explain(
     ] = None,
 ) -> None:
     """Says how a claim came to its verdict: differences seed by seed, the rule's steps, files and the command that makes it anew."""
-    from stemrepro.estimate import estimate
+    from stemrepro.cli.estimate import estimate
     from stemrepro.measures.catalog import load
     from stemrepro.pipeline.plan import make_params
     from stemrepro.report.explain import explain as told
@@ -108,8 +108,8 @@ def paper(
     """Lists the paper's numbers with source and confidence; words filter them."""
     from rich.console import Console
 
+    from stemrepro.cli.paper_table import find, show
     from stemrepro.config.paper import Paper
-    from stemrepro.paper_table import find, show
 
     show(find(Paper(Path("recipes/paper.yaml")), words or [], confidence, missing), csv, Console())
 
@@ -131,7 +131,7 @@ def cost(
     """Parameters, FLOPs and bytes of a shape with and without STEM, in closed form."""
     from rich.console import Console
 
-    from stemrepro.cost_table import show
+    from stemrepro.cli.cost_table import show
     from stemrepro.measures.catalog import load
 
     asked = {"shape": shape, "length": length, "batch": batch, "distinct": distinct, "tflops": tflops}
@@ -208,7 +208,7 @@ def print_report() -> None:
 @app.command()
 def bundle() -> None:
     """Writes all that is committed, with hashes and Zenodo's metadata, as one file below bundle/."""
-    from stemrepro.bundle import write_bundle
+    from stemrepro.cli.bundle import write_bundle
 
     path, size, files, sha256 = write_bundle()
     print(f"{path}: {size / 1e6:.1f} MB, {files} files\nsha256 {sha256}")

@@ -214,7 +214,7 @@ def explain(book: Book, name: str, scale: str | None, results: Path, scores: Pat
         scale: None is the recipe's own.
         results: the folder results/.
         scores: the folder scores/.
-        cost: what stemrepro.estimate says of the recipe's plan; None leaves it out.
+        cost: what stemrepro.cli.estimate says of the recipe's plan; None leaves it out.
 
     Raises:
         UserError: see `find`; scores or verdicts are damaged, or there are neither.

@@ -8,9 +8,9 @@ import sys
 import pytest
 from rich.console import Console
 
+from stemrepro.cli.estimate import show_arms
 from stemrepro.config.arm import shaped
 from stemrepro.config.paper import Paper
-from stemrepro.estimate import show_arms
 from stemrepro.model.cost import flops_per_token, parameter_counts, table_bytes_per_token
 from tests.conftest import ROOT
 

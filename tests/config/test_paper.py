@@ -5,9 +5,9 @@ import math
 import pytest
 import yaml
 
+from stemrepro.cli.paper_table import find, show
 from stemrepro.common.errors import UserError
 from stemrepro.config.paper import Cells, Paper
-from stemrepro.paper_table import find, show
 from tests.conftest import ROOT
 
 FILE = ROOT / "recipes" / "paper.yaml"

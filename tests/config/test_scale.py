@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from stemrepro import estimate
+from stemrepro.cli import estimate
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
 from stemrepro.config.scale import Point

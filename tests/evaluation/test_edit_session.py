@@ -4,10 +4,10 @@ import pytest
 import torch
 from rich.console import Console
 
+from stemrepro.cli.edit_table import show
 from stemrepro.common.errors import UserError
 from stemrepro.data.atlas import read_atlas
 from stemrepro.evaluation.edit_session import Visitor
-from stemrepro.visit_table import show
 
 
 @pytest.fixture(scope="module")

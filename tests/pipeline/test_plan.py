@@ -8,7 +8,7 @@ import pytest
 import yaml
 from rich.console import Console
 
-from stemrepro import estimate
+from stemrepro.cli import estimate
 from stemrepro.common.errors import UserError
 from stemrepro.common.paths import PARAMS
 from stemrepro.config.address import MAIN, Address

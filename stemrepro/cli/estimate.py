@@ -6,10 +6,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from stemrepro.cli.cost_table import short
 from stemrepro.common.progress import duration
 from stemrepro.config.arm import shaped
 from stemrepro.config.catalog import Book
-from stemrepro.cost_table import short
 from stemrepro.model.cost import flops_per_token, parameter_counts, table_bytes_per_token
 from stemrepro.pipeline.params import Params
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from stemrepro.citation import citation, zenodo
+from stemrepro.cli.citation import citation, zenodo
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write
 from stemrepro.common.unpacked import COMMIT, MANIFEST

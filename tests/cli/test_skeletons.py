@@ -6,12 +6,12 @@ import pytest
 import torch
 import yaml
 
+from stemrepro.cli.skeletons import new_arm, new_recipe
 from stemrepro.common.errors import UserError
 from stemrepro.config.arm import shaped
 from stemrepro.measures.catalog import load
 from stemrepro.model.specs import FFNS
 from stemrepro.model.transformer import build
-from stemrepro.skeletons import new_arm, new_recipe
 from tests.conftest import ROOT
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stemrepro.bundle import write_bundle
+from stemrepro.cli.bundle import write_bundle
 from stemrepro.common.errors import UserError
 from tests.conftest import ROOT
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stemrepro.citation import citation, zenodo
+from stemrepro.cli.citation import citation, zenodo
 from stemrepro.common.errors import UserError
 from tests.conftest import ROOT
 

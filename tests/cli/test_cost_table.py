@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
+from stemrepro.cli.cost_table import cost_table, short, show
 from stemrepro.common.errors import UserError
-from stemrepro.cost_table import cost_table, short, show
 
 ASKED = {
     "shape": "llama-3.2-1b",

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stemrepro.closing import loss_at_end, losses_of_runs, losses_of_scores, verdicts
+from stemrepro.cli.summary import loss_at_end, losses_of_runs, losses_of_scores, verdicts
 from stemrepro.config.address import MAIN, Address
 from tests.conftest import ROOT
 
