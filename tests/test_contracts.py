@@ -69,7 +69,7 @@ def test_no_module_that_nothing_reaches():
     stages = [f"stemrepro.{name}" for names in (OF_MIX | OF_SCALE).values() for name in names]
     roots = ["stemrepro.cli", *stages, *(name.partition(":")[0] for name in MEASURES.values()), *map(module_of, FFNS)]
     lost = {*PACKAGE.rglob("*.py")} - {*files([*roots, *ROOT.glob("analysis/*.py")])}
-    exported = {*PACKAGE.glob("export/huggingface/*.py")}  # copied into other folders, and run there
+    exported = {*PACKAGE.glob("convert/huggingface/*.py")}  # copied into other folders, and run there
     assert lost - exported == {*map(file_of, NAMED)}
     assert all(name in (ROOT / file).read_text() for name, file in NAMED.items())
 

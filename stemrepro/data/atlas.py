@@ -14,8 +14,7 @@ import numpy as np
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged, read_json
-from stemrepro.data.items import order
-from stemrepro.data.readers import Document
+from stemrepro.data.readers import Document, order
 from stemrepro.data.relations import HELD_OUT, RELATIONS, held_out_prompt, trained_prompts
 
 SOURCE = "atlas"

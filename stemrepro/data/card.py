@@ -4,7 +4,7 @@ from pathlib import Path
 
 from stemrepro.common.files import atomic_write, read_json, sha256
 from stemrepro.data.atlas import FILE, Atlas, read_atlas
-from stemrepro.data.corpus import SPLITS
+from stemrepro.data.integrity import SPLITS
 from stemrepro.data.items import BENCHMARKS, NGRAM
 from stemrepro.data.near_duplicates import JACCARD, WORDS
 

@@ -23,18 +23,19 @@ from rich.progress import track
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import read_json, write_json
 from stemrepro.config.mixes import Mix
+from stemrepro.config.sources import SOURCES
+from stemrepro.data import atlas, invented, needles, recall
 from stemrepro.data.atlas import FILE, atlas_documents, chosen, make_atlas
-from stemrepro.data.documents import about_sources, read_countries, read_documents
-from stemrepro.data.integrity import store_corpus
+from stemrepro.data.documents import read_countries, read_documents
+from stemrepro.data.integrity import SPLITS, store_corpus
 from stemrepro.data.invented import invented_documents
 from stemrepro.data.invented import words as invented_words
 from stemrepro.data.near_duplicates import near_duplicates
 from stemrepro.data.needles import Deal, needle_documents
-from stemrepro.data.readers import Document
+from stemrepro.data.readers import Document, order
 from stemrepro.data.recall import made_up_words, recall_documents
 from stemrepro.data.tokenizer import WORDS
 
-SPLITS = ("train", "tune", "validation")
 VALIDATION, TUNE = 0.08, 0.04  # shares of a source's bytes
 DUPLICATE_LENGTH = 30
 JACCARD = 0.8
@@ -43,9 +44,13 @@ PLAIN, WITH_SYMBOLS = r"\w+", r"\w+|[^\w\s]"
 """What is compared of a text."""
 
 
-def hash_order(document: Document) -> str:
-    """Key that puts documents into a fixed order that has nothing to do with their content."""
-    return hashlib.sha256(f"{document.source}/{document.id}".encode()).hexdigest()
+def about_sources(mix: Mix) -> dict[str, dict]:
+    """Title, licence and attribution of each source of a mix."""
+    if mix.kind == "hub":
+        title = f"{mix.dataset}, {mix.config or 'default'}, {mix.split}"
+        return {"hub": {"title": title, "licence": mix.licence, "attribution": mix.attribution}}
+    made = {"facts": atlas, "recall": recall, "invented": invented, "needles": needles}
+    return SOURCES | ({made[mix.kind].SOURCE: made[mix.kind].TITLE} if mix.kind in made else {})
 
 
 def assign_splits(documents: list[Document]) -> dict[tuple[str, str], str]:
@@ -57,7 +62,7 @@ def assign_splits(documents: list[Document]) -> dict[tuple[str, str], str]:
     done = dict.fromkeys(totals, 0)
     filled: set[tuple[str, str]] = set()
     splits = {}
-    for document in sorted(documents, key=hash_order):
+    for document in sorted(documents, key=lambda document: order(document.source, document.id)):
         source = document.source
         share = done[source] / totals[source]
         # Where documents are few, validation may take more than its share; tune gets at least one all the same.
@@ -126,7 +131,7 @@ def drop_near_passages(documents: list[Document]) -> tuple[list[Document], dict[
 def some_prose(documents: list[Document], kilobytes: int) -> list[Document]:
     """Documents up to a size, in the order of their ids' hashes; the factbook's are left out, which state facts that a model isn't told."""
     left, kept = 1000 * kilobytes, []
-    for document in sorted(documents, key=hash_order):
+    for document in sorted(documents, key=lambda document: order(document.source, document.id)):
         size = len(document.text.encode())
         if document.source != "factbook" and size <= left:
             left -= size

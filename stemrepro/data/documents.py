@@ -11,7 +11,6 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged, read_rows
 from stemrepro.config.mixes import FactsMix, HubMix, Mix, in_the_sample
 from stemrepro.config.sources import SOURCES
-from stemrepro.data import atlas, invented, needles, recall
 from stemrepro.data.archives import COUNTRIES, pinned
 from stemrepro.data.readers import READERS, Document
 from stemrepro.data.relations import countries
@@ -23,15 +22,6 @@ def hub_documents(mix: HubMix, folder: Path) -> Iterator[Document]:
         parts = re.split(r"(\n(?:[^\S\n]*\n)+)", row["text"])
         passages = [part + blank[:-1] for part, blank in zip(parts[::2], [*parts[1::2], "\n"], strict=True)]
         yield Document("hub", row["id"], "", passages)
-
-
-def about_sources(mix: Mix) -> dict[str, dict]:
-    """Title, licence and attribution of each source of a mix."""
-    if mix.kind == "hub":
-        title = f"{mix.dataset}, {mix.config or 'default'}, {mix.split}"
-        return {"hub": {"title": title, "licence": mix.licence, "attribution": mix.attribution}}
-    made = {"facts": atlas, "recall": recall, "invented": invented, "needles": needles}
-    return SOURCES | ({made[mix.kind].SOURCE: made[mix.kind].TITLE} if mix.kind in made else {})
 
 
 def read_countries(mix: FactsMix, folder: Path) -> list[dict[str, str]]:

@@ -1,14 +1,13 @@
 """From a corpus to token blocks: one flat uint16 file a split, and an index."""
 
-import hashlib
 from pathlib import Path
 
 import numpy as np
 from rich.progress import track
 
 from stemrepro.common.files import atomic_write, sha256, write_json
-from stemrepro.data.corpus import SPLITS
-from stemrepro.data.integrity import read_corpus
+from stemrepro.data.integrity import SPLITS, read_corpus
+from stemrepro.data.readers import order
 from stemrepro.data.tokenizer import read_tokenizer, token_bytes
 from stemrepro.model.config import END_OF_DOCUMENT
 
@@ -22,7 +21,7 @@ def write_blocks(corpus: Path, tokenizer_file: Path, out: Path) -> None:
     """
     tokenizer = read_tokenizer(tokenizer_file)
     rows = read_corpus(corpus)
-    rows.sort(key=lambda row: hashlib.sha256(f"{row['source']}/{row['id']}".encode()).hexdigest())
+    rows.sort(key=lambda row: order(row["source"], row["id"]))
     index: dict = {"vocab": tokenizer.get_vocab_size(), "token_bytes": token_bytes(tokenizer), "splits": {}}
     for split in SPLITS:
         chosen = [row for row in rows if row["split"] == split]

@@ -6,6 +6,8 @@ from pathlib import Path
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, damaged, read_json, sha256
 
+SPLITS = ("train", "tune", "validation")
+
 
 def read_corpus(path: Path) -> list[dict]:
     """The documents of a corpus.parquet: source, id, split, text.

@@ -12,7 +12,6 @@ the dictionary of the training text defines, in whichever words. BoolQ's passage
 about those that a mix trains on is left out so, and lm-eval's own BoolQ, which nobody compares with the text, isn't asked at all.
 """
 
-import hashlib
 import json
 import re
 import zipfile
@@ -29,6 +28,7 @@ from stemrepro.config.mixes import MADE, Mix
 from stemrepro.data.archives import BENCHMARKS as ARCHIVE
 from stemrepro.data.archives import SAMPLE, pinned
 from stemrepro.data.integrity import read_corpus
+from stemrepro.data.readers import order
 
 DICTIONARY = "dictionary"
 TRAINED_ON = {"boolq": "passages"}
@@ -102,11 +102,6 @@ class Item:
     def text(self) -> str:
         """Question and right answer, in the order in which they would stand in a text."""
         return f"{self.query} {self.choices[self.gold]}"
-
-
-def order(*parts: str) -> str:
-    """Key of a fixed order that has nothing to do with content."""
-    return hashlib.sha256("/".join(parts).encode()).hexdigest()
 
 
 def shuffled(name: str, right: str, wrong: list[str]) -> tuple[list[str], int]:

@@ -16,9 +16,8 @@ from stemrepro.common.files import atomic_write
 from stemrepro.config.mixes import ArchiveMix
 from stemrepro.config.sources import SOURCES
 from stemrepro.data.archives import COUNTRIES, SAMPLE, pinned
-from stemrepro.data.corpus import hash_order
 from stemrepro.data.documents import read_documents
-from stemrepro.data.items import order
+from stemrepro.data.readers import order
 from stemrepro.data.relations import countries
 
 LIMITS = {"speeches": 110_000, "factbook": 85_000, "bible": 100_000}
@@ -31,7 +30,10 @@ ENTITIES = 24
 def write_documents(limits: dict[str, int], raw: Path, longest: int, out: Path) -> None:
     """Writes documents of at most `longest` bytes, in hash order, until each source's share is full."""
     left, chosen = dict(limits), []
-    for document in sorted(read_documents(ArchiveMix(kind="archives", sources=tuple(limits)), raw), key=hash_order):
+    for document in sorted(
+        read_documents(ArchiveMix(kind="archives", sources=tuple(limits)), raw),
+        key=lambda document: order(document.source, document.id),
+    ):
         size = len(json.dumps(asdict(document), ensure_ascii=False).encode()) + 1
         if size <= min(longest, left[document.source]):
             left[document.source] -= size

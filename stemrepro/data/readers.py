@@ -6,6 +6,7 @@ duplicates are looked for among. Nothing in an archive is executed: Python files
 
 import ast
 import gzip
+import hashlib
 import html
 import inspect
 import json
@@ -16,6 +17,11 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+
+
+def order(*parts: str) -> str:
+    """Key of a fixed order that has nothing to do with content."""
+    return hashlib.sha256("/".join(parts).encode()).hexdigest()
 
 
 @dataclass
