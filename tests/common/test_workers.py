@@ -97,7 +97,7 @@ def work(_, report):
 
 
 def call(function, runs, **arguments):
-    jobs = [Job(f"tests.test_workers:{function.__name__}", run, f"job {run}", 1, arguments) for run in runs]
+    jobs = [Job(f"tests.common.test_workers:{function.__name__}", run, f"job {run}", 1, arguments) for run in runs]
     # One fork server serves the whole session: it had better have loaded what test_kill.py needs.
     found = dict(run_jobs(jobs, 2, 1, "stemrepro.training.train"))
     return [found[number] for number in range(len(jobs))]
@@ -109,7 +109,7 @@ def test_results_with_threads_and_allocator_set():
 
 def test_results_come_as_jobs_end():
     """A stage that was killed keeps what was scored until then."""
-    jobs = [Job("tests.test_workers:square", 1, "quick", 1), Job("tests.test_workers:crash", 0, "bad", 1)]
+    jobs = [Job("tests.common.test_workers:square", 1, "quick", 1), Job("tests.test_workers:crash", 0, "bad", 1)]
     results = run_jobs(jobs, 1, 1, "stemrepro.training.train")
     assert next(results)[0] == 0
     with pytest.raises(UserError, match="bad failed"):
@@ -151,7 +151,7 @@ def test_too_little_memory_is_one_sentence(number):
 
 def test_a_worker_that_hangs_ends_with_the_others(tmp_path):
     path = str(tmp_path / "pid")
-    jobs = [Job(f"tests.test_workers:{name}", path, name, 1) for name in ("hang", "wait_for")]
+    jobs = [Job(f"tests.common.test_workers:{name}", path, name, 1) for name in ("hang", "wait_for")]
     with pytest.raises(UserError, match=r"^the other one hangs$"):
         dict(run_jobs(jobs, 2, 1, "stemrepro.training.train"))
     assert not alive(Path(path).read_text())
@@ -184,7 +184,7 @@ def alive(pid):
 
 
 def test_a_killed_parent_leaves_nothing_running(tmp_path):
-    script = "from tests.test_workers import *; import sys; call(linger, [sys.argv[1]])"
+    script = "from tests.common.test_workers import *; import sys; call(linger, [sys.argv[1]])"
     parent = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "pid")])
     for _ in range(3000):
         if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text():
@@ -202,7 +202,7 @@ def test_a_killed_parent_leaves_nothing_running(tmp_path):
 
 def test_ctrl_c_stops_the_workers_at_once(tmp_path):
     """The whole terminal gets the signal: workers leave it to the parent, which stops them at their next report."""
-    script = "from tests.test_workers import *; import sys; call(march, sys.argv[1:])"
+    script = "from tests.common.test_workers import *; import sys; call(march, sys.argv[1:])"
     paths = [tmp_path / "one", tmp_path / "two"]
     parent = subprocess.Popen(
         [sys.executable, "-c", script, *map(str, paths)], start_new_session=True, stderr=subprocess.PIPE, text=True,
@@ -223,7 +223,7 @@ def test_a_long_tmpdir_is_no_obstacle(tmp_path):
     """Paths of sockets end at some 100 characters."""
     place = tmp_path / ("x" * 120)
     place.mkdir()
-    script = "from tests.test_workers import *; call(square, [3])"
+    script = "from tests.common.test_workers import *; call(square, [3])"
     environment = os.environ | {"TMPDIR": str(place)}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -380,7 +380,7 @@ def test_a_copied_folder_leaves_the_first_alone(project, book, made_scores, monk
         figure = Path("results/tiny/validation_loss/figure.png")
         figure.parent.mkdir(parents=True, exist_ok=True)
         figure.write_bytes(picture)
-        script = "from tests.test_tracking import *; from stemrepro.config.catalog import load; tracker(load(ROOT / 'recipes')).sync()"
+        script = "from tests.tracking.test_sync import *; from stemrepro.config.catalog import load; tracker(load(ROOT / 'recipes')).sync()"
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         subprocess.run([sys.executable, "-c", script], env=environment, check=True)
         return {path: path.read_bytes() for path in Path("mlruns").rglob("*.png")}

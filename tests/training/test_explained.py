@@ -6,7 +6,7 @@ import torch
 
 from stemrepro.training.explained import explained
 from stemrepro.training.retrofit_rows import retrofitted
-from tests.retrofit.test_rows import DENSE, PLACED, STEM, drawn, inputs_of, noisy
+from tests.training.test_retrofit_rows import DENSE, PLACED, STEM, drawn, inputs_of, noisy
 
 HELD_OUT = [torch.randint(0, 17, (2, 9), generator=torch.Generator().manual_seed(40 + k)) for k in range(3)]
 

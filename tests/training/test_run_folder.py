@@ -24,8 +24,8 @@ from stemrepro.training.checkpoint import AtomicCheckpointIO
 from stemrepro.training.retrofit import beginning
 from stemrepro.training.run import Beginning
 from stemrepro.training.run_folder import read_config, read_metrics
+from tests.common.test_yaml_records import BOMB
 from tests.conftest import ROOT
-from tests.test_records import BOMB
 
 RUN = Path("runs/tiny/main/stem-full/seed0")
 EVIL = """
