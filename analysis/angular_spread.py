@@ -11,7 +11,7 @@ from stemrepro.config.paper import Paper
 from stemrepro.measures.geometry import Angles, ArmGeometry, gain_correlation, random_p95, token_gains
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, SMALL, error_bars, look, sheet
-from stemrepro.verdicts.rule import Contrast
+from stemrepro.verdicts.contrast import Contrast
 
 FREQUENCIES = tuple(bucket_name(BUCKETS["frequency"], number) for number in range(len(BUCKETS["frequency"])))
 SHADES = ("#bdbdbd", "#dbe9f6", "#8fc1e0", "#2f7fbc", "#08306b")

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from stemrepro.measures.recall import Recall
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_LABEL, error_bars, label_outer, look, one_legend, sheet
-from stemrepro.verdicts.rule import Contrast
+from stemrepro.verdicts.contrast import Contrast
 
 
 def collect(measure: Recall) -> pd.DataFrame:

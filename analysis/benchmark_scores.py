@@ -11,7 +11,7 @@ from stemrepro.config.recipe import Recipe
 from stemrepro.measures.comparison import Comparison
 from stemrepro.measures.items import ACCURACY_LEAD
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, SMALL, SMALLEST, one_legend, sheet
-from stemrepro.verdicts.rule import Contrast, Unmeasured
+from stemrepro.verdicts.contrast import Contrast, Unmeasured
 
 PAPER_ARMS = ("dense", "stem-third", "stem-half", "stem-full")
 ROWS = {

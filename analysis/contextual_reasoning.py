@@ -9,7 +9,7 @@ from stemrepro.config.buckets import bucket_name, position_edges
 from stemrepro.measures.reasoning import Reasoning
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, SMALLEST, error_bars, one_legend, sheet
-from stemrepro.verdicts.rule import Contrast
+from stemrepro.verdicts.contrast import Contrast
 
 PAIRS = {
     ("dense", "stem-full"): ("dense - STEM full", ARM_COLOUR["stem-full"], "o"),

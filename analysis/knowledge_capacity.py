@@ -18,7 +18,7 @@ from stemrepro.report.style import (
     one_legend,
     sheet,
 )
-from stemrepro.verdicts.rule import Contrast
+from stemrepro.verdicts.contrast import Contrast
 
 LAW = 2.0
 """Bits a parameter that dense language models hold after 1,000 exposures (Allen-Zhu and Li 2024, "Physics of Language Models", part 3.3)."""

@@ -19,7 +19,7 @@ from stemrepro.report.style import (
     one_legend,
     sheet,
 )
-from stemrepro.verdicts.rule import Contrast
+from stemrepro.verdicts.contrast import Contrast
 
 MAIN = "stem-full"
 EXCHANGED = {

@@ -11,7 +11,7 @@ from stemrepro.config.address import MAIN
 from stemrepro.measures.needle import ANEW, KEPT, Needle
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_LABEL, SMALL, error_bars, look, sheet
-from stemrepro.verdicts.rule import Contrast
+from stemrepro.verdicts.contrast import Contrast
 
 MAPS = ("dense", "stem-third", "stem-full")
 STAGES = {MAIN: "before", KEPT: "behind"}

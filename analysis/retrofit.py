@@ -10,7 +10,7 @@ from stemrepro.measures.losses import contrast
 from stemrepro.measures.retrofit import MEAN, ROWS, SCRATCH, Retrofit
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_LABEL, error_bars, look, one_legend, sheet
-from stemrepro.verdicts.rule import Contrast
+from stemrepro.verdicts.contrast import Contrast
 
 PLACES = {
     MAIN: "tables from\nthe start,\none stage",

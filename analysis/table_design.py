@@ -8,7 +8,7 @@ from stemrepro.measures.tables import Tables
 from stemrepro.report.forest import draw_buckets, draw_elsewhere, draw_forest, mark_settings, name_rows, rows_elsewhere
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_LABEL, SMALLEST, error_bars, look, sheet
-from stemrepro.verdicts.rule import Contrast
+from stemrepro.verdicts.contrast import Contrast
 
 FREQUENCIES = ("1-31", "32-255", "256-2047", "2048+")
 VOCABULARIES = ("dense", "stem-full")

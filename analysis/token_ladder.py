@@ -15,7 +15,7 @@ from stemrepro.measures.worth import Worth
 from stemrepro.report.ladder import PAIR
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, PLAIN, SMALLEST, error_bars, sheet
-from stemrepro.verdicts.rule import Unmeasured
+from stemrepro.verdicts.contrast import Unmeasured
 
 STEM = ("stem-third", "stem-full")
 PARTS = {

@@ -13,7 +13,7 @@ from stemrepro.config.paper import Paper
 from stemrepro.measures.roi import TrainingRoi, flop_factor
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, PLAIN, SMALL, error_bars, sheet
-from stemrepro.verdicts.rule import Contrast
+from stemrepro.verdicts.contrast import Contrast
 
 MULTIPLE_CHOICE_CHANCE = {"arc_easy": 25, "arc_challenge": 25, "boolq": 50, "piqa": 50, "social_iqa": 100 / 3, "hellaswag": 25, "openbookqa": 25, "winogrande": 50}  # fmt: skip
 """Points that guessing gets on the paper's eight benchmarks."""

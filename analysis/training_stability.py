@@ -19,8 +19,8 @@ from stemrepro.measures.stability import (
 from stemrepro.report.forest import draw_forest, name_rows
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, PLAIN, SMALLEST, error_bars, look, sheet
+from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.robustness import POINTS
-from stemrepro.verdicts.rule import Contrast
 
 SMOOTH = 20
 """Steps of the moving mean that is drawn."""

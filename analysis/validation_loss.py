@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from stemrepro.config.paper import Paper
 from stemrepro.measures.comparison import Comparison
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, SMALL, error_bars, look, one_legend, sheet
-from stemrepro.verdicts.rule import Contrast
+from stemrepro.verdicts.contrast import Contrast
 
 STEM_ARMS = ("stem-third", "stem-half", "stem-full")
 PAIRS = ("0", "1-3", "4-31", "32+")

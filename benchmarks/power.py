@@ -18,11 +18,13 @@ from statistics import median
 import numpy as np
 from scipy import stats
 
-from stemrepro.measures.base import Inputs, measured
+from stemrepro.measures.base import measured
 from stemrepro.measures.catalog import load
+from stemrepro.measures.inputs import Inputs
 from stemrepro.report.results import evidence_for
+from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.multiplicity import PRIMARY_ALPHA, PRIMARY_PLACES
-from stemrepro.verdicts.rule import Contrast, Evidence
+from stemrepro.verdicts.rule import Evidence
 
 POWER, MOST, SURE = 0.8, 200, 0.8
 GRID = (np.arange(400) + 0.5) / 400

@@ -19,8 +19,8 @@ import pandas as pd
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.files import atomic_write
 from stemrepro.config.address import MAIN
-from stemrepro.measures.base import Inputs
 from stemrepro.measures.catalog import load
+from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.worth import Worth
 
 FILE = Path("docs/predicted_rungs.csv")

@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 
 from stemrepro.config.catalog import Book
-from stemrepro.measures.base import Inputs, Measure
+from stemrepro.measures.base import Measure
 from stemrepro.measures.comparison import ArmScores
+from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.losses import ArmLosses
 
 SOURCES = ("speeches", "bible", "glosses")

@@ -6,8 +6,9 @@ import math
 
 import pytest
 
-from stemrepro.measures.base import Inputs, measured
+from stemrepro.measures.base import measured
 from stemrepro.measures.catalog import load
+from stemrepro.measures.inputs import Inputs
 from stemrepro.report.results import judged
 from tests.conftest import ROOT
 

@@ -6,8 +6,8 @@ from itertools import combinations
 import numpy as np
 
 from stemrepro.measures.worth import Worth
+from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.robustness import sign
-from stemrepro.verdicts.rule import Contrast
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,12 @@ from stemrepro.common.errors import UserError
 from stemrepro.config.arm import Arm, shaped
 from stemrepro.config.paper import Paper
 from stemrepro.config.scale import Shape
-from stemrepro.measures.base import Inputs, Precondition
+from stemrepro.measures.base import Precondition
+from stemrepro.measures.inputs import Inputs
 from stemrepro.model.config import placed_layers
 from stemrepro.model.cost import parameter_counts, table_1_saving
-from stemrepro.verdicts.rule import CONFOUNDED, Contrast
+from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.rule import CONFOUNDED
 
 EIGHT = ("arc_easy", "arc_challenge", "boolq", "piqa", "social_iqa", "hellaswag", "openbookqa", "winogrande")
 SHAPE_OF = {"table-3-350m": "mobilellm-350m", "table-3-1b": "llama-3.2-1b"}

@@ -4,45 +4,17 @@ import itertools
 import pkgutil
 import re
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from stemrepro.common.errors import unknown
 from stemrepro.config.recipe import Claim, Recipe
 from stemrepro.measures import MEASURES
+from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.plans import check_one_plan
-from stemrepro.verdicts.rule import NOT_RUN, Contrast
-
-if TYPE_CHECKING:
-    from stemrepro.config.catalog import Book
-    from stemrepro.config.scale import Scale
+from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.rule import NOT_RUN
 
 LOSS_UNIT = "nats/token"
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """What a measure is made from.
-
-    Attributes:
-        scale_name: whose scores are read.
-        folder: `scores/<scale>`.
-    """
-
-    name: str
-    book: "Book"
-    scale_name: str
-    folder: Path
-
-    @property
-    def recipe(self) -> Recipe:
-        """The recipe itself."""
-        return self.book.recipes[self.name]
-
-    @property
-    def scale(self) -> "Scale":
-        """The scale itself."""
-        return self.book.scale(self.scale_name)
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,12 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
-from stemrepro.measures.base import Inputs, Precondition
+from stemrepro.measures.base import Precondition
+from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.reading import ArmScores, read_csv
 from stemrepro.model.cost import flops_per_token, parameter_counts
-from stemrepro.verdicts.rule import TOO_EASY, TOO_SMALL, Contrast
+from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.rule import TOO_EASY, TOO_SMALL
 
 
 class ArmCapacity(ArmScores):

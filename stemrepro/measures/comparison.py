@@ -13,11 +13,13 @@ from stemrepro.config.arm import run_settings
 from stemrepro.config.buckets import BUCKETS, bucket_name
 from stemrepro.config.scale import Point
 from stemrepro.measures import factorial, items, losses
-from stemrepro.measures.base import Inputs, Precondition
+from stemrepro.measures.base import Precondition
+from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.items import ArmItems
 from stemrepro.measures.losses import ArmLosses
+from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.robustness import ELSEWHERE, OWN_RATES, POINTS
-from stemrepro.verdicts.rule import CONFOUNDED, TOO_SHORT, TOO_SMALL, Contrast
+from stemrepro.verdicts.rule import CONFOUNDED, TOO_SHORT, TOO_SMALL
 
 MEMORY, UNIGRAM, ANSWERS, NO_GAIN = (
     "token-only-below-three-quarters", "dense-beats-unigram", "dense-beats-answer-only", "no-gain-without-information",

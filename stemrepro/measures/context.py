@@ -11,13 +11,15 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.buckets import CONTEXTS, position_edges
-from stemrepro.measures.base import Inputs, Precondition
+from stemrepro.measures.base import Precondition
 from stemrepro.measures.bootstrap import bootstrap_error
+from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.reading import SEEDS, Array, read_npz
 from stemrepro.measures.text import METRICS as TEXT_METRICS
 from stemrepro.measures.text import TextCounts
-from stemrepro.verdicts.rule import TOO_SMALL, Contrast
+from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.rule import TOO_SMALL
 
 EDGES = position_edges(2**30)
 ARRAYS = {

@@ -6,10 +6,11 @@ from typing import ClassVar
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.config.arm import Arm, shaped
 from stemrepro.config.scale import Shape
-from stemrepro.measures.base import Inputs, Precondition
+from stemrepro.measures.base import Precondition
+from stemrepro.measures.inputs import Inputs
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import flops_per_token, row_bytes, table_1_decode_saving
-from stemrepro.verdicts.rule import Contrast
+from stemrepro.verdicts.contrast import Contrast
 
 LENGTH = 4096
 """Tokens of context for every claim; with it Table 1 gives the paper's Qwen2.5 fractions."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from stemrepro.common.errors import UserError
 from stemrepro.measures import losses
 from stemrepro.measures.losses import ArmLosses
-from stemrepro.verdicts.rule import Contrast
+from stemrepro.verdicts.contrast import Contrast
 
 INTERACTION = "interaction"
 WORDS = "what the up-projection is worth without a table less what it is worth with one, prose loss"

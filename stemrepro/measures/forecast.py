@@ -11,7 +11,7 @@ import numpy as np
 
 from stemrepro.common.errors import UserError
 from stemrepro.measures.fits import PowerLaw, fit
-from stemrepro.verdicts.rule import Contrast
+from stemrepro.verdicts.contrast import Contrast
 
 DRAWS = 200
 

@@ -10,9 +10,10 @@ import pandas as pd
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
-from stemrepro.measures.base import Inputs, Precondition
+from stemrepro.measures.base import Precondition
+from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.reading import SEEDS, Array, read_csv, read_npz, read_summary
-from stemrepro.verdicts.rule import Contrast, Unmeasured
+from stemrepro.verdicts.contrast import Contrast, Unmeasured
 
 SPREAD = {"seeds": SEEDS, "spread": Array("numbers", "seeds vocabulary", gaps=True)}
 TOKENS = {

@@ -14,7 +14,7 @@ import numpy as np
 from stemrepro.common.errors import UserError
 from stemrepro.config.recipe import Recipe
 from stemrepro.measures.reading import SEEDS, Array, read_npz, read_summary
-from stemrepro.verdicts.rule import Contrast, Unmeasured
+from stemrepro.verdicts.contrast import Contrast, Unmeasured
 
 TASK = dict.fromkeys(("acc", "acc_norm", "answer_acc", "answer_acc_norm"), Array("yes or no", "seeds items")) | {
     "margin": Array("numbers", "seeds items", least=None),

@@ -13,10 +13,12 @@ import pandas as pd
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
-from stemrepro.measures.base import Inputs, Precondition
+from stemrepro.measures.base import Precondition
 from stemrepro.measures.clusters import pair_error
+from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.reading import SEEDS, ArmScores, Array, read_csv, read_npz
-from stemrepro.verdicts.rule import TOO_SMALL, Contrast
+from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.rule import TOO_SMALL
 
 FACTS = {
     "seeds": SEEDS,

@@ -16,7 +16,7 @@ from stemrepro.config.address import MAIN
 from stemrepro.config.sources import SOURCES, prose
 from stemrepro.measures.bootstrap import bootstrap_error
 from stemrepro.measures.reading import SEEDS, Array, check_numbers, read_csv, read_npz, read_summary
-from stemrepro.verdicts.rule import Contrast, Unmeasured
+from stemrepro.verdicts.contrast import Contrast, Unmeasured
 
 DOCUMENTS = {
     "seeds": SEEDS,

@@ -9,7 +9,7 @@ from stemrepro.measures import losses
 from stemrepro.measures.base import LOSS_UNIT, Precondition
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.reasoning import SCORE, SCORE_WORDS, Reasoning
-from stemrepro.verdicts.rule import Contrast
+from stemrepro.verdicts.contrast import Contrast
 
 KEPT, ANEW = "mid", "mid-anew"
 """The points of the stage: tables carried over, and drawn again as the official code does."""

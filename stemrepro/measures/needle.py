@@ -10,11 +10,13 @@ import pandas as pd
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
-from stemrepro.measures.base import Inputs, Precondition
+from stemrepro.measures.base import Precondition
+from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.losses import contrast as loss_contrast
 from stemrepro.measures.reading import ArmScores, read_csv
-from stemrepro.verdicts.rule import TOO_EASY, TOO_SMALL, Contrast
+from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.rule import TOO_EASY, TOO_SMALL
 
 WAYS = ("chosen", "generated")
 """By log-likelihood among all values, and by greedy generation."""

@@ -14,15 +14,16 @@ import numpy as np
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.sums import total
 from stemrepro.config.scale import Shape
-from stemrepro.measures.base import Inputs, Precondition
+from stemrepro.measures.base import Precondition
 from stemrepro.measures.costs import dense_and_stem
+from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.offload_rates import DEVICES, Device
 from stemrepro.measures.offload_training import Rows, from_host, on_device
 from stemrepro.measures.text import TextCounts
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import cache_bytes, flops_per_token, parameter_counts, table_bytes_per_token
 from stemrepro.offload.overlap import pass_seconds
-from stemrepro.verdicts.rule import Contrast, Unmeasured
+from stemrepro.verdicts.contrast import Contrast, Unmeasured
 
 BYTES = 2
 """Of a number on the device: bfloat16."""

@@ -6,14 +6,10 @@ of text and steps alone.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from stemrepro.common.errors import UserError
+from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.reading import Array, read_npz, read_summary
-
-if TYPE_CHECKING:
-    from stemrepro.measures.base import Inputs
-
 
 MODEL = ("vocab", "width", "layers", "heads", "kv_heads", "rope_base", "norm_eps", "document_mask")
 TRAINING = ("schedule", "warmup_tokens", "cooldown", "final_rate", "betas", "eps", "weight_decay", "clip", "precision")
@@ -39,7 +35,7 @@ def other_plan(first: Path, second: Path) -> bool:
     return any(one[what] != other[what] for what in one.keys() & other.keys() - {START})
 
 
-def check_one_plan(inputs: "Inputs") -> None:
+def check_one_plan(inputs: Inputs) -> None:
     """Compares the scores that a recipe reads, as far as they are there: at a point in all that its arms share, over points in the text,
     in how they were scored, and in the budget, of which points take shares.
 
@@ -72,7 +68,7 @@ def check_one_plan(inputs: "Inputs") -> None:
                 raise _apart(inputs, longest, name, f"{STEPS}: {ran} and {own}, planned {most} and {planned}")
 
 
-def _apart(inputs: "Inputs", one: str, other: str, difference: str) -> UserError:
+def _apart(inputs: Inputs, one: str, other: str, difference: str) -> UserError:
     return UserError(
         f"{one} and {other} at scale '{inputs.scale_name}' are of two plans and can't be compared ({difference}); "
         f"run 'make reproduce SCALE={inputs.scale_name}'"

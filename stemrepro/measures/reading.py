@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged, read_json
 from stemrepro.common.yaml_records import Factor, Fraction, Positive, Strict, parse
-from stemrepro.verdicts.rule import Unmeasured
+from stemrepro.verdicts.contrast import Unmeasured
 
 Names = tuple[str, ...]
 Amount = Annotated[float, Field(ge=0)]

@@ -14,11 +14,13 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.recipe import Recipe
-from stemrepro.measures.base import Inputs, Precondition
+from stemrepro.measures.base import Precondition
 from stemrepro.measures.context import EDGES, Part, mean_difference
+from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.items import Sample
 from stemrepro.measures.reading import SEEDS, ArmScores, Array, read_npz
-from stemrepro.verdicts.rule import TOO_SMALL, Contrast
+from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.rule import TOO_SMALL
 
 DISTANCE = {
     "seeds": SEEDS,

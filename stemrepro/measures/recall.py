@@ -9,9 +9,11 @@ import pandas as pd
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
-from stemrepro.measures.base import Inputs, Precondition
+from stemrepro.measures.base import Precondition
+from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.reading import ArmScores, read_csv
-from stemrepro.verdicts.rule import TOO_SMALL, Contrast
+from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.rule import TOO_SMALL
 
 
 class ArmRecall(ArmScores):

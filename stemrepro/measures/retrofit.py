@@ -8,9 +8,11 @@ import numpy as np
 from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
 from stemrepro.measures import losses
-from stemrepro.measures.base import LOSS_UNIT, Inputs, Precondition
+from stemrepro.measures.base import LOSS_UNIT, Precondition
+from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.losses import ArmLosses, paired
-from stemrepro.verdicts.rule import CONFOUNDED, Contrast
+from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.rule import CONFOUNDED
 
 SCRATCH, ROWS, MEAN = "second-half", "second-half-token-means", "second-half-mean-row"
 """The points after all tokens: as from the start, retrofitted in between, and the control."""

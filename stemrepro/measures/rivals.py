@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from stemrepro.measures.comparison import Comparison
-from stemrepro.verdicts.rule import Contrast
+from stemrepro.verdicts.contrast import Contrast
 
 
 class Rivals(Comparison):

@@ -12,7 +12,7 @@ from stemrepro.measures import items
 from stemrepro.measures.base import Precondition
 from stemrepro.measures.comparison import ANSWERS, NO_GAIN, ArmScores, Comparison
 from stemrepro.measures.losses import ArmLosses, paired
-from stemrepro.verdicts.rule import Contrast
+from stemrepro.verdicts.contrast import Contrast
 
 GROUP = "held_out"
 BY_CURVE = ("flops", "equal-flops")

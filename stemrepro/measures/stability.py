@@ -8,11 +8,13 @@ import numpy as np
 from stemrepro.config.paper import Paper
 from stemrepro.config.scale import Point
 from stemrepro.measures import losses
-from stemrepro.measures.base import Inputs, Precondition
+from stemrepro.measures.base import Precondition
 from stemrepro.measures.comparison import NO_GAIN, Comparison
+from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.losses import ArmLosses
+from stemrepro.verdicts.contrast import Contrast, Unmeasured
 from stemrepro.verdicts.robustness import OWN_RATES
-from stemrepro.verdicts.rule import TOO_SHORT, Contrast, Unmeasured
+from stemrepro.verdicts.rule import TOO_SHORT
 
 WINDOW, DEVIATIONS, SKIPPED = 50, 6.0, 0.1
 """A spike: a step above the median of the WINDOW steps before by more than DEVIATIONS times their median absolute deviation

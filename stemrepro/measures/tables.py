@@ -7,8 +7,8 @@ import numpy as np
 from stemrepro.measures import losses
 from stemrepro.measures.comparison import Comparison
 from stemrepro.measures.losses import ArmLosses, paired
+from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.robustness import OWN_RATES
-from stemrepro.verdicts.rule import Contrast
 
 
 class Tables(Comparison):

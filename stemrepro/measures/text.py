@@ -8,7 +8,7 @@ import pandas as pd
 
 from stemrepro.common.errors import UserError
 from stemrepro.measures.reading import read_csv
-from stemrepro.verdicts.rule import Contrast
+from stemrepro.verdicts.contrast import Contrast
 
 FIT_FROM = 256
 """Tokens from which Heaps' law is fitted: below, nearly every token is new."""

@@ -8,12 +8,13 @@ import numpy as np
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.config.scale import Point
 from stemrepro.measures import factorial, losses
-from stemrepro.measures.base import Inputs, Precondition
+from stemrepro.measures.base import Precondition
 from stemrepro.measures.comparison import NO_GAIN, Comparison
 from stemrepro.measures.fits import Fitted, PowerLaw, bootstrapped, fit
 from stemrepro.measures.forecast import Below, forecast
+from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.losses import ArmLosses, paired
-from stemrepro.verdicts.rule import Contrast, Unmeasured
+from stemrepro.verdicts.contrast import Contrast, Unmeasured
 
 MULTIPLIERS = {
     "token-multiplier": "log2 of how many times the tokens the first arm needs to reach the second's loss, by its own fitted law, by seed",

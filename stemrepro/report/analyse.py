@@ -12,13 +12,14 @@ from types import ModuleType
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write
 from stemrepro.common.paths import ANALYSES
-from stemrepro.measures.base import Inputs, measured
+from stemrepro.measures.base import measured
 from stemrepro.measures.catalog import load
+from stemrepro.measures.inputs import Inputs
 from stemrepro.report import forest
 from stemrepro.report.explain import explained
 from stemrepro.report.results import judged, run_inputs, save
 from stemrepro.report.style import use_style
-from stemrepro.verdicts.rule import Unmeasured
+from stemrepro.verdicts.contrast import Unmeasured
 
 
 def module(path: Path, asked: list[str]) -> ModuleType:

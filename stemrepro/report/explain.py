@@ -17,11 +17,12 @@ from stemrepro.common.provenance import read_provenance
 from stemrepro.common.yaml_records import read_yaml
 from stemrepro.config.catalog import Book
 from stemrepro.config.recipe import ORIGINS, Claim
-from stemrepro.measures.base import Inputs, Measure, measure_class
+from stemrepro.measures.base import Measure, measure_class
+from stemrepro.measures.inputs import Inputs
 from stemrepro.report.steps import Judged, judged
 from stemrepro.report.verdicts import read_verdicts, word
+from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.multiplicity import PRIMARY_ALPHA, PRIMARY_PLACES, SECONDARY_RATE
-from stemrepro.verdicts.rule import Contrast
 
 WIDTH = 80
 COMMON = "common"

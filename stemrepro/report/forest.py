@@ -12,8 +12,8 @@ from stemrepro.measures.base import Measure
 from stemrepro.measures.comparison import Comparison
 from stemrepro.report.results import contrasts, mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, FAINT, PLAIN, SMALL, error_bars, look, sheet
+from stemrepro.verdicts.contrast import Contrast, Unmeasured
 from stemrepro.verdicts.robustness import POINTS
-from stemrepro.verdicts.rule import Contrast, Unmeasured
 
 
 def draw_forest(

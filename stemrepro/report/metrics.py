@@ -8,7 +8,7 @@ from stemrepro.config.address import MAIN
 from stemrepro.config.catalog import Book
 from stemrepro.measures.losses import ArmLosses, paired
 from stemrepro.measures.plans import other_plan
-from stemrepro.verdicts.rule import Unmeasured
+from stemrepro.verdicts.contrast import Unmeasured
 
 METRICS = Path("metrics")
 REFERENCE = "dense"

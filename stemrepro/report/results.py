@@ -12,10 +12,12 @@ from stemrepro.common.files import atomic_write, digest, sha256, write_json
 from stemrepro.common.provenance import provenance
 from stemrepro.common.unpacked import bundled
 from stemrepro.config.recipe import Claim
-from stemrepro.measures.base import Inputs, Measure, failure
+from stemrepro.measures.base import Measure, failure
+from stemrepro.measures.inputs import Inputs
 from stemrepro.report.style import alone, footer, render, settle
+from stemrepro.verdicts.contrast import Contrast, Unmeasured
 from stemrepro.verdicts.robustness import ELSEWHERE, OFFICIAL_START, OWN_RATES, agrees
-from stemrepro.verdicts.rule import Contrast, Evidence, Unmeasured, judge
+from stemrepro.verdicts.rule import Evidence, judge
 
 
 def contrasts(claim: Claim, measure: Measure) -> tuple[Contrast, ...]:

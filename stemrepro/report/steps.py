@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stemrepro.measures.base import Inputs, Measure, measure_class, measured
+from stemrepro.measures.base import Measure, measure_class, measured
+from stemrepro.measures.inputs import Inputs
 from stemrepro.report.results import evidence_for
+from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.robustness import turned
 from stemrepro.verdicts.rule import (
     CONTRADICTED,
@@ -13,7 +15,6 @@ from stemrepro.verdicts.rule import (
     INCONCLUSIVE,
     NOT_TESTABLE,
     REPRODUCED,
-    Contrast,
     Evidence,
     Judgement,
     blocked,

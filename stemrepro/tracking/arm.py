@@ -17,7 +17,7 @@ from stemrepro.model.ffn.naming import module_of
 from stemrepro.report.verdicts import read_verdicts, word
 from stemrepro.tracking.run import cost_of, made_at
 from stemrepro.training.run_folder import read_config
-from stemrepro.verdicts.rule import Contrast, Unmeasured
+from stemrepro.verdicts.contrast import Contrast, Unmeasured
 
 REFERENCE = "dense"
 """The arm whose loss the gap of all others is taken from, at the same point."""

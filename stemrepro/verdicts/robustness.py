@@ -6,10 +6,8 @@ turn nothing.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from stemrepro.verdicts.rule import Contrast
+from stemrepro.verdicts.contrast import Contrast
 
 OWN_RATES, OFFICIAL_START = "own rates", "official start"
 ELSEWHERE = {
@@ -23,21 +21,19 @@ LONG_END = Path("ladder/token_ladder/data.csv")
 """Below results/: gaps where training is longest, which the pages of other scales show beside theirs."""
 
 
-def sign(contrast: "Contrast", nothing: float) -> int:
+def sign(contrast: Contrast, nothing: float) -> int:
     """-1 or 1 where the 95% interval lies below or above +-`nothing`, else 0."""
     low, high = contrast.interval(0.05)
     return int(low > nothing) - int(high < -nothing)
 
 
-def agrees(common: tuple["Contrast", ...], there: tuple["Contrast", ...], nothing: float) -> bool:
+def agrees(common: tuple[Contrast, ...], there: tuple[Contrast, ...], nothing: float) -> bool:
     """Does every contrast stand out of its noise on the same side in both settings? Of an equivalence: on the same side, or in neither."""
     signs = [(sign(one, nothing), sign(other, nothing)) for one, other in zip(common, there, strict=True)]
     return all(one == other and (one != 0 or nothing > 0) for one, other in signs)
 
 
-def turned(
-    common: tuple["Contrast", ...], elsewhere: Mapping[str, tuple["Contrast", ...]], nothing: float
-) -> str | None:
+def turned(common: tuple[Contrast, ...], elsewhere: Mapping[str, tuple[Contrast, ...]], nothing: float) -> str | None:
     """Why a contrast says nothing when a setting turns its sign around, or None."""
     for setting, others in elsewhere.items():
         there, here = ELSEWHERE[setting]

@@ -22,10 +22,10 @@ Where a contrast's sign turns in another setting (stemrepro.verdicts.robustness)
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
+from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.multiplicity import (
     PRIMARY_ALPHA,
     PRIMARY_PLACES,
@@ -47,66 +47,6 @@ UNTESTED = (NOT_RUN, TOO_SMALL, TOO_SHORT, TOO_EASY, CONFOUNDED)
 """Why claims can't be tested: nothing was run, dense can't do the task, training is too short to show it, dense leaves no room for a
 lead, or something else than the claim's contrast differs too."""
 VERDICTS = (REPRODUCED, DIRECTION, CONTRADICTED, INCONCLUSIVE, NOT_TESTABLE)
-
-
-class Unmeasured(Exception):
-    """A contrast that the runs could not give, because of what came out; the message says why."""
-
-
-@dataclass(frozen=True)
-class Contrast:
-    """Paired differences of two arms.
-
-    Attributes:
-        differences: one number a seed.
-        item_se: standard error between items (documents, questions) of the seed-averaged difference; 0 for none.
-        item_df: its degrees of freedom (items - 1).
-    """
-
-    differences: np.ndarray
-    item_se: float = 0.0
-    item_df: float = np.inf
-
-    @property
-    def mean(self) -> float:
-        """Mean over seeds."""
-        return float(np.mean(self.differences))
-
-    @cached_property
-    def seed_se(self) -> float:
-        """Standard error between seeds (nan for one seed)."""
-        count = len(self.differences)
-        return float(np.std(self.differences, ddof=1) / np.sqrt(count)) if count > 1 else float("nan")
-
-    @cached_property
-    def error(self) -> tuple[float, float]:
-        """Standard error over seeds and items, and its degrees of freedom after Satterthwaite."""
-        seed, item, count = self.seed_se**2, self.item_se**2, len(self.differences)
-        total = seed + item
-        if not total > 0:
-            return float(np.sqrt(total)), float(max(1, count - 1))
-        return float(np.sqrt(total)), float(total**2 / (seed**2 / (count - 1) + item**2 / self.item_df))
-
-    def interval(self, alpha: float) -> tuple[float, float]:
-        """Two-sided t interval at level 1 - alpha."""
-        from scipy.special import stdtrit  # Student's quantile; half a second that reading recipes can do without
-
-        error, df = self.error
-        half = stdtrit(df, 1 - alpha / 2) * error
-        return self.mean - float(half), self.mean + float(half)
-
-    def p_above(self, value: float) -> float:
-        """Two-sided p of a mean of `value`, where only a mean above it speaks against it (else 1)."""
-        from scipy.special import stdtr
-
-        error, df = self.error
-        if np.isnan(error) or self.mean <= value:
-            return 1.0
-        return float(2 * stdtr(df, (value - self.mean) / error)) if error > 0 else 0.0
-
-    def reversed(self) -> "Contrast":
-        """The same contrast with the opposite sign."""
-        return Contrast(-np.asarray(self.differences), self.item_se, self.item_df)
 
 
 @dataclass(frozen=True)

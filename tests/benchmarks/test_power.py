@@ -8,7 +8,8 @@ from scipy import stats
 
 from benchmarks import power
 from benchmarks.power import Spread, row, rows, shortened, table, upper
-from stemrepro.verdicts.rule import Contrast, Evidence
+from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.rule import Evidence
 from tests.conftest import ROOT
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stemrepro.measures.agreement import agreement
-from stemrepro.verdicts.rule import Contrast
+from stemrepro.verdicts.contrast import Contrast
 
 
 class Gaps:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stemrepro.measures.audit import EIGHT, Z95, Audit, PaperAudit, chance_of_fit, fits, granularity, item_error
-from stemrepro.measures.base import Inputs
+from stemrepro.measures.inputs import Inputs
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stemrepro.measures.base import Inputs
 from stemrepro.measures.capacity import Capacity
+from stemrepro.measures.inputs import Inputs
 from tests.made_up import write_summary
 
 

@@ -6,11 +6,11 @@ import pytest
 
 from stemrepro.config.catalog import Book
 from stemrepro.config.scale import BestRate
-from stemrepro.measures.base import Inputs
 from stemrepro.measures.comparison import ArmScores, Comparison, read_arms
+from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.losses import ArmLosses
+from stemrepro.verdicts.contrast import Unmeasured
 from stemrepro.verdicts.robustness import OFFICIAL_START, OWN_RATES
-from stemrepro.verdicts.rule import Unmeasured
 from tests.made_up import made, write_arm
 
 BASE, THERE = ArmLosses(Path("scores/x/losses/main/base")), ArmLosses(Path("scores/x/losses/own-rate/there"))

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.measures.base import Inputs
 from stemrepro.measures.context import ArmContext, Context, half, worth
-from stemrepro.verdicts.rule import Unmeasured
+from stemrepro.measures.inputs import Inputs
+from stemrepro.verdicts.contrast import Unmeasured
 from tests.made_up import write_summary
 
 SEEDS, DOCUMENTS = 3, 6

@@ -9,8 +9,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.scale import Shape
-from stemrepro.measures.base import Inputs
 from stemrepro.measures.costs import Costs, dense_and_stem, doubled, layer_saving, model_saving
+from stemrepro.measures.inputs import Inputs
 from stemrepro.model.transformer import Decoder
 
 SHAPE = Shape(vocab=97, width=24, layers=6, heads=4, kv_heads=2, ffn_width=40, sequence=16)

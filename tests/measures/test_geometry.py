@@ -6,7 +6,6 @@ import pytest
 from scipy import stats
 
 from stemrepro.common.errors import UserError
-from stemrepro.measures.base import Inputs
 from stemrepro.measures.geometry import (
     Angles,
     ArmGeometry,
@@ -15,7 +14,8 @@ from stemrepro.measures.geometry import (
     random_p95,
     token_gains,
 )
-from stemrepro.verdicts.rule import Unmeasured
+from stemrepro.measures.inputs import Inputs
+from stemrepro.verdicts.contrast import Unmeasured
 from tests.made_up import write_summary
 
 SEEDS, VOCAB = 3, 200

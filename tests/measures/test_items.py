@@ -6,7 +6,7 @@ import pytest
 from stemrepro.common.errors import UserError
 from stemrepro.config.recipe import Recipe
 from stemrepro.measures.items import ArmItems, Sample, contrast, untestable
-from stemrepro.verdicts.rule import Unmeasured
+from stemrepro.verdicts.contrast import Unmeasured
 from tests.made_up import write_summary
 
 RECIPE = Recipe.model_validate({

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.measures.base import Inputs
+from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.knowledge import Knowledge
 from tests.made_up import write_summary
 

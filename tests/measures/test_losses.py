@@ -8,7 +8,7 @@ import pytest
 
 from stemrepro.common.errors import UserError
 from stemrepro.measures.losses import ArmLosses, contrast, interaction, paired, slope
-from stemrepro.verdicts.rule import Unmeasured
+from stemrepro.verdicts.contrast import Unmeasured
 from tests.made_up import write_arm
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.measures.base import Inputs, refusal
+from stemrepro.measures.base import refusal
+from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.mid_training import MidTraining
 from tests.made_up import write_arm, write_summary
 

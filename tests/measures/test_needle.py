@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.measures.base import Inputs
+from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.needle import Needle
 from tests.made_up import write_summary
 

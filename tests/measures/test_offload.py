@@ -8,8 +8,8 @@ import pytest
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.scale import Shape
-from stemrepro.measures.base import Inputs
 from stemrepro.measures.costs import dense_and_stem
+from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.offload import (
     HOMES,
     PREFILL,

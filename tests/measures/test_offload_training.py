@@ -7,13 +7,13 @@ import pytest
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.scale import Shape
-from stemrepro.measures.base import Inputs
 from stemrepro.measures.costs import dense_and_stem
+from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.offload import STEP, Offload
 from stemrepro.measures.offload_rates import DEVICES, HOST_UPDATE
 from stemrepro.measures.offload_training import Rows, Step, from_host, on_device
 from stemrepro.model.cost import flops_per_token
-from stemrepro.verdicts.rule import Unmeasured
+from stemrepro.verdicts.contrast import Unmeasured
 from tests.conftest import ROOT
 
 SHAPE = Shape(vocab=97, width=24, layers=6, heads=4, kv_heads=2, ffn_width=40, sequence=16)

@@ -7,7 +7,8 @@ import pytest
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.address import Address
-from stemrepro.measures.base import Inputs, measured
+from stemrepro.measures.base import measured
+from stemrepro.measures.inputs import Inputs
 from tests.made_up import write_summary
 
 PLAN = {"tokens of training": 409600, "start of the embeddings": "a", "settings of scoring": "b"}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.measures.base import Inputs
+from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.reasoning import Reasoning
 from tests.made_up import write_summary
 

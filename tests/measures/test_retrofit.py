@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.measures.base import Inputs
+from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.retrofit import Retrofit
 from tests.made_up import write_arm
 

@@ -17,7 +17,7 @@ from stemrepro.measures.stability import (
     rate_sensitivity,
     spikes,
 )
-from stemrepro.verdicts.rule import Unmeasured
+from stemrepro.verdicts.contrast import Unmeasured
 from tests.made_up import made, write_arm
 
 

@@ -6,7 +6,8 @@ from stemrepro.measures.base import refusal
 from stemrepro.measures.comparison import NO_GAIN, ArmScores
 from stemrepro.measures.worth import Worth
 from stemrepro.report.results import evidence_for
-from stemrepro.verdicts.rule import NOT_TESTABLE, Unmeasured, judge
+from stemrepro.verdicts.contrast import Unmeasured
+from stemrepro.verdicts.rule import NOT_TESTABLE, judge
 from tests.made_up import made, write_arm
 
 FLOOR, AMPLITUDE, EXPONENT, OF_SIZE = 1.5, 1.2, 0.4, 0.5

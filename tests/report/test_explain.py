@@ -11,13 +11,15 @@ from typer.testing import CliRunner
 
 from stemrepro.cli import app
 from stemrepro.common.errors import UserError
-from stemrepro.measures.base import Inputs, measured
+from stemrepro.measures.base import measured
+from stemrepro.measures.inputs import Inputs
 from stemrepro.report import explain as explaining
 from stemrepro.report.explain import explain, explained, find
 from stemrepro.report.steps import judged, steps
 from stemrepro.report.verdicts import word
+from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.robustness import OWN_RATES
-from stemrepro.verdicts.rule import INCONCLUSIVE, NOT_TESTABLE, Contrast, Evidence, judge
+from stemrepro.verdicts.rule import INCONCLUSIVE, NOT_TESTABLE, Evidence, judge
 from tests.conftest import ROOT
 
 RESULTS, SCORES = ROOT / "results", ROOT / "scores"

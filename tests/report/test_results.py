@@ -16,8 +16,9 @@ from stemrepro.report import forest
 from stemrepro.report.results import evidence_for, judged, mean_row, save, save_panels
 from stemrepro.report.style import settle, sheet, use_style
 from stemrepro.report.verdicts import AT_OFFICIAL_START
+from stemrepro.verdicts.contrast import Contrast, Unmeasured
 from stemrepro.verdicts.robustness import OFFICIAL_START, OWN_RATES
-from stemrepro.verdicts.rule import NOT_RUN, TOO_SHORT, TOO_SMALL, Contrast, Unmeasured
+from stemrepro.verdicts.rule import NOT_RUN, TOO_SHORT, TOO_SMALL
 
 VALUES = {
     "high": np.array([3.0, 3.1, 2.9, 3.0]),

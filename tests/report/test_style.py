@@ -6,7 +6,8 @@ import seaborn as sns
 from matplotlib.lines import Line2D
 
 from stemrepro.config.arm import HUES
-from stemrepro.measures.base import Inputs, measured
+from stemrepro.measures.base import measured
+from stemrepro.measures.inputs import Inputs
 from stemrepro.report.analyse import module
 from stemrepro.report.style import (
     ARM_COLOUR,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.robustness import ELSEWHERE, OFFICIAL_START, POINTS, agrees, sign, turned
-from stemrepro.verdicts.rule import Contrast
 
 
 def around(mean, sd=0.002):

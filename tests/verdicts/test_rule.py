@@ -6,17 +6,9 @@ import pytest
 from scipy import stats
 from statsmodels.stats.weightstats import DescrStatsW
 
+from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.robustness import OFFICIAL_START, OWN_RATES
-from stemrepro.verdicts.rule import (
-    CONTRADICTED,
-    DIRECTION,
-    INCONCLUSIVE,
-    NOT_TESTABLE,
-    REPRODUCED,
-    Contrast,
-    Evidence,
-    judge,
-)
+from stemrepro.verdicts.rule import CONTRADICTED, DIRECTION, INCONCLUSIVE, NOT_TESTABLE, REPRODUCED, Evidence, judge
 
 SPREAD = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
 
