@@ -36,7 +36,7 @@ PATIENCE = 15.0  # seconds after which a command that lost a process goes on wit
 PARTS = ("losses", "benchmarks", "geometry", "distance", "reasoning")
 AIMS = ("everything", "the_head", "one_below")
 FOLDERS = ("data", "runs", "scores", "results", "metrics", "plan", "dvc_plots", "sweeps")
-FOR_ITSELF = {"date", "seconds"}  # of a provenance.json: what no two trainings share
+FOR_ITSELF = {"date", "seconds", "resumed_from"}  # of a provenance.json: what no two trainings share
 
 
 def clone(folder: Path, source: Path) -> Path:

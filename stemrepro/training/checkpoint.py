@@ -4,6 +4,7 @@ The two newest are kept. `newest` returns the last good one and warns of a damag
 """
 
 import io
+import sys
 import warnings
 from pathlib import Path
 
@@ -28,7 +29,7 @@ class AtomicCheckpointIO(CheckpointIO):
     def save_checkpoint(self, checkpoint: dict, path: str | Path, storage_options: object = None) -> None:
         """Writes the hash after the file, so that a checkpoint with a hash is a whole one."""
         buffer = io.BytesIO()
-        torch.save(checkpoint, buffer)
+        torch.save(_apart(checkpoint), buffer)
         atomic_write(path, buffer.getvalue())
         atomic_write(f"{path}.sha256", sha256(path) + "\n")
 
@@ -52,6 +53,19 @@ class AtomicCheckpointIO(CheckpointIO):
         """Deletes a checkpoint and its hash."""
         Path(path).unlink(missing_ok=True)
         Path(f"{path}.sha256").unlink(missing_ok=True)
+
+
+def _apart(value: object) -> object:
+    """The same value, in which equal texts are one object and nothing else is: a pickle's bytes say what is one, and a run that resumed
+    from a checkpoint shares other things than one that nothing happened to."""
+    if isinstance(value, str):
+        return sys.intern(str(value))
+    if isinstance(value, dict):
+        parts = type(value)((_apart(key), _apart(own)) for key, own in value.items())
+        if hasattr(value, "__dict__"):  # an OrderedDict's, as a module's state has
+            vars(parts).update(vars(value))
+        return parts
+    return type(value)(map(_apart, value)) if type(value) in (list, tuple) else value
 
 
 def intact(path: Path) -> bool:

@@ -84,9 +84,9 @@ def test_a_run_equals_a_plain_training_loop(make_run):
 
 @pytest.mark.parametrize(("arm", "stop"), [("stem-full", stop) for stop in (3, 5, 7, 11)] + [("stem-rowwise", 7)])
 def test_resume_is_bit_exact(make_run, tmp_path, arm, stop, report_every_step):
-    """Killed before, at and after checkpoints (steps 5 and 10): weights, metrics rows and snapshots are those of a run
-    that nothing happened to."""
-    whole = make_run(arm, seed=1)
+    """Killed before, at and after checkpoints (steps 5 and 10): weights, metrics rows, snapshots and the checkpoint for those
+    that go on from there are those of a run that nothing happened to."""
+    whole = replace(make_run(arm, seed=1), goes_on=True)
     train(whole, quiet)
     expected = {path.name: path.read_bytes() for path in whole.folder.iterdir() if path.name != "provenance.json"}
     for path in whole.folder.iterdir():
