@@ -1,0 +1,1 @@
+"""From text to token blocks, and to the items of benchmarks."""

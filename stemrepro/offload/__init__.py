@@ -1,0 +1,1 @@
+"""Tables in host memory while a model answers."""

@@ -1,0 +1,1 @@
+"""Optuna's searches for an arm's settings."""

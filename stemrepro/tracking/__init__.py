@@ -1,0 +1,1 @@
+"""What MLflow shows of runs and scores."""

@@ -1,0 +1,1 @@
+"""From paired differences to a verdict: the rule, its correction for many claims, and whether a sign turns elsewhere."""
