@@ -76,7 +76,9 @@ def test_the_page_of_the_house_has_the_floors_of_the_contracts():
     rows = re.findall(r"^\| (\d) \| `(\w+)(?:/|\.py)` \|", page, flags=re.MULTILINE)
     assert sorted(rows) == sorted((str(len(layers) - k), room) for k, rooms in enumerate(layers) for room in rooms)
     rooms = {
-        path.stem for path in PACKAGE.iterdir() if path.is_dir() and path.stem != "__pycache__" or path.suffix == ".py"
+        path.stem
+        for path in PACKAGE.iterdir()
+        if (path.is_dir() and path.stem != "__pycache__") or path.suffix == ".py"
     }
     assert rooms - {"__init__"} == {room for _, room in rows}
 
