@@ -21,7 +21,7 @@ from scipy import stats
 from stemrepro.measures.base import measured
 from stemrepro.measures.catalog import load
 from stemrepro.measures.inputs import Inputs
-from stemrepro.report.results import evidence_for
+from stemrepro.report.judging import evidence_for
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.multiplicity import PRIMARY_ALPHA, PRIMARY_PLACES
 from stemrepro.verdicts.rule import Evidence

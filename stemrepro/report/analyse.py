@@ -17,7 +17,8 @@ from stemrepro.measures.catalog import load
 from stemrepro.measures.inputs import Inputs
 from stemrepro.report import forest
 from stemrepro.report.explain import explained
-from stemrepro.report.results import judged, run_inputs, save
+from stemrepro.report.judging import judged
+from stemrepro.report.results import run_inputs, save, verdict_rows
 from stemrepro.report.style import use_style
 from stemrepro.verdicts.contrast import Unmeasured
 
@@ -49,7 +50,8 @@ def analyse(name: str, scale: str, scores: Path, results: Path) -> list[dict]:
     book.recipe(name), book.scale(scale)
     inputs = Inputs(name, book, scale, scores / scale)
     measure = measured(inputs)
-    rows = judged(inputs, measure)
+    found = judged(inputs, measure)
+    rows = verdict_rows(scale, found)
     use_style(book.arms)
     path, asked = ANALYSES / f"{name}.py", {"figure": "draw"} | ({"front": "front"} if inputs.recipe.front else {})
     try:
@@ -60,5 +62,5 @@ def analyse(name: str, scale: str, scores: Path, results: Path) -> list[dict]:
         data = forest.collect(measure)
         figures = {file: forest.draw(data, measure, str(reason)) for file in asked}
     save(results / scale / name, figures, data, rows, run_inputs(inputs, measure))
-    atomic_write(results / scale / name / "explained.html", explained(inputs, rows, measure, results))
+    atomic_write(results / scale / name / "explained.html", explained(inputs, rows, found, results))
     return rows

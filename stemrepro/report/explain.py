@@ -17,12 +17,13 @@ from stemrepro.common.provenance import read_provenance
 from stemrepro.common.yaml_records import read_yaml
 from stemrepro.config.catalog import Book
 from stemrepro.config.recipe import ORIGINS, Claim
-from stemrepro.measures.base import Measure, measure_class
+from stemrepro.measures.base import measure_class, measured
 from stemrepro.measures.inputs import Inputs
-from stemrepro.report.steps import Judged, judged
+from stemrepro.report.judging import Judged, judged
 from stemrepro.report.verdicts import read_verdicts, word
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.multiplicity import PRIMARY_ALPHA, PRIMARY_PLACES, SECONDARY_RATE
+from stemrepro.verdicts.rule import tested
 
 WIDTH = 80
 COMMON = "common"
@@ -130,7 +131,18 @@ def _differences(claim: Claim, found: Judged, seeds: tuple[int, ...]) -> list[st
     holm = f"Holm at {PRIMARY_ALPHA:.0%} over {PRIMARY_PLACES} places for primary claims"
     others = f"Benjamini and Hochberg at {SECONDARY_RATE:.0%} over the recipe's other claims"
     corrected = f"comes from the correction for many claims: {holm if claim.primary else others}"
-    return [*lines, f"{level} {corrected if found.tested else 'is the level without other claims: it is not tested'}"]
+    return [
+        *lines,
+        f"{level} {corrected if tested(found.evidence) else 'is the level without other claims: it is not tested'}",
+    ]
+
+
+def _scored(inputs: Inputs) -> bool:
+    """Are there all scores that a recipe is judged by?"""
+    recipe = inputs.recipe
+    folders = [Path(part) / at.path for at, parts in recipe.scored().items() for part in parts]
+    folders += [Path("text")] if measure_class(recipe.measure).reads_text else []
+    return all((inputs.folder / folder).is_dir() for folder in folders)
 
 
 def _without_scores(inputs: Inputs, row: dict) -> list[str]:
@@ -142,8 +154,10 @@ def _without_scores(inputs: Inputs, row: dict) -> list[str]:
 def _verdict(claim: Claim, found: Judged | None, row: dict | None) -> list[str]:
     if not found:
         return [f"the steps need the scores too; verdicts.json says: {row['reason']}", f"Verdict: {word(row)}"]
-    told = [f"{n}. {s.question} {'Yes' if s.answer else 'No'}: {s.numbers}" for n, s in enumerate(found.steps, 1)]
-    verdict, before = found.steps[-1].verdict, (row or {}).get("ours")
+    told = [
+        f"{n}. {s.question} {'Yes' if s.answer else 'No'}: {s.numbers}" for n, s in enumerate(found.result.steps, 1)
+    ]
+    verdict, before = found.result.verdict, (row or {}).get("ours")
     if row and row["verdict"] != verdict:
         told.append(f"BUT verdicts.json says '{row['verdict']}': it was made from other scores, or by other code.")
     elif before is not None and not isclose(before, found.result.ours, rel_tol=1e-4, abs_tol=2e-6):
@@ -224,22 +238,22 @@ def explain(book: Book, name: str, scale: str | None, results: Path, scores: Pat
     inputs = Inputs(recipe, book, scale, scores / scale)
     path = results / scale / recipe / "verdicts.json"
     row = next((row for row in read_verdicts(path) if row["claim"] == key), None) if path.exists() else None
-    found = judged(inputs).get(key)
+    found = judged(inputs, measured(inputs)).get(key) if _scored(inputs) else None
     if not found and not row:
         raise UserError(f"neither {path} has claim '{key}' nor {inputs.folder} its scores; run 'make reproduce RECIPE={recipe} SCALE={scale}'")  # fmt: skip
     return _text(book, inputs, key, row, found, results, _made(path.parent, cost))
 
 
-def explained(inputs: Inputs, rows: list[dict], measure: Measure, results: Path) -> str:
+def explained(inputs: Inputs, rows: list[dict], found: dict[str, Judged], results: Path) -> str:
     """The same of every claim of a recipe as a page of HTML, whose anchors are the claims' names.
 
     Nothing in it depends on the day, the commit or the machine: equal scores, equal bytes.
 
     Args:
         rows: what verdicts.json holds.
+        found: the same claims, judged.
         results: the folder results/.
     """
-    found = judged(inputs, measure)
     made = ["the commit stands in provenance.json beside"]
     parts = [
         Markup('<section id="{0}">\n<h2><a href="#{0}">{0}</a></h2>\n<pre>{1}</pre>\n</section>').format(

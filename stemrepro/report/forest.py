@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 
 from stemrepro.measures.base import Measure
 from stemrepro.measures.comparison import Comparison
-from stemrepro.report.results import contrasts, mean_row
+from stemrepro.report.judging import contrasts
+from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, FAINT, PLAIN, SMALL, error_bars, look, sheet
 from stemrepro.verdicts.contrast import Contrast, Unmeasured
 from stemrepro.verdicts.robustness import POINTS

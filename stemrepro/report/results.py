@@ -1,67 +1,21 @@
 """What every analysis does besides drawing: judge the recipe's claims and write results/<scale>/<recipe>/."""
 
-import itertools
 import math
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from stemrepro.common.files import atomic_write, digest, sha256, write_json
 from stemrepro.common.provenance import provenance
 from stemrepro.common.unpacked import bundled
-from stemrepro.config.recipe import Claim
-from stemrepro.measures.base import Measure, failure
+from stemrepro.measures.base import Measure
 from stemrepro.measures.inputs import Inputs
+from stemrepro.report.judging import Judged
 from stemrepro.report.style import alone, footer, render, settle
-from stemrepro.verdicts.contrast import Contrast, Unmeasured
-from stemrepro.verdicts.robustness import ELSEWHERE, OFFICIAL_START, OWN_RATES, agrees
-from stemrepro.verdicts.rule import Evidence, judge
-
-
-def contrasts(claim: Claim, measure: Measure) -> tuple[Contrast, ...]:
-    """Those that a claim is about: one, or one for each adjacent pair of an ordering; of an exact claim its number."""
-    if claim.kind == "exact":
-        return (Contrast(np.array([measure.value(claim.metric)])),)
-    return tuple(measure.contrast(high, low, claim.metric) for high, low in itertools.pairwise(claim.arms))
-
-
-def contrasts_elsewhere(claim: Claim, measure: Measure) -> dict[str, tuple[Contrast, ...]]:
-    """The same in other settings, by name; none where one of them is missing there."""
-    pairs = [measure.elsewhere(high, low, claim.metric) for high, low in itertools.pairwise(claim.arms)]
-    return {
-        name: tuple(pair[name] for pair in pairs) for name in ELSEWHERE if pairs and all(name in pair for pair in pairs)
-    }
-
-
-def evidence_for(claim: Claim, measure: Measure) -> Evidence:
-    """Collects what the rule needs to know of a claim."""
-    failed = unmeasured = None
-    common, elsewhere = (Contrast(np.array([math.nan])),), {}
-    try:
-        failed = failure(measure, claim)
-        common = contrasts(claim, measure)
-        elsewhere = contrasts_elsewhere(claim, measure)
-    except Unmeasured as reason:
-        unmeasured = str(reason)
-    lost = max(int(np.isnan(contrast.differences).sum()) for contrast in common)
-    if lost and not unmeasured:
-        unmeasured = f"in {lost} of {len(common[0].differences)} seeds the contrast has no value"
-    return Evidence(
-        kind=claim.kind,
-        contrasts=common,
-        smallest_effect=claim.smallest_effect,
-        paper_effect=claim.paper.value if claim.paper else None,
-        expected=claim.expected,
-        transportable=claim.transportable,
-        primary=claim.primary,
-        control=claim.origin == "control",
-        failed_precondition=failed and failed[0],
-        untested=failed[1] if failed else "",
-        unmeasured=unmeasured,
-        elsewhere=elsewhere,
-    )
+from stemrepro.verdicts.contrast import Contrast
+from stemrepro.verdicts.robustness import OFFICIAL_START, OWN_RATES, agrees
+from stemrepro.verdicts.rule import Evidence
 
 
 def _number(value: float) -> float | None:
@@ -87,12 +41,11 @@ def by_seed(facts: Evidence) -> list[float | None]:
     return [_number(value) for value in weakest.differences]
 
 
-def judged(inputs: Inputs, measure: Measure) -> list[dict]:
-    """Judges all claims of a recipe; one row a claim, as verdicts.json holds them."""
-    claims = inputs.recipe.claims
-    evidence = [evidence_for(claim, measure) for claim in claims.values()]
+def verdict_rows(scale: str, found: dict[str, Judged]) -> list[dict]:
+    """One row a claim, as verdicts.json holds them."""
     rows = []
-    for (name, claim), facts, result in zip(claims.items(), evidence, judge(evidence), strict=True):
+    for name, own in found.items():
+        claim, facts, result = own.claim, own.evidence, own.result
         exact = claim.kind == "exact"
         rows.append({
             "claim": name,
@@ -116,7 +69,7 @@ def judged(inputs: Inputs, measure: Measure) -> list[dict]:
             "p": None if exact else _number(result.p),
             "seeds": 0 if exact or facts.unmeasured else facts.seeds,
             "differences": None if exact or result.ours is None else by_seed(facts),
-            "scale": inputs.scale_name,
+            "scale": scale,
             "verdict": result.verdict,
             "untested": facts.untested or None,
             "transportable": claim.transportable,

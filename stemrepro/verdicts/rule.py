@@ -20,7 +20,7 @@ Where a contrast's sign turns in another setting (stemrepro.verdicts.robustness)
 (stemrepro.verdicts.multiplicity).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -64,6 +64,7 @@ class Evidence:
         control: a question of ours, to which the paper has no size.
         failed_precondition: why the claim can't be tested here, or None; judged without the contrasts.
         untested: of which kind that is, one of UNTESTED; "" where it can be tested.
+        asked: what has to hold for the claim to be tested, in words.
         unmeasured: why the contrasts are nan, or None.
         elsewhere: the same contrasts in other settings, by a name of stemrepro.verdicts.robustness.ELSEWHERE.
     """
@@ -78,6 +79,7 @@ class Evidence:
     control: bool = False
     failed_precondition: str | None = None
     untested: str = ""
+    asked: str = ""
     unmeasured: str | None = None
     elsewhere: Mapping[str, tuple[Contrast, ...]] = field(default_factory=dict)
 
@@ -107,11 +109,35 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """A verdict with the numbers it rests on; `level` is the interval's confidence level after adjustment."""
+class Step:
+    """A question of the rule, with its answer.
 
-    verdict: str
-    reason: str
+    Attributes:
+        numbers: what the answer rests on.
+        yes: the verdict that ends the questions where the answer is yes; "" goes on to the next.
+        no: the same where it is no.
+        reason: why they end so, where they do.
+    """
+
+    question: str
+    answer: bool
+    numbers: str
+    yes: str = ""
+    no: str = ""
+    reason: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """What this answer ends in, or ""."""
+        return self.yes if self.answer else self.no
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The steps to a verdict, of which the last one has it, and the numbers it rests on; `level` is the interval's confidence level after
+    adjustment."""
+
+    steps: tuple[Step, ...]
     ours: float
     ci_low: float
     ci_high: float
@@ -120,105 +146,185 @@ class Judgement:
     seed_se: float
     item_se: float
 
+    @property
+    def verdict(self) -> str:
+        """One of VERDICTS."""
+        return self.steps[-1].verdict
+
+    @property
+    def reason(self) -> str:
+        """Why, in a sentence."""
+        return self.steps[-1].reason
+
 
 def levels(evidence: list[Evidence], threshold: str) -> list[float]:
     """The adjusted two-sided level of each claim against 0 ("zero") or against its m ("m")."""
     p = [e.p(0.0 if threshold == "zero" else e.smallest_effect) for e in evidence]
     found = [0.0] * len(evidence)
     for primary, procedure in ((True, holm_levels), (False, benjamini_hochberg_levels)):
-        members = [i for i, e in enumerate(evidence) if e.primary == primary and e.kind != "exact" and not blocked(e)]
+        members = [i for i, e in enumerate(evidence) if e.primary == primary and e.kind != "exact" and tested(e)]
         for number, level in zip(members, procedure([p[i] for i in members]), strict=True):
             found[number] = level
     return found
 
 
-def blocked(evidence: Evidence) -> tuple[str, str] | None:
-    """Steps 1 and 2 of the rule, which never look at the size of the contrast."""
-    if evidence.failed_precondition:
-        return NOT_TESTABLE, evidence.failed_precondition
-    if evidence.unmeasured:
-        return INCONCLUSIVE, evidence.unmeasured
-    if evidence.kind == "exact":
-        return None
+def unmeasured(evidence: Evidence) -> str:
+    """Why there is too little to judge, or ""; it never looks at the size of the contrast."""
     needed = 5 if evidence.primary else 3
-    if evidence.seeds < needed:
-        kind = "primary" if evidence.primary else "secondary"
-        return INCONCLUSIVE, f"{evidence.seeds} seed(s); a {kind} claim needs {needed}"
-    return None
+    if evidence.unmeasured or evidence.kind == "exact" or evidence.seeds >= needed:
+        return evidence.unmeasured or ""
+    kind = "primary" if evidence.primary else "secondary"
+    return f"{evidence.seeds} seed(s); a {kind} claim needs {needed}"
 
 
-def judge_greater(e: Evidence, contrast: Contrast, zero: float, above: float) -> tuple[str, str]:
-    m, (low, high) = e.smallest_effect, contrast.interval(zero)
-    strict_low, strict_high = contrast.interval(above)
-    absent_low, absent_high = contrast.interval(0.10)
-    size = e.paper_effect
-    if strict_low > m and (e.kind == "ordering" or e.control):
-        return REPRODUCED, f"lower bound {strict_low:.3f} exceeds {m:g}"
-    if strict_low > m and e.transportable and size and strict_low <= 2 * size and strict_high >= size / 2:
-        return (
-            REPRODUCED,
-            f"lower bound {strict_low:.3f} exceeds {m:g} and the interval meets half to twice the paper's {size:g}",
-        )
-    if low > 0:
-        if high < m:
-            why = f"it is smaller than what counts, {m:g}"
-        elif strict_low <= m:
-            why = f"the effect is not shown to exceed {m:g}"
-        elif size is None:
-            why = "the paper gives no size to compare with"
-        elif not e.transportable:
-            why = "the paper's size can't be expected at this scale"
-        else:
-            why = f"the interval misses half to twice the paper's {size:g}"
-        return DIRECTION, f"lower bound {low:.3f} exceeds 0; {why}"
-    if high < 0:
-        return CONTRADICTED, f"opposite: upper bound {high:.3f} is below 0"
-    if -m < absent_low and absent_high < m:
-        return CONTRADICTED, f"absent: the 90% interval {absent_low:.3f} to {absent_high:.3f} lies inside +-{m:g}"
-    return INCONCLUSIVE, f"the interval {low:.3f} to {high:.3f} holds 0"
+def tested(evidence: Evidence) -> bool:
+    """Does a claim take part in the correction for many claims?"""
+    return not evidence.failed_precondition and not unmeasured(evidence)
 
 
-def _judge_ordering(e: Evidence, zero: float, above: float) -> tuple[str, str]:
-    pairs = [judge_greater(e, contrast, zero, above) for contrast in e.contrasts]
-    corrected = [judge_greater(e, c, zero / len(pairs), above / len(pairs)) for c in e.contrasts]
-    for number, (verdict, reason) in enumerate(corrected):
-        if verdict == CONTRADICTED:
-            return CONTRADICTED, f"pair {number + 1}: {reason}"
-    verdicts = [verdict for verdict, _ in pairs]
-    for verdict in (INCONCLUSIVE, CONTRADICTED, DIRECTION):
-        if verdict in verdicts:
-            number = verdicts.index(verdict)
-            return (DIRECTION if verdict == DIRECTION else INCONCLUSIVE), f"pair {number + 1}: {pairs[number][1]}"
-    weakest = int(np.argmin([contrast.mean for contrast in e.contrasts]))
-    return REPRODUCED, f"every adjacent pair, the weakest: {pairs[weakest][1]}"
+def interval(contrast: Contrast, alpha: float) -> str:
+    """A contrast's interval and its level."""
+    low, high = contrast.interval(alpha)
+    return f"{low:+.4f} to {high:+.4f} ({100 * (1 - alpha):.4g}%)"
 
 
-def _judge_bounds(e: Evidence, level: float) -> tuple[str, str]:
-    contrast, m = e.contrasts[0], e.smallest_effect
-    low, high = contrast.interval(level)
-    if e.kind == "not-better":
-        if high < m:
-            return REPRODUCED, f"upper bound {high:.3f} is below {m:g}"
-        return (
-            (CONTRADICTED, f"lower bound {low:.3f} exceeds {m:g}")
-            if low > m
-            else (INCONCLUSIVE, f"the interval holds {m:g}")
-        )
-    low90, high90 = contrast.interval(0.10)
-    if -m < low90 and high90 < m:
-        return REPRODUCED, f"the 90% interval {low90:.3f} to {high90:.3f} lies inside +-{m:g}"
-    if low > m or high < -m:
-        return CONTRADICTED, f"the interval {low:.3f} to {high:.3f} lies outside +-{m:g}"
-    return INCONCLUSIVE, f"the interval {low:.3f} to {high:.3f} is neither inside nor outside +-{m:g}"
+def steps(e: Evidence, zero: float, above: float) -> tuple[Step, ...]:
+    """The questions of one claim, up to the one that ends in its verdict.
+
+    Args:
+        zero: its adjusted level against 0.
+        above: its adjusted level against m.
+    """
+    return _ended(_questions(e, zero, above))
 
 
-def judge_exact(e: Evidence) -> tuple[str, str]:
+def _ended(questions: Iterable[Step]) -> tuple[Step, ...]:
+    taken = []
+    for step in questions:
+        taken.append(step)
+        if step.verdict:
+            break
+    return tuple(taken)
+
+
+def _questions(e: Evidence, zero: float, above: float) -> Iterator[Step]:
+    """Those of every kind first."""
+    failed, lost = e.failed_precondition, unmeasured(e)
+    told = failed or e.asked or "nothing is asked first"
+    yield Step("Can it be tested here?", not failed, told, no=NOT_TESTABLE, reason=failed or "")
+    if e.kind == "exact" and not lost:
+        yield _of_exact(e)
+        return
+    enough = f"{e.seeds} seeds, enough for a {'primary' if e.primary else 'secondary'} claim"
+    yield Step("Is it measured, by enough seeds?", not lost, lost or enough, no=INCONCLUSIVE, reason=lost)
+    turn = turned(e.contrasts, e.elsewhere, e.nothing)
+    there = "; ".join(f"{name} {interval(c, 0.05)}" for name, own in e.elsewhere.items() for c in own)
+    known = turn or there or "none was run"
+    yield Step("Does its sign turn in another setting?", bool(turn), known, yes=INCONCLUSIVE, reason=turn or "")
+    if e.kind == "ordering":
+        yield from _of_ordering(e, zero, above)
+    elif e.kind == "greater":
+        yield from _of_greater(e, e.weakest, zero, above)
+    else:
+        yield from _of_bounds(e, zero)
+
+
+def _of_exact(e: Evidence) -> Step:
     found, half = e.contrasts[0].mean, e.smallest_effect
     printed, whose = (e.paper_effect, "the paper's ") if e.expected is None else (e.expected, "")
+    equal = abs(found - printed) <= half + 1e-9
     said = f"{round(found, 9) + 0.0:.6g}"  # else what roundings leave of a 0 is told as a number
-    if abs(found - printed) <= half + 1e-9:
-        return REPRODUCED, f"{said} is {whose}{printed:g} within {half:g}"
-    return CONTRADICTED, f"{said} is not {whose}{printed:g} within {half:g}"
+    why = f"{said} is {'' if equal else 'not '}{whose}{printed:g} within {half:g}"
+    question = "Is the number the paper's?" if e.expected is None else "Is the number the claim's?"
+    return Step(question, equal, why, yes=REPRODUCED, no=CONTRADICTED, reason=why)
+
+
+def _of_greater(e: Evidence, contrast: Contrast, zero: float, above: float) -> Iterator[Step]:
+    m, size = e.smallest_effect, e.paper_effect
+    (low, high), (strict_low, strict_high) = contrast.interval(zero), contrast.interval(above)
+    why = f"lower bound {strict_low:.3f} exceeds {m:g}"
+    alone = REPRODUCED if e.control or e.kind == "ordering" else ""
+    yield Step(f"Does the lower bound exceed {m:g}?", strict_low > m, interval(contrast, above), yes=alone, reason=why)
+    if strict_low > m:
+        expected = bool(size and e.transportable)
+        told = f"it is {size:g}, and the recipe says {'so' if expected else 'no'}" if size else "it gives none"
+        yield Step("May the paper's size be expected here?", expected, told)
+        if expected:
+            meets, range_ = strict_low <= 2 * size and strict_high >= size / 2, f"{size / 2:g} to {2 * size:g}"
+            why = f"{why} and the interval meets half to twice the paper's {size:g}"
+            yield Step("Is half to twice it met?", meets, range_, yes=REPRODUCED, reason=why)
+    if high < m:
+        short = f"it is smaller than what counts, {m:g}"
+    elif strict_low <= m:
+        short = f"the effect is not shown to exceed {m:g}"
+    elif size is None:
+        short = "the paper gives no size to compare with"
+    elif not e.transportable:
+        short = "the paper's size can't be expected at this scale"
+    else:
+        short = f"the interval misses half to twice the paper's {size:g}"
+    said, why = interval(contrast, zero), f"lower bound {low:.3f} exceeds 0; {short}"
+    yield Step("Does the lower bound exceed 0?", low > 0, said, yes=DIRECTION, reason=why)
+    why = f"opposite: upper bound {high:.3f} is below 0"
+    yield Step("Is the upper bound below 0?", high < 0, said, yes=CONTRADICTED, reason=why)
+    inside, told = _inside(contrast, m)
+    why = f"absent: the {told}" if inside else f"the interval {low:.3f} to {high:.3f} holds 0"
+    yield Step(_INSIDE.format(m), inside, interval(contrast, 0.10), yes=CONTRADICTED, no=INCONCLUSIVE, reason=why)
+
+
+_INSIDE = "Does the 90% interval lie inside +-{:g}?"
+
+
+def _inside(contrast: Contrast, m: float) -> tuple[bool, str]:
+    """Does the 90% interval lie inside +-m, and that in words."""
+    low, high = contrast.interval(0.10)
+    return -m < low and high < m, f"90% interval {low:.3f} to {high:.3f} lies inside +-{m:g}"
+
+
+def _of_ordering(e: Evidence, zero: float, above: float) -> Iterator[Step]:
+    count = len(e.contrasts)
+    plain, strict = (
+        [_ended(_of_greater(e, contrast, zero / n, above / n))[-1] for contrast in e.contrasts] for n in (1, count)
+    )
+
+    def told(pairs: list[Step]) -> str:
+        return "; ".join(f"pair {number}: {pair.reason}" for number, pair in enumerate(pairs, 1))
+
+    def first(pairs: list[Step], *verdicts: str) -> str:
+        """The pair that comes first with the first of these verdicts."""
+        found = [
+            (number, pair) for verdict in verdicts for number, pair in enumerate(pairs, 1) if pair.verdict == verdict
+        ]
+        return f"pair {found[0][0]}: {found[0][1].reason}" if found else ""
+
+    contrary = first(strict, CONTRADICTED)
+    question = f"Is a pair contradicted, at the level over {count}?"
+    yield Step(question, bool(contrary), told(strict), yes=CONTRADICTED, reason=contrary)
+    lost = first(plain, INCONCLUSIVE, CONTRADICTED)
+    yield Step("Does every lower bound exceed 0?", not lost, told(plain), no=INCONCLUSIVE, reason=lost)
+    short, weakest = first(plain, DIRECTION), int(np.argmin([contrast.mean for contrast in e.contrasts]))
+    why = short or f"every adjacent pair, the weakest: {plain[weakest].reason}"
+    question = f"Does every one exceed {e.smallest_effect:g}?"
+    yield Step(question, not short, told(plain), yes=REPRODUCED, no=DIRECTION, reason=why)
+
+
+def _of_bounds(e: Evidence, zero: float) -> Iterator[Step]:
+    contrast, m = e.contrasts[0], e.smallest_effect
+    (low, high), said = contrast.interval(zero), interval(contrast, zero)
+    if e.kind == "not-better":
+        why = f"upper bound {high:.3f} is below {m:g}"
+        yield Step(f"Is the upper bound below {m:g}?", high < m, said, yes=REPRODUCED, reason=why)
+        why = f"lower bound {low:.3f} exceeds {m:g}" if low > m else f"the interval holds {m:g}"
+        yield Step(f"Does the lower bound exceed {m:g}?", low > m, said, yes=CONTRADICTED, no=INCONCLUSIVE, reason=why)
+        return
+    inside, told = _inside(contrast, m)
+    yield Step(_INSIDE.format(m), inside, interval(contrast, 0.10), yes=REPRODUCED, reason=f"the {told}")
+    outside = low > m or high < -m
+    why = (
+        f"the interval {low:.3f} to {high:.3f} {'lies outside' if outside else 'is neither inside nor outside'} +-{m:g}"
+    )
+    question = f"Does the interval lie outside +-{m:g}?"
+    yield Step(question, outside, said, yes=CONTRADICTED, no=INCONCLUSIVE, reason=why)
 
 
 def judge(evidence: list[Evidence]) -> list[Judgement]:
@@ -226,24 +332,10 @@ def judge(evidence: list[Evidence]) -> list[Judgement]:
     zero, above = levels(evidence, "zero"), levels(evidence, "m")
     judgements = []
     for e, zero_level, m_level in zip(evidence, zero, above, strict=True):
-        contrast, stopped = e.weakest, blocked(e)
-        level = zero_level or (PRIMARY_ALPHA / PRIMARY_PLACES if e.primary else SECONDARY_RATE)
-        if stopped:
-            verdict, reason = stopped
-        elif turn := turned(e.contrasts, e.elsewhere, e.nothing):
-            verdict, reason = INCONCLUSIVE, turn
-        elif e.kind == "exact":
-            verdict, reason = judge_exact(e)
-        elif e.kind == "ordering":
-            verdict, reason = _judge_ordering(e, zero_level, m_level)
-        elif e.kind == "greater":
-            verdict, reason = judge_greater(e, contrast, zero_level, m_level)
-        else:
-            verdict, reason = _judge_bounds(e, zero_level)
+        contrast, level = e.weakest, zero_level or (PRIMARY_ALPHA / PRIMARY_PLACES if e.primary else SECONDARY_RATE)
         low, high = contrast.interval(level)
+        taken = steps(e, zero_level, m_level)
         judgements.append(
-            Judgement(
-                verdict, reason, contrast.mean, low, high, 1 - level, e.p(0.0), contrast.seed_se, contrast.item_se
-            )
+            Judgement(taken, contrast.mean, low, high, 1 - level, e.p(0.0), contrast.seed_se, contrast.item_se)
         )
     return judgements

@@ -5,7 +5,7 @@ from stemrepro.common.errors import UserError
 from stemrepro.measures.base import refusal
 from stemrepro.measures.comparison import NO_GAIN, ArmScores
 from stemrepro.measures.worth import Worth
-from stemrepro.report.results import evidence_for
+from stemrepro.report.judging import evidence_for
 from stemrepro.verdicts.contrast import Unmeasured
 from stemrepro.verdicts.rule import NOT_TESTABLE, judge
 from tests.made_up import made, write_arm

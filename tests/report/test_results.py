@@ -13,7 +13,8 @@ from stemrepro.config.paper import PaperNumber
 from stemrepro.config.recipe import Claim
 from stemrepro.measures.base import Precondition
 from stemrepro.report import forest
-from stemrepro.report.results import evidence_for, judged, mean_row, save, save_panels
+from stemrepro.report.judging import evidence_for, judged
+from stemrepro.report.results import mean_row, save, save_panels, verdict_rows
 from stemrepro.report.style import settle, sheet, use_style
 from stemrepro.report.verdicts import AT_OFFICIAL_START
 from stemrepro.verdicts.contrast import Contrast, Unmeasured
@@ -91,7 +92,7 @@ def given(book):
 
 
 def test_rows_have_the_sign_of_the_claim_and_what_they_rest_on(given):
-    rows = {row["claim"]: row for row in judged(given.inputs, given)}
+    rows = {row["claim"]: row for row in verdict_rows("laptop", judged(given.inputs, given))}
     assert rows["larger"]["ours"] == pytest.approx(1.925)
     assert rows["turned"]["ours"] == pytest.approx(-1.925)
     assert (rows["larger"]["own_rate"], rows["turned"]["own_rate"]) == (pytest.approx(3.85), None)
@@ -129,14 +130,14 @@ def test_a_row_has_the_official_start_where_it_was_run(book):
     given = Given(
         book, {"both": claim("high", "low", metric="everywhere"), "one": claim("high", "low"), "order": order}
     )
-    rows = {row["claim"]: row for row in judged(given.inputs, given)}
+    rows = {row["claim"]: row for row in verdict_rows("laptop", judged(given.inputs, given))}
     assert (rows["both"]["official_start"], rows["both"]["official_start_agrees"]) == (pytest.approx(3 * 1.925), True)
     assert rows["both"]["own_rate"] == pytest.approx(2 * 1.925)
     assert rows["order"]["official_start"] == pytest.approx(3 * 0.9625)  # the weakest pair
     assert not rows["one"].keys() & AT_OFFICIAL_START
     noise = Contrast(np.array([-9.0, 9.0, -8.0, 9.5]))
     given.elsewhere = lambda *_: {OFFICIAL_START: noise}
-    row = judged(given.inputs, given)[0]
+    row = verdict_rows("laptop", judged(given.inputs, given))[0]
     assert (row["official_start"], row["official_start_agrees"]) == (pytest.approx(noise.mean), False)
     assert row["verdict"] == "reproduced"  # noise turns nothing
 
@@ -206,7 +207,7 @@ def test_gains_in_other_settings_are_rows_and_marks_of_their_own(given, book, mo
 
 def test_equal_results_are_equal_bytes(given, book, tmp_path):
     use_style(book.arms)
-    rows = judged(given.inputs, given)
+    rows = verdict_rows("laptop", judged(given.inputs, given))
     for name in ("one", "two"):
         data = forest.collect(given)
         save(tmp_path / name, {"figure": forest.draw(data, given)}, data, rows, {"params_hash": "p", "data_hash": None})
@@ -233,7 +234,7 @@ def test_results_of_an_unpacked_bundle_name_its_commit(given, book, tmp_path, mo
         tmp_path / "a",
         {"figure": forest.draw(data, given)},
         data,
-        judged(given.inputs, given),
+        verdict_rows("laptop", judged(given.inputs, given)),
         {"params_hash": "p", "data_hash": None},
     )
     assert json.loads((tmp_path / "a/provenance.json").read_text())["commit"] == "90f2922"

@@ -8,7 +8,16 @@ from statsmodels.stats.weightstats import DescrStatsW
 
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.robustness import OFFICIAL_START, OWN_RATES
-from stemrepro.verdicts.rule import CONTRADICTED, DIRECTION, INCONCLUSIVE, NOT_TESTABLE, REPRODUCED, Evidence, judge
+from stemrepro.verdicts.rule import (
+    CONTRADICTED,
+    DIRECTION,
+    INCONCLUSIVE,
+    NOT_TESTABLE,
+    REPRODUCED,
+    Evidence,
+    judge,
+    levels,
+)
 
 SPREAD = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
 
@@ -291,3 +300,88 @@ def test_reasons_of_direction_only():
     assert "the paper gives no size to compare with" in reason(around(0.05))
     assert "the paper's size can't be expected at this scale" in reason(around(0.05), paper_effect=0.05)
     assert "misses half to twice the paper's 0.5" in reason(around(0.05), paper_effect=0.5, transportable=True)
+
+
+def made_up(rng: np.random.Generator) -> Evidence:
+    kind = str(rng.choice(["greater", "equivalent", "not-better", "ordering"]))
+    size, seeds = rng.choice([-0.2, -0.02, 0.0, 0.01, 0.05, 0.3]), rng.integers(2, 7)
+    pairs = [
+        size + rng.choice([0.002, 0.02, 0.1]) * rng.standard_normal(seeds)
+        for _ in range(3 if kind == "ordering" else 1)
+    ]
+    control, transportable, primary, elsewhere = (bool(rng.random() < share) for share in (0.3, 0.7, 0.3, 0.3))
+    contrasts = tuple(map(Contrast, pairs))
+    return Evidence(
+        kind, contrasts, 0.02, control=control, transportable=transportable, primary=primary,
+        paper_effect=None if control else rng.choice([0.01, 0.05, 0.2, 2]),
+        failed_precondition="at chance" if rng.random() < 0.05 else None, unmeasured="diverged" if rng.random() < 0.05 else None,
+        elsewhere={OWN_RATES: tuple(c.reversed() for c in contrasts)} if elsewhere else {},
+    )  # fmt: skip
+
+
+def in_one_go(e: Evidence, zero: float, above: float) -> str:
+    """The rule of docs/verdicts.md as it is told there, without steps."""
+    if e.failed_precondition:
+        return NOT_TESTABLE
+    nothing = 0.02 if e.kind == "equivalent" else 0.0
+    signs = [low > nothing or high < -nothing for low, high in (c.interval(0.05) for c in e.contrasts)]
+    if e.unmeasured or e.seeds < (5 if e.primary else 3) or (e.elsewhere and any(signs)):  # there it is the opposite
+        return INCONCLUSIVE
+    bounds = {level: [c.interval(level) for c in e.contrasts] for level in (zero, above, 0.10)}
+    inside = all(low > -0.02 and high < 0.02 for low, high in bounds[0.10])
+    (low, high), (strict, strict_high) = bounds[zero][0], bounds[above][0]
+    if e.kind == "equivalent":
+        return REPRODUCED if inside else CONTRADICTED if low > 0.02 or high < -0.02 else INCONCLUSIVE
+    if e.kind == "not-better":
+        return REPRODUCED if high < 0.02 else CONTRADICTED if low > 0.02 else INCONCLUSIVE
+    if e.kind == "ordering":
+        for contrast in e.contrasts:
+            (low, high), (inner, outer) = contrast.interval(zero / 3), contrast.interval(0.10)
+            if low <= 0 and (high < 0 or (contrast.interval(above / 3)[0] <= 0.02 and inner > -0.02 and outer < 0.02)):
+                return CONTRADICTED
+        if all(low > 0 or strict > 0.02 for (low, _), (strict, _) in zip(bounds[zero], bounds[above], strict=True)):
+            return REPRODUCED if all(low > 0.02 for low, _ in bounds[above]) else DIRECTION
+        return INCONCLUSIVE
+    size = e.paper_effect
+    if strict > 0.02 and (e.control or (e.transportable and size and size / 2 <= strict_high and strict <= 2 * size)):
+        return REPRODUCED
+    return DIRECTION if low > 0 else CONTRADICTED if high < 0 or inside else INCONCLUSIVE
+
+
+def test_steps_end_where_the_rule_does_and_nowhere_before():
+    rng, seen = np.random.default_rng(0), set()
+    for _ in range(400):
+        family = [made_up(rng) for _ in range(4)]
+        found = zip(family, judge(family), levels(family, "zero"), levels(family, "m"), strict=True)
+        for evidence, result, zero, above in found:
+            assert result.verdict == in_one_go(evidence, zero, above)
+            assert [bool(step.verdict) for step in result.steps] == [False] * (len(result.steps) - 1) + [True]
+            assert result.reason
+            seen.add((evidence.kind, result.verdict))
+    assert len(seen) == 18  # "not better" and equivalence know no direction
+
+
+def test_answers_turn_with_the_sign():
+    up = Contrast(np.array([0.049, 0.05, 0.051, 0.05]))
+    there, back = (
+        [(step.question, step.answer) for step in judge([Evidence("greater", (contrast,), 0.02)])[0].steps][3:]
+        for contrast in (up, up.reversed())
+    )
+    assert there == [
+        ("Does the lower bound exceed 0.02?", True),
+        ("May the paper's size be expected here?", False),
+        ("Does the lower bound exceed 0?", True),
+    ]
+    assert back == [
+        ("Does the lower bound exceed 0.02?", False),
+        ("Does the lower bound exceed 0?", False),
+        ("Is the upper bound below 0?", True),
+    ]
+
+
+def test_numbers_of_a_step_are_the_interval():
+    down = Contrast(np.array([-0.049, -0.05, -0.051, -0.05]))
+    low, high = down.interval(0.10)
+    step = judge([Evidence("greater", (down,), 0.02)])[0].steps[-1]
+    assert step.numbers == f"{low:+.4f} to {high:+.4f} (90%)"
+    assert step.numbers.count("-") == 2

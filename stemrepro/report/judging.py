@@ -1,0 +1,76 @@
+"""A recipe's claims, judged together because levels depend on the family: what was measured, and what the rule makes of it."""
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from stemrepro.config.recipe import Claim
+from stemrepro.measures.base import Measure, failure
+from stemrepro.measures.inputs import Inputs
+from stemrepro.verdicts.contrast import Contrast, Unmeasured
+from stemrepro.verdicts.robustness import ELSEWHERE
+from stemrepro.verdicts.rule import Evidence, Judgement, judge
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim with what was measured and what the rule makes of it."""
+
+    claim: Claim
+    evidence: Evidence
+    result: Judgement
+
+
+def judged(inputs: Inputs, measure: Measure) -> dict[str, Judged]:
+    """All claims of a recipe, by name."""
+    claims = inputs.recipe.claims
+    evidence = [evidence_for(claim, measure) for claim in claims.values()]
+    found = zip(claims.items(), evidence, judge(evidence), strict=True)
+    return {name: Judged(claim, facts, result) for (name, claim), facts, result in found}
+
+
+def contrasts(claim: Claim, measure: Measure) -> tuple[Contrast, ...]:
+    """Those that a claim is about: one, or one for each adjacent pair of an ordering; of an exact claim its number."""
+    if claim.kind == "exact":
+        return (Contrast(np.array([measure.value(claim.metric)])),)
+    return tuple(measure.contrast(high, low, claim.metric) for high, low in itertools.pairwise(claim.arms))
+
+
+def contrasts_elsewhere(claim: Claim, measure: Measure) -> dict[str, tuple[Contrast, ...]]:
+    """The same in other settings, by name; none where one of them is missing there."""
+    pairs = [measure.elsewhere(high, low, claim.metric) for high, low in itertools.pairwise(claim.arms)]
+    return {
+        name: tuple(pair[name] for pair in pairs) for name in ELSEWHERE if pairs and all(name in pair for pair in pairs)
+    }
+
+
+def evidence_for(claim: Claim, measure: Measure) -> Evidence:
+    """Collects what the rule needs to know of a claim."""
+    failed = unmeasured = None
+    common, elsewhere = (Contrast(np.array([math.nan])),), {}
+    try:
+        failed = failure(measure, claim)
+        common = contrasts(claim, measure)
+        elsewhere = contrasts_elsewhere(claim, measure)
+    except Unmeasured as reason:
+        unmeasured = str(reason)
+    lost = max(int(np.isnan(contrast.differences).sum()) for contrast in common)
+    if lost and not unmeasured:
+        unmeasured = f"in {lost} of {len(common[0].differences)} seeds the contrast has no value"
+    return Evidence(
+        kind=claim.kind,
+        contrasts=common,
+        smallest_effect=claim.smallest_effect,
+        paper_effect=claim.paper.value if claim.paper else None,
+        expected=claim.expected,
+        transportable=claim.transportable,
+        primary=claim.primary,
+        control=claim.origin == "control",
+        failed_precondition=failed and failed[0],
+        untested=failed[1] if failed else "",
+        asked="; ".join(measure.preconditions[name].words for name in claim.preconditions),
+        unmeasured=unmeasured,
+        elsewhere=elsewhere,
+    )
