@@ -41,6 +41,15 @@ class ArmLosses:
 
     def __init__(self, folder: Path, count: int | None = None) -> None:
         self.folder, self.count = folder, count
+        self._fewer: dict[int, ArmLosses] = {}
+        self._losses: dict[str, pd.Series] = {}
+        self._less: dict[tuple[ArmLosses, str], Contrast] = {}
+
+    def first(self, count: int) -> "ArmLosses":
+        """The same of its first seeds alone, read once."""
+        if count == len(self.seeds):
+            return self
+        return self._fewer.setdefault(count, ArmLosses(self.folder, count))
 
     def __str__(self) -> str:
         point = self.folder.parent.name
@@ -157,6 +166,11 @@ class ArmLosses:
     def loss(self, metric: str) -> pd.Series:
         """Loss in nats per token of each seed. `metric` is a source, "prose" or "all", with ":pair=4-31" or the like
         behind it for one bucket. Every source of a mix counts the same, except in buckets, where every token does."""
+        if metric not in self._losses:
+            self._losses[metric] = self._mean_loss(metric)
+        return self._losses[metric]
+
+    def _mean_loss(self, metric: str) -> pd.Series:
         mix, _, restriction = metric.partition(":")
         by, _, bucket = restriction.partition("=")
         rows = self.losses[self.losses.by == (by or "pair")]
@@ -180,7 +194,7 @@ def paired(first: ArmLosses, second: ArmLosses) -> tuple[ArmLosses, ArmLosses]:
     count = min(len(first.seeds), len(second.seeds))
     if first.seeds[:count] != second.seeds[:count]:
         raise UserError(f"{first.folder} and {second.folder} have different seeds: {first.seeds}, {second.seeds}")
-    return tuple((arm if len(arm.seeds) == count else ArmLosses(arm.folder, count)).whole() for arm in (first, second))
+    return first.first(count).whole(), second.first(count).whole()
 
 
 def gap_curve(high: ArmLosses, low: ArmLosses, metric: str = "prose") -> pd.DataFrame:
@@ -225,6 +239,12 @@ def contrast(high: ArmLosses, low: ArmLosses, metric: str) -> Contrast:
         Unmeasured: a run diverged.
     """
     first, second = paired(high, low)
+    if (second, metric) not in first._less:
+        first._less[second, metric] = _contrast(first, second, metric)
+    return first._less[second, metric]
+
+
+def _contrast(first: ArmLosses, second: ArmLosses, metric: str) -> Contrast:
     if metric == "drift":
         gap = gap_curve(first, second)
         return Contrast((gap.iloc[:, -1] - gap.iloc[:, 0]).to_numpy())

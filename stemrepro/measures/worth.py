@@ -67,7 +67,7 @@ class Worth(Comparison):
         """An arm's losses at a rung, of the seeds that all rungs share: the first so many."""
         recipe = self.inputs.recipe
         seeds = min(recipe.seeds_of(arm), *(recipe.points[name].seeds for name in self.points))
-        return ArmLosses(self.all_losses(arm, point).folder, seeds)
+        return self.all_losses(arm, point).first(seeds)
 
     def all_losses(self, arm: str, point: str | None) -> ArmLosses:
         """The same of all its seeds there, or at any point of the recipe.
