@@ -25,7 +25,7 @@ os.environ["OMP_NUM_THREADS"] = (
 ROOT = Path(__file__).parent.parent
 
 
-LONG = ("test_pipeline.py", "test_search.py", "test_analyses.py")
+LONG = ("test_stages.py", "test_cli.py", "test_search.py", "test_analyses.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -23,7 +23,7 @@ from stemrepro.verdicts.rule import INCONCLUSIVE, NOT_TESTABLE
 from tests.conftest import ROOT, TINY, quiet
 
 RECIPES = ("ablation_graveyard", "training_roi", "training_stability", "rivals", "table_design", "retrofit")
-"""Those that test_pipeline.py doesn't run."""
+"""Those that tests/pipeline/test_stages.py doesn't run."""
 SHORT = {"tokens": 32 * 4 * 10, "marks": 2, "mark_tokens": 64, "snapshots": [], "save_every": 100}
 BEST = {"dense": {"learning_rate": 0.01}, "stem-full": {"learning_rate": 0.02, "table_rate_factor": 2.0}}
 SCORE = {"losses": losses.score, "benchmarks": benchmarks.score, "geometry": geometry.score}

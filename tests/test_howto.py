@@ -1,5 +1,5 @@
 """The example of docs/howto.md of playing with a run works as it stands, on a small run in the place that it names (the other one:
-test_pipeline.py), its sweep is one, and its text of one's own goes through."""
+tests/pipeline/test_stages.py), its sweep is one, and its text of one's own goes through."""
 
 import json
 import re

@@ -1,5 +1,5 @@
 """Recipes end to end at the smoke scale, in a fresh repository, by the commands that users type; then what runs again after an edit,
-counted in trained runs and scored arms. The recipes with four times as many runs are in test_analyses.py."""
+counted in trained runs and scored arms. The recipes with four times as many runs are in tests/test_analyses.py."""
 
 import json
 import os
