@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader
 
 from stemrepro.book import Book, load
 from stemrepro.claims import NOT_TESTABLE, UNTESTED, VERDICTS
+from stemrepro.elsewhere import LONG_END
 from stemrepro.errors import UserError
 from stemrepro.files import atomic_write
 from stemrepro.paper import Paper
@@ -324,7 +325,8 @@ def write_scoreboard(scale: str, results: Path) -> Path:
     """
     book = load()
     out = results / Path(book.scale(scale).scoreboard).relative_to("results")
-    ladder = read_ladder(results)
+    longest = book.scales.get(LONG_END.parts[0])
+    ladder = read_ladder(results) if longest and longest.scoreboard == book.scale(scale).scoreboard else {}
     sections = [section(results, at, name, book, out, ladder) for name, at in shown(scale, results)]
     atomic_write(out / "index.html", html(sections, book.paper, out, ladder))
     atomic_write(out / "README.md", markdown(sections, book.paper, out, ladder))
