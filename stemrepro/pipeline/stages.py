@@ -285,10 +285,12 @@ def report_stage(matrix: dict, scoreboard: str, recipes: dict[str, Iterable[str]
         for name in names
         for file in ("verdicts.json", "figure.svg", "panels")
     ]
-    there = (RESULTS / LONG_END).as_posix()
+    scale, recipe = LONG_END.parts[:2]
+    if recipe in recipes.get(scale, ()):
+        results.append((RESULTS / LONG_END).as_posix())
     return _stage(
         matrix, f"stemrepro report --scale {SCALE}", "the scoreboard, a page with every claim",
-        [HOME, *([ANALYSES.as_posix()] if ANALYSES.exists() else []), "recipes", *results, *([there] if Path(there).exists() else [])],
+        [HOME, *([ANALYSES.as_posix()] if ANALYSES.exists() else []), "recipes", *results],
         _kept(*(f"{scoreboard}/{name}" for name in ("README.md", "index.html", "claims.csv"))),
     )  # fmt: skip
 

@@ -32,6 +32,7 @@ from stemrepro.report.verdicts import (
     word,
 )
 from stemrepro.report.words import at_long_end, contrast, evidence, ours, paper, paper_items, source
+from stemrepro.verdicts.robustness import LONG_END
 from stemrepro.verdicts.rule import NOT_TESTABLE, UNTESTED, VERDICTS
 
 MEANING = {
@@ -325,7 +326,8 @@ def write_scoreboard(scale: str, results: Path) -> Path:
     """
     book = load()
     out = results / Path(book.scale(scale).scoreboard).relative_to("results")
-    ladder = read_ladder(results)
+    longest = book.scales.get(LONG_END.parts[0])
+    ladder = read_ladder(results) if longest and longest.scoreboard == book.scale(scale).scoreboard else {}
     sections = [section(results, at, name, book, out, ladder) for name, at in shown(scale, results)]
     atomic_write(out / "index.html", html(sections, book.paper, out, ladder))
     atomic_write(out / "README.md", markdown(sections, book.paper, out, ladder))

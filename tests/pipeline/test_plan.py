@@ -70,6 +70,16 @@ def test_what_dvc_is_asked_for(book):
     assert targets(book, "ladder", ()) == ["plan/dvc.yaml", "token_ladder@ladder", "metrics@ladder", "report@laptop"]
 
 
+def test_what_is_planned_does_not_hang_on_results(book, tmp_path, monkeypatch):
+    """Which a kill while they are drawn takes away. Nor does another scale's page wait for the ladder's, which git holds."""
+    for name in ("analysis", "recipes"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(tmp_path)
+    texts = pipeline_texts(book, "smoke")
+    assert texts[DRAWING] == (ROOT / DRAWING).read_text()
+    assert "results/ladder" not in texts[PIPELINE]
+
+
 def test_what_is_written_is_read_back(planned, book):
     assert read_params(planned) == plan.make_params(book, "laptop")
     assert read_params(planned).text() == planned.read_text()
