@@ -9,7 +9,7 @@ import typer
 from stemrepro.cli import names
 from stemrepro.cli.base import Addresses, Scale, app
 from stemrepro.common.errors import UserError
-from stemrepro.common.paths import RESULTS, RUNS, SCORES
+from stemrepro.common.paths import RECIPES, RESULTS, RUNS, SCORES
 from stemrepro.common.stopping import leave_with_parent
 from stemrepro.config.paper import CONFIDENCES
 
@@ -111,7 +111,7 @@ def paper(
     from stemrepro.cli.paper_table import find, show
     from stemrepro.config.paper import Paper
 
-    show(find(Paper(Path("recipes/paper.yaml")), words or [], confidence, missing), csv, Console())
+    show(find(Paper(RECIPES / "paper.yaml"), words or [], confidence, missing), csv, Console())
 
 
 @app.command()

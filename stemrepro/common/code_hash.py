@@ -27,14 +27,14 @@ class Definition:
         text: what it says (12 hex digits).
         binds: the names that it gives its file; none if it only acts.
         uses: the dotted names in it; of F.silu(x) "F.silu" and "x".
-        imports: the dotted name that a name imported in it stands for, as in `Source`.
+        imports: what names imported in it stand for, as in `Source`.
     """
 
     file: Path
     text: str
     binds: frozenset[str]
     uses: frozenset[str]
-    imports: dict[str, str]
+    imports: dict[str, list[str]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,12 +42,13 @@ class Source:
     """A file of Python.
 
     Attributes:
-        imports: the dotted name that a name imported at its top stands for; a dot in front for each level of a relative import.
+        imports: the dotted names that a name imported at its top stands for, more than one where an import has another to fall back on;
+            a dot in front for each level of a relative import.
         imported: all such names, also those imported inside functions.
     """
 
     definitions: list[Definition]
-    imports: dict[str, str]
+    imports: dict[str, list[str]]
     imported: frozenset[str]
 
     def named(self, name: str) -> list[Definition]:
@@ -77,6 +78,13 @@ def _uses(node: ast.AST) -> Iterator[str]:
             yield from _uses(child)
 
 
+def _by_name(nodes: Iterable[ast.AST]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, whole in (pair for node in nodes for pair in _imports(node)):
+        found.setdefault(name, []).append(whole)
+    return found
+
+
 def _imports(node: ast.AST) -> Iterator[tuple[str, str]]:
     for part in ast.walk(node):
         if isinstance(part, ast.Import):
@@ -97,12 +105,12 @@ def _source(file: Path) -> Source:
     except (SyntaxError, ValueError) as error:
         raise UserError(f"{file} is not valid Python: {error}") from error
     definitions = [
-        Definition(file, digest(canonical(node)), frozenset(_binds(node)), frozenset(_uses(node)), dict(_imports(node)))
+        Definition(file, digest(canonical(node)), frozenset(_binds(node)), frozenset(_uses(node)), _by_name([node]))
         for node in tree.body
         if not says_nothing(node)
     ]
-    top = [pair for node in tree.body if not isinstance(node, OWN_NAMES) for pair in _imports(node)]
-    return Source(definitions, dict(top), frozenset(name for _, name in _imports(tree)))
+    top = _by_name(node for node in tree.body if not isinstance(node, OWN_NAMES))
+    return Source(definitions, top, frozenset(name for _, name in _imports(tree)))
 
 
 def file_of(module: str, file: Path | None = None) -> Path | None:
@@ -136,11 +144,10 @@ def _find(name: str, file: Path) -> list[Definition]:
     if home is None:
         return []
     source = _source(home)
-    if rest and (found := source.named(rest[0])):
-        return found
-    if rest and rest[0] in source.imports:
-        return _find(".".join([source.imports[rest[0]], *rest[1:]]), home)
-    return source.definitions
+    if not rest or not (source.named(rest[0]) or rest[0] in source.imports):
+        return source.definitions
+    others = [_find(".".join([name, *rest[1:]]), home) for name in source.imports.get(rest[0], ())]
+    return [*source.named(rest[0]), *(definition for found in others for definition in found)]
 
 
 @cache
@@ -150,10 +157,9 @@ def _edges(definition: Definition) -> list[tuple[str, str, list[Definition]]]:
     imports, edges = source.imports | definition.imports, []
     for used in sorted(definition.uses):
         first, dot, rest = used.partition(".")
-        if first in imports:
-            name = imports[first] + dot + rest
-            edges.append((used, name, _find(name, definition.file)))
-        elif found := source.named(first):
+        names = [name + dot + rest for name in imports.get(first, ())]
+        edges += [(used, name, _find(name, definition.file)) for name in names]
+        if found := source.named(first):  # also where an import has it to fall back on
             edges.append((used, "", found))
     return edges
 
@@ -200,10 +206,10 @@ def code_hash(*places: str | Path, without: Iterable[str] = ()) -> str:
     reached = [definition for definition in loaded if definition.file in chosen or not definition.binds]
     seen, meanings = set(reached), []
     for definition in reached:
-        names = {}
+        names = []
         for used, name, found in _edges(definition):
             kept = [other for other in found if other.file not in out]
-            names[used] = sorted(other.text for other in kept) or ("" if found else name)
+            names.append([used, sorted(other.text for other in kept) or ("" if found else name)])
             reached += [other for other in kept if other not in seen]
             seen.update(kept)
         meanings.append(digest([definition.text, names]))

@@ -12,7 +12,8 @@ NOTHING = ("NoneType None", "[]")
 def says_nothing(node: object) -> bool:
     """Is a statement a comment, an import, or no more than imports for a type checker? A text that stands alone is a comment."""
     if isinstance(node, ast.If):
-        return isinstance(node.test, ast.Name | ast.Attribute) and all(map(says_nothing, [*node.body, *node.orelse]))
+        tested = getattr(node.test, "attr", getattr(node.test, "id", ""))
+        return tested == "TYPE_CHECKING" and all(map(says_nothing, [*node.body, *node.orelse]))
     return isinstance(node, ast.Pass | ast.Import | ast.ImportFrom) or (
         isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     )

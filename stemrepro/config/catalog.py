@@ -18,11 +18,11 @@ from stemrepro.config.mixes import BlendMix, Mix, parse_mix
 from stemrepro.config.paper import Cells, Paper
 from stemrepro.config.recipe import Recipe
 from stemrepro.config.retrofit import check
-from stemrepro.config.scale import Point, Scale, Shape
+from stemrepro.config.scale import PARTS, Point, Scale, Shape
 
 NO_RECIPES = ("arms", "mixes", "paper", "points", "shapes")
-RESERVED = ("check", "fetch", "corpus", "items", "tokenizer", "blocks", "vocabularies", "people", "mid", "counts", "train", "losses",
-            "benchmarks", "geometry", "facts", "edits", "recall", "capacity", "haystack", "distance", "reasoning", "metrics", "report", "sweeps", "data")  # fmt: skip
+RESERVED = ("check", "fetch", "corpus", "items", "tokenizer", "blocks", "vocabularies", "people", "mid", "counts", "train", *PARTS,
+            "metrics", "report", "sweeps", "data")  # fmt: skip
 """Names that stages of the pipeline and folders of results have; a recipe can't."""
 KEY = re.compile(r"[a-z0-9][a-z0-9-]*")
 """Names of scales and mixes, which DVC reads as parts of dotted keys."""

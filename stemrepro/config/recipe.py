@@ -7,6 +7,7 @@ from pydantic import Field, StringConstraints, model_validator
 from stemrepro.common.yaml_records import Factor, Name, Positive, Strict
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.paper import Cells, PaperNumber
+from stemrepro.config.scale import Part
 
 Key = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=64)]
 """Names that lm-eval or Python give: tasks, groups of them, claims."""
@@ -101,22 +102,7 @@ class Recipe(Strict):
     base: Name = Field(MAIN, description="the point at which its arms are compared, in place of the scale itself")
     seeds: Positive = Field(5, description="seeds of each arm at the scale, the first of the scale's")
     more_seeds: dict[Name, Positive] = Field(default_factory=dict, description="arms with another number of seeds")
-    scores: tuple[
-        Literal[
-            "losses",
-            "context",
-            "benchmarks",
-            "geometry",
-            "facts",
-            "edits",
-            "recall",
-            "capacity",
-            "haystack",
-            "distance",
-            "reasoning",
-        ],
-        ...,
-    ] = Field(
+    scores: tuple[Literal["context", Part], ...] = Field(
         ("losses",), description="what it reads of its arms at the scale; context: losses also by position and context"
     )
     points: dict[Name, Visit] = Field(default_factory=dict, description="where else it wants arms")

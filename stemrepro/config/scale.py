@@ -1,6 +1,6 @@
 """How big: the fields of recipes/scales/*.yaml, and the points of recipes/points.yaml that lie beside a scale."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -31,18 +31,8 @@ class Shape(Strict):
 Part = Literal[
     "losses", "benchmarks", "geometry", "facts", "edits", "recall", "capacity", "haystack", "distance", "reasoning"
 ]
-PARTS: tuple[Part, ...] = (
-    "losses",
-    "benchmarks",
-    "geometry",
-    "facts",
-    "edits",
-    "recall",
-    "capacity",
-    "haystack",
-    "distance",
-    "reasoning",
-)
+PARTS: tuple[Part, ...] = get_args(Part)
+"""Kinds of scores."""
 
 
 class Evaluation(Strict):

@@ -32,7 +32,7 @@ from stemrepro.data.invented import invented_documents
 from stemrepro.data.invented import words as invented_words
 from stemrepro.data.near_duplicates import near_duplicates
 from stemrepro.data.needles import Deal, needle_documents
-from stemrepro.data.readers import Document, order
+from stemrepro.data.readers import Document, hash_order
 from stemrepro.data.recall import made_up_words, recall_documents
 from stemrepro.data.tokenizer import WORDS
 
@@ -62,7 +62,7 @@ def assign_splits(documents: list[Document]) -> dict[tuple[str, str], str]:
     done = dict.fromkeys(totals, 0)
     filled: set[tuple[str, str]] = set()
     splits = {}
-    for document in sorted(documents, key=lambda document: order(document.source, document.id)):
+    for document in sorted(documents, key=hash_order):
         source = document.source
         share = done[source] / totals[source]
         # Where documents are few, validation may take more than its share; tune gets at least one all the same.
@@ -131,7 +131,7 @@ def drop_near_passages(documents: list[Document]) -> tuple[list[Document], dict[
 def some_prose(documents: list[Document], kilobytes: int) -> list[Document]:
     """Documents up to a size, in the order of their ids' hashes; the factbook's are left out, which state facts that a model isn't told."""
     left, kept = 1000 * kilobytes, []
-    for document in sorted(documents, key=lambda document: order(document.source, document.id)):
+    for document in sorted(documents, key=hash_order):
         size = len(document.text.encode())
         if document.source != "factbook" and size <= left:
             left -= size

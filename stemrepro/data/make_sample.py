@@ -17,7 +17,7 @@ from stemrepro.config.mixes import ArchiveMix
 from stemrepro.config.sources import SOURCES
 from stemrepro.data.archives import COUNTRIES, SAMPLE, pinned
 from stemrepro.data.documents import read_documents
-from stemrepro.data.readers import order
+from stemrepro.data.readers import hash_order, order
 from stemrepro.data.relations import countries
 
 LIMITS = {"speeches": 110_000, "factbook": 85_000, "bible": 100_000}
@@ -32,7 +32,7 @@ def write_documents(limits: dict[str, int], raw: Path, longest: int, out: Path) 
     left, chosen = dict(limits), []
     for document in sorted(
         read_documents(ArchiveMix(kind="archives", sources=tuple(limits)), raw),
-        key=lambda document: order(document.source, document.id),
+        key=hash_order,
     ):
         size = len(json.dumps(asdict(document), ensure_ascii=False).encode()) + 1
         if size <= min(longest, left[document.source]):

@@ -40,6 +40,11 @@ class Document:
         return self.head + glue.join(self.passages)
 
 
+def hash_order(document: Document) -> str:
+    """Key that puts documents into a fixed order that has nothing to do with their content."""
+    return order(document.source, document.id)
+
+
 NO_DEFINITION = re.compile(r"(of [A-Z][\w' -]*|(See|Same as) [^.]*)\.?")
 LOST_LETTERS = re.compile(r"\w/|/\w|[\^~@\\]")
 

@@ -4,6 +4,7 @@ import itertools
 import pkgutil
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Protocol
 
 from stemrepro.common.errors import unknown
@@ -76,6 +77,12 @@ def measure_class(name: str) -> type[Measure]:
     if name not in MEASURES:
         raise unknown("measure", name, MEASURES, "stemrepro/measures")
     return pkgutil.resolve_name(MEASURES[name])
+
+
+def scores_of(recipe: Recipe) -> list[Path]:
+    """The score folders that a recipe reads, below scores/<scale>."""
+    folders = [Path(part) / address.path for address, parts in recipe.scored().items() for part in parts]
+    return folders + ([Path("text")] if measure_class(recipe.measure).reads_text else [])
 
 
 def measured(inputs: Inputs) -> Measure:

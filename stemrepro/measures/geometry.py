@@ -12,8 +12,8 @@ from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
 from stemrepro.measures.base import Precondition
 from stemrepro.measures.inputs import Inputs
-from stemrepro.measures.reading import SEEDS, Array, read_csv, read_npz, read_summary
-from stemrepro.verdicts.contrast import Contrast, Unmeasured
+from stemrepro.measures.reading import SEEDS, ArmScores, Array, read_csv, read_npz, read_summary
+from stemrepro.verdicts.contrast import Contrast
 
 SPREAD = {"seeds": SEEDS, "spread": Array("numbers", "seeds vocabulary", gaps=True)}
 TOKENS = {
@@ -31,7 +31,7 @@ def random_p95(dimensions: int) -> float:
     return float(np.sqrt(stats.beta.ppf(0.95, 0.5, (dimensions - 1) / 2)))
 
 
-class ArmGeometry:
+class ArmGeometry(ArmScores):
     """Geometry scores of one arm, and its losses by input token.
 
     Args:
@@ -47,12 +47,6 @@ class ArmGeometry:
         self.folder, self.losses = folder / "geometry" / place, folder / "losses" / place
         self.summary = read_summary(self.folder / "summary.json", "width", "ffn_width", "layers")
         self.arm = arm
-
-    def whole(self) -> "ArmGeometry":
-        """This; Unmeasured where a run diverged."""
-        for seed, step in self.summary.get("diverged", {}).items():
-            raise Unmeasured(f"{self.arm} diverged: the loss of seed {seed} is no number from step {step} on")
-        return self
 
     @cached_property
     def cosines(self) -> pd.DataFrame:

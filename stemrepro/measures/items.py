@@ -13,8 +13,8 @@ import numpy as np
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.recipe import Recipe
-from stemrepro.measures.reading import SEEDS, Array, read_npz, read_summary
-from stemrepro.verdicts.contrast import Contrast, Unmeasured
+from stemrepro.measures.reading import SEEDS, ArmScores, Array, read_npz, read_summary
+from stemrepro.verdicts.contrast import Contrast
 
 TASK = dict.fromkeys(("acc", "acc_norm", "answer_acc", "answer_acc_norm"), Array("yes or no", "seeds items")) | {
     "margin": Array("numbers", "seeds items", least=None),
@@ -54,7 +54,7 @@ class Sample:
         return Contrast(self.by_seed, float(np.sqrt(groups / (groups - 1) * (sums**2).sum())), groups - 1)
 
 
-class ArmItems:
+class ArmItems(ArmScores):
     """Benchmark scores of one arm: what `stemrepro evaluate --part benchmarks` wrote.
 
     Raises:
@@ -62,7 +62,8 @@ class ArmItems:
     """
 
     def __init__(self, folder: Path, recipe: Recipe) -> None:
-        self.folder, self.recipe = folder, recipe
+        super().__init__(folder)
+        self.recipe = recipe
 
     @cached_property
     def summary(self) -> dict:
@@ -79,12 +80,6 @@ class ArmItems:
             wanted = {f"{task}/{field}": array for field, array in TASK.items()}
             arrays |= read_npz(path, wanted, seeds=seeds, items=about["items"])
         return arrays
-
-    def whole(self) -> "ArmItems":
-        """This; Unmeasured where a run diverged."""
-        for seed, step in self.summary.get("diverged", {}).items():
-            raise Unmeasured(f"{self.folder.name} diverged: the loss of seed {seed} is no number from step {step} on")
-        return self
 
     def tasks(self, what: str) -> list[str]:
         """The tasks of a group, or the task itself, as far as this scale has them."""

@@ -17,8 +17,8 @@ from stemrepro.common.files import write_json
 from stemrepro.common.paths import ANALYSES, DATA, PARAMS, PLAN, RESULTS
 from stemrepro.config.catalog import Book
 from stemrepro.config.mixes import Mix
-from stemrepro.config.recipe import Recipe
-from stemrepro.measures.base import measure_class
+from stemrepro.config.scale import PARTS
+from stemrepro.measures.base import scores_of
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.pipeline.params import Params
 from stemrepro.report.metrics import METRICS, compared_arms
@@ -59,19 +59,7 @@ OF_SCALE = {
     "reasoning": ("evaluation.reasoning",),
 }
 """The modules that stages run, by stage."""
-WITH_MODELS = (
-    "train",
-    "losses",
-    "benchmarks",
-    "geometry",
-    "facts",
-    "edits",
-    "recall",
-    "capacity",
-    "haystack",
-    "distance",
-    "reasoning",
-)
+WITH_MODELS = ("train", *PARTS)
 
 
 def _modules(names: tuple[str, ...]) -> list[str | Path]:
@@ -238,12 +226,6 @@ def run_stages(others: list[str], parts: set[str]) -> dict[str, dict]:
             [f"{plan}/train.json", *text], [{runs: {"persist": True}}],
         ),
     } | {part: stage for part, stage in scored.items() if part in parts}  # fmt: skip
-
-
-def scores_of(recipe: Recipe) -> list[Path]:
-    """The score folders that a recipe reads, below scores/<scale>."""
-    folders = [Path(part) / address.path for address, parts in recipe.scored().items() for part in parts]
-    return folders + ([Path("text")] if measure_class(recipe.measure).reads_text else [])
 
 
 def drawn_from(recipe: str, book: Book) -> list[str]:

@@ -239,7 +239,7 @@ class Made:
 
     def as_committed(self, recipe: Recipe) -> bool:
         """Are the scores that a recipe reads, as far as git holds them, what the commit has?"""
-        from stemrepro.pipeline.stages import scores_of
+        from stemrepro.measures.base import scores_of
 
         paths = sorted((SCORES / self.scale / folder).as_posix() for folder in scores_of(recipe))
         return not paths or not subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *paths]).returncode

@@ -17,7 +17,7 @@ from stemrepro.common.provenance import read_provenance
 from stemrepro.common.yaml_records import read_yaml
 from stemrepro.config.catalog import Book
 from stemrepro.config.recipe import ORIGINS, Claim
-from stemrepro.measures.base import measure_class, measured
+from stemrepro.measures.base import measure_class, measured, scores_of
 from stemrepro.measures.inputs import Inputs
 from stemrepro.report.judging import Judged, judged
 from stemrepro.report.verdicts import read_verdicts, word
@@ -139,10 +139,7 @@ def _differences(claim: Claim, found: Judged, seeds: tuple[int, ...]) -> list[st
 
 def _scored(inputs: Inputs) -> bool:
     """Are there all scores that a recipe is judged by?"""
-    recipe = inputs.recipe
-    folders = [Path(part) / at.path for at, parts in recipe.scored().items() for part in parts]
-    folders += [Path("text")] if measure_class(recipe.measure).reads_text else []
-    return all((inputs.folder / folder).is_dir() for folder in folders)
+    return all((inputs.folder / folder).is_dir() for folder in scores_of(inputs.recipe))
 
 
 def _without_scores(inputs: Inputs, row: dict) -> list[str]:

@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write
+from stemrepro.common.paths import ANALYSES
 from stemrepro.config.catalog import Book
 from stemrepro.config.paper import Paper
 from stemrepro.config.recipe import ORIGINS, Recipe
@@ -92,7 +93,7 @@ def multiples(row: dict) -> float | None:
 
 def caption(name: str, recipe: Recipe, rows: list[dict]) -> str:
     """What a figure draws, by the first sentence of its analysis, which intervals, and how many seeds."""
-    path = Path("analysis") / f"{name}.py"
+    path = ANALYSES / f"{name}.py"
     doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) if path.exists() else None
     what = " ".join(
         (doc or "Each claim's effect with its interval, in multiples of the smallest that counts.")

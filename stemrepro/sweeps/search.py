@@ -16,6 +16,7 @@ import pandas as pd
 from rich.console import Console
 
 from stemrepro.common.files import damaged, digest, locked, read_json, write_json
+from stemrepro.common.paths import RUNS, SCORES
 from stemrepro.common.progress import shown
 from stemrepro.common.provenance import commit, provenance
 from stemrepro.common.stopping import started
@@ -137,7 +138,7 @@ def run_sweep(
     with locked(out):  # others that were started with the same command end at the same time
         write_results(sweep, table, folder, book.arms)
         write_json(folder / "provenance.json", provenance() | bundled() | {"trials": len(table)})
-        Tracker(scale, book, Path("runs"), Path("scores"), results).sync_sweep(name, table, folder)
+        Tracker(scale, book, RUNS, SCORES, results).sync_sweep(name, table, folder)
     console.print(best_settings(table).to_string(index=False))
     for sentence in sentences(edges(table, sweep.space)):
         console.print(sentence)

@@ -11,6 +11,7 @@ from optuna.trial import Trial
 
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.files import digest, locked
+from stemrepro.common.paths import RECIPES
 from stemrepro.common.yaml_records import parse
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import Arm, run_settings
@@ -105,7 +106,7 @@ def run_of(values: dict, book: Book, scale_name: str, data: Path, out: Path, at:
     point = book.point(at).model_copy(update={"rate": 1.0})  # a trial's rate is the one it names
     if has_tables(name, book, scale_name):
         fields = {key: values[key] for key in ARM_FIELDS if values.get(key) is not None}
-        arm = parse(Arm, arm.model_dump() | fields, Path("recipes/arms.yaml"), name)
+        arm = parse(Arm, arm.model_dump() | fields, RECIPES / "arms.yaml", name)
     model, training = run_settings(address, arm, point, scale)
     seed = int(values["seed"])
     own = {field: values[field] for field in (*MODEL_FIELDS, *TRAINING_FIELDS) if field in values}

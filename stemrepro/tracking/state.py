@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, digest, locked, write_json
-from stemrepro.common.paths import RESULTS, RUNS, SCORES
+from stemrepro.common.paths import RECIPES, RESULTS, RUNS, SCORES
 
 DEFAULT_URI = "sqlite:///mlflow.db"
 ARTIFACTS, CLONE = "/mlruns/", Path("mlflow.db.clone")
@@ -113,7 +113,7 @@ def _stamp(scale: str) -> tuple[Path, Path] | None:
 
 def sources(scale: str) -> str:
     """Hash of what MLflow should hold of a scale, and of what says how."""
-    code = sorted(Path("recipes").rglob("*.yaml")) + sorted(Path(__file__).parent.glob("track*.py"))
+    code = sorted(RECIPES.rglob("*.yaml")) + sorted(Path(__file__).parent.glob("*.py"))
     return digest(
         [str(Path.cwd()), state(RUNS / scale, SCORES / scale, RESULTS / scale), [_seen(path) for path in code]]
     )

@@ -7,13 +7,14 @@ from pydantic import Field
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import read_rows
+from stemrepro.common.paths import RECIPES
 from stemrepro.common.yaml_records import Name, Positive, Strict, parse, read_yaml
 from stemrepro.config.training import RunTraining
 from stemrepro.model.config import JSON, ModelConfig
 from stemrepro.model.ffn.naming import OWN_FILE
 from stemrepro.model.specs import check
 
-ARMS = Path("recipes/arms.yaml")
+ARMS = RECIPES / "arms.yaml"
 
 
 class Text(Strict):

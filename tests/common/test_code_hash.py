@@ -143,11 +143,15 @@ ROWS = "import math\nfrom parts import first, second\n\n\ndef f(x):\n    return 
 PARTS = """
 import numpy
 TWO = 2
+try:
+    from other import fast
+except ImportError:
+    def fast(x): return x
 def first(x): return numpy.abs(x) * TWO
 def second(x): return third(x)
 def third(x):
     import other
-    return other.abs(x)
+    return fast(other.abs(x))
 def unused(x): return x
 """
 
@@ -164,6 +168,10 @@ def unused(x): return x
         ("parts.py", "TWO = 2", "TWO = 2\nif numpy.x: TWO = 3", False),
         ("parts.py", "import numpy", "import numpy\nnumpy.seterr(over='raise')", False),  # importing runs it
         ("parts.py", "import other", "import numpy as other", False),
+        ("parts.py", "def fast(x): return x", "def fast(x): return -x", False),  # what an import falls back on
+        ("parts.py", "    def fast(x): return x", "    from beside import abs as fast", False),
+        ("parts.py", "    from other import fast", "    from numpy import fast", False),
+        ("other.py", "def fast(x): return x", "def fast(x): return -x", False),
         ("other.py", "def abs(x): return x", "def abs(x): return -x", False),
         ("other.py", "def abs(x): return x", "from numpy import abs", False),
         ("other.py", "def abs(x): return x", "from beside import abs", True),
@@ -171,6 +179,7 @@ def unused(x): return x
         ("rows.py", "import first, second", "import second as first, first as second", False),
         ("rows.py", "math.sin", "math.cos", False),
         ("rows.py", "import math", "import math\nif math.TYPE_CHECKING: from other import X", True),
+        ("rows.py", "import math", "import math\nif math.pi: from other import X", False),  # which may act
     ],
 )
 def test_what_is_reached_by_name_decides(tmp_path, file, old, new, same):
@@ -178,7 +187,7 @@ def test_what_is_reached_by_name_decides(tmp_path, file, old, new, same):
     texts = {
         "rows.py": ROWS,
         "parts.py": PARTS,
-        "other.py": "def abs(x): return x\n",
+        "other.py": "def abs(x): return x\ndef fast(x): return x\n",
         "beside.py": "def abs(x): return x\n",
     }
     for name, text in texts.items():

@@ -109,7 +109,7 @@ def test_results_with_threads_and_allocator_set():
 
 def test_results_come_as_jobs_end():
     """A stage that was killed keeps what was scored until then."""
-    jobs = [Job("tests.common.test_workers:square", 1, "quick", 1), Job("tests.test_workers:crash", 0, "bad", 1)]
+    jobs = [Job("tests.common.test_workers:square", 1, "quick", 1), Job("tests.common.test_workers:crash", 0, "bad", 1)]
     results = run_jobs(jobs, 1, 1, "stemrepro.training.train")
     assert next(results)[0] == 0
     with pytest.raises(UserError, match="bad failed"):
@@ -224,7 +224,8 @@ def test_a_long_tmpdir_is_no_obstacle(tmp_path):
     place = tmp_path / ("x" * 120)
     place.mkdir()
     script = "from tests.common.test_workers import *; call(square, [3])"
-    environment = os.environ | {"TMPDIR": str(place)}
+    elsewhere = str(tmp_path / "compiled")  # torch makes a folder for it when it is imported
+    environment = os.environ | {"TMPDIR": str(place), "TORCHINDUCTOR_CACHE_DIR": elsewhere}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert list(place.iterdir()) == []

@@ -89,6 +89,12 @@ def test_claims_stand_beside_the_ladders_last_rung(project):
             "after 286 tokens a parameter (ladder) -0.300 (-0.400 to -0.200 at 95%): points the other way there" in text
         )
         assert "Pointing the same way there: 0; " in text
+    scale = project.parent / "recipes/scales/gpu.yaml"
+    scale.write_text(scale.read_text().replace("scoreboard: results", "scoreboard: results/gpu"))
+    shutil.copytree(project / "laptop", project / "gpu", dirs_exist_ok=True)
+    write_scoreboard("gpu", project)  # a page that the ladder doesn't stand on, and which DVC doesn't let wait for it
+    assert "(ladder)" not in (project / "gpu/README.md").read_text()
+    assert "286" not in (project / "gpu/index.html").read_text()
 
 
 def test_scales_of_a_claim_stand_beside_each_other(project, book):

@@ -26,6 +26,7 @@ from stemrepro.config.sources import prose as prose_of
 from stemrepro.evaluation import benchmarks, losses
 from stemrepro.pipeline.score import write_scores
 from stemrepro.report.browser import chromium
+from stemrepro.tracking import state as tracked
 from stemrepro.tracking import sync as tracking
 from stemrepro.tracking.page import WIDTHS
 from stemrepro.tracking.state import Held, held, page, remember, sources, tracking_uri
@@ -380,7 +381,7 @@ def test_a_copied_folder_leaves_the_first_alone(project, book, made_scores, monk
         figure = Path("results/tiny/validation_loss/figure.png")
         figure.parent.mkdir(parents=True, exist_ok=True)
         figure.write_bytes(picture)
-        script = "from tests.tracking.test_sync import *; from stemrepro.config.catalog import load; tracker(load(ROOT / 'recipes')).sync()"
+        script = "from tests.tracking.test_sync import *; from stemrepro.measures.catalog import load; tracker(load(ROOT / 'recipes')).sync()"
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         subprocess.run([sys.executable, "-c", script], env=environment, check=True)
         return {path: path.read_bytes() for path in Path("mlruns").rglob("*.png")}
@@ -452,6 +453,15 @@ def test_what_is_known_to_be_tracked_is_not_looked_at_again(project, book):
     remember("tiny", Held(*sync.sync(), sync.place), sources("tiny"))
     Path("mlflow.db").unlink()
     assert held("tiny") is None
+
+
+def test_another_way_of_tracking_is_looked_at_again(project, tmp_path, monkeypatch):
+    place = Path(shutil.copytree(Path(tracked.__file__).parent, tmp_path / "code"))
+    monkeypatch.setattr(tracked, "__file__", str(place / "state.py"))
+    for path in (path for path in place.glob("*.py") if path.name != "__init__.py"):
+        before = sources("tiny")
+        path.write_text(path.read_text() + "#\n")
+        assert sources("tiny") != before
 
 
 def test_the_address_is_that_of_the_server(monkeypatch):
