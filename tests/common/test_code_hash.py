@@ -17,6 +17,12 @@ from stemrepro.model.specs import FFNS
 from stemrepro.pipeline.score import DECIDE_NOTHING
 
 
+@pytest.fixture(autouse=True)
+def _nothing_read():
+    """What is read is kept by its path, which another test may have had for another file."""
+    imports._source.cache_clear()
+
+
 def test_files_are_those_that_an_import_graph_reaches():
     """Also inside functions; grimp's graph is the oracle."""
     graph = grimp.build_graph(PACKAGE.name, cache_dir=None)
