@@ -184,7 +184,7 @@ def draw(data: pd.DataFrame, measure: Angles) -> Figure:
     draw_rows(rows, data, measure.arms["stem-third"].summary["ffn_width"])
     draw_pair(up, data, "up", "up")
     draw_pair(gated, data, "gated", "gated")
-    draw_training(training, data, measure.inputs.book.paper)
+    draw_training(training, data, measure.inputs.catalog.paper)
     draw_frequency(frequency, data)
     draw_tokens(tokens, data)
     return figure

@@ -44,7 +44,7 @@ def draw(data: pd.DataFrame, measure: Recall) -> Figure:
             asked = "every query" if which == "all" else "first queries"
             axes.set_title(f"{letter}  {length} tokens{trained}, {asked}")
             axes.axhline(
-                100 / measure.inputs.book.mixes[measure.inputs.scale.data].values, color="black", lw=0.6, ls=":"
+                100 / measure.inputs.catalog.mixes[measure.inputs.scale.data].values, color="black", lw=0.6, ls=":"
             )
             ticks = sorted({int(x) for x in data["x"]})
             axes.set_xticks(np.log2(ticks), ticks)

@@ -40,7 +40,7 @@ def collect(measure: TrainingRoi) -> pd.DataFrame:
     for arm in measure.arms:
         if arm == "dense":
             continue
-        paper = measure.inputs.book.paper
+        paper = measure.inputs.catalog.paper
         if arm in paper.blocks[PAPER].rows:
             rows += [{"panel": "paper", "what": arm, "x": x, "value": v} for x, v in paper_factors(paper, arm).items()]
         ours = {

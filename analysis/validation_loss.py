@@ -106,7 +106,7 @@ def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
     by_tokens, by_flops, final, split = grid.values()
     draw_curve(by_tokens, curve, "tokens", 1e6, "training tokens (millions)")
     draw_curve(by_flops, curve, "flops", 1e12, "training FLOPs (TFLOP)")
-    draw_gaps(final, gap, measure.inputs.book.paper)
+    draw_gaps(final, gap, measure.inputs.catalog.paper)
     draw_split(split, gap)
     one_legend(figure, [by_tokens, by_flops], columns=4)
     return figure

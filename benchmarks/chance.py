@@ -58,12 +58,12 @@ def main() -> None:
     parser.add_argument("--scale", default="laptop")
     name = parser.parse_args().scale
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
-    book = load()
-    scale = book.scale(name)
+    catalog = load()
+    scale = catalog.scale(name)
     items, tokenizer = Path("data") / scale.data / "items", read_tokenizer(Path("data") / name / "tokenizer.json")
-    untrained = StemLM(build(shaped(scale.model, book.arms["dense"]), 0), tokenizer, scale.model.sequence)
+    untrained = StemLM(build(shaped(scale.model, catalog.arms["dense"]), 0), tokenizer, scale.model.sequence)
     untrained.on_batch = lambda *_: None
-    asked = make_params(book, name).scale[name].benchmarks
+    asked = make_params(catalog, name).scale[name].benchmarks
     manager, tests = task_manager(items), len(asked.tasks)
     good, gap = True, "  "
     print(

@@ -43,10 +43,10 @@ def main() -> None:
     parser.add_argument("--blocks", type=Path)
     options = parser.parse_args()
     as_a_worker()
-    book, blocks = load(), options.blocks or Path("data") / options.scale / "blocks"
-    scale = book.scale(options.scale)
+    catalog, blocks = load(), options.blocks or Path("data") / options.scale / "blocks"
+    scale = catalog.scale(options.scale)
     torch.set_num_threads(scale.training.threads)
-    runs = [run_at(book, scale, name, blocks, Path("none")) for name in (options.arm, "dense")]
+    runs = [run_at(catalog, scale, name, blocks, Path("none")) for name in (options.arm, "dense")]
     widths = [round(factor * scale.model.ffn_width) for factor in FACTORS]
     runs = [runs[0], *(replace(runs[1], model=replace(runs[1].model, ffn_width=width)) for width in widths)]
     modules = [LanguageModule(run, compile=scale.training.compile) for run in runs]

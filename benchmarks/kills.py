@@ -186,10 +186,10 @@ def main() -> None:
     from stemrepro.measures.catalog import load
 
     warnings.simplefilter("ignore")
-    book = load()
-    scale, blocks = book.scale(options.scale), Path("data") / options.scale / "blocks"
+    catalog = load()
+    scale, blocks = catalog.scale(options.scale), Path("data") / options.scale / "blocks"
     rng, rows, same = random.Random(0), [], []
-    base = run_at(book, scale, options.arm, blocks, Path(tempfile.mkdtemp()) / "whole")
+    base = run_at(catalog, scale, options.arm, blocks, Path(tempfile.mkdtemp()) / "whole")
     finish(base)
     run = replace(base, folder=base.folder.parent / "killed")
 

@@ -67,11 +67,11 @@ def photograph(address: str, arms: list[str]) -> bytes:
 
 def main() -> None:
     """Writes the picture."""
-    book, home = load(), Path.cwd()
+    catalog, home = load(), Path.cwd()
     with tempfile.TemporaryDirectory() as temporary, chdir(temporary):  # MLflow keeps artifacts where it runs
         folder = Path(temporary)
         os.environ["MLFLOW_TRACKING_URI"] = database = f"sqlite:///{folder}/mlflow.db"
-        tracker = Tracker(SCALE, book, folder / "runs", home / "scores", home / "results")
+        tracker = Tracker(SCALE, catalog, folder / "runs", home / "scores", home / "results")
         tracker.sync()
         with served(database, folder) as server:
             picture = photograph(f"{server}/{tracker.place}", ["dense", "stem-full", "stem-third"])

@@ -17,7 +17,7 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks.engine import own_step
 from benchmarks.interleaved import Row, compared, interleaved
 from benchmarks.runs import run_at
-from stemrepro.config.catalog import Book
+from stemrepro.config.catalog import Catalog
 from stemrepro.config.scale import Scale
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import flops_per_token
@@ -106,7 +106,7 @@ def peer_step(model: torch.nn.Module, clip: float, compile: bool) -> Callable[[t
 class Steps:
     """What is stepped: arms and peers at a scale's shape, on batches [sequences, length + 1]."""
 
-    book: Book
+    catalog: Catalog
     scale: Scale
     name: str
     blocks: Path
@@ -116,7 +116,7 @@ class Steps:
 
     def run(self, arm: str) -> Run:
         """An arm's, of which nothing is written."""
-        return run_at(self.book, self.scale, arm, self.blocks, Path("none"))
+        return run_at(self.catalog, self.scale, arm, self.blocks, Path("none"))
 
     def make(self, name: str, compile: bool) -> Callable[[int], object]:
         """An arm's or a peer's step on the batch of a round; ImportError where the peer's package isn't there."""

@@ -35,7 +35,7 @@ PART_NAMES = ("forward and backward", "clipping", "update")
 
 def enlarged(module: LanguageModule, rows: int, sparse: bool) -> None:
     """Gives every table so many rows."""
-    for layer in module.run.model.placed:
+    for layer in module.run.model.replaced_layers:
         table = module.model.blocks[layer].ffn.table
         module.model.blocks[layer].ffn.table = nn.Embedding(rows, table.embedding_dim, sparse=sparse)
     if module.run.training.table_update == "touched":
@@ -115,7 +115,7 @@ def measure(steps: Steps, sizes: tuple[int, ...], rounds: int, tick: Callable[[]
             seconds[update, sizes[0]],
             bound="at most",
             target=TARGET,
-            note=f"{ARM}, tables {rows:,} x {steps.scale.model.ffn_width} in {len(steps.run(ARM).model.placed)} layers, "
+            note=f"{ARM}, tables {rows:,} x {steps.scale.model.ffn_width} in {len(steps.run(ARM).model.replaced_layers)} layers, "
             f"{steps.sequences} x {steps.length} tokens below {sizes[0]:,}",
         )
         for update in UPDATES

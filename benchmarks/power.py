@@ -100,11 +100,11 @@ def row(recipe: str, name: str, facts: Evidence) -> dict:
 
 def rows(scale: str, scores: Path = Path("scores")) -> list[dict]:
     """Every claim with a spread over seeds."""
-    book, found = load().at(scale), []
-    for name, recipe in book.recipes.items():
+    catalog, found = load().at(scale), []
+    for name, recipe in catalog.recipes.items():
         if not recipe.arms:
             continue
-        measure = measured(Inputs(name, book, scale, scores / scale))
+        measure = measured(Inputs(name, catalog, scale, scores / scale))
         for key, claim in recipe.claims.items():
             facts = evidence_for(claim, measure)
             if facts.kind != "exact" and not facts.unmeasured and facts.weakest.seed_se > 0:

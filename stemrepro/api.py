@@ -64,7 +64,7 @@ class Loaded:
 
 
 def load(run: Path | str, data: Path | str = "data", trust: bool = False) -> Loaded:
-    """The trained model of a run folder, runs/<scale>/<point>/<arm>/seed<k>, on the CPU.
+    """The trained model of a run folder, runs/<scale>/<variant>/<arm>/seed<k>, on the CPU.
 
     Args:
         data: where tokenizers lie, `data`/<scale>/tokenizer.json, and those of other vocabularies.
@@ -78,7 +78,7 @@ def load(run: Path | str, data: Path | str = "data", trust: bool = False) -> Loa
     model, context = load_folder(folder, trust)
     parts = folder.resolve().parts
     if len(parts) < 5:
-        raise UserError(f"{folder} is no folder of a run: runs/<scale>/<point>/<arm>/seed<k>")
+        raise UserError(f"{folder} is no folder of a run: runs/<scale>/<variant>/<arm>/seed<k>")
     home, vocab = Path(data) / parts[-4], model.config.vocab
     tokenizer = read_tokenizer(home / "tokenizer.json")
     if tokenizer.get_vocab_size() != vocab:
@@ -106,7 +106,7 @@ def verdicts(scale: str = "laptop", results: Path | str = "results") -> pd.DataF
 def scores(
     scale: str = "laptop", part: str = "losses", table: str = "losses", folder: Path | str = "scores"
 ) -> pd.DataFrame:
-    """A table of a part of the scores, of all arms at all points: scores/<scale>/<part>/<point>/<arm>/<table>.csv, with columns point and arm.
+    """A table of a part of the scores, of all arms at all variants: scores/<scale>/<part>/<variant>/<arm>/<table>.csv, with columns variant and arm.
 
     Raises:
         UserError: nothing of the kind was scored; names what there is.
@@ -117,5 +117,5 @@ def scores(
     found = sorted((home / part).glob(f"*/*/{table}.csv"))
     if not found:
         raise unknown("table", table, sorted({path.stem for path in (home / part).glob("*/*/*.csv")}), str(home / part))
-    frames = [pd.read_csv(path).assign(point=path.parts[-3], arm=path.parts[-2]) for path in found]
+    frames = [pd.read_csv(path).assign(variant=path.parts[-3], arm=path.parts[-2]) for path in found]
     return pd.concat(frames, ignore_index=True)

@@ -50,15 +50,15 @@ def plan(
     from stemrepro.pipeline.stages import DRAWING
 
     if arms:
-        book = planning.load()
-        estimate.show_arms(book, scale, list(book.arms), Console())
+        catalog = planning.load()
+        estimate.show_arms(catalog, scale, list(catalog.arms), Console())
         return
-    book, params = planning.write(scale, tuple(recipe or ()))
+    catalog, params = planning.write(scale, tuple(recipe or ()))
     for path in mend():
         back = f"; 'git restore {path}' brings the committed one back" if path == DRAWING.with_suffix(".lock") else ""
         print(f"stemrepro: {path} was cut short by a kill, and DVC refuses it: it is removed{back}", file=sys.stderr)
     if not quiet:
-        estimate.show(book, params, Console())
+        estimate.show(catalog, params, Console())
     links = [f"DVC refuses {path}/, which is a link; docs/howto.md says how another disk is used"
              for path in (DATA, RUNS, SCORES, RESULTS) if path.is_symlink()]  # fmt: skip
     for sentence in filter(None, [no_repository(), *links]):
@@ -73,7 +73,7 @@ def data(
     ] = "text",
     scale: Annotated[str, typer.Option(help="scale, for the other steps", autocompletion=names.scales)] = "laptop",
 ) -> None:
-    """One step of the data's way: fetch, corpus, items, tokenizer, blocks; vocabularies, people and mid (of points); or counts, of the text alone."""
+    """One step of the data's way: fetch, corpus, items, tokenizer, blocks; vocabularies, people and mid (of variants); or counts, of the text alone."""
     from stemrepro.common.progress import duration, lines
 
     since, of_mix = time.monotonic(), step in OF_MIX

@@ -38,10 +38,12 @@ def edit(
     from rich.console import Console
 
     from stemrepro.cli.edit_table import show
-    from stemrepro.evaluation.edit_session import Visitor
+    from stemrepro.evaluation.edit_session import EditSession
 
     asked = prompt.replace("{}", source)
-    show(Visitor(run, DATA, trust).edit(asked, source, target, scheme, top, tokens), asked, source, target, Console())
+    show(
+        EditSession(run, DATA, trust).edit(asked, source, target, scheme, top, tokens), asked, source, target, Console()
+    )
 
 
 @app.command()
@@ -57,11 +59,11 @@ def generate(
     """Continues a prompt with a trained run."""
     names.check_run(run)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    from stemrepro.evaluation.edit_session import Visitor
+    from stemrepro.evaluation.edit_session import EditSession
     from stemrepro.model.generate import greedy, sampled
 
     choose = sampled(temperature, top, seed) if temperature else greedy
-    print(prompt + Visitor(run, DATA, trust).generate(prompt, tokens, choose))
+    print(prompt + EditSession(run, DATA, trust).generate(prompt, tokens, choose))
 
 
 @app.command()

@@ -16,7 +16,7 @@ from stemrepro.config.address import MAIN, Address
 from stemrepro.pipeline.params import Params, Planned, read_params
 
 SWEEPS = RECIPES / "sweeps"
-OTHERS = ("arms", "mixes", "paper", "points", "shapes")
+OTHERS = ("arms", "mixes", "paper", "variants", "shapes")
 """Files of recipes/ that are no recipes."""
 MOST_LISTED = 12
 NEAREST = 5
@@ -66,12 +66,12 @@ def sweeps() -> list[str]:
 
 
 def addresses(context: typer.Context, incomplete: str) -> list[str]:
-    """Arms; behind an @, points. Bash takes "dense@ha" for three words."""
+    """Arms; behind an @, variants. Bash takes "dense@ha" for three words."""
     before = context.params.get("runs") or []
     if before and before[-1] == "@":
-        return list(_read(RECIPES / "points.yaml"))
+        return list(_read(RECIPES / "variants.yaml"))
     arm, at, _ = incomplete.partition("@")
-    return [f"{arm}@{point}" for point in _read(RECIPES / "points.yaml")] if at else arms()
+    return [f"{arm}@{variant}" for variant in _read(RECIPES / "variants.yaml")] if at else arms()
 
 
 def claims(incomplete: str) -> list[str]:
@@ -147,16 +147,16 @@ def chosen(params: Params, scale: str, given: list[str]) -> dict[Address, Planne
 def _not_planned(scale: str, name: str, there: list[str]) -> UserError:
     from stemrepro.measures.catalog import load
 
-    book, address = load(), Address.parse(name)
-    if address.arm not in book.arms:
-        return missing("arm", address.arm, book.arms, "recipes/arms.yaml")
-    if address.point not in (MAIN, *book.points):
-        return missing("point", address.point, book.points, "recipes/points.yaml")
-    wanting = [own for own, recipe in book.at(scale).recipes.items() if address in recipe.wanted()]
+    catalog, address = load(), Address.parse(name)
+    if address.arm not in catalog.arms:
+        return missing("arm", address.arm, catalog.arms, "recipes/arms.yaml")
+    if address.variant not in (MAIN, *catalog.variants):
+        return missing("variant", address.variant, catalog.variants, "recipes/variants.yaml")
+    wanting = [own for own, recipe in catalog.at(scale).recipes.items() if address in recipe.wanted()]
     if wanting:
         which = " or ".join(wanting)
         return UserError(f"'{name}' isn't planned, though {which} has it; run 'stemrepro plan --scale {scale}'")
-    naming = [own for own, recipe in book.recipes.items() if address.arm in recipe.arms]
+    naming = [own for own, recipe in catalog.recipes.items() if address.arm in recipe.arms]
     if not naming:
         return UserError(
             f"no recipe names arm '{address.arm}', so it isn't planned; name it under 'arms' in a file of recipes/, or write one "
@@ -164,7 +164,7 @@ def _not_planned(scale: str, name: str, there: list[str]) -> UserError:
         )
     others = [own for own in there if Address.parse(own).arm == address.arm]
     planned_are = f"planned of it: {', '.join(others)}" if others else f"{', '.join(naming)} has it at others"
-    where = "at the scale itself" if address.point == MAIN else f"at point '{address.point}'"
+    where = "at the scale itself" if address.variant == MAIN else f"at variant '{address.variant}'"
     return UserError(
         f"no recipe wants arm '{address.arm}' {where} at scale '{scale}' ({planned_are}); name it in a recipe that is run "
         f"there, then run 'stemrepro plan --scale {scale}'"

@@ -88,9 +88,9 @@ def explain(
     from stemrepro.report.explain import explain as told
     from stemrepro.report.explain import find
 
-    book = load()
-    recipe, _, at = find(book, claim, scale)
-    print(told(book, claim, at, RESULTS, SCORES, estimate(make_params(book, at, (recipe,)))))
+    catalog = load()
+    recipe, _, at = find(catalog, claim, scale)
+    print(told(catalog, claim, at, RESULTS, SCORES, estimate(make_params(catalog, at, (recipe,)))))
 
 
 @app.command()
@@ -157,14 +157,14 @@ def track(
 
     if port:
         check_free(port)
-    book = load()
-    book.scale(scale)
+    catalog = load()
+    catalog.scale(scale)
     if not follow:
         names.check_tracked(scale, runs or [])
     if not (known := None if follow or runs else held(scale)):
         from stemrepro.tracking.sync import Tracker
 
-        tracker, more, before = Tracker(scale, book, RUNS, SCORES, RESULTS), follow, sources(scale)
+        tracker, more, before = Tracker(scale, catalog, RUNS, SCORES, RESULTS), follow, sources(scale)
         while more:
             tracker.sync(*runs or ())
             more = not select.select([sys.stdin], [], [], FOLLOW_SECONDS)[0]

@@ -31,16 +31,16 @@ def loss_at_end(run: Run) -> float | None:
 
 
 def by_arm(losses: dict[Address, list[float]]) -> str:
-    """ "dense 4.342 +- 0.012 (5), ...": mean, standard deviation between seeds, seeds. Where there are many, those at points are but counted."""
+    """ "dense 4.342 +- 0.012 (5), ...": mean, standard deviation between seeds, seeds. Where there are many, those at variants are but counted."""
     found = {address: own for address, own in losses.items() if own}
-    main = {address: own for address, own in found.items() if address.point == MAIN}
+    main = {address: own for address, own in found.items() if address.variant == MAIN}
     shown = found if len(found) <= MOST_LISTED or not main else main
     said = [
         f"{address} {mean(own):.3f}{f' +- {stdev(own):.3f}' if len(own) > 1 else ''} ({len(own)})"
         for address, own in shown.items()
     ]
     if others := len(found) - len(shown):
-        said.append(f"and {others} more at points")
+        said.append(f"and {others} more at variants")
     return ", ".join(said) or "none"
 
 

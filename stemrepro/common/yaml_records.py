@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from stemrepro.common.errors import UserError
 
 NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
-"""Names of arms, points, scales, mixes: they become parts of paths, of shell commands and of addresses (arm@point)."""
+"""Names of arms, variants, scales, mixes: they become parts of paths, of shell commands and of addresses (arm@variant)."""
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME.pattern}$", max_length=64)]
 Positive = Annotated[int, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]

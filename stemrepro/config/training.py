@@ -30,13 +30,13 @@ class Training(Strict):
     tokens: Positive = Field(description="tokens a run is trained on")
     batch: Positive = Field(description="sequences an optimiser step")
     micro_batch: Positive = Field(description="sequences at once; the rest is accumulated")
-    schedule: Literal["cosine", "trunk"] = Field(
-        "cosine", description="trunk: a constant rate and a cool-down, so that longer runs go on from shorter ones"
+    schedule: Literal["cosine", "wsd"] = Field(
+        "cosine", description="wsd: warm-up, stable phase, decay (WSD); longer runs resume from shorter ones' stable phase"
     )
-    warmup: Fraction | None = Field(None, description="share of the steps with a rising rate (cosine)")
-    warmup_tokens: Positive | None = Field(None, description="tokens with a rising rate (trunk)")
-    cooldown: Fraction = Field(0.2, description="share of the steps with a falling rate (trunk)")
-    final_rate: Fraction = Field(description="rate at the end / peak rate")
+    warmup: Fraction | None = Field(None, description="share of the steps that warm up (cosine)")
+    warmup_tokens: Positive | None = Field(None, description="tokens that warm up (wsd)")
+    decay: Fraction = Field(0.2, description="share of the steps that decay (wsd)")
+    final_rate: Fraction = Field(description="final learning rate / peak learning rate")
     betas: tuple[Beta, Beta]
     eps: Factor = 1e-8
     weight_decay: float = Field(ge=0)
@@ -52,11 +52,11 @@ class Training(Strict):
         False,
         description="torch.compile: faster, other roundings; where there is no compiler a run is eager and records it",
     )
-    marks: Positive = Field(
-        description="validations during a run, evenly spaced; on a trunk, to a doubling of the steps"
+    evals: Positive = Field(
+        description="evaluations during a run, evenly spaced; under wsd, per doubling of the steps"
     )
-    mark_tokens: Positive = Field(description="tokens a source at each mark")
-    mark_batch: Positive = Field(description="sequences at once at a mark")
+    eval_tokens: Positive = Field(description="validation tokens per source at each evaluation")
+    eval_batch: Positive = Field(description="sequences at once at an evaluation")
     save_every: Positive = Field(description="optimiser steps between checkpoints")
     snapshots: tuple[Fraction, ...] = Field(description="shares of the run after which tables are kept (bfloat16)")
 
@@ -66,16 +66,16 @@ class Training(Strict):
             raise ValueError(f"micro_batch {self.micro_batch} does not divide batch {self.batch}")
         if self.schedule == "cosine" and (self.warmup is None or self.warmup_tokens is not None):
             raise ValueError("schedule 'cosine' needs warmup, and no warmup_tokens")
-        if self.schedule == "trunk" and (self.warmup_tokens is None or self.warmup is not None):
-            raise ValueError("schedule 'trunk' needs warmup_tokens, and no warmup")
+        if self.schedule == "wsd" and (self.warmup_tokens is None or self.warmup is not None):
+            raise ValueError("schedule 'wsd' needs warmup_tokens, and no warmup")
         return self
 
 
 class RunTraining(Training):
-    """The same of one run, with what its arm and point add."""
+    """The same of one run, with what its arm and variant add."""
 
     sequence: Positive = Field(description="tokens a sequence")
-    learning_rate: Factor = Field(description="peak rate")
+    learning_rate: Factor = Field(description="peak learning rate")
     table_rate_factor: Factor = Field(1.0, description="table learning rate / backbone learning rate")
     table_decay_factor: float = Field(1.0, ge=0, description="table weight decay / backbone weight decay")
     table_update: TableUpdate = "dense"
@@ -95,8 +95,8 @@ class RunTraining(Training):
         return self.tokens // (self.batch * self.sequence)
 
     @property
-    def rising(self) -> int:
-        """Steps with a rising rate."""
+    def warmup_steps(self) -> int:
+        """Count the steps of the warm-up."""
         if self.warmup_tokens is not None:
             return max(1, round(self.warmup_tokens / (self.batch * self.sequence)))
         return max(1, round(self.warmup * self.steps))
@@ -105,4 +105,4 @@ class RunTraining(Training):
         """The same with the tokens that as much text has in another vocabulary: `ratio` times as many, in whole steps."""
         step = self.batch * self.sequence
         tokens = max(1, round(ratio * self.tokens / step)) * step
-        return self.model_copy(update={"tokens": tokens, "mark_tokens": round(ratio * self.mark_tokens)})
+        return self.model_copy(update={"tokens": tokens, "eval_tokens": round(ratio * self.eval_tokens)})

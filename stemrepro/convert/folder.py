@@ -67,7 +67,7 @@ def export(run: Path, out: Path, data: Path, scores: Path, results: Path) -> Non
     The folder appears whole or not at all.
 
     Args:
-        run: runs/<scale>/<point>/<arm>/seed<k>.
+        run: runs/<scale>/<variant>/<arm>/seed<k>.
         out: must not be there yet.
         data, scores, results: where the scales' tokenizers, scores and data cards lie.
 
@@ -82,7 +82,7 @@ def export(run: Path, out: Path, data: Path, scores: Path, results: Path) -> Non
     loaded = load(run, data)
     config, scale = loaded.config, run.resolve().parts[-4]
     made = read_provenance(run / "provenance.json", Trained)
-    folder = scores / scale / "losses" / Address(config["point"], config["arm"]).path
+    folder = scores / scale / "losses" / Address(config["variant"], config["arm"]).path
     about = Exported(scale, config, loaded.model.config, made, folder)
     ends = {"bos_token_id": END_OF_DOCUMENT, "eos_token_id": END_OF_DOCUMENT, "pad_token_id": END_OF_DOCUMENT}
     files = {
@@ -93,7 +93,7 @@ def export(run: Path, out: Path, data: Path, scores: Path, results: Path) -> Non
         "model.safetensors": save(weights(loaded.model), {"format": "pt"}),
         **_tokenizer_files(loaded.tokenizer, loaded.context, not loaded.model.config.document_mask),
     }
-    if loaded.model.config.placed:
+    if loaded.model.config.replaced_layers:
         files |= {path.name: path.read_text(encoding="utf-8") for path in sorted(CODE.glob("*.py"))}
     out.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))

@@ -98,19 +98,19 @@ def _shape(about: dict, state: Mapping[str, Tensor], path: Path) -> ModelConfig:
             raise UserError(f"no matrix '{name}' in the checkpoint; is it one of the official code, consolidated?")
     if sorted(layers) != list(range(len(layers))):
         raise UserError(f"the checkpoint has the layers {sorted(layers)}; they must be 0, 1, 2, ... without a gap")
-    placed = tuple(layer for layer in sorted(layers) if "feed_forward.w3" not in layers[layer])
+    replaced_layers = tuple(layer for layer in sorted(layers) if "feed_forward.w3" not in layers[layer])
     for key in ("rope_scaling", "sliding_window"):
         if about.get(key) is not None:
             raise UserError(f"{path}: {key} is {about[key]!r}; only models without can be read")
-    if (said := about.get("stem_layers")) is not None and said != list(placed):
-        raise UserError(f"{path}: stem_layers is {said}, but the layers without w3 are {list(placed)}")
+    if (said := about.get("stem_layers")) is not None and said != list(replaced_layers):
+        raise UserError(f"{path}: stem_layers is {said}, but the layers without w3 are {list(replaced_layers)}")
     vocab, width = state["tok_embeddings.weight"].shape
     try:
         heads = int(about.get("n_heads") or width // int(about["head_dim"]))
         config = JSON.validate_python({
             "vocab": vocab, "width": width, "layers": len(layers), "heads": heads,
             "kv_heads": int(about.get("n_kv_heads") or heads), "ffn_width": len(state["layers.0.feed_forward.w1.weight"]),
-            "ffn": "stem" if placed else "dense", "placed": placed,
+            "ffn": "stem" if replaced_layers else "dense", "replaced_layers": replaced_layers,
             "rope_base": float(about.get("rope_theta", 10000.0)), "norm_eps": float(about.get("norm_eps", 1e-5)),
         })  # fmt: skip
         head_width = int(about.get("head_dim") or config.head_width)
@@ -122,10 +122,14 @@ def _shape(about: dict, state: Mapping[str, Tensor], path: Path) -> ModelConfig:
     return config
 
 
-def _ours(name: str, placed: Sequence[int]) -> str | None:
+def _ours(name: str, replaced_layers: Sequence[int]) -> str | None:
     """Our name of one of their weights; None where there is none."""
     if found := TABLE.fullmatch(name):
-        return f"blocks.{placed[int(found[1])]}.ffn.table.weight" if int(found[1]) < len(placed) else None
+        return (
+            f"blocks.{replaced_layers[int(found[1])]}.ffn.table.weight"
+            if int(found[1]) < len(replaced_layers)
+            else None
+        )
     if found := LAYER.fullmatch(name):
         return f"blocks.{found[1]}.{INNER[found[2]]}.weight" if found[2] in INNER else None
     known = OUTER.get(name.removesuffix(".weight"))
@@ -144,7 +148,7 @@ def from_official(state: Mapping[str, Tensor], config: ModelConfig) -> Decoder:
     with torch.device("meta"):  # memory is taken for weights that are there
         wanted, found = Decoder(config).state_dict(), {}
     for name, weight in state.items():
-        ours = _ours(name, config.placed)
+        ours = _ours(name, config.replaced_layers)
         if ours is None or ours not in wanted:
             raise UserError(f"'{name}' is no weight of the official layout of {config}")
         if weight.shape != wanted[ours].shape:
@@ -175,8 +179,10 @@ def read(folder: Path) -> Decoder:
     if about["model"].get("weight_tying"):
         backbone.setdefault("output.weight", backbone["tok_embeddings.weight"])
     tables = {PREFIX.sub("", name): value for name, value in _tables(home, steps).items()}
-    if config.placed and not tables:
-        raise UserError(f"no tables for the layers {list(config.placed)}: neither {home / TABLES} nor {steps / SHARDS}")
+    if config.replaced_layers and not tables:
+        raise UserError(
+            f"no tables for the layers {list(config.replaced_layers)}: neither {home / TABLES} nor {steps / SHARDS}"
+        )
     try:
         return from_official(backbone | tables, config)
     except UserError as error:

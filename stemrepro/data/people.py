@@ -1,4 +1,4 @@
-"""Texts about other numbers of invented people, for the points of recipes that ask for them, in the scale's own vocabulary."""
+"""Texts about other numbers of invented people, for the variants of recipes that ask for them, in the scale's own vocabulary."""
 
 from pathlib import Path
 

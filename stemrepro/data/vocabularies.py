@@ -1,4 +1,4 @@
-"""The text of a run: the scale's own, in another vocabulary, about another number of people, or in a blend, as points of recipes ask for it.
+"""The text of a run: the scale's own, in another vocabulary, about another number of people, or in a blend, as variants of recipes ask for it.
 Without torch, as workers' parents need it."""
 
 from dataclasses import dataclass

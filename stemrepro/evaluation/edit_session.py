@@ -13,7 +13,7 @@ from torch import Tensor
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.data.atlas import FILE, read_atlas
 from stemrepro.data.tokenizer import read_tokenizer, token_bytes
-from stemrepro.evaluation.editing import SCHEMES, carriers, keeping, mixing, reading
+from stemrepro.evaluation.editing import SCHEMES, capture, mixing, patch, patched_modules
 from stemrepro.evaluation.prompts import Question, ask, padded
 from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.config import END_OF_DOCUMENT
@@ -31,7 +31,7 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Visit:
+class EditResult:
     """An edit side by side.
 
     Attributes:
@@ -50,11 +50,11 @@ class Visit:
     lengths: tuple[int, int]
 
 
-class Visitor:
+class EditSession:
     """A trained run and its tokenizer.
 
     Args:
-        folder: a run's, runs/<scale>/<point>/<arm>/seed<k>.
+        folder: a run's, runs/<scale>/<variant>/<arm>/seed<k>.
         data: where the scales' tokenizers and the mixes' facts lie.
         trust: also execute the file of a network that no arm of the recipes here names; read it before.
 
@@ -101,7 +101,7 @@ class Visitor:
     def _says(self, question: Question, top: int, count: int, edit: Sequence = ()) -> Said:
         with ExitStack() as stack:
             if edit:
-                stack.enter_context(reading(*edit))
+                stack.enter_context(patch(*edit))
             row = padded([question.prompt])
             likely = self.model(row)[0, -1].float().softmax(dim=-1).topk(min(top, self.model.config.vocab))
             made: list[int] = []
@@ -119,10 +119,12 @@ class Visitor:
     def _next(self, question: Question, edit: Sequence = ()) -> Tensor:
         with ExitStack() as stack:
             if edit:
-                stack.enter_context(reading(*edit))
+                stack.enter_context(patch(*edit))
             return self.model(padded([question.prompt]))[0, -1].float().softmax(dim=-1)
 
-    def edit(self, prompt: str, source: str, target: str, scheme: str = "auto", top: int = 4, count: int = 24) -> Visit:
+    def edit(
+        self, prompt: str, source: str, target: str, scheme: str = "auto", top: int = 4, count: int = 24
+    ) -> EditResult:
         """Reads the target's rows at the source's places.
 
         Raises:
@@ -136,7 +138,7 @@ class Visitor:
                 )
             self.check_name(name)
         asked, aim = self.question(prompt, source), self.question(prompt.replace(source, target), target)
-        tables = carriers(self.model)
+        tables = patched_modules(self.model)
         if not tables:
             raise UserError("this run's model has neither tables nor up-projections whose output could be exchanged")
         if scheme not in SCHEMES:
@@ -145,11 +147,11 @@ class Visitor:
             weights = mixing([asked], [aim], scheme, token_bytes(self.tokenizer))
         except ValueError as error:
             raise UserError(f"{error}; choose another scheme ('auto' fits all)") from error
-        with torch.no_grad(), keeping(tables) as kept:
+        with torch.no_grad(), capture(tables) as kept:
             self.model(padded([aim.prompt]))
         old, new = int(self._next(asked).argmax()), int(self._next(aim).argmax())
         doses = [self._next(asked, (tables[:k], kept[:k], weights) if k else ()) for k in range(len(tables) + 1)]
-        return Visit(
+        return EditResult(
             self._says(asked, top, count), self._says(asked, top, count, (tables, kept, weights)), self._says(aim, top, count),
             tuple((float(dose[old]), float(dose[new])) for dose in doses), scheme, (len(asked.places), len(aim.places)),
         )  # fmt: skip

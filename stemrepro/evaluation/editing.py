@@ -20,7 +20,7 @@ SCHEMES = ("one-to-one", "left-pad", "right-pad", "copy", "subset", "average", "
 and else the average (official package)."""
 
 
-def carriers(model: Decoder) -> list[nn.Module]:
+def patched_modules(model: Decoder) -> list[nn.Module]:
     """What reads a row for a token, from the lowest layer up: the tables of FFNs, of attention, or of pairs at the input; in a model
     without any, the up-projections of the layers that STEM replaces, all but the first."""
     found: list[nn.Module] = [] if model.pairs is None else [model.pairs.table]
@@ -85,7 +85,7 @@ def mixing(sources: list[Question], targets: list[Question], scheme: str, length
 
 
 @contextmanager
-def keeping(modules: list[nn.Module]) -> Iterator[list[Tensor]]:
+def capture(modules: list[nn.Module]) -> Iterator[list[Tensor]]:
     """Keeps what modules give in the next forward pass, [n, T, f] each, in the order of `modules`."""
     kept = [torch.empty(0)] * len(modules)
 
@@ -104,7 +104,7 @@ def keeping(modules: list[nn.Module]) -> Iterator[list[Tensor]]:
 
 
 @contextmanager
-def reading(modules: list[nn.Module], read: list[Tensor], weights: Tensor) -> Iterator[None]:
+def patch(modules: list[nn.Module], read: list[Tensor], weights: Tensor) -> Iterator[None]:
     """Lets modules give other vectors at some positions, in passes of rows that begin with the source prompts.
 
     Args:

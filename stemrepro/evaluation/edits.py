@@ -24,7 +24,7 @@ from stemrepro.config.scale import Knowledge
 from stemrepro.data.atlas import Atlas, read_atlas
 from stemrepro.data.relations import RELATIONS, held_out_prompt
 from stemrepro.data.tokenizer import read_tokenizer, token_bytes
-from stemrepro.evaluation.editing import carriers, keeping, mixing, reading
+from stemrepro.evaluation.editing import capture, mixing, patch, patched_modules
 from stemrepro.evaluation.prompts import Answered, Question, answered, ask, padded
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_arrays
@@ -167,7 +167,7 @@ class Editor:
     """
 
     def __init__(self, model: Decoder, lengths: list[int]) -> None:
-        self.model, self.lengths, self.tables = model, lengths, carriers(model)
+        self.model, self.lengths, self.tables = model, lengths, patched_modules(model)
         self.device = next(model.parameters()).device
 
     def answers(self, prompts: list[tuple[int, ...]], answers: list[tuple[int, ...]]) -> Answered:
@@ -182,7 +182,7 @@ class Editor:
         chosen = (self.tables[: method.layers or None] if method.tables else []) + (
             [self.model.embedding] if method.inputs else []
         )
-        with keeping(self.tables[1:] + self.tables[:1] if method.shifted else chosen) as kept:
+        with capture(self.tables[1:] + self.tables[:1] if method.shifted else chosen) as kept:
             self.model(padded([aim.prompt for aim in aims]).to(self.device))
         return chosen, kept, mixing(asked, aims, method.scheme, self.lengths).to(self.device)
 
@@ -196,7 +196,7 @@ class Editor:
             read = [drawn_instead(aim, self.model.config.vocab, rng) for aim in read]
         source, aim = (self.answers([q.prompt for q in side], [q.answer for q in side]) for side in (asked, aims))
         prompts = [question.prompt for question in asked]
-        with reading(*self.exchanged(method, asked, read)):
+        with patch(*self.exchanged(method, asked, read)):
             new = self.answers(prompts, [question.answer for question in aims])
             old = self.answers(prompts, [case.asked.answer for case in batch])
         return {

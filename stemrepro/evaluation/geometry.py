@@ -149,7 +149,7 @@ def score(run: Run, report: Callable, asked: Geometry, tokens: int) -> dict:
         return {}
     bins, model = asked.bins, load_run(run)
     blocks = TokenBlocks(run.blocks, "validation", run.training.sequence, run.model.vocab)
-    placed = run.model.placed or tuple(range(1, run.model.layers))
+    replaced_layers = run.model.replaced_layers or tuple(range(1, run.model.layers))
     lines: list[dict] = []
     heights: dict[tuple[str, bool], list[np.ndarray]] = {}
 
@@ -165,11 +165,11 @@ def score(run: Run, report: Callable, asked: Geometry, tokens: int) -> dict:
 
     numbers, positions = chosen_places(blocks, tokens, asked.tokens)
     vectors = ffn_vectors(model, blocks.at(numbers)[:, :-1], torch.from_numpy(positions))
-    for layer in placed:
+    for layer in replaced_layers:
         for what, found in vectors.get(layer, {}).items():
             add(1.0, layer, what, "all", found)
     spread = np.full(run.model.vocab, np.nan)
-    if run.model.placed:
+    if run.model.replaced_layers:
         seen = np.asarray(seen_pairs(run).sum(axis=1)).ravel()
         sample = np.random.default_rng(0).permutation(run.model.vocab)[:MOST_ROWS]
         edges = BUCKETS["frequency"]
@@ -189,7 +189,7 @@ def score(run: Run, report: Callable, asked: Geometry, tokens: int) -> dict:
     return {
         "cosines": pd.DataFrame(lines),
         "density": {key: np.stack(value) for key, value in heights.items()},
-        "layers": np.array(placed),
+        "layers": np.array(replaced_layers),
         "spread": spread,
     }
 

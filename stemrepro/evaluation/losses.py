@@ -36,7 +36,7 @@ def seen_pairs(run: Run) -> csr_array:
     counts = csr_array((vocab, vocab), dtype=np.int64)
     micro = training.micro_batch
     chunk = max(1, 2**20 // (micro * training.sequence))
-    batches = training.steps * training.batch // micro + (run.begins.batches if run.begins else 0)
+    batches = training.steps * training.batch // micro + (run.init_from.batches if run.init_from else 0)
     for first in range(0, batches, chunk):
         numbers = range(first, min(first + chunk, batches))
         rows = torch.cat([blocks.batch(run.seed, k, micro) for k in numbers]).numpy()
@@ -208,10 +208,10 @@ def _write_losses(scored: Scored, asked: Evaluation) -> dict:
         })  # fmt: skip
     cost = flops_per_token(first.model, first.training.sequence)
     curve = [
-        {"seed": run.seed, "tokens": row["tokens"], "flops": row["tokens"] * 3 * cost, "train": row["loss"], **marks}
+        {"seed": run.seed, "tokens": row["tokens"], "flops": row["tokens"] * 3 * cost, "train": row["loss"], **evals}
         for run, result in pairs
         for row in result["curve"]
-        if (marks := row.get("validation"))
+        if (evals := row.get("validation"))
     ]
     save_frame(scored.out / "curve.csv", pd.DataFrame(curve))
     means = [_means(result["buckets"]) for result in results]

@@ -37,7 +37,7 @@ def device_of(accelerator: str) -> torch.device:
 def _least(config: ModelConfig) -> int:
     """Numbers that the weights of a model are at least; of a network in a file of one's own, those of all else."""
     if OWN_FILE.fullmatch(config.ffn):
-        config = replace(config, ffn="dense", ffn_width=0, placed=(), table_shared=False)
+        config = replace(config, ffn="dense", ffn_width=0, replaced_layers=(), table_shared=False)
     return parameter_counts(config)["total"]
 
 

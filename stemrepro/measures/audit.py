@@ -17,7 +17,7 @@ from stemrepro.config.paper import Paper
 from stemrepro.config.scale import Shape
 from stemrepro.measures.base import Precondition
 from stemrepro.measures.inputs import Inputs
-from stemrepro.model.config import placed_layers
+from stemrepro.model.config import layers_of
 from stemrepro.model.cost import parameter_counts, table_1_saving
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.rule import CONFOUNDED
@@ -125,7 +125,7 @@ class Audit:
         dense = self.paper.value(f"{block}/dense/total")
         rows = [row for row in self.paper.blocks[block].rows if row.startswith("stem-")]
         sizes = [
-            (self.paper.value(f"{block}/{row}/total") - dense) / len(placed_layers(PLACEMENT_OF[row], layers))
+            (self.paper.value(f"{block}/{row}/total") - dense) / len(layers_of(PLACEMENT_OF[row], layers))
             for row in rows
         ]
         return max(sizes) - min(sizes)
@@ -159,7 +159,7 @@ class Audit:
         shape = self.shapes["llama-3.2-1b"]
         dense, stem = (shaped(shape, Arm(ffn=f, placement=p)) for f, p in (("dense", "none"), ("stem", "full")))
         matrix = shape.width * shape.ffn_width
-        removed = (parameter_counts(dense)["active"] - parameter_counts(stem)["active"]) / len(stem.placed)
+        removed = (parameter_counts(dense)["active"] - parameter_counts(stem)["active"]) / len(stem.replaced_layers)
         return 100 * removed / (3 * matrix)
 
     def flops_saved(self, row: str) -> float:
@@ -239,13 +239,13 @@ class PaperAudit:
     reads_text: ClassVar[bool] = False
 
     def __init__(self, inputs: Inputs) -> None:
-        self.inputs, self.audit = inputs, Audit(inputs.book.paper, inputs.book.shapes)
+        self.inputs, self.audit = inputs, Audit(inputs.catalog.paper, inputs.catalog.shapes)
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
         """No metric compares arms of ours."""
         raise UserError(f"metric '{metric}' is a number by itself, not a contrast of arms")
 
-    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """Nothing is trained."""
         return {}
 

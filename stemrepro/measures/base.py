@@ -58,7 +58,7 @@ class Measure(Protocol):
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
         """metric(high) - metric(low), a value a seed; Unmeasured where a run diverged."""
 
-    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """The same in other settings, by a name of stemrepro.verdicts.robustness.ELSEWHERE, as far as both arms were trained there."""
 
     def value(self, metric: str) -> float:
@@ -101,10 +101,10 @@ def refusal(measure: type[Measure], recipe: Recipe, claim: Claim) -> str | None:
         return f"metric '{claim.metric}' names neither a task nor a group of the recipe"
     if score == "score" and re.split("[:@]", what)[0] not in {*recipe.tasks, *recipe.groups}:
         return f"metric '{claim.metric}' names neither a task nor a group of the recipe"
-    if (point := claim.metric.partition("@")[2]) and point not in recipe.points:
-        return f"metric '{claim.metric}' is taken at '{point}', which is not among the recipe's points"
-    if score == "score" and point and "reasoning" not in recipe.points[point].scores:
-        return f"metric '{claim.metric}' is taken at '{point}', where the recipe asks for no scores 'reasoning'"
+    if (variant := claim.metric.partition("@")[2]) and variant not in recipe.variants:
+        return f"metric '{claim.metric}' is taken at '{variant}', which is not among the recipe's variants"
+    if score == "score" and variant and "reasoning" not in recipe.variants[variant].scores:
+        return f"metric '{claim.metric}' is taken at '{variant}', where the recipe asks for no scores 'reasoning'"
     reasons = (_refused_precondition(measure, recipe, claim, name) for name in claim.preconditions)
     return next(filter(None, reasons), None)
 

@@ -122,7 +122,7 @@ def mean_difference(first: Part, second: Part, more: Part | None, fewer: Part | 
     return Contrast(by_seed / len(names), *error)
 
 
-def worth(arm: ArmContext) -> Contrast:
+def context_gain(arm: ArmContext) -> Contrast:
     """Nats a token that the first half takes off the second half's loss."""
     return mean_difference(part(arm, "alone"), part(arm, "intact"), None, None, arm.arrays["source"])
 
@@ -163,7 +163,7 @@ class Context:
         (late, early), (late_low, early_low) = parts(first, growth), parts(second, growth)
         return mean_difference(late, late_low, early, early_low, first.arrays["source"])
 
-    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """Contexts are scored at the common rate alone."""
         return {}
 
@@ -174,7 +174,7 @@ class Context:
     def untestable(self, metric: str, precondition: str) -> str | None:
         """dense-uses-context: the first half of a block must be worth CONTEXT_WORTH nats a token to dense on the second half's
         targets."""
-        if precondition == "dense-uses-context" and (gain := worth(self.arms["dense"]).mean) < CONTEXT_WORTH:
+        if precondition == "dense-uses-context" and (gain := context_gain(self.arms["dense"]).mean) < CONTEXT_WORTH:
             return f"half a block of context is worth {gain:.3f} nats to dense; {CONTEXT_WORTH:g} are needed"
         return None
 

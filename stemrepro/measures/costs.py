@@ -55,13 +55,13 @@ class Costs:
     reads_text: ClassVar[bool] = False
 
     def __init__(self, inputs: Inputs) -> None:
-        self.inputs, self.shapes = inputs, inputs.book.shapes
+        self.inputs, self.shapes = inputs, inputs.catalog.shapes
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
         """No metric compares arms."""
         raise UserError(f"metric '{metric}' is a number by itself, not a contrast of arms")
 
-    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """Nothing is trained."""
         return {}
 

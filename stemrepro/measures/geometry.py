@@ -240,7 +240,7 @@ class Angles:
             return Contrast(bucket_mean(first, "p95", FREQUENT) - bucket_mean(first, "p95", RARE))
         return gain_correlation(first, second)
 
-    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """Angles are taken at the common rate alone."""
         return {}
 

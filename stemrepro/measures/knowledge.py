@@ -220,7 +220,7 @@ class Knowledge:
         values = FIELDS[field] * (one.values(method, field)[:count] - other.values(method, field)[:count])
         return _contrast(values, known[:count] & also[:count], cases)
 
-    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """Edits are made at the common rate alone."""
         return {}
 

@@ -33,7 +33,7 @@ def members(mix: str, sources: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class ArmLosses:
-    """Losses of one arm at one point, of its first `count` seeds (None: of all).
+    """Losses of one arm at one variant, of its first `count` seeds (None: of all).
 
     Raises:
         UserError: a file is missing or damaged, or holds what no run can have given.
@@ -52,8 +52,8 @@ class ArmLosses:
         return self._fewer.setdefault(count, ArmLosses(self.folder, count))
 
     def __str__(self) -> str:
-        point = self.folder.parent.name
-        return self.folder.name if point == MAIN else f"{self.folder.name}@{point}"
+        variant = self.folder.parent.name
+        return self.folder.name if variant == MAIN else f"{self.folder.name}@{variant}"
 
     @cached_property
     def summary(self) -> dict:

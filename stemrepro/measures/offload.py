@@ -127,7 +127,7 @@ def model_seconds(
     """Seconds of passes that follow each other and whose ids are known from the start, of a model with STEM in these layers; `fetched`
     rows of each table are brought from the host in each. All have as many tokens."""
     dense, stem = dense_and_stem(shape, placement)
-    compute = stretches(dense, stem.placed, works, device)
+    compute = stretches(dense, stem.replaced_layers, works, device)
     row = stem.ffn_width * BYTES
     reads = works[0].total * row / device.memory
     compute = [seconds + reads for seconds in compute[:-1]] + compute[-1:]
@@ -170,13 +170,13 @@ class Offload:
     reads_text: ClassVar[bool] = True
 
     def __init__(self, inputs: Inputs) -> None:
-        self.inputs, self.shapes, self.text = inputs, inputs.book.shapes, TextCounts(inputs.folder / "text")
+        self.inputs, self.shapes, self.text = inputs, inputs.catalog.shapes, TextCounts(inputs.folder / "text")
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
         """No metric compares arms."""
         raise UserError(f"metric '{metric}' is a number by itself, not a contrast of arms")
 
-    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """Nothing is trained."""
         return {}
 

@@ -111,7 +111,7 @@ class ArmReasoning(ArmScores):
 
 
 SCORE = r"score:[a-z0-9_.-]+(:[0-9]+-[0-9]*)?(@.+)?"
-SCORE_WORDS = "points of a task or group, of items of so many words; behind an extension at a point"
+SCORE_WORDS = "points of a task or group, of items of so many words; behind an extension at a variant"
 LEAD = 2.0
 """Points by which dense must beat what needs no knowledge."""
 GROWTHS = {"repeat": (0, (1, 2)), "far": (1, (2,))}
@@ -145,9 +145,9 @@ class Reasoning:
             for arm in self.inputs.recipe.arms
         }
 
-    def items(self, arm: str, point: str = MAIN) -> ArmReasoning:
+    def items(self, arm: str, variant: str = MAIN) -> ArmReasoning:
         """Items of an arm."""
-        return ArmReasoning(self.inputs.folder / "reasoning" / Address(point, arm).path, self.inputs.recipe)
+        return ArmReasoning(self.inputs.folder / "reasoning" / Address(variant, arm).path, self.inputs.recipe)
 
     def check_same(self, high: str, low: str) -> None:
         """Raises UserError where two arms were scored on different seeds or targets."""
@@ -179,15 +179,15 @@ class Reasoning:
         """A difference of two arms by seed."""
         if metric.startswith("growth:"):
             return self.same_words(high, low, *GROWTHS[metric.partition(":")[2]])
-        metric, _, point = metric.partition("@")
-        one, other = (self.items(arm, point or MAIN).sample(metric) for arm in (high, low))
+        metric, _, variant = metric.partition("@")
+        one, other = (self.items(arm, variant or MAIN).sample(metric) for arm in (high, low))
         if not one.values.size:
             return Contrast(np.array([np.nan]))
         if not (np.array_equal(one.clusters, other.clusters) and one.values.shape == other.values.shape):
             raise UserError(f"{high} and {low} were scored on different seeds or items of '{metric}'")
         return Sample(one.values - other.values, one.weights, one.clusters).contrast()
 
-    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """Scored at the common rate alone."""
         return {}
 
@@ -199,8 +199,8 @@ class Reasoning:
         """Whether there are items, and dense answers them."""
         if not metric.startswith("score:"):
             return None
-        metric, _, point = metric.partition("@")
-        dense = self.items("dense", point or MAIN)
+        metric, _, variant = metric.partition("@")
+        dense = self.items("dense", variant or MAIN)
         if not dense.whole().tasks(metric):
             return "these items are the hub's, and this scale asks for none: its models couldn't answer them"
         if not dense.sample(metric).values.size:

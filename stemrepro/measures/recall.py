@@ -108,7 +108,7 @@ class Recall:
             one, other = (self.mean(arm, self.longest if name == "longer" else self.trained) for arm in (high, low))
         return Contrast(one[:count] - other[:count])
 
-    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """Recall is asked for at the common rate alone."""
         return {}
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from stemrepro.config.paper import Paper
-from stemrepro.config.scale import Point
+from stemrepro.config.scale import Variant
 from stemrepro.measures import losses
 from stemrepro.measures.base import Precondition
 from stemrepro.measures.comparison import NO_GAIN, Comparison
@@ -139,7 +139,7 @@ def first_mark(arm: ArmLosses) -> np.ndarray:
 
 
 class Stability(Comparison):
-    """Spikes at the scale, and short runs: points that differ from the scale in rate and budget alone."""
+    """Spikes at the scale, and short runs: variants that differ from the scale in rate and budget alone."""
 
     metrics: ClassVar[dict[str, str]] = losses.METRICS | {
         "spikes": "loss spikes in a thousand steps",
@@ -162,36 +162,37 @@ class Stability(Comparison):
 
     def __init__(self, inputs: Inputs) -> None:
         super().__init__(inputs)
-        self.paper: Paper = inputs.book.paper
+        self.paper: Paper = inputs.catalog.paper
 
     def short_runs(self, arm: str, own: bool = False, clipped: bool = True) -> dict[str, ArmLosses]:
-        """An arm's short runs by point. They have the smallest budget of the points with another rate than the scale's.
+        """An arm's short runs by variant. They have the smallest budget of the variants with another rate than the scale's.
 
         Args:
             own: at its family's own table rate, where it was trained so; else at the common one.
             clipped: only those that are clipped as the scale is.
         """
-        points = self.points_of(arm)
-        budget = min((point.tokens for point in points.values() if point.rate != 1), default=None)
+        variants = self.variants_of(arm)
+        budget = min((variant.tokens for variant in variants.values() if variant.learning_rate != 1), default=None)
 
-        def short(point: Point, own_rate: bool) -> bool:
-            clip = 1.0 if clipped else point.clip
-            plain = Point(tokens=point.tokens, rate=point.rate, own_rate=own_rate, clip=clip)
-            return point.tokens == budget and point == plain
+        def short(variant: Variant, tuned: bool) -> bool:
+            clip = 1.0 if clipped else variant.clip
+            plain = Variant(tokens=variant.tokens, learning_rate=variant.learning_rate, tuned=tuned, clip=clip)
+            return variant.tokens == budget and variant == plain
 
         kinds = {
-            kind: {n: self.arms[arm].points[n] for n, p in points.items() if short(p, kind)} for kind in (True, False)
+            kind: {n: self.arms[arm].variants[n] for n, p in variants.items() if short(p, kind)}
+            for kind in (True, False)
         }
         return kinds[own] or kinds[False]
 
-    def points_of(self, arm: str) -> dict[str, Point]:
-        """The points that an arm was trained at."""
-        return {name: self.inputs.book.points[name] for name in self.arms[arm].points}
+    def variants_of(self, arm: str) -> dict[str, Variant]:
+        """The variants that an arm was trained at."""
+        return {name: self.inputs.catalog.variants[name] for name in self.arms[arm].variants}
 
     def long_runs(self, arm: str) -> dict[str, ArmLosses]:
-        """An arm's runs at other rates than the scale's that are longer than the short ones, by point."""
-        high = {name: point.tokens for name, point in self.points_of(arm).items() if point.rate != 1}
-        return {name: self.arms[arm].points[name] for name, tokens in high.items() if tokens > min(high.values())}
+        """An arm's runs at other rates than the scale's that are longer than the short ones, by variant."""
+        high = {name: variant.tokens for name, variant in self.variants_of(arm).items() if variant.learning_rate != 1}
+        return {name: self.arms[arm].variants[name] for name, tokens in high.items() if tokens > min(high.values())}
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
         """metric(high) - metric(low) by seed, at the common rate.
@@ -211,7 +212,7 @@ class Stability(Comparison):
         if metric in (BLOW_UPS, LONG) or (metric in (LIMIT, SENSITIVITY) and setting != OWN_RATES):
             return None
         short = {arm: self.short_runs(arm, own=True) for arm in (high, low)}
-        tried = [sorted(self.inputs.book.points[name].rate for name in runs) for runs in short.values()]
+        tried = [sorted(self.inputs.catalog.variants[name].learning_rate for name in runs) for runs in short.values()]
         if metric in (LIMIT, SENSITIVITY) and tried[0] != tried[-1]:
             return None
         runs = {arm: list(own.values()) for arm, own in short.items()}
@@ -268,11 +269,11 @@ class Stability(Comparison):
 
     def _dense_stays(self) -> str | None:
         """Why short runs say nothing of stability: dense doesn't leave token frequencies in one even at the common rate, or that isn't known."""
-        points, runs = self.inputs.book.points, self.short_runs("dense")
-        at_common = [own for name, own in runs.items() if points[name].rate == 1]
+        variants, runs = self.inputs.catalog.variants, self.short_runs("dense")
+        at_common = [own for name, own in runs.items() if variants[name].learning_rate == 1]
         if not at_common:
-            budget = " and ".join(sorted({f"{points[name].tokens:g}" for name in runs})) or "any share"
-            return f"no short run of dense at the common rate (a point with rate 1 and {budget} of the tokens) says that it leaves token frequencies there"
+            budget = " and ".join(sorted({f"{variants[name].tokens:g}" for name in runs})) or "any share"
+            return f"no short run of dense at the common rate (a variant with rate 1 and {budget} of the tokens) says that it leaves token frequencies there"
         clears = -float(excess(at_common).mean())
         if clears < CLEARED:
             return f"a short run of dense at the common rate ends {clears:.2f} nats below token frequencies; {CLEARED:g} are needed"

@@ -54,7 +54,7 @@ def parameter_counts(config: ModelConfig) -> dict[str, int]:
     stored = sum(cost.stored for cost in costs)
     tables = config.vocab * (sum(cost.row * cost.slots for cost in costs) + _value_rows(config))
     if config.table_shared:
-        tables //= len(config.placed)
+        tables //= len(config.replaced_layers)
     tables += config.pair_rows * config.width
     removed = sum(max(0, spec("dense").cost(config).stored - cost.stored) for cost in costs)
     total = rest + stored + tables + (1 if config.pair_rows else 0)  # and the pairs' scale
@@ -87,7 +87,7 @@ def matched(config: ModelConfig, target: ModelConfig, quantity: str, context: in
         return parameter_counts(other)["total"] if quantity == "total" else flops_per_token(other, context)
 
     wanted = parameter_counts(target)["total"] if quantity == "total" else flops_per_token(target, context)
-    low = max(1, config.chosen)
+    low = max(1, config.top_k)
     step = size(low + 1) - size(low)  # both quantities are straight lines in either field
     return replace(config, **{field: max(low, low + round((wanted - size(low)) / step))})
 

@@ -61,7 +61,7 @@ def _df(c: ModelConfig) -> int:
 def _experts(c: ModelConfig, router: int) -> FFNCost:
     """Experts of three matrices each, `chosen` of them used, and a router of so many elements."""
     expert = 3 * _df(c)
-    return FFNCost(c.experts * expert + router, c.chosen * expert + router, 0, (c.experts - c.chosen) * expert)
+    return FFNCost(c.experts * expert + router, c.top_k * expert + router, 0, (c.experts - c.top_k) * expert)
 
 
 FFNS = {
@@ -107,8 +107,8 @@ def spec(name: str) -> FFNSpec:
 def check(config: ModelConfig) -> None:
     """Raises UserError where a model lacks what its FFN needs."""
     needs = spec(config.ffn).needs
-    if "experts" in needs and not 1 <= config.chosen <= config.experts:
-        raise UserError(f"experts {config.experts}, chosen {config.chosen}: a token uses 1 to {config.experts} experts")
+    if "experts" in needs and not 1 <= config.top_k <= config.experts:
+        raise UserError(f"experts {config.experts}, chosen {config.top_k}: a token uses 1 to {config.experts} experts")
     if "slots" in needs and config.slots < 1:
         raise UserError(f"slots {config.slots}: '{config.ffn}' needs 1 or more rows a token")
     if "rank" in needs and config.rank < 1:

@@ -107,7 +107,7 @@ class Decoder(nn.Module):
         self.pairs = PairInput(config) if config.pair_rows else None
         self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.layers))
         if config.table_shared:
-            first, *others = (self.blocks[layer].ffn for layer in config.placed)
+            first, *others = (self.blocks[layer].ffn for layer in config.replaced_layers)
             for ffn in others:
                 del ffn.table
                 ffn.__dict__["table"] = first.table  # read, not registered: it is counted, saved and trained once

@@ -41,16 +41,16 @@ class Counts:
 class HostTable(nn.Module):
     """What stands in a model in a table's place: forward(tokens [batch, seq]) -> [batch, seq, width] on the model's device."""
 
-    def __init__(self, shelf: "Shelf", place: int) -> None:
+    def __init__(self, offloaded: "OffloadedTables", place: int) -> None:
         super().__init__()
-        self.__dict__["shelf"], self.place = shelf, place  # not registered: the shelf is no part of the model's state
+        self.__dict__["offloaded"], self.place = offloaded, place  # not registered: no part of the model's state
 
     def forward(self, tokens: Tensor) -> Tensor:
         """U[token]."""
-        return self.shelf.take(self.place, tokens)
+        return self.offloaded.take(self.place, tokens)
 
 
-class Shelf:
+class OffloadedTables:
     """Host tables of one model, in the order in which a pass reads them.
 
     Up to `ahead` tables' rows are on their way while the model works; 0 brings them when they are asked for, and the model waits.
@@ -63,10 +63,10 @@ class Shelf:
         Args:
             tables: [vocab, width] each, in host memory or mapped from a file; pinned where the link wants that.
             distinct: bring each row of a pass once.
-            cache: keeps rows on the device from pass to pass; needs `distinct`, and belongs to this shelf alone.
+            cache: keeps rows on the device from pass to pass; needs `distinct`, and belongs to these tables alone.
 
         Raises:
-            ValueError: a cache without de-duplication or of another shelf, or a negative `ahead`.
+            ValueError: a cache without de-duplication or of other tables, or a negative `ahead`.
         """
         if cache is not None and not distinct:
             raise ValueError("a cache of rows needs de-duplicated ids (distinct=True)")
@@ -203,7 +203,7 @@ def table_owners(model: Decoder) -> list[nn.Module]:
 
 def offload(
     model: Decoder, ahead: int = 2, distinct: bool = True, cache: RowCache | None = None, link: Link | None = None
-) -> Shelf:
+) -> OffloadedTables:
     """Moves a model's tables to host memory, for inference: in their places stand `HostTable`s that read them from there.
 
     Call it with the model on its device. Gradients don't reach the tables.
@@ -217,13 +217,13 @@ def offload(
     for owner in owners:
         table = owner.table.weight.detach().cpu()
         tables.append(table.pin_memory() if link.device.type == "cuda" else table)
-    shelf = Shelf(tables, link, ahead, distinct, cache)
+    offloaded = OffloadedTables(tables, link, ahead, distinct, cache)
     for place, owner in enumerate(owners):
-        owner.table = HostTable(shelf, place)
+        owner.table = HostTable(offloaded, place)
     model.register_forward_pre_hook(
-        lambda _, inputs, named: shelf.begin(inputs[0] if inputs else named["tokens"]), with_kwargs=True
+        lambda _, inputs, named: offloaded.begin(inputs[0] if inputs else named["tokens"]), with_kwargs=True
     )
-    return shelf
+    return offloaded
 
 
 def mapped(path: Path, vocab: int, width: int, dtype: torch.dtype) -> Tensor:

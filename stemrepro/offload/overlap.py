@@ -1,7 +1,7 @@
 """How long a pass takes whose rows come over a link while the model computes: a model in discrete events, not a measurement.
 
 Three things work beside each other, each on one task at a time and in the order of the tables: the host gathers rows into staging,
-the link copies them, the device computes. Events are those of `Shelf`: a buffer is filled again once its rows were read.
+the link copies them, the device computes. Events are those of `OffloadedTables`: a buffer is filled again once its rows were read.
 """
 
 from collections.abc import Sequence

@@ -16,7 +16,7 @@ class RowCache:
     the longest unused; `static` evicts nothing and takes in the ids it was given alone. What finds no slot is fetched and not kept.
 
     Attributes:
-        taken: by a shelf, whose rows the books are of.
+        taken: by offloaded tables, whose rows the entries are of.
     """
 
     def __init__(self, slots: int, vocab: int, policy: str = "lfu", kept: np.ndarray | None = None) -> None:

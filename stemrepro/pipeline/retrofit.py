@@ -26,14 +26,14 @@ from stemrepro.config.training import RunTraining
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.vocabularies import own_text
 from stemrepro.evaluation.weights import load_folder
-from stemrepro.model.config import ModelConfig, placed_layers
+from stemrepro.model.config import ModelConfig, layers_of
 from stemrepro.model.transformer import Decoder
 from stemrepro.training.callbacks import losses_by_source
 from stemrepro.training.checkpoint import AtomicCheckpointIO, intact
 from stemrepro.training.explained import explained
 from stemrepro.training.launch import train_runs
 from stemrepro.training.retrofit import PREFIX, beginning
-from stemrepro.training.run import Beginning, Run
+from stemrepro.training.run import InitFrom, Run
 from stemrepro.training.run_folder import model_of, read_config
 
 VALIDATION = 16384
@@ -78,12 +78,12 @@ def planned(run: Path, out: Path, asked: Asked, data: Path) -> dict[str, Run]:
     config = read_config(run)
     dense = model_of(config)
     if len(parts) < 5:
-        raise UserError(f"{run} is no folder of a run: runs/<scale>/<point>/<arm>/seed<k>")
-    if config.get("begins"):
+        raise UserError(f"{run} is no folder of a run: runs/<scale>/<variant>/<arm>/seed<k>")
+    if config.get("init_from"):
         raise UserError(
             f"{run} goes on from another run, whose tokens it doesn't know of; choose a run that begins anew"
         )
-    stem = replace(dense, ffn="stem", placed=placed_layers(asked.placement, dense.layers))
+    stem = replace(dense, ffn="stem", replaced_layers=layers_of(asked.placement, dense.layers))
     check(dense, stem)
     model, sequence = load_folder(run)
     before = RunTraining.model_validate(config["training"])
@@ -96,20 +96,20 @@ def planned(run: Path, out: Path, asked: Asked, data: Path) -> dict[str, Run]:
     if text.data_hash != config["data"]["train_sha256"]:
         raise UserError(f"{text.blocks} isn't the text that {run} was trained on; restore that, or train the run again")
     training = before.model_copy(
-        update={"tokens": asked.steps * before.batch * sequence, "marks": 1, "snapshots": (), "table_trained": True}
+        update={"tokens": asked.steps * before.batch * sequence, "evals": 1, "snapshots": (), "table_trained": True}
     )
     home, seed = out / parts[-4], int(config["seed"])
     parent = home / BEFORE / config["arm"] / f"seed{seed}"
     _beginning(parent, model, config)
 
-    def made(point: str, arm: str, own: ModelConfig, tables: str) -> Run:
-        begins = Beginning(
+    def made(variant: str, arm: str, own: ModelConfig, tables: str) -> Run:
+        init_from = InitFrom(
             parent, digest(config), tables, before.tokens, before.tokens // (before.micro_batch * sequence),
             0 if tables == "kept" else asked.tokens,
         )  # fmt: skip
-        place = Address(point, arm)
+        place = Address(variant, arm)
         mix, folder = config["data"]["mix"], home / place.path / f"seed{seed}"
-        run = Run(place, seed, own, training, folder, mix, text.blocks, text.data_hash, begins=begins)
+        run = Run(place, seed, own, training, folder, mix, text.blocks, text.data_hash, init_from=init_from)
         if folder.exists() and (changes := run.other_settings()):
             raise UserError(f"{folder} holds a run with other settings ({changes}); name another folder to write to")
         return run
@@ -126,7 +126,7 @@ def _losses(run: Run, state: dict[str, Tensor]) -> dict[str, float]:
     model = Decoder(run.model).eval()
     model.load_state_dict(state)
     blocks = TokenBlocks(run.blocks, "validation", run.training.sequence, run.model.vocab)
-    found = losses_by_source(model, blocks, VALIDATION, run.training.mark_batch)
+    found = losses_by_source(model, blocks, VALIDATION, run.training.eval_batch)
     kinds = {"prose": prose(found), "all": tuple(found)}
     return {kind: total(found[source] for source in sources) / len(sources) for kind, sources in kinds.items()}
 
@@ -161,9 +161,9 @@ def _shares(run: Run, state: dict[str, Tensor], dense: Decoder) -> pd.DataFrame:
     """layer, share: of the variance of dense's W_u x that the rows of `state` explain, on held-out text of all sources."""
     blocks = TokenBlocks(run.blocks, "validation", run.training.sequence, run.model.vocab)
     numbers, _ = blocks.spread(VALIDATION)
-    size = run.training.mark_batch
+    size = run.training.eval_batch
     batches = (blocks.at(numbers[k : k + size])[:, :-1] for k in range(0, len(numbers), size))
-    rows = {layer: state[f"blocks.{layer}.ffn.table.weight"] for layer in run.model.placed}
+    rows = {layer: state[f"blocks.{layer}.ffn.table.weight"] for layer in run.model.replaced_layers}
     return pd.DataFrame(explained(dense, rows, batches).items(), columns=["layer", "share"])
 
 
@@ -174,7 +174,7 @@ def retrofit(run: Path, out: Path, asked: Asked, data: Path) -> tuple[pd.DataFra
     What is finished there isn't done again.
 
     Args:
-        run: runs/<scale>/<point>/<arm>/seed<k> of a dense arm.
+        run: runs/<scale>/<variant>/<arm>/seed<k> of a dense arm.
         data: where the scales' texts lie.
 
     Returns:

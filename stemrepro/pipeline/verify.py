@@ -34,7 +34,7 @@ from stemrepro.report.verdicts import read_verdicts
 
 MOST = 0.5
 """Deviation of a number, over half the width of the committed interval, from which on it is not the committed one any more."""
-NUMBERS = ("ours", "ci_low", "ci_high", "own_rate", "official_start", "seed_se", "item_se")
+NUMBERS = ("ours", "ci_low", "ci_high", "tuned", "official_init", "seed_se", "item_se")
 """Fields that may deviate; all others must be equal."""
 MOST_P = 0.1
 """By what p may differ where the claim's numbers do."""
@@ -186,7 +186,7 @@ class Made:
     """What of a scale was made in this working tree."""
 
     def __init__(self, params: Params | None, scale: str, results: Path) -> None:
-        self.params, self.scale, self.results, self.book = params, scale, results, load()
+        self.params, self.scale, self.results, self.catalog = params, scale, results, load()
         self.planned = params.planned(scale) if params and scale in params.run else {}
 
     def scores(self, address: Address, part: Part) -> str:
@@ -219,7 +219,7 @@ class Made:
         """How each claim of a recipe was made here."""
         sidecar = self.results / self.scale / name / "provenance.json"
         drawn = sidecar.exists() and read_json(sidecar) != committed(sidecar)
-        recipe = self.book.recipe(name)
+        recipe = self.catalog.recipe(name)
         parts = {a: [self.scores(a, part) for part in own] for a, own in recipe.scored().items()}
         # Where scores came out as they are committed, DVC has nothing to draw: the committed verdicts are theirs.
         follow = drawn or self.as_committed(recipe)
@@ -247,13 +247,13 @@ class Made:
     def drawn(self, name: str) -> str:
         """Where a recipe's data.csv isn't the committed one, though it follows from the same scores; "" nowhere."""
         path = self.results / self.scale / name / "data.csv"
-        if (old := committed_text(path)) is None or not self.as_committed(self.book.recipe(name)):
+        if (old := committed_text(path)) is None or not self.as_committed(self.catalog.recipe(name)):
             return ""
         return first_change(path.read_text(encoding="utf-8"), old) if path.exists() else "gone"
 
     def changed_lines(self) -> list[str]:
         """Claims whose line of claims.csv is neither the committed one nor that of the verdicts here, and those without a line."""
-        path = self.results / Path(self.book.scale(self.scale).scoreboard).relative_to("results") / "claims.csv"
+        path = self.results / Path(self.catalog.scale(self.scale).scoreboard).relative_to("results") / "claims.csv"
         if (old := committed_text(path)) is None:
             return []
         texts = path.read_text(encoding="utf-8") if path.exists() else "", old, claims_table(self.scale, self.results)

@@ -46,13 +46,13 @@ def analyse(name: str, scale: str, scores: Path, results: Path) -> list[dict]:
     Raises:
         UserError: no such recipe or scale, or scores that are missing or damaged.
     """
-    book = load()
-    book.recipe(name), book.scale(scale)
-    inputs = Inputs(name, book, scale, scores / scale)
+    catalog = load()
+    catalog.recipe(name), catalog.scale(scale)
+    inputs = Inputs(name, catalog, scale, scores / scale)
     measure = measured(inputs)
     found = judged(inputs, measure)
     rows = verdict_rows(scale, found)
-    use_style(book.arms)
+    use_style(catalog.arms)
     path, asked = ANALYSES / f"{name}.py", {"figure": "draw"} | ({"front": "front"} if inputs.recipe.front else {})
     try:
         drawn = module(path, list(asked.values())) if path.exists() or inputs.recipe.front else forest

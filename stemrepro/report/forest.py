@@ -14,7 +14,7 @@ from stemrepro.report.judging import contrasts
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, FAINT, PLAIN, SMALL, error_bars, look, sheet
 from stemrepro.verdicts.contrast import Contrast, Unmeasured
-from stemrepro.verdicts.robustness import POINTS
+from stemrepro.verdicts.robustness import VARIANTS
 
 
 def draw_forest(
@@ -54,14 +54,14 @@ def name_rows(axes: Axes, order: list[str]) -> None:
     axes.grid(axis="y", color=FAINT, lw=0.8)
 
 
-def rows_elsewhere(measure: Comparison, arm: str) -> list[dict]:
+def robustness_rows(measure: Comparison, arm: str) -> list[dict]:
     """Lines of data.csv: an arm's gain over dense in settings beside the common one."""
-    found = measure.elsewhere("dense", arm, "prose")
-    names = {setting: POINTS[setting].replace("-", " ") for setting in found}
+    found = measure.robustness("dense", arm, "prose")
+    names = {setting: VARIANTS[setting].replace("-", " ") for setting in found}
     return [mean_row(f"loss, {names[setting]}", arm, names[setting], gain) for setting, gain in found.items()]
 
 
-def draw_elsewhere(axes: Axes, data: pd.DataFrame, order: list[str], shift: float) -> None:
+def draw_robustness(axes: Axes, data: pd.DataFrame, order: list[str], shift: float) -> None:
     """Draws gains over dense in other settings: hollow at own rates, half-filled above at the official start of the embeddings."""
     label = axes.get_xlabel()
     draw_forest(axes, data[data["panel"] == "loss, own rate"], order, label, hollow=True, shift=shift)

@@ -14,7 +14,7 @@ from stemrepro.measures.inputs import Inputs
 from stemrepro.report.judging import Judged
 from stemrepro.report.style import alone, footer, render, settle
 from stemrepro.verdicts.contrast import Contrast
-from stemrepro.verdicts.robustness import OFFICIAL_START, OWN_RATES, agrees
+from stemrepro.verdicts.robustness import OFFICIAL_INIT, OWN_RATES, same_sign
 from stemrepro.verdicts.rule import Evidence
 
 
@@ -24,15 +24,15 @@ def _number(value: float) -> float | None:
 
 def _mean(facts: Evidence, setting: str) -> float | None:
     """The weakest contrast's mean in a setting; None where it wasn't measured there."""
-    return _number(min(c.mean for c in facts.elsewhere[setting])) if setting in facts.elsewhere else None
+    return _number(min(c.mean for c in facts.robustness[setting])) if setting in facts.robustness else None
 
 
-def _at_official_start(facts: Evidence) -> dict:
+def _at_official_init(facts: Evidence) -> dict:
     """Two fields of a row: the effect at the official start, and whether the claim's sign is the same there; none where it wasn't run."""
-    if (there := facts.elsewhere.get(OFFICIAL_START)) is None:
+    if (there := facts.robustness.get(OFFICIAL_INIT)) is None:
         return {}
-    same = agrees(facts.contrasts, there, facts.nothing)
-    return {"official_start": _mean(facts, OFFICIAL_START), "official_start_agrees": same}
+    same = same_sign(facts.contrasts, there, facts.null_band)
+    return {"official_init": _mean(facts, OFFICIAL_INIT), "official_init_agrees": same}
 
 
 def by_seed(facts: Evidence) -> list[float | None]:
@@ -63,7 +63,7 @@ def verdict_rows(scale: str, found: dict[str, Judged]) -> list[dict]:
             "ci_low": _number(result.ci_low),
             "ci_high": _number(result.ci_high),
             "level": None if exact else round(result.level, 6),
-            "own_rate": _mean(facts, OWN_RATES),
+            "tuned": _mean(facts, OWN_RATES),
             "seed_se": _number(result.seed_se),
             "item_se": _number(result.item_se) or None,
             "p": None if exact else _number(result.p),
@@ -74,7 +74,7 @@ def verdict_rows(scale: str, found: dict[str, Judged]) -> list[dict]:
             "untested": facts.untested or None,
             "transportable": claim.transportable,
             "reason": result.reason,
-            **_at_official_start(facts),
+            **_at_official_init(facts),
         })  # fmt: skip
     return rows
 
@@ -102,8 +102,8 @@ def run_inputs(inputs: Inputs, measure: Measure) -> dict:
         hashes = digest({name: run["params_hash"] for name, run in runs.items()})
         about = {"params_hash": hashes, "data_hash": next(iter(summaries.values()))["data_hash"], "runs": runs}
     else:
-        shapes = {name: shape.model_dump() for name, shape in inputs.book.shapes.items()}
-        about = {"params_hash": digest([list(inputs.book.paper.listing()), shapes]), "data_hash": None}
+        shapes = {name: shape.model_dump() for name, shape in inputs.catalog.shapes.items()}
+        about = {"params_hash": digest([list(inputs.catalog.paper.listing()), shapes]), "data_hash": None}
     if measure.reads_text:
         about["counts"] = {path.stem: sha256(path)[:12] for path in sorted((inputs.folder / "text").glob("*.csv"))}
     return about

@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write
 from stemrepro.common.paths import ANALYSES
-from stemrepro.config.catalog import Book
+from stemrepro.config.catalog import Catalog
 from stemrepro.config.paper import Paper
 from stemrepro.config.recipe import ORIGINS, Recipe
 from stemrepro.measures.catalog import load
@@ -56,11 +56,11 @@ def agreement_words(rows: list[dict], ladder: Ladder) -> str:
     )
 
 
-def at_other_scales(results: Path, scale: str, name: str, book: Book) -> dict[str, list[dict]]:
+def at_other_scales(results: Path, scale: str, name: str, catalog: Catalog) -> dict[str, list[dict]]:
     """The same claims at other scales, as far as there are results: {claim: rows}. Those without an interval say nothing there."""
     found: dict[str, list[dict]] = {}
-    for other in book.scales:
-        if other != scale and name in book.at(other).recipes and (results / other / name / "verdicts.json").exists():
+    for other in catalog.scales:
+        if other != scale and name in catalog.at(other).recipes and (results / other / name / "verdicts.json").exists():
             for row in rows_of(results, other, name):
                 if row["ci_low"] is not None:
                     found.setdefault(row["claim"], []).append(row)
@@ -115,9 +115,9 @@ def image(path: Path) -> dict:
     return {"data": data, "width": round(float(size[1])), "height": round(float(size[2])), "name": path.stem}
 
 
-def section(results: Path, scale: str, name: str, book: Book, out: Path, ladder: Ladder) -> dict:
+def section(results: Path, scale: str, name: str, catalog: Catalog, out: Path, ladder: Ladder) -> dict:
     """What a page shows of one recipe at one scale."""
-    recipe, others = book.recipes[name], at_other_scales(results, scale, name, book)
+    recipe, others = catalog.recipes[name], at_other_scales(results, scale, name, catalog)
     folder, rows = results / scale / name, rows_of(results, scale, name)
     if not (folder / "figure.svg").exists():
         raise UserError(f"{folder}/figure.svg is missing; 'make figures SCALE={scale}' draws it from the scores")
@@ -188,14 +188,14 @@ def shown(scale: str, results: Path) -> list[tuple[str, str]]:
     Raises:
         UserError: no such scale.
     """
-    book = load()
-    page = book.scale(scale).scoreboard
-    scales = [scale, *(name for name, own in book.scales.items() if own.scoreboard == page and name != scale)]
+    catalog = load()
+    page = catalog.scale(scale).scoreboard
+    scales = [scale, *(name for name, own in catalog.scales.items() if own.scoreboard == page and name != scale)]
     return [
         (name, at)
-        for name in book.recipes
+        for name in catalog.recipes
         for at in scales
-        if name in book.at(at).recipes and (at == scale or (results / at / name / "verdicts.json").exists())
+        if name in catalog.at(at).recipes and (at == scale or (results / at / name / "verdicts.json").exists())
     ]
 
 
@@ -325,12 +325,12 @@ def write_scoreboard(scale: str, results: Path) -> Path:
     Raises:
         UserError: no such scale, or a recipe that has no verdicts or no figure at it.
     """
-    book = load()
-    out = results / Path(book.scale(scale).scoreboard).relative_to("results")
-    longest = book.scales.get(LONG_END.parts[0])
-    ladder = read_ladder(results) if longest and longest.scoreboard == book.scale(scale).scoreboard else {}
-    sections = [section(results, at, name, book, out, ladder) for name, at in shown(scale, results)]
-    atomic_write(out / "index.html", html(sections, book.paper, out, ladder))
-    atomic_write(out / "README.md", markdown(sections, book.paper, out, ladder))
+    catalog = load()
+    out = results / Path(catalog.scale(scale).scoreboard).relative_to("results")
+    longest = catalog.scales.get(LONG_END.parts[0])
+    ladder = read_ladder(results) if longest and longest.scoreboard == catalog.scale(scale).scoreboard else {}
+    sections = [section(results, at, name, catalog, out, ladder) for name, at in shown(scale, results)]
+    atomic_write(out / "index.html", html(sections, catalog.paper, out, ladder))
+    atomic_write(out / "README.md", markdown(sections, catalog.paper, out, ladder))
     atomic_write(out / "claims.csv", claims_table(scale, results))
     return out

@@ -57,16 +57,16 @@ def evidence(row: dict) -> str:
     if row["ours"] is None:
         return "not measured"
     words = [f"{row['seeds']} seed{'' if row['seeds'] == 1 else 's'}"]
-    if row["unit"] == "points" and row["ci_low"] is not None and max(-row["ci_low"], row["ci_high"]) > 100:
+    if row["unit"] == "variants" and row["ci_low"] is not None and max(-row["ci_low"], row["ci_high"]) > 100:
         words.append("a t interval, which doesn't know that 100 points are the most there is")
     if row["seed_se"]:
         words.append(f"error between seeds {row['seed_se']:.2g}")
     if row["item_se"]:
         words.append(f"between items {row['item_se']:.2g}")
-    if row.get("own_rate") is not None:
+    if row.get("tuned") is not None:
         words.append(f"at own best learning rates {number(row['own_rate'])}")
-    if row.get("official_start") is not None:
-        same = "the same sign" if row["official_start_agrees"] else "the same sign is not shown"
+    if row.get("official_init") is not None:
+        same = "the same sign" if row["official_init_agrees"] else "the same sign is not shown"
         words.append(f"at the official start {number(row['official_start'])} ({same})")
     return ", ".join(words)
 

@@ -23,7 +23,7 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import digest, flat, locked, sha256
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import HUES
-from stemrepro.config.catalog import Book
+from stemrepro.config.catalog import Catalog
 from stemrepro.tracking.arm import (
     REFERENCE,
     ArmView,
@@ -81,15 +81,15 @@ def plainly() -> Iterator[None]:
 
 
 class Tracker:
-    """Syncs one scale: arms at the scale itself into one experiment, those at points, which are many, into another.
+    """Syncs one scale: arms at the scale itself into one experiment, those at variants, which are many, into another.
 
     Experiments are made with the first run that belongs into them.
     """
 
-    def __init__(self, scale: str, book: Book, runs: Path, scores: Path, results: Path) -> None:
+    def __init__(self, scale: str, catalog: Catalog, runs: Path, scores: Path, results: Path) -> None:
         for name in ("alembic", "mlflow"):
             logging.getLogger(name).setLevel(logging.ERROR)
-        self.scale, self.book, self.all_runs = scale, book, runs
+        self.scale, self.catalog, self.all_runs = scale, catalog, runs
         self.runs, self.scores, self.results = runs / scale, scores / scale, results / scale
         self._synced: dict[Address, tuple[list, Synced]] = {}
         self._claims: list[Spoken] = []
@@ -120,21 +120,21 @@ class Tracker:
         return self._experiment(MAIN)
 
     @cached_property
-    def points(self) -> str:
-        """The experiment of arms at points."""
-        return self._experiment("points")
+    def variants(self) -> str:
+        """The experiment of arms at variants."""
+        return self._experiment("variants")
 
     @property
     def place(self) -> str:
         """Where MLflow's own page shows the arms side by side, below the server's address."""
         return place(self.experiment)
 
-    def _title(self, point: str) -> str:
-        return f"stemrepro {self.scale}" if point == MAIN else f"stemrepro {self.scale}, points"
+    def _title(self, variant: str) -> str:
+        return f"stemrepro {self.scale}" if variant == MAIN else f"stemrepro {self.scale}, variants"
 
-    def _experiment(self, point: str) -> str:
-        """The experiment of a point's arms, made when it isn't there, with its description and views."""
-        name = self._title(point)
+    def _experiment(self, variant: str) -> str:
+        """The experiment of a variant's arms, made when it isn't there, with its description and views."""
+        name = self._title(variant)
         found = self.client.get_experiment_by_name(name)
         if not found:
             try:
@@ -143,7 +143,7 @@ class Tracker:
                 if not self.client.get_experiment_by_name(name):
                     raise
             found = self.client.get_experiment_by_name(name)
-        about = {NOTE: note(self.scale, point, found.experiment_id)}
+        about = {NOTE: note(self.scale, variant, found.experiment_id)}
         for key, value in (about | saved_views(found.creation_time, bool(self.clone))).items():
             if found.tags.get(key) != value:
                 self.client.set_experiment_tag(found.experiment_id, key, value)
@@ -157,9 +157,9 @@ class Tracker:
             yield from page
             token = page.token or ""
 
-    def _run(self, key: str, name: str, tags: dict[str, str], started: int, point: str = MAIN) -> Run:
+    def _run(self, key: str, name: str, tags: dict[str, str], started: int, variant: str = MAIN) -> Run:
         """The MLflow run of a key, made when it isn't there; one that had left comes back."""
-        experiment = self.experiment if point == MAIN else self.points
+        experiment = self.experiment if variant == MAIN else self.variants
         for found in self._search(experiment, f"tags.run_key = '{key}'", ViewType.ALL):
             if found.info.lifecycle_stage == "deleted":
                 self.client.restore_run(found.info.run_id)
@@ -187,7 +187,7 @@ class Tracker:
 
     def colour(self, arm: str) -> str:
         """An arm's colour in figures."""
-        return HUES[self.book.arms[arm].hue if arm in self.book.arms else "grey"]
+        return HUES[self.catalog.arms[arm].hue if arm in self.catalog.arms else "grey"]
 
     def run_key(self, folder: Path) -> str:
         """By which a run folder's MLflow run is found."""
@@ -197,18 +197,18 @@ class Tracker:
     def sync_run(self, folder: Path, parent: Run, scores: dict[str, dict[int, float]]) -> list[dict]:
         """Brings one run folder's MLflow run up to date; returns the rows of metrics.jsonl."""
         config = read_config(folder)
-        address, seed = Address(config["point"], config["arm"]), config["seed"]
+        address, seed = Address(config["variant"], config["arm"]), config["seed"]
         started = int((folder / "config.yaml").stat().st_mtime * 1000)
         ends = ended(folder)
         tags = {
-            "scale": self.scale, "arm": address.arm, "point": address.point, "seed": seed,
-            "recipes": ", ".join(recipes_of(self.book, address)), "dvc_stage": f"train@{self.scale}", "params_hash": params_hash(config),
+            "scale": self.scale, "arm": address.arm, "variant": address.variant, "seed": seed,
+            "recipes": ", ".join(recipes_of(self.catalog, address)), "dvc_stage": f"train@{self.scale}", "params_hash": params_hash(config),
             "data_hash": config["data"]["train_sha256"][:12], "commit": made_at(folder),
             "mlflow.parentRunId": parent.info.run_id, "mlflow.source.name": "stemrepro train",
             "mlflow.runColor": self.colour(address.arm),
         }  # fmt: skip
         strings = {k: str(v) for k, v in tags.items()}
-        run = self._run(self.run_key(folder), f"{address} seed {seed}", strings, started, address.point)
+        run = self._run(self.run_key(folder), f"{address} seed {seed}", strings, started, address.variant)
         rows = read_metrics(folder) if (folder / "metrics.jsonl").exists() else []
         done, every = int(run.data.tags.get("rows", 0)), -(-steps_of(config) // POINTS)
         metrics = [
@@ -269,10 +269,10 @@ class Tracker:
         for settings in filter(None, dict.fromkeys([scored, trained])):
             below = folders if settings == trained else []
             keys.add(key := f"{self.own}/{address}/{settings}")
-            view = arm_view(self.book, self.scores, self.results, address, settings, below)
+            view = arm_view(self.catalog, self.scores, self.results, address, settings, below)
             self._sync_view(key, view, below)
-        experiment = self.experiment if address.point == MAIN else self.points
-        there = self._search(experiment, f"tags.arm = '{address.arm}' and tags.point = '{address.point}'")
+        experiment = self.experiment if address.variant == MAIN else self.variants
+        there = self._search(experiment, f"tags.arm = '{address.arm}' and tags.variant = '{address.variant}'")
         self._remove([run for run in there if run.data.tags.get("run_key") not in keys])
         return Synced(1, len(folders))
 
@@ -283,12 +283,12 @@ class Tracker:
         made = folders[0] / "config.yaml" if folders else self.scores / "losses" / address.path / "summary.json"
         started = int(made.stat().st_mtime * 1000)
         tags = {
-            "scale": self.scale, "arm": address.arm, "point": address.point, "recipes": ", ".join(view.recipes), "kind": KIND,
+            "scale": self.scale, "arm": address.arm, "variant": address.variant, "recipes": ", ".join(view.recipes), "kind": KIND,
             "seeds": len(view.seeds), "commit": view.trained or view.drawn or UNKNOWN,
             "dvc_stage": f"{'losses' if view.scores else 'train'}@{self.scale}", "mlflow.runColor": self.colour(address.arm),
-            NOTE: describe(self.book, self.scale, view, claims),
+            NOTE: describe(self.catalog, self.scale, view, claims),
         }  # fmt: skip
-        parent = self._run(key, str(address), {name: str(tag) for name, tag in tags.items()}, started, address.point)
+        parent = self._run(key, str(address), {name: str(tag) for name, tag in tags.items()}, started, address.variant)
         curves = [self.sync_run(folder, parent, view.scores) for folder in folders]
         metrics, marks = self._mean_curves(parent, curves, started)
         now = int(time.time() * 1000)  # of two values MLflow shows the later: a mean changes with the seeds
@@ -329,10 +329,10 @@ class Tracker:
 
         Looking at all of a scale's runs takes longer than the pause between two looks, on cores that train.
         """
-        places = [address.path, Address(address.point, REFERENCE).path]
+        places = [address.path, Address(address.variant, REFERENCE).path]
         found = [state(self.runs, self.scores, self.results, path.as_posix()) for path in places]
         if address not in self._synced or self._synced[address][0] != found:
-            self._claims = self._claims or spoken(self.book, self.results)
+            self._claims = self._claims or spoken(self.catalog, self.results)
             self._synced[address] = found, self.sync_arm(address)
         return self._synced[address][1]
 
@@ -341,11 +341,11 @@ class Tracker:
         if addresses == self._addresses or ((file := private()) and not file.exists()):
             return
         self._addresses = addresses
-        for point in (MAIN, "points"):
-            if found := self.client.get_experiment_by_name(self._title(point)):
+        for variant in (MAIN, "variants"):
+            if found := self.client.get_experiment_by_name(self._title(variant)):
                 tracked = [run for run in self._search(found.experiment_id) if "arm" in run.data.tags]
                 gone = [
-                    run for run in tracked if Address(run.data.tags["point"], run.data.tags["arm"]) not in addresses
+                    run for run in tracked if Address(run.data.tags["variant"], run.data.tags["arm"]) not in addresses
                 ]
                 self._remove(gone)
 

@@ -17,8 +17,8 @@ from stemrepro.training.run import Run
 from stemrepro.training.schedule import branch_step
 
 KEPT = 2
-TRUNK = "trunk.ckpt"
-"""What a run on a trunk leaves of its last step before the cool-down."""
+STABLE = "stable.ckpt"
+"""The checkpoint of the last step before a WSD run's decay."""
 END = "end.ckpt"
 """What a run leaves of its last step where others go on from it (Run.end)."""
 
@@ -86,15 +86,15 @@ def newest(folder: Path) -> Path | None:
     return None
 
 
-def trunk_of(run: Run) -> Path | None:
-    """The checkpoint with most steps that a shorter run on the same trunk left before its cool-down, or None.
+def stable_phase_of(run: Run) -> Path | None:
+    """The checkpoint with most steps that a shorter run with the same stable phase left before its decay, or None.
 
     What goes on from there has the bytes of what starts anew: up to that step both are the same run.
     """
-    for path in reversed([folder / TRUNK for folder in run.shorter]):
+    for path in reversed([folder / STABLE for folder in run.prefixes]):
         if path.exists() and intact(path):
             there = AtomicCheckpointIO().load_checkpoint(path)
-            if there.get("trunk") == run.trunk and there["global_step"] <= branch_step(run.training):
+            if there.get("stable_phase") == run.stable_phase and there["global_step"] <= branch_step(run.training):
                 return path
     return None
 
@@ -105,10 +105,10 @@ def beginning_of(run: Run) -> dict:
     Raises:
         UserError: that run isn't finished, or is another than the one that was planned.
     """
-    path, place = run.begins.folder / END, run.begins.address
-    if (run.begins.folder / "diverged.json").exists():
+    path, place = run.init_from.folder / END, run.init_from.address
+    if (run.init_from.folder / "diverged.json").exists():
         raise UserError(
-            f"{run} goes on from a run that diverged; leave '{run.address.arm}' out of that point, or give it a rate that it bears"
+            f"{run} goes on from a run that diverged; leave '{run.address.arm}' out of that variant, or give it a rate that it bears"
         )
     if not path.exists():
         raise UserError(f"{path} is missing; {run} goes on from that run, train it first ('stemrepro train {place}')")
@@ -117,7 +117,7 @@ def beginning_of(run: Run) -> dict:
             f"{path} is damaged; delete it and train that run again ('stemrepro train {place}'), {run} goes on from it"
         )
     there = AtomicCheckpointIO().load_checkpoint(path)
-    if digest(there.get("run_config")) != run.begins.parent:
+    if digest(there.get("run_config")) != run.init_from.parent:
         raise UserError(
             f"{path} was made with other settings than those planned; train that run again ('make reproduce' with its SCALE)"
         )

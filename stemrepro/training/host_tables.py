@@ -128,7 +128,7 @@ class HostModule(LanguageModule):
                 f"{run}: table_home 'host' trains the rows that a batch touches: it needs table_update 'touched' "
                 f"(not '{training.table_update}') and trained tables"
             )
-        if run.begins or training.precision in ("16-mixed", "bf16-true"):
+        if run.init_from or training.precision in ("16-mixed", "bf16-true"):
             raise UserError(
                 f"{run}: table_home 'host' can't go on from another run, nor train in 16-mixed or bf16-true; use 'device'"
             )

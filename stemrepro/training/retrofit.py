@@ -18,7 +18,7 @@ PREFIX = "model."
 
 def text(run: Run, blocks: TokenBlocks) -> Iterator[Tensor]:
     """The first `row_tokens` tokens that the run before was trained on, in its order; int64 [sequences, sequence] each."""
-    size, sequences = run.training.micro_batch, run.begins.row_tokens // run.training.sequence
+    size, sequences = run.training.micro_batch, run.init_from.row_tokens // run.training.sequence
     for k in range(-(-sequences // size)):
         yield blocks.batch(run.seed, k, size)[: sequences - k * size, :-1]
 
@@ -41,7 +41,7 @@ def as_stem(checkpoint: dict, run: Run, blocks: TokenBlocks) -> dict:
     dense = Decoder(shape).eval()
     state = {name.removeprefix(PREFIX): value for name, value in checkpoint["state_dict"].items()}
     dense.load_state_dict(state)
-    made = retrofitted(dense, run.model, text(run, blocks), run.begins.tables)
+    made = retrofitted(dense, run.model, text(run, blocks), run.init_from.tables)
     before = checkpoint["optimizer_states"][0]["state"]
     known = {name: before[number] for number, name in enumerate(in_order(dense)) if number in before}
     names = in_order(Decoder(run.model))
@@ -64,4 +64,4 @@ def beginning(run: Run, blocks: TokenBlocks) -> dict:
         UserError: see `beginning_of` and stemrepro.training.retrofit_rows.
     """
     checkpoint = beginning_of(run)
-    return as_stem(checkpoint, run, blocks) if run.begins.tables in KINDS else checkpoint
+    return as_stem(checkpoint, run, blocks) if run.init_from.tables in KINDS else checkpoint

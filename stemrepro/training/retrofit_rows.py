@@ -105,6 +105,6 @@ def retrofitted(model: Decoder, stem: ModelConfig, batches: Iterable[Tensor], ki
         UserError: see `check` and `read_means`.
     """
     check(model.config, stem)
-    gone = {f"blocks.{layer}.ffn.up.weight" for layer in stem.placed}
+    gone = {f"blocks.{layer}.ffn.up.weight" for layer in stem.replaced_layers}
     kept = {name: value.detach().clone() for name, value in model.state_dict().items() if name not in gone}
-    return kept | tables(model, read_means(model, stem.placed, batches), kind)
+    return kept | tables(model, read_means(model, stem.replaced_layers, batches), kind)

@@ -36,13 +36,13 @@ class Settings(Strict):
     """What stemrepro.training.run.Run.config has written."""
 
     arm: Name
-    point: Name
+    variant: Name
     seed: Annotated[int, Field(ge=0)]
     model: ModelConfig
     training: RunTraining
     data: Text
     code: str
-    begins: Begun | None = None
+    init_from: Begun | None = None
 
 
 def read_config(folder: Path) -> dict:
@@ -75,7 +75,7 @@ class Step(Strict):
 
 
 def read_metrics(folder: Path) -> list[dict]:
-    """How a run's training went, a row a step: step, tokens, loss, rate, norm, and at marks validation, by source.
+    """How a run's training went, a row a step: step, tokens, loss, rate, norm, and where it was evaluated validation, by source.
 
     Raises:
         UserError: there is nothing, or a row isn't one; names it.

@@ -33,7 +33,7 @@ from stemrepro.verdicts.multiplicity import (
     benjamini_hochberg_levels,
     holm_levels,
 )
-from stemrepro.verdicts.robustness import turned
+from stemrepro.verdicts.robustness import sign_flips
 
 REPRODUCED = "reproduced"
 DIRECTION = "direction only"
@@ -81,7 +81,7 @@ class Evidence:
     untested: str = ""
     asked: str = ""
     unmeasured: str | None = None
-    elsewhere: Mapping[str, tuple[Contrast, ...]] = field(default_factory=dict)
+    robustness: Mapping[str, tuple[Contrast, ...]] = field(default_factory=dict)
 
     @property
     def seeds(self) -> int:
@@ -89,7 +89,7 @@ class Evidence:
         return min(len(contrast.differences) for contrast in self.contrasts)
 
     @property
-    def nothing(self) -> float:
+    def null_band(self) -> float:
         """Up to which size an effect has no sign."""
         return self.smallest_effect if self.kind == "equivalent" else 0.0
 
@@ -217,8 +217,8 @@ def _questions(e: Evidence, zero: float, above: float) -> Iterator[Step]:
         return
     enough = f"{e.seeds} seeds, enough for a {'primary' if e.primary else 'secondary'} claim"
     yield Step("Is it measured, by enough seeds?", not lost, lost or enough, no=INCONCLUSIVE, reason=lost)
-    turn = turned(e.contrasts, e.elsewhere, e.nothing)
-    there = "; ".join(f"{name} {interval(c, 0.05)}" for name, own in e.elsewhere.items() for c in own)
+    turn = sign_flips(e.contrasts, e.robustness, e.null_band)
+    there = "; ".join(f"{name} {interval(c, 0.05)}" for name, own in e.robustness.items() for c in own)
     known = turn or there or "none was run"
     yield Step("Does its sign turn in another setting?", bool(turn), known, yes=INCONCLUSIVE, reason=turn or "")
     if e.kind == "ordering":

@@ -21,7 +21,7 @@ class FFN(nn.Module):
         reads_embedding: x is the token's input embedding under the block's norm, not the residual stream.
     """
 
-    balance: Tensor | None = None
+    load_balancing_loss: Tensor | None = None
     reads_embedding = False
 
     def start_step(self, stream: str) -> None:
