@@ -2,7 +2,7 @@
 
 Templates are Jinja2's. A claim is named scale/recipe/claim, a figure's data scale/recipe, a table beside the pages by its path.
 
-    {{ claim("laptop/rivals/equal-flops") }}                             a claim's effect: 0.22 (0.15 to 0.28)
+    {{ claim("laptop/rivals/equal-flops") }}                             a claim's effect: 0.22 (0.20 to 0.23)
     {{ claim("laptop/rivals/equal-flops", "seeds") | number(".0f") }}    another field of it that is a number
     {{ verdict("laptop/rivals/equal-flops") }}                           its verdict
     {{ data("laptop/rivals", panel="FLOPs", what="dense-wide") }}        the number in the one row of data that is so
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from traceback import extract_tb
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -74,7 +75,7 @@ def both(estimate: Estimate, form: str = ".2f") -> str:
 
 def _turn(change: Callable[[float], float]) -> Callable[[Estimate], Estimate]:
     """Return a filter that changes a number and its interval by a monotonic function."""
-    return lambda own: Estimate(change(own.value), *sorted((change(own.low), change(own.high))))
+    return lambda before: Estimate(change(before.value), *sorted((change(before.low), change(before.high))))
 
 
 FILTERS = {
@@ -87,7 +88,7 @@ FILTERS = {
 }
 
 
-def _pick(what: str, name: str, known: Mapping, where: object):
+def _pick(what: str, name: str, known: Mapping, where: object) -> Any:
     if name not in known:
         raise unknown(what, name, known, str(where))
     return known[name]
@@ -143,9 +144,9 @@ class Numbers:
         if len(rows) > 1:
             differing = [name for name in rows if rows[name].nunique() > 1]
             raise UserError(f"{len(rows)} rows of {source} are {choice}: choose by {', '.join(differing)} too")
-        row, own = rows.iloc[0], _pick("column", column, rows, source).iloc[0]
+        row, value = rows.iloc[0], _pick("column", column, rows, source).iloc[0]
         ends = (float(row["ci_low"]), float(row["ci_high"])) if column == "value" and row.get("ci_low") else ()
-        return Estimate(float(own), *ends)
+        return Estimate(float(value), *ends)
 
     def table(self, source: str, columns: str, /, **choice: str | float) -> str:
         """Write all rows with the chosen values, in columns "name format | name | ..."; an empty cell stays so."""
