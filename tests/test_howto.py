@@ -1,21 +1,23 @@
 """The example of docs/howto.md of playing with a run works as it stands, on a small run in the place that it names (the other one:
-tests/pipeline/test_stages.py), its sweep is one, and its text of one's own goes through."""
+tests/pipeline/test_stages.py), its sweep is one, its text of one's own goes through, and its flowchart is DVC's."""
 
 import json
 import re
 import shutil
 from functools import reduce
 
+import networkx as nx
 import pandas as pd
 import pytest
 import yaml
+from dvc.repo import Repo
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from stemrepro.config.mixes import parse_mix
 from stemrepro.data.archives import fetch
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.integrity import read_corpus
-from stemrepro.pipeline.plan import make_params
+from stemrepro.pipeline.plan import make_params, write
 from stemrepro.pipeline.stages import drawing
 from stemrepro.sweeps.spec import read_sweep
 from stemrepro.sweeps.study import grid_points
@@ -94,3 +96,19 @@ def test_the_experiment_sets_a_field_that_is_planned(catalog):
         there = reduce(lambda part, name: part[name], key.split("."), planned)
         assert there != float(value)
         assert stage in drawing(catalog)
+
+
+def test_the_flowchart_waits_as_dvc_does(catalog, tmp_path):
+    """Its arrows are those of DVC's graph of the laptop's plan with all analyses as one, but for those that a longer way stands for."""
+    write("laptop", (), ROOT / "recipes", tmp_path)
+    graph, names = Repo.init(str(tmp_path), no_scm=True).index.graph, {}
+    for stage in graph:
+        name, _, scale = stage.name.partition("@")
+        if name not in catalog.recipes or scale == "laptop":
+            names[stage] = "analyses" if name in catalog.recipes else name
+    waits = nx.DiGraph((names[first], names[then]) for then, first in graph.edges if {first, then} <= names.keys())
+    chart = example("flowchart", "mermaid")
+    assert set(re.findall(r"^  (\w+) --> (\w+)$", chart, re.MULTILINE)) == set(nx.transitive_reduction(waits).edges)
+    nodes = re.findall(r"^    (\w+)$|^  (\w+)\[", chart, re.MULTILINE)
+    assert sorted(inner or labelled for inner, labelled in nodes) == sorted(waits)
+    assert f'analyses["{len(catalog.at("laptop").recipes)} analyses' in chart

@@ -187,21 +187,21 @@ def track(
 
 
 @app.command()
-def prose() -> None:
-    """Writes the numbers in README.md and docs/ anew from the results that they are bound to."""
-    from stemrepro.pipeline.docs import render
+def docs() -> None:
+    """Renders the templates of docs/src to README.md and docs/, with the numbers of today's results."""
+    from stemrepro.pipeline.docs import write_pages
 
-    changed = render(RESULTS)
-    print(f"brought up to date: {', '.join(map(str, changed))}" if changed else "all numbers in prose are up to date")
+    changed = write_pages(RESULTS)
+    print(f"brought up to date: {', '.join(map(str, changed))}" if changed else "all pages are up to date")
 
 
 @app.command("print")
 def print_report() -> None:
-    """Prints docs/report.md as docs/report.pdf, its numbers brought up to date before."""
-    from stemrepro.pipeline.docs import render
+    """Prints docs/report.md as docs/report.pdf, after its template was rendered."""
+    from stemrepro.pipeline.docs import write_pages
     from stemrepro.report.pdf import write_pdf
 
-    render(RESULTS)
+    write_pages(RESULTS)
     print(f"printed: {write_pdf(Path('docs/report.md'))}")
 
 

@@ -207,13 +207,17 @@ class Variant(Strict):
     width: Factor = Field(1.0, description="of width and ffn_width; the number of heads stays")
     learning_rate: Factor = 1.0
     clip: Factor = 1.0
-    tuned: bool = Field(False, description="each arm at the tuned settings of its family, where the scale has them; `learning_rate` is a factor of theirs")
+    tuned: bool = Field(
+        False,
+        description="each arm at the tuned settings of its family, where the scale has them; `learning_rate` is a factor of theirs",
+    )
     people: Factor = Field(1.0, description="of a mix of invented people: a text of its own, each told of as often")
     extends: Extension | None = Field(
         None, description="go on from the finished run; `tokens` are then those of this stage"
     )
     official_init: bool = Field(
-        False, description="input embeddings and head initialised as in the official code, with the learning rate of the rest"
+        False,
+        description="input embeddings and head initialised as in the official code, with the learning rate of the rest",
     )
 
     @property

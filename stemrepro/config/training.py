@@ -31,7 +31,8 @@ class Training(Strict):
     batch: Positive = Field(description="sequences an optimiser step")
     micro_batch: Positive = Field(description="sequences at once; the rest is accumulated")
     schedule: Literal["cosine", "wsd"] = Field(
-        "cosine", description="wsd: warm-up, stable phase, decay (WSD); longer runs resume from shorter ones' stable phase"
+        "cosine",
+        description="wsd: warm-up, stable phase, decay (WSD); longer runs resume from shorter ones' stable phase",
     )
     warmup: Fraction | None = Field(None, description="share of the steps that warm up (cosine)")
     warmup_tokens: Positive | None = Field(None, description="tokens that warm up (wsd)")
@@ -52,9 +53,7 @@ class Training(Strict):
         False,
         description="torch.compile: faster, other roundings; where there is no compiler a run is eager and records it",
     )
-    evals: Positive = Field(
-        description="evaluations during a run, evenly spaced; under wsd, per doubling of the steps"
-    )
+    evals: Positive = Field(description="evaluations during a run, evenly spaced; under wsd, per doubling of the steps")
     eval_tokens: Positive = Field(description="validation tokens per source at each evaluation")
     eval_batch: Positive = Field(description="sequences at once at an evaluation")
     save_every: Positive = Field(description="optimiser steps between checkpoints")

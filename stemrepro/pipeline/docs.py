@@ -1,23 +1,32 @@
-"""Numbers in prose, bound to the results: a number stands between two HTML comments, and the first says where it comes from.
+"""Pages from templates: docs/src/NAME.md.j2 becomes docs/NAME.md, or the repository's README.md, with the numbers of today's results.
 
-    <!--laptop/rivals/verdicts.json::equal-flops::ours::.2f-->0.26<!--/-->                a field of a claim
-    <!--ladder/token_ladder/data.csv::panel=gap;x=286.151;what=stem-full::value::.2f-->0.31<!--/-->   a cell of a figure's data
-    <!--recipes/paper.yaml::table-3-1b/dense/average::value::.2f-->55.82<!--/-->          a cell of the paper
-    <!--docs/performance.csv::measure=gather;what=rows in float32::ratio::.2f-->0.81<!--/-->   a cell of a table beside the prose; words too
-    <!--docs/performance.csv::measure=gather::what;ours .1f;met::table-->...<!--/-->      its rows of a kind, as a table of these columns
-    <!--laptop::scale::runs::d-->292<!--/-->                 runs of a scale; tokens: of each, parameters: of dense, both in millions; ratio: of these
-    <!--laptop::tally-->...<!--/-->     the table of verdicts by origin; also primary, that of the primary claims, recipes, that by recipe,
-                                       and stages, those of a plan as a flowchart
+Templates are Jinja2's. A claim is named scale/recipe/claim, a figure's data scale/recipe, a table beside the pages by its path.
 
-Two colons part them, as a bar would end a cell of a table. The last part is a format of Python's, behind "minus" where the sentence has the other sign than the number, "fewer" (x, a difference
-of logarithms, as the share 1 - exp(-x)), or "millions". `render` writes what stands between.
+    {{ claim("laptop/rivals/equal-flops") }}                             a claim's effect: 0.22 (0.20 to 0.23)
+    {{ claim("laptop/rivals/equal-flops", "seeds") | number(".0f") }}    another field of it that is a number
+    {{ verdict("laptop/rivals/equal-flops") }}                           its verdict
+    {{ data("laptop/rivals", panel="FLOPs", what="dense-wide") }}        the number in the one row of data that is so
+    {{ data("docs/kills.csv", "lost", resumed_from=16, died_after=19) }} another column than "value"
+    {{ table("docs/kills.csv", "aimed | lost .0f", resumed_from=16) }}   all rows that are so, in these columns
+    {{ cell("table-3-1b/dense/average") }}                               a number of the paper (recipes/paper.yaml)
+    {{ scale("laptop", "runs") | number(".0f") }}                        also tokens, parameters and tokens_per_parameter of dense
+    {{ tally("laptop") }}, {{ primary("laptop") }}, {{ recipes("laptop") }}     verdicts by origin; primary claims; verdicts by recipe
+
+Filters: `number` writes a number without its interval, `interval` the interval alone, `both` both, in a format of Python's (".2f" unless given).
+`minus` changes the sign, `fewer` makes a difference of logarithms the share 1 - exp(-x), `millions` divides; each does so with the interval too.
 """
 
-import csv
 import math
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
+from traceback import extract_tb
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.files import atomic_write, damaged
@@ -25,170 +34,184 @@ from stemrepro.config.address import MAIN, Address
 from stemrepro.measures.catalog import load
 from stemrepro.model.cost import parameter_counts
 from stemrepro.pipeline.plan import make_params
-from stemrepro.pipeline.stage_graph import mermaid
 from stemrepro.report.scoreboard import every_row, primary_table, shown, told
 from stemrepro.report.verdicts import out_of_reach, read_verdicts, recipe_table, tally_table, word
 
-FILES = (Path("README.md"), Path("docs"))
-"""Where bound numbers may stand: a file, or the Markdown files of a folder."""
-BOUND = re.compile(r"<!--(?P<source>[^<>]*?::[^<>]*?)-->(?P<text>(?:(?!<!--).)*)<!--/-->", re.DOTALL)
-OPENED = re.compile(r"<!--[^<>]*?::[^<>]*?-->")
-TRANSFORMS: dict[str, Callable[[float], float]] = {
-    "minus": lambda value: -value,
-    "fewer": lambda value: 1 - math.exp(-value),
-    "millions": lambda value: value / 1e6,
+SOURCES = Path("docs/src")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its interval; its ends are NaN where there is none."""
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.value):
+            raise UserError("there is no number")
+
+    def __str__(self) -> str:
+        return both(self)
+
+
+def number(estimate: Estimate, form: str = ".2f") -> str:
+    """Write the number alone."""
+    return format(estimate.value, form)
+
+
+def interval(estimate: Estimate, form: str = ".2f") -> str:
+    """Write the interval alone."""
+    if math.isnan(estimate.low):
+        raise UserError(f"{estimate.value} has no interval")
+    return f"{estimate.low:{form}} to {estimate.high:{form}}"
+
+
+def both(estimate: Estimate, form: str = ".2f") -> str:
+    """Write the number, with its interval in brackets if it has one."""
+    return number(estimate, form) + ("" if math.isnan(estimate.low) else f" ({interval(estimate, form)})")
+
+
+def _turn(change: Callable[[float], float]) -> Callable[[Estimate], Estimate]:
+    """Return a filter that changes a number and its interval by a monotonic function."""
+    return lambda before: Estimate(change(before.value), *sorted((change(before.low), change(before.high))))
+
+
+FILTERS = {
+    "number": number,
+    "interval": interval,
+    "both": both,
+    "minus": _turn(lambda value: -value),
+    "fewer": _turn(lambda value: 1 - math.exp(-value)),
+    "millions": _turn(lambda value: value / 1e6),
 }
 
 
-def _recipes(scale: str, results: Path) -> list[str]:
-    recipes = load().recipes
-    there = [(name, results / at / name / "verdicts.json") for name, at in shown(scale, results)]
-    return recipe_table(
-        {recipes[name].title: (recipes[name].paper_item, read_verdicts(path)) for name, path in there if path.exists()}
+def _pick(what: str, name: str, known: Mapping, where: object) -> Any:
+    if name not in known:
+        raise unknown(what, name, known, str(where))
+    return known[name]
+
+
+class Numbers:
+    """The functions of templates over one folder of results. Each raises UserError for what isn't there."""
+
+    def __init__(self, results: Path) -> None:
+        self._results = results
+        self._verdicts = cache(read_verdicts)
+        self._table = cache(partial(pd.read_csv, dtype=str, keep_default_na=False))
+
+    def _claim(self, name: str) -> dict:
+        recipe, _, claim = name.rpartition("/")
+        paths = {str(path.parent.relative_to(self._results)): path for path in self._results.glob("*/*/verdicts.json")}
+        rows = self._verdicts(_pick("recipe", recipe, paths, self._results))
+        return _pick("claim", claim, {row["claim"]: row for row in rows}, recipe)
+
+    def claim(self, name: str, field: str = "ours") -> Estimate:
+        """Return a number of a claim: its effect with the interval, or another field."""
+        row = {key: value for key, value in self._claim(name).items() if value is not None}
+        ends = (row["ci_low"], row["ci_high"]) if field == "ours" and "ci_low" in row else ()
+        return Estimate(float(_pick("field", field, row, name)), *ends)
+
+    def verdict(self, name: str) -> str:
+        """Return a claim's verdict, as it is called of a claim of its origin."""
+        return word(self._claim(name))
+
+    def cell(self, name: str) -> Estimate:
+        """Return a number of the paper."""
+        return Estimate(load().paper.value(name))
+
+    def _rows(self, source: str, choice: dict[str, str | float]) -> pd.DataFrame:
+        """Return the rows with the chosen values; a number is that of a cell to a part in a thousand."""
+        path = Path(source) if source.startswith("docs/") else self._results / source / "data.csv"
+        try:
+            rows = self._table(path)
+        except (OSError, ValueError) as error:
+            raise damaged(path, error) from error
+        for column, wanted in choice.items():
+            cells = _pick("column", column, rows, path)
+            numbers = pd.to_numeric(cells, errors="coerce")
+            chosen = cells == wanted if isinstance(wanted, str) else np.isclose(numbers, wanted, rtol=1e-3)
+            if not chosen.any():
+                raise unknown(column, str(wanted), cells.unique(), str(path))
+            rows = rows[chosen]
+        return rows
+
+    def data(self, source: str, column: str = "value", /, **choice: str | float) -> Estimate:
+        """Return the number in the one row with the chosen values; "value" has an interval."""
+        rows = self._rows(source, choice)
+        if len(rows) > 1:
+            differing = [name for name in rows if rows[name].nunique() > 1]
+            raise UserError(f"{len(rows)} rows of {source} are {choice}: choose by {', '.join(differing)} too")
+        row, value = rows.iloc[0], _pick("column", column, rows, source).iloc[0]
+        ends = (float(row["ci_low"]), float(row["ci_high"])) if column == "value" and row.get("ci_low") else ()
+        return Estimate(float(value), *ends)
+
+    def table(self, source: str, columns: str, /, **choice: str | float) -> str:
+        """Write all rows with the chosen values, in columns "name format | name | ..."; an empty cell stays so."""
+        rows, heads = self._rows(source, choice), [part.strip().partition(" ")[::2] for part in columns.split("|")]
+        cells = [
+            [format(float(text), form) if text and form else text for text in _pick("column", name, rows, source)]
+            for name, form in heads
+        ]
+        lines = [[name.replace("_", " ") for name, _ in heads], ["--:" if form else "---" for _, form in heads]]
+        return "\n".join(f"| {' | '.join(line)} |" for line in [*lines, *zip(*cells, strict=True)])
+
+    def scale(self, name: str, field: str) -> Estimate:
+        """Return how many runs a scale has, or tokens, parameters or tokens_per_parameter of its dense model."""
+        planned = make_params(load(), name).planned(name)
+        dense = planned[Address(MAIN, "dense")]
+        tokens, parameters = dense.training.tokens, parameter_counts(dense.model)["total"]
+        fields = {"tokens": tokens, "parameters": parameters, "tokens_per_parameter": tokens / parameters}
+        fields["runs"] = sum(len(arm.trained) for arm in planned.values())
+        return Estimate(_pick("field", field, fields, f"scale {name}"))
+
+    def tally(self, scale: str) -> str:
+        """Count verdicts by origin, over the claims of a scale's page."""
+        return "\n".join([*tally_table(rows := every_row(scale, self._results)), "", out_of_reach(rows)])
+
+    def primary(self, scale: str) -> str:
+        """List the primary claims of a scale's page."""
+        return "\n".join(primary_table(list(map(told, every_row(scale, self._results)))))
+
+    def recipes(self, scale: str) -> str:
+        """Count verdicts by recipe, over the claims of a scale's page."""
+        catalog, rows = load().recipes, {}
+        for name, at in shown(scale, self._results):
+            if (path := self._results / at / name / "verdicts.json").exists():
+                rows[catalog[name].title] = (catalog[name].paper_item, self._verdicts(path))
+        return "\n".join(recipe_table(rows))
+
+
+def render(results: Path, sources: Path = SOURCES) -> dict[Path, str]:
+    """Render all templates: {page: its text}, which names its template below the title.
+
+    Raises:
+        UserError: a template can't be read or asks for something that isn't there; it names file and line.
+    """
+    environment = Environment(
+        loader=FileSystemLoader(sources), undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
     )
-
-
-TABLES: dict[str, Callable[[str, Path], list[str]]] = {
-    "tally": lambda scale, results: [*tally_table(rows := every_row(scale, results)), "", out_of_reach(rows)],
-    "primary": lambda scale, results: primary_table(list(map(told, every_row(scale, results)))),
-    "recipes": _recipes,
-    "stages": lambda scale, _: [mermaid(load(), scale)],
-}
-
-
-def _of_claim(path: Path, claim: str, field: str) -> object:
-    rows = {row["claim"]: row for row in read_verdicts(path)}
-    if claim not in rows:
-        raise UserError(f"{path} has no claim '{claim}'")
-    return word(rows[claim]) if field == "word" else rows[claim].get(field)
-
-
-def _cell(text: str) -> float | str:
-    """A number where it is one, else the words."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def _rows(path: Path, choice: str) -> list[dict[str, str]]:
-    wanted = dict(part.partition("=")[::2] for part in choice.split(";"))
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            return [row for row in csv.DictReader(file) if wanted.items() <= row.items()]
-    except ValueError as error:
-        raise damaged(path, error) from error
-
-
-def _of_data(path: Path, choice: str, column: str) -> float | str:
-    found = _rows(path, choice)
-    if len(found) == 1 and found[0].get(column):
-        return _cell(found[0][column])
-    raise UserError(f"{path}: {len(found)} rows are {choice}, and one with a value in '{column}' is wanted")
-
-
-def _table(path: Path, choice: str, columns: str) -> list[str]:
-    """The rows that are `choice`, in columns "name format" separated by semicolons; what is empty stays so."""
-    rows, shown_as = _rows(path, choice), [column.partition(" ")[::2] for column in columns.split(";")]
-    if not rows:
-        raise UserError(f"{path}: no row is {choice}")
-    if lost := [name for name, _ in shown_as if name not in rows[0]]:
-        raise unknown("column", lost[0], rows[0], str(path))
-    lines = [
-        " | ".join(name.replace("_", " ") for name, _ in shown_as),
-        " | ".join("--:" if form else "---" for _, form in shown_as),
-    ]
-    lines += [
-        " | ".join(format(_cell(row[name]), form) if row[name] else "" for name, form in shown_as) for row in rows
-    ]
-    return [f"| {line} |" for line in lines]
-
-
-def _of_scale(name: str, field: str) -> float:
-    planned = make_params(load(), name).planned(name)
-    dense = planned[Address(MAIN, "dense")]
-    known = {
-        "runs": lambda: sum(len(own.trained) for own in planned.values()),
-        "tokens": lambda: dense.training.tokens / 1e6,
-        "parameters": lambda: parameter_counts(dense.model)["total"] / 1e6,
-        "ratio": lambda: dense.training.tokens / parameter_counts(dense.model)["total"],
-    }
-    if field not in known:
-        raise unknown("field", field, known, "a scale")
-    return known[field]()
-
-
-def _existing(file: str, results: Path) -> Path:
-    """A file of the results, or one beside the prose."""
-    path = Path(file) if file.startswith("docs/") else results / file
-    if not path.exists():
-        raise UserError(f"{path} is missing")
-    return path
-
-
-def _value(file: str, row: str, column: str, results: Path) -> object:
-    if file == "recipes/paper.yaml":
-        return load().paper.value(row)
-    if row == "scale":
-        return _of_scale(file, column)
-    path = _existing(file, results)
-    return _of_claim(path, row, column) if path.suffix == ".json" else _of_data(path, row, column)
-
-
-def said(source: str, results: Path) -> str:
-    """What a marker asks for, in words.
-
-    Raises:
-        UserError: there is no such file, row or column, or the number can't be written so.
-    """
-    parts = source.split("::")
-    if parts[1:2] == ["scale"] or (len(parts) == 2 and parts[1] in TABLES):
-        load().scale(parts[0])
-    if len(parts) == 2 and parts[1] in TABLES:
-        return "\n" + "\n".join(TABLES[parts[1]](parts[0], results)) + "\n"
-    if len(parts) != 4:
-        raise UserError(f"'{source}' is no marker: file::row::column::format")
-    if parts[3] == "table":
+    numbers = Numbers(results)
+    environment.globals = {name: getattr(numbers, name) for name in dir(numbers) if not name.startswith("_")}
+    environment.filters |= FILTERS
+    pages = {}
+    for path in sorted(sources.glob("*.md.j2")):
         try:
-            return "\n" + "\n".join(_table(_existing(parts[0], results), *parts[1:3])) + "\n"
-        except ValueError as error:
-            raise UserError(f"'{source}' can't be a table: {error}") from error
-    value, (transform, _, form) = _value(*parts[:3], results), parts[3].rpartition(" ")
-    try:
-        return format(TRANSFORMS[transform](value) if transform else value, form)
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"'{source}': {value!r} can't be written as '{parts[3]}'") from error
+            title, _, text = environment.get_template(path.name).render().partition("\n")
+        except (UserError, TemplateError, AttributeError, TypeError, ValueError) as error:
+            lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == str(path)]
+            raise UserError(f"{path}:{[1, *lines][-1]}: {error}") from error
+        page = Path("docs" if path.stem != "README.md" else ".") / path.stem
+        pages[page] = f"{title}\n<!-- generated from {path}: edit there -->\n{text}"
+    return pages
 
 
-def rendered(text: str, results: Path) -> str:
-    """A text with all bound numbers as they are now."""
-    if (opened := len(OPENED.findall(text))) != (bound := len(BOUND.findall(text))):
-        raise UserError(f"of {opened} numbers that are bound {opened - bound} lack their end, <!--/-->")
-    return BOUND.sub(lambda found: f"<!--{found['source']}-->{said(found['source'], results)}<!--/-->", text)
-
-
-def pages(places: tuple[Path, ...] = FILES) -> list[Path]:
-    """The files that may hold bound numbers."""
-    return [path for place in places for path in ([place] if place.is_file() else sorted(place.glob("*.md")))]
-
-
-def render(results: Path, places: tuple[Path, ...] = FILES) -> list[Path]:
-    """Brings bound numbers up to date; returns the files that changed.
-
-    Raises:
-        UserError: a marker asks for something that isn't there; then nothing is written.
-    """
-    changed = {}
-    for path in pages(places):
-        try:
-            text = path.read_text(encoding="utf-8")
-            new = rendered(text, results)
-        except UnicodeDecodeError as error:
-            raise UserError(f"{path} can't be read ({error})") from error
-        except UserError as error:
-            raise UserError(f"{path}: {error}") from error
-        if new != text:
-            changed[path] = new
-    for path, new in changed.items():
-        atomic_write(path, new)
-    return list(changed)
+def write_pages(results: Path) -> list[Path]:
+    """Bring the pages up to date and return those that changed; where a template has a fault nothing is written (UserError)."""
+    pages = render(results)
+    changed = [page for page, text in pages.items() if not page.exists() or page.read_text(encoding="utf-8") != text]
+    for page in changed:
+        atomic_write(page, pages[page])
+    return changed

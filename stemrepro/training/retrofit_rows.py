@@ -94,7 +94,7 @@ def tables(model: Decoder, means: Means, kind: Kind) -> dict[str, Tensor]:
 
 
 def retrofitted(model: Decoder, stem: ModelConfig, batches: Iterable[Tensor], kind: Kind) -> dict[str, Tensor]:
-    """The state of a STEM model made of a dense one: tables in place of the up-projections in the layers `stem.placed`.
+    """The state of a STEM model made of a dense one: tables in place of the up-projections in the layers `stem.replaced_layers`.
 
     Args:
         model: dense, in evaluation; it is left as it is.

@@ -1,4 +1,4 @@
-"""Numbers in prose are those of the results, and none in findings and captions stands there by itself."""
+"""Pages are what their templates and the results say, and no number in findings and captions stands there by itself."""
 
 import csv
 import json
@@ -9,59 +9,61 @@ import pytest
 from markdown_it import MarkdownIt
 
 from stemrepro.common.errors import UserError
-from stemrepro.pipeline.docs import BOUND, FILES, pages, render, rendered
+from stemrepro.pipeline.docs import render, write_pages
 from tests.conftest import ROOT
 
 NAMES = re.compile(r"1/[23]|125M|0\.6B|Qwen2\.5 7B|Table \d|Fig\. \d\w?|350M|\b1B\b|N\(0, 1\)|95%|95th|Gemma 3n")
 """What holds a digit and is no result: names of arms, of the paper's items and models, of a distribution, of an interval."""
+EXPRESSION = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
 
 
 def loose(text: str) -> list[str]:
-    """Numbers that are not bound, with their surroundings."""
-    for pattern in (BOUND.pattern, r"`[^`]*`", r"\]\([^)]*\)", NAMES.pattern):
+    """Numbers of a template that no function writes, with their surroundings."""
+    for pattern in (EXPRESSION.pattern, r"`[^`]*`", r"\]\([^)]*\)", NAMES.pattern):
         text = re.sub(pattern, "", text, flags=re.DOTALL)
     return [text[max(0, found.start() - 30) : found.end() + 10] for found in re.finditer(r"\d[\d.,]*", text)]
 
 
-@pytest.fixture
-def results(tmp_path):
-    folder = tmp_path / "results/laptop/rivals"
-    folder.mkdir(parents=True)
-    row = json.loads((ROOT / "results/laptop/rivals/verdicts.json").read_text())[0]
-    (folder / "verdicts.json").write_text(json.dumps([row | {"claim": "a", "ours": -0.4567, "seeds": 5}]))
-    (folder / "data.csv").write_text("panel,what,value\nloss,dense,3.14159\nloss,stem,2\nFLOPs,stem,\n")
-    return tmp_path / "results"
+@pytest.fixture(scope="module")
+def rendered():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        return render(Path("results"))
 
 
-@pytest.mark.parametrize(
-    "path", [ROOT / path.relative_to(ROOT) for path in pages(tuple(ROOT / f for f in FILES))], ids=lambda p: p.name
-)
-def test_prose_is_what_the_results_say(path, monkeypatch):
-    """Else 'stemrepro prose' brings it up to date."""
-    monkeypatch.chdir(ROOT)
-    assert rendered(path.read_text(), Path("results")) == path.read_text()
-    assert "@@" not in path.read_text()  # a place to be filled
+def test_pages_are_what_templates_and_results_say(rendered):
+    """Else 'stemrepro docs' brings them up to date."""
+    assert Path("README.md") in rendered
+    assert {page: (ROOT / page).read_text() for page in rendered} == rendered
+
+
+def test_a_page_says_where_it_is_edited(rendered):
+    for page, text in rendered.items():
+        assert re.findall("<!--.*?-->", text) == [f"<!-- generated from docs/src/{page.name}.j2: edit there -->"]
+        assert text.splitlines()[1].startswith("<!--")
+    generated = [path for path in (ROOT / "docs").glob("*.md") if "<!-- generated" in path.read_text()]
+    assert {path.relative_to(ROOT) for path in generated} == rendered.keys() - {Path("README.md")}
 
 
 CAPTION = re.compile(r"\)\n\n\*([^*\n].*?)\*\n\n", re.DOTALL)
 
 
 @pytest.mark.parametrize(
-    ("page", "first", "last", "bound"),
+    ("page", "first", "last", "expressions"),
     [
         ("README.md", "\n## Six findings\n", "\n## Run it\n", 15),
-        ("docs/findings.md", "\n## ", None, 100),
-        ("docs/report.md", "\n## 2", "\n## 7", 40),
+        ("findings.md", "\n## ", None, 100),
+        ("report.md", "\n## 2", "\n## 7", 40),
     ],
 )
-def test_no_number_in_findings_and_captions_is_loose(page, first, last, bound):
-    text = (ROOT / page).read_text()
+def test_no_number_in_findings_and_captions_is_loose(page, first, last, expressions):
+    text = (ROOT / f"docs/src/{page}.j2").read_text()
     start = text.index(first)
     findings = text[start : text.index(last) if last else None]
     captions = CAPTION.findall(text)
     assert captions
     assert loose("STEM 1/3 shrinks to 0.18 nats (`d_ff` 64)") != []
-    assert len(BOUND.findall(findings)) > bound
+    assert len(EXPRESSION.findall(findings)) > expressions
     numbered = re.sub(r"^(## )?\d\. ", "", findings, flags=re.MULTILINE)
     assert [number for part in (numbered, *captions) for number in loose(part)] == []
 
@@ -90,11 +92,13 @@ def test_github_shows_every_page_as_it_is_meant(path):
 
 
 def test_readme_is_short():
-    """What a reader sees, without the comments that bind its numbers."""
+    """What a reader sees, without the comment that names its template."""
     assert len(re.sub(r"<!--.*?-->", "", (ROOT / "README.md").read_text()).split()) < 1300
 
 
-@pytest.mark.parametrize("path", pages(tuple(ROOT / f for f in FILES)), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda path: path.name
+)
 def test_links_lead_somewhere(path):
     """Files and headings of this repository; a heading's anchor is made as GitHub makes it."""
     links = re.findall(r"\]\(([^)\s]+)\)", re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL))
@@ -107,41 +111,74 @@ def test_links_lead_somewhere(path):
             assert anchor in {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}, link
 
 
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A folder with results of one recipe and a table beside the pages, in which a template is to be rendered."""
+    folder = tmp_path / "results/laptop/rivals"
+    folder.mkdir(parents=True)
+    row = json.loads((ROOT / "results/laptop/rivals/verdicts.json").read_text())[0]
+    numbers = {"ours": -0.4567, "ci_low": -0.5, "ci_high": -0.25, "own_rate": 0.125, "seeds": 5}
+    nothing = dict.fromkeys(("ours", "ci_low", "ci_high", "own_rate"))
+    rows = [row | {"claim": "a"} | numbers, row | {"claim": "unmeasured"} | nothing]
+    (folder / "verdicts.json").write_text(json.dumps(rows))
+    (folder / "data.csv").write_text(
+        "panel,what,x,value,ci_low,ci_high\nloss,dense,35.99937,3.14159,3,3.5\nloss,stem,2.0,2,,\nFLOPs,stem,2.5,,,\n"
+    )
+    (tmp_path / "docs/src").mkdir(parents=True)
+    (tmp_path / "docs/kills.csv").write_text("aimed,died_after,steps_lost\nwhile saving,19,3\nat random,25,9\n")
+    (tmp_path / "recipes").symlink_to(ROOT / "recipes")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def written(template: str) -> str:
+    """What a template renders to, below the lines that every page has."""
+    Path("docs/src/a.md.j2").write_text(f"# A\n{template}\n")
+    return render(Path("results"))[Path("docs/a.md")].partition("edit there -->\n")[2].removesuffix("\n")
+
+
 @pytest.mark.parametrize(
-    ("source", "words"),
+    ("expression", "words"),
     [
-        ("laptop/rivals/verdicts.json::a::ours::.2f", "-0.46"),
-        ("laptop/rivals/verdicts.json::a::ours::minus .1f", "0.5"),
-        ("laptop/rivals/verdicts.json::a::seeds::d", "5"),
-        ("laptop/rivals/verdicts.json::a::word::", "holds"),
-        ("laptop/rivals/data.csv::panel=loss;what=dense::value::.3f", "3.142"),
-        ("laptop/rivals/data.csv::what=dense::value::fewer .0%", "96%"),
-        ("recipes/paper.yaml::table-3-1b/dense/average::value::.2f", "55.82"),
-        ("docs/kills.csv::resumed_from=0;died_after=25::lost::.0f", "9"),
-        ("docs/kills.csv::resumed_from=0;died_after=25::aimed::", "at any moment"),
-        ("laptop::scale::tokens::.2f", "0.82"),
-        ("laptop::scale::ratio::.1f", "6.1"),
+        ('claim("laptop/rivals/a")', "-0.46 (-0.50 to -0.25)"),
+        ('claim("laptop/rivals/a") | number', "-0.46"),
+        ('claim("laptop/rivals/a") | number("+.1f")', "-0.5"),
+        ('claim("laptop/rivals/a") | interval', "-0.50 to -0.25"),
+        ('claim("laptop/rivals/a") | minus | both(".3f")', "0.457 (0.250 to 0.500)"),
+        ('claim("laptop/rivals/a", "own_rate") | number(".3f")', "0.125"),
+        ('claim("laptop/rivals/a", "own_rate") | both', "0.12"),
+        ('claim("laptop/rivals/a", "seeds") | number(".0f")', "5"),
+        ('verdict("laptop/rivals/a")', "holds"),
+        ('data("laptop/rivals", what="dense")', "3.14 (3.00 to 3.50)"),
+        ('data("laptop/rivals", panel="loss", what="stem")', "2.00"),
+        ('data("laptop/rivals", x=36)', "3.14 (3.00 to 3.50)"),
+        ('data("laptop/rivals", "x", x=36) | number(".0f")', "36"),
+        ('data("laptop/rivals", what="dense") | fewer | both(".1%")', "95.7% (95.0% to 97.0%)"),
+        ('data("docs/kills.csv", "steps_lost", died_after=25) | number(".0f")', "9"),
+        ('cell("table-3-1b/dense/average")', "55.82"),
+        ('scale("laptop", "tokens") | millions', "0.82"),
+        ('scale("laptop", "tokens_per_parameter") | number(".1f")', "6.1"),
+        (
+            'table("docs/kills.csv", "aimed | steps_lost .1f")',
+            "| aimed | steps lost |\n| --- | --: |\n| while saving | 3.0 |\n| at random | 9.0 |",
+        ),
+        (
+            'table("laptop/rivals", "panel | value .1f", what="stem")',
+            "| panel | value |\n| --- | --: |\n| loss | 2.0 |\n| FLOPs |  |",
+        ),
     ],
 )
-def test_a_number_is_written_as_its_marker_asks(results, monkeypatch, source, words):
-    monkeypatch.chdir(ROOT)
-    stale = f"before <!--{source}-->old<!--/--> after <!--an aside-->"
-    assert rendered(stale, results) == f"before <!--{source}-->{words}<!--/--> after <!--an aside-->"
-
-
-def test_rows_of_a_kind_are_a_table(results, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    marker = "<!--laptop/rivals/data.csv::what=stem::panel;value .1f::table-->"
-    lines = ["| panel | value |", "| --- | --: |", "| loss | 2.0 |", "| FLOPs |  |"]
-    assert rendered(f"{marker}old<!--/-->", results) == "\n".join([marker, *lines, "<!--/-->"])
+def test_what_an_expression_writes(project, expression, words):
+    assert written(f"before {{{{ {expression} }}}} after") == f"before {words} after"
 
 
 @pytest.mark.parametrize("which", ["tally", "primary", "recipes"])
-def test_tables_count_every_claim(which, monkeypatch):
-    monkeypatch.chdir(ROOT)
+def test_tables_count_every_claim(which, project):
+    (project / "results/laptop/rivals/data.csv").unlink()
     with (ROOT / "results/claims.csv").open(newline="") as file:
         claims = list(csv.DictReader(file))
-    lines = rendered(f"<!--laptop::{which}-->old<!--/-->", ROOT / "results").splitlines()[3:-1]
+    Path("docs/src/a.md.j2").write_text(f'# A\n{{{{ {which}("laptop") }}}}')
+    lines = render(ROOT / "results")[Path("docs/a.md")].splitlines()[4:]
     lines = [line for line in lines if line.startswith("|")]
     if which == "primary":
         primary = {row["sentence"]: row["word"] for row in claims if row["primary"] == "True"}
@@ -154,35 +191,50 @@ def test_tables_count_every_claim(which, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("source", "words"),
+    ("template", "words"),
     [
-        ("laptop/rivals/verdicts.json::b::ours::.2f", "no claim 'b'"),
-        ("laptop/rivals/verdicts.json::a::ci_lo::.2f", "None can't be written as '.2f'"),
-        ("laptop/rivals/verdicts.json::a::ours::twice .2f", "can't be written as 'twice .2f'"),
-        ("laptop/rivals/data.csv::panel=loss::value::.2f", "2 rows are panel=loss"),
-        ("laptop/rivals/data.csv::panel=FLOPs::value::.2f", "one with a value"),
-        ("laptop/nothing/data.csv::panel=FLOPs::value::.2f", "is missing"),
-        ("recipes/paper.yaml::table-9/a/b::value::.2f", "no cell 'table-9/a/b'"),
-        ("laptop::scale::cost::d", "field 'cost' is unknown"),
-        ("laptop/rivals/data.csv::what=dense::panel::.2f", "'loss' can't be written as '.2f'"),
-        ("laptop/rivals/data.csv::what=hash::panel::table", "no row is what=hash"),
-        ("laptop/rivals/data.csv::what=stem::panel;size::table", "column 'size' is unknown"),
-        ("laptop/rivals/data.csv::what=stem::panel .1f::table", "can't be a table: Unknown format code 'f'"),
-        ("docs/nothing.csv::what=stem::panel::table", "docs/nothing.csv is missing"),
-        ("a::b", "is no marker"),
-        ("nope::tally", "scale 'nope' is unknown"),
-        ("laptop/rivals/data.csv::loss::value::.2f", "0 rows are loss"),
+        ('{{ claim("laptop/rival/a") }}', "recipe 'laptop/rival' is unknown; did you mean 'laptop/rivals'?"),
+        ('{{ claim("laptop/rivals/unmesured") }}', "claim 'unmesured' is unknown; did you mean 'unmeasured'?"),
+        ('{{ claim("laptop/rivals/a", "sedes") }}', "field 'sedes' is unknown; did you mean 'seeds'?"),
+        ('{{ claim("laptop/rivals/unmeasured") }}', "field 'ours' is unknown"),
+        ('{{ claim("laptop/rivals/a", "own_rate") | interval }}', "0.125 has no interval"),
+        ('{{ claim("laptop/rivals/a") | number("twice") }}', "Invalid format specifier 'twice'"),
+        ('{{ verdict("laptop/rivals/b") }}', "claim 'b' is unknown"),
+        ('{{ data("laptop/nothing", panel="loss") }}', "results/laptop/nothing/data.csv is missing"),
+        ('{{ data("docs/nothing.csv", panel="loss") }}', "docs/nothing.csv is missing"),
+        ('{{ data("laptop/rivals", pannel="loss") }}', "column 'pannel' is unknown; did you mean 'panel'?"),
+        ('{{ data("laptop/rivals", "valeu", what="dense") }}', "column 'valeu' is unknown; did you mean 'value'?"),
+        ('{{ data("laptop/rivals", what="dens") }}', "what 'dens' is unknown; did you mean 'dense'?"),
+        ('{{ data("laptop/rivals", x=36.1) }}', "x '36.1' is unknown"),
         (
-            "laptop/rivals/verdicts.json::a::seeds::d-->3 <!--laptop/rivals/verdicts.json::a::seeds::d",
-            "1 lack their end",
+            '{{ data("laptop/rivals", panel="loss") }}',
+            "2 rows of laptop/rivals are {'panel': 'loss'}: choose by what, x,",
         ),
+        ('{{ data("laptop/rivals", panel="FLOPs") }}', "could not convert string to float: ''"),
+        ('{{ data("laptop/rivals", "panel", what="dense") }}', "could not convert string to float: 'loss'"),
+        ('{{ table("laptop/rivals", "panel", what="hash") }}', "what 'hash' is unknown"),
+        ('{{ table("laptop/rivals", "panel | size") }}', "column 'size' is unknown"),
+        ('{{ table("laptop/rivals", "panel .1f") }}', "could not convert string to float: 'loss'"),
+        ('{{ cell("table-9/a/b") }}', "no cell 'table-9/a/b'"),
+        ('{{ cell("table-2/midtraining_tokens/350m") }}', "there is no number"),
+        ('{{ scale("laptop", "cost") }}', "field 'cost' is unknown"),
+        ('{{ scale("lap", "runs") }}', "scale 'lap' is unknown; did you mean 'laptop'?"),
+        ('{{ tally("nope") }}', "scale 'nope' is unknown"),
+        ('{{ effect("laptop/rivals/a") }}', "'effect' is undefined"),
+        ('{{ claim("laptop/rivals/a") | twice }}', "No filter named 'twice'"),
+        ("{{ claim( }}", "unexpected '}'"),
     ],
 )
-def test_a_marker_that_asks_for_nothing_is_an_error_and_writes_nothing(results, tmp_path, monkeypatch, source, words):
-    monkeypatch.chdir(ROOT)
-    page = tmp_path / "page.md"
-    page.write_text(f"<!--laptop/rivals/verdicts.json::a::seeds::d-->4<!--/--> <!--{source}-->1<!--/-->")
-    before = page.read_text()
-    with pytest.raises(UserError, match=re.escape(words)):
-        render(results, (page,))
-    assert page.read_text() == before
+def test_what_a_template_can_not_have_is_named_with_its_line_and_nothing_is_written(project, template, words):
+    Path("docs/src/a.md.j2").write_text("# A\n\nfine\n")
+    Path("docs/src/b.md.j2").write_text(f"# B\n\nbefore {template} after\n")
+    with pytest.raises(UserError, match=rf"^docs/src/b\.md\.j2:3: .*{re.escape(words)}"):
+        write_pages(Path("results"))
+    assert list(Path("docs").glob("*.md")) == []
+
+
+def test_pages_that_are_up_to_date_are_left_alone(project):
+    Path("docs/src/README.md.j2").write_text('# R\n{{ verdict("laptop/rivals/a") }}\n')
+    assert write_pages(Path("results")) == [Path("README.md")]
+    assert write_pages(Path("results")) == []
+    assert Path("README.md").read_text() == "# R\n<!-- generated from docs/src/README.md.j2: edit there -->\nholds\n"

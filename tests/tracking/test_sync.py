@@ -121,7 +121,7 @@ def test_a_run_has_its_parameters_metrics_and_tags(project, catalog):
     history = MlflowClient(tracking_uri()).get_metric_history(run.info.run_id, "training/loss")
     assert [(m.step, m.value) for m in history] == [(row["step"], row["loss"]) for row in rows]
     assert run.data.metrics["loss_curve/bible"] == rows[-1]["validation"]["bible"]
-    assert run.data.params["model.placed"] == "[1]"
+    assert run.data.params["model.replaced_layers"] == "[1]"
     assert run.info.status == "FINISHED"
     expected = {
         "scale": "tiny",
