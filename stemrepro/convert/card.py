@@ -34,7 +34,7 @@ class Exported:
 
     @property
     def address(self) -> Address:
-        """Arm and point."""
+        """Return arm and variant."""
         return Address(self.config["variant"], self.config["arm"])
 
 

@@ -64,7 +64,7 @@ def so_many(name: str, rows: Iterable[dict], tokens: int, tokenizer: Tokenizer) 
     if left:
         raise UserError(
             f"'{name}' has {tokens - left:,} training tokens, and {tokens:,} are its share; give it more text in recipes/mixes.yaml, or "
-            "the point that asks for it fewer tokens"
+            "the variant that asks for it fewer tokens"
         )
     return kept
 

@@ -139,8 +139,8 @@ def bible(archive: zipfile.ZipFile) -> Iterator[Document]:
     books: dict[int, list[str]] = {}
     for (chapter, start), end in zip(chapters, ends, strict=True):
         books.setdefault(chapter // 1000, []).append(squeeze(text[start:end]))
-    for catalog, passages in books.items():
-        yield Document("bible", f"book{catalog:02d}", "", passages)
+    for book, passages in books.items():
+        yield Document("bible", f"book{book:02d}", "", passages)
 
 
 def dictionary(archive: zipfile.ZipFile) -> Iterator[Document]:

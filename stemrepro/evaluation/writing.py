@@ -14,7 +14,7 @@ from stemrepro.training.run import Run
 
 @dataclass(frozen=True)
 class Scored:
-    """The runs of one arm at one point with what was found of each, the folder that gets it, and what `score` was asked with."""
+    """The runs of one arm at one variant with what was found of each, the folder that gets it, and what `score` was asked with."""
 
     runs: list[Run]
     results: list[dict]

@@ -70,7 +70,7 @@ class Scaling(Comparison):
         return self.all_losses(arm, variant).first(seeds)
 
     def all_losses(self, arm: str, variant: str | None) -> ArmLosses:
-        """The same of all its seeds there, or at any point of the recipe.
+        """The same of all its seeds there, or at any variant of the recipe.
 
         Raises:
             UserError: the recipe doesn't want the arm there.

@@ -45,7 +45,7 @@ def most(recipes: Iterable[Recipe]) -> dict[Address, dict[str, int]]:
 def wanted(catalog: Catalog, recipes: dict[str, Recipe]) -> dict[Address, dict[str, int]]:
     """Seeds that are scored of each address that some recipes take, by the kinds of scores that they read of it; in order.
 
-    As many seeds and as much of the losses as any of the book's recipes take: an address has one folder of scores, and what is made for
+    As many seeds and as much of the losses as any of the catalog's recipes take: an address has one folder of scores, and what is made for
     one recipe must not be less than what another has put there.
     """
     asked, every = most(recipes.values()), most(catalog.recipes.values())

@@ -77,7 +77,7 @@ def find(catalog: Catalog, name: str, scale: str | None = None) -> tuple[str, st
 def _cells(catalog: Catalog, recipe: str, key: str, claim: Claim) -> list[str]:
     if not claim.paper:
         return ["no number" if claim.origin == "paper" else "not in the paper"]
-    written = read_yaml(catalog.paper.file.with_name(f"{recipe}.yaml"))  # of cells, a book keeps the number alone
+    written = read_yaml(catalog.paper.file.with_name(f"{recipe}.yaml"))  # of cells, a catalog keeps the number alone
     cells = [(name, catalog.paper.cell(name)) for name in written["claims"][key]["paper"].get("cells", ())]
     lines = [f"{claim.paper.value:g} {claim.paper.unit}: {claim.paper.source} ({claim.paper.confidence})"]
     return lines + [f"cell {name}: {c.value:g} {c.unit}; {c.source} ({c.confidence})" for name, c in cells]

@@ -32,7 +32,7 @@ def _at_official_init(facts: Evidence) -> dict:
     if (there := facts.robustness.get(OFFICIAL_INIT)) is None:
         return {}
     same = same_sign(facts.contrasts, there, facts.null_band)
-    return {"official_init": _mean(facts, OFFICIAL_INIT), "official_init_agrees": same}
+    return {"official_init": _mean(facts, OFFICIAL_INIT), "official_init_same_sign": same}
 
 
 def by_seed(facts: Evidence) -> list[float | None]:

@@ -16,7 +16,7 @@ from stemrepro.verdicts.rule import NOT_TESTABLE, UNTESTED, VERDICTS
 CONTROL_WORDS = dict(zip(VERDICTS, ("holds", "leans", "does not hold", "can't tell", "not testable"), strict=True))
 """What the verdicts are called of our own controls, which never speak for or against the paper. "holds" is an effect larger than what
 counts, whatever its size."""
-AT_OFFICIAL_INIT = {"official_init", "official_init_agrees"}
+AT_OFFICIAL_INIT = {"official_init", "official_init_same_sign"}
 """Fields of claims that were also measured at the official start of the embeddings: the effect, and whether it has the same sign."""
 
 
@@ -52,14 +52,14 @@ class Row(Strict):
     transportable: bool
     reason: str
     official_init: float | None = None
-    official_init_agrees: bool = False
+    official_init_same_sign: bool = False
 
     @model_validator(mode="after")
     def _whole(self) -> "Row":
         if (self.ci_low is None) != (self.ci_high is None) or (self.ours is None and self.ci_low is not None):
             raise ValueError("ours, ci_low and ci_high: an interval has two ends and a value within")
         if len(AT_OFFICIAL_INIT & self.model_fields_set) == 1:
-            raise ValueError("official_init and official_init_agrees stand together")
+            raise ValueError("official_init and official_init_same_sign stand together")
         return self
 
 

@@ -64,10 +64,10 @@ def evidence(row: dict) -> str:
     if row["item_se"]:
         words.append(f"between items {row['item_se']:.2g}")
     if row.get("tuned") is not None:
-        words.append(f"at own best learning rates {number(row['own_rate'])}")
+        words.append(f"at own best learning rates {number(row['tuned'])}")
     if row.get("official_init") is not None:
-        same = "the same sign" if row["official_init_agrees"] else "the same sign is not shown"
-        words.append(f"at the official start {number(row['official_start'])} ({same})")
+        same = "the same sign" if row["official_init_same_sign"] else "the same sign is not shown"
+        words.append(f"at the official start {number(row['official_init'])} ({same})")
     return ", ".join(words)
 
 

@@ -192,7 +192,7 @@ class Tracker:
     def run_key(self, folder: Path) -> str:
         """By which a run folder's MLflow run is found."""
         config = read_config(folder)
-        return f"{self.own}/{Address(config['point'], config['arm'])}/seed{config['seed']}/{digest(config)}"
+        return f"{self.own}/{Address(config['variant'], config['arm'])}/seed{config['seed']}/{digest(config)}"
 
     def sync_run(self, folder: Path, parent: Run, scores: dict[str, dict[int, float]]) -> list[dict]:
         """Brings one run folder's MLflow run up to date; returns the rows of metrics.jsonl."""

@@ -89,7 +89,7 @@ def epochs(run: Run, blocks: TokenBlocks) -> float:
         raise UserError(
             f"{run}: {asked:,} training tokens are {asked / there:.1f} passes over the {there:,} tokens of {blocks.path}, and more "
             f"than {MOST_EPOCHS} are refused; plan {MOST_EPOCHS * there:,} tokens or fewer for it (training.tokens of its scale, "
-            "times tokens of its point), or take a larger mix of recipes/mixes.yaml"
+            "times tokens of its variant), or take a larger mix of recipes/mixes.yaml"
         )
     return asked / there
 

@@ -1,1 +1,1 @@
-"""From paired differences to a verdict: the rule, its correction for many claims, and whether a sign turns elsewhere."""
+"""From paired differences to a verdict: the rule, its correction for many claims, and whether a sign flips in another setting."""

@@ -66,7 +66,7 @@ class Evidence:
         untested: of which kind that is, one of UNTESTED; "" where it can be tested.
         asked: what has to hold for the claim to be tested, in words.
         unmeasured: why the contrasts are nan, or None.
-        elsewhere: the same contrasts in other settings, by a name of stemrepro.verdicts.robustness.ELSEWHERE.
+        robustness: the same contrasts in other settings, by a name of stemrepro.verdicts.robustness.ROBUSTNESS.
     """
 
     kind: str

@@ -68,7 +68,7 @@ def changes(new: dict, old: dict) -> str:
         ("item_se", 0.01),
         ("tuned", 0.01),
         ("official_init", 0.01),
-        ("official_init_agrees", False),
+        ("official_init_same_sign", False),
         ("ours", None),
         ("differences", [9.0] * 5),
         ("differences", [0.12, 0.08, 0.1, 0.09, 0.11]),

@@ -131,14 +131,14 @@ def test_a_row_has_the_official_init_where_it_was_run(catalog):
         catalog, {"both": claim("high", "low", metric="everywhere"), "one": claim("high", "low"), "order": order}
     )
     rows = {row["claim"]: row for row in verdict_rows("laptop", judged(given.inputs, given))}
-    assert (rows["both"]["official_init"], rows["both"]["official_init_agrees"]) == (pytest.approx(3 * 1.925), True)
+    assert (rows["both"]["official_init"], rows["both"]["official_init_same_sign"]) == (pytest.approx(3 * 1.925), True)
     assert rows["both"]["tuned"] == pytest.approx(2 * 1.925)
     assert rows["order"]["official_init"] == pytest.approx(3 * 0.9625)  # the weakest pair
     assert not rows["one"].keys() & AT_OFFICIAL_INIT
     noise = Contrast(np.array([-9.0, 9.0, -8.0, 9.5]))
     given.robustness = lambda *_: {OFFICIAL_INIT: noise}
     row = verdict_rows("laptop", judged(given.inputs, given))[0]
-    assert (row["official_init"], row["official_init_agrees"]) == (pytest.approx(noise.mean), False)
+    assert (row["official_init"], row["official_init_same_sign"]) == (pytest.approx(noise.mean), False)
     assert row["verdict"] == "reproduced"  # noise turns nothing
 
 

@@ -45,7 +45,7 @@ def test_the_tally_counts_by_origin_and_verdict():
 
 
 def test_the_official_init_may_be_left_out(tmp_path):
-    rows = [ROW | {"claim": "a"}, ROW | {"claim": "b", "official_init": 0.1, "official_init_agrees": False}]
+    rows = [ROW | {"claim": "a"}, ROW | {"claim": "b", "official_init": 0.1, "official_init_same_sign": False}]
     path = tmp_path / "verdicts.json"
     path.write_text(json.dumps(rows))
     assert read_verdicts(path) == rows
@@ -70,10 +70,10 @@ def test_the_official_init_may_be_left_out(tmp_path):
         (json.dumps([ROW | {"arms": None}]), r"arms: .*None"),
         (json.dumps([ROW | {"paper": {"unit": "nats"}}]), r"paper\.value: Field required"),
         (json.dumps([ROW | {"sentence": 3}]), r"sentence: .*3"),
-        (json.dumps([ROW | {"official_init": 0.1}]), "official_init_agrees stand together"),
-        (json.dumps([ROW | {"official_init_agrees": True}]), "official_init_agrees stand together"),
-        (json.dumps([ROW | {"official_init": "much", "official_init_agrees": True}]), r"official_init: .*'much'"),
-        (json.dumps([ROW | {"official_init": 0.1, "official_init_agrees": 1}]), r"official_init_agrees: .*1"),
+        (json.dumps([ROW | {"official_init": 0.1}]), "official_init_same_sign stand together"),
+        (json.dumps([ROW | {"official_init_same_sign": True}]), "official_init_same_sign stand together"),
+        (json.dumps([ROW | {"official_init": "much", "official_init_same_sign": True}]), r"official_init: .*'much'"),
+        (json.dumps([ROW | {"official_init": 0.1, "official_init_same_sign": 1}]), r"official_init_same_sign: .*1"),
         (json.dumps([ROW | {"verdict": "true"}]), r"verdict: .*'reproduced'.*'true'"),
         (json.dumps([ROW | {"origin": "ours"}]), r"origin: .*'control'.*'ours'"),
         (json.dumps([ROW, ROW]), "has a claim twice"),

@@ -21,7 +21,7 @@ def test_evidence_names_both_errors_and_the_contrast_at_own_rates():
 @pytest.mark.parametrize(("agrees", "said"), [(True, "the same sign"), (False, "the same sign is not shown")])
 def test_evidence_says_whether_a_claim_has_its_sign_at_the_official_init(same_sign, said):
     shown = row("a", VERDICTS[1], seeds=5, seed_se=None, item_se=None, tuned=None)
-    shown |= {"official_init": 0.1234, "official_init_agrees": same_sign}
+    shown |= {"official_init": 0.1234, "official_init_same_sign": same_sign}
     assert words.evidence(shown) == f"5 seeds, at the official start +0.123 ({said})"
 
 
