@@ -57,7 +57,7 @@ def evidence(row: dict) -> str:
     if row["ours"] is None:
         return "not measured"
     words = [f"{row['seeds']} seed{'' if row['seeds'] == 1 else 's'}"]
-    if row["unit"] == "variants" and row["ci_low"] is not None and max(-row["ci_low"], row["ci_high"]) > 100:
+    if row["unit"] == "points" and row["ci_low"] is not None and max(-row["ci_low"], row["ci_high"]) > 100:
         words.append("a t interval, which doesn't know that 100 points are the most there is")
     if row["seed_se"]:
         words.append(f"error between seeds {row['seed_se']:.2g}")

@@ -27,9 +27,9 @@ from stemrepro.training.run import Run
 
 
 def suggested(trial: Trial, space: Space) -> dict:
-    """A value for every key of the space. A grid may grow within its study: of its variant names are taken as they are, as Optuna's lists
+    """A value for every key of the space. A grid may grow within its study: of its point names are taken as they are, as Optuna's lists
     can't grow, and numbers from a wide range."""
-    found, variant = {}, trial.user_attrs.get("variant", {})
+    found, point = {}, trial.user_attrs.get("point", {})
     for key, values in space.items():
         if isinstance(values, Range):
             found[key] = trial.suggest_float(key, values.low, values.high, log=values.log)
@@ -37,8 +37,8 @@ def suggested(trial: Trial, space: Space) -> dict:
             found[key] = trial.suggest_int(key, min(values), max(values)) if len(set(values)) > 1 else values[0]
         elif all(isinstance(value, int | float) for value in values):
             found[key] = trial.suggest_float(key, 0.0, 1e6)
-        elif key in variant:
-            found[key] = variant[key]
+        elif key in point:
+            found[key] = point[key]
         else:
             found[key] = trial.suggest_categorical(key, list(values))
     return found

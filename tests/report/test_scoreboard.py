@@ -102,7 +102,7 @@ def test_scales_of_a_claim_stand_beside_each_other(project, catalog):
     name, path = "validation_loss", project / "gpu/validation_loss/verdicts.json"
     rows = json.loads(path.read_text())
     rows[0] |= {"ours": 0.4, "ci_low": 0.3, "ci_high": 0.5, "scale": "gpu"}
-    rows[1] |= {"unit": "variants", "scale": "gpu"}
+    rows[1] |= {"unit": "points", "scale": "gpu"}
     path.write_text(json.dumps(rows))
     page = scoreboard.section(project, "laptop", name, catalog, project, {})
     found = {own["claim"]: own for own in page["rows"]}
