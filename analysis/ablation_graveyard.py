@@ -17,7 +17,7 @@ PAPER = {"gate-replaced": "table-3-ablations/gate-replaced", "stem-dagger": "tab
 
 
 def paper_gain(paper: Paper, arm: str) -> float | None:
-    """The paper's mean accuracy of an arm less dense's, in points; None where it has none."""
+    """Return the paper's mean accuracy of an arm less dense's, in points; None where it has none."""
     row = PAPER.get(arm, f"table-3-350m/{arm}")
     block, _, name = row.partition("/")
     if name not in paper.blocks[block].rows:

@@ -66,7 +66,8 @@ def spread_rows(arms: dict[str, ArmGeometry]) -> list[dict]:
 
 def token_rows(dense: ArmGeometry, arm: ArmGeometry) -> list[dict]:
     """One line a token, means over seeds: mean |cos| of its row, loss gained over dense behind it, training count; and means by
-    bucket of the training count."""
+    bucket of the training count.
+    """
     kept, gain, spread, seen = token_gains(dense, arm)
     buckets = np.array(FREQUENCIES)[np.searchsorted(BUCKETS["frequency"], seen.mean(axis=0), side="right") - 1]
     rows = [

@@ -28,7 +28,7 @@ def collect(measure: Recall) -> pd.DataFrame:
 
 
 def draw(data: pd.DataFrame, measure: Recall) -> Figure:
-    """A panel a length, and which queries: all of them, and the first of each key."""
+    """Return a panel a length, and which queries: all of them, and the first of each key."""
     lengths = measure.inputs.scale.recall.lengths
     letters = np.array(list("abcdefgh")[: 2 * len(lengths)]).reshape(2, len(lengths))
     figure, grid = sheet(letters.tolist(), 5.6, {}, sharex=True, sharey=True)

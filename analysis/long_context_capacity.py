@@ -73,7 +73,7 @@ def count_rows(text: TextCounts, layers: int, ffn_width: int) -> list[dict]:
 
 
 def loss_rows(arms: dict[str, ArmContext]) -> list[dict]:
-    """Differences of arms by position, and how they grow on the same targets behind more context."""
+    """Return differences of arms by position, and how they grow on the same targets behind more context."""
     rows = []
     source = arms["dense"].arrays["source"]
     for (high, low), (label, _, _) in PAIRS.items():

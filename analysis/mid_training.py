@@ -42,7 +42,7 @@ def collect(measure: MidTraining) -> pd.DataFrame:
 
 
 def label(arm: str, variant: str) -> str:
-    """How a line is called."""
+    """Return how a line is called."""
     return f"{ARM_LABEL[arm]}, tables anew" if variant == ANEW else ARM_LABEL[arm]
 
 

@@ -21,7 +21,7 @@ DASHES = {KEPT: "-", ANEW: (0, (3, 2))}
 
 
 def collect(measure: Needle) -> pd.DataFrame:
-    """What every arm finds by stage, length and depth; leads over dense; losses during the extension."""
+    """Return what every arm finds by stage, length and depth; leads over dense; losses during the extension."""
     rows, asked = [], measure.inputs.scale.haystack
     for place, scores in measure.scores.items():
         for length in asked.lengths:

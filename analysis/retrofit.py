@@ -27,7 +27,7 @@ WORDS = {SCRATCH: "", ROWS: ", made of dense: means", MEAN: ", made of dense: me
 
 
 def collect(measure: Retrofit) -> pd.DataFrame:
-    """Losses and leads over dense at the end, and training losses of the second stage; `x` of these is tokens, 0 of the first batch."""
+    """Return losses and leads over dense at the end, and training losses of the second stage; `x` of these is tokens, 0 of the first batch."""
     rows, arms = [], measure.arms
     for variant in PLACES:
         for arm, own in arms[variant].items():

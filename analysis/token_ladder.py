@@ -143,8 +143,9 @@ def foretold_rows(measure: Scaling, places: dict[str | None, float]) -> list[dic
 
 
 def agreement_rows(measure: Scaling) -> list[dict]:
-    """How often cheaper settings call a comparison of two arms as the last rung does, by their cost: training FLOPs of dense over all
-    seeds, in % of one run at the last rung."""
+    """Return how often cheaper settings call a comparison of two arms as the last rung does, by their cost: training FLOPs of dense over all
+    seeds, in % of one run at the last rung.
+    """
 
     def cost(variant: str | None) -> float:
         return float(measure.all_losses("dense", variant).curve["flops"].max())
@@ -160,8 +161,9 @@ def agreement_rows(measure: Scaling) -> list[dict]:
 
 
 def rival_rows(paper: Paper) -> list[dict]:
-    """The paper's Fig. 1a and the independent re-runs, each at its own tokens a parameter, in % of dense's loss, which has no unit to convert;
-    of the paper also the last gap in nats a token of its own vocabulary."""
+    """Return the paper's Fig. 1a and the independent re-runs, each at its own tokens a parameter, in % of dense's loss, which has no unit to convert;
+    of the paper also the last gap in nats a token of its own vocabulary.
+    """
     dense, stem, rows = paper.row("fig-1a/dense"), paper.row("fig-1a/stem-third"), []
     size = paper.value("table-3-1b/dense/total")
     for column, perplexity in dense.items():

@@ -65,7 +65,7 @@ def count_rows(arm: str, runs: ArmLosses, kind: str) -> list[dict]:
 
 
 def short_rows(measure: Stability, arm: str, own: bool) -> list[dict]:
-    """Where short runs at each rate end, and what follows from all of them."""
+    """Return where short runs at each rate end, and what follows from all of them."""
     base_rate, variants = measure.inputs.scale.learning_rate, measure.inputs.catalog.variants
     every, clipped = measure.short_runs(arm, own, clipped=False), list(measure.short_runs(arm, own).values())
     rows, mark = [], ", own" if own else ""
@@ -177,7 +177,7 @@ def draw_both(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
 
 
 def draw(data: pd.DataFrame, measure: Stability) -> Figure:
-    """Losses, spikes, ends of short runs at raised rates, and what follows from these."""
+    """Return losses, spikes, ends of short runs at raised rates, and what follows from these."""
     titles = {"a": "Training losses", "b": "Spikes", "c": "Short runs at higher rates", "d": "Learning-rate limit", "e": "Sensitivity to the rate"}  # fmt: skip
     figure, grid = sheet("ab;cd;ce", 7.4, titles, height_ratios=(1.15, 1, 1))
     draw_losses(grid["a"], data)

@@ -41,7 +41,7 @@ def step(
 
 
 def main() -> None:
-    """Prints one row an arm."""
+    """Print one row an arm."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", default="laptop")
     parser.add_argument("--steps", type=int, default=40)

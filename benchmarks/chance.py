@@ -37,7 +37,7 @@ class Answers(LM):
         self.function = function
 
     def loglikelihood(self, requests: list, **_: object) -> list[tuple[float, bool]]:
-        """What the function says."""
+        """Return what the function says."""
         return [(self.function(*request.args), False) for request in requests]
 
     def loglikelihood_rolling(self, requests: list, **_: object) -> list[float]:
@@ -48,12 +48,12 @@ class Answers(LM):
 
 
 def by_lot(prompt: str, answer: str) -> float:
-    """A number that has nothing to do with the text's meaning or length."""
+    """Return a number that has nothing to do with the text's meaning or length."""
     return -float(int(hashlib.sha256(f"{prompt}|{answer}".encode()).hexdigest()[:12], 16))
 
 
 def main() -> None:
-    """Prints a row a task."""
+    """Print a row a task."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", default="laptop")
     name = parser.parse_args().scale

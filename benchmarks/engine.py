@@ -36,7 +36,7 @@ def own_step(module: LanguageModule) -> Step:
 
 
 def main() -> None:
-    """Prints one row a model."""
+    """Print one row a model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", default="laptop")
     parser.add_argument("--rounds", type=int, default=60)

@@ -29,13 +29,13 @@ WARM_UP = 5
 
 
 def equal_factor(factors: np.ndarray, ratios: np.ndarray) -> float:
-    """Where a straight line through median ratios is 1: factors [n], ratios [rounds, n]."""
+    """Return where a straight line through median ratios is 1: factors [n], ratios [rounds, n]."""
     slope, start = np.polyfit(factors, np.median(ratios, axis=0), 1)
     return float((1 - start) / slope)
 
 
 def main() -> None:
-    """Prints one row a width, and the factor."""
+    """Print one row a width, and the factor."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", default="laptop")
     parser.add_argument("--arm", default="stem-full")

@@ -53,7 +53,7 @@ def served(database: str, folder: Path) -> Iterator[str]:
 
 
 def photograph(address: str, arms: list[str]) -> bytes:
-    """The page as PNG, once its table shows the arms."""
+    """Return the page as PNG, once its table shows the arms."""
     with chromium() as browser:
         page = browser.new_page(viewport=SIZE, device_scale_factor=1.2)
         page.add_init_script(CLOSED)
@@ -66,7 +66,7 @@ def photograph(address: str, arms: list[str]) -> bytes:
 
 
 def main() -> None:
-    """Writes the picture."""
+    """Write the picture."""
     catalog, home = load(), Path.cwd()
     with tempfile.TemporaryDirectory() as temporary, chdir(temporary):  # MLflow keeps artifacts where it runs
         folder = Path(temporary)

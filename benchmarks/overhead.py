@@ -25,7 +25,7 @@ from stemrepro.training.train import train
 
 
 def main() -> None:
-    """Prints milliseconds a step and shares."""
+    """Print milliseconds a step and shares."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", default="laptop")
     parser.add_argument("--arm", default="stem-full")

@@ -28,7 +28,7 @@ TARGETS = {"prefill": 1.01, "decode": 1.05}
 
 
 def homes(vocab: int) -> dict[str, dict]:
-    """What `offload` is told, by home."""
+    """Return what `offload` is told, by home."""
     cached = {
         f"ahead, distinct, LFU of 1/{round(1 / share)}": {"cache": RowCache(max(1, round(share * vocab)), vocab)}
         for share in SHARES
@@ -89,7 +89,7 @@ def checked(passes: dict[str, Passes], offloaded_by_name: dict[str, OffloadedTab
 
 
 def measure(steps: Steps, prefix: int, rounds: int, tick: Callable[[], None]) -> list[Row]:
-    """Each home's passes beside those of the same model with its tables on the device, behind `prefix` tokens of each sequence."""
+    """Return each home's passes beside those of the same model with its tables on the device, behind `prefix` tokens of each sequence."""
     config, device = steps.run(ARM).model, steps.device
     kind = torch.bfloat16 if device == "cuda" else torch.float32
     blocks = TokenBlocks(steps.blocks, "train", prefix + CHUNK - 1, config.vocab)

@@ -79,7 +79,7 @@ def prepared() -> Iterator[Path]:
 
 
 def shaped(catalog: Catalog, scale: str, home: Path, size: tuple[int, int], device: str = "cpu", **model: int) -> Steps:
-    """Steps at a scale, with other fields of its shape, on batches of `size` sequences and tokens."""
+    """Return steps at a scale, with other fields of its shape, on batches of `size` sequences and tokens."""
     own = catalog.scale(scale)
     name = f"width {model.get('width', own.model.width)}"
     own = own.model_copy(update={"model": own.model.model_copy(update=model | {"sequence": size[1]})})
@@ -87,7 +87,7 @@ def shaped(catalog: Catalog, scale: str, home: Path, size: tuple[int, int], devi
 
 
 def on_cpu(catalog: Catalog, home: Path, quick: bool) -> list[Part]:
-    """All measurements."""
+    """Return all measurements."""
     small = {"vocab": VOCAB, "width": 32, "layers": 3, "heads": 2, "kv_heads": 1, "ffn_width": 48}
     laptop = shaped(catalog, "laptop", home, (2, 32) if quick else (8, 128), **small if quick else {})
     larger = shaped(catalog, "gpu", home, (2, 32) if quick else (4, 256), **small | {"width": 64} if quick else {})
@@ -154,7 +154,7 @@ def on_gpu(catalog: Catalog, home: Path, peak: float | None) -> list[Part]:
 
 
 def measured(parts: list[Part]) -> list[Row]:
-    """The rows of all parts, shown while they come."""
+    """Return the rows of all parts, shown while they come."""
     course, rows = Course("measured", [Piece(part.name, part.rounds, part.seconds) for part in parts]), []
     with shown(lambda: course):
         for number, part in enumerate(parts):
@@ -169,7 +169,7 @@ def measured(parts: list[Part]) -> list[Row]:
 
 
 def origin(device: str) -> dict[str, str | int | float]:
-    """What every row says of where it comes from."""
+    """Return what every row says of where it comes from."""
     about, versions = provenance(), {}
     for package in PACKAGES:
         try:
@@ -188,12 +188,12 @@ def origin(device: str) -> dict[str, str | int | float]:
 
 
 def written(rows: list[Row], about: dict[str, str | int | float]) -> pd.DataFrame:
-    """The table that is committed."""
+    """Return the table that is committed."""
     return pd.DataFrame([asdict(row) | about for row in rows])
 
 
 def printed(rows: list[Row]) -> Table:
-    """The table that is shown."""
+    """Return the table that is shown."""
     names = [field.name for field in fields(Row) if field.name != "note"]
     table = Table(*(name.replace("_", " ") for name in names))
     for row in rows:
@@ -208,7 +208,7 @@ def printed(rows: list[Row]) -> Table:
 
 
 def main() -> None:
-    """Measures, prints and writes."""
+    """Measure, prints and writes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")

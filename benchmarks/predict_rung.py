@@ -27,7 +27,7 @@ FILE = Path("docs/predicted_rungs.csv")
 
 
 def lines(measure: Scaling, rung: str, chosen: list[str] | None = None) -> list[dict]:
-    """The loss of every arm, or of those chosen, and its gap to dense at a rung, in nats a token.
+    """Return the loss of every arm, or of those chosen, and its gap to dense at a rung, in nats a token.
 
     Raises:
         UserError: there is no such rung, it has scores, or too few below it have.
@@ -54,7 +54,7 @@ def lines(measure: Scaling, rung: str, chosen: list[str] | None = None) -> list[
 
 
 def added(file: Path, new: list[dict]) -> pd.DataFrame:
-    """The file's lines with new ones behind them.
+    """Return the file's lines with new ones behind them.
 
     Raises:
         UserError: the rung was foretold before.
@@ -67,7 +67,7 @@ def added(file: Path, new: list[dict]) -> pd.DataFrame:
 
 
 def came(measure: Scaling, said: pd.DataFrame) -> pd.DataFrame:
-    """The predictions of a recipe at a scale, with what came ("came", over all seeds that were scored) and whether it lies in the interval
+    """Return the predictions of a recipe at a scale, with what came ("came", over all seeds that were scored) and whether it lies in the interval
     ("inside").
 
     Raises:
@@ -86,7 +86,7 @@ def came(measure: Scaling, said: pd.DataFrame) -> pd.DataFrame:
 
 
 def main() -> None:
-    """Writes the prediction and prints it, or prints what came of all."""
+    """Write the prediction and prints it, or prints what came of all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     chosen = parser.add_mutually_exclusive_group(required=True)
     chosen.add_argument("rung", nargs="?")

@@ -14,7 +14,7 @@ from stemrepro.training.run import Run
 
 
 def as_a_worker() -> None:
-    """Starts this very command anew with the environment of workers, unless it has it: glibc reads its part when a process starts."""
+    """Start this very command anew with the environment of workers, unless it has it: glibc reads its part when a process starts."""
     if "MALLOC_TRIM_THRESHOLD_" not in os.environ:
         os.execve(sys.executable, sys.orig_argv, os.environ | ENVIRONMENT)
 

@@ -85,7 +85,7 @@ def tree(commit: str) -> Iterator[Path]:
 
 
 def trained(place: Path, steps: int, words: str) -> dict[str, dict]:
-    """Losses, norms, weights and code of every arm of a tree; UserError shows why its training failed."""
+    """Return losses, norms, weights and code of every arm of a tree; UserError shows why its training failed."""
     child = place / "tests" / "same_losses_child.py"
     arms = len(yaml.safe_load((place / "recipes/arms.yaml").read_text(encoding="utf-8")))
     with tempfile.TemporaryDirectory() as folder:
@@ -149,7 +149,7 @@ def adopt(runs: list[Run], codes: dict[str, str]) -> list[Run]:
 
 
 def main() -> int:
-    """Prints one line an arm that differs, and the count of those that don't."""
+    """Print one line an arm that differs, and the count of those that don't."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commit")
     parser.add_argument("--steps", type=int, default=40)

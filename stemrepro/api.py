@@ -40,17 +40,17 @@ class Loaded:
     context: int
 
     def tokens(self, text: str) -> Tensor:
-        """A text as the start of a document, behind an end mark: int64 [1, tokens + 1]."""
+        """Return a text as the start of a document, behind an end mark: int64 [1, tokens + 1]."""
         return torch.tensor([[END_OF_DOCUMENT, *self.tokenizer.encode(text).ids]])
 
     @torch.no_grad()
     def logits(self, text: str) -> Tensor:
-        """What the model expects at the start and behind each token: float32 [tokens + 1, vocab]."""
+        """Return what the model expects at the start and behind each token: float32 [tokens + 1, vocab]."""
         return self.model(self.tokens(text))[0].float()
 
     @torch.no_grad()
     def losses(self, text: str) -> pd.DataFrame:
-        """Each token of a text with what it costs the model.
+        """Return each token of a text with what it costs the model.
 
         Returns:
             token (as text), nats (minus the log-probability given all before it), rank (0 where the model expected it most).
@@ -64,7 +64,7 @@ class Loaded:
 
 
 def load(run: Path | str, data: Path | str = "data", trust: bool = False) -> Loaded:
-    """The trained model of a run folder, runs/<scale>/<variant>/<arm>/seed<k>, on the CPU.
+    """Return the trained model of a run folder, runs/<scale>/<variant>/<arm>/seed<k>, on the CPU.
 
     Args:
         data: where tokenizers lie, `data`/<scale>/tokenizer.json, and those of other vocabularies.
@@ -87,7 +87,7 @@ def load(run: Path | str, data: Path | str = "data", trust: bool = False) -> Loa
 
 
 def verdicts(scale: str = "laptop", results: Path | str = "results") -> pd.DataFrame:
-    """Every claim of the page that a scale shares, a row each: what verdicts.json has of it, its recipe, and the verdict as it is called
+    """Return every claim of the page that a scale shares, a row each: what verdicts.json has of it, its recipe, and the verdict as it is called
     of its origin. Column "scale" says where it was run: the laptop's page also has the ladder's claims, for one.
 
     Raises:
@@ -106,7 +106,7 @@ def verdicts(scale: str = "laptop", results: Path | str = "results") -> pd.DataF
 def scores(
     scale: str = "laptop", part: str = "losses", table: str = "losses", folder: Path | str = "scores"
 ) -> pd.DataFrame:
-    """A table of a part of the scores, of all arms at all variants: scores/<scale>/<part>/<variant>/<arm>/<table>.csv, with columns variant and arm.
+    """Return a table of a part of the scores, of all arms at all variants: scores/<scale>/<part>/<variant>/<arm>/<table>.csv, with columns variant and arm.
 
     Raises:
         UserError: nothing of the kind was scored; names what there is.

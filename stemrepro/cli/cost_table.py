@@ -111,7 +111,7 @@ def cost_table(
 
 
 def show(catalog: Catalog, console: Console, estimated: bool, **asked: object) -> None:
-    """Prints the table and what it assumes."""
+    """Print the table and what it assumes."""
     console.print(cost_table(catalog, **asked))
     console.print("A multiply-add is 2 FLOPs; attention counts every query against every key; embeddings are untied.")
     if estimated:

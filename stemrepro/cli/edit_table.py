@@ -21,7 +21,7 @@ def _column(said: Said, colour: str) -> str:
 
 
 def show(result: EditResult, prompt: str, source: str, target: str, console: Console) -> None:
-    """Prints an edit; without colour where the console has none."""
+    """Print an edit; without colour where the console has none."""
     table = Table(box=box.SIMPLE, expand=True, padding=(0, 1))
     heads = {
         f"{source} (before)": "blue",

@@ -19,7 +19,7 @@ CORE_FLOPS = 4e10  # training FLOPs a second of one core at the laptop scale (do
 
 
 def estimate(params: Params, cores: int | None = None) -> dict:
-    """Runs, tokens, FLOPs, seconds on this machine's CPU and bytes of disk of training what is planned."""
+    """Run, tokens, FLOPs, seconds on this machine's CPU and bytes of disk of training what is planned."""
     (name,), cores = params.scales, cores or os.cpu_count() or 1
     total, threads = {"runs": 0, "tokens": 0, "flops": 0.0, "disk": 0}, 1
     for own in params.planned(name).values():
@@ -34,7 +34,7 @@ def estimate(params: Params, cores: int | None = None) -> dict:
 
 
 def show_arms(catalog: Catalog, scale_name: str, names: list[str], console: Console) -> None:
-    """Prints arms as one table: layers, parameters, forward FLOPs a token, bytes of table rows a token reads (4 a number)."""
+    """Print arms as one table: layers, parameters, forward FLOPs a token, bytes of table rows a token reads (4 a number)."""
     scale = catalog.scale(scale_name)
     columns = ("arm", "layers", "d_ff", "exp.", "total", "active", "tables", "FLOP", "bytes")
     table = Table(*columns, title=f"{scale_name}: arms", box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
@@ -71,7 +71,7 @@ def ranges(layers: tuple[int, ...]) -> str:
 
 
 def show(catalog: Catalog, params: Params, console: Console) -> None:
-    """Prints the arms with their layers and the estimate."""
+    """Print the arms with their layers and the estimate."""
     (name,) = params.scales
     planned = params.planned(name)
     show_arms(catalog, name, [arm for arm in catalog.arms if arm in {address.arm for address in planned}], console)

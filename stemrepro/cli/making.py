@@ -31,7 +31,7 @@ def plan(
     arms: Annotated[bool, typer.Option("--arms", help="print every arm with its counts; write nothing")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="print no estimate")] = False,
 ) -> None:
-    """Validates recipes/, writes plan/ for DVC, and prints the estimate."""
+    """Validate recipes/, writes plan/ for DVC, and prints the estimate."""
     from stemrepro.pipeline import plan as planning
 
     if check:
@@ -148,7 +148,7 @@ def train(
     ] = False,
     replace: Annotated[bool, typer.Option("--replace", help="remove runs that were made with other settings")] = False,
 ) -> None:
-    """Trains all seeds of arms; finished runs return at once, interrupted ones resume."""
+    """Train all seeds of arms; finished runs return at once, interrupted ones resume."""
     from stemrepro.cli.summary import losses_of_runs
     from stemrepro.pipeline.runs import asked_runs
     from stemrepro.training.launch import train_runs
@@ -176,7 +176,7 @@ def evaluate(
     scale: Scale = "laptop",
     part: Annotated[str | None, typer.Option(help="only this", **names.one_of("part", PARTS))] = None,
 ) -> None:
-    """Scores runs as far as that isn't done: validation losses, benchmarks through lm-eval, angles between FFN vectors."""
+    """Score runs as far as that isn't done: validation losses, benchmarks through lm-eval, angles between FFN vectors."""
     from stemrepro.cli.summary import losses_of_scores
     from stemrepro.pipeline.score import evaluate as score
 
@@ -200,7 +200,7 @@ def sweep(
     worker: Annotated[int, typer.Option(hidden=True)] = 0,
     redraw: Annotated[bool, typer.Option("--redraw", help="draw the results' data.csv again; run nothing")] = False,
 ) -> None:
-    """Searches fields of arms by Optuna on the tune split; start it again for another worker, or after a kill."""
+    """Search fields of arms by Optuna on the tune split; start it again for another worker, or after a kill."""
     if worker:
         leave_with_parent()
     names.check_sweep(file)

@@ -55,7 +55,7 @@ NEEDED = {"rank": 0.5, "slots": 4}
 
 
 def _write(file: Path, text: str) -> None:
-    """Writes a file of recipes/ if all of them can still be read with it; UserError says what can't."""
+    """Write a file of recipes/ if all of them can still be read with it; UserError says what can't."""
     with TemporaryDirectory() as aside:
         tried = Path(shutil.copytree(file.parent, Path(aside) / file.parent.name))
         (tried / file.name).write_text(text, encoding="utf-8")
@@ -67,7 +67,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def new_arm(name: str, ffn: str, folder: Path = RECIPES) -> list[str]:
-    """Appends an arm to arms.yaml; writes the class of a network of one's own, unless its file is there.
+    """Append an arm to arms.yaml; writes the class of a network of one's own, unless its file is there.
 
     Returns:
         What was written.
@@ -104,7 +104,7 @@ def _add_arm(name: str, ffn: str, file: Path, catalog: Catalog) -> None:
 
 
 def new_recipe(name: str, names: list[str], folder: Path = RECIPES) -> list[str]:
-    """Writes <name>.yaml with one claim: the last arm ends below the first.
+    """Write <name>.yaml with one claim: the last arm ends below the first.
 
     Returns:
         What was written.

@@ -21,7 +21,7 @@ def _wrapped(text: str) -> str:
 
 
 def loss_at_end(run: Run) -> float | None:
-    """A run's last validation while it was trained, mean over the sources of prose in nats a token; None where there is none."""
+    """Return a run's last validation while it was trained, mean over the sources of prose in nats a token; None where there is none."""
     try:
         last = (run.folder / "metrics.jsonl").read_text(encoding="utf-8").rstrip().rpartition("\n")[2]
         losses = json.loads(last)["validation"]
@@ -45,7 +45,7 @@ def by_arm(losses: dict[Address, list[float]]) -> str:
 
 
 def losses_of_runs(runs: Iterable[Run], folder: Path) -> str:
-    """How runs ended, by arm, in a sentence.
+    """Return how runs ended, by arm, in a sentence.
 
     Args:
         folder: where they lie.
@@ -60,7 +60,7 @@ def losses_of_runs(runs: Iterable[Run], folder: Path) -> str:
 
 
 def losses_of_scores(addresses: Iterable[Address], folder: Path) -> str:
-    """What the scored losses are, by arm, in a sentence.
+    """Return what the scored losses are, by arm, in a sentence.
 
     Args:
         folder: scores/<scale>/losses.
@@ -82,7 +82,7 @@ def losses_of_scores(addresses: Iterable[Address], folder: Path) -> str:
 
 
 def verdicts(rows: list[dict], folders: list[Path]) -> str:
-    """How many claims came out how, and where that is written."""
+    """Return how many claims came out how, and where that is written."""
     counts = Counter(word(row) for row in rows)
     said = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
     return _wrapped(

@@ -85,7 +85,7 @@ class Arm(Strict):
 
 
 def shaped(shape: Shape, arm: Arm) -> ModelConfig:
-    """The model of an arm in a shape.
+    """Return the model of an arm in a shape.
 
     Raises:
         UserError: the shape fits no model, the placement replaces no layer, or nothing can be matched.

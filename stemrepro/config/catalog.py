@@ -45,29 +45,29 @@ class Catalog(Strict):
     paper: Paper
 
     def scale(self, name: str) -> Scale:
-        """A scale by name; UserError names those there are."""
+        """Return a scale by name; UserError names those there are."""
         if name not in self.scales:
             raise unknown("scale", name, self.scales, "recipes/scales/")
         return self.scales[name]
 
     def at(self, scale: str) -> "Catalog":
-        """The same with the recipes that are run at a scale; UserError names the scales there are."""
+        """Return the same with the recipes that are run at a scale; UserError names the scales there are."""
         named = self.scale(scale).named_only
         kept = {name: own for name, own in self.recipes.items() if scale in own.scales or not (own.scales or named)}
         return self.model_copy(update={"recipes": kept})
 
     def recipe(self, name: str) -> Recipe:
-        """A recipe by name; UserError names those there are."""
+        """Return a recipe by name; UserError names those there are."""
         if name not in self.recipes:
             raise unknown("recipe", name, self.recipes, "recipes/")
         return self.recipes[name]
 
     def variant(self, name: str) -> Variant:
-        """A variant by name; "main" is the scale itself."""
+        """Return a variant by name; "main" is the scale itself."""
         return Variant() if name == MAIN else self.variants[name]
 
     def before(self, address: Address) -> Address | None:
-        """The address whose finished runs those of another go on from, or None.
+        """Return the address whose finished runs those of another go on from, or None.
 
         Raises:
             UserError: it isn't there, or is of another model or text, or goes on from another itself.
@@ -92,7 +92,7 @@ def _records(model: type[Strict], file: Path) -> dict:
 
 
 def _check_parent(recipe: Recipe, address: Address, place: Address) -> None:
-    """Raises UserError unless the recipe asks for the runs that those of an address go on from, too."""
+    """Raise UserError unless the recipe asks for the runs that those of an address go on from, too."""
     asked = recipe.wanted()
     seeds, there = max(asked[address].values()), max(asked.get(place, {"": 0}).values())
     if there < seeds:
@@ -102,7 +102,7 @@ def _check_parent(recipe: Recipe, address: Address, place: Address) -> None:
 
 
 def _check_recipe(name: str, recipe: Recipe, file: Path, catalog: Catalog) -> Recipe:
-    """The recipe with its claims' cells turned into numbers; UserError for whatever it names that isn't there."""
+    """Return the recipe with its claims' cells turned into numbers; UserError for whatever it names that isn't there."""
     for arm in recipe.arms:
         if arm not in catalog.arms:
             raise UserError(f"{file}: {unknown('arm', arm, catalog.arms, 'recipes/arms.yaml')}")
@@ -137,7 +137,7 @@ def _check_recipe(name: str, recipe: Recipe, file: Path, catalog: Catalog) -> Re
 
 
 def read_recipes(folder: Path = RECIPES) -> Catalog:
-    """Reads and checks every arm, variant, scale and recipe."""
+    """Read and checks every arm, variant, scale and recipe."""
     arms, variants = _records(Arm, folder / "arms.yaml"), _records(Variant, folder / "variants.yaml")
     for name, arm in arms.items():
         if arm.family and arm.family not in arms:

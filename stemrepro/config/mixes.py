@@ -65,7 +65,7 @@ class HubMix(Strict):
 
 
 def check_prose(vendored: bool, sources: tuple[str, ...]) -> None:
-    """Raises ValueError unless a made mix says where its prose is from."""
+    """Raise ValueError unless a made mix says where its prose is from."""
     if vendored == bool(sources):
         raise ValueError("a mix with prose has either `sources` of it or `vendored: true`")
     if strange := [source for source in sources if source not in SOURCES]:
@@ -218,7 +218,7 @@ MADE = ("facts", "recall", "invented", "needles")
 
 
 def in_the_sample(mix: Mix) -> bool:
-    """Does all that a mix reads lie in the vendored sample?"""
+    """Do all that a mix reads lie in the vendored sample?"""
     return mix.kind == "sample" or (mix.kind in ("facts", "needles") and mix.vendored)
 
 

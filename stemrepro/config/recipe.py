@@ -146,29 +146,29 @@ class Recipe(Strict):
         return self
 
     def arms_at(self, variant: str) -> tuple[str, ...]:
-        """The arms that the recipe wants at a variant."""
+        """Return the arms that the recipe wants at a variant."""
         return self.variants[variant].arms or self.arms
 
     def variants_of(self, arm: str) -> list[str]:
-        """The variants at which the recipe wants an arm."""
+        """Return the variants at which the recipe wants an arm."""
         return [variant for variant in self.variants if arm in self.arms_at(variant)]
 
     def seeds_of(self, arm: str, part: str = "losses") -> int:
-        """How many seeds of an arm the recipe takes where its arms are compared; extra seeds are for losses only."""
+        """Return how many seeds of an arm the recipe takes where its arms are compared; extra seeds are for losses only."""
         if self.base != MAIN:
             return self.variants[self.base].seeds
         own = self.more_seeds.get(arm, self.seeds)
         return own if part == "losses" else min(own, self.seeds)
 
     def scored(self) -> dict[Address, list[str]]:
-        """The parts of the scores that it reads of each address, as their folders are called."""
+        """Return the parts of the scores that it reads of each address, as their folders are called."""
         return {
             address: list(dict.fromkeys("losses" if kind in OF_LOSSES else kind for kind in kinds))
             for address, kinds in self.wanted().items()
         }
 
     def wanted(self) -> dict[Address, dict[str, int]]:
-        """What the recipe reads: for each address the seeds of each kind of scores."""
+        """Return what the recipe reads: for each address the seeds of each kind of scores."""
         found: dict[Address, dict[str, int]] = {}
         if self.base == MAIN:
             for arm in self.arms:

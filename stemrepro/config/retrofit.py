@@ -12,7 +12,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 def check(dense: ModelConfig, stem: ModelConfig) -> None:
-    """Raises UserError unless one is the other with tables in place of up-projections in its `placed` layers."""
+    """Raise UserError unless one is the other with tables in place of up-projections in its `placed` layers."""
     if stem.ffn != "stem" or stem.table_shared:
         what = f"ffn '{stem.ffn}'" + (" with a shared table" if stem.table_shared else "")
         raise UserError(f"{what} can't be retrofitted; choose an arm with ffn 'stem' and a table for each layer")

@@ -172,7 +172,8 @@ class Scale(Strict):
 
 class Extension(Strict):
     """A later stage of training: it goes on from the finished run of the same arm and seed, with its weights and the state of its
-    optimiser, on sequences of another length, on another text, or on what follows in the same one."""
+    optimiser, on sequences of another length, on another text, or on what follows in the same one.
+    """
 
     after: Name = Field("main", description="the variant at which that run is; the scale itself when left out")
     arm: Name | None = Field(None, description="the dense arm that tables are made of")
@@ -241,7 +242,7 @@ class Variant(Strict):
         return self
 
     def at(self, scale: Scale) -> Scale:
-        """The scale at this variant; with a vocabulary of its own still with the scale's tokens (RunTraining.same_text).
+        """Return the scale at this variant; with a vocabulary of its own still with the scale's tokens (RunTraining.same_text).
 
         Raises:
             ValueError: a width that is no even number a head, or a vocabulary that is no whole number.

@@ -101,7 +101,7 @@ class RunTraining(Training):
         return max(1, round(self.warmup * self.steps))
 
     def same_text(self, ratio: float) -> "RunTraining":
-        """The same with the tokens that as much text has in another vocabulary: `ratio` times as many, in whole steps."""
+        """Return the same with the tokens that as much text has in another vocabulary: `ratio` times as many, in whole steps."""
         step = self.batch * self.sequence
         tokens = max(1, round(ratio * self.tokens / step)) * step
         return self.model_copy(update={"tokens": tokens, "eval_tokens": round(ratio * self.eval_tokens)})

@@ -39,7 +39,7 @@ class Exported:
 
 
 def _equation(name: str) -> str:
-    """What a network's class says of itself first."""
+    """Return what a network's class says of itself first."""
     return " ".join(inspect.getdoc(ffn_class(name)).split("\n\n")[0].split())
 
 

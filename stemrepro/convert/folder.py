@@ -62,7 +62,7 @@ def _data_card(mix: str, scale: str, results: Path) -> str:
 
 
 def export(run: Path, out: Path, data: Path, scores: Path, results: Path) -> None:
-    """Writes a run's model, tokenizer, card and, for all but dense models, the code that transformers loads them with.
+    """Write a run's model, tokenizer, card and, for all but dense models, the code that transformers loads them with.
 
     The folder appears whole or not at all.
 

@@ -34,7 +34,7 @@ INNER = {
 
 
 def to_halves(weight: Tensor, heads: int) -> Tensor:
-    """Rows of a projection from pairs (2i, 2i + 1) to halves (i, i + half) of each head: [heads x head width, width]."""
+    """Return rows of a projection from pairs (2i, 2i + 1) to halves (i, i + half) of each head: [heads x head width, width]."""
     return weight.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)
 
 
@@ -56,8 +56,9 @@ def joined(shards: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def _weights(folder: Path, path: Path) -> dict[str, Tensor]:
-    """The weights of a file, a state or {"model": state}; nothing in it is executed. UserError where it holds anything else, or leads
-    out of the folder."""
+    """Return the weights of a file, a state or {"model": state}; nothing in it is executed. UserError where it holds anything else, or leads
+    out of the folder.
+    """
     within(folder, path)
     try:
         held = torch.load(path, map_location="cpu", weights_only=True)
@@ -88,7 +89,7 @@ def _tables(home: Path, steps: Path) -> dict[str, Tensor]:
 
 
 def _shape(about: dict, state: Mapping[str, Tensor], path: Path) -> ModelConfig:
-    """The shape that params.json and the weights tell; UserError where they disagree, or this decoder can't be it."""
+    """Return the shape that params.json and the weights tell; UserError where they disagree, or this decoder can't be it."""
     layers: dict[int, set[str]] = {}
     for name in state:
         if found := LAYER.fullmatch(name):
@@ -137,7 +138,7 @@ def _ours(name: str, replaced_layers: Sequence[int]) -> str | None:
 
 
 def from_official(state: Mapping[str, Tensor], config: ModelConfig) -> Decoder:
-    """A model of weights under their names without a prefix, e.g. "layers.0.attention.wq.weight"; tables whole (see `joined`).
+    """Return a model of weights under their names without a prefix, e.g. "layers.0.attention.wq.weight"; tables whole (see `joined`).
 
     Returns:
         The model in float32, in evaluation.
@@ -163,7 +164,7 @@ def from_official(state: Mapping[str, Tensor], config: ModelConfig) -> Decoder:
 
 
 def read(folder: Path) -> Decoder:
-    """The model of a checkpoint's folder, of a step or the one named `consolidated` in it; as `from_official`.
+    """Return the model of a checkpoint's folder, of a step or the one named `consolidated` in it; as `from_official`.
 
     Raises:
         UserError: a file is missing, damaged or of another model; names file and key.

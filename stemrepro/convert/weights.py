@@ -26,7 +26,7 @@ NAMES = {
 
 
 def check(config: ModelConfig) -> None:
-    """Raises UserError with the reason where a model can't be exported."""
+    """Raise UserError with the reason where a model can't be exported."""
     what, reason = f"ffn '{config.ffn}'", REFUSED.get(config.ffn, "")
     if OWN_FILE.fullmatch(config.ffn):
         reason = "modeling_stem.py has no network of a file of your own"
@@ -42,7 +42,7 @@ def check(config: ModelConfig) -> None:
 
 
 def exported_ffn(config: ModelConfig) -> str:
-    """The network's name in modeling_stem.py: rows that are dealt out anew at every training step stay as they lie at the end."""
+    """Return the network's name in modeling_stem.py: rows that are dealt out anew at every training step stay as they lie at the end."""
     return "stem" if config.ffn == "stem-shuffled" else config.ffn
 
 

@@ -24,7 +24,8 @@ from stemrepro.training.run_folder import read_config
 @dataclass(frozen=True)
 class Said:
     """What a model says to a prompt: the most probable next tokens with their probabilities, and a greedy continuation to the end
-    of the line."""
+    of the line.
+    """
 
     top: tuple[tuple[str, float], ...]
     continuation: str
@@ -71,7 +72,7 @@ class EditSession:
         self.names = tuple(entity.name for entity in read_atlas(facts).entities) if facts.exists() else ()
 
     def tokens(self, text: str) -> list[int]:
-        """A text as the start of a document."""
+        """Return a text as the start of a document."""
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -80,13 +81,13 @@ class EditSession:
 
     @torch.no_grad()
     def generate(self, prompt: str, count: int, choose: Choose = greedy) -> str:
-        """A continuation of up to `count` tokens."""
+        """Return a continuation of up to `count` tokens."""
         row = torch.tensor([self.tokens(prompt)])
         made = [int(token) for token in continuations(self.model, row, count, choose, self.context)]
         return self.tokenizer.decode([token for token in made if token != END_OF_DOCUMENT])
 
     def check_name(self, name: str) -> None:
-        """Raises UserError with the nearest names where a run's facts are about others."""
+        """Raise UserError with the nearest names where a run's facts are about others."""
         if self.names and name not in self.names:
             near = difflib.get_close_matches(name, self.names, n=3, cutoff=0.4) or self.names[:5]
             raise UserError(
@@ -94,7 +95,7 @@ class EditSession:
             )
 
     def question(self, prompt: str, name: str) -> Question:
-        """The prompt and where the name stands in it; UserError where it doesn't."""
+        """Return the prompt and where the name stands in it; UserError where it doesn't."""
         return ask(self.tokenizer, prompt, name, "")
 
     @torch.no_grad()
@@ -125,7 +126,7 @@ class EditSession:
     def edit(
         self, prompt: str, source: str, target: str, scheme: str = "auto", top: int = 4, count: int = 24
     ) -> EditResult:
-        """Reads the target's rows at the source's places.
+        """Read the target's rows at the source's places.
 
         Raises:
             UserError: a name that the run doesn't know or the prompt doesn't hold, a model that reads no rows, or a scheme that doesn't

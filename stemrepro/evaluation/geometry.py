@@ -107,7 +107,7 @@ def ffn_vectors(model: Decoder, rows: Tensor, positions: Tensor) -> dict[int, di
 
 
 def tables_over_training(run: Run, model: Decoder) -> dict[float, dict[int, Tensor]]:
-    """Every replaced layer's table [V, f] by the share of training done: the start (from the seed), snapshots, the end.
+    """Return every replaced layer's table [V, f] by the share of training done: the start (from the seed), snapshots, the end.
 
     Raises:
         UserError: a snapshot is missing.
@@ -195,8 +195,9 @@ def score(run: Run, report: Callable, asked: Geometry, tokens: int) -> dict:
 
 
 def write(scored: Scored) -> dict:
-    """Writes the score files of one arm (all its seeds) but summary.json, and returns what that is to say; equal results give equal
-    bytes."""
+    """Write the score files of one arm (all its seeds) but summary.json, and returns what that is to say; equal results give equal
+    bytes.
+    """
     pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if run.diverged is None]
     first = scored.runs[0].model
     about = {"width": first.width, "ffn_width": first.ffn_width, "layers": []}

@@ -22,7 +22,7 @@ from stemrepro.training.run_folder import check_trusted, model_of, read_config
 
 
 def device_of(accelerator: str) -> torch.device:
-    """Where a scale's models are scored: where they are trained.
+    """Return where a scale's models are scored: where they are trained.
 
     Raises:
         UserError: the scale wants a GPU and torch sees none.
@@ -42,7 +42,7 @@ def _least(config: ModelConfig) -> int:
 
 
 def load_model(folder: Path, config: ModelConfig, settings: str, device: torch.device) -> Decoder:
-    """The trained model of a run folder.
+    """Return the trained model of a run folder.
 
     Args:
         settings: hash of the run's settings, which the weights must carry.
@@ -79,7 +79,7 @@ def load_model(folder: Path, config: ModelConfig, settings: str, device: torch.d
 
 
 def load_run(run: Run) -> Decoder:
-    """The trained model of a run, where its scale scores.
+    """Return the trained model of a run, where its scale scores.
 
     Raises:
         UserError: it isn't finished, or was made with other settings than those asked for.
@@ -90,7 +90,7 @@ def load_run(run: Run) -> Decoder:
 
 
 def load_folder(folder: Path, trust: bool = False) -> tuple[Decoder, int]:
-    """The trained model of a run folder by what its config.yaml says, and the length of the sequences that it was trained on.
+    """Return the trained model of a run folder by what its config.yaml says, and the length of the sequences that it was trained on.
 
     Args:
         trust: also execute the file of a network that no arm of the recipes here names.

@@ -98,7 +98,7 @@ class Capacity:
         return self.arms[arm][variant].frame["known"].to_numpy()
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """A difference of two arms by seed, over the seeds that both have; nan where a ratio has none, as less than a bit is known."""
+        """Return a difference of two arms by seed, over the seeds that both have; nan where a ratio has none, as less than a bit is known."""
         name, _, variant = metric.partition(":")
         if name == "known":
             one, other = (self.percent(arm, variant or self.most) for arm in (high, low))
@@ -119,7 +119,7 @@ class Capacity:
         raise UserError(f"metric '{metric}' is a contrast of arms, not a number by itself")
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Whether dense learns at all, and whether there is more than it can hold."""
+        """Return whether dense learns at all, and whether there is more than it can hold."""
         fewest = next(iter(self.sizes))
         if precondition == "dense-learns" and (few := float(self.percent("dense", fewest).mean())) < LEARNT:
             return f"dense knows {few:.0f}% of the bits of the fewest people; {LEARNT:g} are needed"
@@ -128,7 +128,7 @@ class Capacity:
         return None
 
     def runs(self) -> dict[str, ArmCapacity]:
-        """The arms at every number of people."""
+        """Return the arms at every number of people."""
         return {
             str(Address(variant, arm)): own for arm, variants in self.arms.items() for variant, own in variants.items()
         }

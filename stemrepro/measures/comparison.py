@@ -44,7 +44,7 @@ class ArmScores:
 
 
 def losses_at(folder: Path, address: Address, count: int | None = None) -> ArmLosses:
-    """The losses of an address below `folder`, scores/<scale>."""
+    """Return the losses of an address below `folder`, scores/<scale>."""
     return ArmLosses(folder / "losses" / address.path, count)
 
 
@@ -95,7 +95,7 @@ class Comparison:
         return losses.contrast(self.arms[high].losses, self.arms[low].losses, metric)
 
     def empty_bucket(self, metric: str) -> str | None:
-        """The bucket that a metric restricts losses to, when no target of the scale fell into it."""
+        """Return the bucket that a metric restricts losses to, when no target of the scale fell into it."""
         by, _, bucket = metric.partition(":")[2].partition("=")
         if by not in BUCKETS:
             return None
@@ -104,7 +104,7 @@ class Comparison:
         return bucket if bucket in names and not ((rows.by == by) & (rows.bucket == bucket)).any() else None
 
     def at(self, setting: str, arm: str) -> ArmLosses | None:
-        """Losses of an arm in another setting, at the budget at which the recipe compares its arms; None where it wasn't trained there.
+        """Return losses of an arm in another setting, at the budget at which the recipe compares its arms; None where it wasn't trained there.
 
         At own rates these are the scale's own where the family's best rate is the common one, and none where the scale doesn't know it.
         """
@@ -119,7 +119,7 @@ class Comparison:
         return runs or (self.arms[arm].losses if own == common else None)
 
     def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
-        """The same in other settings; none where an arm wasn't trained there, or where the setting is the common one for both."""
+        """Return the same in other settings; none where an arm wasn't trained there, or where the setting is the common one for both."""
         found = {}
         for setting in ROBUSTNESS:
             pair = {arm: self.at(setting, arm) for arm in (high, low)}
@@ -130,7 +130,7 @@ class Comparison:
         return found
 
     def contrast_at(self, setting: str, high: str, low: str, metric: str) -> Contrast | None:
-        """A contrast in another setting, where both arms were trained; None for metrics that aren't taken there: all but losses."""
+        """Return a contrast in another setting, where both arms were trained; None for metrics that aren't taken there: all but losses."""
         if self.empty_bucket(metric) or not any(re.fullmatch(pattern, metric) for pattern in losses.METRICS):
             return None
         return losses.contrast(self.at(setting, high), self.at(setting, low), metric)
@@ -154,7 +154,7 @@ class Comparison:
         return None
 
     def _memory_explains(self) -> str | None:
-        """Does dense - token-only make three quarters of dense - STEM full, on prose?"""
+        """Do dense - token-only make three quarters of dense - STEM full, on prose?"""
         dense, stem, memory = (self.arms[arm].losses for arm in ("dense", "stem-full", "token-only"))
         gap, part = (losses.contrast(dense, low, "prose").mean for low in (stem, memory))
         if gap <= 0:
@@ -181,13 +181,13 @@ class Comparison:
         return None
 
     def runs(self) -> dict[str, ArmLosses | ArmItems]:
-        """The scores behind the recipe, where its arms are compared and at variants."""
+        """Return the scores behind the recipe, where its arms are compared and at variants."""
         parts = self.inputs.recipe.scores
         main = {arm: own.losses if "losses" in parts else own.items for arm, own in self.arms.items()}
         return main | {f"{arm}@{variant}": at for arm, own in self.arms.items() for variant, at in own.variants.items()}
 
     def cost(self, arm: str) -> dict[str, float]:
-        """An arm's FLOPs a token and its parameters in all, as multiples of dense's."""
+        """Return an arm's FLOPs a token and its parameters in all, as multiples of dense's."""
         own, dense = self.arms[arm].summary, self.arms["dense"].summary
         return {
             "FLOPs": own["forward_flops_per_token"] / dense["forward_flops_per_token"],

@@ -42,7 +42,7 @@ class MidTraining(Reasoning):
         return found
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """A difference of two arms by seed."""
+        """Return a difference of two arms by seed."""
         name, _, text = metric.partition(":")
         if name == "score":
             return super().contrast(high, low, metric)
@@ -58,5 +58,5 @@ class MidTraining(Reasoning):
         return losses.contrast(kept[high], (anew if name == "despite" else kept)[low], text)
 
     def runs(self) -> dict[str, ArmLosses]:
-        """What lies behind the results, by address."""
+        """Return what lies behind the results, by address."""
         return {str(Address(variant, arm)): own for variant, arms in self.arms.items() for arm, own in arms.items()}

@@ -1,5 +1,6 @@
 """Needles found before and behind an extension of the context: metrics of recipes/needle.yaml. Points of needles, mean over depths; the
-same rows for every arm and seed."""
+same rows for every arm and seed.
+"""
 
 from functools import cached_property
 from typing import ClassVar
@@ -87,13 +88,13 @@ class Needle:
         return {place: ArmHaystack(self.inputs.folder / "haystack" / place.path) for place in places}
 
     def losses(self, variant: str, arm: str) -> ArmLosses:
-        """Losses at a variant."""
+        """Return losses at a variant."""
         return ArmLosses(
             self.inputs.folder / "losses" / Address(variant, arm).path, self.inputs.recipe.variants[variant].seeds
         )
 
     def length(self, variant: str) -> int:
-        """Tokens of a training sequence at a variant."""
+        """Return tokens of a training sequence at a variant."""
         return self.inputs.catalog.variant(variant).at(self.inputs.scale).model.sequence
 
     def found(self, variant: str, arm: str, length: int, way: str = "chosen") -> np.ndarray:
@@ -107,7 +108,7 @@ class Needle:
         return one[:count] - other[:count]
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """A difference of two arms by seed."""
+        """Return a difference of two arms by seed."""
         name, _, variant = metric.partition("@")
         name, _, length = name.partition(":")
         if name == "growth":
@@ -130,7 +131,7 @@ class Needle:
         raise UserError(f"metric '{metric}' is a contrast of arms, not a number by itself")
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Whether dense finds needles at all."""
+        """Return whether dense finds needles at all."""
         if precondition == "none":
             return None
         if precondition == "dense-leaves-room":
@@ -142,7 +143,7 @@ class Needle:
         return None
 
     def no_room(self, metric: str) -> str | None:
-        """Why a lead over dense can't show at the lengths of a metric, or None."""
+        """Return why a lead over dense can't show at the lengths of a metric, or None."""
         name, _, variant = metric.partition("@")
         lengths = [self.length(MAIN), self.length(KEPT)] if name == "growth" else [int(name.partition(":")[2])]
         for length in lengths:
@@ -151,5 +152,5 @@ class Needle:
         return None
 
     def runs(self) -> dict[str, ArmHaystack]:
-        """What lies behind the results, by address."""
+        """Return what lies behind the results, by address."""
         return {str(place): scores for place, scores in self.scores.items()}

@@ -19,7 +19,7 @@ TEXT, STEPS, START, SCORING = "text", "steps of training", "start of the embeddi
 
 
 def plan(folder: Path) -> dict:
-    """What the scores of an arm tell of their plan; UserError where they are damaged."""
+    """Return what the scores of an arm tell of their plan; UserError where they are damaged."""
     summary, steps = read_summary(folder / "summary.json"), folder / "steps.npz"
     found = {TEXT: summary["data_hash"], **summary.get("plan", {})}
     if steps.exists():
@@ -36,7 +36,7 @@ def other_plan(first: Path, second: Path) -> bool:
 
 
 def check_one_plan(inputs: Inputs) -> None:
-    """Compares the scores that a recipe reads, as far as they are there: at a variant in all that its arms share, over variants in the text,
+    """Compare the scores that a recipe reads, as far as they are there: at a variant in all that its arms share, over variants in the text,
     in how they were scored, and in the budget, of which variants take shares.
 
     Raises:

@@ -56,7 +56,7 @@ class ArmDistance(ArmScores):
         return arrays
 
     def part(self, by: str, low: int, high: int = 2**30) -> Part:
-        """Sums over buckets from `low` up to `high` of `by`, "distance" or "position"."""
+        """Sum over buckets from `low` up to `high` of `by`, "distance" or "position"."""
         tokens = self.arrays[f"{by}_tokens"]
         edges = np.array(EDGES[: tokens.shape[1]])
         chosen = (edges >= low) & (edges < high)
@@ -82,12 +82,12 @@ class ArmReasoning(ArmScores):
         return arrays
 
     def tasks(self, metric: str) -> list[str]:
-        """The tasks of a metric, as far as the scale has them."""
+        """Return the tasks of a metric, as far as the scale has them."""
         what = metric.split(":")[1]
         return [task for task in self.recipe.groups.get(what, (what,)) if task in self.summary["tasks"]]
 
     def sample(self, metric: str, field: str = "value") -> Sample:
-        """Values (points), weights and clusters of a metric's items; every task of a group counts the same.
+        """Return values (points), weights and clusters of a metric's items; every task of a group counts the same.
 
         Args:
             field: "value", "floor" for what needs no knowledge, or "cut" for the share of prompts that are longer than the context.
@@ -150,7 +150,7 @@ class Reasoning:
         return ArmReasoning(self.inputs.folder / "reasoning" / Address(variant, arm).path, self.inputs.recipe)
 
     def check_same(self, high: str, low: str) -> None:
-        """Raises UserError where two arms were scored on different seeds or targets."""
+        """Raise UserError where two arms were scored on different seeds or targets."""
         first, second = self.arms[high], self.arms[low]
         for name in ("seeds", "distance_tokens", "position_tokens", "word_tokens"):
             if not np.array_equal(first.arrays[name], second.arrays[name]):
@@ -164,7 +164,8 @@ class Reasoning:
 
     def same_words(self, high: str, low: str, first: int, others: tuple[int, ...]) -> Contrast:
         """loss(high) - loss(low) on other kinds of targets less that on the first kind, word by word: of each word the difference of its two
-        means, weighted by how well both are known, n1 n2 / (n1 + n2); with the error between words."""
+        means, weighted by how well both are known, n1 n2 / (n1 + n2); with the error between words.
+        """
         one, other = self.arms[high].arrays, self.arms[low].arrays
         self.check_same(high, low)
         lead, count = one["word"].astype(float) - other["word"], one["word_tokens"]
@@ -176,7 +177,7 @@ class Reasoning:
         return Sample(values, np.tile(weights / weights.sum(), (len(values), 1)), np.flatnonzero(both)).contrast()
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """A difference of two arms by seed."""
+        """Return a difference of two arms by seed."""
         if metric.startswith("growth:"):
             return self.same_words(high, low, *GROWTHS[metric.partition(":")[2]])
         metric, _, variant = metric.partition("@")
@@ -196,7 +197,7 @@ class Reasoning:
         raise UserError(f"metric '{metric}' is a contrast of arms, not a number by itself")
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Whether there are items, and dense answers them."""
+        """Return whether there are items, and dense answers them."""
         if not metric.startswith("score:"):
             return None
         metric, _, variant = metric.partition("@")
@@ -217,5 +218,5 @@ class Reasoning:
         return None
 
     def runs(self) -> dict[str, ArmDistance]:
-        """The arms."""
+        """Return the arms."""
         return self.arms

@@ -63,7 +63,7 @@ class Retrofit:
         return found
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """A difference by seed; see `metrics`.
+        """Return a difference by seed; see `metrics`.
 
         Raises:
             UserError: the arm that is to be retrofitted isn't, or that beside it is.
@@ -103,5 +103,5 @@ class Retrofit:
         return f"{CONSTANT}, whose only row never learns, ends {gain:.3f} nats below dense in two stages, more than the {smallest_effect:g} that count"
 
     def runs(self) -> dict[str, ArmLosses]:
-        """What lies behind the results, by address."""
+        """Return what lies behind the results, by address."""
         return {str(Address(variant, arm)): own for variant, arms in self.arms.items() for arm, own in arms.items()}

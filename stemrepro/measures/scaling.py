@@ -64,13 +64,13 @@ class Scaling(Comparison):
         return sorted({1.0} | {variant.width for variant in self.variants.values()})
 
     def losses(self, arm: str, variant: str | None) -> ArmLosses:
-        """An arm's losses at a rung, of the seeds that all rungs share: the first so many."""
+        """Return an arm's losses at a rung, of the seeds that all rungs share: the first so many."""
         recipe = self.inputs.recipe
         seeds = min(recipe.seeds_of(arm), *(recipe.variants[name].seeds for name in self.variants))
         return self.all_losses(arm, variant).first(seeds)
 
     def all_losses(self, arm: str, variant: str | None) -> ArmLosses:
-        """The same of all its seeds there, or at any variant of the recipe.
+        """Return the same of all its seeds there, or at any variant of the recipe.
 
         Raises:
             UserError: the recipe doesn't want the arm there.
@@ -91,20 +91,21 @@ class Scaling(Comparison):
         return losses.contrast(self.all_losses(high, variant), self.all_losses(low, variant), metric)
 
     def relative_gap(self, high: str, low: str, variant: str | None) -> Contrast:
-        """The gap in bits a byte at one rung, in % of the first arm's: the same number in any vocabulary and unit of loss."""
+        """Return the gap in bits a byte at one rung, in % of the first arm's: the same number in any vocabulary and unit of loss."""
         first, second = paired(self.all_losses(high, variant), self.all_losses(low, variant))
         return Contrast((100 * (1 - second.bits_per_byte() / first.bits_per_byte())).to_numpy())
 
     def wider_dense(self, arm: str, variant: str) -> Contrast:
-        """An arm's prose loss at the scale's width less that of dense at a wider rung, at equal tokens, by seed: the arm's is taken between
-        its rungs, along a straight line in the logarithm of tokens."""
+        """Return an arm's prose loss at the scale's width less that of dense at a wider rung, at equal tokens, by seed: the arm's is taken between
+        its rungs, along a straight line in the logarithm of tokens.
+        """
         rungs, at = self.rungs(), np.log(self.tokens_at(variant))
         own = self._rows(arm, list(rungs)).T
         wide = self.losses("dense", variant).whole().loss("prose").to_numpy()
         return Contrast(np.array([np.interp(at, np.log(list(rungs.values())), row) for row in own]) - wide)
 
     def over_law(self, arm: str, variant: str | None) -> Contrast:
-        """An arm's prose loss at a rung of the scale's width less dense's fitted law at as many training FLOPs, by seed."""
+        """Return an arm's prose loss at a rung of the scale's width less dense's fitted law at as many training FLOPs, by seed."""
         equal = self.narrow_tokens(variant) * self.flops(arm) / self.flops("dense")
         own = self.losses(arm, variant).whole().loss("prose").to_numpy()
         return Contrast(own - [float(law.loss(equal)) for law in self.laws("dense")])
@@ -133,7 +134,7 @@ class Scaling(Comparison):
     def fitted_to(
         self, arm: str, widths: bool, only: Collection[str | None] | None = None
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...], bool]:
-        """What a law is fitted to: losses [places, seeds], sizes [places] of each axis, and whether the axes share an exponent.
+        """Return what a law is fitted to: losses [places, seeds], sizes [places] of each axis, and whether the axes share an exponent.
 
         Args:
             only: rungs to take, of all that there are.
@@ -210,7 +211,7 @@ class Scaling(Comparison):
         return self.variants[variant].width if variant else 1.0
 
     def tokens_at(self, variant: str | None) -> int:
-        """Tokens of a rung.
+        """Return tokens of a rung.
 
         Raises:
             UserError: there is no such rung.
@@ -218,7 +219,7 @@ class Scaling(Comparison):
         return self.rungs(self.width_of(variant))[variant]
 
     def narrow_tokens(self, variant: str | None) -> int:
-        """Tokens of a rung of the scale's own width, which a law over tokens alone is of.
+        """Return tokens of a rung of the scale's own width, which a law over tokens alone is of.
 
         Raises:
             UserError: it is of another width, or there is no such rung.
@@ -229,7 +230,7 @@ class Scaling(Comparison):
         return self.tokens_at(variant)
 
     def forecast(self, arms: tuple[str, ...], variant: str | None) -> Contrast:
-        """An arm's prose loss at a rung, or the gap between two arms, foretold from others alone (`below`); of another width than the
+        """Return an arm's prose loss at a rung, or the gap between two arms, foretold from others alone (`below`); of another width than the
         scale's by the law over parameters and tokens.
 
         Raises:
@@ -256,7 +257,7 @@ class Scaling(Comparison):
         return times.get(arm, 1.0)
 
     def over_width(self, high: str, low: str, variant: str) -> Contrast:
-        """The gap of two arms at the scale's width less that at a wider rung, after as many tokens a parameter of dense's.
+        """Return the gap of two arms at the scale's width less that at a wider rung, after as many tokens a parameter of dense's.
 
         Raises:
             UserError: the scale's width has no rung of as many tokens a parameter, to 5%.

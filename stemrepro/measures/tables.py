@@ -19,7 +19,7 @@ class Tables(Comparison):
     }
 
     def vocabularies(self, arm: str) -> dict[int, ArmLosses]:
-        """An arm's runs by size of the vocabulary, the scale's among them, all of as much text."""
+        """Return an arm's runs by size of the vocabulary, the scale's among them, all of as much text."""
         catalog, scale, at = self.inputs.catalog, self.inputs.scale, self.arms[arm].variants
         others = {
             catalog.variants[name].at(scale).model.vocab: runs
@@ -39,7 +39,8 @@ class Tables(Comparison):
 
     def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """As a comparison; at own rates only dense against STEM full, none of all that varies a table's rate, start or form, whose best
-        rates are not known."""
+        rates are not known.
+        """
         known = {high, low} <= {"dense", "stem-full"} and metric.startswith("prose")
         there = super().robustness(high, low, metric)
         return {setting: found for setting, found in there.items() if known or setting != OWN_RATES}

@@ -11,7 +11,7 @@ END_OF_DOCUMENT = 0  # the token that ends every document
 
 
 def layers_of(placement: str, layers: int) -> tuple[int, ...]:
-    """The layers whose FFN an arm replaces; layer 0 never is (STEM, section 3 and Table 3).
+    """Return the layers whose FFN an arm replaces; layer 0 never is (STEM, section 3 and Table 3).
 
     `third` takes every third layer from layer 1 on, layers // 3 of them: 5 of the paper's 16 and 10 of its 32.
     `half` takes every other layer from layer 1 on, `full` all but layer 0. As many as `third`, elsewhere: `third-shifted` one
@@ -101,7 +101,7 @@ class ModelConfig:
     pair_rows: Later = 0
 
     def __post_init__(self) -> None:
-        """Raises UserError for shapes that fit no model."""
+        """Raise UserError for shapes that fit no model."""
         if self.width % self.heads:
             raise UserError(f"heads {self.heads} does not divide width {self.width}")
         if self.head_width % 2:

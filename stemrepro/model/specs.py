@@ -49,7 +49,7 @@ class FFNSpec:
 
 
 def _used(elements: int, row: int = 0, beside: int = 0) -> FFNCost:
-    """A network whose every matrix element is used by every token; `beside` more are in no product."""
+    """Return a network whose every matrix element is used by every token; `beside` more are in no product."""
     return FFNCost(elements + beside, elements, row)
 
 
@@ -91,7 +91,7 @@ FFNS = {
 
 
 def spec(name: str) -> FFNSpec:
-    """The network of a name, or of a class in a file of your own, "my/silu.py:SiluRows".
+    """Return the network of a name, or of a class in a file of your own, "my/silu.py:SiluRows".
 
     Raises:
         UserError: there is none.
@@ -105,7 +105,7 @@ def spec(name: str) -> FFNSpec:
 
 
 def check(config: ModelConfig) -> None:
-    """Raises UserError where a model lacks what its FFN needs."""
+    """Raise UserError where a model lacks what its FFN needs."""
     needs = spec(config.ffn).needs
     if "experts" in needs and not 1 <= config.top_k <= config.experts:
         raise UserError(f"experts {config.experts}, chosen {config.top_k}: a token uses 1 to {config.experts} experts")

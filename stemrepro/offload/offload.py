@@ -59,8 +59,7 @@ class OffloadedTables:
     def __init__(
         self, tables: list[Tensor], link: Link, ahead: int = 2, distinct: bool = True, cache: RowCache | None = None
     ) -> None:
-        """
-        Args:
+        """Args:
             tables: [vocab, width] each, in host memory or mapped from a file; pinned where the link wants that.
             distinct: bring each row of a pass once.
             cache: keeps rows on the device from pass to pass; needs `distinct`, and belongs to these tables alone.
@@ -122,7 +121,8 @@ class OffloadedTables:
 
     def _moves(self, slots: Tensor, missed: Tensor) -> list[Tensor]:
         """Between ids of the pass, cache slots and fetched rows, the same for all tables: places of held ids, their slots, places of
-        fetched ids, which of the fetched enter, and their slots; on the device, where lists of indices cost no wait."""
+        fetched ids, which of the fetched enter, and their slots; on the device, where lists of indices cost no wait.
+        """
         held, came = (~missed).nonzero().flatten(), missed.nonzero().flatten()
         enter = (slots[came] >= 0).nonzero().flatten()
         return [own.to(self.link.device) for own in (held, slots[held], came, enter, slots[came][enter])]
@@ -134,7 +134,7 @@ class OffloadedTables:
         self.tokens = None
 
     def _fetch_next(self) -> None:
-        """Begins to bring the rows of the next table in the order."""
+        """Begin to bring the rows of the next table in the order."""
         place, table = self.begun % len(self.buffers), self.tables[self.begun]
         try:
             buffer, wanted = self.buffers[place], len(self.fetched)
@@ -147,7 +147,7 @@ class OffloadedTables:
         self.begun += 1
 
     def take(self, place: int, tokens: Tensor) -> Tensor:
-        """Rows of a table for the tokens [batch, seq] of the pass that has begun -> [batch, seq, width].
+        """Return rows of a table for the tokens [batch, seq] of the pass that has begun -> [batch, seq, width].
 
         Raises:
             RuntimeError: they are not the pass's tokens, a table is read twice or out of turn, or the rows never arrived.
@@ -171,7 +171,7 @@ class OffloadedTables:
         return given
 
     def _with_cache(self, place: int, fetched: Tensor) -> Tensor:
-        """Rows of all ids of the pass [ids, width]: the cache's and the fetched ones, which then enter the cache."""
+        """Return rows of all ids of the pass [ids, width]: the cache's and the fetched ones, which then enter the cache."""
         store, (held, held_slots, came, enter, enter_slots) = self.stores[place], self.moves
         rows = torch.empty(len(held) + len(came), store.shape[1], dtype=store.dtype, device=store.device)
         rows.index_copy_(0, held, store.index_select(0, held_slots))
@@ -181,7 +181,7 @@ class OffloadedTables:
 
 
 def table_owners(model: Decoder) -> list[nn.Module]:
-    """The modules whose `table` a pass reads by token, in the order of reading.
+    """Return the modules whose `table` a pass reads by token, in the order of reading.
 
     Raises:
         UserError: the arm has no table, or reads one by something else than the token, or by several layers.
@@ -204,7 +204,7 @@ def table_owners(model: Decoder) -> list[nn.Module]:
 def offload(
     model: Decoder, ahead: int = 2, distinct: bool = True, cache: RowCache | None = None, link: Link | None = None
 ) -> OffloadedTables:
-    """Moves a model's tables to host memory, for inference: in their places stand `HostTable`s that read them from there.
+    """Move a model's tables to host memory, for inference: in their places stand `HostTable`s that read them from there.
 
     Call it with the model on its device. Gradients don't reach the tables.
 
@@ -227,7 +227,7 @@ def offload(
 
 
 def mapped(path: Path, vocab: int, width: int, dtype: torch.dtype) -> Tensor:
-    """A table [vocab, width] that stays on disk: the file's bytes row by row; only rows that are read come into memory.
+    """Return a table [vocab, width] that stays on disk: the file's bytes row by row; only rows that are read come into memory.
 
     Raises:
         UserError: the file has another size.

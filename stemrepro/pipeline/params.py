@@ -130,13 +130,13 @@ class Params(Strict):
     run: dict[Name, Runs]
 
     def planned(self, scale: str) -> dict[Address, Planned]:
-        """The runs of a scale by address; UserError where another scale is planned."""
+        """Return the runs of a scale by address; UserError where another scale is planned."""
         if scale not in self.run:
             raise UserError(f"{PARAMS} is planned for scale '{self.scales[0]}'; run 'stemrepro plan --scale {scale}'")
         return {Address(variant, arm): own for variant, arms in self.run[scale].items() for arm, own in arms.items()}
 
     def chosen(self, scale: str, names: list[str]) -> dict[Address, Planned]:
-        """The runs of addresses by their names, or of all; UserError names what isn't planned."""
+        """Return the runs of addresses by their names, or of all; UserError names what isn't planned."""
         planned = self.planned(scale)
         if not names:
             return planned
@@ -148,7 +148,7 @@ class Params(Strict):
         return {by_name[name]: planned[by_name[name]] for name in names}
 
     def text(self) -> str:
-        """The bytes of params.yaml: a block an arm and variant, its settings on lines of their own."""
+        """Return the bytes of params.yaml: a block an arm and variant, its settings on lines of their own."""
         values = self.model_dump(mode="json")
         for arms in (arms for variants in values["run"].values() for arms in variants.values()):
             for own in arms.values():
@@ -156,7 +156,7 @@ class Params(Strict):
         return HEADER + yaml.dump(values, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=120)
 
     def write(self, path: Path = PARAMS) -> None:
-        """Writes the file, only when it changes, so that DVC sees no new one."""
+        """Write the file, only when it changes, so that DVC sees no new one."""
         content = self.text()
         if not path.exists() or path.read_text(encoding="utf-8") != content:
             atomic_write(path, content)

@@ -60,7 +60,7 @@ def wanted(catalog: Catalog, recipes: dict[str, Recipe]) -> dict[Address, dict[s
 
 
 def people_at(catalog: Catalog, scale: Scale, variant: str) -> int:
-    """How many invented people a variant's text is about; 0 where it is the scale's own.
+    """Return how many invented people a variant's text is about; 0 where it is the scale's own.
 
     Raises:
         UserError: the scale's mix has none, or fewer names.
@@ -94,7 +94,7 @@ def text_at(catalog: Catalog, scale_name: str, variant: str) -> str:
 
 
 def planned_blend(catalog: Catalog, scale_name: str) -> PlannedBlend | None:
-    """The blend that recipes of a scale go on with, or None; all of its recipes, as the stage that makes it is there for any of them."""
+    """Return the blend that recipes of a scale go on with, or None; all of its recipes, as the stage that makes it is there for any of them."""
     scale, variants = (
         catalog.scale(scale_name),
         {variant for own in catalog.at(scale_name).recipes.values() for variant in own.variants},
@@ -107,7 +107,7 @@ def planned_blend(catalog: Catalog, scale_name: str) -> PlannedBlend | None:
 
 
 def init_from_of(catalog: Catalog, scale: Scale, address: Address) -> PlannedInitFrom | None:
-    """What the runs of an address go on from, at variants that extend."""
+    """Return what the runs of an address go on from, at variants that extend."""
     if (place := catalog.before(address)) is None:
         return None
     extends = catalog.variant(address.variant).extends
@@ -118,7 +118,7 @@ def init_from_of(catalog: Catalog, scale: Scale, address: Address) -> PlannedIni
 
 
 def planned_run(catalog: Catalog, scale_name: str, address: Address, scores: dict[str, int]) -> Planned:
-    """The runs of an address at a scale, with everything that its variant changes written out."""
+    """Return the runs of an address at a scale, with everything that its variant changes written out."""
     scale = catalog.scale(scale_name)
     model, training = run_settings(address, catalog.arms[address.arm], catalog.variant(address.variant), scale)
     losses = max((part for part in scores if part in LOSSES), key=LOSSES.index, default="none")
@@ -136,7 +136,7 @@ def planned_run(catalog: Catalog, scale_name: str, address: Address, scores: dic
 
 
 def check_length(catalog: Catalog, scale: Scale) -> None:
-    """Raises UserError where documents of made text don't fill a training sequence: models are asked at the places that they know."""
+    """Raise UserError where documents of made text don't fill a training sequence: models are asked at the places that they know."""
     mix, sequence = catalog.mixes[scale.data], scale.model.sequence
     if mix.kind == "recall" and sequence != mix.length:
         raise UserError(
@@ -149,7 +149,7 @@ def check_length(catalog: Catalog, scale: Scale) -> None:
 
 
 def planned_reasoning(scale: Scale, recipes: dict[str, Recipe]) -> PlannedReasoning | None:
-    """The tasks of reasoning that recipes name; none of them where the scale doesn't read the hub, nothing where no recipe asks."""
+    """Return the tasks of reasoning that recipes name; none of them where the scale doesn't read the hub, nothing where no recipe asks."""
     asking = [recipe for recipe in recipes.values() if "reasoning" in recipe.scores]
     if not asking:
         return None
@@ -159,7 +159,7 @@ def planned_reasoning(scale: Scale, recipes: dict[str, Recipe]) -> PlannedReason
 
 
 def make_params(catalog: Catalog, scale_name: str, recipes: tuple[str, ...] = ()) -> Params:
-    """What params.yaml holds for a scale and some recipes, or all.
+    """Return what params.yaml holds for a scale and some recipes, or all.
 
     Raises:
         UserError: a scale or recipe that isn't there.
@@ -204,8 +204,9 @@ def make_params(catalog: Catalog, scale_name: str, recipes: tuple[str, ...] = ()
 def write(
     scale_name: str, recipes: tuple[str, ...] = (), folder: Path = RECIPES, home: Path = Path()
 ) -> tuple[Catalog, Params]:
-    """Validates recipes/ and writes plan/ and dvc.yaml below `home`, each file only when it changes. dvc.yaml follows from recipes/ alone,
-    so that what git holds doesn't change with the plan."""
+    """Validate recipes/ and writes plan/ and dvc.yaml below `home`, each file only when it changes. dvc.yaml follows from recipes/ alone,
+    so that what git holds doesn't change with the plan.
+    """
     catalog = load(folder)
     params = make_params(catalog, scale_name, recipes)
     params.write(home / PARAMS)
@@ -217,7 +218,7 @@ def write(
 
 
 def check(folder: Path = RECIPES, home: Path = Path()) -> Params:
-    """What is planned; raises UserError unless it and the pipelines are what the plan would write.
+    """Return what is planned; raises UserError unless it and the pipelines are what the plan would write.
 
     Inside `dvc exp run` a difference of plan/params.yaml is the experiment: it is printed, not refused.
     """

@@ -59,7 +59,7 @@ class Asked:
 
 
 def _beginning(folder: Path, model: Decoder, config: dict) -> None:
-    """Writes what three runs go on from: weights, and an optimiser that knows nothing."""
+    """Write what three runs go on from: weights, and an optimiser that knows nothing."""
     if intact(folder / "end.ckpt"):
         return
     state = {PREFIX + name: value for name, value in model.state_dict().items()}
@@ -69,7 +69,7 @@ def _beginning(folder: Path, model: Decoder, config: dict) -> None:
 
 
 def planned(run: Path, out: Path, asked: Asked, data: Path) -> dict[str, Run]:
-    """The runs behind a retrofit by what they are called; writes what they go on from.
+    """Return the runs behind a retrofit by what they are called; writes what they go on from.
 
     Raises:
         UserError: the run isn't a finished dense one, its text isn't there, too many tokens are asked for, or `out` holds other runs.
@@ -122,7 +122,7 @@ def planned(run: Path, out: Path, asked: Asked, data: Path) -> dict[str, Run]:
 
 
 def _losses(run: Run, state: dict[str, Tensor]) -> dict[str, float]:
-    """Mean validation losses over sources, in nats a token, of weights."""
+    """Return mean validation losses over sources, in nats a token, of weights."""
     model = Decoder(run.model).eval()
     model.load_state_dict(state)
     blocks = TokenBlocks(run.blocks, "validation", run.training.sequence, run.model.vocab)
@@ -132,13 +132,13 @@ def _losses(run: Run, state: dict[str, Tensor]) -> dict[str, float]:
 
 
 def _started(run: Run) -> dict[str, Tensor]:
-    """The weights that a run begins with."""
+    """Return the weights that a run begins with."""
     blocks = TokenBlocks(run.blocks, "train", run.training.sequence, run.model.vocab)
     return {name.removeprefix(PREFIX): value for name, value in beginning(run, blocks)["state_dict"].items()}
 
 
 def _ended(run: Run) -> dict[str, Tensor]:
-    """Those that it ended with.
+    """Return those that it ended with.
 
     Raises:
         UserError: it diverged.
@@ -151,7 +151,7 @@ def _ended(run: Run) -> dict[str, Tensor]:
 
 
 def _rows(states: dict[str, dict[str, Tensor]], runs: dict[str, Run], behind: int) -> Iterator[dict]:
-    """Losses of all runs' weights, so many steps behind the retrofit."""
+    """Return losses of all runs' weights, so many steps behind the retrofit."""
     when = "right behind the retrofit" if not behind else f"after {behind} steps"
     for name in tracked(runs, f"losses {when}"):
         yield {"model": name, "steps": behind} | _losses(runs[name], states[name])
@@ -168,7 +168,7 @@ def _shares(run: Run, state: dict[str, Tensor], dense: Decoder) -> pd.DataFrame:
 
 
 def retrofit(run: Path, out: Path, asked: Asked, data: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Makes STEM of a dense run, trains it and its controls some steps, and takes losses.
+    """Make STEM of a dense run, trains it and its controls some steps, and takes losses.
 
     Below `out` folders lie as below runs/: <scale>/retrofit/stem-<placement>/seed<k> is the retrofitted run, to be exported or scored.
     What is finished there isn't done again.
@@ -198,7 +198,7 @@ def retrofit(run: Path, out: Path, asked: Asked, data: Path) -> tuple[pd.DataFra
 
 
 def show(found: pd.DataFrame, shares: pd.DataFrame, asked: Asked, console: Console) -> None:
-    """Prints the losses on prose, and what the rows of token means explain."""
+    """Print the losses on prose, and what the rows of token means explain."""
     by = found.pivot(index="model", columns="steps", values="prose")
     table = Table("prose, nats a token", "before any step", f"after {asked.steps:,} steps", box=box.SIMPLE)
     names = {

@@ -24,7 +24,7 @@ def runs_of(
     data: Path = DATA,
     runs: Path = RUNS,
 ) -> list[Run]:
-    """The runs of planned addresses at a scale: all that are trained, or those that a part of the scores is taken of.
+    """Return the runs of planned addresses at a scale: all that are trained, or those that a part of the scores is taken of.
 
     Raises:
         UserError: token blocks are missing or garbled.
@@ -74,7 +74,7 @@ def init_from(run: Run, parent: Run, tables: str, same_text: bool) -> InitFrom:
 
 
 def gone_on_from(runs: list[Run]) -> list[Run]:
-    """The same runs; those that others among them go on from know it."""
+    """Return the same runs; those that others among them go on from know it."""
     parents = {run.init_from.folder for run in runs if run.init_from}
     return [replace(run, keep_final_checkpoint=run.folder in parents) for run in runs]
 
@@ -87,8 +87,9 @@ def asked_runs(
     data: Path = DATA,
     runs: Path = RUNS,
 ) -> list[Run]:
-    """The runs of some of the planned addresses. Those under WSD know every planned shorter one, and those that others
-    resume from know it, also where these aren't requested."""
+    """Return the runs of some of the planned addresses. Those under WSD know every planned shorter one, and those that others
+    resume from know it, also where these aren't requested.
+    """
     beside = {address: own for address, own in planned.items() if own.training.schedule == "wsd" or own.init_from}
     every = runs_of(scale, mix, beside | asked, data=data, runs=runs)
     return [run for run in every if run.address in asked]

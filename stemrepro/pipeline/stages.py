@@ -74,7 +74,7 @@ def own_code(catalog: Catalog, arms: Iterable[str], analyses: Iterable[Path] = (
 
 
 def write_stamps(params: Params, data: Path = DATA) -> None:
-    """Writes `data`/<mix>/plan/<stage>.json and `data`/<scale>/plan/<stage>.json for every stage of a plan but those that draw."""
+    """Write `data`/<mix>/plan/<stage>.json and `data`/<scale>/plan/<stage>.json for every stage of a plan but those that draw."""
     (scale,), (mix,) = params.scales, params.mixes
     settings, runs = params.scale[scale].model_dump(mode="json"), params.model_dump(mode="json")["run"][scale]
     networks = [module_of(own.model.ffn) for own in params.planned(scale).values()]
@@ -108,7 +108,7 @@ def write_stamps(params: Params, data: Path = DATA) -> None:
 
 
 def _kept(*paths: str, persist: bool = False) -> list[dict]:
-    """Outputs that git holds."""
+    """Return outputs that git holds."""
     return [{path: {"cache": False} | ({"persist": True} if persist else {})} for path in paths]
 
 
@@ -136,13 +136,13 @@ def asks_for_blend(catalog: Catalog) -> bool:
 
 
 def other_texts(catalog: Catalog) -> list[str]:
-    """The texts beside a scale's own that its recipes' variants may ask for: folders below the scale's data, and stages."""
+    """Return the texts beside a scale's own that its recipes' variants may ask for: folders below the scale's data, and stages."""
     asked = {"people": asks_for_people(catalog), "mid": asks_for_blend(catalog)}
     return ["vocabularies", *(name for name, wanted in asked.items() if wanted)]
 
 
 def own_folders(*mixes: Mix) -> list[str]:
-    """The folders of own text among data mixes, which stages depend on though they lie outside."""
+    """Return the folders of own text among data mixes, which stages depend on though they lie outside."""
     return sorted({mix.dataset for mix in mixes if mix.kind == "hub" and mix.local})
 
 
@@ -233,7 +233,7 @@ def run_stages(others: list[str], parts: set[str]) -> dict[str, dict]:
 
 
 def drawn_from(recipe: str, catalog: Catalog) -> list[str]:
-    """The files that a recipe's figure and verdicts follow from, beside its scores."""
+    """Return the files that a recipe's figure and verdicts follow from, beside its scores."""
     own = [path for path in (ANALYSES / f"{recipe}.py",) if path.exists()]
     outside = own_code(catalog, catalog.recipes[recipe].arms, own)
     return [HOME, *outside, f"recipes/{recipe}.yaml", *FOR_ALL, f"recipes/scales/{SCALE}.yaml"]
@@ -252,7 +252,7 @@ def analysis_stage(name: str, catalog: Catalog, matrix: dict) -> dict:
 
 
 def metrics_stage(matrix: dict) -> dict:
-    """What `dvc metrics show` lists. It needs scores of losses alone, so that an experiment ends here without judging and drawing."""
+    """Return what `dvc metrics show` lists. It needs scores of losses alone, so that an experiment ends here without judging and drawing."""
     return _stage(
         matrix, f"stemrepro metrics --scale {SCALE}", "of each arm its loss, what it gains on dense in the same seeds, and its cost",
         [HOME, "recipes", f"scores/{SCALE}/losses"], [], metrics=_kept(f"{METRICS}/{SCALE}"),
@@ -260,7 +260,7 @@ def metrics_stage(matrix: dict) -> dict:
 
 
 def report_stage(matrix: dict, scoreboard: str, recipes: dict[str, Iterable[str]]) -> dict:
-    """A page with every claim.
+    """Return a page with every claim.
 
     Args:
         recipes: those on it, by scale.
@@ -282,13 +282,13 @@ def report_stage(matrix: dict, scoreboard: str, recipes: dict[str, Iterable[str]
 
 
 def published(catalog: Catalog) -> dict[str, Catalog]:
-    """The scales whose results are committed, those on the project's own page, with their recipes; that page's own scale first."""
+    """Return the scales whose results are committed, those on the project's own page, with their recipes; that page's own scale first."""
     there = {name: catalog.at(name) for name, scale in catalog.scales.items() if scale.scoreboard == RESULTS.as_posix()}
     return dict(sorted(there.items(), key=lambda item: catalog.scales[item[0]].named_only))
 
 
 def drawing(catalog: Catalog) -> dict:
-    """The stages of dvc.yaml: every committed figure and verdict, by the committed scores."""
+    """Return the stages of dvc.yaml: every committed figure and verdict, by the committed scores."""
     scales = published(catalog)
     at = {name: [scale for scale, own in scales.items() if name in own.recipes] for name in catalog.recipes}
     compared = [scale for scale, own in scales.items() if compared_arms(own)]
@@ -300,7 +300,7 @@ def drawing(catalog: Catalog) -> dict:
 
 
 def pipeline(catalog: Catalog, scale: str) -> dict:
-    """The stages of plan/dvc.yaml, from text to scores; also those that draw, where dvc.yaml doesn't."""
+    """Return the stages of plan/dvc.yaml, from text to scores; also those that draw, where dvc.yaml doesn't."""
     own, size = catalog.at(scale), catalog.scale(scale)
     others = [part.mix for part in catalog.mixes[size.mid].parts.values()] if size.mid else []
     parts = {part for recipe in own.recipes.values() for asked in recipe.scored().values() for part in asked}
@@ -324,7 +324,7 @@ def pipeline(catalog: Catalog, scale: str) -> dict:
 
 
 def targets(catalog: Catalog, scale: str, recipes: tuple[str, ...]) -> list[str]:
-    """What DVC is asked for to make a plan's results: some recipes, or all with the page."""
+    """Return what DVC is asked for to make a plan's results: some recipes, or all with the page."""
     where = "" if scale in published(catalog) else f"{PIPELINE.as_posix()}:"
     if recipes:
         return [f"{where}{name}@{scale}" for name in recipes]
@@ -343,7 +343,7 @@ class _Plain(yaml.SafeDumper):
 
 
 def pipeline_texts(catalog: Catalog, scale: str) -> dict[Path, str]:
-    """The bytes of dvc.yaml and plan/dvc.yaml."""
+    """Return the bytes of dvc.yaml and plan/dvc.yaml."""
     planned = {name: {"wdir": ".."} | stage for name, stage in pipeline(catalog, scale).items()}
     files = {
         DRAWING: {"plots": CURVES, "stages": drawing(catalog)},

@@ -24,7 +24,7 @@ from stemrepro.verdicts.contrast import Unmeasured
 
 
 def module(path: Path, asked: list[str]) -> ModuleType:
-    """A file of analysis/, which must have `collect` and what else is asked.
+    """Return a file of analysis/, which must have `collect` and what else is asked.
 
     Raises:
         UserError: it is missing, or lacks one of them.
@@ -41,7 +41,7 @@ def module(path: Path, asked: list[str]) -> ModuleType:
 
 
 def analyse(name: str, scale: str, scores: Path, results: Path) -> list[dict]:
-    """Writes `results`/<scale>/<name>/, with a page that explains every claim; returns the rows of verdicts.json.
+    """Write `results`/<scale>/<name>/, with a page that explains every claim; returns the rows of verdicts.json.
 
     Raises:
         UserError: no such recipe or scale, or scores that are missing or damaged.

@@ -100,7 +100,7 @@ def _measured(inputs: Inputs, claim: Claim) -> list[str]:
 
 
 def _table(settings: Mapping[str, Contrast], alpha: float, seeds: tuple[int, ...]) -> list[str]:
-    """A line a seed and a column a setting; `alpha` is the level of the common one."""
+    """Return a line a seed and a column a setting; `alpha` is the level of the common one."""
     found, levels = settings.values(), [alpha if name == COMMON else 0.05 for name in settings]
     by_seed = [[*c.differences, *[nan] * len(seeds)] for c in found]
     most = max(len(c.differences) for c in found)
@@ -244,7 +244,7 @@ def explain(
 
 
 def explained(inputs: Inputs, rows: list[dict], found: dict[str, Judged], results: Path) -> str:
-    """The same of every claim of a recipe as a page of HTML, whose anchors are the claims' names.
+    """Return the same of every claim of a recipe as a page of HTML, whose anchors are the claims' names.
 
     Nothing in it depends on the day, the commit or the machine: equal scores, equal bytes.
 

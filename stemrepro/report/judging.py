@@ -24,7 +24,7 @@ class Judged:
 
 
 def judged(inputs: Inputs, measure: Measure) -> dict[str, Judged]:
-    """All claims of a recipe, by name."""
+    """Return all claims of a recipe, by name."""
     claims = inputs.recipe.claims
     evidence = [evidence_for(claim, measure) for claim in claims.values()]
     found = zip(claims.items(), evidence, judge(evidence), strict=True)
@@ -32,14 +32,14 @@ def judged(inputs: Inputs, measure: Measure) -> dict[str, Judged]:
 
 
 def contrasts(claim: Claim, measure: Measure) -> tuple[Contrast, ...]:
-    """Those that a claim is about: one, or one for each adjacent pair of an ordering; of an exact claim its number."""
+    """Return those that a claim is about: one, or one for each adjacent pair of an ordering; of an exact claim its number."""
     if claim.kind == "exact":
         return (Contrast(np.array([measure.value(claim.metric)])),)
     return tuple(measure.contrast(high, low, claim.metric) for high, low in itertools.pairwise(claim.arms))
 
 
 def robustness_contrasts(claim: Claim, measure: Measure) -> dict[str, tuple[Contrast, ...]]:
-    """The same in other settings, by name; none where one of them is missing there."""
+    """Return the same in other settings, by name; none where one of them is missing there."""
     pairs = [measure.robustness(high, low, claim.metric) for high, low in itertools.pairwise(claim.arms)]
     return {
         name: tuple(pair[name] for pair in pairs)
@@ -49,7 +49,7 @@ def robustness_contrasts(claim: Claim, measure: Measure) -> dict[str, tuple[Cont
 
 
 def evidence_for(claim: Claim, measure: Measure) -> Evidence:
-    """Collects what the rule needs to know of a claim."""
+    """Collect what the rule needs to know of a claim."""
     failed = unmeasured = None
     common, robustness = (Contrast(np.array([math.nan])),), {}
     try:

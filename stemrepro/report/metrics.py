@@ -16,7 +16,7 @@ DIGITS = 4
 
 
 def compared_arms(catalog: Catalog) -> list[str]:
-    """The arms of whose runs at the scale itself, not at a variant, recipes read losses."""
+    """Return the arms of whose runs at the scale itself, not at a variant, recipes read losses."""
     wanted = [own for recipe in catalog.recipes.values() for own in recipe.wanted().items()]
     arms = {
         address.arm for address, kinds in wanted if address.variant == MAIN and {"losses", "context"} & kinds.keys()
@@ -44,7 +44,7 @@ def metrics_of(arm: ArmLosses, reference: ArmLosses) -> dict[str, float]:
 
 
 def write_metrics(catalog: Catalog, scale: str, scores: Path, out: Path = METRICS) -> int:
-    """Writes `out`/<scale>/<arm>.json for the arms of a scale that have scores, removes those of others, and returns how many there are.
+    """Write `out`/<scale>/<arm>.json for the arms of a scale that have scores, removes those of others, and returns how many there are.
 
     Raises:
         UserError: scores are damaged, or those that others are compared with are missing.

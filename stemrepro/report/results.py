@@ -23,7 +23,7 @@ def _number(value: float) -> float | None:
 
 
 def _mean(facts: Evidence, setting: str) -> float | None:
-    """The weakest contrast's mean in a setting; None where it wasn't measured there."""
+    """Return the weakest contrast's mean in a setting; None where it wasn't measured there."""
     return _number(min(c.mean for c in facts.robustness[setting])) if setting in facts.robustness else None
 
 
@@ -36,7 +36,7 @@ def _at_official_init(facts: Evidence) -> dict:
 
 
 def by_seed(facts: Evidence) -> list[float | None]:
-    """The differences behind a claim's number, by seed: of an ordering those of its weakest pair."""
+    """Return the differences behind a claim's number, by seed: of an ordering those of its weakest pair."""
     weakest = min(facts.contrasts, key=lambda contrast: contrast.mean)
     return [_number(value) for value in weakest.differences]
 
@@ -80,7 +80,7 @@ def verdict_rows(scale: str, found: dict[str, Judged]) -> list[dict]:
 
 
 def mean_row(panel: str, what: str, x: object, found: Contrast) -> dict:
-    """A line of data.csv: a mean with its 95% interval and the number of values behind it."""
+    """Return a line of data.csv: a mean with its 95% interval and the number of values behind it."""
     low, high = found.interval(0.05)
     return {
         "panel": panel,
@@ -94,8 +94,9 @@ def mean_row(panel: str, what: str, x: object, found: Contrast) -> dict:
 
 
 def run_inputs(inputs: Inputs, measure: Measure) -> dict:
-    """What lies behind a result: hashes of the runs' settings and data with seeds of each arm, of counts in the text, or of the paper's
-    numbers and published shapes where nothing was trained."""
+    """Return what lies behind a result: hashes of the runs' settings and data with seeds of each arm, of counts in the text, or of the paper's
+    numbers and published shapes where nothing was trained.
+    """
     summaries = {name: scores.summary for name, scores in measure.runs().items()}
     runs = {name: {"params_hash": own["params_hash"], "seeds": own["seeds"]} for name, own in summaries.items()}
     if runs:
@@ -110,7 +111,7 @@ def run_inputs(inputs: Inputs, measure: Measure) -> dict:
 
 
 def save_panels(folder: Path, figure: Figure) -> None:
-    """Writes every panel of a figure alone as <letter>.svg, for narrow screens, and removes those that it has no more."""
+    """Write every panel of a figure alone as <letter>.svg, for narrow screens, and removes those that it has no more."""
     letters = set()
     for letter in alone(figure):
         atomic_write(folder / f"{letter}.svg", render(figure, "svg"))
@@ -121,7 +122,7 @@ def save_panels(folder: Path, figure: Figure) -> None:
 
 
 def save(folder: Path, figures: dict[str, Figure], data: pd.DataFrame, rows: list[dict], inputs: dict) -> None:
-    """Writes each figure as <name>.{pdf,svg,png}, panels/, data.csv and verdicts.json (equal inputs, equal bytes) and provenance.json
+    """Write each figure as <name>.{pdf,svg,png}, panels/, data.csv and verdicts.json (equal inputs, equal bytes) and provenance.json
     beside.
 
     Args:

@@ -64,7 +64,7 @@ class Row(Strict):
 
 
 def read_verdicts(path: Path) -> list[dict]:
-    """The rows of a verdicts.json.
+    """Return the rows of a verdicts.json.
 
     Raises:
         UserError: it is missing or damaged, or has a claim twice.
@@ -84,30 +84,30 @@ def read_verdicts(path: Path) -> list[dict]:
 
 
 def word(row: dict) -> str:
-    """The verdict as it is called of a claim of this origin."""
+    """Return the verdict as it is called of a claim of this origin."""
     return CONTROL_WORDS[row["verdict"]] if row["origin"] == "control" else row["verdict"]
 
 
 def tally(rows: list[dict]) -> dict[Origin, dict[str, int]]:
-    """How many claims of each origin have each verdict."""
+    """Return how many claims of each origin have each verdict."""
     counts = Counter((row["origin"], row["verdict"]) for row in rows)
     return {origin: {verdict: counts[origin, verdict] for verdict in VERDICTS} for origin in ORIGINS}
 
 
 def of_paper(rows: list[dict]) -> list[dict]:
-    """The paper's claims, its results and its arithmetic: they are counted alone, without our controls."""
+    """Return the paper's claims, its results and its arithmetic: they are counted alone, without our controls."""
     return [row for row in rows if row["origin"] != "control"]
 
 
 def untested(rows: list[dict]) -> str:
-    """How many claims can't be tested, and how many of them for what: "45: 25 not run, 20 model too small"; "1 confounded"; "0"."""
+    """Return how many claims can't be tested, and how many of them for what: "45: 25 not run, 20 model too small"; "1 confounded"; "0"."""
     counts = Counter(row["untested"] for row in rows if row["verdict"] == NOT_TESTABLE)
     kinds = ", ".join(f"{counts[kind]} {kind}" for kind in UNTESTED if counts[kind])
     return f"{counts.total()}: {kinds}" if len(counts) > 1 else kinds or "0"
 
 
 def out_of_reach(rows: list[dict]) -> str:
-    """Which verdict the rule as it is keeps from which of the paper's results, in a sentence; empty where it keeps none."""
+    """Return which verdict the rule as it is keeps from which of the paper's results, in a sentence; empty where it keeps none."""
     results = [row for row in rows if row["origin"] == "paper"]
     sized = [row for row in results if row["kind"] == "greater" and not row["transportable"]]
     if not sized:
@@ -122,7 +122,7 @@ HEADS = (*VERDICTS[:-1], "not tested")
 
 
 def tally_table(rows: list[dict]) -> list[str]:
-    """How many claims of each origin have each verdict, as the lines of a Markdown table."""
+    """Return how many claims of each origin have each verdict, as the lines of a Markdown table."""
     words = [*(f"{verdict} / *{CONTROL_WORDS[verdict]}*" for verdict in VERDICTS[:-1]), HEADS[-1]]
     lines = [f"| claims | {' | '.join(words)} |", f"|---|{'--:|' * len(VERDICTS)}"]
     for origin, counts in tally(rows).items():
@@ -133,7 +133,7 @@ def tally_table(rows: list[dict]) -> list[str]:
 
 
 def recipe_table(recipes: dict[str, tuple[str, list[dict]]]) -> list[str]:
-    """A line a recipe of a Markdown table: how the paper's claims came out, and how many controls of ours stand beside them.
+    """Return a line a recipe of a Markdown table: how the paper's claims came out, and how many controls of ours stand beside them.
 
     Args:
         recipes: title -> its item of the paper, and its rows.

@@ -44,7 +44,7 @@ EDGE_GAIN = 0.01
 
 
 def extended(table: pd.DataFrame, keys: tuple[str, ...]) -> dict[str, list[float]]:
-    """The values of `keys` in a grid that is grown where some arm has its best at an edge; {} where none has.
+    """Return the values of `keys` in a grid that is grown where some arm has its best at an edge; {} where none has.
 
     The first of `keys` at whose edge an arm gains more than EDGE_GAIN over the value next to it gets the next value there, by the
     grid's own factor. An arm that knows only one value of a key (no tables, no table rate) has no edge in it.
@@ -64,12 +64,12 @@ def extended(table: pd.DataFrame, keys: tuple[str, ...]) -> dict[str, list[float
 
 
 def grid_of(sweep: Sweep) -> str:
-    """Hash of what a grid grows from."""
+    """Return hash of what a grid grows from."""
     return digest([sweep.model_dump(mode="json")[key] for key in ("space", "extend")])
 
 
 def grown_space(sweep: Sweep, path: Path) -> Space:
-    """The space of a sweep, with the values of a grid that was extended before, as far as it was this one."""
+    """Return the space of a sweep, with the values of a grid that was extended before, as far as it was this one."""
     about = read_json(path) if path.exists() else {}
     grown = about.get("values", {}) if about.get("grid") == grid_of(sweep) else {}
     return sweep.space | {key: tuple(values) for key, values in grown.items()}
@@ -77,7 +77,8 @@ def grown_space(sweep: Sweep, path: Path) -> Space:
 
 def work_together(command: list[str], number: int, alone: Callable[[], None]) -> int:
     """Works with `number` - 1 further processes of the same command, which end when this one does; returns how many of these failed or
-    were killed, whose work `alone` takes over."""
+    were killed, whose work `alone` takes over.
+    """
     with started([[*command, "--worker", str(i)] for i in range(1, number)]) as others:
         alone()
         return sum(other.wait() != 0 for other in others)
@@ -86,7 +87,7 @@ def work_together(command: list[str], number: int, alone: Callable[[], None]) ->
 def run_sweep(
     file: Path, catalog: Catalog, scale: str, data: Path, results: Path, number: int, worker: int, console: Console
 ) -> None:
-    """Runs what is left of a sweep, then writes its results.
+    """Run what is left of a sweep, then writes its results.
 
     Args:
         data: token blocks.
@@ -145,7 +146,7 @@ def run_sweep(
 
 
 def redraw(file: Path, catalog: Catalog, scale: str, results: Path) -> None:
-    """Writes the results of a sweep again from its data.csv, without a trial.
+    """Write the results of a sweep again from its data.csv, without a trial.
 
     Raises:
         UserError: a mistake in the file, or no such results.

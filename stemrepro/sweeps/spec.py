@@ -90,5 +90,5 @@ class Sweep(Strict):
 
 
 def read_sweep(path: Path) -> Sweep:
-    """A sweep file; UserError names what is wrong in it."""
+    """Return a sweep file; UserError names what is wrong in it."""
     return parse(Sweep, read_yaml(path), path)

@@ -27,8 +27,9 @@ from stemrepro.training.run import Run
 
 
 def suggested(trial: Trial, space: Space) -> dict:
-    """A value for every key of the space. A grid may grow within its study: of its point names are taken as they are, as Optuna's lists
-    can't grow, and numbers from a wide range."""
+    """Return a value for every key of the space. A grid may grow within its study: of its point names are taken as they are, as Optuna's lists
+    can't grow, and numbers from a wide range.
+    """
     found, point = {}, trial.user_attrs.get("point", {})
     for key, values in space.items():
         if isinstance(values, Range):
@@ -50,19 +51,19 @@ def has_tables(arm: str, catalog: Catalog, scale: str) -> bool:
 
 
 def searched(space: Space, catalog: Catalog, scale: str) -> Space:
-    """The space without the fields that its only arm, which has no tables, can't have; a grid asks for one variant a time anyway."""
+    """Return the space without the fields that its only arm, which has no tables, can't have; a grid asks for one variant a time anyway."""
     one = len(space["arm"]) == 1 and not has_tables(space["arm"][0], catalog, scale)
     return {key: values for key, values in space.items() if not (one and key in ARM_FIELDS)}
 
 
 def start_fields(model: Shape | ModelConfig, training: Training) -> dict:
-    """How a scale or a run starts, by the space's keys: stds as numbers, also where they are the official code's."""
+    """Return how a scale or a run starts, by the space's keys: stds as numbers, also where they are the official code's."""
     stds = {key: getattr(model, key) or model.width**-0.5 for key in MODEL_FIELDS}
     return stds | {key: getattr(training, key) for key in TRAINING_FIELDS}
 
 
 def first_points(sweep: Sweep, space: Space, catalog: Catalog, scale: str) -> list[dict]:
-    """The coarse grid that an open search of one arm begins with; other ranges are at the scale's own values.
+    """Return the coarse grid that an open search of one arm begins with; other ranges are at the scale's own values.
 
     Raises:
         UserError: a range of a field that the scale's schedule hasn't.
@@ -82,7 +83,7 @@ def first_points(sweep: Sweep, space: Space, catalog: Catalog, scale: str) -> li
 
 
 def with_fields(scale: Scale, values: dict) -> Scale:
-    """The scale with the rate and the fields of its model and training that a trial has."""
+    """Return the scale with the rate and the fields of its model and training that a trial has."""
     parts = {
         part: getattr(scale, part).model_copy(update={key: values[key] for key in keys if key in values})
         for part, keys in (("model", MODEL_FIELDS), ("training", TRAINING_FIELDS))
@@ -91,7 +92,7 @@ def with_fields(scale: Scale, values: dict) -> Scale:
 
 
 def run_of(values: dict, catalog: Catalog, scale_name: str, data: Path, out: Path, at: str = MAIN) -> Run:
-    """The run of some settings. An arm without tables has no table fields, so that they don't count as other settings.
+    """Return the run of some settings. An arm without tables has no table fields, so that they don't count as other settings.
 
     Raises:
         UserError: an unknown arm, or a field that the arm can't have.
@@ -117,13 +118,13 @@ def run_of(values: dict, catalog: Catalog, scale_name: str, data: Path, out: Pat
 
 
 def identity(values: dict, catalog: Catalog, scale: str, data: Path, out: Path, at: str = MAIN) -> str:
-    """Hash of all that the loss of some settings follows from: their run, with its code and text, and how it is scored."""
+    """Return hash of all that the loss of some settings follows from: their run, with its code and text, and how it is scored."""
     run, scored = run_of(values, catalog, scale, data, out, at), catalog.scale(scale).evaluation.model_dump(mode="json")
     return digest([run.config, scored, read_index(data)["splits"]["tune"]["sha256"]])
 
 
 def settings_of(run: Run, values: dict) -> dict:
-    """What the space asked of a run, as far as its arm has such fields."""
+    """Return what the space asked of a run, as far as its arm has such fields."""
     plain = {"arm": run.address.arm, "seed": run.seed, "learning_rate": run.training.learning_rate}
     tables = {
         "table_rate_factor": run.training.table_rate_factor,
@@ -138,7 +139,7 @@ def settings_of(run: Run, values: dict) -> dict:
 
 
 def mean_prose(losses: dict[str, float]) -> float:
-    """Mean over the prose sources of losses by source."""
+    """Return mean over the prose sources of losses by source."""
     return float(np.mean([losses[source] for source in prose(losses)]))
 
 
@@ -164,7 +165,7 @@ def objective(
     out: Path,
     report: Callable[[Trial, float], None] = lambda *_: None,
 ) -> float:
-    """Trains the trial's run and scores it; in an open search the pruner may end it at a mark.
+    """Train the trial's run and scores it; in an open search the pruner may end it at a mark.
 
     Args:
         report: called with the trial and the share of its training that is done.

@@ -26,13 +26,13 @@ MOST_CLAIMS = 50  # a line each; MLflow cuts a description at 8,000 characters
 
 
 def losses_of(scores: Path, address: Address) -> ArmLosses | None:
-    """The losses of an address below scores/<scale>; None where none were scored."""
+    """Return the losses of an address below scores/<scale>; None where none were scored."""
     found = ArmLosses(scores / "losses" / address.path)
     return found if (found.folder / "losses.csv").exists() else None
 
 
 def by_seed(catalog: Catalog, scores: Path, address: Address, params_hash: str) -> dict[str, dict[int, float]]:
-    """Final metrics of an address by name and seed, where they were scored from runs of these settings."""
+    """Return final metrics of an address by name and seed, where they were scored from runs of these settings."""
     found: dict[str, dict[int, float]] = {}
     own = losses_of(scores, address)
     if own and own.summary["params_hash"] == params_hash:
@@ -56,7 +56,8 @@ def by_seed(catalog: Catalog, scores: Path, address: Address, params_hash: str) 
 
 def gap(scores: Path, address: Address) -> Contrast | None:
     """loss(dense) - loss(arm) on prose in nats a token, by the code and the seeds that claims have it from: those that both arms have;
-    None where one has no losses, or the two are of other plans."""
+    None where one has no losses, or the two are of other plans.
+    """
     own, reference = losses_of(scores, address), losses_of(scores, Address(address.variant, REFERENCE))
     if not own or not reference or other_plan(own.folder, reference.folder):
         return None
@@ -90,7 +91,7 @@ class ArmView:
     drawn: str
 
     def metrics(self) -> dict[str, float]:
-        """What the arm is compared by: means over seeds, their standard deviations, the gap, costs; to six digits, as in verdicts.json."""
+        """Return what the arm is compared by: means over seeds, their standard deviations, the gap, costs; to six digits, as in verdicts.json."""
         found = {}
         for name, values in self.scores.items():
             own = list(values.values())
@@ -108,12 +109,12 @@ class ArmView:
 
 
 def recipes_of(catalog: Catalog, address: Address) -> list[str]:
-    """The recipes that want an address."""
+    """Return the recipes that want an address."""
     return [name for name, recipe in catalog.recipes.items() if address in recipe.wanted()]
 
 
 def drawn_at(results: Path, recipes: list[str]) -> str:
-    """The commits, short, at which results of recipes were made; "" where none were."""
+    """Return the commits, short, at which results of recipes were made; "" where none were."""
     files = [results / name / "provenance.json" for name in recipes]
     commits = {read_provenance(path)["commit"][:7] for path in files if path.exists()}
     return ", ".join(sorted(commits))
@@ -122,7 +123,7 @@ def drawn_at(results: Path, recipes: list[str]) -> str:
 def arm_view(
     catalog: Catalog, scores: Path, results: Path, address: Address, params_hash: str, folders: list[Path]
 ) -> ArmView:
-    """An arm of some settings, from its scores where they are of these, else from its run folders.
+    """Return an arm of some settings, from its scores where they are of these, else from its run folders.
 
     Args:
         scores: the folder scores/<scale>.
@@ -163,7 +164,7 @@ class Spoken:
 
 
 def spoken(catalog: Catalog, results: Path) -> list[Spoken]:
-    """All claims that were judged below results/<scale>, in the recipes' order; UserError names verdicts that are damaged."""
+    """Return all claims that were judged below results/<scale>, in the recipes' order; UserError names verdicts that are damaged."""
     return [
         Spoken(name, row, row["metric"].partition("@")[2] or recipe.base)
         for name, recipe in catalog.recipes.items()
@@ -173,7 +174,7 @@ def spoken(catalog: Catalog, results: Path) -> list[Spoken]:
 
 
 def claims_on(address: Address, claims: list[Spoken]) -> list[Spoken]:
-    """Those that name an address's arm at its variant."""
+    """Return those that name an address's arm at its variant."""
     return [claim for claim in claims if address.arm in claim.row["arms"] and claim.variant == address.variant]
 
 
@@ -204,7 +205,7 @@ def _gap(view: ArmView) -> str:
 
 
 def describe(catalog: Catalog, scale: str, view: ArmView, claims: list[Spoken]) -> str:
-    """An arm in Markdown: what it is, seeds, gap, costs, commits, and the claims that name it.
+    """Return an arm in Markdown: what it is, seeds, gap, costs, commits, and the claims that name it.
 
     Args:
         claims: as `claims_on` has them.

@@ -29,14 +29,14 @@ VIEWS = {
 
 
 def place(experiment: str) -> str:
-    """Where the arms stand below the server's address."""
+    """Return where the arms stand below the server's address."""
     return (
         f"#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={ARMS}&compareRunsMode=TABLE"
     )
 
 
 def saved_views(made: int, shared: bool = False) -> dict[str, str]:
-    """The views as tags of an experiment that was made then (ms), in the form in which MLflow's page saves them.
+    """Return the views as tags of an experiment that was made then (ms), in the form in which MLflow's page saves them.
 
     Args:
         shared: do several clones track into it? Then a column says whose a run is.
@@ -52,7 +52,7 @@ def saved_views(made: int, shared: bool = False) -> dict[str, str]:
 
 
 def note(scale: str, variant: str, experiment: str) -> str:
-    """What an experiment is, in Markdown. `mlflow ui` begins with another view of it, whatever kind of experiment it is told to be."""
+    """Return what an experiment is, in Markdown. `mlflow ui` begins with another view of it, whatever kind of experiment it is told to be."""
     which = "at the scale itself" if variant == MAIN else "at other budgets, widths and rates (recipes/variants.yaml)"
     return (
         f"Choose *Model training*, top left, or [see the arms side by side]({place(experiment)}). Arms of scale `{scale}` {which}. `{GAP}` is dense's loss less the arm's, in nats a token, in pairs of runs with the same seed: "

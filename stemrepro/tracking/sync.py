@@ -133,7 +133,7 @@ class Tracker:
         return f"stemrepro {self.scale}" if variant == MAIN else f"stemrepro {self.scale}, variants"
 
     def _experiment(self, variant: str) -> str:
-        """The experiment of a variant's arms, made when it isn't there, with its description and views."""
+        """Return the experiment of a variant's arms, made when it isn't there, with its description and views."""
         name = self._title(variant)
         found = self.client.get_experiment_by_name(name)
         if not found:
@@ -150,7 +150,7 @@ class Tracker:
         return found.experiment_id
 
     def _search(self, experiment: str, condition: str = "", which: int = ViewType.ACTIVE_ONLY) -> Iterator[Run]:
-        """All runs of an experiment that a filter of MLflow's lets through."""
+        """Return all runs of an experiment that a filter of MLflow's lets through."""
         token = None
         while token != "":
             page = self.client.search_runs([experiment], condition, which, page_token=token)
@@ -158,7 +158,7 @@ class Tracker:
             token = page.token or ""
 
     def _run(self, key: str, name: str, tags: dict[str, str], started: int, variant: str = MAIN) -> Run:
-        """The MLflow run of a key, made when it isn't there; one that had left comes back."""
+        """Return the MLflow run of a key, made when it isn't there; one that had left comes back."""
         experiment = self.experiment if variant == MAIN else self.variants
         for found in self._search(experiment, f"tags.run_key = '{key}'", ViewType.ALL):
             if found.info.lifecycle_stage == "deleted":
@@ -168,7 +168,7 @@ class Tracker:
         return self.client.create_run(experiment, started, tags | {"run_key": key} | mark, name)
 
     def _add(self, run: Run, metrics: list[Metric], params: dict, tags: dict) -> None:
-        """Logs what the run doesn't have yet."""
+        """Log what the run doesn't have yet."""
         new = [Param(key, str(value)) for key, value in params.items() if key not in run.data.params]
         changed = [RunTag(key, str(value)) for key, value in tags.items() if run.data.tags.get(key) != str(value)]
         for first in range(0, len(new), 100):
@@ -179,14 +179,15 @@ class Tracker:
             self.client.log_batch(run.info.run_id, tags=changed)
 
     def _remove(self, runs: list[Run]) -> None:
-        """Takes runs out of the view, but for those of other folders; MLflow keeps them under State: Deleted, whence `_run` or a person
-        gets them back."""
+        """Take runs out of the view, but for those of other folders; MLflow keeps them under State: Deleted, whence `_run` or a person
+        gets them back.
+        """
         for run in runs:
             if run.data.tags.get("run_key", "").startswith(f"{self.own}/"):
                 self.client.delete_run(run.info.run_id)
 
     def colour(self, arm: str) -> str:
-        """An arm's colour in figures."""
+        """Return an arm's colour in figures."""
         return HUES[self.catalog.arms[arm].hue if arm in self.catalog.arms else "grey"]
 
     def run_key(self, folder: Path) -> str:
@@ -195,7 +196,7 @@ class Tracker:
         return f"{self.own}/{Address(config['variant'], config['arm'])}/seed{config['seed']}/{digest(config)}"
 
     def sync_run(self, folder: Path, parent: Run, scores: dict[str, dict[int, float]]) -> list[dict]:
-        """Brings one run folder's MLflow run up to date; returns the rows of metrics.jsonl."""
+        """Bring one run folder's MLflow run up to date; returns the rows of metrics.jsonl."""
         config = read_config(folder)
         address, seed = Address(config["variant"], config["arm"]), config["seed"]
         started = int((folder / "config.yaml").stat().st_mtime * 1000)
@@ -259,8 +260,9 @@ class Tracker:
             self.client.set_terminated(parent.info.run_id)
 
     def sync_arm(self, address: Address) -> Synced:
-        """Brings all of an address up to date. Its arm is there once, and twice where it was scored with other settings than the run
-        folders have; what has neither settings leaves."""
+        """Bring all of an address up to date. Its arm is there once, and twice where it was scored with other settings than the run
+        folders have; what has neither settings leaves.
+        """
         folders = sorted(path.parent for path in (self.runs / address.path).glob("seed*/config.yaml"))
         trained = params_hash(read_config(folders[0])) if folders else ""
         own = losses_of(self.scores, address)
@@ -277,7 +279,7 @@ class Tracker:
         return Synced(1, len(folders))
 
     def _sync_view(self, key: str, view: ArmView, folders: list[Path]) -> None:
-        """Brings the run of an arm up to date, with the figures that it stands in, and the runs of its folders below it."""
+        """Bring the run of an arm up to date, with the figures that it stands in, and the runs of its folders below it."""
         address = view.address
         claims = claims_on(address, self._claims) if view.scores else []
         made = folders[0] / "config.yaml" if folders else self.scores / "losses" / address.path / "summary.json"
@@ -311,7 +313,7 @@ class Tracker:
             self.client.set_terminated(parent.info.run_id, "FINISHED", max((time for _, time in ends), default=started))
 
     def _mean_curves(self, parent: Run, curves: list[list[dict]], started: int) -> tuple[list[Metric], int]:
-        """Mean losses over seeds at the marks that every seed has reached and the arm's run lacks; and how many marks those are."""
+        """Return mean losses over seeds at the marks that every seed has reached and the arm's run lacks; and how many marks those are."""
         done, metrics = int(parent.data.tags.get("marks", 0)), []
         marked = [[row for row in rows if "validation" in row] for rows in curves]
         shared = min(map(len, marked), default=0)
@@ -325,7 +327,7 @@ class Tracker:
         return metrics, max(done, shared)
 
     def _sync_changed(self, address: Address) -> Synced:
-        """Brings an address up to date unless this tracker did and nothing has changed since, there or of the arm that gaps are taken to.
+        """Bring an address up to date unless this tracker did and nothing has changed since, there or of the arm that gaps are taken to.
 
         Looking at all of a scale's runs takes longer than the pause between two looks, on cores that train.
         """
@@ -337,7 +339,7 @@ class Tracker:
         return self._synced[address][1]
 
     def _remove_gone(self, addresses: list[Address]) -> None:
-        """Removes all of addresses that have neither run folders nor scores any more."""
+        """Remove all of addresses that have neither run folders nor scores any more."""
         if addresses == self._addresses or ((file := private()) and not file.exists()):
             return
         self._addresses = addresses
@@ -350,7 +352,7 @@ class Tracker:
                 self._remove(gone)
 
     def sync(self, *names: str) -> Synced:
-        """Syncs addresses by their names, or all that have run folders or losses; returns how many arms and runs that were."""
+        """Sync addresses by their names, or all that have run folders or losses; returns how many arms and runs that were."""
         folders = {config.parent.parent for config in self.runs.glob("*/*/seed*/config.yaml")}
         folders |= {table.parent for table in (self.scores / "losses").glob("*/*/losses.csv")}
         addresses = sorted({Address(folder.parent.name, folder.name) for folder in folders})

@@ -34,7 +34,7 @@ class Diverged(Exception):
 
 
 def losses_by_source(model: torch.nn.Module, blocks: TokenBlocks, tokens: int, batch: int) -> dict[str, float]:
-    """Mean loss in nats per token of each source, over `tokens` evenly spread tokens a source."""
+    """Return mean loss in nats per token of each source, over `tokens` evenly spread tokens a source."""
     numbers, documents = blocks.spread(tokens)
     sources = [document[1] for document in blocks.about["documents"]]
     device = next(model.parameters()).device
@@ -66,7 +66,7 @@ class Recorder(L.Callback):
         self.last_time, self.last_step = time.monotonic(), 0
 
     def state_dict(self) -> dict:
-        """Rows go into the checkpoint."""
+        """Return rows go into the checkpoint."""
         return {"rows": self.rows}
 
     def load_state_dict(self, state_dict: dict) -> None:
@@ -138,7 +138,7 @@ class Recorder(L.Callback):
 
 
 def save_tables(model: torch.nn.Module, path: Path) -> None:
-    """Writes the tables in bfloat16; a model without tables writes nothing. (At 0% they follow from the seed alone.)"""
+    """Write the tables in bfloat16; a model without tables writes nothing. (At 0% they follow from the seed alone.)"""
     tables = {name: table.detach().cpu().bfloat16() for name, table in model.state_dict().items() if is_table(name)}
     if tables:
         atomic_write(path, to_bytes(tables))

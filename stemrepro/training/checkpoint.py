@@ -27,14 +27,14 @@ class AtomicCheckpointIO(CheckpointIO):
     """Lightning's way to disk, made atomic and verified. Beside `x.ckpt` lies `x.ckpt.sha256`."""
 
     def save_checkpoint(self, checkpoint: dict, path: str | Path, storage_options: object = None) -> None:
-        """Writes the hash after the file, so that a checkpoint with a hash is a whole one."""
+        """Write the hash after the file, so that a checkpoint with a hash is a whole one."""
         buffer = io.BytesIO()
         torch.save(_apart(checkpoint), buffer)
         atomic_write(path, buffer.getvalue())
         atomic_write(f"{path}.sha256", sha256(path) + "\n")
 
     def load_checkpoint(self, path: str | Path, map_location: object = "cpu", weights_only: bool | None = True) -> dict:
-        """Reads tensors and plain values only.
+        """Read tensors and plain values only.
 
         Raises:
             UserError: the file isn't the one that was written, or never was a checkpoint.
@@ -50,14 +50,15 @@ class AtomicCheckpointIO(CheckpointIO):
         return found
 
     def remove_checkpoint(self, path: str | Path) -> None:
-        """Deletes a checkpoint and its hash."""
+        """Delete a checkpoint and its hash."""
         Path(path).unlink(missing_ok=True)
         Path(f"{path}.sha256").unlink(missing_ok=True)
 
 
 def _apart(value: object) -> object:
-    """The same value, in which equal texts are one object and nothing else is: a pickle's bytes say what is one, and a run that resumed
-    from a checkpoint shares other things than one that nothing happened to."""
+    """Return the same value, in which equal texts are one object and nothing else is: a pickle's bytes say what is one, and a run that resumed
+    from a checkpoint shares other things than one that nothing happened to.
+    """
     if isinstance(value, str):
         return sys.intern(str(value))
     if isinstance(value, dict):
@@ -69,13 +70,13 @@ def _apart(value: object) -> object:
 
 
 def intact(path: Path) -> bool:
-    """True if the file's bytes have the hash that was recorded when it was written."""
+    """Return true if the file's bytes have the hash that was recorded when it was written."""
     recorded = Path(f"{path}.sha256")
     return path.exists() and recorded.exists() and recorded.read_text(encoding="utf-8").strip() == sha256(path)
 
 
 def newest(folder: Path) -> Path | None:
-    """The newest good checkpoint in a folder, or None. Damaged ones are named in a warning and passed over."""
+    """Return the newest good checkpoint in a folder, or None. Damaged ones are named in a warning and passed over."""
     found = sorted(folder.glob("step*.ckpt"))
     while found:
         path = found.pop()
@@ -87,7 +88,7 @@ def newest(folder: Path) -> Path | None:
 
 
 def stable_phase_of(run: Run) -> Path | None:
-    """The checkpoint with most steps that a shorter run with the same stable phase left before its decay, or None.
+    """Return the checkpoint with most steps that a shorter run with the same stable phase left before its decay, or None.
 
     What goes on from there has the bytes of what starts anew: up to that step both are the same run.
     """
@@ -100,7 +101,7 @@ def stable_phase_of(run: Run) -> Path | None:
 
 
 def beginning_of(run: Run) -> dict:
-    """The last checkpoint of the run that another goes on from.
+    """Return the last checkpoint of the run that another goes on from.
 
     Raises:
         UserError: that run isn't finished, or is another than the one that was planned.
@@ -125,11 +126,11 @@ def beginning_of(run: Run) -> dict:
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
-    """Where the checkpoint of a step lies."""
+    """Return where the checkpoint of a step lies."""
     return folder / f"step{step:09d}.ckpt"
 
 
 def prune(folder: Path) -> None:
-    """Deletes all but the newest two checkpoints."""
+    """Delete all but the newest two checkpoints."""
     for path in sorted(folder.glob("step*.ckpt"))[:-KEPT]:
         AtomicCheckpointIO().remove_checkpoint(path)

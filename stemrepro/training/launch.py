@@ -11,7 +11,7 @@ def cost(run: Run) -> float:
 
 
 def train_runs(runs: list[Run], workers: int, replace: bool, done: int = 0) -> None:
-    """Trains runs in processes of their own; raises as stemrepro.training.train does.
+    """Train runs in processes of their own; raises as stemrepro.training.train does.
 
     Args:
         replace: remove runs that were made with other settings.

@@ -31,7 +31,7 @@ class Batches(IterableDataset):
         self.blocks, self.seed, self.size, self.first = blocks, seed, size, first
 
     def __iter__(self) -> Iterator[Tensor]:
-        """Yields int64 [size, sequence + 1]."""
+        """Yield int64 [size, sequence + 1]."""
         k = self.first
         while True:
             yield self.blocks.batch(self.seed, k, self.size)
@@ -39,7 +39,7 @@ class Batches(IterableDataset):
 
 
 def mean_loss(model: torch.nn.Module, batch: Tensor) -> Tensor:
-    """Mean loss in nats per token: batch [micro_batch, sequence + 1] -> scalar."""
+    """Return mean loss in nats per token: batch [micro_batch, sequence + 1] -> scalar."""
     return token_losses(model(batch[:, :-1]), batch[:, 1:]).mean()
 
 
@@ -62,7 +62,7 @@ class LanguageModule(L.LightningModule):
         self.gradient_norm = torch.zeros(())
 
     def take_over(self, checkpoint: dict) -> None:
-        """Goes on from the end of another run: its weights, and what its optimiser knows; the schedule begins anew. With `tables: anew`
+        """Go on from the end of another run: its weights, and what its optimiser knows; the schedule begins anew. With `tables: anew`
         tables stay as they were drawn, and their optimiser knows nothing.
 
         Args:
@@ -79,7 +79,7 @@ class LanguageModule(L.LightningModule):
         self.carried = checkpoint["optimizer_states"][0]
 
     def _carry(self, optimizer: torch.optim.Optimizer) -> None:
-        """Gives an optimiser what that of the run before knew of each parameter."""
+        """Give an optimiser what that of the run before knew of each parameter."""
         numbered = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         before = [number for group in self.carried["param_groups"] for number in group["params"]]
         anew = set(map(id, table_parameters(self.model).values())) if self.run.init_from.tables == "anew" else set()
@@ -90,13 +90,14 @@ class LanguageModule(L.LightningModule):
                 }
 
     def on_train_batch_start(self, batch: Tensor, batch_idx: int) -> None:
-        """Tells every FFN that a step begins; its random stream is named by seed, step and layer."""
+        """Tell every FFN that a step begins; its random stream is named by seed, step and layer."""
         for layer, block in enumerate(self.model.blocks):
             block.ffn.start_step(f"{self.run.seed}:{self.global_step}:{layer}")
 
     def training_step(self, batch: Tensor, _: int) -> Tensor | dict:
-        """batch [micro_batch, sequence + 1] -> mean loss in nats per token; with a learned router {"loss": that and what balances
-        it, "balance": the latter}."""
+        """Batch [micro_batch, sequence + 1] -> mean loss in nats per token; with a learned router {"loss": that and what balances
+        it, "balance": the latter}.
+        """
         loss = self.mean_loss(self.model, batch)
         load_balancing_losses = [
             block.ffn.load_balancing_loss for block in self.model.blocks if block.ffn.load_balancing_loss is not None
@@ -143,7 +144,7 @@ class LanguageModule(L.LightningModule):
         return DataLoader(batches, batch_size=None, generator=torch.Generator())
 
     def on_save_checkpoint(self, checkpoint: dict) -> None:
-        """Adds the random state and what the checkpoint belongs to."""
+        """Add the random state and what the checkpoint belongs to."""
         checkpoint["rng_state"] = torch.get_rng_state()
         checkpoint["run_config"], checkpoint["stable_phase"] = self.run.config, self.run.stable_phase
 

@@ -17,7 +17,7 @@ PREFIX = "model."
 
 
 def text(run: Run, blocks: TokenBlocks) -> Iterator[Tensor]:
-    """The first `row_tokens` tokens that the run before was trained on, in its order; int64 [sequences, sequence] each."""
+    """Return the first `row_tokens` tokens that the run before was trained on, in its order; int64 [sequences, sequence] each."""
     size, sequences = run.training.micro_batch, run.init_from.row_tokens // run.training.sequence
     for k in range(-(-sequences // size)):
         yield blocks.batch(run.seed, k, size)[: sequences - k * size, :-1]
@@ -30,7 +30,7 @@ def in_order(model: Decoder) -> list[str]:
 
 
 def as_stem(checkpoint: dict, run: Run, blocks: TokenBlocks) -> dict:
-    """The last checkpoint of a dense run as if a STEM model had been trained: tables in place of the up-projections, of which the
+    """Return the last checkpoint of a dense run as if a STEM model had been trained: tables in place of the up-projections, of which the
     optimiser knows nothing; of all else it knows what it knew.
 
     Raises:
@@ -55,7 +55,7 @@ def as_stem(checkpoint: dict, run: Run, blocks: TokenBlocks) -> dict:
 
 
 def beginning(run: Run, blocks: TokenBlocks) -> dict:
-    """What LanguageModule.take_over goes on from.
+    """Return what LanguageModule.take_over goes on from.
 
     Args:
         blocks: the run's training text.

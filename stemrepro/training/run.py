@@ -21,12 +21,12 @@ from stemrepro.model.ffn.naming import module_of
 
 @cache
 def run_code(ffns: tuple[str, ...]) -> str:
-    """Hash of the code that decides a run whose layers have these feed-forward networks."""
+    """Return hash of the code that decides a run whose layers have these feed-forward networks."""
     return code_hash("stemrepro.training.train", *map(module_of, ffns), without=HASHING)
 
 
 def params_hash(config: dict) -> str:
-    """Short hash of a run's settings without its seed."""
+    """Return short hash of a run's settings without its seed."""
     return digest({key: value for key, value in config.items() if key != "seed"})
 
 
@@ -145,8 +145,9 @@ class Run:
         } | ({"init_from": self.init_from.settings} if self.init_from else {})
 
     def other_settings(self) -> str:
-        """How the settings in the run folder differ from this run's, "" when they don't. A file that can't be read
-        differs in everything."""
+        """Return how the settings in the run folder differ from this run's, "" when they don't. A file that can't be read
+        differs in everything.
+        """
         try:
             there = flat(read_yaml(self.folder / "config.yaml"))
         except UserError:

@@ -41,21 +41,21 @@ WRITTEN = (
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes the temporary files that a process which was killed while writing left behind."""
+    """Remove the temporary files that a process which was killed while writing left behind."""
     for name in map(Path, WRITTEN):
         for path in folder.glob(str(name.with_name(f".{name.name}.????????"))):
             path.unlink()
 
 
 def empty(folder: Path, kept: str = "") -> None:
-    """Removes what lies in a folder, and leaves the folder, and in it what is called `kept`."""
+    """Remove what lies in a folder, and leaves the folder, and in it what is called `kept`."""
     for path in folder.iterdir():
         if path.name != kept:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def claim_folder(run: Run, replace: bool) -> None:
-    """Makes sure that what lies in the run folder belongs to this run; with `replace` anything else is removed.
+    """Make sure that what lies in the run folder belongs to this run; with `replace` anything else is removed.
 
     Raises:
         UserError: it was made with other settings; names the keys.
@@ -78,7 +78,7 @@ def claim_folder(run: Run, replace: bool) -> None:
 
 
 def epochs(run: Run, blocks: TokenBlocks) -> float:
-    """How many times a run passes over its training text, with the run that it goes on from.
+    """Return how many times a run passes over its training text, with the run that it goes on from.
 
     Raises:
         UserError: more than 4 times.
@@ -95,7 +95,7 @@ def epochs(run: Run, blocks: TokenBlocks) -> float:
 
 
 def train(run: Run, report: Report, replace: bool = False, on_eval: Callable[[int, dict], None] | None = None) -> None:
-    """Trains one run to its end.
+    """Train one run to its end.
 
     Leaves config.yaml, metrics.jsonl, weights.safetensors, table snapshots, under WSD the checkpoint that longer runs go on from
     (hashed by DVC), that of the last step where other runs go on from it, and provenance.json (not). Weights are written last, with the hash of the settings in them: a folder that has them is finished. A run whose loss becomes no number ends

@@ -36,7 +36,7 @@ def same_sign(common: tuple[Contrast, ...], there: tuple[Contrast, ...], null_ba
 def sign_flips(
     common: tuple[Contrast, ...], robustness: Mapping[str, tuple[Contrast, ...]], null_band: float
 ) -> str | None:
-    """Why a contrast says nothing when a setting turns its sign around, or None."""
+    """Return why a contrast says nothing when a setting turns its sign around, or None."""
     for setting, others in robustness.items():
         there, here = ROBUSTNESS[setting]
         for one, other in zip(common, others, strict=True):

@@ -22,7 +22,7 @@ class TopkMoE(FFN):
         self.experts, self.top_k = Experts(config), config.top_k
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """x [batch, seq, width], tokens [batch, seq] (unused) -> [batch, seq, width]."""
+        """X [batch, seq, width], tokens [batch, seq] (unused) -> [batch, seq, width]."""
         flat = x.flatten(0, 1)
         probability = self.router(flat).softmax(dim=-1)
         weight, expert = probability.topk(self.top_k, dim=-1)
