@@ -13,7 +13,7 @@ UNREAD = 141  # what a shell says of programs that SIGPIPE has ended
 
 
 def _unread(stream: TextIO) -> bool:
-    """Have whoever read a stream closed it? (rich has then put the null device in its place.)"""
+    """Has whoever read a stream closed it? (rich has then put the null device in its place.)"""
     if os.path.samestat(os.fstat(stream.fileno()), os.stat(os.devnull)):
         return True
     poll = select.poll()

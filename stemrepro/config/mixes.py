@@ -218,7 +218,7 @@ MADE = ("facts", "recall", "invented", "needles")
 
 
 def in_the_sample(mix: Mix) -> bool:
-    """Do all that a mix reads lie in the vendored sample?"""
+    """Does all that a mix reads lie in the vendored sample?"""
     return mix.kind == "sample" or (mix.kind in ("facts", "needles") and mix.vendored)
 
 

@@ -192,7 +192,7 @@ class Audit:
         return sum(self.paper.value(f"{block}/{row}/boolq") < most for row in self.paper.blocks[block].rows)
 
     def one_scorer(self, row: str) -> bool:
-        """Does the item counts that explain a row explain dense's too?"""
+        """Do the item counts that explain a row explain dense's too?"""
         return self.scorer(row) == self.scorer(f"{row.split('/')[0]}/dense") != "neither"
 
 

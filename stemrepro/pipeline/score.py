@@ -128,7 +128,7 @@ def plan_of(run: Run, given: dict) -> dict:
 
 
 def up_to_date(out: Path, key: str) -> bool:
-    """Does the scores of a folder have this key?"""
+    """Do the scores of a folder have this key?"""
     try:
         return json.loads((out / "summary.json").read_text(encoding="utf-8")).get("key") == key
     except (OSError, ValueError, AttributeError, RecursionError):
