@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from stemrepro.config.paper import Paper
 from stemrepro.measures.comparison import Comparison
-from stemrepro.report.forest import cost_rows, draw_elsewhere, draw_forest, mark_settings, name_rows, rows_elsewhere
+from stemrepro.report.forest import cost_rows, draw_forest, draw_robustness, mark_settings, name_rows, robustness_rows
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import SMALL, sheet
 
@@ -17,7 +17,7 @@ PAPER = {"gate-replaced": "table-3-ablations/gate-replaced", "stem-dagger": "tab
 
 
 def paper_gain(paper: Paper, arm: str) -> float | None:
-    """The paper's mean accuracy of an arm less dense's, in points; None where it has none."""
+    """Return the paper's mean accuracy of an arm less dense's, in points; None where it has none."""
     row = PAPER.get(arm, f"table-3-350m/{arm}")
     block, _, name = row.partition("/")
     if name not in paper.blocks[block].rows:
@@ -34,9 +34,9 @@ def collect(measure: Comparison) -> pd.DataFrame:
         if arm == "dense":
             continue
         rows.append(mean_row("loss", arm, "common rate", measure.contrast("dense", arm, "prose")))
-        rows += rows_elsewhere(measure, arm)
+        rows += robustness_rows(measure, arm)
         rows.append(mean_row("accuracy", arm, "common rate", measure.contrast(arm, "dense", AVERAGE)))
-        gain = paper_gain(measure.inputs.book.paper, arm)
+        gain = paper_gain(measure.inputs.catalog.paper, arm)
         if gain is not None:
             rows.append({"panel": "paper", "what": arm, "x": "350M", "value": gain})
     return pd.DataFrame(rows)
@@ -62,7 +62,7 @@ def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
     figure, grid = sheet("abc", 5.2, titles, sharey=True, width_ratios=(1.25, 1, 0.5))
     loss, accuracy, costs = grid.values()
     draw_forest(loss, gains, order, "dense - arm (nats/token)", shift=-0.12)
-    draw_elsewhere(loss, data, order, shift=0.2)
+    draw_robustness(loss, data, order, shift=0.2)
     draw_forest(accuracy, data[data["panel"] == "accuracy"], order, "arm - dense (points)")
     paper = data[data["panel"] == "paper"]
     accuracy.plot(paper["value"], [order.index(arm) for arm in paper["what"]], "d", mfc="white", mec="black", ms=6, ls="none", label="paper, 350M")  # fmt: skip

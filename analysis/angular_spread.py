@@ -66,7 +66,8 @@ def spread_rows(arms: dict[str, ArmGeometry]) -> list[dict]:
 
 def token_rows(dense: ArmGeometry, arm: ArmGeometry) -> list[dict]:
     """One line a token, means over seeds: mean |cos| of its row, loss gained over dense behind it, training count; and means by
-    bucket of the training count."""
+    bucket of the training count.
+    """
     kept, gain, spread, seen = token_gains(dense, arm)
     buckets = np.array(FREQUENCIES)[np.searchsorted(BUCKETS["frequency"], seen.mean(axis=0), side="right") - 1]
     rows = [
@@ -184,7 +185,7 @@ def draw(data: pd.DataFrame, measure: Angles) -> Figure:
     draw_rows(rows, data, measure.arms["stem-third"].summary["ffn_width"])
     draw_pair(up, data, "up", "up")
     draw_pair(gated, data, "gated", "gated")
-    draw_training(training, data, measure.inputs.book.paper)
+    draw_training(training, data, measure.inputs.catalog.paper)
     draw_frequency(frequency, data)
     draw_tokens(tokens, data)
     return figure

@@ -28,7 +28,7 @@ def collect(measure: Recall) -> pd.DataFrame:
 
 
 def draw(data: pd.DataFrame, measure: Recall) -> Figure:
-    """A panel a length, and which queries: all of them, and the first of each key."""
+    """Return a panel a length, and which queries: all of them, and the first of each key."""
     lengths = measure.inputs.scale.recall.lengths
     letters = np.array(list("abcdefgh")[: 2 * len(lengths)]).reshape(2, len(lengths))
     figure, grid = sheet(letters.tolist(), 5.6, {}, sharex=True, sharey=True)
@@ -44,7 +44,7 @@ def draw(data: pd.DataFrame, measure: Recall) -> Figure:
             asked = "every query" if which == "all" else "first queries"
             axes.set_title(f"{letter}  {length} tokens{trained}, {asked}")
             axes.axhline(
-                100 / measure.inputs.book.mixes[measure.inputs.scale.data].values, color="black", lw=0.6, ls=":"
+                100 / measure.inputs.catalog.mixes[measure.inputs.scale.data].values, color="black", lw=0.6, ls=":"
             )
             ticks = sorted({int(x) for x in data["x"]})
             axes.set_xticks(np.log2(ticks), ticks)

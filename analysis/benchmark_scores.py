@@ -36,7 +36,7 @@ def row(panel: str, what: str, arm: str, found: Contrast) -> dict:
 
 def collect(measure: Comparison) -> pd.DataFrame:
     """Accuracy of each arm and task beside its floor, and differences to dense by group; Unmeasured where a scale has no task."""
-    arms, paper = {arm: own.items.whole() for arm, own in measure.arms.items()}, measure.inputs.book.paper
+    arms, paper = {arm: own.items.whole() for arm, own in measure.arms.items()}, measure.inputs.catalog.paper
     dense, rows = arms["dense"], []
     for task in measure.inputs.recipe.tasks:
         if not dense.tasks(task):

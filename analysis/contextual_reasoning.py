@@ -22,7 +22,7 @@ WORDS = {"distance": "tokens since the target stood last", "position": "position
 
 
 def collect(measure: Reasoning) -> pd.DataFrame:
-    """Differences of losses and shares of targets by distance and position; points on tasks."""
+    """Return differences of losses and shares of targets by distance and position; points on tasks."""
     rows, dense = [], measure.arms["dense"].arrays
     for by in WORDS:
         tokens = dense[f"{by}_tokens"].sum(axis=0)
@@ -93,7 +93,7 @@ def draw_tasks(axes: Axes, data: pd.DataFrame, measure: Reasoning) -> None:
 
 
 def draw(data: pd.DataFrame, measure: Reasoning) -> Figure:
-    """Losses on the left, tasks on the right."""
+    """Return losses on the left, tasks on the right."""
     titles = {"a": "Leads on prose by distance", "b": "Leads on prose by position", "c": "Tasks of reasoning"}
     figure, grid = sheet("ac;bc", 5.6, titles, width_ratios=(3, 2))
     for letter, by in zip("ab", WORDS, strict=True):

@@ -28,7 +28,7 @@ BATCHES = 2 ** np.arange(0, 9)
 
 
 def family(width: int) -> Shape:
-    """A shape of the paper's 1B proportions at another width."""
+    """Return a shape of the paper's 1B proportions at another width."""
     heads = max(1, width // 64)
     return Shape(vocab=128256, width=width, layers=16, heads=heads, kv_heads=max(1, heads // 4), ffn_width=4 * width, sequence=4096)  # fmt: skip
 
@@ -78,7 +78,7 @@ def collect(measure: Costs) -> pd.DataFrame:
 
 
 def colour(placement: str) -> str:
-    """The colour of the arm with that placement."""
+    """Return the colour of the arm with that placement."""
     return ARM_COLOUR[f"stem-{placement}"]
 
 

@@ -27,14 +27,14 @@ LAW = 2.0
 def collect(measure: Capacity) -> pd.DataFrame:
     """Bits known by arm and number of people, and per parameter and FLOP at the most."""
     rows = []
-    for arm, points in measure.arms.items():
-        for point, own in points.items():
+    for arm, variants in measure.arms.items():
+        for variant, own in variants.items():
             there = float(own.frame["bits"].iloc[0])
-            rows.append(mean_row("known", arm, there, Contrast(measure.bits(arm, point))))
-            rows.append(mean_row("share", arm, there, Contrast(measure.percent(arm, point))))
+            rows.append(mean_row("known", arm, there, Contrast(measure.bits(arm, variant))))
+            rows.append(mean_row("share", arm, there, Contrast(measure.percent(arm, variant))))
             rows.append(mean_row("first", arm, there, Contrast(100 * own.frame["first"].to_numpy())))
         for name, cost in measure.costs(arm).items():
-            best = max(points, key=lambda point: measure.bits(arm, point).mean())
+            best = max(variants, key=lambda variant: measure.bits(arm, variant).mean())
             rows.append(mean_row(f"per {name}", arm, name, Contrast(measure.bits(arm, best) / cost)))
     return pd.DataFrame(rows)
 

@@ -1,5 +1,6 @@
 """Fig. 4 and 7 as measurements: how often other rows edit an answer, against controls, by lengths, layers and relations; shares of cases
-that were known before, in b, e and f of STEM full; intervals end at 0 and 100%, beyond which no share lies."""
+that were known before, in b, e and f of STEM full; intervals end at 0 and 100%, beyond which no share lies.
+"""
 
 import numpy as np
 import pandas as pd

@@ -6,9 +6,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stemrepro.config.buckets import position_edges
-from stemrepro.measures.context import ArmContext, Context, half, mean_difference, part, worth
+from stemrepro.measures.context import ArmContext, Context, half, mean_difference, part, scaling
 from stemrepro.measures.text import TextCounts, experts_touched
-from stemrepro.model.config import placed_layers
+from stemrepro.model.config import layers_of
 from stemrepro.model.cost import expected_distinct
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import (
@@ -52,7 +52,7 @@ def count_rows(text: TextCounts, layers: int, ffn_width: int) -> list[dict]:
         share = Contrast(group.groupby("source")["distinct"].mean().to_numpy() / text.vocab)
         rows.append(mean_row("share touched", "STEM tables", n, share))
         for placement in ("third", "half", "full"):
-            scale = len(placed_layers(placement, layers)) * ffn_width * text.vocab / 1e6
+            scale = len(layers_of(placement, layers)) * ffn_width * text.vocab / 1e6
             rows.append(mean_row("active parameters", placement, n, Contrast(scale * share.differences)))
         rows += [
             mean_row("share touched", name, n, Contrast(np.array([experts_touched(n, *moe)])))
@@ -73,7 +73,7 @@ def count_rows(text: TextCounts, layers: int, ffn_width: int) -> list[dict]:
 
 
 def loss_rows(arms: dict[str, ArmContext]) -> list[dict]:
-    """Differences of arms by position, and how they grow on the same targets behind more context."""
+    """Return differences of arms by position, and how they grow on the same targets behind more context."""
     rows = []
     source = arms["dense"].arrays["source"]
     for (high, low), (label, _, _) in PAIRS.items():
@@ -87,7 +87,7 @@ def loss_rows(arms: dict[str, ArmContext]) -> list[dict]:
                 mean_row(f"growth, {condition}", label, half(arms[high]), mean_difference(*parts, *alone, source))
             )
     for name, arm in arms.items():
-        rows.append(mean_row("worth of the first half", name, half(arm), worth(arm)))
+        rows.append(mean_row("worth of the first half", name, half(arm), scaling(arm)))
     return rows
 
 
@@ -197,7 +197,7 @@ def draw_growth(axes: Axes, data: pd.DataFrame) -> None:
 
 def collect(measure: Context) -> pd.DataFrame:
     """Counts in the text and differences of losses."""
-    shape = measure.inputs.book.shapes[PAPER_SHAPE]
+    shape = measure.inputs.catalog.shapes[PAPER_SHAPE]
     return pd.DataFrame(count_rows(measure.text, shape.layers, shape.ffn_width) + loss_rows(measure.arms))
 
 

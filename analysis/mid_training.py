@@ -21,29 +21,29 @@ DASHES = {KEPT: "-", ANEW: (0, (3, 2))}
 def collect(measure: MidTraining) -> pd.DataFrame:
     """Leads over dense by kind of text, losses, and training losses of the stage; `x` of these is tokens."""
     rows, arms = [], measure.arms
-    for point, texts in ((MAIN, ("prose",)), (KEPT, TEXTS), (ANEW, TEXTS)):
-        dense = arms[MAIN if point == MAIN else KEPT]["dense"]
-        for arm, own in arms[point].items():
+    for variant, texts in ((MAIN, ("prose",)), (KEPT, TEXTS), (ANEW, TEXTS)):
+        dense = arms[MAIN if variant == MAIN else KEPT]["dense"]
+        for arm, own in arms[variant].items():
             for text in texts:
-                name = BEFORE if point == MAIN else text
-                rows.append(mean_row(f"loss, {point}", arm, name, Contrast(own.loss(text).to_numpy())))
+                name = BEFORE if variant == MAIN else text
+                rows.append(mean_row(f"loss, {variant}", arm, name, Contrast(own.loss(text).to_numpy())))
                 if arm != "dense":
-                    rows.append(mean_row(f"lead, {point}", arm, name, contrast(dense, own, text)))
-    for point in (KEPT, ANEW):
-        tokens = measure.inputs.book.point(point).at(measure.inputs.scale).training.tokens
-        for arm, own in arms[point].items():
+                    rows.append(mean_row(f"lead, {variant}", arm, name, contrast(dense, own, text)))
+    for variant in (KEPT, ANEW):
+        tokens = measure.inputs.catalog.variant(variant).at(measure.inputs.scale).training.tokens
+        for arm, own in arms[variant].items():
             steps = own.steps["loss"]
             windows = np.array_split(steps, min(WINDOWS, steps.shape[1]), axis=1)
             rows += [
-                mean_row(f"training, {point}", arm, tokens * (k + 0.5) / len(windows), Contrast(part.mean(axis=1)))
+                mean_row(f"training, {variant}", arm, tokens * (k + 0.5) / len(windows), Contrast(part.mean(axis=1)))
                 for k, part in enumerate(windows)
             ]
     return pd.DataFrame(rows)
 
 
-def label(arm: str, point: str) -> str:
-    """How a line is called."""
-    return f"{ARM_LABEL[arm]}, tables anew" if point == ANEW else ARM_LABEL[arm]
+def label(arm: str, variant: str) -> str:
+    """Return how a line is called."""
+    return f"{ARM_LABEL[arm]}, tables anew" if variant == ANEW else ARM_LABEL[arm]
 
 
 def draw_leads(axes: Axes, data: pd.DataFrame) -> None:
@@ -53,10 +53,10 @@ def draw_leads(axes: Axes, data: pd.DataFrame) -> None:
     anew = data[data["panel"] == f"lead, {ANEW}"]
     lines = [(KEPT, arm, own) for arm, own in kept.groupby("what", sort=False)]
     lines += [(ANEW, arm, own) for arm, own in anew.groupby("what", sort=False)]
-    for shift, (point, arm, own) in zip(np.linspace(-0.26, 0.26, len(lines)), lines, strict=True):
+    for shift, (variant, arm, own) in zip(np.linspace(-0.26, 0.26, len(lines)), lines, strict=True):
         at = own["x"].map(places).astype(float) + shift
-        axes.errorbar(at, own["value"], yerr=error_bars(own), **look(arm, hollow=point == ANEW) | {"ls": "none"},
-                      label=label(arm, point))  # fmt: skip
+        axes.errorbar(at, own["value"], yerr=error_bars(own), **look(arm, hollow=variant == ANEW) | {"ls": "none"},
+                      label=label(arm, variant))  # fmt: skip
     axes.axhline(0, color="black", lw=0.6)
     axes.axvline(0.5, color="#999999", lw=0.6, ls=":")
     axes.set_xticks(range(len(places)), ["prose\nbefore", *(f"{text}\nbehind" for text in TEXTS)])
@@ -65,10 +65,10 @@ def draw_leads(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw_training(axes: Axes, data: pd.DataFrame) -> None:
     """Training losses of the stage: tables kept, and drawn anew."""
-    for point, dashes in DASHES.items():
-        for arm, line in data[data["panel"] == f"training, {point}"].groupby("what", sort=False):
-            axes.errorbar(line["x"].astype(float) / 1000, line["value"], yerr=error_bars(line), **look(arm, hollow=point == ANEW) | {"ls": dashes},
-                          label=label(arm, point))  # fmt: skip
+    for variant, dashes in DASHES.items():
+        for arm, line in data[data["panel"] == f"training, {variant}"].groupby("what", sort=False):
+            axes.errorbar(line["x"].astype(float) / 1000, line["value"], yerr=error_bars(line), **look(arm, hollow=variant == ANEW) | {"ls": dashes},
+                          label=label(arm, variant))  # fmt: skip
     axes.set(xlabel="tokens of the stage (thousands)", ylabel="training loss (nats/token)")
 
 

@@ -21,44 +21,44 @@ DASHES = {KEPT: "-", ANEW: (0, (3, 2))}
 
 
 def collect(measure: Needle) -> pd.DataFrame:
-    """What every arm finds by stage, length and depth; leads over dense; losses during the extension."""
+    """Return what every arm finds by stage, length and depth; leads over dense; losses during the extension."""
     rows, asked = [], measure.inputs.scale.haystack
     for place, scores in measure.scores.items():
         for length in asked.lengths:
             for way in ("chosen", "generated"):
                 found = scores.found(length, way)
                 rows.append(
-                    mean_row(f"{way}, {place.point}", place.arm, length, Contrast(found.mean(axis=1).to_numpy()))
+                    mean_row(f"{way}, {place.variant}", place.arm, length, Contrast(found.mean(axis=1).to_numpy()))
                 )
             chosen = scores.found(length)
             rows += [
-                mean_row(f"depth {depth:g}, {place.point}", place.arm, length, Contrast(chosen[depth].to_numpy()))
+                mean_row(f"depth {depth:g}, {place.variant}", place.arm, length, Contrast(chosen[depth].to_numpy()))
                 for depth in chosen.columns
             ]
             other = scores.frame[scores.frame["length"] == length].groupby("seed")[["other", "rows"]].sum()
             wrong = Contrast((100 * other["other"] / other["rows"]).to_numpy())
-            rows.append(mean_row(f"another key's value, {place.point}", place.arm, length, wrong))
-        if place.point == KEPT and place.arm != "dense":
+            rows.append(mean_row(f"another key's value, {place.variant}", place.arm, length, wrong))
+        if place.variant == KEPT and place.arm != "dense":
             rows += [
                 mean_row("lead", place.arm, length, Contrast(measure.lead(place.arm, "dense", KEPT, length)))
                 for length in asked.lengths
             ]
-    for point in (KEPT, ANEW):
-        for arm in measure.inputs.recipe.visitors(point):
-            losses = measure.losses(point, arm).steps["loss"]
-            tokens = measure.inputs.book.point(point).at(measure.inputs.scale).training.tokens
+    for variant in (KEPT, ANEW):
+        for arm in measure.inputs.recipe.arms_at(variant):
+            losses = measure.losses(variant, arm).steps["loss"]
+            tokens = measure.inputs.catalog.variant(variant).at(measure.inputs.scale).training.tokens
             windows = np.array_split(losses, min(WINDOWS, losses.shape[1]), axis=1)
             rows += [
-                mean_row(f"loss, {point}", arm, tokens * (k + 0.5) / len(windows), Contrast(own.mean(axis=1)))
+                mean_row(f"loss, {variant}", arm, tokens * (k + 0.5) / len(windows), Contrast(own.mean(axis=1)))
                 for k, own in enumerate(windows)
             ]
     return pd.DataFrame(rows)
 
 
-def draw_map(axes: Axes, data: pd.DataFrame, point: str, arm: str, depths: tuple[float, ...], trained: int) -> None:
+def draw_map(axes: Axes, data: pd.DataFrame, variant: str, arm: str, depths: tuple[float, ...], trained: int) -> None:
     """Points found: a row a depth, a column a length; a line behind the longest that it was trained on."""
-    own = data[(data["what"] == arm) & data["panel"].isin([f"depth {d:g}, {point}" for d in depths])]
-    table = own.pivot(index="panel", columns="x", values="value").loc[[f"depth {d:g}, {point}" for d in depths]]
+    own = data[(data["what"] == arm) & data["panel"].isin([f"depth {d:g}, {variant}" for d in depths])]
+    table = own.pivot(index="panel", columns="x", values="value").loc[[f"depth {d:g}, {variant}" for d in depths]]
     axes.imshow(table, vmin=0, vmax=100, cmap="cividis", aspect="auto")
     for (row, column), value in np.ndenumerate(table.to_numpy()):
         axes.text(
@@ -96,14 +96,14 @@ def draw_lead(axes: Axes, data: pd.DataFrame, measure: Needle) -> None:
 
 def draw_recovery(axes: Axes, data: pd.DataFrame, measure: Needle) -> None:
     """Training losses during the extension: tables kept, and drawn anew."""
-    for point, dashes in DASHES.items():
-        for arm in measure.inputs.recipe.visitors(point):
+    for variant, dashes in DASHES.items():
+        for arm in measure.inputs.recipe.arms_at(variant):
             if arm not in MAPS:
                 continue
-            line = data[(data["panel"] == f"loss, {point}") & (data["what"] == arm)]
-            label = f"{ARM_LABEL[arm]}, tables anew" if point == ANEW else ARM_LABEL[arm]
+            line = data[(data["panel"] == f"loss, {variant}") & (data["what"] == arm)]
+            label = f"{ARM_LABEL[arm]}, tables anew" if variant == ANEW else ARM_LABEL[arm]
             axes.errorbar(line["x"].astype(float) / 1000, line["value"], yerr=error_bars(line), 
-                          **look(arm, hollow=point == ANEW) | {"ls": dashes}, label=label)  # fmt: skip
+                          **look(arm, hollow=variant == ANEW) | {"ls": dashes}, label=label)  # fmt: skip
     axes.set(xlabel="tokens of the extension (thousands)", ylabel="training loss (nats/token)")
     axes.legend(loc="upper right")
 
@@ -114,9 +114,9 @@ def draw(data: pd.DataFrame, measure: Needle) -> Figure:
     titles = {letter: f"{ARM_LABEL[arm]}, {words}" for letter, ((_, words), arm) in maps.items()}
     titles |= {"g": "Lead over dense, behind the extension", "h": "Loss during the extension"}
     figure, grid = sheet("aabbcc;ddeeff;ggghhh", 8.2, titles)
-    for letter, ((point, _), arm) in maps.items():
+    for letter, ((variant, _), arm) in maps.items():
         axes = grid[letter]
-        draw_map(axes, data, point, arm, measure.inputs.scale.haystack.depths, measure.length(point))
+        draw_map(axes, data, variant, arm, measure.inputs.scale.haystack.depths, measure.length(variant))
         axes.set(xlabel="tokens that are read", ylabel="depth of the needle")
         if letter not in "ad":
             axes.yaxis.label.set_visible(False)

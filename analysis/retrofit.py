@@ -27,22 +27,22 @@ WORDS = {SCRATCH: "", ROWS: ", made of dense: means", MEAN: ", made of dense: me
 
 
 def collect(measure: Retrofit) -> pd.DataFrame:
-    """Losses and leads over dense at the end, and training losses of the second stage; `x` of these is tokens, 0 of the first batch."""
+    """Return losses and leads over dense at the end, and training losses of the second stage; `x` of these is tokens, 0 of the first batch."""
     rows, arms = [], measure.arms
-    for point in PLACES:
-        for arm, own in arms[point].items():
-            rows.append(mean_row("loss", arm, point, Contrast(own.loss("prose").to_numpy())))
+    for variant in PLACES:
+        for arm, own in arms[variant].items():
+            rows.append(mean_row("loss", arm, variant, Contrast(own.loss("prose").to_numpy())))
             if arm != "dense":
-                rows.append(mean_row("lead", arm, point, contrast(arms[SCRATCH]["dense"], own, "prose")))
+                rows.append(mean_row("lead", arm, variant, contrast(arms[SCRATCH]["dense"], own, "prose")))
     rows.append(mean_row("lead", "dense", MAIN, contrast(arms[SCRATCH]["dense"], arms[MAIN]["dense"], "prose")))
-    tokens = measure.inputs.book.point(SCRATCH).at(measure.inputs.scale).training.tokens
-    for point in DASHES:
-        for arm, own in arms[point].items():
+    tokens = measure.inputs.catalog.variant(SCRATCH).at(measure.inputs.scale).training.tokens
+    for variant in DASHES:
+        for arm, own in arms[variant].items():
             steps = own.steps["loss"]
-            rows.append(mean_row(f"training, {point}", arm, 0, Contrast(steps[:, 0])))
+            rows.append(mean_row(f"training, {variant}", arm, 0, Contrast(steps[:, 0])))
             windows = np.array_split(steps[:, 1:], min(WINDOWS, steps.shape[1] - 1), axis=1)
             rows += [
-                mean_row(f"training, {point}", arm, tokens * (k + 0.5) / len(windows), Contrast(part.mean(axis=1)))
+                mean_row(f"training, {variant}", arm, tokens * (k + 0.5) / len(windows), Contrast(part.mean(axis=1)))
                 for k, part in enumerate(windows)
             ]
     return pd.DataFrame(rows)
@@ -50,7 +50,7 @@ def collect(measure: Retrofit) -> pd.DataFrame:
 
 def draw_leads(axes: Axes, data: pd.DataFrame) -> None:
     """Leads over dense in two stages, by how the model came to its tables."""
-    places, leads = {point: number for number, point in enumerate(PLACES)}, data[data["panel"] == "lead"]
+    places, leads = {variant: number for number, variant in enumerate(PLACES)}, data[data["panel"] == "lead"]
     groups = list(leads.groupby("what", sort=False))
     for shift, (arm, own) in zip(np.linspace(-0.15, 0.15, len(groups)), groups, strict=True):
         at = own["x"].map(places).astype(float) + shift
@@ -63,10 +63,10 @@ def draw_leads(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw_training(axes: Axes, data: pd.DataFrame) -> None:
     """Training losses of the second stage; the first point is the first batch, before any step."""
-    for arm, point in SHOWN:
-        line = data[(data["panel"] == f"training, {point}") & (data["what"] == arm)]
+    for arm, variant in SHOWN:
+        line = data[(data["panel"] == f"training, {variant}") & (data["what"] == arm)]
         axes.errorbar(line["x"].astype(float) / 1000, line["value"], yerr=error_bars(line),
-                      **look(arm, hollow=point != SCRATCH) | {"ls": DASHES[point]}, label=ARM_LABEL[arm] + WORDS[point])  # fmt: skip
+                      **look(arm, hollow=variant != SCRATCH) | {"ls": DASHES[variant]}, label=ARM_LABEL[arm] + WORDS[variant])  # fmt: skip
     axes.set(xlabel="tokens of the second stage (thousands)", ylabel="training loss (nats/token)")
 
 

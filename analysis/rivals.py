@@ -9,11 +9,11 @@ from stemrepro.measures.rivals import Rivals
 from stemrepro.report.forest import (
     cost_rows,
     draw_buckets,
-    draw_elsewhere,
     draw_forest,
+    draw_robustness,
     mark_settings,
     name_rows,
-    rows_elsewhere,
+    robustness_rows,
 )
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, error_bars, sheet
@@ -31,7 +31,7 @@ def collect(measure: Rivals) -> pd.DataFrame:
         if arm == "dense":
             continue
         rows.append(mean_row("loss", arm, "common rate", measure.contrast("dense", arm, "prose")))
-        rows += rows_elsewhere(measure, arm)
+        rows += robustness_rows(measure, arm)
         pairs = [measure.contrast("dense", arm, f"prose:pair={bucket}") for bucket in PAIRS]
         rows += [mean_row("by pair", arm, bucket, gain) for bucket, gain in zip(PAIRS, pairs, strict=True)]
     flops = {arm: found.summary["forward_flops_per_token"] for arm, found in measure.arms.items()}
@@ -77,7 +77,7 @@ def draw(data: pd.DataFrame, measure: Rivals) -> Figure:
     titles = {"a": "Gain in prose loss", "b": "And what it costs", "c": "By count of the token pair"}
     figure, grid = sheet("ab;ac", 6.6, titles)
     draw_forest(grid["a"], gains, order, "dense - arm (nats/token)", shift=-0.12)
-    draw_elsewhere(grid["a"], data, order, shift=0.2)
+    draw_robustness(grid["a"], data, order, shift=0.2)
     mark_settings(grid["a"], data)
     grid["a"].legend(loc="lower right", ncols=2)
     grid["a"].set_ylim(len(order) + 0.7, -0.5)  # room for the legend, so that none of its marks stands in a row

@@ -5,7 +5,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stemrepro.measures.tables import Tables
-from stemrepro.report.forest import draw_buckets, draw_elsewhere, draw_forest, mark_settings, name_rows, rows_elsewhere
+from stemrepro.report.forest import (
+    draw_buckets,
+    draw_forest,
+    draw_robustness,
+    mark_settings,
+    name_rows,
+    robustness_rows,
+)
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_LABEL, SMALLEST, error_bars, look, sheet
 from stemrepro.verdicts.contrast import Contrast
@@ -27,7 +34,7 @@ def collect(measure: Tables) -> pd.DataFrame:
             gain = measure.contrast("dense", arm, f"prose:frequency={bucket}")
             rows.append(mean_row("by frequency", arm, bucket, gain))
     for arm in measure.arms:
-        rows += rows_elsewhere(measure, arm)
+        rows += robustness_rows(measure, arm)
     for arm in VOCABULARIES:
         for vocab, own in measure.vocabularies(arm).items():
             rows.append(mean_row("bits per byte", arm, vocab, Contrast(own.bits_per_byte().to_numpy())))
@@ -65,14 +72,14 @@ def draw_vocabularies(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw(data: pd.DataFrame, measure: Tables) -> Figure:
     """Gains over dense, by frequency of the input token, and by vocabulary."""
-    base = measure.inputs.book.point(measure.inputs.recipe.base)
+    base = measure.inputs.catalog.variant(measure.inputs.recipe.base)
     gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)
     order = list(gains["what"])
     tokens = base.at(measure.inputs.scale).training.tokens / 1e6
     titles = {"a": f"Gain after {tokens:.2g}M tokens", "b": "By count of the token", "c": "By vocabulary"}
     figure, grid = sheet("ab;ac", 5.8, titles)
     draw_forest(grid["a"], gains, order, "dense - arm, prose (nats/token)")
-    draw_elsewhere(grid["a"], data, order, shift=0.25)
+    draw_robustness(grid["a"], data, order, shift=0.25)
     mark_settings(grid["a"], data)
     grid["a"].legend(loc="lower right")
     name_rows(grid["a"], order)

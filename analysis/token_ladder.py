@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from stemrepro.config.paper import Paper
 from stemrepro.measures.agreement import agreement
-from stemrepro.measures.worth import Worth
+from stemrepro.measures.scaling import Scaling
 from stemrepro.report.ladder import PAIR
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, PLAIN, SMALLEST, error_bars, sheet
@@ -66,28 +66,30 @@ PAIRS = {"0": "never", "1-3": "1-3", "4-31": "4-31", "32+": "32 or more"}
 TOKENS = "training tokens a parameter (dense's)"
 
 
-def collect(measure: Worth) -> pd.DataFrame:
+def collect(measure: Scaling) -> pd.DataFrame:
     """Gaps, their parts, loss at equal FLOPs, what arms are worth in tokens, gaps by pair count, at each rung; and the rivals' numbers."""
-    rows, places = rival_rows(measure.inputs.book.paper), measure.tokens_a_parameter()
+    rows, places = rival_rows(measure.inputs.catalog.paper), measure.tokens_a_parameter()
     for width in measure.widths():
         at = "" if width == 1 else f", width x {width:g}"
-        for (point, x), arm in product(measure.tokens_a_parameter(width).items(), STEM):
-            rows.append(mean_row(f"gap{at}", arm, x, measure.gap("dense", arm, point)))
-            rows.append(mean_row(f"gap, %{at}", arm, x, measure.relative_gap("dense", arm, point)))
-    for point, x in places.items():
-        rows += [mean_row("part", what, x, measure.gap(*pair, point)) for what, pair in PARTS.items()]
-        rows += [mean_row("over dense's law", arm, x, measure.over_law(arm, point)) for arm in AT_FLOPS]
-        rows += [multiplier_row(measure, arm, x, point, of) for arm in BOUGHT for of in BUYS]
+        for (variant, x), arm in product(measure.tokens_a_parameter(width).items(), STEM):
+            rows.append(mean_row(f"gap{at}", arm, x, measure.gap("dense", arm, variant)))
+            rows.append(mean_row(f"gap, %{at}", arm, x, measure.relative_gap("dense", arm, variant)))
+    for variant, x in places.items():
+        rows += [mean_row("part", what, x, measure.gap(*pair, variant)) for what, pair in PARTS.items()]
+        rows += [mean_row("over dense's law", arm, x, measure.over_law(arm, variant)) for arm in AT_FLOPS]
+        rows += [multiplier_row(measure, arm, x, variant, of) for arm in BOUGHT for of in BUYS]
         rows += [
-            mean_row("gap to dense", arm, x, measure.gap("dense", arm, point)) for arm in measure.arms if arm != "dense"
+            mean_row("gap to dense", arm, x, measure.gap("dense", arm, variant))
+            for arm in measure.arms
+            if arm != "dense"
         ]
-        there = set(measure.all_losses("dense", point).losses.query("by == 'pair'")["bucket"]) & PAIRS.keys()
+        there = set(measure.all_losses("dense", variant).losses.query("by == 'pair'")["bucket"]) & PAIRS.keys()
         for bucket in (bucket for bucket in PAIRS if bucket in there):
-            gap = measure.gap("dense", "stem-full", point, f"prose:pair={bucket}")
+            gap = measure.gap("dense", "stem-full", variant, f"prose:pair={bucket}")
             rows.append(mean_row("by pair", bucket, x, gap))
     rows += [
-        mean_row("part", "interaction", x, measure.interaction("up-removed", "dense", point))
-        for point, x in places.items()
+        mean_row("part", "interaction", x, measure.interaction("up-removed", "dense", variant))
+        for variant, x in places.items()
     ]
     for what, pair in (PARTS | {arm: ("dense", arm) for arm in STEM}).items():
         rows += [mean_row("slope", what, ends, measure.slope(*pair, part)) for ends, part in STRETCHES.items()]
@@ -103,8 +105,8 @@ def collect(measure: Worth) -> pd.DataFrame:
             ]
     rows += foretold_rows(measure, places) + agreement_rows(measure)
     rows += [  # of all pairs, for the pages of other scales (stemrepro/report/ladder.py)
-        mean_row(PAIR, f"{high} - {low}", x, measure.gap(high, low, point))
-        for (high, low), (point, x) in product(combinations(measure.arms, 2), places.items())
+        mean_row(PAIR, f"{high} - {low}", x, measure.gap(high, low, variant))
+        for (high, low), (variant, x) in product(combinations(measure.arms, 2), places.items())
     ]
     for arm in LAWS:
         for axes, widths in (("tokens", False), ("parameters, tokens", True)):
@@ -122,44 +124,46 @@ def collect(measure: Worth) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def multiplier_row(measure: Worth, arm: str, x: float, point: str | None, of: str) -> dict:
+def multiplier_row(measure: Scaling, arm: str, x: float, variant: str | None, of: str) -> dict:
     """log2 of the multiplier of one of BUYS at a rung; no value, and the reason, where it can't be said."""
-    metric = f"{of}-multiplier{f'@{point}' if point else ''}"
+    metric = f"{of}-multiplier{f'@{variant}' if point else ''}"
     try:
         return mean_row(f"{of} multiplier", arm, x, measure.contrast("dense", arm, metric))
     except Unmeasured as reason:
         return {"panel": f"{of} multiplier", "what": arm, "x": x, "value": np.nan, "note": str(reason)}
 
 
-def foretold_rows(measure: Worth, places: dict[str | None, float]) -> list[dict]:
+def foretold_rows(measure: Scaling, places: dict[str | None, float]) -> list[dict]:
     """Gaps to dense at the rungs that have three or more below them, as those alone foretell them."""
     return [
-        mean_row("foretold", arm, x, measure.forecast(("dense", arm), point))
-        for point, x in list(places.items())[3:]
+        mean_row("foretold", arm, x, measure.forecast(("dense", arm), variant))
+        for variant, x in list(places.items())[3:]
         for arm in FORETOLD
     ]
 
 
-def agreement_rows(measure: Worth) -> list[dict]:
-    """How often cheaper settings call a comparison of two arms as the last rung does, by their cost: training FLOPs of dense over all
-    seeds, in % of one run at the last rung."""
+def agreement_rows(measure: Scaling) -> list[dict]:
+    """Return how often cheaper settings call a comparison of two arms as the last rung does, by their cost: training FLOPs of dense over all
+    seeds, in % of one run at the last rung.
+    """
 
-    def cost(point: str | None) -> float:
-        return float(measure.all_losses("dense", point).curve["flops"].max())
+    def cost(variant: str | None) -> float:
+        return float(measure.all_losses("dense", variant).curve["flops"].max())
 
     rows = []
-    for point in SETTINGS:
-        for seeds in range(2, measure.all_losses("dense", point).summary["seeds"] + 1):
-            found = agreement(measure, COMPARED, point, seeds)
-            share = 100 * seeds * cost(point) / cost(None)
+    for variant in SETTINGS:
+        for seeds in range(2, measure.all_losses("dense", variant).summary["seeds"] + 1):
+            found = agreement(measure, COMPARED, variant, seeds)
+            share = 100 * seeds * cost(variant) / cost(None)
             for what, value in (("sign", found.same_sign), ("right", found.right), ("wrong", found.wrong)):
-                rows.append({"panel": f"agreement, {what}", "what": f"{point}, {seeds} seeds", "x": share, "value": value, "count": found.pairs})  # fmt: skip
+                rows.append({"panel": f"agreement, {what}", "what": f"{variant}, {seeds} seeds", "x": share, "value": value, "count": found.pairs})  # fmt: skip
     return rows
 
 
 def rival_rows(paper: Paper) -> list[dict]:
-    """The paper's Fig. 1a and the independent re-runs, each at its own tokens a parameter, in % of dense's loss, which has no unit to convert;
-    of the paper also the last gap in nats a token of its own vocabulary."""
+    """Return the paper's Fig. 1a and the independent re-runs, each at its own tokens a parameter, in % of dense's loss, which has no unit to convert;
+    of the paper also the last gap in nats a token of its own vocabulary.
+    """
     dense, stem, rows = paper.row("fig-1a/dense"), paper.row("fig-1a/stem-third"), []
     size = paper.value("table-3-1b/dense/total")
     for column, perplexity in dense.items():
@@ -202,7 +206,7 @@ def draw_gaps(axes: Axes, data: pd.DataFrame, band: str) -> None:
     axes.axhline(0, color="black", lw=0.6)
 
 
-def name_widths(axes: Axes, measure: Worth) -> None:
+def name_widths(axes: Axes, measure: Scaling) -> None:
     """What hollow marks are, in the legend."""
     for width in (width for width in measure.widths() if width != 1):
         axes.plot([], [], "D:", color=PLAIN, mfc="white", ms=4.5, lw=1.1, label=f"{width:g} times as wide")
@@ -259,8 +263,8 @@ def draw_agreement(axes: Axes, data: pd.DataFrame) -> None:
     """Share of comparisons that a cheaper setting calls rightly, and wrongly (hollow), over its cost."""
     for called, style, hollow in (("right", "-", False), ("wrong", ":", True)):
         own = data[data["panel"] == f"agreement, {called}"]
-        for point, (words, arm, marker) in SETTINGS.items():
-            rows = own[own["what"].str.startswith(f"{point}, ")]
+        for variant, (words, arm, marker) in SETTINGS.items():
+            rows = own[own["what"].str.startswith(f"{variant}, ")]
             first = not hollow and words not in axes.get_legend_handles_labels()[1]
             axes.plot(
                 rows["x"].astype(float), 100 * rows["value"], ls=style, color=ARM_COLOUR[arm], marker=marker, ms=4.5, lw=1.1,
@@ -282,7 +286,7 @@ def draw_parts(axes: Axes, data: pd.DataFrame) -> None:
     axes.axhline(0, color="black", lw=0.6)
 
 
-def front(data: pd.DataFrame, measure: Worth) -> Figure:
+def front(data: pd.DataFrame, measure: Scaling) -> Figure:
     """STEM's gap along tokens a parameter beside both rival predictions, with its size at the last rung, and what it is made of."""
     figure, grid = sheet("ab", 3.3, {"a": "What STEM gains on dense", "b": "What the gain is made of"})
     relative, parts = grid.values()
@@ -302,7 +306,7 @@ def front(data: pd.DataFrame, measure: Worth) -> Figure:
     return figure
 
 
-def draw(data: pd.DataFrame, measure: Worth) -> Figure:
+def draw(data: pd.DataFrame, measure: Scaling) -> Figure:
     """Eight panels: six along tokens a parameter; what was foretold beside what came; what cheaper settings would have said."""
     titles = {
         "a": "STEM's gap to dense", "b": "In % of dense's bits a byte", "c": "What it is made of", "d": "At equal training FLOPs",

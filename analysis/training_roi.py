@@ -22,7 +22,7 @@ PAPER = "table-3-350m"
 
 
 def paper_factors(paper: Paper, arm: str) -> dict[str, float]:
-    """log of the paper's accuracy and FLOP factors of an arm over dense, and of the accuracy factor above chance."""
+    """Log of the paper's accuracy and FLOP factors of an arm over dense, and of the accuracy factor above chance."""
     accuracy, flops = (
         [paper.value(f"{PAPER}/{name}/{what}") for name in (arm, "dense")] for what in ("average", "gflops")
     )
@@ -40,7 +40,7 @@ def collect(measure: TrainingRoi) -> pd.DataFrame:
     for arm in measure.arms:
         if arm == "dense":
             continue
-        paper = measure.inputs.book.paper
+        paper = measure.inputs.catalog.paper
         if arm in paper.blocks[PAPER].rows:
             rows += [{"panel": "paper", "what": arm, "x": x, "value": v} for x, v in paper_factors(paper, arm).items()]
         ours = {
@@ -55,12 +55,12 @@ def collect(measure: TrainingRoi) -> pd.DataFrame:
 
 
 def name_bars(axes: Axes, arms: Iterable[str]) -> None:
-    """Names of the arms below their bars."""
+    """Name of the arms below their bars."""
     axes.set_xticks(*zip(*enumerate(textwrap.fill(ARM_LABEL[arm], 11) for arm in arms), strict=True), fontsize=SMALL)
 
 
 def draw_factors(axes: Axes, data: pd.DataFrame, panel: str) -> None:
-    """log ROI of each arm as a pile of its FLOP factor and its accuracy factor."""
+    """Log ROI of each arm as a pile of its FLOP factor and its accuracy factor."""
     own = data[data["panel"] == panel].set_index(["what", "x"])
     arms = list(dict.fromkeys(own.index.get_level_values(0)))
     for place, arm in enumerate(arms):
@@ -99,7 +99,7 @@ def draw_gains(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
 
 
 def draw(data: pd.DataFrame, measure: TrainingRoi) -> Figure:
-    """The paper's factors and ours, and what losses say."""
+    """Return the paper's factors and ours, and what losses say."""
     titles = {"a": "The paper's ROI, 350M", "b": "Ours, by the same definition", "c": "FLOPs to dense's final loss", "d": "Prose loss at equal FLOPs"}  # fmt: skip
     figure, grid = sheet("ab;cd", 5.2, titles)
     paper, ours, flops, equal = grid.values()

@@ -20,7 +20,7 @@ from stemrepro.report.forest import draw_forest, name_rows
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, PLAIN, SMALLEST, error_bars, look, sheet
 from stemrepro.verdicts.contrast import Contrast
-from stemrepro.verdicts.robustness import POINTS
+from stemrepro.verdicts.robustness import VARIANTS
 
 SMOOTH = 20
 """Steps of the moving mean that is drawn."""
@@ -37,7 +37,7 @@ def collect(measure: Stability) -> pd.DataFrame:
         for number, own in enumerate(steps["loss"]):
             rows += [{"panel": "spike", "what": arm, "x": int(at), "value": own[at], "seed": number} for at in spikes(own)]  # fmt: skip
         rows += count_rows(arm, found.losses, "")
-        for setting, name in POINTS.items():
+        for setting, name in VARIANTS.items():
             there = measure.at(setting, arm)
             if there and there is not found.losses:
                 rows += count_rows(arm, there, f", {name.replace('-', ' ')}")
@@ -65,12 +65,12 @@ def count_rows(arm: str, runs: ArmLosses, kind: str) -> list[dict]:
 
 
 def short_rows(measure: Stability, arm: str, own: bool) -> list[dict]:
-    """Where short runs at each rate end, and what follows from all of them."""
-    base_rate, points = measure.inputs.scale.learning_rate, measure.inputs.book.points
+    """Return where short runs at each rate end, and what follows from all of them."""
+    base_rate, variants = measure.inputs.scale.learning_rate, measure.inputs.catalog.variants
     every, clipped = measure.short_runs(arm, own, clipped=False), list(measure.short_runs(arm, own).values())
     rows, mark = [], ", own" if own else ""
     for name, there in every.items():
-        kind = "own" if own else "clipped" if points[name].clip == 1 else "unclipped"
+        kind = "own" if own else "clipped" if variants[name].clip == 1 else "unclipped"
         rows.append(mean_row(f"end, {kind}", arm, there.summary["learning_rate"] / base_rate, Contrast(end(there))))
     rows.append(mean_row(f"limit{mark}", arm, "", Contrast(rate_limit(clipped, base_rate))))
     rows.append(mean_row(f"sensitivity{mark}", arm, "", Contrast(rate_sensitivity(clipped))))
@@ -177,7 +177,7 @@ def draw_both(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
 
 
 def draw(data: pd.DataFrame, measure: Stability) -> Figure:
-    """Losses, spikes, ends of short runs at raised rates, and what follows from these."""
+    """Return losses, spikes, ends of short runs at raised rates, and what follows from these."""
     titles = {"a": "Training losses", "b": "Spikes", "c": "Short runs at higher rates", "d": "Learning-rate limit", "e": "Sensitivity to the rate"}  # fmt: skip
     figure, grid = sheet("ab;cd;ce", 7.4, titles, height_ratios=(1.15, 1, 1))
     draw_losses(grid["a"], data)

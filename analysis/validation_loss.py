@@ -17,7 +17,7 @@ PAIRS = ("0", "1-3", "4-31", "32+")
 
 
 def curves(measure: Comparison) -> pd.DataFrame:
-    """Mean prose loss of each arm at each mark with its 95% t interval over seeds."""
+    """Return mean prose loss of each arm at each mark with its 95% t interval over seeds."""
     rows = []
     for arm, scores in measure.arms.items():
         for tokens, group in scores.losses.whole().curve.groupby("tokens"):
@@ -29,7 +29,7 @@ def curves(measure: Comparison) -> pd.DataFrame:
 
 
 def gaps(measure: Comparison) -> pd.DataFrame:
-    """Final gap of every arm to dense, and the token and contextual parts of stem-full's gap by pair count."""
+    """Return final gap of every arm to dense, and the token and contextual parts of stem-full's gap by pair count."""
     contrasts = [("final", arm, "all pairs", "dense", arm, "prose") for arm in measure.arms if arm != "dense"]
     for bucket in ("all pairs", *PAIRS):
         metric = "prose" if bucket == "all pairs" else f"prose:pair={bucket}"
@@ -106,7 +106,7 @@ def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
     by_tokens, by_flops, final, split = grid.values()
     draw_curve(by_tokens, curve, "tokens", 1e6, "training tokens (millions)")
     draw_curve(by_flops, curve, "flops", 1e12, "training FLOPs (TFLOP)")
-    draw_gaps(final, gap, measure.inputs.book.paper)
+    draw_gaps(final, gap, measure.inputs.catalog.paper)
     draw_split(split, gap)
     one_legend(figure, [by_tokens, by_flops], columns=4)
     return figure

@@ -41,7 +41,7 @@ def step(
 
 
 def main() -> None:
-    """Prints one row an arm."""
+    """Print one row an arm."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", default="laptop")
     parser.add_argument("--steps", type=int, default=40)
@@ -52,8 +52,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int)
     options = parser.parse_args()
     as_a_worker()
-    book, blocks = load(), Path("data") / options.scale / "blocks"
-    scale = book.scale(options.scale)
+    catalog, blocks = load(), Path("data") / options.scale / "blocks"
+    scale = catalog.scale(options.scale)
     if options.shape:
         names = ("vocab", "width", "layers", "ffn_width")
         scale = scale.model_copy(
@@ -62,8 +62,8 @@ def main() -> None:
     torch.set_num_threads(options.threads or scale.training.threads)
     size, length = options.batch or (scale.training.micro_batch, scale.model.sequence)
     modules = {}
-    for name in options.arms or book.arms:
-        module = LanguageModule(run_at(book, scale, name, blocks, Path("none")))
+    for name in options.arms or catalog.arms:
+        module = LanguageModule(run_at(catalog, scale, name, blocks, Path("none")))
         modules[name] = module, module.configure_optimizers()["optimizer"]
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in modules}
     for number in track(range(options.steps + 3), "steps", transient=True):

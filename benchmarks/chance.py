@@ -37,7 +37,7 @@ class Answers(LM):
         self.function = function
 
     def loglikelihood(self, requests: list, **_: object) -> list[tuple[float, bool]]:
-        """What the function says."""
+        """Return what the function says."""
         return [(self.function(*request.args), False) for request in requests]
 
     def loglikelihood_rolling(self, requests: list, **_: object) -> list[float]:
@@ -48,22 +48,22 @@ class Answers(LM):
 
 
 def by_lot(prompt: str, answer: str) -> float:
-    """A number that has nothing to do with the text's meaning or length."""
+    """Return a number that has nothing to do with the text's meaning or length."""
     return -float(int(hashlib.sha256(f"{prompt}|{answer}".encode()).hexdigest()[:12], 16))
 
 
 def main() -> None:
-    """Prints a row a task."""
+    """Print a row a task."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", default="laptop")
     name = parser.parse_args().scale
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
-    book = load()
-    scale = book.scale(name)
+    catalog = load()
+    scale = catalog.scale(name)
     items, tokenizer = Path("data") / scale.data / "items", read_tokenizer(Path("data") / name / "tokenizer.json")
-    untrained = StemLM(build(shaped(scale.model, book.arms["dense"]), 0), tokenizer, scale.model.sequence)
+    untrained = StemLM(build(shaped(scale.model, catalog.arms["dense"]), 0), tokenizer, scale.model.sequence)
     untrained.on_batch = lambda *_: None
-    asked = make_params(book, name).scale[name].benchmarks
+    asked = make_params(catalog, name).scale[name].benchmarks
     manager, tests = task_manager(items), len(asked.tasks)
     good, gap = True, "  "
     print(

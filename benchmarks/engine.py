@@ -36,17 +36,17 @@ def own_step(module: LanguageModule) -> Step:
 
 
 def main() -> None:
-    """Prints one row a model."""
+    """Print one row a model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", default="laptop")
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--arms", nargs="*", default=["stem-third", "stem-full", "token-only"])
     options = parser.parse_args()
     as_a_worker()
-    book = load()
-    scale, blocks = book.scale(options.scale), Path("data") / options.scale / "blocks"
+    catalog = load()
+    scale, blocks = catalog.scale(options.scale), Path("data") / options.scale / "blocks"
     torch.set_num_threads(scale.training.threads)
-    runs = {arm: run_at(book, scale, arm, blocks, Path("none")) for arm in ("dense", *options.arms)}
+    runs = {arm: run_at(catalog, scale, arm, blocks, Path("none")) for arm in ("dense", *options.arms)}
     shape, length = runs["dense"].model, scale.model.sequence
     steps = {"dense, eager": own_step(LanguageModule(runs["dense"]))}
     steps |= {f"{arm}, compiled": own_step(LanguageModule(run, compile=True)) for arm, run in runs.items()}

@@ -29,13 +29,13 @@ WARM_UP = 5
 
 
 def equal_factor(factors: np.ndarray, ratios: np.ndarray) -> float:
-    """Where a straight line through median ratios is 1: factors [n], ratios [rounds, n]."""
+    """Return where a straight line through median ratios is 1: factors [n], ratios [rounds, n]."""
     slope, start = np.polyfit(factors, np.median(ratios, axis=0), 1)
     return float((1 - start) / slope)
 
 
 def main() -> None:
-    """Prints one row a width, and the factor."""
+    """Print one row a width, and the factor."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", default="laptop")
     parser.add_argument("--arm", default="stem-full")
@@ -43,10 +43,10 @@ def main() -> None:
     parser.add_argument("--blocks", type=Path)
     options = parser.parse_args()
     as_a_worker()
-    book, blocks = load(), options.blocks or Path("data") / options.scale / "blocks"
-    scale = book.scale(options.scale)
+    catalog, blocks = load(), options.blocks or Path("data") / options.scale / "blocks"
+    scale = catalog.scale(options.scale)
     torch.set_num_threads(scale.training.threads)
-    runs = [run_at(book, scale, name, blocks, Path("none")) for name in (options.arm, "dense")]
+    runs = [run_at(catalog, scale, name, blocks, Path("none")) for name in (options.arm, "dense")]
     widths = [round(factor * scale.model.ffn_width) for factor in FACTORS]
     runs = [runs[0], *(replace(runs[1], model=replace(runs[1].model, ffn_width=width)) for width in widths)]
     modules = [LanguageModule(run, compile=scale.training.compile) for run in runs]

@@ -45,7 +45,7 @@ def test_print(make_run, tiny, capsys):
 
 
 def main() -> None:
-    """Prints one row an instruction set."""
+    """Print one row an instruction set."""
     child = ROOT / "tests" / "training" / "print_golden.py"
     child.write_text(CHILD, encoding="utf-8")
     try:

@@ -1,5 +1,6 @@
 """Two things timed beside each other: every round takes one turn of each, in another order each time, so that what else the machine does
-in the meantime falls on both."""
+in the meantime falls on both.
+"""
 
 import random
 import time
@@ -87,7 +88,7 @@ def compared(
     measure: str, what: str, peer: str, unit: str, ours: np.ndarray, theirs: np.ndarray, work: float | None = None,
     bound: Bound | Literal[""] = "", target: float | None = None, flop_ratio: float | None = None, note: str = "",
 ) -> Row:  # fmt: skip
-    """A row of seconds by round.
+    """Return a row of seconds by round.
 
     Args:
         ours, theirs: seconds [rounds] of the same rounds.

@@ -33,7 +33,7 @@ MODULE = "stemrepro.training.train"
 
 
 def victim(run: Run, pipe: Connection, threads: int, die_at_write: int | None, hold_after: int | None) -> None:
-    """Trains in a process of its own and reports every step; dies at its nth file write when asked to.
+    """Train in a process of its own and reports every step; dies at its nth file write when asked to.
 
     A write is temporary file, fsync, rename: it dies between the last two, where a half-made file would be left. With
     `hold_after` it waits behind that step for its end, so that it can't come to its own first.
@@ -67,7 +67,7 @@ def victim(run: Run, pipe: Connection, threads: int, die_at_write: int | None, h
 def start(
     run: Run, threads: int = 1, die_at_write: int | None = None, hold_after: int | None = None
 ) -> tuple[multiprocessing.Process, Connection]:
-    """Starts a victim; its steps come through the pipe."""
+    """Start a victim; its steps come through the pipe."""
     context = fork_server(threads, MODULE)
     here, there = context.Pipe(duplex=False)
     process = context.Process(target=victim, args=(run, there, threads, die_at_write, hold_after), daemon=True)
@@ -77,7 +77,7 @@ def start(
 
 
 def last_step(pipe: Connection) -> int:
-    """The last step that a dead process had finished (0 for none)."""
+    """Return the last step that a dead process had finished (0 for none)."""
     step = 0
     try:
         while True:
@@ -87,7 +87,7 @@ def last_step(pipe: Connection) -> int:
 
 
 def finish(run: Run, threads: int = 1) -> None:
-    """Lets a run come to its end."""
+    """Let a run come to its end."""
     process, pipe = start(run, threads)
     last_step(pipe)
     process.join()
@@ -95,8 +95,9 @@ def finish(run: Run, threads: int = 1) -> None:
 
 
 def look(folder: Path) -> tuple[int, int, int]:
-    """What lies in a checkpoint folder: files with a recorded hash that are not what was written or can't be loaded, files
-    without one, and the step of the newest good checkpoint (0 for none)."""
+    """Return what lies in a checkpoint folder: files with a recorded hash that are not what was written or can't be loaded, files
+    without one, and the step of the newest good checkpoint (0 for none).
+    """
     from stemrepro.training.checkpoint import AtomicCheckpointIO, newest
 
     found = sorted(folder.glob("step*.ckpt"))
@@ -112,7 +113,7 @@ def look(folder: Path) -> tuple[int, int, int]:
 
 
 def writing(folder: Path) -> bool:
-    """True while a checkpoint's temporary file lies there."""
+    """Return true while a checkpoint's temporary file lies there."""
     try:
         return any(name.startswith(".step") for name in os.listdir(folder))
     except FileNotFoundError:
@@ -120,7 +121,7 @@ def writing(folder: Path) -> bool:
 
 
 def kill_once(run: Run, during_save: bool, rng: random.Random) -> dict | None:
-    """Starts or resumes the run, kills it, and says what was lost; None when it came to its end first."""
+    """Start or resumes the run, kills it, and says what was lost; None when it came to its end first."""
     (process, pipe), begun = start(run), look(run.folder / "resume")[2]
     stop, died = rng.randint(begun + 1, run.training.steps - 1), begun
     while process.is_alive():
@@ -147,7 +148,7 @@ def kill_once(run: Run, during_save: bool, rng: random.Random) -> dict | None:
 
 
 def draw(rows: pd.DataFrame, save_every: int, out: Path, text: str) -> None:
-    """Steps lost by each kill against the save interval."""
+    """Step lost by each kill against the save interval."""
     from stemrepro.common.files import atomic_write
     from stemrepro.report.style import footer, plt, render, use_style
 
@@ -174,7 +175,7 @@ def draw(rows: pd.DataFrame, save_every: int, out: Path, text: str) -> None:
 
 
 def main() -> None:
-    """Kills, counts, compares."""
+    """Kill, counts, compares."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", default="smoke")
     parser.add_argument("--arm", default="stem-full")
@@ -186,10 +187,10 @@ def main() -> None:
     from stemrepro.measures.catalog import load
 
     warnings.simplefilter("ignore")
-    book = load()
-    scale, blocks = book.scale(options.scale), Path("data") / options.scale / "blocks"
+    catalog = load()
+    scale, blocks = catalog.scale(options.scale), Path("data") / options.scale / "blocks"
     rng, rows, same = random.Random(0), [], []
-    base = run_at(book, scale, options.arm, blocks, Path(tempfile.mkdtemp()) / "whole")
+    base = run_at(catalog, scale, options.arm, blocks, Path(tempfile.mkdtemp()) / "whole")
     finish(base)
     run = replace(base, folder=base.folder.parent / "killed")
 

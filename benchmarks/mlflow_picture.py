@@ -53,7 +53,7 @@ def served(database: str, folder: Path) -> Iterator[str]:
 
 
 def photograph(address: str, arms: list[str]) -> bytes:
-    """The page as PNG, once its table shows the arms."""
+    """Return the page as PNG, once its table shows the arms."""
     with chromium() as browser:
         page = browser.new_page(viewport=SIZE, device_scale_factor=1.2)
         page.add_init_script(CLOSED)
@@ -66,12 +66,12 @@ def photograph(address: str, arms: list[str]) -> bytes:
 
 
 def main() -> None:
-    """Writes the picture."""
-    book, home = load(), Path.cwd()
+    """Write the picture."""
+    catalog, home = load(), Path.cwd()
     with tempfile.TemporaryDirectory() as temporary, chdir(temporary):  # MLflow keeps artifacts where it runs
         folder = Path(temporary)
         os.environ["MLFLOW_TRACKING_URI"] = database = f"sqlite:///{folder}/mlflow.db"
-        tracker = Tracker(SCALE, book, folder / "runs", home / "scores", home / "results")
+        tracker = Tracker(SCALE, catalog, folder / "runs", home / "scores", home / "results")
         tracker.sync()
         with served(database, folder) as server:
             picture = photograph(f"{server}/{tracker.place}", ["dense", "stem-full", "stem-third"])

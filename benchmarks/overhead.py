@@ -25,7 +25,7 @@ from stemrepro.training.train import train
 
 
 def main() -> None:
-    """Prints milliseconds a step and shares."""
+    """Print milliseconds a step and shares."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", default="laptop")
     parser.add_argument("--arm", default="stem-full")
@@ -34,14 +34,14 @@ def main() -> None:
     options = parser.parse_args()
     if not options.plain_malloc and "MALLOC_TRIM_THRESHOLD_" not in os.environ:  # glibc reads it at process start
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ENVIRONMENT)
-    book, blocks = load(), Path("data") / options.scale / "blocks"
-    scale = book.scale(options.scale)
+    catalog, blocks = load(), Path("data") / options.scale / "blocks"
+    scale = catalog.scale(options.scale)
     torch.set_num_threads(scale.training.threads)
     per_step = scale.training.batch * scale.model.sequence
     training = scale.training.model_copy(update={"tokens": options.steps * per_step, "snapshots": ()})
     scale = scale.model_copy(update={"training": training})
     with tempfile.TemporaryDirectory() as folder:
-        run = run_at(book, scale, options.arm, blocks, Path(folder) / "run")
+        run = run_at(catalog, scale, options.arm, blocks, Path(folder) / "run")
         module = LanguageModule(run)
         optimizer = module.configure_optimizers()["optimizer"]
         batches, loading, computing = iter(module.train_dataloader()), [], []

@@ -16,7 +16,7 @@ from stemrepro.data.blocks import TokenBlocks
 from stemrepro.model.cache import Cache
 from stemrepro.model.cost import row_bytes
 from stemrepro.model.transformer import Decoder, build
-from stemrepro.offload.offload import Shelf, offload
+from stemrepro.offload.offload import OffloadedTables, offload
 from stemrepro.offload.row_cache import RowCache
 
 MEASURE = "tables in host memory"
@@ -28,7 +28,7 @@ TARGETS = {"prefill": 1.01, "decode": 1.05}
 
 
 def homes(vocab: int) -> dict[str, dict]:
-    """What `offload` is told, by home."""
+    """Return what `offload` is told, by home."""
     cached = {
         f"ahead, distinct, LFU of 1/{round(1 / share)}": {"cache": RowCache(max(1, round(share * vocab)), vocab)}
         for share in SHARES
@@ -67,7 +67,7 @@ class Passes:
         return self._read(self.batches(number)[:, :1])
 
 
-def checked(passes: dict[str, Passes], shelves: dict[str, Shelf], rounds: int) -> None:
+def checked(passes: dict[str, Passes], offloaded_by_name: dict[str, OffloadedTables], rounds: int) -> None:
     """Every home gives the same bits, and without a cache moves the bytes of the cost model.
 
     Raises:
@@ -76,49 +76,54 @@ def checked(passes: dict[str, Passes], shelves: dict[str, Shelf], rounds: int) -
     for number in range(rounds):
         for kind in TARGETS:
             wanted = getattr(passes[RESIDENT], kind)(number)
-            for name, shelf in shelves.items():
-                moved, rows = shelf.link.moved, shelf.counts.fetched
+            for name, offloaded in offloaded_by_name.items():
+                moved, rows = offloaded.link.moved, offloaded.counts.fetched
                 if not torch.equal(getattr(passes[name], kind)(number), wanted):
                     raise RuntimeError(f"tables {name}: another model's logits")
-                element = shelf.tables[0].element_size()
-                bytes_of_rows = row_bytes(passes[name].model.config, shelf.counts.fetched - rows, element)
-                if shelf.link.moved - moved != bytes_of_rows:
-                    raise RuntimeError(f"tables {name}: {shelf.link.moved - moved} bytes moved, not {bytes_of_rows}")
+                element = offloaded.tables[0].element_size()
+                bytes_of_rows = row_bytes(passes[name].model.config, offloaded.counts.fetched - rows, element)
+                if offloaded.link.moved - moved != bytes_of_rows:
+                    raise RuntimeError(
+                        f"tables {name}: {offloaded.link.moved - moved} bytes moved, not {bytes_of_rows}"
+                    )
 
 
 def measure(steps: Steps, prefix: int, rounds: int, tick: Callable[[], None]) -> list[Row]:
-    """Each home's passes beside those of the same model with its tables on the device, behind `prefix` tokens of each sequence."""
+    """Return each home's passes beside those of the same model with its tables on the device, behind `prefix` tokens of each sequence."""
     config, device = steps.run(ARM).model, steps.device
     kind = torch.bfloat16 if device == "cuda" else torch.float32
     blocks = TokenBlocks(steps.blocks, "train", prefix + CHUNK - 1, config.vocab)
     models = {name: build(config, 0).to(device, kind).eval() for name in (RESIDENT, *homes(config.vocab))}
-    shelves = {name: offload(models[name], **settings) for name, settings in homes(config.vocab).items()}
+    offloaded_by_name = {name: offload(models[name], **settings) for name, settings in homes(config.vocab).items()}
 
     def chunk(number: int) -> Tensor:
         return blocks.batch(0, number, steps.sequences)[:, prefix:].to(device)
 
     before = blocks.batch(1, 0, steps.sequences)[:, :prefix].to(device)
     passes = {name: Passes(model, before, chunk) for name, model in models.items()}
-    checked(passes, shelves, 3)
+    checked(passes, offloaded_by_name, 3)
     found = []
     for what, target in TARGETS.items():
-        marks = {name: (shelf.link.moved, shelf.counts.tokens, shelf.counts.found) for name, shelf in shelves.items()}
+        evals = {
+            name: (offloaded.link.moved, offloaded.counts.tokens, offloaded.counts.found)
+            for name, offloaded in offloaded_by_name.items()
+        }
         turns = {name: getattr(own, what) for name, own in passes.items()}
         seconds = interleaved(turns, rounds, tick, device=device)
-        for name, shelf in shelves.items():
-            moved, tokens, hits = marks[name]
-            taken = shelf.counts.tokens - tokens
+        for name, offloaded in offloaded_by_name.items():
+            moved, tokens, hits = evals[name]
+            taken = offloaded.counts.tokens - tokens
             per_pass = taken / (steps.sequences * (CHUNK if what == "prefill" else 1))
             note = (
-                f"{ARM}, {steps.sequences} sequences of {prefix} tokens before; {(shelf.link.moved - moved) / per_pass / 1e6:.3g} MB a pass, "
-                f"{shelf.device_bytes / 1e6:.3g} MB on the device for {sum(t.numel() * t.element_size() for t in shelf.tables) / 1e6:.3g} MB of "
-                f"tables, {100 * (shelf.counts.found - hits) / taken:.0f}% of tokens found there"
+                f"{ARM}, {steps.sequences} sequences of {prefix} tokens before; {(offloaded.link.moved - moved) / per_pass / 1e6:.3g} MB a pass, "
+                f"{offloaded.device_bytes / 1e6:.3g} MB on the device for {sum(t.numel() * t.element_size() for t in offloaded.tables) / 1e6:.3g} MB of "
+                f"tables, {100 * (offloaded.counts.found - hits) / taken:.0f}% of tokens found there"
             )
             found.append(
                 compared(
                     MEASURE, f"{what}, {name}", RESIDENT, "ms a pass", seconds[name], seconds[RESIDENT], bound="at most", target=target, note=note,
                 )
             )  # fmt: skip
-    del passes, models, shelves
+    del passes, models, offloaded_by_name
     gc.collect()
     return found

@@ -45,7 +45,7 @@ def requests(corpus: Path, count: int) -> list[Instance]:
 
 
 def random_run(steps: Steps, arm: str, home: Path) -> Path:
-    """The folder of a run as training leaves it, with the weights that it would begin with."""
+    """Return the folder of a run as training leaves it, with the weights that it would begin with."""
     run = replace(steps.run(arm), folder=home / "runs/tiny/main" / arm / "seed0")
     run.folder.mkdir(parents=True)
     atomic_write(run.folder / "config.yaml", yaml.safe_dump(run.config))
@@ -55,7 +55,7 @@ def random_run(steps: Steps, arm: str, home: Path) -> Path:
 
 
 def measure(steps: Steps, home: Path, count: int, batch: int, rounds: int, tick: Callable[[], None]) -> list[Row]:
-    """Each arm through both scorers.
+    """Return each arm through both scorers.
 
     Args:
         home: has corpus/, data/tiny/tokenizer.json and results/tiny/data_card.md.

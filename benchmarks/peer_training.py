@@ -17,7 +17,7 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks.engine import own_step
 from benchmarks.interleaved import Row, compared, interleaved
 from benchmarks.runs import run_at
-from stemrepro.config.catalog import Book
+from stemrepro.config.catalog import Catalog
 from stemrepro.config.scale import Scale
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import flops_per_token
@@ -41,12 +41,12 @@ KERNELS = (
 
 
 def stems(compile: bool) -> tuple[str, ...]:
-    """The arms whose step stands beside dense's."""
+    """Return the arms whose step stands beside dense's."""
     return STEMS if compile else (*STEMS, TOUCHED)
 
 
 def transformers_llama(shape: ModelConfig, length: int) -> torch.nn.Module:
-    """transformers' Llama of dense's shape."""
+    """Transformers' Llama of dense's shape."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
@@ -58,7 +58,7 @@ def transformers_llama(shape: ModelConfig, length: int) -> torch.nn.Module:
 
 
 def litgpt_gpt(shape: ModelConfig, length: int) -> torch.nn.Module:
-    """litgpt's GPT of dense's shape."""
+    """Litgpt's GPT of dense's shape."""
     from litgpt import GPT, Config
 
     config = Config(
@@ -81,13 +81,13 @@ class Logits(torch.nn.Module):
         self.model = model
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """tokens [batch, seq] -> logits [batch, seq, vocab]."""
+        """Return tokens [batch, seq] -> logits [batch, seq, vocab]."""
         found = self.model(tokens)
         return getattr(found, "logits", found)
 
 
 def peer_step(model: torch.nn.Module, clip: float, compile: bool) -> Callable[[torch.Tensor], object]:
-    """A step on a batch [micro_batch, seq + 1] of a model that gives logits."""
+    """Return a step on a batch [micro_batch, seq + 1] of a model that gives logits."""
     model, loss = Logits(model), compiled(mean_loss) if compile else mean_loss
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
 
@@ -106,7 +106,7 @@ def peer_step(model: torch.nn.Module, clip: float, compile: bool) -> Callable[[t
 class Steps:
     """What is stepped: arms and peers at a scale's shape, on batches [sequences, length + 1]."""
 
-    book: Book
+    catalog: Catalog
     scale: Scale
     name: str
     blocks: Path
@@ -115,11 +115,11 @@ class Steps:
     device: str = "cpu"
 
     def run(self, arm: str) -> Run:
-        """An arm's, of which nothing is written."""
-        return run_at(self.book, self.scale, arm, self.blocks, Path("none"))
+        """Return an arm's, of which nothing is written."""
+        return run_at(self.catalog, self.scale, arm, self.blocks, Path("none"))
 
     def make(self, name: str, compile: bool) -> Callable[[int], object]:
-        """An arm's or a peer's step on the batch of a round; ImportError where the peer's package isn't there."""
+        """Return an arm's or a peer's step on the batch of a round; ImportError where the peer's package isn't there."""
         if name in PEERS:
             model = PEERS[name](self.run("dense").model, self.length).to(self.device)
             take = peer_step(model, self.scale.training.clip, compile)
@@ -163,7 +163,8 @@ class Steps:
 
     def products(self, rounds: int, tick: Callable[[], None]) -> Row:
         """Time in KERNELS beside that of all operations of dense's eager step on a CPU. The profiler makes small operations longer, so that
-        the share is if anything larger."""
+        the share is if anything larger.
+        """
         take, found = self.make("dense", False), []
         take(0)
         for number in range(rounds):
@@ -175,7 +176,7 @@ class Steps:
         return compared(PRODUCTS, self._named("dense", False), "all of its operations", "ms a step", *np.array(found).T)
 
     def left_out(self, why: str) -> list[Row]:
-        """The rows of compiled steps where none are taken."""
+        """Return the rows of compiled steps where none are taken."""
         peers = [
             Row(TRAINING, self._named("dense", True), peer, "tokens/s", bound="at least", target=FASTER, note=why)
             for peer in PEERS

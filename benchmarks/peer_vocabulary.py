@@ -34,8 +34,8 @@ PART_NAMES = ("forward and backward", "clipping", "update")
 
 
 def enlarged(module: LanguageModule, rows: int, sparse: bool) -> None:
-    """Gives every table so many rows."""
-    for layer in module.run.model.placed:
+    """Give every table so many rows."""
+    for layer in module.run.model.replaced_layers:
         table = module.model.blocks[layer].ffn.table
         module.model.blocks[layer].ffn.table = nn.Embedding(rows, table.embedding_dim, sparse=sparse)
     if module.run.training.table_update == "touched":
@@ -43,7 +43,7 @@ def enlarged(module: LanguageModule, rows: int, sparse: bool) -> None:
 
 
 def hosted(module: LanguageModule) -> HostTables:
-    """Gives every table's place to rows of its own for each step."""
+    """Give every table's place to rows of its own for each step."""
     owners = table_owners(module.model)
     for owner in owners:
         owner.table = HostRows(owner.table.weight.detach())
@@ -101,8 +101,9 @@ class Stepped:
 
 
 def measure(steps: Steps, sizes: tuple[int, ...], rounds: int, tick: Callable[[], None]) -> list[Row]:
-    """Each update's step at each number of rows beside the same update's at the first, which the model's vocabulary is; and of the largest
-    the parts beside the whole step."""
+    """Return each update's step at each number of rows beside the same update's at the first, which the model's vocabulary is; and of the largest
+    the parts beside the whole step.
+    """
     turns = {(update, rows): Stepped(steps, update, rows) for update in UPDATES for rows in sizes}
     seconds = interleaved(turns, rounds, tick)
     found = [
@@ -115,7 +116,7 @@ def measure(steps: Steps, sizes: tuple[int, ...], rounds: int, tick: Callable[[]
             seconds[update, sizes[0]],
             bound="at most",
             target=TARGET,
-            note=f"{ARM}, tables {rows:,} x {steps.scale.model.ffn_width} in {len(steps.run(ARM).model.placed)} layers, "
+            note=f"{ARM}, tables {rows:,} x {steps.scale.model.ffn_width} in {len(steps.run(ARM).model.replaced_layers)} layers, "
             f"{steps.sequences} x {steps.length} tokens below {sizes[0]:,}",
         )
         for update in UPDATES

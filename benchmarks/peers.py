@@ -34,7 +34,7 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write
 from stemrepro.common.progress import Course, Piece, duration, shown
 from stemrepro.common.provenance import provenance
-from stemrepro.config.catalog import Book
+from stemrepro.config.catalog import Catalog
 from stemrepro.config.mixes import SampleMix
 from stemrepro.data.archives import fetch
 from stemrepro.data.corpus import build_corpus
@@ -78,23 +78,23 @@ def prepared() -> Iterator[Path]:
         yield home
 
 
-def shaped(book: Book, scale: str, home: Path, size: tuple[int, int], device: str = "cpu", **model: int) -> Steps:
-    """Steps at a scale, with other fields of its shape, on batches of `size` sequences and tokens."""
-    own = book.scale(scale)
+def shaped(catalog: Catalog, scale: str, home: Path, size: tuple[int, int], device: str = "cpu", **model: int) -> Steps:
+    """Return steps at a scale, with other fields of its shape, on batches of `size` sequences and tokens."""
+    own = catalog.scale(scale)
     name = f"width {model.get('width', own.model.width)}"
     own = own.model_copy(update={"model": own.model.model_copy(update=model | {"sequence": size[1]})})
-    return Steps(book, own, name, home / "blocks", *size, device)
+    return Steps(catalog, own, name, home / "blocks", *size, device)
 
 
-def on_cpu(book: Book, home: Path, quick: bool) -> list[Part]:
-    """All measurements."""
+def on_cpu(catalog: Catalog, home: Path, quick: bool) -> list[Part]:
+    """Return all measurements."""
     small = {"vocab": VOCAB, "width": 32, "layers": 3, "heads": 2, "kv_heads": 1, "ffn_width": 48}
-    laptop = shaped(book, "laptop", home, (2, 32) if quick else (8, 128), **small if quick else {})
-    larger = shaped(book, "gpu", home, (2, 32) if quick else (4, 256), **small | {"width": 64} if quick else {})
+    laptop = shaped(catalog, "laptop", home, (2, 32) if quick else (8, 128), **small if quick else {})
+    larger = shaped(catalog, "gpu", home, (2, 32) if quick else (4, 256), **small | {"width": 64} if quick else {})
     tables = {"vocab": 8192, "width": 128, "layers": 6, "heads": 4, "kv_heads": 2, "ffn_width": 352}
-    tall = shaped(book, "laptop", home, (2, 32) if quick else (4, 128), **small if quick else tables)
-    scored = shaped(book, "laptop", home, (8, 128), **small if quick else {"vocab": VOCAB})
-    read = shaped(book, "gpu", home, (4, 256), **small if quick else {"vocab": VOCAB})
+    tall = shaped(catalog, "laptop", home, (2, 32) if quick else (4, 128), **small if quick else tables)
+    scored = shaped(catalog, "laptop", home, (8, 128), **small if quick else {"vocab": VOCAB})
+    read = shaped(catalog, "gpu", home, (4, 256), **small if quick else {"vocab": VOCAB})
     sizes = tuple(tall.scale.model.vocab * 2**doubling for doubling in range(5))
     gather = (4096, 64, 512) if quick else (32000, 2560, 16384)  # a table of the paper's 350M
     often = (lambda _: ROUNDS_LEAST) if quick else (lambda rounds: rounds)
@@ -136,11 +136,11 @@ def on_cpu(book: Book, home: Path, quick: bool) -> list[Part]:
     return parts
 
 
-def on_gpu(book: Book, home: Path, peak: float | None) -> list[Part]:
+def on_gpu(catalog: Catalog, home: Path, peak: float | None) -> list[Part]:
     """Training at the paper's 350M, compiled, and the gather; not run so far."""
     if not torch.cuda.is_available():
         raise UserError("--device cuda: torch sees no GPU here; leave --device out to measure on the CPU")
-    paper = shaped(book, "gpu", home, (8, 2048), "cuda", **book.shapes[PAPER].model_dump(exclude={"sequence"}))
+    paper = shaped(catalog, "gpu", home, (8, 2048), "cuda", **catalog.shapes[PAPER].model_dump(exclude={"sequence"}))
     return [
         Part("steps at the paper's 350M", 5 * 20, 400, lambda tick: paper.rows(True, 20, tick, peak)),
         Part("gather", 2 * 30, 15, lambda tick: peer_gather.measure(128256, 8192, 16384, 30, tick, "cuda")),
@@ -154,7 +154,7 @@ def on_gpu(book: Book, home: Path, peak: float | None) -> list[Part]:
 
 
 def measured(parts: list[Part]) -> list[Row]:
-    """The rows of all parts, shown while they come."""
+    """Return the rows of all parts, shown while they come."""
     course, rows = Course("measured", [Piece(part.name, part.rounds, part.seconds) for part in parts]), []
     with shown(lambda: course):
         for number, part in enumerate(parts):
@@ -169,7 +169,7 @@ def measured(parts: list[Part]) -> list[Row]:
 
 
 def origin(device: str) -> dict[str, str | int | float]:
-    """What every row says of where it comes from."""
+    """Return what every row says of where it comes from."""
     about, versions = provenance(), {}
     for package in PACKAGES:
         try:
@@ -188,12 +188,12 @@ def origin(device: str) -> dict[str, str | int | float]:
 
 
 def written(rows: list[Row], about: dict[str, str | int | float]) -> pd.DataFrame:
-    """The table that is committed."""
+    """Return the table that is committed."""
     return pd.DataFrame([asdict(row) | about for row in rows])
 
 
 def printed(rows: list[Row]) -> Table:
-    """The table that is shown."""
+    """Return the table that is shown."""
     names = [field.name for field in fields(Row) if field.name != "note"]
     table = Table(*(name.replace("_", " ") for name in names))
     for row in rows:
@@ -208,7 +208,7 @@ def printed(rows: list[Row]) -> Table:
 
 
 def main() -> None:
-    """Measures, prints and writes."""
+    """Measure, prints and writes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
@@ -219,9 +219,9 @@ def main() -> None:
     as_a_worker()
     warnings.simplefilter("ignore")
     torch.set_num_threads(THREADS)
-    book, about = load(), origin(options.device)
+    catalog, about = load(), origin(options.device)
     with prepared() as home:
-        parts = on_cpu(book, home, options.quick) if options.device == "cpu" else on_gpu(book, home, options.peak)
+        parts = on_cpu(catalog, home, options.quick) if options.device == "cpu" else on_gpu(catalog, home, options.peak)
         print(
             f"about {duration(sum(part.seconds for part in parts))} on two cores of an AMD EPYC, longer beside other work"
         )

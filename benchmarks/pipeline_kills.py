@@ -40,14 +40,14 @@ FOR_ITSELF = {"date", "seconds", "resumed_from"}  # of a provenance.json: what n
 
 
 def clone(folder: Path, source: Path) -> Path:
-    """A repository's commit, in a folder of its own."""
+    """Return a repository's commit, in a folder of its own."""
     subprocess.run(["git", "clone", "--quiet", str(source), str(folder)], check=True)
     (folder / "kills.yaml").write_text(SPACE, encoding="utf-8")
     return folder
 
 
 def start(command: list[str], folder: Path) -> subprocess.Popen:
-    """Starts a command of a clone, with the clone's code; what it says goes to <folder>.log."""
+    """Start a command of a clone, with the clone's code; what it says goes to <folder>.log."""
     environment = os.environ | {"PYTHONPATH": str(folder), "PATH": f"{BIN}:{os.environ['PATH']}"}
     with Path(f"{folder}.log").open("ab") as log:
         return subprocess.Popen(
@@ -62,7 +62,7 @@ def start(command: list[str], folder: Path) -> subprocess.Popen:
 
 
 def finish(command: list[str], folder: Path) -> None:
-    """Lets a command come to its end.
+    """Let a command come to its end.
 
     Raises:
         RuntimeError: it fails, and so needs a hand.
@@ -72,14 +72,14 @@ def finish(command: list[str], folder: Path) -> None:
 
 
 def below(process: subprocess.Popen) -> list[psutil.Process]:
-    """What a command has started, parents first; a recipe's shell is none of it."""
+    """Return what a command has started, parents first; a recipe's shell is none of it."""
     with suppress(psutil.NoSuchProcess):
         return [child for child in psutil.Process(process.pid).children(recursive=True) if name(child)]
     return []
 
 
 def name(process: psutil.Process) -> str:
-    """What a process does: "dvc", a command of stemrepro, or "helper"; "" for shells and those that are gone."""
+    """Return what a process does: "dvc", a command of stemrepro, or "helper"; "" for shells and those that are gone."""
     with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
         words = process.cmdline()
         if not words or Path(words[0]).name in {"sh", "bash", "make"}:
@@ -95,7 +95,7 @@ def name(process: psutil.Process) -> str:
 
 
 def kill(process: subprocess.Popen, aim: str, rng: random.Random) -> str:
-    """Kills what is aimed at, and says what was at work."""
+    """Kill what is aimed at, and says what was at work."""
     children = below(process)
     names = [name(child) for child in children]
     stage = next((words for words in reversed(names) if words not in {"dvc", "helper"}), names[0] if names else "make")
@@ -132,12 +132,12 @@ def differences(one: Path, other: Path) -> list[str]:
 
 
 def lasting(path: Path) -> dict:
-    """What two trainings of one commit say alike of themselves."""
+    """Return what two trainings of one commit say alike of themselves."""
     return {key: value for key, value in json.loads(path.read_text(encoding="utf-8")).items() if key not in FOR_ITSELF}
 
 
 def shown(folder: Path) -> set[tuple]:
-    """Runs that MLflow has: key, state and names of metrics. (Some values are times.)"""
+    """Run that MLflow has: key, state and names of metrics. (Some values are times.)"""
     if not (folder / "mlflow.db").exists():
         return set()
     with closing(sqlite3.connect(folder / "mlflow.db")) as base:
@@ -152,7 +152,7 @@ def shown(folder: Path) -> set[tuple]:
 def run(
     what: str, command: list[str], kills: int, gap: float, folders: tuple[Path, Path], reset: Callable[[Path], None]
 ) -> tuple[list[dict], int]:
-    """Kills a command so many times, every `gap` seconds in the mean; after every pass the clone is compared, and begins anew.
+    """Kill a command so many times, every `gap` seconds in the mean; after every pass the clone is compared, and begins anew.
 
     Raises:
         RuntimeError: a start that nobody killed fails, or the bytes are others.
@@ -209,7 +209,7 @@ def write(rows: list[dict], passes: dict[str, int], out: Path) -> None:
 
 
 def main() -> None:
-    """Runs both clones, kills, compares."""
+    """Run both clones, kills, compares."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--sweep-kills", type=int, default=20)

@@ -48,7 +48,7 @@ class Spread:
     equivalent: bool = False
 
     def error(self, seeds: int) -> tuple[float, float]:
-        """Standard error of a mean over so many seeds, and its degrees of freedom."""
+        """Return standard error of a mean over so many seeds, and its degrees of freedom."""
         seed, item = self.sd**2 / seeds, self.item_se**2
         return math.sqrt(seed + item), (seed + item) ** 2 / (seed**2 / (seeds - 1) + item**2 / self.item_df)
 
@@ -62,7 +62,7 @@ class Spread:
         return float(np.mean(np.clip(2 * stats.norm.cdf((effect - critical * estimated) / se) - 1, 0, 1)))
 
     def detectable(self, seeds: int) -> float:
-        """The smallest effect that so many seeds find with 80% power."""
+        """Return the smallest effect that so many seeds find with 80% power."""
         low, high = 0.0, 100 * self.error(seeds)[0]
         for _ in range(60):
             middle = (low + high) / 2
@@ -70,12 +70,12 @@ class Spread:
         return high
 
     def seeds(self, effect: float) -> float:
-        """The fewest seeds that find an effect with 80% power; infinite when MOST don't."""
+        """Return the fewest seeds that find an effect with 80% power; infinite when MOST don't."""
         return next((n for n in range(2, MOST + 1) if self.power(effect, n) >= POWER), math.inf)
 
 
 def upper(sd: float, seeds: int) -> float:
-    """The upper 80% bound of a standard deviation that so many seeds gave."""
+    """Return the upper 80% bound of a standard deviation that so many seeds gave."""
     return sd * math.sqrt((seeds - 1) / stats.chi2.ppf(1 - SURE, seeds - 1))
 
 
@@ -87,7 +87,7 @@ def spread(facts: Evidence, contrast: Contrast, sd: float) -> Spread:
 
 
 def row(recipe: str, name: str, facts: Evidence) -> dict:
-    """A claim's numbers, of its contrast with the largest spread."""
+    """Return a claim's numbers, of its contrast with the largest spread."""
     contrast = max(facts.contrasts, key=lambda own: own.seed_se)
     seeds, sd, m = facts.seeds, float(np.std(contrast.differences, ddof=1)), facts.smallest_effect
     own, bound = (spread(facts, contrast, value) for value in (sd, upper(sd, seeds)))
@@ -99,12 +99,12 @@ def row(recipe: str, name: str, facts: Evidence) -> dict:
 
 
 def rows(scale: str, scores: Path = Path("scores")) -> list[dict]:
-    """Every claim with a spread over seeds."""
-    book, found = load().at(scale), []
-    for name, recipe in book.recipes.items():
+    """Return every claim with a spread over seeds."""
+    catalog, found = load().at(scale), []
+    for name, recipe in catalog.recipes.items():
         if not recipe.arms:
             continue
-        measure = measured(Inputs(name, book, scale, scores / scale))
+        measure = measured(Inputs(name, catalog, scale, scores / scale))
         for key, claim in recipe.claims.items():
             facts = evidence_for(claim, measure)
             if facts.kind != "exact" and not facts.unmeasured and facts.weakest.seed_se > 0:
@@ -113,7 +113,7 @@ def rows(scale: str, scores: Path = Path("scores")) -> list[dict]:
 
 
 def shortened(every: list[dict]) -> list[dict]:
-    """A line a recipe and smallest effect: medians over its claims, and the most seeds that one needs."""
+    """Return a line a recipe and smallest effect: medians over its claims, and the most seeds that one needs."""
     groups = defaultdict(list)
     for own in every:
         groups[own["recipe"], own["m"]].append(own)
@@ -138,7 +138,7 @@ def table(lines: list[dict]) -> str:
 
 
 def main() -> None:
-    """Prints the table."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", default="laptop")
     parser.add_argument("--short", action="store_true")

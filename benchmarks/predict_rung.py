@@ -21,31 +21,31 @@ from stemrepro.common.files import atomic_write
 from stemrepro.config.address import MAIN
 from stemrepro.measures.catalog import load
 from stemrepro.measures.inputs import Inputs
-from stemrepro.measures.worth import Worth
+from stemrepro.measures.scaling import Scaling
 
 FILE = Path("docs/predicted_rungs.csv")
 
 
-def lines(measure: Worth, rung: str, chosen: list[str] | None = None) -> list[dict]:
-    """The loss of every arm, or of those chosen, and its gap to dense at a rung, in nats a token.
+def lines(measure: Scaling, rung: str, chosen: list[str] | None = None) -> list[dict]:
+    """Return the loss of every arm, or of those chosen, and its gap to dense at a rung, in nats a token.
 
     Raises:
         UserError: there is no such rung, it has scores, or too few below it have.
     """
-    point = None if rung == MAIN else rung
-    tokens, found = measure.tokens_at(point), []
-    arms = [arm for arm in measure.arms if point is None or point in measure.arms[arm].points]
+    variant = None if rung == MAIN else rung
+    tokens, found = measure.tokens_at(variant), []
+    arms = [arm for arm in measure.arms if variant is None or variant in measure.arms[arm].variants]
     for arm in chosen or ():
         if arm not in arms:
             raise unknown("arm", arm, arms, f"{measure.inputs.name} at '{rung}'")
     arms = [arm for arm in arms if not chosen or arm in chosen]
     for arm in arms:
-        if (scored := measure.all_losses(arm, point).folder / "summary.json").exists():
+        if (scored := measure.all_losses(arm, variant).folder / "summary.json").exists():
             raise UserError(f"{scored} is there: what has been run can't be foretold")
     for pair in [(arm,) for arm in arms] + [("dense", arm) for arm in arms if arm != "dense"]:
-        own = measure.forecast(pair, point)
+        own = measure.forecast(pair, variant)
         low, high = own.interval(0.05)
-        fitted = " ".join(name or MAIN for name in measure.below(point))
+        fitted = " ".join(name or MAIN for name in measure.below(variant))
         found.append({
             "recipe": measure.inputs.name, "scale": measure.inputs.scale_name, "rung": rung, "tokens": tokens, "what": " - ".join(pair),
             "value": own.mean, "ci_low": low, "ci_high": high, "seeds": len(own.differences), "fitted": fitted,
@@ -54,7 +54,7 @@ def lines(measure: Worth, rung: str, chosen: list[str] | None = None) -> list[di
 
 
 def added(file: Path, new: list[dict]) -> pd.DataFrame:
-    """The file's lines with new ones behind them.
+    """Return the file's lines with new ones behind them.
 
     Raises:
         UserError: the rung was foretold before.
@@ -66,8 +66,8 @@ def added(file: Path, new: list[dict]) -> pd.DataFrame:
     return pd.DataFrame([*before.to_dict("records"), *new])
 
 
-def came(measure: Worth, said: pd.DataFrame) -> pd.DataFrame:
-    """The predictions of a recipe at a scale, with what came ("came", over all seeds that were scored) and whether it lies in the interval
+def came(measure: Scaling, said: pd.DataFrame) -> pd.DataFrame:
+    """Return the predictions of a recipe at a scale, with what came ("came", over all seeds that were scored) and whether it lies in the interval
     ("inside").
 
     Raises:
@@ -76,17 +76,17 @@ def came(measure: Worth, said: pd.DataFrame) -> pd.DataFrame:
     own = said[(said["recipe"] == measure.inputs.name) & (said["scale"] == measure.inputs.scale_name)]
     values = []
     for line in own.itertuples():
-        arms, point = line.what.split(" - "), None if line.rung == MAIN else line.rung
+        arms, variant = line.what.split(" - "), None if line.rung == MAIN else line.rung
         if len(arms) == 2:
-            values.append(measure.gap(*arms, point).mean)
+            values.append(measure.gap(*arms, variant).mean)
         else:
-            values.append(float(measure.all_losses(arms[0], point).whole().loss("prose").mean()))
+            values.append(float(measure.all_losses(arms[0], variant).whole().loss("prose").mean()))
     own = own.assign(came=values)
     return own.assign(inside=own["came"].between(own["ci_low"], own["ci_high"]))
 
 
 def main() -> None:
-    """Writes the prediction and prints it, or prints what came of all."""
+    """Write the prediction and prints it, or prints what came of all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     chosen = parser.add_mutually_exclusive_group(required=True)
     chosen.add_argument("rung", nargs="?")
@@ -94,10 +94,10 @@ def main() -> None:
     parser.add_argument("--recipe", default="token_ladder")
     parser.add_argument("--scale", default="ladder")
     parser.add_argument("--arms", nargs="+")
-    asked, book = parser.parse_args(), load()
+    asked, catalog = parser.parse_args(), load()
     try:
-        book.recipe(asked.recipe)
-        measure = Worth(Inputs(asked.recipe, book.at(asked.scale), asked.scale, Path("scores") / asked.scale))
+        catalog.recipe(asked.recipe)
+        measure = Scaling(Inputs(asked.recipe, catalog.at(asked.scale), asked.scale, Path("scores") / asked.scale))
         if asked.came:
             found = came(measure, pd.read_csv(FILE))
             print(found.drop(columns=["recipe", "scale", "tokens", "seeds", "fitted"]).to_string(index=False))

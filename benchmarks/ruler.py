@@ -35,7 +35,7 @@ def ruler(lm: StemLM, tokenizer: Path, tasks: tuple[str, ...], length: int, item
 
 
 def main() -> None:
-    """Prints a line a run."""
+    """Print a line a run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--tokenizer", type=Path, required=True)

@@ -7,19 +7,19 @@ from pathlib import Path
 from stemrepro.common.workers import ENVIRONMENT
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
-from stemrepro.config.catalog import Book
-from stemrepro.config.scale import Point, Scale
+from stemrepro.config.catalog import Catalog
+from stemrepro.config.scale import Scale, Variant
 from stemrepro.data.integrity import verified_hash
 from stemrepro.training.run import Run
 
 
 def as_a_worker() -> None:
-    """Starts this very command anew with the environment of workers, unless it has it: glibc reads its part when a process starts."""
+    """Start this very command anew with the environment of workers, unless it has it: glibc reads its part when a process starts."""
     if "MALLOC_TRIM_THRESHOLD_" not in os.environ:
         os.execve(sys.executable, sys.orig_argv, os.environ | ENVIRONMENT)
 
 
-def run_at(book: Book, scale: Scale, arm: str, blocks: Path, folder: Path, seed: int = 0) -> Run:
+def run_at(catalog: Catalog, scale: Scale, arm: str, blocks: Path, folder: Path, seed: int = 0) -> Run:
     """Seed `seed` of an arm at a scale, on some token blocks."""
-    model, training = run_settings(Address(MAIN, arm), book.arms[arm], Point(), scale)
+    model, training = run_settings(Address(MAIN, arm), catalog.arms[arm], Variant(), scale)
     return Run(Address(MAIN, arm), seed, model, training, folder, scale.data, blocks, verified_hash(blocks))

@@ -29,7 +29,7 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, digest
 from stemrepro.pipeline.params import read_params
 from stemrepro.pipeline.runs import runs_of
-from stemrepro.training.checkpoint import END, TRUNK, AtomicCheckpointIO
+from stemrepro.training.checkpoint import END, STABLE, AtomicCheckpointIO
 from stemrepro.training.run import Run
 
 ROOT = Path(__file__).parent.parent
@@ -85,7 +85,7 @@ def tree(commit: str) -> Iterator[Path]:
 
 
 def trained(place: Path, steps: int, words: str) -> dict[str, dict]:
-    """Losses, norms, weights and code of every arm of a tree; UserError shows why its training failed."""
+    """Return losses, norms, weights and code of every arm of a tree; UserError shows why its training failed."""
     child = place / "tests" / "same_losses_child.py"
     arms = len(yaml.safe_load((place / "recipes/arms.yaml").read_text(encoding="utf-8")))
     with tempfile.TemporaryDirectory() as folder:
@@ -137,17 +137,19 @@ def adopt(runs: list[Run], codes: dict[str, str]) -> list[Run]:
             continue
         if run.weights.exists():
             atomic_write(run.weights, to_bytes(load_file(run.weights), {"config": digest(run.config)}))
-        for checkpoint in (run.folder / name for name in (END, TRUNK)):
+        for checkpoint in (run.folder / name for name in (END, STABLE)):
             if checkpoint.exists():
                 held = AtomicCheckpointIO().load_checkpoint(checkpoint)
-                AtomicCheckpointIO().save_checkpoint(held | {"run_config": run.config, "trunk": run.trunk}, checkpoint)
+                AtomicCheckpointIO().save_checkpoint(
+                    held | {"run_config": run.config, "stable_phase": run.stable_phase}, checkpoint
+                )
         atomic_write(path, yaml.safe_dump(run.config, sort_keys=False))
         adopted.append(run)
     return adopted
 
 
 def main() -> int:
-    """Prints one line an arm that differs, and the count of those that don't."""
+    """Print one line an arm that differs, and the count of those that don't."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commit")
     parser.add_argument("--steps", type=int, default=40)

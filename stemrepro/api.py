@@ -40,17 +40,17 @@ class Loaded:
     context: int
 
     def tokens(self, text: str) -> Tensor:
-        """A text as the start of a document, behind an end mark: int64 [1, tokens + 1]."""
+        """Return a text as the start of a document, behind an end mark: int64 [1, tokens + 1]."""
         return torch.tensor([[END_OF_DOCUMENT, *self.tokenizer.encode(text).ids]])
 
     @torch.no_grad()
     def logits(self, text: str) -> Tensor:
-        """What the model expects at the start and behind each token: float32 [tokens + 1, vocab]."""
+        """Return what the model expects at the start and behind each token: float32 [tokens + 1, vocab]."""
         return self.model(self.tokens(text))[0].float()
 
     @torch.no_grad()
     def losses(self, text: str) -> pd.DataFrame:
-        """Each token of a text with what it costs the model.
+        """Return each token of a text with what it costs the model.
 
         Returns:
             token (as text), nats (minus the log-probability given all before it), rank (0 where the model expected it most).
@@ -64,7 +64,7 @@ class Loaded:
 
 
 def load(run: Path | str, data: Path | str = "data", trust: bool = False) -> Loaded:
-    """The trained model of a run folder, runs/<scale>/<point>/<arm>/seed<k>, on the CPU.
+    """Return the trained model of a run folder, runs/<scale>/<variant>/<arm>/seed<k>, on the CPU.
 
     Args:
         data: where tokenizers lie, `data`/<scale>/tokenizer.json, and those of other vocabularies.
@@ -78,7 +78,7 @@ def load(run: Path | str, data: Path | str = "data", trust: bool = False) -> Loa
     model, context = load_folder(folder, trust)
     parts = folder.resolve().parts
     if len(parts) < 5:
-        raise UserError(f"{folder} is no folder of a run: runs/<scale>/<point>/<arm>/seed<k>")
+        raise UserError(f"{folder} is no folder of a run: runs/<scale>/<variant>/<arm>/seed<k>")
     home, vocab = Path(data) / parts[-4], model.config.vocab
     tokenizer = read_tokenizer(home / "tokenizer.json")
     if tokenizer.get_vocab_size() != vocab:
@@ -87,7 +87,7 @@ def load(run: Path | str, data: Path | str = "data", trust: bool = False) -> Loa
 
 
 def verdicts(scale: str = "laptop", results: Path | str = "results") -> pd.DataFrame:
-    """Every claim of the page that a scale shares, a row each: what verdicts.json has of it, its recipe, and the verdict as it is called
+    """Return every claim of the page that a scale shares, a row each: what verdicts.json has of it, its recipe, and the verdict as it is called
     of its origin. Column "scale" says where it was run: the laptop's page also has the ladder's claims, for one.
 
     Raises:
@@ -106,7 +106,7 @@ def verdicts(scale: str = "laptop", results: Path | str = "results") -> pd.DataF
 def scores(
     scale: str = "laptop", part: str = "losses", table: str = "losses", folder: Path | str = "scores"
 ) -> pd.DataFrame:
-    """A table of a part of the scores, of all arms at all points: scores/<scale>/<part>/<point>/<arm>/<table>.csv, with columns point and arm.
+    """Return a table of a part of the scores, of all arms at all variants: scores/<scale>/<part>/<variant>/<arm>/<table>.csv, with columns variant and arm.
 
     Raises:
         UserError: nothing of the kind was scored; names what there is.
@@ -117,5 +117,5 @@ def scores(
     found = sorted((home / part).glob(f"*/*/{table}.csv"))
     if not found:
         raise unknown("table", table, sorted({path.stem for path in (home / part).glob("*/*/*.csv")}), str(home / part))
-    frames = [pd.read_csv(path).assign(point=path.parts[-3], arm=path.parts[-2]) for path in found]
+    frames = [pd.read_csv(path).assign(variant=path.parts[-3], arm=path.parts[-2]) for path in found]
     return pd.concat(frames, ignore_index=True)

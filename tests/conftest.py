@@ -10,7 +10,7 @@ from stemrepro.common.files import sha256
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import Arm, run_settings
 from stemrepro.config.mixes import SampleMix
-from stemrepro.config.scale import PlannedTasks, Point, Scale
+from stemrepro.config.scale import PlannedTasks, Scale, Variant
 from stemrepro.data.archives import fetch
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.encoding import write_blocks
@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def book():
+def catalog():
     return load(ROOT / "recipes")
 
 
@@ -52,9 +52,9 @@ def sample(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def atlas_sample(tmp_path_factory, book):
+def atlas_sample(tmp_path_factory, catalog):
     """corpus/ with facts.json, tokenizer.json and blocks/ of the vendored countries at vocabulary 512."""
-    folder, mix = tmp_path_factory.mktemp("atlas"), book.mixes["atlas-sample"]
+    folder, mix = tmp_path_factory.mktemp("atlas"), catalog.mixes["atlas-sample"]
     fetch(mix, folder / "raw")
     build_corpus("atlas-sample", mix, folder / "raw", folder / "corpus")
     train_tokenizer(folder / "corpus" / "corpus.parquet", 512, folder / "tokenizer.json")
@@ -68,8 +68,8 @@ TINY = {
     "model": {"vocab": 300, "width": 16, "layers": 4, "heads": 2, "kv_heads": 1, "ffn_width": 24, "sequence": 32},
     "training": {
         "tokens": 32 * 4 * 12, "batch": 4, "micro_batch": 2, "warmup": 0.25, "final_rate": 0.1, "betas": [0.9, 0.95],
-        "weight_decay": 0.1, "clip": 1.0, "precision": "32-true", "accelerator": "cpu", "threads": 1, "marks": 3,
-        "mark_tokens": 256, "mark_batch": 4, "save_every": 5, "snapshots": [0.25, 0.5],
+        "weight_decay": 0.1, "clip": 1.0, "precision": "32-true", "accelerator": "cpu", "threads": 1, "evals": 3,
+        "eval_tokens": 256, "eval_batch": 4, "save_every": 5, "snapshots": [0.25, 0.5],
     },
     "evaluation": {"tokens": 512, "batch": 4},
     "benchmarks": {"items": 6, "batch": 4},
@@ -97,7 +97,7 @@ def make_run(sample, tiny, tmp_path):
         chosen = load(ROOT / "recipes").arms[arm]
         chosen = Arm.model_validate(chosen.model_dump() | fields)
         address, blocks = Address(MAIN, arm), sample / "blocks"
-        model, training = run_settings(address, chosen, Point(), scale)
+        model, training = run_settings(address, chosen, Variant(), scale)
         folder = tmp_path / address.path / f"seed{seed}"
         return Run(address, seed, model, training, folder, "sample", blocks, sha256(blocks / "train.bin"))
 
@@ -105,7 +105,7 @@ def make_run(sample, tiny, tmp_path):
 
 
 @pytest.fixture(scope="session")
-def atlas_run(atlas_sample, tiny, book, tmp_path_factory):
+def atlas_run(atlas_sample, tiny, catalog, tmp_path_factory):
     """atlas_run("stem-full", seed) -> a trained Run of 12 steps on the mix of facts."""
     from stemrepro.training.train import train  # needs torch, which .ci/run's second Python hasn't
 
@@ -114,7 +114,7 @@ def atlas_run(atlas_sample, tiny, book, tmp_path_factory):
 
     def make(arm: str, seed: int = 0) -> Run:
         address, blocks = Address(MAIN, arm), atlas_sample / "blocks"
-        model, training = run_settings(address, book.arms[arm], Point(), scale)
+        model, training = run_settings(address, catalog.arms[arm], Variant(), scale)
         own = folder / "runs" / "tiny" / address.path / f"seed{seed}"
         run = Run(address, seed, model, training, own, "atlas-sample", blocks, sha256(blocks / "train.bin"))
         train(run, quiet)

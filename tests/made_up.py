@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from stemrepro.config.catalog import Book
+from stemrepro.config.catalog import Catalog
 from stemrepro.measures.base import Measure
 from stemrepro.measures.comparison import ArmScores
 from stemrepro.measures.inputs import Inputs
@@ -27,7 +27,7 @@ PAIRS = {"0": 1.0, "4-31": -1.0}
 
 
 def write_arm(
-    folder, prose, seeds=(0, 1, 2), marks=(0.4, 0.2), documents=40, unigram=5.0, diverged=(), flops=10.0, parameters=5, pairs=PAIRS, steps=20
+    folder, prose, seeds=(0, 1, 2), evals=(0.4, 0.2), documents=40, unigram=5.0, diverged=(), flops=10.0, parameters=5, pairs=PAIRS, steps=20
 ):  # fmt: skip
     """An arm whose loss is `prose[seed]` on both prose sources and 1.0 on glosses; runs of the seeds `diverged` ended at step 15."""
     folder.mkdir(parents=True)
@@ -42,7 +42,7 @@ def write_arm(
                 count = 100 * len(pairs) if by == "position" else 100
                 about = {"seed": seed, "by": by, "source": name, "bucket": bucket, "tokens": count}
                 rows.append(about | {"nats": count * (loss + shift), "bytes": 250 * count // 100})
-        for number, extra in enumerate(marks):
+        for number, extra in enumerate(evals):
             losses = {"speeches": prose[seed] + extra, "bible": prose[seed] + extra, "glosses": 1.0}
             spent = {"tokens": 100 * (number + 1), "flops": flops * (number + 1), "train": 1.0}
             curve.append({"seed": seed} | spent | losses)
@@ -70,11 +70,11 @@ def write_arm(
     return ArmLosses(folder)
 
 
-def made(kind: type[Measure], book: Book, recipe: str, arms: dict, **scale: object) -> Measure:
+def made(kind: type[Measure], catalog: Catalog, recipe: str, arms: dict, **scale: object) -> Measure:
     """A measure of a recipe at the laptop scale (with other fields), of made-up arms."""
-    laptop = book.scale("laptop").model_copy(update=scale)
+    laptop = catalog.scale("laptop").model_copy(update=scale)
     measure = kind(
-        Inputs(recipe, book.model_copy(update={"scales": {"laptop": laptop}}), "laptop", Path("scores/laptop"))
+        Inputs(recipe, catalog.model_copy(update={"scales": {"laptop": laptop}}), "laptop", Path("scores/laptop"))
     )
     measure.arms = {name: arm if isinstance(arm, ArmScores) else ArmScores(arm) for name, arm in arms.items()}
     return measure

@@ -24,7 +24,7 @@ from tests.conftest import ROOT, TINY, quiet
 
 RECIPES = ("ablation_graveyard", "training_roi", "training_stability", "rivals", "table_design", "retrofit")
 """Those that tests/pipeline/test_stages.py doesn't run."""
-SHORT = {"tokens": 32 * 4 * 10, "marks": 2, "mark_tokens": 64, "snapshots": [], "save_every": 100}
+SHORT = {"tokens": 32 * 4 * 10, "evals": 2, "eval_tokens": 64, "snapshots": [], "save_every": 100}
 BEST = {"dense": {"learning_rate": 0.01}, "stem-full": {"learning_rate": 0.02, "table_rate_factor": 2.0}}
 SCORE = {"losses": losses.score, "benchmarks": benchmarks.score, "geometry": geometry.score}
 
@@ -36,7 +36,7 @@ def scored(sample, tmp_path_factory):
     shutil.copytree(ROOT / "recipes", folder / "recipes")
     shutil.copytree(ROOT / "analysis", folder / "analysis")
     training = TINY["training"] | SHORT
-    tiny = TINY | {"training": training, "best_rates": BEST, "evaluation": {"tokens": 128, "batch": 4}}
+    tiny = TINY | {"training": training, "tuned": BEST, "evaluation": {"tokens": 128, "batch": 4}}
     (folder / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(tiny))
     here = os.getcwd()
     os.chdir(folder)
@@ -75,9 +75,9 @@ def judge(there, name):
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_recipe_is_drawn_and_judged(there, book, name):
+def test_a_recipe_is_drawn_and_judged(there, catalog, name):
     rows, folder = judge(there, name), there / "results/tiny" / name
-    assert list(rows) == list(book.recipes[name].claims)
+    assert list(rows) == list(catalog.recipes[name].claims)
     assert {row["verdict"] for row in rows.values()} <= {INCONCLUSIVE, NOT_TESTABLE}  # one seed is never enough
     assert all((folder / f"figure.{kind}").stat().st_size > 10_000 for kind in ("pdf", "svg", "png"))
     before = (folder / "figure.svg").read_bytes()
@@ -88,10 +88,10 @@ def test_a_recipe_is_drawn_and_judged(there, book, name):
 def test_contrasts_at_own_rates_stand_beside_those_at_the_common_rate(there):
     """Dense's best is the common rate here; the gate's place has a best of its own, which is not known."""
     rows = judge(there, "ablation_graveyard")
-    assert rows["up-over-dense"]["own_rate"] is not None
-    assert rows["up-over-dense"]["own_rate"] != rows["up-over-dense"]["ours"]
-    assert rows["blend-not-better"]["own_rate"] is None
-    assert rows["gate-average"]["own_rate"] is None
+    assert rows["up-over-dense"]["tuned"] is not None
+    assert rows["up-over-dense"]["tuned"] != rows["up-over-dense"]["ours"]
+    assert rows["blend-not-better"]["tuned"] is None
+    assert rows["gate-average"]["tuned"] is None
 
 
 def test_a_recipe_without_a_file_of_its_own_gets_the_forest_plot(there, monkeypatch):

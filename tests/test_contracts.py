@@ -60,9 +60,9 @@ def test_a_library_has_one_place(graph, library):
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("analysis/*.py")), ids=lambda path: path.stem)
-def test_an_analysis_collects_and_draws(book, path):
+def test_an_analysis_collects_and_draws(catalog, path):
     """Reading and measuring is the measures' part; and each belongs to a recipe."""
-    assert path.stem in book.recipes
+    assert path.stem in catalog.recipes
     assert "stemrepro.training" not in path.read_text(encoding="utf-8")
     assert not {file_of("stemrepro.training.train"), file_of("stemrepro.evaluation.lm")} & {*files([path])}
 
@@ -110,25 +110,27 @@ def test_every_file_of_text_has_a_named_encoding():
     assert {name: lines for name, lines in found.items() if lines} == {}
 
 
-def test_no_network_or_measure_that_nothing_names(book):
-    assert {arm.ffn for arm in book.arms.values() if not OWN_FILE.fullmatch(arm.ffn)} == set(FFNS)
-    assert {recipe.measure for recipe in book.recipes.values()} == set(MEASURES)
-    assert {point for recipe in book.recipes.values() for point in recipe.points} == set(book.points)
+def test_no_network_or_measure_that_nothing_names(catalog):
+    assert {arm.ffn for arm in catalog.arms.values() if not OWN_FILE.fullmatch(arm.ffn)} == set(FFNS)
+    assert {recipe.measure for recipe in catalog.recipes.values()} == set(MEASURES)
+    assert {variant for recipe in catalog.recipes.values() for variant in recipe.variants} == set(catalog.variants)
 
 
-def test_no_arm_that_nothing_trains(book):
+def test_no_arm_that_nothing_trains(catalog):
     sweeps = [read_sweep(path) for path in sorted((ROOT / "recipes/sweeps").glob("*.yaml"))]
-    named = {arm for recipe in book.recipes.values() for arm in recipe.arms}
+    named = {arm for recipe in catalog.recipes.values() for arm in recipe.arms}
     named |= {arm for sweep in sweeps for arm in sweep.space["arm"]}
-    assert named == set(book.arms)
+    assert named == set(catalog.arms)
 
 
-def test_no_committed_scores_that_no_recipe_reads(book):
+def test_no_committed_scores_that_no_recipe_reads(catalog):
     shown = subprocess.run(["git", "ls-files", "scores"], cwd=ROOT, capture_output=True, text=True)
     if shown.returncode or not shown.stdout:
         pytest.skip("no clone: nothing is committed")
     folders = {Path(line).parent for line in shown.stdout.splitlines() if line.endswith("summary.json")}
-    wanted = {(part, a) for recipe in book.recipes.values() for a, parts in recipe.scored().items() for part in parts}
+    wanted = {
+        (part, a) for recipe in catalog.recipes.values() for a, parts in recipe.scored().items() for part in parts
+    }
     found = {(folder.parts[2], Address(*folder.parts[3:])) for folder in folders}
     assert found
     assert found <= wanted

@@ -76,21 +76,21 @@ def test_a_text_of_ones_own(tmp_path, monkeypatch, suffix, more, documents):
         assert [row["text"] for row in read_corpus(tmp_path / "corpus/corpus.parquet")] == list(texts.text)
 
 
-def test_the_grid_is_a_sweep_of_known_arms(book, tmp_path):
+def test_the_grid_is_a_sweep_of_known_arms(catalog, tmp_path):
     (tmp_path / "grid.yaml").write_text(example("sampler", "yaml"))
     space = read_sweep(tmp_path / "grid.yaml").space
-    assert set(space["arm"]) <= set(book.arms)
+    assert set(space["arm"]) <= set(catalog.arms)
     assert len(grid_points(space)) == 18
 
 
-def test_the_experiment_sets_a_field_that_is_planned(book):
+def test_the_experiment_sets_a_field_that_is_planned(catalog):
     asked = re.findall(
         r"dvc exp run (?:-n \w+ )?-S plan/params.yaml:([\w.-]+)=([\d.]+) (\w+)@laptop",
         (ROOT / "docs/howto.md").read_text(),
     )
     assert len(asked) == 2
-    planned = make_params(book, "laptop").model_dump(mode="json")
+    planned = make_params(catalog, "laptop").model_dump(mode="json")
     for key, value, stage in asked:
         there = reduce(lambda part, name: part[name], key.split("."), planned)
         assert there != float(value)
-        assert stage in drawing(book)
+        assert stage in drawing(catalog)

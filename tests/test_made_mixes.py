@@ -28,14 +28,14 @@ SCALES = {
 
 
 @pytest.mark.parametrize(("scale", "recipe"), SCALES.items())
-def test_a_recipe_of_a_made_mix_runs_to_its_figure(tmp_path, monkeypatch, book, scale, recipe):
+def test_a_recipe_of_a_made_mix_runs_to_its_figure(tmp_path, monkeypatch, catalog, scale, recipe):
     monkeypatch.chdir(tmp_path)
     mpl.rcdefaults()
     for folder in ("recipes", "analysis"):
         shutil.copytree(ROOT / folder, folder)
     path = tmp_path / f"recipes/scales/{scale}.yaml"
     settings = yaml.safe_load(path.read_text())
-    settings["training"] |= {"tokens": 10 * settings["training"]["batch"] * settings["model"]["sequence"], "marks": 1}
+    settings["training"] |= {"tokens": 10 * settings["training"]["batch"] * settings["model"]["sequence"], "evals": 1}
     path.write_text(yaml.safe_dump(settings))
     _, params = plan.write(scale, (recipe,))
     mix = settings["data"]
@@ -54,7 +54,7 @@ def test_a_recipe_of_a_made_mix_runs_to_its_figure(tmp_path, monkeypatch, book, 
     analyse(recipe, scale, tmp_path / "scores", tmp_path / "results")
     folder = tmp_path / "results" / scale / recipe
     rows = json.loads((folder / "verdicts.json").read_text())
-    assert [row["claim"] for row in rows] == list(book.recipes[recipe].claims)
+    assert [row["claim"] for row in rows] == list(catalog.recipes[recipe].claims)
     assert {row["verdict"] for row in rows} <= {INCONCLUSIVE, NOT_TESTABLE}
     assert all((folder / f"figure.{kind}").stat().st_size > 10_000 for kind in ("pdf", "svg", "png"))
     card = (tmp_path / f"results/{scale}/data_card.md").read_text()
@@ -62,6 +62,8 @@ def test_a_recipe_of_a_made_mix_runs_to_its_figure(tmp_path, monkeypatch, book, 
     assert ("facts about 20 countries" in card) == (mix == "atlas-sample")
 
 
-def test_every_recipe_is_run_at_a_smoke_scale(book):
-    smoke = {name for scale in ("smoke", *SCALES) for name in book.at(scale).recipes}
-    assert book.recipes.keys() - smoke == {"token_ladder"}  # whose rungs are the ladder's; its own test runs them short
+def test_every_recipe_is_run_at_a_smoke_scale(catalog):
+    smoke = {name for scale in ("smoke", *SCALES) for name in catalog.at(scale).recipes}
+    assert catalog.recipes.keys() - smoke == {
+        "token_ladder"
+    }  # whose rungs are the ladder's; its own test runs them short

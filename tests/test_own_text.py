@@ -47,15 +47,15 @@ def project(tmp_path, monkeypatch):
 
 
 def test_all_recipes_are_planned_and_what_is_planned_is_there(project):
-    book, params = plan.write("tiny")
+    catalog, params = plan.write("tiny")
     assert params.scale["tiny"].mid is not None
-    assert set(book.at("tiny").recipes) >= {"benchmark_scores", "mid_training", "retrofit"}
+    assert set(catalog.at("tiny").recipes) >= {"benchmark_scores", "mid_training", "retrofit"}
     stages = yaml.safe_load((project / "plan/dvc.yaml").read_text())["stages"]
     assert {name for name, stage in stages.items() if "own" in stage["deps"]} == {"fetch"}
     assert {name for name, stage in stages.items() if "other" in stage["deps"]} == {"mid"}
     for step in ("fetch", "corpus", "items", "tokenizer", "blocks", "vocabularies", "mid", "counts"):
         data(step, mix="mine", scale="tiny")
-    arms = [Address(MAIN, arm) for arm in book.recipes["benchmark_scores"].arms]
+    arms = [Address(MAIN, arm) for arm in catalog.recipes["benchmark_scores"].arms]
     chosen = {address: params.planned("tiny")[address] for address in arms}
     for run in runs_of("tiny", "mine", chosen):
         train(run, quiet)

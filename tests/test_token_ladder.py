@@ -24,19 +24,19 @@ PARAMETERS = {1: 135_072, 2: 408_384}
 @pytest.fixture(scope="module")
 def made_up(tmp_path_factory):
     """scores/ladder of every arm and rung: dense follows a law, the others lie below by a gain that shrinks by a twentieth a doubling."""
-    folder, book, rng = tmp_path_factory.mktemp("ladder"), load(ROOT / "recipes"), np.random.default_rng(0)
-    scale, recipe = book.scale("ladder"), book.recipe("token_ladder")
+    folder, catalog, rng = tmp_path_factory.mktemp("ladder"), load(ROOT / "recipes"), np.random.default_rng(0)
+    scale, recipe = catalog.scale("ladder"), catalog.recipe("token_ladder")
     luck = {seed: rng.normal(0, 0.006) for seed in range(5)}
     for address, parts in recipe.wanted().items():
-        point = book.point(address.point)
-        tokens, count = point.at(scale).training.tokens, max(parts.values())
+        variant = catalog.variant(address.variant)
+        tokens, count = variant.at(scale).training.tokens, max(parts.values())
         gain = GAIN[address.arm] * (1 - 0.05 * np.log2(tokens / 331_776))
-        law = FLOOR - 0.2 * (point.width > 1) + AMPLITUDE * (tokens / UNIT) ** -EXPONENT
+        law = FLOOR - 0.2 * (variant.width > 1) + AMPLITUDE * (tokens / UNIT) ** -EXPONENT
         prose = {seed: law - gain + luck[seed] + rng.normal(0, 0.003) for seed in range(count)}
         more = {
             "steps": round(tokens / 1e5),
-            "flops": FLOPS.get(address.arm, 10.0) * point.width**2,
-            "parameters": PARAMETERS[point.width],
+            "flops": FLOPS.get(address.arm, 10.0) * variant.width**2,
+            "parameters": PARAMETERS[variant.width],
         }
         pairs = {"0": 0.3 + gain / 2, "1-3": 0.1, "4-31": -0.1, "32+": -0.3 - gain / 2}
         write_arm(folder / "scores/ladder/losses" / address.path, prose, tuple(range(count)), pairs=pairs, **more)

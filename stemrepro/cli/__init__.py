@@ -13,7 +13,7 @@ UNREAD = 141  # what a shell says of programs that SIGPIPE has ended
 
 
 def _unread(stream: TextIO) -> bool:
-    """Has whoever read a stream closed it? (rich has then put the null device in its place.)"""
+    """Have whoever read a stream closed it? (rich has then put the null device in its place.)"""
     if os.path.samestat(os.fstat(stream.fileno()), os.stat(os.devnull)):
         return True
     poll = select.poll()
@@ -22,7 +22,7 @@ def _unread(stream: TextIO) -> bool:
 
 
 def main() -> None:
-    """Runs a command; bad input ends with one sentence and exit code 2, Ctrl-C with one and 130, SIGTERM with 143, SIGHUP with 129.
+    """Run a command; bad input ends with one sentence and exit code 2, Ctrl-C with one and 130, SIGTERM with 143, SIGHUP with 129.
 
     Where nobody reads its output any more, as in `stemrepro paper | head -1`, it ends quietly with 141, as other programs do.
     """

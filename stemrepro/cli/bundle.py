@@ -72,7 +72,7 @@ def _check_clean() -> None:
 
 
 def committed(commit: str) -> dict[str, File]:
-    """All files of a commit below the working directory, by path.
+    """Return all files of a commit below the working directory, by path.
 
     Raises:
         UserError: one of them is no plain file, or has a name that sha256sum would write otherwise.
@@ -103,7 +103,7 @@ def _zipped(files: dict[str, File], folder: str, moment: datetime) -> bytes:
 
 
 def write_bundle(folder: Path = BUNDLES) -> Bundle:
-    """Writes <folder>/stemrepro-<version>-<short commit>.zip of the working directory's commit.
+    """Write <folder>/stemrepro-<version>-<short commit>.zip of the working directory's commit.
 
     Raises:
         UserError: something isn't committed, there is no commit, or CITATION.cff lacks what Zenodo wants.

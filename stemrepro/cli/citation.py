@@ -75,7 +75,7 @@ def citation() -> Citation:
 
 
 def zenodo(cited: Citation) -> dict:
-    """The metadata of a deposit (https://developers.zenodo.org/#deposit-metadata), as in a .zenodo.json."""
+    """Return the metadata of a deposit (https://developers.zenodo.org/#deposit-metadata), as in a .zenodo.json."""
     identifiers = [identifier.value for reference in cited.references for identifier in reference.identifiers]
     return {
         "title": cited.title,

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from stemrepro.common.errors import UserError, unknown
-from stemrepro.config.catalog import Book
+from stemrepro.config.catalog import Catalog
 from stemrepro.measures.costs import dense_and_stem
 from stemrepro.model.cost import (
     break_even_bandwidth,
@@ -31,7 +31,7 @@ def short(value: float, unit: str = "") -> str:
 
 
 def cost_table(
-    book: Book,
+    catalog: Catalog,
     shape: str,
     placement: str,
     length: int | None,
@@ -54,7 +54,7 @@ def cost_table(
     Raises:
         UserError: no such shape, or more distinct tokens than there are.
     """
-    shapes = {name: scale.model for name, scale in book.scales.items()} | book.shapes
+    shapes = {name: scale.model for name, scale in catalog.scales.items()} | catalog.shapes
     if shape not in shapes:
         raise unknown("shape", shape, shapes, "recipes/, shapes.yaml and scales/,")
     dense, stem = dense_and_stem(shapes[shape], placement)
@@ -73,7 +73,7 @@ def cost_table(
     prefill, training = (
         break_even_bandwidth(stem, length, rows, tokens, tflops * 1e12, mode, width) for mode in (False, True)
     )
-    title = f"{shape}, STEM in {len(stem.placed)} of {stem.layers} layers, {batch} x {length:,} tokens, {width} bytes a number"
+    title = f"{shape}, STEM in {len(stem.replaced_layers)} of {stem.layers} layers, {batch} x {length:,} tokens, {width} bytes a number"
     table = Table("", "dense", "STEM", "change", title=title)
     for column in table.columns[1:]:
         column.justify = "right"
@@ -110,9 +110,9 @@ def cost_table(
     return table
 
 
-def show(book: Book, console: Console, estimated: bool, **asked: object) -> None:
-    """Prints the table and what it assumes."""
-    console.print(cost_table(book, **asked))
+def show(catalog: Catalog, console: Console, estimated: bool, **asked: object) -> None:
+    """Print the table and what it assumes."""
+    console.print(cost_table(catalog, **asked))
     console.print("A multiply-add is 2 FLOPs; attention counts every query against every key; embeddings are untied.")
     if estimated:
         console.print("Distinct tokens: estimated by a Zipf law of independent draws; text has fewer (--distinct).")

@@ -5,7 +5,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from stemrepro.evaluation.edit_session import Said, Visit
+from stemrepro.evaluation.edit_session import EditResult, Said
 
 BAR = 12
 
@@ -20,8 +20,8 @@ def _column(said: Said, colour: str) -> str:
     return "\n".join([*lines, "", f"[italic]{escape(said.continuation.strip())}[/italic]"])
 
 
-def show(visit: Visit, prompt: str, source: str, target: str, console: Console) -> None:
-    """Prints an edit; without colour where the console has none."""
+def show(result: EditResult, prompt: str, source: str, target: str, console: Console) -> None:
+    """Print an edit; without colour where the console has none."""
     table = Table(box=box.SIMPLE, expand=True, padding=(0, 1))
     heads = {
         f"{source} (before)": "blue",
@@ -30,15 +30,15 @@ def show(visit: Visit, prompt: str, source: str, target: str, console: Console) 
     }
     for head in heads:
         table.add_column(head, ratio=1, overflow="fold")
-    sides = zip((visit.before, visit.edited, visit.aim), heads.values(), strict=True)
+    sides = zip((result.before, result.edited, result.aim), heads.values(), strict=True)
     table.add_row(*(_column(said, colour) for said, colour in sides))
     console.print(
-        f'"[bold]{escape(prompt)}[/bold]"  tokens of the names: {visit.lengths[0]} and {visit.lengths[1]}; scheme: {visit.scheme}'
+        f'"[bold]{escape(prompt)}[/bold]"  tokens of the names: {result.lengths[0]} and {result.lengths[1]}; scheme: {result.scheme}'
     )
     console.print(table)
-    old, new = visit.before.top[0][0].strip(), visit.aim.top[0][0].strip()
+    old, new = result.before.top[0][0].strip(), result.aim.top[0][0].strip()
     layers = Table("tables read otherwise", f"says '{old}'", f"says '{new}'", box=box.SIMPLE, padding=(0, 1))
-    for count, (before, after) in enumerate(visit.by_layer):
+    for count, (before, after) in enumerate(result.by_layer):
         layers.add_row(
             "none" if not count else f"lowest {count}" if count > 1 else "lowest",
             _bar(before, "blue"),

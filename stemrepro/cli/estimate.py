@@ -9,7 +9,7 @@ from rich.table import Table
 from stemrepro.cli.cost_table import short
 from stemrepro.common.progress import duration
 from stemrepro.config.arm import shaped
-from stemrepro.config.catalog import Book
+from stemrepro.config.catalog import Catalog
 from stemrepro.model.cost import flops_per_token, parameter_counts, table_bytes_per_token
 from stemrepro.pipeline.params import Params
 
@@ -19,7 +19,7 @@ CORE_FLOPS = 4e10  # training FLOPs a second of one core at the laptop scale (do
 
 
 def estimate(params: Params, cores: int | None = None) -> dict:
-    """Runs, tokens, FLOPs, seconds on this machine's CPU and bytes of disk of training what is planned."""
+    """Run, tokens, FLOPs, seconds on this machine's CPU and bytes of disk of training what is planned."""
     (name,), cores = params.scales, cores or os.cpu_count() or 1
     total, threads = {"runs": 0, "tokens": 0, "flops": 0.0, "disk": 0}, 1
     for own in params.planned(name).values():
@@ -33,9 +33,9 @@ def estimate(params: Params, cores: int | None = None) -> dict:
     return total | {"seconds": total["flops"] / CORE_FLOPS / parallel}
 
 
-def show_arms(book: Book, scale_name: str, names: list[str], console: Console) -> None:
-    """Prints arms as one table: layers, parameters, forward FLOPs a token, bytes of table rows a token reads (4 a number)."""
-    scale = book.scale(scale_name)
+def show_arms(catalog: Catalog, scale_name: str, names: list[str], console: Console) -> None:
+    """Print arms as one table: layers, parameters, forward FLOPs a token, bytes of table rows a token reads (4 a number)."""
+    scale = catalog.scale(scale_name)
     columns = ("arm", "layers", "d_ff", "exp.", "total", "active", "tables", "FLOP", "bytes")
     table = Table(*columns, title=f"{scale_name}: arms", box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
     for column in table.columns:  # of lists of layers alone a line may break: names and numbers stay whole
@@ -44,12 +44,12 @@ def show_arms(book: Book, scale_name: str, names: list[str], console: Console) -
         column.justify = "right"
     table.columns[1].min_width = len("layers")
     for name in names:
-        config = shaped(scale.model, book.arms[name])
+        config = shaped(scale.model, catalog.arms[name])
         counts = parameter_counts(config)
         sizes = (counts[key] for key in ("total", "active", "tables"))
         flops = flops_per_token(config, scale.model.sequence)
         table.add_row(
-            name, ranges(config.placed or config.value_layers), f"{config.ffn_width:,}", str(config.experts or ""),
+            name, ranges(config.replaced_layers or config.value_layers), f"{config.ffn_width:,}", str(config.experts or ""),
             *(short(number).replace(" ", "") for number in (*sizes, flops, table_bytes_per_token(config, 4))),
         )  # fmt: skip
     console.print(table)
@@ -70,14 +70,14 @@ def ranges(layers: tuple[int, ...]) -> str:
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs) or "none"
 
 
-def show(book: Book, params: Params, console: Console) -> None:
-    """Prints the arms with their layers and the estimate."""
+def show(catalog: Catalog, params: Params, console: Console) -> None:
+    """Print the arms with their layers and the estimate."""
     (name,) = params.scales
     planned = params.planned(name)
-    show_arms(book, name, [arm for arm in book.arms if arm in {address.arm for address in planned}], console)
-    cost, points = estimate(params), len({address.point for address in planned})
+    show_arms(catalog, name, [arm for arm in catalog.arms if arm in {address.arm for address in planned}], console)
+    cost, variants = estimate(params), len({address.variant for address in planned})
     console.print(
-        f"{cost['runs']} runs ({len(planned)} addresses at {points} points), {cost['tokens']:,} tokens, {cost['flops']:.2g} FLOPs: "
+        f"{cost['runs']} runs ({len(planned)} addresses at {variants} variants), {cost['tokens']:,} tokens, {cost['flops']:.2g} FLOPs: "
         f"about {duration(cost['seconds'])} of training on this machine's CPU, {cost['disk'] / 1e6:,.0f} MB in runs/ and as much "
         f"again in DVC's cache"
     )

@@ -31,7 +31,7 @@ def plan(
     arms: Annotated[bool, typer.Option("--arms", help="print every arm with its counts; write nothing")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="print no estimate")] = False,
 ) -> None:
-    """Validates recipes/, writes plan/ for DVC, and prints the estimate."""
+    """Validate recipes/, writes plan/ for DVC, and prints the estimate."""
     from stemrepro.pipeline import plan as planning
 
     if check:
@@ -50,15 +50,15 @@ def plan(
     from stemrepro.pipeline.stages import DRAWING
 
     if arms:
-        book = planning.load()
-        estimate.show_arms(book, scale, list(book.arms), Console())
+        catalog = planning.load()
+        estimate.show_arms(catalog, scale, list(catalog.arms), Console())
         return
-    book, params = planning.write(scale, tuple(recipe or ()))
+    catalog, params = planning.write(scale, tuple(recipe or ()))
     for path in mend():
         back = f"; 'git restore {path}' brings the committed one back" if path == DRAWING.with_suffix(".lock") else ""
         print(f"stemrepro: {path} was cut short by a kill, and DVC refuses it: it is removed{back}", file=sys.stderr)
     if not quiet:
-        estimate.show(book, params, Console())
+        estimate.show(catalog, params, Console())
     links = [f"DVC refuses {path}/, which is a link; docs/howto.md says how another disk is used"
              for path in (DATA, RUNS, SCORES, RESULTS) if path.is_symlink()]  # fmt: skip
     for sentence in filter(None, [no_repository(), *links]):
@@ -73,7 +73,7 @@ def data(
     ] = "text",
     scale: Annotated[str, typer.Option(help="scale, for the other steps", autocompletion=names.scales)] = "laptop",
 ) -> None:
-    """One step of the data's way: fetch, corpus, items, tokenizer, blocks; vocabularies, people and mid (of points); or counts, of the text alone."""
+    """One step of the data's way: fetch, corpus, items, tokenizer, blocks; vocabularies, people and mid (of variants); or counts, of the text alone."""
     from stemrepro.common.progress import duration, lines
 
     since, of_mix = time.monotonic(), step in OF_MIX
@@ -148,7 +148,7 @@ def train(
     ] = False,
     replace: Annotated[bool, typer.Option("--replace", help="remove runs that were made with other settings")] = False,
 ) -> None:
-    """Trains all seeds of arms; finished runs return at once, interrupted ones resume."""
+    """Train all seeds of arms; finished runs return at once, interrupted ones resume."""
     from stemrepro.cli.summary import losses_of_runs
     from stemrepro.pipeline.runs import asked_runs
     from stemrepro.training.launch import train_runs
@@ -176,7 +176,7 @@ def evaluate(
     scale: Scale = "laptop",
     part: Annotated[str | None, typer.Option(help="only this", **names.one_of("part", PARTS))] = None,
 ) -> None:
-    """Scores runs as far as that isn't done: validation losses, benchmarks through lm-eval, angles between FFN vectors."""
+    """Score runs as far as that isn't done: validation losses, benchmarks through lm-eval, angles between FFN vectors."""
     from stemrepro.cli.summary import losses_of_scores
     from stemrepro.pipeline.score import evaluate as score
 
@@ -200,7 +200,7 @@ def sweep(
     worker: Annotated[int, typer.Option(hidden=True)] = 0,
     redraw: Annotated[bool, typer.Option("--redraw", help="draw the results' data.csv again; run nothing")] = False,
 ) -> None:
-    """Searches fields of arms by Optuna on the tune split; start it again for another worker, or after a kill."""
+    """Search fields of arms by Optuna on the tune split; start it again for another worker, or after a kill."""
     if worker:
         leave_with_parent()
     names.check_sweep(file)

@@ -31,17 +31,19 @@ def edit(
     tokens: Annotated[int, typer.Option(min=1, help="of each continuation")] = 12,
     trust: Trust = False,
 ) -> None:
-    """Reads another entity's rows at a name's places, and shows what the model says before and after."""
+    """Read another entity's rows at a name's places, and shows what the model says before and after."""
     names.check_run(run)
     # Models this small gain nothing from more, and lose where others compute.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from rich.console import Console
 
     from stemrepro.cli.edit_table import show
-    from stemrepro.evaluation.edit_session import Visitor
+    from stemrepro.evaluation.edit_session import EditSession
 
     asked = prompt.replace("{}", source)
-    show(Visitor(run, DATA, trust).edit(asked, source, target, scheme, top, tokens), asked, source, target, Console())
+    show(
+        EditSession(run, DATA, trust).edit(asked, source, target, scheme, top, tokens), asked, source, target, Console()
+    )
 
 
 @app.command()
@@ -57,11 +59,11 @@ def generate(
     """Continues a prompt with a trained run."""
     names.check_run(run)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    from stemrepro.evaluation.edit_session import Visitor
+    from stemrepro.evaluation.edit_session import EditSession
     from stemrepro.model.generate import greedy, sampled
 
     choose = sampled(temperature, top, seed) if temperature else greedy
-    print(prompt + Visitor(run, DATA, trust).generate(prompt, tokens, choose))
+    print(prompt + EditSession(run, DATA, trust).generate(prompt, tokens, choose))
 
 
 @app.command()
@@ -69,7 +71,7 @@ def export(
     run: Annotated[Path, typer.Argument(metavar="RUN_FOLDER", help="a run's folder, runs/SCALE/POINT/ARM/seedK")],
     out: Annotated[Path, typer.Argument(metavar="OUT_FOLDER", help="a folder that isn't there yet")],
 ) -> None:
-    """Writes a trained run as a folder that Hugging Face transformers loads."""
+    """Write a trained run as a folder that Hugging Face transformers loads."""
     names.check_run(run)
     from stemrepro.convert.folder import export as write
 
@@ -85,7 +87,7 @@ def retrofit(
     tokens: Annotated[int, typer.Option(min=1, help="of the run's training text, that rows are made of")] = 131072,
     steps: Annotated[int, typer.Option(min=1, help="of training behind the retrofit")] = 200,
 ) -> None:
-    """Puts tables in place of a dense run's up-projections, trains on, and shows losses beside dense and a control."""
+    """Put tables in place of a dense run's up-projections, trains on, and shows losses beside dense and a control."""
     names.check_run(run)
     from rich.console import Console
 

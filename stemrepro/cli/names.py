@@ -16,7 +16,7 @@ from stemrepro.config.address import MAIN, Address
 from stemrepro.pipeline.params import Params, Planned, read_params
 
 SWEEPS = RECIPES / "sweeps"
-OTHERS = ("arms", "mixes", "paper", "points", "shapes")
+OTHERS = ("arms", "mixes", "paper", "variants", "shapes")
 """Files of recipes/ that are no recipes."""
 MOST_LISTED = 12
 NEAREST = 5
@@ -24,7 +24,7 @@ AFTER = {"step": "stemrepro data", "part": "--part", "confidence": "--confidence
 
 
 def _read(file: Path) -> dict:
-    """What a file holds; nothing where it can't be read, as completion has no place for complaints."""
+    """Return what a file holds; nothing where it can't be read, as completion has no place for complaints."""
     try:
         return read_yaml(file)
     except UserError:
@@ -36,42 +36,42 @@ def _stems(folder: Path) -> list[str]:
 
 
 def scales() -> list[str]:
-    """The files of recipes/scales/."""
+    """Return the files of recipes/scales/."""
     return _stems(RECIPES / "scales")
 
 
 def recipes() -> list[str]:
-    """The recipes."""
+    """Return the recipes."""
     return [name for name in _stems(RECIPES) if name not in OTHERS]
 
 
 def arms() -> list[str]:
-    """The arms of recipes/arms.yaml."""
+    """Return the arms of recipes/arms.yaml."""
     return list(_read(RECIPES / "arms.yaml"))
 
 
 def mixes() -> list[str]:
-    """The mixes of recipes/mixes.yaml."""
+    """Return the mixes of recipes/mixes.yaml."""
     return list(_read(RECIPES / "mixes.yaml"))
 
 
 def shapes() -> list[str]:
-    """Published shapes, and scales."""
+    """Return published shapes, and scales."""
     return [*_read(RECIPES / "shapes.yaml"), *scales()]
 
 
 def sweeps() -> list[str]:
-    """The files of recipes/sweeps/."""
+    """Return the files of recipes/sweeps/."""
     return sorted(path.as_posix() for path in SWEEPS.glob("*.yaml"))
 
 
 def addresses(context: typer.Context, incomplete: str) -> list[str]:
-    """Arms; behind an @, points. Bash takes "dense@ha" for three words."""
+    """Return arms; behind an @, variants. Bash takes "dense@ha" for three words."""
     before = context.params.get("runs") or []
     if before and before[-1] == "@":
-        return list(_read(RECIPES / "points.yaml"))
+        return list(_read(RECIPES / "variants.yaml"))
     arm, at, _ = incomplete.partition("@")
-    return [f"{arm}@{point}" for point in _read(RECIPES / "points.yaml")] if at else arms()
+    return [f"{arm}@{variant}" for variant in _read(RECIPES / "variants.yaml")] if at else arms()
 
 
 def claims(incomplete: str) -> list[str]:
@@ -83,12 +83,12 @@ def claims(incomplete: str) -> list[str]:
 
 
 def tables() -> list[str]:
-    """The blocks of recipes/paper.yaml."""
+    """Return the blocks of recipes/paper.yaml."""
     return list(_read(RECIPES / "paper.yaml"))
 
 
 def one_of(what: str, known: tuple[str, ...]) -> dict:
-    """Settings of a typer parameter that takes one of a few words; another is answered with the nearest."""
+    """Return settings of a typer parameter that takes one of a few words; another is answered with the nearest."""
 
     def parse(value: str) -> str:
         if value not in known:
@@ -107,19 +107,19 @@ def missing(what: str, name: str, known: Iterable[str], where: str) -> UserError
 
 
 def checked(what: str, given: Iterable[str], known: Callable[[], list[str]], where: str) -> None:
-    """Raises UserError for the first of some names that isn't there."""
+    """Raise UserError for the first of some names that isn't there."""
     for name in given:
         if name not in (there := known()):
             raise missing(what, name, there, where)
 
 
 def check_scale(name: str) -> None:
-    """Raises UserError where there is no such scale."""
+    """Raise UserError where there is no such scale."""
     checked("scale", [name], scales, "recipes/scales/")
 
 
 def planned(scale: str) -> Params:
-    """What is planned.
+    """Return what is planned.
 
     Raises:
         UserError: there is no such scale, or another one is planned.
@@ -132,7 +132,7 @@ def planned(scale: str) -> Params:
 
 
 def chosen(params: Params, scale: str, given: list[str]) -> dict[Address, Planned]:
-    """The planned runs of addresses by their names, or all.
+    """Return the planned runs of addresses by their names, or all.
 
     Raises:
         UserError: a name isn't planned; says why, and what to do about it.
@@ -147,16 +147,16 @@ def chosen(params: Params, scale: str, given: list[str]) -> dict[Address, Planne
 def _not_planned(scale: str, name: str, there: list[str]) -> UserError:
     from stemrepro.measures.catalog import load
 
-    book, address = load(), Address.parse(name)
-    if address.arm not in book.arms:
-        return missing("arm", address.arm, book.arms, "recipes/arms.yaml")
-    if address.point not in (MAIN, *book.points):
-        return missing("point", address.point, book.points, "recipes/points.yaml")
-    wanting = [own for own, recipe in book.at(scale).recipes.items() if address in recipe.wanted()]
+    catalog, address = load(), Address.parse(name)
+    if address.arm not in catalog.arms:
+        return missing("arm", address.arm, catalog.arms, "recipes/arms.yaml")
+    if address.variant not in (MAIN, *catalog.variants):
+        return missing("variant", address.variant, catalog.variants, "recipes/variants.yaml")
+    wanting = [own for own, recipe in catalog.at(scale).recipes.items() if address in recipe.wanted()]
     if wanting:
         which = " or ".join(wanting)
         return UserError(f"'{name}' isn't planned, though {which} has it; run 'stemrepro plan --scale {scale}'")
-    naming = [own for own, recipe in book.recipes.items() if address.arm in recipe.arms]
+    naming = [own for own, recipe in catalog.recipes.items() if address.arm in recipe.arms]
     if not naming:
         return UserError(
             f"no recipe names arm '{address.arm}', so it isn't planned; name it under 'arms' in a file of recipes/, or write one "
@@ -164,7 +164,7 @@ def _not_planned(scale: str, name: str, there: list[str]) -> UserError:
         )
     others = [own for own in there if Address.parse(own).arm == address.arm]
     planned_are = f"planned of it: {', '.join(others)}" if others else f"{', '.join(naming)} has it at others"
-    where = "at the scale itself" if address.point == MAIN else f"at point '{address.point}'"
+    where = "at the scale itself" if address.variant == MAIN else f"at variant '{address.variant}'"
     return UserError(
         f"no recipe wants arm '{address.arm}' {where} at scale '{scale}' ({planned_are}); name it in a recipe that is run "
         f"there, then run 'stemrepro plan --scale {scale}'"
@@ -172,7 +172,7 @@ def _not_planned(scale: str, name: str, there: list[str]) -> UserError:
 
 
 def check_tracked(scale: str, given: list[str]) -> None:
-    """Raises UserError for an address that has no runs to track."""
+    """Raise UserError for an address that has no runs to track."""
     folders = {config.parent.parent for config in (RUNS / scale).glob("*/*/seed*/config.yaml")}
     folders |= {summary.parent for summary in (SCORES / scale / "losses").glob("*/*/summary.json")}
     if folders := sorted(folders, key=lambda folder: folder.parts[-2:]):
@@ -181,7 +181,7 @@ def check_tracked(scale: str, given: list[str]) -> None:
 
 
 def check_sweep(file: Path) -> None:
-    """Raises UserError where there is no such sweep."""
+    """Raise UserError where there is no such sweep."""
     if not file.is_file():
         near = get_close_matches(file.stem, _stems(SWEEPS), n=1)
         meant = f"; did you mean '{SWEEPS / near[0]}.yaml'?" if near else ""
@@ -189,7 +189,7 @@ def check_sweep(file: Path) -> None:
 
 
 def check_run(folder: Path) -> None:
-    """Raises UserError where a folder holds no run."""
+    """Raise UserError where a folder holds no run."""
     if not (folder / "config.yaml").exists():
         there = sorted(config.parent.as_posix() for config in RUNS.glob("*/*/*/seed*/config.yaml"))
         raise missing("run", folder.as_posix(), there, f"{RUNS}/")

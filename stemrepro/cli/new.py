@@ -18,7 +18,7 @@ def new_arm(
         str, typer.Option(help="a name of stemrepro/model/specs.py, or my/file.py:Class, which is written")
     ] = "stem",
 ) -> None:
-    """Adds an arm to recipes/arms.yaml."""
+    """Add an arm to recipes/arms.yaml."""
     from stemrepro.cli.skeletons import new_arm as write
 
     print(f"written: {', '.join(write(name, ffn))}")
@@ -37,7 +37,7 @@ def new_recipe(
         ),
     ],
 ) -> None:
-    """Writes recipes/NAME.yaml."""
+    """Write recipes/NAME.yaml."""
     from stemrepro.cli.skeletons import new_recipe as write
 
     print(f"written: {', '.join(write(name, arms))}")

@@ -11,7 +11,7 @@ from stemrepro.config.paper import Paper
 
 
 def find(paper: Paper, words: list[str], confidence: str | None, missing: bool) -> list[dict]:
-    """The cells that hold every word in their name, item, title, unit or source.
+    """Return the cells that hold every word in their name, item, title, unit or source.
 
     Raises:
         UserError: none does.
@@ -29,7 +29,7 @@ def find(paper: Paper, words: list[str], confidence: str | None, missing: bool) 
 
 
 def _nothing(paper: Paper, words: list[str]) -> UserError:
-    """The error for words that no cell holds: the nearest word of a cell's name, where one is near."""
+    """Return the error for words that no cell holds: the nearest word of a cell's name, where one is near."""
     cells = [row["cell"] for row in paper.listing()]
     parts = dict.fromkeys(
         [cell.partition("/")[0] for cell in cells] + [part for cell in cells for part in cell.split("/")]
@@ -45,7 +45,7 @@ def _held(word: str, cells: list[str]) -> bool:
 
 
 def show(rows: list[dict], as_csv: bool, console: Console) -> None:
-    """Prints cells below what they share, or as CSV."""
+    """Print cells below what they share, or as CSV."""
     if as_csv:
         text = io.StringIO()
         writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")

@@ -24,7 +24,7 @@ def analyse(
     ] = None,
     scale: Scale = "laptop",
 ) -> None:
-    """Judges claims and draws figures from the scores, without training."""
+    """Judge claims and draws figures from the scores, without training."""
     from stemrepro.cli.summary import verdicts
     from stemrepro.common.progress import tracked
     from stemrepro.measures.catalog import load
@@ -41,7 +41,7 @@ def analyse(
 
 @app.command()
 def metrics(scale: Scale = "laptop") -> None:
-    """Writes what 'dvc metrics show' lists: of each arm its loss, its gap to dense in the same seeds, and its cost."""
+    """Write what 'dvc metrics show' lists: of each arm its loss, its gap to dense in the same seeds, and its cost."""
     from stemrepro.measures.catalog import load
     from stemrepro.report.metrics import METRICS, write_metrics
 
@@ -50,7 +50,7 @@ def metrics(scale: Scale = "laptop") -> None:
 
 @app.command()
 def report(scale: Scale = "laptop") -> None:
-    """Writes the page with every claim of a scale."""
+    """Write the page with every claim of a scale."""
     from stemrepro.report.scoreboard import write_scoreboard
 
     out = write_scoreboard(scale, RESULTS)
@@ -59,7 +59,7 @@ def report(scale: Scale = "laptop") -> None:
 
 @app.command()
 def verify(scale: Scale = "laptop") -> None:
-    """Compares the results with the committed ones: exit code 0 if they are the same, 1 if not, 3 if no run was made here."""
+    """Compare the results with the committed ones: exit code 0 if they are the same, 1 if not, 3 if no run was made here."""
     from rich.console import Console
 
     from stemrepro.pipeline.verify import verify as compare
@@ -88,9 +88,9 @@ def explain(
     from stemrepro.report.explain import explain as told
     from stemrepro.report.explain import find
 
-    book = load()
-    recipe, _, at = find(book, claim, scale)
-    print(told(book, claim, at, RESULTS, SCORES, estimate(make_params(book, at, (recipe,)))))
+    catalog = load()
+    recipe, _, at = find(catalog, claim, scale)
+    print(told(catalog, claim, at, RESULTS, SCORES, estimate(make_params(catalog, at, (recipe,)))))
 
 
 @app.command()
@@ -105,7 +105,7 @@ def paper(
     missing: Annotated[bool, typer.Option("--missing", help="only what was looked for and not found")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="comma-separated values")] = False,
 ) -> None:
-    """Lists the paper's numbers with source and confidence; words filter them."""
+    """List the paper's numbers with source and confidence; words filter them."""
     from rich.console import Console
 
     from stemrepro.cli.paper_table import find, show
@@ -147,7 +147,7 @@ def track(
         int | None, typer.Option(min=1, max=65535, help="where 'make ui' is about to serve (refused where it is taken)")
     ] = None,
 ) -> None:
-    """Brings MLflow up to date with run folders and scores; rebuilds a deleted database, and says where the runs are shown."""
+    """Bring MLflow up to date with run folders and scores; rebuilds a deleted database, and says where the runs are shown."""
     if follow:
         leave_with_parent()
     import select
@@ -157,14 +157,14 @@ def track(
 
     if port:
         check_free(port)
-    book = load()
-    book.scale(scale)
+    catalog = load()
+    catalog.scale(scale)
     if not follow:
         names.check_tracked(scale, runs or [])
     if not (known := None if follow or runs else held(scale)):
         from stemrepro.tracking.sync import Tracker
 
-        tracker, more, before = Tracker(scale, book, RUNS, SCORES, RESULTS), follow, sources(scale)
+        tracker, more, before = Tracker(scale, catalog, RUNS, SCORES, RESULTS), follow, sources(scale)
         while more:
             tracker.sync(*runs or ())
             more = not select.select([sys.stdin], [], [], FOLLOW_SECONDS)[0]
@@ -188,7 +188,7 @@ def track(
 
 @app.command()
 def prose() -> None:
-    """Writes the numbers in README.md and docs/ anew from the results that they are bound to."""
+    """Write the numbers in README.md and docs/ anew from the results that they are bound to."""
     from stemrepro.pipeline.docs import render
 
     changed = render(RESULTS)
@@ -197,7 +197,7 @@ def prose() -> None:
 
 @app.command("print")
 def print_report() -> None:
-    """Prints docs/report.md as docs/report.pdf, its numbers brought up to date before."""
+    """Print docs/report.md as docs/report.pdf, its numbers brought up to date before."""
     from stemrepro.pipeline.docs import render
     from stemrepro.report.pdf import write_pdf
 
@@ -207,7 +207,7 @@ def print_report() -> None:
 
 @app.command()
 def bundle() -> None:
-    """Writes all that is committed, with hashes and Zenodo's metadata, as one file below bundle/."""
+    """Write all that is committed, with hashes and Zenodo's metadata, as one file below bundle/."""
     from stemrepro.cli.bundle import write_bundle
 
     path, size, files, sha256 = write_bundle()

@@ -9,7 +9,7 @@ from stemrepro.common.files import atomic_write
 from stemrepro.common.paths import RECIPES
 from stemrepro.common.yaml_records import checked_name, parse
 from stemrepro.config.arm import MARKERS, Arm, shaped
-from stemrepro.config.catalog import MODULE, RESERVED, Book
+from stemrepro.config.catalog import MODULE, RESERVED, Catalog
 from stemrepro.measures.catalog import load
 from stemrepro.model.ffn.naming import OWN_FILE, own_file
 from stemrepro.model.specs import spec
@@ -55,7 +55,7 @@ NEEDED = {"rank": 0.5, "slots": 4}
 
 
 def _write(file: Path, text: str) -> None:
-    """Writes a file of recipes/ if all of them can still be read with it; UserError says what can't."""
+    """Write a file of recipes/ if all of them can still be read with it; UserError says what can't."""
     with TemporaryDirectory() as aside:
         tried = Path(shutil.copytree(file.parent, Path(aside) / file.parent.name))
         (tried / file.name).write_text(text, encoding="utf-8")
@@ -67,7 +67,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def new_arm(name: str, ffn: str, folder: Path = RECIPES) -> list[str]:
-    """Appends an arm to arms.yaml; writes the class of a network of one's own, unless its file is there.
+    """Append an arm to arms.yaml; writes the class of a network of one's own, unless its file is there.
 
     Returns:
         What was written.
@@ -75,14 +75,14 @@ def new_arm(name: str, ffn: str, folder: Path = RECIPES) -> list[str]:
     Raises:
         UserError: the name is taken or none, or there is no such network.
     """
-    file, book = folder / "arms.yaml", load(folder)
-    if checked_name(name, file) in book.arms:
+    file, catalog = folder / "arms.yaml", load(folder)
+    if checked_name(name, file) in catalog.arms:
         raise UserError(f"{file} has an arm '{name}' already; choose another name")
     code = own_file(ffn) if OWN_FILE.fullmatch(ffn) else None
     if new := code is not None and not code.exists():
         atomic_write(code, NETWORK.format(name=ffn.partition(":")[2]))
     try:
-        _add_arm(name, ffn, file, book)
+        _add_arm(name, ffn, file, catalog)
     except BaseException:
         if new:
             code.unlink()
@@ -90,12 +90,12 @@ def new_arm(name: str, ffn: str, folder: Path = RECIPES) -> list[str]:
     return [path.as_posix() for path in (file, *([code] if new else []))]
 
 
-def _add_arm(name: str, ffn: str, file: Path, book: Book) -> None:
-    taken = {arm.marker for arm in book.arms.values() if arm.hue == "grey"}
+def _add_arm(name: str, ffn: str, file: Path, catalog: Catalog) -> None:
+    taken = {arm.marker for arm in catalog.arms.values() if arm.hue == "grey"}
     marker = next((marker for marker in MARKERS if marker not in taken), MARKERS[0])
     wanted = {key: value for key, value in NEEDED.items() if key in spec(ffn).needs}
     arm = parse(Arm, {"ffn": ffn, "placement": "full"} | wanted, file, name)
-    for scale in book.scales.values():
+    for scale in catalog.scales.values():
         shaped(scale.model, arm)
     needs = "".join(f", {key}: {value}" for key, value in wanted.items())
     text = file.read_text(encoding="utf-8")
@@ -104,7 +104,7 @@ def _add_arm(name: str, ffn: str, file: Path, book: Book) -> None:
 
 
 def new_recipe(name: str, names: list[str], folder: Path = RECIPES) -> list[str]:
-    """Writes <name>.yaml with one claim: the last arm ends below the first.
+    """Write <name>.yaml with one claim: the last arm ends below the first.
 
     Returns:
         What was written.
@@ -112,7 +112,7 @@ def new_recipe(name: str, names: list[str], folder: Path = RECIPES) -> list[str]
     Raises:
         UserError: the name is taken or none, an arm isn't there, or fewer than two are named.
     """
-    file, book = folder / f"{name}.yaml", load(folder)
+    file, catalog = folder / f"{name}.yaml", load(folder)
     checked_name(name, file, MODULE)
     if name in RESERVED:
         raise UserError(f"a stage of the pipeline is called '{name}'; choose another name")
@@ -125,10 +125,10 @@ def new_recipe(name: str, names: list[str], folder: Path = RECIPES) -> list[str]
     if len(set(names)) < len(names):
         raise UserError(f"{', '.join(names)}: name each arm once")
     for arm in names:
-        if arm not in book.arms:
-            raise unknown("arm", arm, book.arms, "recipes/arms.yaml")
+        if arm not in catalog.arms:
+            raise unknown("arm", arm, catalog.arms, "recipes/arms.yaml")
     high, *_, low = names
-    place = max(recipe.place for recipe in book.recipes.values()) + 10
+    place = max(recipe.place for recipe in catalog.recipes.values()) + 10
     key = f"{low}-below-{high}"
     _write(file, RECIPE.format(low=low, high=high, place=place, arms=", ".join(names), key=key))
     return [file.as_posix()]

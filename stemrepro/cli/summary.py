@@ -21,7 +21,7 @@ def _wrapped(text: str) -> str:
 
 
 def loss_at_end(run: Run) -> float | None:
-    """A run's last validation while it was trained, mean over the sources of prose in nats a token; None where there is none."""
+    """Return a run's last validation while it was trained, mean over the sources of prose in nats a token; None where there is none."""
     try:
         last = (run.folder / "metrics.jsonl").read_text(encoding="utf-8").rstrip().rpartition("\n")[2]
         losses = json.loads(last)["validation"]
@@ -31,21 +31,21 @@ def loss_at_end(run: Run) -> float | None:
 
 
 def by_arm(losses: dict[Address, list[float]]) -> str:
-    """ "dense 4.342 +- 0.012 (5), ...": mean, standard deviation between seeds, seeds. Where there are many, those at points are but counted."""
+    """ "dense 4.342 +- 0.012 (5), ...": mean, standard deviation between seeds, seeds. Where there are many, those at variants are but counted."""
     found = {address: own for address, own in losses.items() if own}
-    main = {address: own for address, own in found.items() if address.point == MAIN}
+    main = {address: own for address, own in found.items() if address.variant == MAIN}
     shown = found if len(found) <= MOST_LISTED or not main else main
     said = [
         f"{address} {mean(own):.3f}{f' +- {stdev(own):.3f}' if len(own) > 1 else ''} ({len(own)})"
         for address, own in shown.items()
     ]
     if others := len(found) - len(shown):
-        said.append(f"and {others} more at points")
+        said.append(f"and {others} more at variants")
     return ", ".join(said) or "none"
 
 
 def losses_of_runs(runs: Iterable[Run], folder: Path) -> str:
-    """How runs ended, by arm, in a sentence.
+    """Return how runs ended, by arm, in a sentence.
 
     Args:
         folder: where they lie.
@@ -60,7 +60,7 @@ def losses_of_runs(runs: Iterable[Run], folder: Path) -> str:
 
 
 def losses_of_scores(addresses: Iterable[Address], folder: Path) -> str:
-    """What the scored losses are, by arm, in a sentence.
+    """Return what the scored losses are, by arm, in a sentence.
 
     Args:
         folder: scores/<scale>/losses.
@@ -82,7 +82,7 @@ def losses_of_scores(addresses: Iterable[Address], folder: Path) -> str:
 
 
 def verdicts(rows: list[dict], folders: list[Path]) -> str:
-    """How many claims came out how, and where that is written."""
+    """Return how many claims came out how, and where that is written."""
     counts = Counter(word(row) for row in rows)
     said = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
     return _wrapped(

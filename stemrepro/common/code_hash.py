@@ -1,5 +1,6 @@
 """What code something rests on, for the identity of a run and the dependencies of a pipeline stage: the definitions that it reaches by
-name. In which file they stand, and what is written about them, decides nothing: code can be moved."""
+name. In which file they stand, and what is written about them, decides nothing: code can be moved.
+"""
 
 import ast
 from collections.abc import Iterable, Iterator
@@ -52,7 +53,7 @@ class Source:
     imported: frozenset[str]
 
     def named(self, name: str) -> list[Definition]:
-        """The definitions that bind a name."""
+        """Return the definitions that bind a name."""
         return [definition for definition in self.definitions if name in definition.binds]
 
 
@@ -99,7 +100,7 @@ def _imports(node: ast.AST) -> Iterator[tuple[str, str]]:
 
 @cache
 def _source(file: Path) -> Source:
-    """A file, read; UserError where that is no Python."""
+    """Return a file, read; UserError where that is no Python."""
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError) as error:
@@ -114,8 +115,9 @@ def _source(file: Path) -> Source:
 
 
 def file_of(module: str, file: Path | None = None) -> Path | None:
-    """The file of a module: of the package, or of what a file outside the package imports from its own folder or from the working
-    directory. None: it is neither, as what is installed."""
+    """Return the file of a module: of the package, or of what a file outside the package imports from its own folder or from the working
+    directory. None: it is neither, as what is installed.
+    """
     level = len(module) - len(module.lstrip("."))
     parts = module.lstrip(".").split(".")
     if level:
@@ -130,7 +132,7 @@ def file_of(module: str, file: Path | None = None) -> Path | None:
 
 
 def _split(name: str, file: Path) -> tuple[Path | None, list[str]]:
-    """The file of the longest part of a dotted name that is a module, and the rest of the name."""
+    """Return the file of the longest part of a dotted name that is a module, and the rest of the name."""
     dots, parts = name[: len(name) - len(name.lstrip("."))], name.lstrip(".").split(".")
     for length in range(len(parts), 0, -1):
         if found := file_of(dots + ".".join(parts[:length]), file):
@@ -139,7 +141,7 @@ def _split(name: str, file: Path) -> tuple[Path | None, list[str]]:
 
 
 def _find(name: str, file: Path) -> list[Definition]:
-    """The definitions that a dotted name, as imported by a file, stands for; none for what is installed."""
+    """Return the definitions that a dotted name, as imported by a file, stands for; none for what is installed."""
     home, rest = _split(name, file)
     if home is None:
         return []
@@ -152,7 +154,7 @@ def _find(name: str, file: Path) -> list[Definition]:
 
 @cache
 def _edges(definition: Definition) -> list[tuple[str, str, list[Definition]]]:
-    """Each dotted name in a definition that is defined or imported, the name that it is imported by, or "", and what it stands for."""
+    """Return each dotted name in a definition that is defined or imported, the name that it is imported by, or "", and what it stands for."""
     source = _source(definition.file)
     imports, edges = source.imports | definition.imports, []
     for used in sorted(definition.uses):
@@ -165,7 +167,7 @@ def _edges(definition: Definition) -> list[tuple[str, str, list[Definition]]]:
 
 
 def files(places: Iterable[str | Path], without: Iterable[str] = ()) -> list[Path]:
-    """Every file that modules, or files outside the package, import, directly or not, also inside functions; sorted.
+    """Return every file that modules, or files outside the package, import, directly or not, also inside functions; sorted.
 
     Args:
         without: modules of the package that are left out, with what is imported through them alone.
@@ -191,7 +193,7 @@ def files(places: Iterable[str | Path], without: Iterable[str] = ()) -> list[Pat
 
 
 def code_hash(*places: str | Path, without: Iterable[str] = ()) -> str:
-    """Short hash of all definitions of modules, or of files outside the package, and of all that they reach by name (12 hex digits).
+    """Return short hash of all definitions of modules, or of files outside the package, and of all that they reach by name (12 hex digits).
 
     A comment, a docstring, a line break or a move to another file changes nothing, nor does the version of Python. What a name stands
     for is part of it, whether a module of the project defines it or is installed. Statements that bind no name count in every file

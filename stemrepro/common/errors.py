@@ -9,7 +9,7 @@ class UserError(Exception):
 
 
 def unknown(what: str, name: str, known: Iterable[str], where: str) -> UserError:
-    """The error for a name that isn't there: the nearest that is, and all of them.
+    """Return the error for a name that isn't there: the nearest that is, and all of them.
 
     Args:
         what: "arm", "scale", ...

@@ -14,7 +14,7 @@ from stemrepro.common.errors import UserError
 
 
 def atomic_write(path: Path | str, content: str | bytes) -> None:
-    """Writes `content` so that `path` holds either its old bytes or all of the new ones, even after a power cut.
+    """Write `content` so that `path` holds either its old bytes or all of the new ones, even after a power cut.
 
     Raises:
         UserError: the disk is full or the folder may not be written.
@@ -44,7 +44,7 @@ def atomic_write(path: Path | str, content: str | bytes) -> None:
 
 @contextmanager
 def locked(folder: Path, otherwise: str = "") -> Iterator[None]:
-    """Keeps other processes out of a folder; the system lets go of it when this one is killed.
+    """Keep other processes out of a folder; the system lets go of it when this one is killed.
 
     Args:
         otherwise: what to say where another process has it; "" to wait for it.
@@ -65,12 +65,12 @@ def locked(folder: Path, otherwise: str = "") -> Iterator[None]:
 
 
 def write_json(path: Path | str, value: object) -> None:
-    """Writes JSON with sorted keys, so that equal values give equal bytes; ValueError for a number that is none."""
+    """Write JSON with sorted keys, so that equal values give equal bytes; ValueError for a number that is none."""
     atomic_write(path, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def damaged(path: Path, error: object) -> UserError:
-    """The error for a file that can't be used. What the system refuses, as of a file that may not be read, isn't told as damage."""
+    """Return the error for a file that can't be used. What the system refuses, as of a file that may not be read, isn't told as damage."""
     if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT, errno.EISDIR, errno.ENOTDIR):
         return UserError(
             f"{path} can't be read ({error.strerror}); it may be whole: see what is in the way and run again"
@@ -81,7 +81,7 @@ def damaged(path: Path, error: object) -> UserError:
 
 
 def read_json(path: Path) -> dict | list:
-    """A JSON file; UserError when it is damaged."""
+    """Return a JSON file; UserError when it is damaged."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, IsADirectoryError, ValueError, RecursionError) as error:
@@ -89,7 +89,7 @@ def read_json(path: Path) -> dict | list:
 
 
 def read_rows(path: Path) -> list[dict]:
-    """The rows of a JSON-lines file; UserError when it is damaged."""
+    """Return the rows of a JSON-lines file; UserError when it is damaged."""
     try:
         return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
     except (FileNotFoundError, IsADirectoryError, ValueError, RecursionError) as error:
@@ -118,7 +118,7 @@ def sha256(path: Path | str) -> str:
 
 
 def digest(value: object) -> str:
-    """Short stable hash of a JSON-like value (12 hex digits)."""
+    """Return short stable hash of a JSON-like value (12 hex digits)."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 

@@ -139,7 +139,7 @@ class Course:
         return f" ({', '.join([*about, self.notes[number]] if self.notes[number] else about)})" if about else ""
 
     def line(self) -> str:
-        """All that is known, in one line."""
+        """Return all that is known, in one line."""
         named = [f"{self.tasks[n].name}{self._share(n)}" for n, runs in enumerate(self.running) if runs]
         more = [f"{len(named) - MOST_NAMED} more"] if len(named) > MOST_NAMED else []
         done, total = sum(map(self.units, range(len(self.tasks)))), sum(task.total for task in self.tasks)
@@ -159,7 +159,7 @@ class _Bars:
         self.bars = [progress.add_task(task.name, total=task.total, note="", visible=False) for task in course.tasks]
 
     def draw(self, course: Course) -> None:
-        """Shows how things stand."""
+        """Show how things stand."""
         total, ended = course.before + len(course.tasks), course.before + sum(course.ended)
         self.progress.update(self.everything, total=total, completed=ended, note=course.left_in_words())
         for n, (bar, task) in enumerate(zip(self.bars, course.tasks, strict=False)):
@@ -175,7 +175,7 @@ class _Bars:
 
 @contextmanager
 def every(seconds: float, act: Callable[[], None]) -> Iterator[None]:
-    """Calls `act` each time so many seconds have gone by, beside the body."""
+    """Call `act` each time so many seconds have gone by, beside the body."""
     stop = Event()
 
     def beat() -> None:
@@ -198,7 +198,7 @@ def moves(console: Console) -> bool:
 
 @contextmanager
 def lines(say: Callable[[], str]) -> Iterator[None]:
-    """Prints a line a minute beside the body; none on a terminal, where there are bars."""
+    """Print a line a minute beside the body; none on a terminal, where there are bars."""
     if moves(Console(file=sys.stderr)):
         yield
         return
@@ -208,7 +208,7 @@ def lines(say: Callable[[], str]) -> Iterator[None]:
 
 @contextmanager
 def shown(course: Callable[[], Course]) -> Iterator[None]:
-    """Shows beside the body, on stderr, how far a course is.
+    """Show beside the body, on stderr, how far a course is.
 
     Args:
         course: as it is when it is asked for.

@@ -37,7 +37,7 @@ def _git(*arguments: str) -> str:
 
 
 def commit() -> str:
-    """The commit that holds the working directory, with '+changes' when tracked files differ from it, or 'unknown'.
+    """Return the commit that holds the working directory, with '+changes' when tracked files differ from it, or 'unknown'.
 
     Where git refuses to say, as it does of another user's repository, its reason is printed once a command.
     """
@@ -56,7 +56,7 @@ def commit() -> str:
 
 
 def no_repository() -> str:
-    """What to do where there is no git repository, which DVC and `stemrepro verify` need; "" where there is one."""
+    """Return what to do where there is no git repository, which DVC and `stemrepro verify` need; "" where there is one."""
     try:
         _git("rev-parse", "--git-dir")
     except OSError as error:
@@ -97,7 +97,7 @@ class Trained(Made):
 
 
 def read_provenance(path: Path, kind: type[Made] = Made) -> dict:
-    """A provenance.json; UserError where it is damaged."""
+    """Return a provenance.json; UserError where it is damaged."""
     value = read_json(path)
     try:
         parse(kind, value, path, exact=True)

@@ -38,8 +38,9 @@ def hear_stops() -> None:
 
 @contextmanager
 def stops_held() -> Iterator[None]:
-    """Holds the signals back until the body is done, so that no process is left half started, and keeps them from those that start in
-    it: what happens then is for this one to say."""
+    """Hold the signals back until the body is done, so that no process is left half started, and keeps them from those that start in
+    it: what happens then is for this one to say.
+    """
     heard: list[int] = []
     before = {number: handler for number in STOPS if callable(handler := signal.getsignal(number))}
     for number in before:
@@ -60,7 +61,8 @@ def stops_held() -> Iterator[None]:
 @contextmanager
 def started(commands: list[list[str]]) -> Iterator[list[subprocess.Popen]]:
     """Further commands of ours beside the body, whose input ends behind it. They are waited for; where the body fails or is stopped they
-    are killed."""
+    are killed.
+    """
     processes: list[subprocess.Popen] = []
     environment = os.environ | {PARENT: str(os.getpid())}
     try:
@@ -80,7 +82,8 @@ def started(commands: list[list[str]]) -> Iterator[list[subprocess.Popen]]:
 
 def leave_with_parent() -> None:
     """Called by a process that another one of ours has started: SIGTERM ends it at once, Ctrl-C and SIGHUP are for that one alone, and
-    on Linux it is killed as soon as that one is gone, whatever it does."""
+    on Linux it is killed as soon as that one is gone, whatever it does.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if (parent := os.environ.pop(PARENT, None)) and os.getppid() != int(parent):  # it was gone before

@@ -20,7 +20,7 @@ def says_nothing(node: object) -> bool:
 
 
 def _joined(values: list[ast.expr]) -> Iterator[ast.expr]:
-    """The parts of an f-string; text that some versions of Python leave empty or in pieces is one."""
+    """Return the parts of an f-string; text that some versions of Python leave empty or in pieces is one."""
     for text, parts in itertools.groupby(values, lambda part: isinstance(part, ast.Constant)):
         if not text:
             yield from parts
@@ -29,7 +29,7 @@ def _joined(values: list[ast.expr]) -> Iterator[ast.expr]:
 
 
 def canonical(node: object) -> str:
-    """A syntax tree as text: the same from every version of Python, and without comments, docstrings, imports and layout.
+    """Return a syntax tree as text: the same from every version of Python, and without comments, docstrings, imports and layout.
 
     A version knows fields that others don't; they are left out where they are empty, as code is that doesn't use them.
     """

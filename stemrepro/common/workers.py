@@ -69,7 +69,7 @@ _shared: dict = {}
 
 
 def _leave_with_parent() -> None:
-    """Ends this process when its parent is gone, so that a killed pipeline leaves nothing running."""
+    """End this process when its parent is gone, so that a killed pipeline leaves nothing running."""
     multiprocessing.parent_process().join()
     os._exit(1)
 
@@ -111,7 +111,7 @@ def _work(number: int, job: Job) -> object:
 
 
 def _take(queue: object, course: Course) -> bool:
-    """Tells a course what workers have reported since; says whether they have."""
+    """Tell a course what workers have reported since; says whether they have."""
     heard = False
     while True:
         try:
@@ -128,7 +128,7 @@ def _take(queue: object, course: Course) -> bool:
 
 
 def _keep_sockets_short() -> None:
-    """Has multiprocessing put its socket elsewhere where TMPDIR is too long for one.
+    """Have multiprocessing put its socket elsewhere where TMPDIR is too long for one.
 
     Raises:
         UserError: there is no place for it.
@@ -146,7 +146,7 @@ def _keep_sockets_short() -> None:
 
 
 def fork_server(threads: int, preload: str) -> multiprocessing.context.ForkServerContext:
-    """Where processes come from: a server with the allocator's thresholds and one import, started with the first of them.
+    """Return where processes come from: a server with the allocator's thresholds and one import, started with the first of them.
 
     All of a session's processes come from the server that was started first, whoever asked for it.
 
@@ -170,7 +170,7 @@ def run_jobs(
     done: int = 0,
     later: Sequence[Job] = (),
 ) -> Iterator[tuple[int, object]]:
-    """Runs jobs, `workers` at a time, and yields (number, result) of each as it ends.
+    """Run jobs, `workers` at a time, and yields (number, result) of each as it ends.
 
     Args:
         threads: torch threads in each worker.

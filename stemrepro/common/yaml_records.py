@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from stemrepro.common.errors import UserError
 
 NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
-"""Names of arms, points, scales, mixes: they become parts of paths, of shell commands and of addresses (arm@point)."""
+"""Names of arms, points, scales, mixes: they become parts of paths, of shell commands and of addresses (arm@variant)."""
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME.pattern}$", max_length=64)]
 Positive = Annotated[int, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
@@ -55,7 +55,7 @@ _PLAIN = yaml.resolver.Resolver()
 
 
 def checked_name(name: object, file: Path, pattern: re.Pattern[str] = NAME) -> str:
-    """A name that may stand in a path, in a command and, without quotes, in YAML; UserError otherwise."""
+    """Return a name that may stand in a path, in a command and, without quotes, in YAML; UserError otherwise."""
     if not isinstance(name, str) or not pattern.fullmatch(name) or len(name) > 64:
         raise UserError(f"{file}: {str(name)!r} is no name: up to 64 of {pattern.pattern}, like stem-third or rate-0.5")
     if NUMBER.fullmatch(name) or _PLAIN.resolve(yaml.ScalarNode, name, (True, False)) != STRING:
@@ -83,7 +83,7 @@ class _Loader(_Base):
 
 
 def _unfolded(node: yaml.Node, sizes: dict[int, float]) -> float:
-    """Values below a node, an alias counted each time it is used; infinite for a node that holds itself."""
+    """Return values below a node, an alias counted each time it is used; infinite for a node that holds itself."""
     if id(node) not in sizes:
         sizes[id(node)] = float("inf")
         inner = node.value if isinstance(node, yaml.CollectionNode) else []
@@ -93,7 +93,7 @@ def _unfolded(node: yaml.Node, sizes: dict[int, float]) -> float:
 
 
 def _levels(text: str) -> int:
-    """How deep values lie within each other, as far as MOST_LEVELS."""
+    """Return how deep values lie within each other, as far as MOST_LEVELS."""
     depth = deepest = 0
     for event in yaml.parse(text, Loader=_Base):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -104,7 +104,7 @@ def _levels(text: str) -> int:
 
 
 def read_yaml(path: Path) -> dict:
-    """The mapping that a YAML file holds.
+    """Return the mapping that a YAML file holds.
 
     Raises:
         UserError: the file is missing, unreadable, names a key twice, is nested deeper than MOST_LEVELS or unfolds to more than

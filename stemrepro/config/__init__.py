@@ -1,1 +1,1 @@
-"""What recipes/ may say: arms, points, scales, mixes and claims, typed, read and held against each other."""
+"""What recipes/ may say: arms, variants, scales, mixes and claims, typed, read and held against each other."""

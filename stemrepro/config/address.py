@@ -1,29 +1,29 @@
-"""An arm at a point: arm@point; at the scale itself, the point "main", the arm's name alone."""
+"""An arm at a variant: arm@variant; at the scale itself, the variant "main", the arm's name alone."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 MAIN = "main"
-"""The point that is the scale itself."""
+"""The variant that is the scale itself."""
 
 
 @dataclass(frozen=True, order=True)
 class Address:
-    """An arm at a point."""
+    """An arm at a variant."""
 
-    point: str
+    variant: str
     arm: str
 
     @classmethod
     def parse(cls, text: str) -> "Address":
         """ "dense@half", or "dense" at the scale itself."""
-        arm, _, point = text.partition("@")
-        return cls(point or MAIN, arm)
+        arm, _, variant = text.partition("@")
+        return cls(variant or MAIN, arm)
 
     def __str__(self) -> str:
-        return self.arm if self.point == MAIN else f"{self.arm}@{self.point}"
+        return self.arm if self.variant == MAIN else f"{self.arm}@{self.variant}"
 
     @property
     def path(self) -> Path:
         """Where its runs and scores lie below a scale's folder."""
-        return Path(self.point) / self.arm
+        return Path(self.variant) / self.arm

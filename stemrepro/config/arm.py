@@ -8,9 +8,9 @@ from pydantic import Field, model_validator
 from stemrepro.common.errors import UserError
 from stemrepro.common.yaml_records import Factor, Name, Positive, Strict
 from stemrepro.config.address import Address
-from stemrepro.config.scale import Point, Scale, Shape
+from stemrepro.config.scale import Scale, Shape, Variant
 from stemrepro.config.training import RunTraining, TableHome, TableUpdate
-from stemrepro.model.config import ModelConfig, placed_layers
+from stemrepro.model.config import ModelConfig, layers_of
 from stemrepro.model.cost import half_of_the_model, matched
 from stemrepro.model.specs import check, spec
 
@@ -45,7 +45,7 @@ class Arm(Strict):
         1.0, description="ffn_width / the shape's, in all layers; measured numbers say by what in recipes/arms.yaml"
     )
     experts: int = Field(0, ge=0, description="experts of a mixture; 0 with `match`: as many as match")
-    chosen: Positive = Field(1, description="experts that a token uses")
+    top_k: Positive = Field(1, description="experts that a token uses")
     match: Literal["none", "total", "flops"] = Field(
         "none", description="what is made equal to match_ffn's, by ffn_width in all layers or by the number of experts"
     )
@@ -85,7 +85,7 @@ class Arm(Strict):
 
 
 def shaped(shape: Shape, arm: Arm) -> ModelConfig:
-    """The model of an arm in a shape.
+    """Return the model of an arm in a shape.
 
     Raises:
         UserError: the shape fits no model, the placement replaces no layer, or nothing can be matched.
@@ -94,17 +94,17 @@ def shaped(shape: Shape, arm: Arm) -> ModelConfig:
     config = ModelConfig(
         **base | {"ffn_width": max(1, round(arm.ffn_factor * shape.ffn_width))},
         ffn=arm.ffn,
-        placed=placed_layers(arm.placement, shape.layers),
-        value_layers=placed_layers(arm.values, shape.layers),
+        replaced_layers=layers_of(arm.placement, shape.layers),
+        value_layers=layers_of(arm.values, shape.layers),
         rank=round(arm.rank * shape.width),
         slots=arm.slots,
-        experts=arm.experts or (arm.chosen if "experts" in spec(arm.ffn).needs else 0),
-        chosen=arm.chosen,
+        experts=arm.experts or (arm.top_k if "experts" in spec(arm.ffn).needs else 0),
+        top_k=arm.top_k,
         table_init=arm.table_init,
         table_shared=arm.table_shared,
     )
     if arm.match != "none":
-        target = ModelConfig(**base, ffn=arm.match_ffn, placed=placed_layers(arm.match_placement, shape.layers))
+        target = ModelConfig(**base, ffn=arm.match_ffn, replaced_layers=layers_of(arm.match_placement, shape.layers))
         config = matched(config, target, arm.match, shape.sequence)
     if arm.pairs:
         config = replace(config, pair_rows=half_of_the_model(config))
@@ -112,16 +112,16 @@ def shaped(shape: Shape, arm: Arm) -> ModelConfig:
     return config
 
 
-def run_settings(address: Address, arm: Arm, point: Point, scale: Scale) -> tuple[ModelConfig, RunTraining]:
-    """Model and training of an arm at a point of a scale; raises as `shaped` and `Point.at` do."""
-    there = point.at(scale)
-    best = scale.best_rates.get(arm.family or address.arm) if point.own_rate else None
+def run_settings(address: Address, arm: Arm, variant: Variant, scale: Scale) -> tuple[ModelConfig, RunTraining]:
+    """Model and training of an arm at a variant of a scale; raises as `shaped` and `Point.at` do."""
+    there = variant.at(scale)
+    best = scale.tuned.get(arm.family or address.arm) if variant.tuned else None
     own = best.model_dump(exclude={"learning_rate", "table_rate_factor"}, exclude_none=True) if best else {}
     model = there.model.model_copy(update={key: own.pop(key) for key in ("embedding_std", "head_std") if key in own})
     training = RunTraining(
         **there.training.model_dump() | own,
         sequence=there.model.sequence,
-        learning_rate=point.rate * best.learning_rate if best else there.learning_rate,
+        learning_rate=variant.learning_rate * best.learning_rate if best else there.learning_rate,
         table_rate_factor=best.table_rate_factor if best else arm.table_rate_factor,
         table_decay_factor=arm.table_decay_factor,
         table_update=arm.table_update,

@@ -18,9 +18,9 @@ from stemrepro.config.mixes import BlendMix, Mix, parse_mix
 from stemrepro.config.paper import Cells, Paper
 from stemrepro.config.recipe import Recipe
 from stemrepro.config.retrofit import check
-from stemrepro.config.scale import PARTS, Point, Scale, Shape
+from stemrepro.config.scale import PARTS, Scale, Shape, Variant
 
-NO_RECIPES = ("arms", "mixes", "paper", "points", "shapes")
+NO_RECIPES = ("arms", "mixes", "paper", "variants", "shapes")
 RESERVED = ("check", "fetch", "corpus", "items", "tokenizer", "blocks", "vocabularies", "people", "mid", "counts", "train", *PARTS,
             "metrics", "report", "sweeps", "data")  # fmt: skip
 """Names that stages of the pipeline and folders of results have; a recipe can't."""
@@ -31,7 +31,7 @@ MODULE = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 MOST_PRIMARY = 8
 
 
-class Book(Strict):
+class Catalog(Strict):
     """All that recipes/ says."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -39,50 +39,50 @@ class Book(Strict):
     mixes: dict[str, Mix | BlendMix]
     arms: dict[str, Arm]
     scales: dict[str, Scale]
-    points: dict[str, Point]
+    variants: dict[str, Variant]
     recipes: dict[str, Recipe] = Field(description="in the paper's order")
     shapes: dict[str, Shape] = Field(description="published models, for the cost model")
     paper: Paper
 
     def scale(self, name: str) -> Scale:
-        """A scale by name; UserError names those there are."""
+        """Return a scale by name; UserError names those there are."""
         if name not in self.scales:
             raise unknown("scale", name, self.scales, "recipes/scales/")
         return self.scales[name]
 
-    def at(self, scale: str) -> "Book":
-        """The same with the recipes that are run at a scale; UserError names the scales there are."""
+    def at(self, scale: str) -> "Catalog":
+        """Return the same with the recipes that are run at a scale; UserError names the scales there are."""
         named = self.scale(scale).named_only
         kept = {name: own for name, own in self.recipes.items() if scale in own.scales or not (own.scales or named)}
         return self.model_copy(update={"recipes": kept})
 
     def recipe(self, name: str) -> Recipe:
-        """A recipe by name; UserError names those there are."""
+        """Return a recipe by name; UserError names those there are."""
         if name not in self.recipes:
             raise unknown("recipe", name, self.recipes, "recipes/")
         return self.recipes[name]
 
-    def point(self, name: str) -> Point:
-        """A point by name; "main" is the scale itself."""
-        return Point() if name == MAIN else self.points[name]
+    def variant(self, name: str) -> Variant:
+        """Return a variant by name; "main" is the scale itself."""
+        return Variant() if name == MAIN else self.variants[name]
 
     def before(self, address: Address) -> Address | None:
-        """The address whose finished runs those of another go on from, or None.
+        """Return the address whose finished runs those of another go on from, or None.
 
         Raises:
             UserError: it isn't there, or is of another model or text, or goes on from another itself.
         """
-        if (extends := self.point(address.point).extends) is None:
+        if (extends := self.variant(address.variant).extends) is None:
             return None
         place = Address(extends.after, extends.arm or address.arm)
         if place.arm not in self.arms:
             raise unknown("arm", place.arm, self.arms, "recipes/arms.yaml")
-        if place.point not in {MAIN, *self.points}:
-            raise unknown("point", place.point, self.points, "recipes/points.yaml")
-        there = self.point(place.point)
+        if place.variant not in {MAIN, *self.variants}:
+            raise unknown("variant", place.variant, self.variants, "recipes/variants.yaml")
+        there = self.variant(place.variant)
         if there.extends or there.changed:
             raise UserError(
-                f"it goes on from '{place.point}', which has '{min(there.changed or {'extends'})}'; tokens, rate and clip alone may differ there"
+                f"it goes on from '{place.variant}', which has '{min(there.changed or {'extends'})}'; tokens, rate and clip alone may differ there"
             )
         return place
 
@@ -92,7 +92,7 @@ def _records(model: type[Strict], file: Path) -> dict:
 
 
 def _check_parent(recipe: Recipe, address: Address, place: Address) -> None:
-    """Raises UserError unless the recipe asks for the runs that those of an address go on from, too."""
+    """Raise UserError unless the recipe asks for the runs that those of an address go on from, too."""
     asked = recipe.wanted()
     seeds, there = max(asked[address].values()), max(asked.get(place, {"": 0}).values())
     if there < seeds:
@@ -101,51 +101,51 @@ def _check_parent(recipe: Recipe, address: Address, place: Address) -> None:
         )
 
 
-def _check_recipe(name: str, recipe: Recipe, file: Path, book: Book) -> Recipe:
-    """The recipe with its claims' cells turned into numbers; UserError for whatever it names that isn't there."""
+def _check_recipe(name: str, recipe: Recipe, file: Path, catalog: Catalog) -> Recipe:
+    """Return the recipe with its claims' cells turned into numbers; UserError for whatever it names that isn't there."""
     for arm in recipe.arms:
-        if arm not in book.arms:
-            raise UserError(f"{file}: {unknown('arm', arm, book.arms, 'recipes/arms.yaml')}")
-    for point in recipe.points:
-        if point not in book.points:
-            raise UserError(f"{file}: {unknown('point', point, book.points, 'recipes/points.yaml')}")
+        if arm not in catalog.arms:
+            raise UserError(f"{file}: {unknown('arm', arm, catalog.arms, 'recipes/arms.yaml')}")
+    for variant in recipe.variants:
+        if variant not in catalog.variants:
+            raise UserError(f"{file}: {unknown('point', variant, catalog.variants, 'recipes/variants.yaml')}")
     for where in recipe.scales:
-        if where not in book.scales:
-            raise UserError(f"{file}: {unknown('scale', where, book.scales, 'recipes/scales/')}")
+        if where not in catalog.scales:
+            raise UserError(f"{file}: {unknown('scale', where, catalog.scales, 'recipes/scales/')}")
     scales = {
         name: scale
-        for name, scale in book.scales.items()
+        for name, scale in catalog.scales.items()
         if name in recipe.scales or not (recipe.scales or scale.named_only)
     }
     for address, (where, scale) in itertools.product(recipe.wanted(), scales.items()):
         try:
-            model, _ = run_settings(address, book.arms[address.arm], book.point(address.point), scale)
-            if place := book.before(address):
+            model, _ = run_settings(address, catalog.arms[address.arm], catalog.variant(address.variant), scale)
+            if place := catalog.before(address):
                 _check_parent(recipe, address, place)
-            if place and book.point(address.point).extends.arm:
-                check(run_settings(place, book.arms[place.arm], book.point(place.point), scale)[0], model)
+            if place and catalog.variant(address.variant).extends.arm:
+                check(run_settings(place, catalog.arms[place.arm], catalog.variant(place.variant), scale)[0], model)
         except (UserError, ValueError) as error:
             raise UserError(f"{file}: {address} at scale '{where}': {error}") from error
     claims = {}
     for key, claim in recipe.claims.items():
         try:
-            number = book.paper.number(claim.paper) if isinstance(claim.paper, Cells) else claim.paper
+            number = catalog.paper.number(claim.paper) if isinstance(claim.paper, Cells) else claim.paper
         except UserError as error:
             raise UserError(f"{file}: claim '{key}': {error}") from error
         claims[key] = claim.model_copy(update={"paper": number})
     return recipe.model_copy(update={"claims": claims})
 
 
-def load(folder: Path = RECIPES) -> Book:
-    """Reads and checks every arm, point, scale and recipe."""
-    arms, points = _records(Arm, folder / "arms.yaml"), _records(Point, folder / "points.yaml")
+def load(folder: Path = RECIPES) -> Catalog:
+    """Read and checks every arm, variant, scale and recipe."""
+    arms, variants = _records(Arm, folder / "arms.yaml"), _records(Variant, folder / "variants.yaml")
     for name, arm in arms.items():
         if arm.family and arm.family not in arms:
             raise UserError(
                 f"{folder}/arms.yaml: {name}: {unknown('family', arm.family, arms, 'a family is an arm; it')}"
             )
-    if MAIN in points:
-        raise UserError(f"{folder}/points.yaml: '{MAIN}' is the scale itself; give the point another name")
+    if MAIN in variants:
+        raise UserError(f"{folder}/variants.yaml: '{MAIN}' is the scale itself; give the variant another name")
     mixes = {
         checked_name(name, folder / "mixes.yaml", KEY): parse_mix(value, folder / "mixes.yaml", name)
         for name, value in read_yaml(folder / "mixes.yaml").items()
@@ -178,12 +178,12 @@ def load(folder: Path = RECIPES) -> Book:
             f"{files[taken[0]]}: a stage of the pipeline is called '{taken[0]}'; give the recipe another name"
         )
     read = {name: parse(Recipe, read_yaml(path), path) for name, path in files.items()}
-    book = Book(
-        mixes=mixes, arms=arms, scales=scales, points=points, recipes={}, shapes=_records(Shape, folder / "shapes.yaml"),
+    catalog = Catalog(
+        mixes=mixes, arms=arms, scales=scales, variants=variants, recipes={}, shapes=_records(Shape, folder / "shapes.yaml"),
         paper=Paper(folder / "paper.yaml"),
     )  # fmt: skip
     recipes = {
-        name: _check_recipe(name, recipe, files[name], book)
+        name: _check_recipe(name, recipe, files[name], catalog)
         for name, recipe in sorted(read.items(), key=lambda item: item[1].place)
     }
     primary = [
@@ -193,4 +193,4 @@ def load(folder: Path = RECIPES) -> Book:
         raise UserError(
             f"{folder}: {len(primary)} primary claims over all recipes ({', '.join(primary)}); at most {MOST_PRIMARY} are allowed"
         )
-    return book.model_copy(update={"recipes": recipes})
+    return catalog.model_copy(update={"recipes": recipes})

@@ -65,7 +65,7 @@ class HubMix(Strict):
 
 
 def check_prose(vendored: bool, sources: tuple[str, ...]) -> None:
-    """Raises ValueError unless a made mix says where its prose is from."""
+    """Raise ValueError unless a made mix says where its prose is from."""
     if vendored == bool(sources):
         raise ValueError("a mix with prose has either `sources` of it or `vendored: true`")
     if strange := [source for source in sources if source not in SOURCES]:
@@ -129,7 +129,7 @@ class InventedMix(Strict):
     names: Positive = Field(description="first names, and as many last names")
     attributes: Positive = Field(description="that every person has")
     values: Positive = Field(description="of an attribute")
-    people: Positive = Field(description="that the scale's own text tells of; points take other numbers")
+    people: Positive = Field(description="that the scale's own text tells of; variants take other numbers")
     exposures: Positive = Field(description="how often each is told of")
 
     @model_validator(mode="after")

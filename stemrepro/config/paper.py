@@ -81,7 +81,7 @@ class Paper:
                 raise UserError(f"{file}: {name}.by_column names '{min(unknown)}', which is not among its columns")
 
     def cell(self, name: str) -> Cell:
-        """A cell with all its fields; `value` is None where nothing was found.
+        """Return a cell with all its fields; `value` is None where nothing was found.
 
         Raises:
             UserError: there is no such cell.
@@ -107,16 +107,16 @@ class Paper:
         )
 
     def value(self, name: str) -> float:
-        """The number in a cell, nan where none was found."""
+        """Return the number in a cell, nan where none was found."""
         found = self.cell(name).value
         return math.nan if found is None else found
 
     def row(self, name: str) -> dict[str, float]:
-        """The numbers of a row, "table-3-350m/dense", by column; nan where none was found."""
+        """Return the numbers of a row, "table-3-350m/dense", by column; nan where none was found."""
         return {column: self.value(f"{name}/{column}") for column in self.blocks[name.split("/")[0]].columns}
 
     def number(self, asked: Cells) -> PaperNumber:
-        """The number that follows from cells, with its source in words and the confidence of the least sure of them.
+        """Return the number that follows from cells, with its source in words and the confidence of the least sure of them.
 
         Raises:
             UserError: no such cell, an empty one, or a number of cells that no difference can be formed from.

@@ -76,8 +76,8 @@ class Task(Strict):
     )
 
 
-class Visit(Strict):
-    """What a recipe wants of a point of recipes/points.yaml."""
+class VariantRequest(Strict):
+    """What a recipe wants of a variant of recipes/variants.yaml."""
 
     arms: tuple[Name, ...] = Field((), description="trained there; all of the recipe's when left out")
     seeds: Positive = 3
@@ -99,13 +99,13 @@ class Recipe(Strict):
     origin: Origin = Field(description="of the claims that say nothing else")
     arms: tuple[Name, ...] = Field(description="arms that are trained for it; none when it is about the paper alone")
     scales: tuple[Name, ...] = Field((), description="where it is run; at every scale when left out")
-    base: Name = Field(MAIN, description="the point at which its arms are compared, in place of the scale itself")
+    base: Name = Field(MAIN, description="the variant at which its arms are compared, in place of the scale itself")
     seeds: Positive = Field(5, description="seeds of each arm at the scale, the first of the scale's")
     more_seeds: dict[Name, Positive] = Field(default_factory=dict, description="arms with another number of seeds")
     scores: tuple[Literal["context", Part], ...] = Field(
         ("losses",), description="what it reads of its arms at the scale; context: losses also by position and context"
     )
-    points: dict[Name, Visit] = Field(default_factory=dict, description="where else it wants arms")
+    variants: dict[Name, VariantRequest] = Field(default_factory=dict, description="where else it wants arms")
     tasks: dict[Key, Task] = Field(default_factory=dict, description="benchmarks, by lm-eval's name")
     groups: dict[Key, tuple[Key, ...]] = Field(default_factory=dict, description="tasks averaged with equal weight")
     claims: dict[Key, Claim]
@@ -122,14 +122,17 @@ class Recipe(Strict):
 
     @model_validator(mode="after")
     def _fits(self) -> "Recipe":
-        named = {"more_seeds": self.more_seeds, **{f"points.{key}": visit.arms for key, visit in self.points.items()}}
+        named = {
+            "more_seeds": self.more_seeds,
+            **{f"variants.{key}": request.arms for key, request in self.variants.items()},
+        }
         if len(set(self.arms)) < len(self.arms):
             raise ValueError(f"arms {list(self.arms)} names an arm twice")
         for key, names in named.items():
             if strange := [name for name in names if name not in self.arms]:
                 raise ValueError(f"{key} names '{strange[0]}', which is not among the recipe's arms")
-        if self.base != MAIN and (self.base not in self.points or set(self.arms) - set(self.visitors(self.base))):
-            raise ValueError(f"base '{self.base}' is no point at which all of the recipe's arms are trained")
+        if self.base != MAIN and (self.base not in self.variants or set(self.arms) - set(self.arms_at(self.base))):
+            raise ValueError(f"base '{self.base}' is no variant at which all of the recipe's arms are trained")
         if len({"benchmarks", "reasoning"} & set(self.scores)) != bool(self.tasks):
             raise ValueError("tasks need the scores 'benchmarks' or 'reasoning', one of the two, and these need tasks")
         if "benchmarks" in self.scores and {task.score for task in self.tasks.values()} - {"acc", "acc_norm"}:
@@ -142,36 +145,38 @@ class Recipe(Strict):
                 raise ValueError(f"claim '{key}' names arm '{strange[0]}', which is not among the recipe's arms")
         return self
 
-    def visitors(self, point: str) -> tuple[str, ...]:
-        """The arms that the recipe wants at a point."""
-        return self.points[point].arms or self.arms
+    def arms_at(self, variant: str) -> tuple[str, ...]:
+        """Return the arms that the recipe wants at a variant."""
+        return self.variants[variant].arms or self.arms
 
-    def points_of(self, arm: str) -> list[str]:
-        """The points at which the recipe wants an arm."""
-        return [point for point in self.points if arm in self.visitors(point)]
+    def variants_of(self, arm: str) -> list[str]:
+        """Return the points at which the recipe wants an arm."""
+        return [variant for variant in self.variants if arm in self.arms_at(variant)]
 
     def seeds_of(self, arm: str, part: str = "losses") -> int:
-        """How many seeds of an arm the recipe takes where its arms are compared; extra seeds are for losses only."""
+        """Return how many seeds of an arm the recipe takes where its arms are compared; extra seeds are for losses only."""
         if self.base != MAIN:
-            return self.points[self.base].seeds
+            return self.variants[self.base].seeds
         own = self.more_seeds.get(arm, self.seeds)
         return own if part == "losses" else min(own, self.seeds)
 
     def scored(self) -> dict[Address, list[str]]:
-        """The parts of the scores that it reads of each address, as their folders are called."""
+        """Return the parts of the scores that it reads of each address, as their folders are called."""
         return {
             address: list(dict.fromkeys("losses" if kind in OF_LOSSES else kind for kind in kinds))
             for address, kinds in self.wanted().items()
         }
 
     def wanted(self) -> dict[Address, dict[str, int]]:
-        """What the recipe reads: for each address the seeds of each kind of scores."""
+        """Return what the recipe reads: for each address the seeds of each kind of scores."""
         found: dict[Address, dict[str, int]] = {}
         if self.base == MAIN:
             for arm in self.arms:
                 found[Address(MAIN, arm)] = {
                     part: self.seeds_of(arm, "losses" if part == "context" else part) for part in self.scores
                 }
-        for point, visit in self.points.items():
-            found |= {Address(point, arm): dict.fromkeys(visit.scores, visit.seeds) for arm in self.visitors(point)}
+        for variant, request in self.variants.items():
+            found |= {
+                Address(variant, arm): dict.fromkeys(request.scores, request.seeds) for arm in self.arms_at(variant)
+            }
         return found

@@ -1,4 +1,4 @@
-"""How big: the fields of recipes/scales/*.yaml, and the points of recipes/points.yaml that lie beside a scale."""
+"""How big: the fields of recipes/scales/*.yaml, and the variants of recipes/variants.yaml that lie beside a scale."""
 
 from typing import Annotated, Literal, get_args
 
@@ -108,7 +108,7 @@ class Haystack(Strict):
     batch: Positive = Field(description="rows at once")
 
 
-class BestRate(Strict):
+class TunedSettings(Strict):
     """What a family of arms learns best at, from the scale's study; what is left out is the scale's own."""
 
     learning_rate: Factor
@@ -127,7 +127,7 @@ class Scale(Strict):
     mid: Name | None = Field(
         None,
         exclude_if=lambda value: value is None,
-        description="the same of kind 'blend', for points that go on with it",
+        description="the same of kind 'blend', for variants that go on with it",
     )
     scoreboard: str = Field(
         pattern=r"^results(/[a-z0-9][a-z0-9.-]*)?$", description="folder of the pages with every claim"
@@ -146,7 +146,7 @@ class Scale(Strict):
     )
     workers: Positive = Field(description="runs at the same time; the operating system shares the cores")
     learning_rate: Factor = Field(description="peak rate, the same for every arm as in the paper")
-    best_rates: dict[Name, BestRate] = Field(
+    tuned: dict[Name, TunedSettings] = Field(
         default_factory=dict, description="winners of results/start/sweeps/start, by family of arms"
     )
     step_times: dict[Name, Factor] = Field(
@@ -172,9 +172,10 @@ class Scale(Strict):
 
 class Extension(Strict):
     """A later stage of training: it goes on from the finished run of the same arm and seed, with its weights and the state of its
-    optimiser, on sequences of another length, on another text, or on what follows in the same one."""
+    optimiser, on sequences of another length, on another text, or on what follows in the same one.
+    """
 
-    after: Name = Field("main", description="the point at which that run is; the scale itself when left out")
+    after: Name = Field("main", description="the variant at which that run is; the scale itself when left out")
     arm: Name | None = Field(None, description="the dense arm that tables are made of")
     text: Literal["own", "mid"] = Field("own", description="mid: the blend that the scale names under `mid`")
     sequence: Factor = Field(1.0, description="tokens a sequence, of the scale's; a step has as many tokens as before")
@@ -199,7 +200,7 @@ class Extension(Strict):
         return self
 
 
-class Point(Strict):
+class Variant(Strict):
     """A place beside a scale at which arms are trained too: factors of the scale's own values."""
 
     tokens: Factor = 1.0
@@ -207,22 +208,22 @@ class Point(Strict):
     width: Factor = Field(1.0, description="of width and ffn_width; the number of heads stays")
     rate: Factor = 1.0
     clip: Factor = 1.0
-    own_rate: bool = Field(False, description="`rate` is of each arm's best, where the scale knows its family's")
+    tuned: bool = Field(False, description="`rate` is of each arm's best, where the scale knows its family's")
     people: Factor = Field(1.0, description="of a mix of invented people: a text of its own, each told of as often")
     extends: Extension | None = Field(
         None, description="go on from the finished run; `tokens` are then those of this stage"
     )
-    official_start: bool = Field(
+    official_init: bool = Field(
         False, description="input embeddings and head start as in the official code, and learn as the rest does"
     )
 
     @property
     def changed(self) -> set[str]:
         """Its fields that make another model or another text."""
-        return {"vocab", "width", "people", "own_rate", "official_start"} & self.model_fields_set
+        return {"vocab", "width", "people", "tuned", "official_init"} & self.model_fields_set
 
     @model_validator(mode="after")
-    def _same_model(self) -> "Point":
+    def _same_model(self) -> "Variant":
         changed = self.changed
         if self.extends and changed:
             raise ValueError(
@@ -231,19 +232,19 @@ class Point(Strict):
         return self
 
     @model_validator(mode="after")
-    def _one_start(self) -> "Point":
-        if self.own_rate and self.official_start:
-            raise ValueError("own_rate brings each family's own start along; official_start can't stand beside it")
+    def _one_start(self) -> "Variant":
+        if self.tuned and self.official_init:
+            raise ValueError("tuned brings each family's own start along; official_init can't stand beside it")
         return self
 
     def at(self, scale: Scale) -> Scale:
-        """The scale at this point; with a vocabulary of its own still with the scale's tokens (RunTraining.same_text).
+        """Return the scale at this variant; with a vocabulary of its own still with the scale's tokens (RunTraining.same_text).
 
         Raises:
             ValueError: a width that is no even number a head, or a vocabulary that is no whole number.
         """
         model, training = scale.model, scale.training
-        if self.official_start:
+        if self.official_init:
             model = model.model_copy(update={"embedding_std": None, "head_std": None})
             training = training.model_copy(update={"embedding_rate_factor": 1.0, "embedding_decay_factor": 1.0})
         width, ffn_width, vocab = self.width * model.width, self.width * model.ffn_width, self.vocab * model.vocab
@@ -261,7 +262,7 @@ class Point(Strict):
             )
         training = training.model_copy(update={
             "batch": int(batch), "micro_batch": min(training.micro_batch, int(batch)),
-            "mark_batch": max(1, int(training.mark_batch / longer.sequence)),
+            "eval_batch": max(1, int(training.eval_batch / longer.sequence)),
         })  # fmt: skip
         return scale.model_copy(update={
             "model": model.model_copy(update={
@@ -270,7 +271,7 @@ class Point(Strict):
             }),
             "training": training.model_copy(update={
                 "tokens": max(1, round(self.tokens * training.tokens / step)) * step, "clip": self.clip * training.clip,
-                "marks": max(1, round(self.tokens * training.marks)),  # as many tokens apart as at the scale
+                "evals": max(1, round(self.tokens * training.evals)),  # as many tokens apart as at the scale
             }),
             "learning_rate": self.rate * scale.learning_rate,
         })  # fmt: skip

@@ -71,7 +71,7 @@ OTHER_KINDS = ("mathematics", "code")
 
 
 def prose(sources: Iterable[str]) -> tuple[str, ...]:
-    """The sources that headline losses are taken over: the prose ones, or of a mix that has none of these all but mathematics and code."""
+    """Return the sources that headline losses are taken over: the prose ones, or of a mix that has none of these all but mathematics and code."""
     sources = tuple(sources)
     known = tuple(source for source in sources if source in PROSE)
     return known or tuple(source for source in sources if source not in OTHER_KINDS) or sources

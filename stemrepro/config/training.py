@@ -30,12 +30,12 @@ class Training(Strict):
     tokens: Positive = Field(description="tokens a run is trained on")
     batch: Positive = Field(description="sequences an optimiser step")
     micro_batch: Positive = Field(description="sequences at once; the rest is accumulated")
-    schedule: Literal["cosine", "trunk"] = Field(
-        "cosine", description="trunk: a constant rate and a cool-down, so that longer runs go on from shorter ones"
+    schedule: Literal["cosine", "wsd"] = Field(
+        "cosine", description="trunk: a constant rate and a decay, so that longer runs go on from shorter ones"
     )
     warmup: Fraction | None = Field(None, description="share of the steps with a rising rate (cosine)")
     warmup_tokens: Positive | None = Field(None, description="tokens with a rising rate (trunk)")
-    cooldown: Fraction = Field(0.2, description="share of the steps with a falling rate (trunk)")
+    decay: Fraction = Field(0.2, description="share of the steps with a falling rate (trunk)")
     final_rate: Fraction = Field(description="rate at the end / peak rate")
     betas: tuple[Beta, Beta]
     eps: Factor = 1e-8
@@ -52,11 +52,11 @@ class Training(Strict):
         False,
         description="torch.compile: faster, other roundings; where there is no compiler a run is eager and records it",
     )
-    marks: Positive = Field(
+    evals: Positive = Field(
         description="validations during a run, evenly spaced; on a trunk, to a doubling of the steps"
     )
-    mark_tokens: Positive = Field(description="tokens a source at each mark")
-    mark_batch: Positive = Field(description="sequences at once at a mark")
+    eval_tokens: Positive = Field(description="tokens a source at each mark")
+    eval_batch: Positive = Field(description="sequences at once at a mark")
     save_every: Positive = Field(description="optimiser steps between checkpoints")
     snapshots: tuple[Fraction, ...] = Field(description="shares of the run after which tables are kept (bfloat16)")
 
@@ -66,13 +66,13 @@ class Training(Strict):
             raise ValueError(f"micro_batch {self.micro_batch} does not divide batch {self.batch}")
         if self.schedule == "cosine" and (self.warmup is None or self.warmup_tokens is not None):
             raise ValueError("schedule 'cosine' needs warmup, and no warmup_tokens")
-        if self.schedule == "trunk" and (self.warmup_tokens is None or self.warmup is not None):
-            raise ValueError("schedule 'trunk' needs warmup_tokens, and no warmup")
+        if self.schedule == "wsd" and (self.warmup_tokens is None or self.warmup is not None):
+            raise ValueError("schedule 'wsd' needs warmup_tokens, and no warmup")
         return self
 
 
 class RunTraining(Training):
-    """The same of one run, with what its arm and point add."""
+    """The same of one run, with what its arm and variant add."""
 
     sequence: Positive = Field(description="tokens a sequence")
     learning_rate: Factor = Field(description="peak rate")
@@ -95,14 +95,14 @@ class RunTraining(Training):
         return self.tokens // (self.batch * self.sequence)
 
     @property
-    def rising(self) -> int:
+    def warmup_steps(self) -> int:
         """Steps with a rising rate."""
         if self.warmup_tokens is not None:
             return max(1, round(self.warmup_tokens / (self.batch * self.sequence)))
         return max(1, round(self.warmup * self.steps))
 
     def same_text(self, ratio: float) -> "RunTraining":
-        """The same with the tokens that as much text has in another vocabulary: `ratio` times as many, in whole steps."""
+        """Return the same with the tokens that as much text has in another vocabulary: `ratio` times as many, in whole steps."""
         step = self.batch * self.sequence
         tokens = max(1, round(ratio * self.tokens / step)) * step
-        return self.model_copy(update={"tokens": tokens, "mark_tokens": round(ratio * self.mark_tokens)})
+        return self.model_copy(update={"tokens": tokens, "eval_tokens": round(ratio * self.eval_tokens)})

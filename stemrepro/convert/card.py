@@ -39,7 +39,7 @@ class Exported:
 
 
 def _equation(name: str) -> str:
-    """What a network's class says of itself first."""
+    """Return what a network's class says of itself first."""
     return " ".join(inspect.getdoc(ffn_class(name)).split("\n\n")[0].split())
 
 
@@ -48,9 +48,9 @@ def _record(about: Exported) -> list[str]:
     training, counts = config["training"], parameter_counts(model)
     rows = {
         "arm": f"`{about.address}` of scale `{about.scale}`, seed {config['seed']}",
-        "feed-forward network": _equation(model.ffn if model.placed else "dense"),
-        "in layers": f"{', '.join(map(str, model.placed))} of 0 to {model.layers - 1}; the others are dense"
-        if model.placed
+        "feed-forward network": _equation(model.ffn if model.replaced_layers else "dense"),
+        "in layers": f"{', '.join(map(str, model.replaced_layers))} of 0 to {model.layers - 1}; the others are dense"
+        if model.replaced_layers
         else f"all {model.layers}",
         "shape": f"width {model.width}, {model.heads} heads over {model.kv_heads} of keys and values, feed-forward width "
         f"{model.ffn_width}, vocabulary {model.vocab:,}, rotary base {model.rope_base:g}",
@@ -60,7 +60,7 @@ def _record(about: Exported) -> list[str]:
         "settings": f"hash {params_hash(config)}; learning rate {training['learning_rate']:g}, precision {training['precision']}",
         "commit": f"{made['commit']}, {made['date']}, torch {made['versions'].get('torch', 'unknown')}, {made['machine']}",
     }
-    if begins := config.get("begins"):
+    if begins := config.get("init_from"):
         rows["goes on from"] = f"the finished run with settings {begins['parent']}, its tables {begins['tables']}"
     return ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows.items())]
 
@@ -110,7 +110,7 @@ def _limits(about: Exported) -> list[str]:
         lines.append(
             "Its rows were dealt out anew at every training step; here each token has the row of the last deal."
         )
-    if model.placed:
+    if model.replaced_layers:
         lines.append("Rows are read by token: inputs as embeddings (`inputs_embeds`) are refused.")
     return [f"- {line}" for line in lines]
 
@@ -118,7 +118,7 @@ def _limits(about: Exported) -> list[str]:
 def card(about: Exported) -> str:
     """README.md of the folder."""
     trust, begins, tags = "", "Plain Llama", "[research]"
-    if about.model.placed:
+    if about.model.replaced_layers:
         trust, tags = ", trust_remote_code=True", "[research, stem]"
         begins = "`trust_remote_code` runs modeling_stem.py of this folder; read it before"
     return "\n".join([

@@ -62,12 +62,12 @@ def _data_card(mix: str, scale: str, results: Path) -> str:
 
 
 def export(run: Path, out: Path, data: Path, scores: Path, results: Path) -> None:
-    """Writes a run's model, tokenizer, card and, for all but dense models, the code that transformers loads them with.
+    """Write a run's model, tokenizer, card and, for all but dense models, the code that transformers loads them with.
 
     The folder appears whole or not at all.
 
     Args:
-        run: runs/<scale>/<point>/<arm>/seed<k>.
+        run: runs/<scale>/<variant>/<arm>/seed<k>.
         out: must not be there yet.
         data, scores, results: where the scales' tokenizers, scores and data cards lie.
 
@@ -93,7 +93,7 @@ def export(run: Path, out: Path, data: Path, scores: Path, results: Path) -> Non
         "model.safetensors": save(weights(loaded.model), {"format": "pt"}),
         **_tokenizer_files(loaded.tokenizer, loaded.context, not loaded.model.config.document_mask),
     }
-    if loaded.model.config.placed:
+    if loaded.model.config.replaced_layers:
         files |= {path.name: path.read_text(encoding="utf-8") for path in sorted(CODE.glob("*.py"))}
     out.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))

@@ -23,7 +23,7 @@ ONLY = {"model_type": "llama", "hidden_act": "silu", "attention_bias": False, "m
 
 
 def _shape(path: Path) -> tuple[ModelConfig, bool]:
-    """The shape that config.json tells, and whether the head is the input embedding."""
+    """Return the shape that config.json tells, and whether the head is the input embedding."""
     about = read_json(path)
     if not isinstance(about, dict) or "model_type" not in about:
         raise UserError(f"{path} names no model_type; expected is the config.json of a Llama")
@@ -61,7 +61,7 @@ def _shape(path: Path) -> tuple[ModelConfig, bool]:
 
 
 def _weights(folder: Path) -> dict[str, Tensor]:
-    """All weights of a folder by their names."""
+    """Return all weights of a folder by their names."""
     index = folder / "model.safetensors.index.json"
     names = ["model.safetensors"]
     if index.exists():
@@ -89,7 +89,7 @@ def _ours(name: str) -> str | None:
 
 
 def load_llama(folder: Path) -> Decoder:
-    """The dense model of a folder, in float32, in evaluation; its logits are transformers' own.
+    """Return the dense model of a folder, in float32, in evaluation; its logits are transformers' own.
 
     Raises:
         UserError: it is no Llama that this decoder can be, or a weight is missing, unknown or of another shape; names file and key.

@@ -34,7 +34,7 @@ INNER = {
 
 
 def to_halves(weight: Tensor, heads: int) -> Tensor:
-    """Rows of a projection from pairs (2i, 2i + 1) to halves (i, i + half) of each head: [heads x head width, width]."""
+    """Return rows of a projection from pairs (2i, 2i + 1) to halves (i, i + half) of each head: [heads x head width, width]."""
     return weight.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)
 
 
@@ -56,8 +56,9 @@ def joined(shards: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def _weights(folder: Path, path: Path) -> dict[str, Tensor]:
-    """The weights of a file, a state or {"model": state}; nothing in it is executed. UserError where it holds anything else, or leads
-    out of the folder."""
+    """Return the weights of a file, a state or {"model": state}; nothing in it is executed. UserError where it holds anything else, or leads
+    out of the folder.
+    """
     within(folder, path)
     try:
         held = torch.load(path, map_location="cpu", weights_only=True)
@@ -88,7 +89,7 @@ def _tables(home: Path, steps: Path) -> dict[str, Tensor]:
 
 
 def _shape(about: dict, state: Mapping[str, Tensor], path: Path) -> ModelConfig:
-    """The shape that params.json and the weights tell; UserError where they disagree, or this decoder can't be it."""
+    """Return the shape that params.json and the weights tell; UserError where they disagree, or this decoder can't be it."""
     layers: dict[int, set[str]] = {}
     for name in state:
         if found := LAYER.fullmatch(name):
@@ -98,19 +99,19 @@ def _shape(about: dict, state: Mapping[str, Tensor], path: Path) -> ModelConfig:
             raise UserError(f"no matrix '{name}' in the checkpoint; is it one of the official code, consolidated?")
     if sorted(layers) != list(range(len(layers))):
         raise UserError(f"the checkpoint has the layers {sorted(layers)}; they must be 0, 1, 2, ... without a gap")
-    placed = tuple(layer for layer in sorted(layers) if "feed_forward.w3" not in layers[layer])
+    replaced_layers = tuple(layer for layer in sorted(layers) if "feed_forward.w3" not in layers[layer])
     for key in ("rope_scaling", "sliding_window"):
         if about.get(key) is not None:
             raise UserError(f"{path}: {key} is {about[key]!r}; only models without can be read")
-    if (said := about.get("stem_layers")) is not None and said != list(placed):
-        raise UserError(f"{path}: stem_layers is {said}, but the layers without w3 are {list(placed)}")
+    if (said := about.get("stem_layers")) is not None and said != list(replaced_layers):
+        raise UserError(f"{path}: stem_layers is {said}, but the layers without w3 are {list(replaced_layers)}")
     vocab, width = state["tok_embeddings.weight"].shape
     try:
         heads = int(about.get("n_heads") or width // int(about["head_dim"]))
         config = JSON.validate_python({
             "vocab": vocab, "width": width, "layers": len(layers), "heads": heads,
             "kv_heads": int(about.get("n_kv_heads") or heads), "ffn_width": len(state["layers.0.feed_forward.w1.weight"]),
-            "ffn": "stem" if placed else "dense", "placed": placed,
+            "ffn": "stem" if replaced_layers else "dense", "replaced_layers": replaced_layers,
             "rope_base": float(about.get("rope_theta", 10000.0)), "norm_eps": float(about.get("norm_eps", 1e-5)),
         })  # fmt: skip
         head_width = int(about.get("head_dim") or config.head_width)
@@ -122,10 +123,14 @@ def _shape(about: dict, state: Mapping[str, Tensor], path: Path) -> ModelConfig:
     return config
 
 
-def _ours(name: str, placed: Sequence[int]) -> str | None:
+def _ours(name: str, replaced_layers: Sequence[int]) -> str | None:
     """Our name of one of their weights; None where there is none."""
     if found := TABLE.fullmatch(name):
-        return f"blocks.{placed[int(found[1])]}.ffn.table.weight" if int(found[1]) < len(placed) else None
+        return (
+            f"blocks.{replaced_layers[int(found[1])]}.ffn.table.weight"
+            if int(found[1]) < len(replaced_layers)
+            else None
+        )
     if found := LAYER.fullmatch(name):
         return f"blocks.{found[1]}.{INNER[found[2]]}.weight" if found[2] in INNER else None
     known = OUTER.get(name.removesuffix(".weight"))
@@ -133,7 +138,7 @@ def _ours(name: str, placed: Sequence[int]) -> str | None:
 
 
 def from_official(state: Mapping[str, Tensor], config: ModelConfig) -> Decoder:
-    """A model of weights under their names without a prefix, e.g. "layers.0.attention.wq.weight"; tables whole (see `joined`).
+    """Return a model of weights under their names without a prefix, e.g. "layers.0.attention.wq.weight"; tables whole (see `joined`).
 
     Returns:
         The model in float32, in evaluation.
@@ -144,7 +149,7 @@ def from_official(state: Mapping[str, Tensor], config: ModelConfig) -> Decoder:
     with torch.device("meta"):  # memory is taken for weights that are there
         wanted, found = Decoder(config).state_dict(), {}
     for name, weight in state.items():
-        ours = _ours(name, config.placed)
+        ours = _ours(name, config.replaced_layers)
         if ours is None or ours not in wanted:
             raise UserError(f"'{name}' is no weight of the official layout of {config}")
         if weight.shape != wanted[ours].shape:
@@ -159,7 +164,7 @@ def from_official(state: Mapping[str, Tensor], config: ModelConfig) -> Decoder:
 
 
 def read(folder: Path) -> Decoder:
-    """The model of a checkpoint's folder, of a step or the one named `consolidated` in it; as `from_official`.
+    """Return the model of a checkpoint's folder, of a step or the one named `consolidated` in it; as `from_official`.
 
     Raises:
         UserError: a file is missing, damaged or of another model; names file and key.
@@ -175,8 +180,10 @@ def read(folder: Path) -> Decoder:
     if about["model"].get("weight_tying"):
         backbone.setdefault("output.weight", backbone["tok_embeddings.weight"])
     tables = {PREFIX.sub("", name): value for name, value in _tables(home, steps).items()}
-    if config.placed and not tables:
-        raise UserError(f"no tables for the layers {list(config.placed)}: neither {home / TABLES} nor {steps / SHARDS}")
+    if config.replaced_layers and not tables:
+        raise UserError(
+            f"no tables for the layers {list(config.replaced_layers)}: neither {home / TABLES} nor {steps / SHARDS}"
+        )
     try:
         return from_official(backbone | tables, config)
     except UserError as error:

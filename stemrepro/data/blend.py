@@ -27,7 +27,7 @@ PIECE = 4000
 
 
 def pieces(row: dict) -> Iterator[dict]:
-    """A document cut at line ends, and within lines that are longer than a piece."""
+    """Return a document cut at line ends, and within lines that are longer than a piece."""
     lines = (
         line[first : first + PIECE]
         for line in row["text"].splitlines(keepends=True)
@@ -70,13 +70,13 @@ def so_many(name: str, rows: Iterable[dict], tokens: int, tokenizer: Tokenizer) 
 
 
 def _about(report: dict) -> dict:
-    """What a text is, of all its sources in one."""
+    """Return what a text is, of all its sources in one."""
     told = list(report["sources"].values())
     return {key: "; ".join(dict.fromkeys(about[key] for about in told if about[key])) for key in told[0]}
 
 
 def write_blend(name: str, mix: BlendMix, tokens: int, own: Path, tokenizer_file: Path, out: Path, card: Path) -> None:
-    """Writes `out`/raw and `out`/parts (the other texts, as they were read and cleaned), `out`/corpus, `out`/blocks, and a data card.
+    """Write `out`/raw and `out`/parts (the other texts, as they were read and cleaned), `out`/corpus, `out`/blocks, and a data card.
 
     Args:
         tokens: of the training split, in the scale's vocabulary.

@@ -57,7 +57,7 @@ class TokenBlocks:
         return torch.from_numpy(rows.astype(np.int64))
 
     def block_numbers(self, seed: int, k: int, size: int) -> np.ndarray:
-        """The block numbers of batch k: every block once an epoch, in an order that seed and epoch fix."""
+        """Return the block numbers of batch k: every block once an epoch, in an order that seed and epoch fix."""
         places = np.arange(k * size, (k + 1) * size)
         return np.array([self._permutation(seed, int(p) // self.count)[p % self.count] for p in places])
 

@@ -48,7 +48,7 @@ def _facts(atlas: Atlas) -> list[str]:
 
 
 def data_card(mix: Path, folder: Path, out: Path) -> None:
-    """Writes the data card: source, licence, documents, bytes, words and tokens of the text; items of the benchmarks.
+    """Write the data card: source, licence, documents, bytes, words and tokens of the text; items of the benchmarks.
 
     Args:
         mix: folder of the data mix (corpus/corpus.json, items/items.json where it has items).

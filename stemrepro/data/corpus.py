@@ -54,7 +54,7 @@ def about_sources(mix: Mix) -> dict[str, dict]:
 
 
 def assign_splits(documents: list[Document]) -> dict[tuple[str, str], str]:
-    """Maps (source, id) of each document to its split."""
+    """Map (source, id) of each document to its split."""
     sizes = {(d.source, d.id): len(d.text.encode()) for d in documents}
     totals: dict[str, int] = {}
     for (source, _), size in sizes.items():
@@ -75,7 +75,7 @@ def assign_splits(documents: list[Document]) -> dict[tuple[str, str], str]:
 
 
 def drop_repeated_passages(documents: Iterable[Document], compared: str = PLAIN) -> Iterator[Document]:
-    """Removes passages seen before, and documents that have nothing else."""
+    """Remove passages seen before, and documents that have nothing else."""
     seen: set[bytes] = set()
     for document in documents:
         kept = []
@@ -97,7 +97,7 @@ def shingles(text: str, compared: str = PLAIN) -> list[bytes]:
 
 
 def drop_near_duplicates(documents: Iterable[Document], compared: str = PLAIN) -> Iterator[Document]:
-    """Removes documents whose estimated Jaccard similarity with an earlier one of their source is 0.8 or more."""
+    """Remove documents whose estimated Jaccard similarity with an earlier one of their source is 0.8 or more."""
     indexes: dict[str, MinHashLSH] = {}
     empty = MinHash(num_perm=PERMUTATIONS, seed=1, hashfunc=zlib.crc32)
     for document in documents:
@@ -111,7 +111,7 @@ def drop_near_duplicates(documents: Iterable[Document], compared: str = PLAIN) -
 
 
 def drop_near_passages(documents: list[Document]) -> tuple[list[Document], dict[str, int]]:
-    """Removes near-duplicates of earlier passages, of any source, and documents that have nothing else. Passages of fewer than 30
+    """Remove near-duplicates of earlier passages, of any source, and documents that have nothing else. Passages of fewer than 30
     characters stay, as they do in `drop_repeated_passages`.
 
     Returns:
@@ -148,7 +148,7 @@ def prose_by_split(documents: list[Document]) -> dict[str, list[str]]:
 def made_text(
     mix: Mix, raw: Path, out: Path, prose: list[Document], kept: list[Document]
 ) -> tuple[tuple[str, ...], list[tuple[Document, str]]]:
-    """The words that are to be one token each, and the documents that are made for a mix, with their splits; neither for a mix of text
+    """Return the words that are to be one token each, and the documents that are made for a mix, with their splits; neither for a mix of text
     alone. Writes the facts of a mix of facts.
 
     Args:
@@ -177,7 +177,7 @@ def made_text(
 
 
 def write_corpus(rows: list[dict], out: Path, about: dict) -> None:
-    """Writes `out`/corpus.parquet, and `out`/corpus.json with documents, bytes and words by source and split beside `about`."""
+    """Write `out`/corpus.parquet, and `out`/corpus.json with documents, bytes and words by source and split beside `about`."""
     counts: dict = {}
     for row in rows:
         own = counts.setdefault(row["source"], {split: {"documents": 0, "bytes": 0, "words": 0} for split in SPLITS})
@@ -191,7 +191,7 @@ def write_corpus(rows: list[dict], out: Path, about: dict) -> None:
 
 
 def build_corpus(name: str, mix: Mix, raw: Path, out: Path) -> None:
-    """Writes `out`/corpus.parquet (source, id, split, text) and `out`/corpus.json (what was read, dropped and kept).
+    """Write `out`/corpus.parquet (source, id, split, text) and `out`/corpus.json (what was read, dropped and kept).
 
     Raises:
         UserError: an input is missing or damaged, or a source has no document in one of the splits.

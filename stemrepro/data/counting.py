@@ -34,7 +34,7 @@ STRETCHES = 8
 
 
 def streams(corpus: Path, tokenizer_file: Path) -> dict[str, np.ndarray]:
-    """Each source's documents of all splits, one behind the other in the order of their ids' hashes: {source: int64 [tokens]}."""
+    """Return each source's documents of all splits, one behind the other in the order of their ids' hashes: {source: int64 [tokens]}."""
     tokenizer = read_tokenizer(tokenizer_file)
     rows = read_corpus(corpus)
     rows.sort(key=lambda row: hashlib.sha256(f"{row['source']}/{row['id']}".encode()).hexdigest())
@@ -76,7 +76,7 @@ def distinct_tokens(stream: np.ndarray, longest: int) -> pd.DataFrame:
 
 
 def hits(cache: Cache, keys: np.ndarray) -> np.ndarray:
-    """Which accesses find their row in the cache, bool [accesses]; a miss fetches it."""
+    """Return which accesses find their row in the cache, bool [accesses]; a miss fetches it."""
     found = np.empty(len(keys), bool)
     for place, key in enumerate(keys.tolist()):
         if key in cache:
@@ -89,14 +89,15 @@ def hits(cache: Cache, keys: np.ndarray) -> np.ndarray:
 
 
 def static_hits(keys: np.ndarray, size: int, vocab: int) -> np.ndarray:
-    """The same for a cache that always holds the stream's own most frequent tokens, known in hindsight: the best that any
-    unchanging set can do."""
+    """Return the same for a cache that always holds the stream's own most frequent tokens, known in hindsight: the best that any
+    unchanging set can do.
+    """
     best = np.argsort(-np.bincount(keys, minlength=vocab), kind="stable")[:size]
     return np.isin(keys, best)
 
 
 def chunk_keys(stream: np.ndarray) -> np.ndarray:
-    """The distinct tokens of each chunk of CHUNK tokens, one behind the other: what is left to fetch after de-duplication."""
+    """Return the distinct tokens of each chunk of CHUNK tokens, one behind the other: what is left to fetch after de-duplication."""
     chunks = stream[: len(stream) // CHUNK * CHUNK].reshape(-1, CHUNK)
     return np.concatenate([np.unique(chunk) for chunk in chunks])
 
@@ -119,7 +120,7 @@ def cache_rows(stream: np.ndarray, vocab: int, name: str) -> Iterator[dict]:
 
 
 def write_counts(corpus: Path, tokenizer_file: Path, asked: Counting, out: Path) -> None:
-    """Writes distinct.csv and cache.csv; the same text gives the same bytes.
+    """Write distinct.csv and cache.csv; the same text gives the same bytes.
 
     Args:
         corpus: corpus.parquet of a mix.

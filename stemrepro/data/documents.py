@@ -25,7 +25,7 @@ def hub_documents(mix: HubMix, folder: Path) -> Iterator[Document]:
 
 
 def read_countries(mix: FactsMix, folder: Path) -> list[dict[str, str]]:
-    """The countries of which all relations are known, from the factbook or the vendored sample (stemrepro.data.relations).
+    """Return the countries of which all relations are known, from the factbook or the vendored sample (stemrepro.data.relations).
 
     Raises:
         UserError: the input is missing or damaged.
@@ -44,12 +44,12 @@ def read_countries(mix: FactsMix, folder: Path) -> list[dict[str, str]]:
 
 
 def sample_file(mix: Mix) -> str:
-    """The file of documents of a mix that has one: the hub's, or the sample's."""
+    """Return the file of documents of a mix that has one: the hub's, or the sample's."""
     return f"{mix.file if mix.kind == 'sample' else 'documents'}.jsonl"
 
 
 def read_documents(mix: Mix, folder: Path) -> Iterator[Document]:
-    """All documents of a data mix whose raw inputs lie in `folder`, in a fixed order.
+    """Return all documents of a data mix whose raw inputs lie in `folder`, in a fixed order.
 
     Raises:
         UserError: an input is missing or damaged.

@@ -13,7 +13,7 @@ from stemrepro.model.config import END_OF_DOCUMENT
 
 
 def write_blocks(corpus: Path, tokenizer_file: Path, out: Path) -> None:
-    """Writes `out`/{train,tune,validation}.bin and `out`/index.json.
+    """Write `out`/{train,tune,validation}.bin and `out`/index.json.
 
     Training documents are concatenated in the order of their ids' hashes, so that sources mix; held-out documents are
     grouped by source. Each document ends with END_OF_DOCUMENT. The index holds the vocabulary, the bytes of each token,

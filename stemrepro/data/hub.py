@@ -30,7 +30,7 @@ KINDS = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]} files"
 
 
 def resolved_revision(mix: HubMix) -> str:
-    """The commit that `mix.revision` stands for now; for a local folder a hash of its files and of what a document is.
+    """Return the commit that `mix.revision` stands for now; for a local folder a hash of its files and of what a document is.
 
     Raises:
         UserError: the hub can't be reached or knows no such dataset or revision.
@@ -52,14 +52,14 @@ def resolved_revision(mix: HubMix) -> str:
 
 
 def cause(error: BaseException) -> str:
-    """What an error comes from, in one line; the library's own says no more than that there was one."""
+    """Return what an error comes from, in one line; the library's own says no more than that there was one."""
     while error.__cause__ is not None:
         error = error.__cause__
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def broken_line(file: str) -> str:
-    """Which line of a JSONL file isn't a JSON object, and why; "" where there is none, and for other files."""
+    """Return which line of a JSONL file isn't a JSON object, and why; "" where there is none, and for other files."""
     if file.endswith(".jsonl"):
         with open(file, "rb") as lines:
             for number, line in enumerate(lines, 1):
@@ -72,7 +72,7 @@ def broken_line(file: str) -> str:
 
 
 def tables(mix: HubMix, revision: str, cache: str) -> Iterator[tuple[str, Callable[[], Iterable[dict]]]]:
-    """What rows are read from, and a function that reads them: of a local folder each file, of the hub the dataset as a whole.
+    """Return what rows are read from, and a function that reads them: of a local folder each file, of the hub the dataset as a whole.
 
     Args:
         cache: a folder for what the library notes about a local one.
@@ -110,7 +110,7 @@ def tables(mix: HubMix, revision: str, cache: str) -> Iterator[tuple[str, Callab
 
 
 def text_of(mix: HubMix, row: dict, file: str, number: int) -> str | None:
-    """A row's text without blank lines before and behind it; None where the row has none.
+    """Return a row's text without blank lines before and behind it; None where the row has none.
 
     Raises:
         UserError: no such column, or something else than text in it.
@@ -128,7 +128,7 @@ def text_of(mix: HubMix, row: dict, file: str, number: int) -> str | None:
 
 
 def texts(mix: HubMix, revision: str) -> Iterator[str | None]:
-    """The text of every row, in the dataset's order; None where a row has none.
+    """Return the text of every row, in the dataset's order; None where a row has none.
 
     Raises:
         UserError: no such configuration, split or column; a file or row that can't be read, or a file without text.
@@ -155,7 +155,7 @@ def texts(mix: HubMix, revision: str) -> Iterator[str | None]:
 
 
 def take(mix: HubMix, folder: Path) -> None:
-    """Writes `folder`/documents.jsonl ({"id", "text"}) and, last, `folder`/hub.json: what was asked for, the commit that
+    """Write `folder`/documents.jsonl ({"id", "text"}) and, last, `folder`/hub.json: what was asked for, the commit that
     was read, documents and bytes. What hub.json says was asked for already is left alone, without network; of a local folder only while
     it holds the same.
 

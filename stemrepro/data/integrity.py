@@ -10,7 +10,7 @@ SPLITS = ("train", "tune", "validation")
 
 
 def read_corpus(path: Path) -> list[dict]:
-    """The documents of a corpus.parquet: source, id, split, text.
+    """Return the documents of a corpus.parquet: source, id, split, text.
 
     Raises:
         UserError: it is missing or damaged, or can't be read.
@@ -34,7 +34,7 @@ def read_corpus(path: Path) -> list[dict]:
 
 
 def store_corpus(rows: list[dict], path: Path) -> None:
-    """Writes what `read_corpus` reads; equal rows give equal bytes."""
+    """Write what `read_corpus` reads; equal rows give equal bytes."""
     from datasets import Dataset, disable_progress_bars
 
     disable_progress_bars()
@@ -64,7 +64,7 @@ def read_index(blocks: Path) -> dict:
 
 
 def verified_hash(blocks: Path) -> str:
-    """The sha256 of the training blocks, after all splits have been compared with the hashes in index.json.
+    """Return the sha256 of the training blocks, after all splits have been compared with the hashes in index.json.
 
     Raises:
         UserError: a file is missing, or not the one that was written.

@@ -30,7 +30,7 @@ def words(names: int, attributes: int, values: int) -> dict[str, list[str]]:
 
 
 def people(names: int, attributes: int, values: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Names [count, 2] and values [count, attributes] of the first `count` people: fewer are the first ones of more.
+    """Return names [count, 2] and values [count, attributes] of the first `count` people: fewer are the first ones of more.
 
     Raises:
         ValueError: there are fewer names.
@@ -54,7 +54,7 @@ def sentence(known: dict[str, list[str]], name: np.ndarray, dealt: np.ndarray, o
 def invented_documents(
     names: int, attributes: int, values: int, count: int, exposures: int
 ) -> list[tuple[Document, str]]:
-    """Every person `exposures` times, attributes in an order drawn anew each time; with their splits."""
+    """Return every person `exposures` times, attributes in an order drawn anew each time; with their splits."""
     known, (name, dealt) = words(names, attributes, values), people(names, attributes, values, count)
     rng, found = np.random.default_rng(2), []
     for copy in range(exposures):

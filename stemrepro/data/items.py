@@ -127,7 +127,8 @@ def facts(rows: list[dict], relation: str) -> list[dict]:
 
 def atlas(rows: list[dict], relation: str, held_out: bool) -> list[Item]:
     """Items of one relation. Wrong answers come from the same pool (trained on, or held out), of the same region as far
-    as it has three; for continents, which a region shares, from everywhere."""
+    as it has three; for continents, which a region shares, from everywhere.
+    """
     known = facts([row for row in rows if row["source"] == "factbook"], relation)
     pool = [fact for fact in known if (fact["split"] != "train") == held_out]
     items = []
@@ -146,7 +147,7 @@ def atlas(rows: list[dict], relation: str, held_out: bool) -> list[Item]:
 
 
 def glosses(rows: list[dict], split: str) -> list[Item]:
-    """Which of four words has this definition? The choices are the prompts `word:`, the definition follows each."""
+    """Return which of four words has this definition? The choices are the prompts `word:`, the definition follows each."""
     chosen = sorted((r for r in rows if r["source"] == "glosses" and r["split"] == split), key=lambda r: order(r["id"]))
     chosen = chosen[: CHOICES * GLOSSES]
     items = []
@@ -168,7 +169,8 @@ def _options(text: str) -> list[str]:
 
 def parse(task: str, lines: Iterable[str]) -> tuple[list[Item], int]:
     """Items of a benchmark file, and how many lines were malformed (options or answer that can't be told, or two equal
-    options)."""
+    options).
+    """
     items, malformed = [], 0
     for number, line in enumerate(lines):
         row = json.loads(line)
@@ -184,7 +186,7 @@ def parse(task: str, lines: Iterable[str]) -> tuple[list[Item], int]:
 
 
 def words(text: str) -> list[str]:
-    """Words without case and punctuation."""
+    """Return words without case and punctuation."""
     return re.findall(r"\w+", text.casefold())
 
 
@@ -240,7 +242,7 @@ def has_task(mix: Mix, hub: bool, task: str) -> bool:
 
 
 def archive_files(mix: Mix, raw: Path) -> Callable[[str], Iterable[str] | None]:
-    """Returns a reader of a benchmark's lines: from the pinned archive, or the vendored excerpt beside the sample."""
+    """Return a reader of a benchmark's lines: from the pinned archive, or the vendored excerpt beside the sample."""
     if mix.kind == "sample":
         return lambda task: (
             path.read_text(encoding="utf-8").splitlines() if (path := raw / f"{task}.jsonl").exists() else None
@@ -261,7 +263,7 @@ def archive_files(mix: Mix, raw: Path) -> Callable[[str], Iterable[str] | None]:
 
 
 def write_items(mix: Mix, raw: Path, corpus: Path, out: Path) -> None:
-    """Writes `out`/<task>.jsonl for every task that has items, and `out`/items.json (how many were read and left out)."""
+    """Write `out`/<task>.jsonl for every task that has items, and `out`/items.json (how many were read and left out)."""
     rows = read_corpus(corpus)
     report, tasks = {}, {f"atlas_{relation}": atlas(rows, relation, False) for relation in RELATIONS}
     tasks["gloss_word"] = glosses(rows, "train")

@@ -28,7 +28,7 @@ ENTITIES = 24
 
 
 def write_documents(limits: dict[str, int], raw: Path, longest: int, out: Path) -> None:
-    """Writes documents of at most `longest` bytes, in hash order, until each source's share is full."""
+    """Write documents of at most `longest` bytes, in hash order, until each source's share is full."""
     left, chosen = dict(limits), []
     for document in sorted(
         read_documents(ArchiveMix(kind="archives", sources=tuple(limits)), raw),
@@ -43,7 +43,7 @@ def write_documents(limits: dict[str, int], raw: Path, longest: int, out: Path) 
 
 
 def main() -> None:
-    """Writes the sample's files."""
+    """Write the sample's files."""
     raw = Path(sys.argv[1])
     write_documents(LIMITS, raw, LONGEST, SAMPLE)
     for source, limit in OTHERS.items():

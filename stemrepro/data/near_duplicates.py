@@ -15,7 +15,7 @@ JACCARD = 0.8
 
 
 def _shingles(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct 5-grams of each text as numbers -> (text [n], 5-gram [n]), by text and then by 5-gram."""
+    """Return the distinct 5-grams of each text as numbers -> (text [n], 5-gram [n]), by text and then by 5-gram."""
     vocabulary: dict[str, int] = {}
     numbers, owners = [], []
     for owner, text in enumerate(track(texts, "words", transient=True)):
@@ -37,7 +37,7 @@ def _shingles(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def near_duplicates(texts: Sequence[str]) -> np.ndarray:
-    """Which texts are near-duplicates of an earlier one that isn't itself one -> bool [texts].
+    """Return which texts are near-duplicates of an earlier one that isn't itself one -> bool [texts].
 
     Case and punctuation don't count. Texts of fewer than 5 words are neither.
     """

@@ -27,23 +27,23 @@ TITLE = {
 
 
 def question(key: str) -> str:
-    """A needle up to its value."""
+    """Return a needle up to its value."""
     return f" {key}"
 
 
 def needle(key: str, value: str) -> str:
-    """A key and its value, behind a clause."""
+    """Return a key and its value, behind a clause."""
     return f"{question(key)} {value}."
 
 
 def clauses(text: str) -> list[str]:
-    """A text's clauses, each with a space before it; what ends in no mark gets a full stop."""
+    """Return a text's clauses, each with a space before it; what ends in no mark gets a full stop."""
     parts = [part.strip() for part in re.split(r"(?<=[,.;:!?])\s+", text)]
     return [f" {part}" if part[-1] in ",.;:!?" else f" {part}." for part in parts if part]
 
 
 def prose_of(text: str, keys: Iterable[str]) -> str:
-    """A document's prose, without its needles."""
+    """Return a document's prose, without its needles."""
     return re.sub(rf" (?:{'|'.join(keys)}) [a-z]+\.", "", text)
 
 
@@ -68,7 +68,7 @@ class Deal:
 
     @classmethod
     def of(cls, mix: NeedlesMix) -> "Deal":
-        """What a mix says of it."""
+        """Return what a mix says of it."""
         return cls(**mix.model_dump(include=set(cls.__dataclass_fields__)))
 
     def words(self) -> tuple[list[str], list[str]]:

@@ -9,7 +9,7 @@ from stemrepro.data.invented import invented_documents
 
 
 def write_people(mix: InventedMix, sizes: list[int], tokenizer_file: Path, out: Path) -> None:
-    """Writes `out`/<size>/corpus.parquet and `out`/<size>/blocks for each number of people; raises ValueError for more than there are names."""
+    """Write `out`/<size>/corpus.parquet and `out`/<size>/blocks for each number of people; raises ValueError for more than there are names."""
     out.mkdir(parents=True, exist_ok=True)
     for size in sizes:
         made = invented_documents(mix.names, mix.attributes, mix.values, size, mix.exposures)

@@ -75,7 +75,7 @@ def _leaves(node: object) -> Iterator[str]:
 
 
 def field_of(country: dict, *path: str) -> str | None:
-    """The text of a field of the factbook, cleaned; None where it says nothing."""
+    """Return the text of a field of the factbook, cleaned; None where it says nothing."""
     node: object = country
     for key in path:
         node = node.get(key) if isinstance(node, dict) else None
@@ -139,8 +139,8 @@ def bible(archive: zipfile.ZipFile) -> Iterator[Document]:
     books: dict[int, list[str]] = {}
     for (chapter, start), end in zip(chapters, ends, strict=True):
         books.setdefault(chapter // 1000, []).append(squeeze(text[start:end]))
-    for book, passages in books.items():
-        yield Document("bible", f"book{book:02d}", "", passages)
+    for catalog, passages in books.items():
+        yield Document("bible", f"book{catalog:02d}", "", passages)
 
 
 def dictionary(archive: zipfile.ZipFile) -> Iterator[Document]:
@@ -193,7 +193,7 @@ def passages(archive: zipfile.ZipFile) -> Iterator[Document]:
 
 
 def _wiki_line(line: str) -> str:
-    """A line of a recipe without notes and list marks; "" when it is markup."""
+    """Return a line of a recipe without notes and list marks; "" when it is markup."""
     text = html.unescape(re.sub(r"<ref[^>/]*>.*?</ref>|<[^>]+>", "", line))
     if re.search(r"\{\||\{\{|\[\[|thumb\||https?:", text):
         return ""
@@ -214,13 +214,13 @@ def cookbook(archive: zipfile.ZipFile) -> Iterator[Document]:
 
 
 def _modules(archive: zipfile.ZipFile) -> Iterator[tuple[str, str]]:
-    """Names and texts of the Python modules of a package, without its tests."""
+    """Return names and texts of the Python modules of a package, without its tests."""
     for name in sorted(n for n in archive.namelist() if n.endswith(".py") and "/tests/" not in n):
         yield name.removesuffix(".py"), archive.read(name).decode()
 
 
 def _documented(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Names and texts of what a module documents: docstrings, and long strings that are given a name to become docstrings."""
+    """Return names and texts of what a module documents: docstrings, and long strings that are given a name to become docstrings."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             yield getattr(node, "name", "module"), ast.get_docstring(node) or ""

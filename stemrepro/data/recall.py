@@ -46,7 +46,8 @@ def recall_documents(
     keys: int, values: int, pairs: tuple[int, ...], length: int, count: int
 ) -> list[tuple[Document, str]]:
     """`count` training documents and the held-out ones, with their splits; numbers of pairs in turn. With its end mark, which
-    stands behind a value, a document has `length` tokens, an odd number."""
+    stands behind a value, a document has `length` tokens, an odd number.
+    """
     names, answers = made_up_words(keys, values)
     found = []
     for seed, (split, wanted) in enumerate((("train", count), ("tune", HELD_OUT), ("validation", HELD_OUT))):

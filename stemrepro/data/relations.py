@@ -49,13 +49,13 @@ MOST_WORDS = 3
 
 
 def prompt(frame: str, wording: str, country: str) -> str:
-    """A sentence up to its answer."""
+    """Return a sentence up to its answer."""
     said = wording.format(country)
     return frame + (said[0].lower() + said[1:] if frame else said)
 
 
 def trained_prompts(relation: str, country: str) -> list[str]:
-    """The prompts of all templates that are trained on, in an order in which wordings and frames both change."""
+    """Return the prompts of all templates that are trained on, in an order in which wordings and frames both change."""
     wordings, found = RELATIONS[relation], []
     for turn in range(len(FRAMES)):
         for number, wording in enumerate(wordings):
@@ -66,13 +66,13 @@ def trained_prompts(relation: str, country: str) -> list[str]:
 
 
 def held_out_prompt(relation: str, country: str, which: int) -> str:
-    """The prompt of a template that never is (`which` of HELD_OUT)."""
+    """Return the prompt of a template that never is (`which` of HELD_OUT)."""
     frame, number = HELD_OUT[which]
     return prompt(frame, RELATIONS[relation][number], country)
 
 
 def _plain(text: str) -> str:
-    """A field's first statement, without notes, brackets and alternatives."""
+    """Return a field's first statement, without notes, brackets and alternatives."""
     return re.split(r";|,| or | and \(| \(|/", text)[0].strip()
 
 
@@ -105,7 +105,7 @@ def _code(country: dict) -> str | None:
 
 
 def _border(country: dict) -> str | None:
-    """The country of the longest border."""
+    """Return the country of the longest border."""
     text = field_of(country, "Geography", "Land boundaries", "border countries") or ""
     lengths = {
         name.strip(): float(length.replace(",", ""))
@@ -120,14 +120,14 @@ READ = {
 
 
 def country_name(country: dict) -> str | None:
-    """The short name that stands in sentences; None where the factbook has none or only one with brackets or commas."""
+    """Return the short name that stands in sentences; None where the factbook has none or only one with brackets or commas."""
     names = ("Government", "Country name")
     name = field_of(country, *names, "conventional short form") or field_of(country, *names, "conventional long form")
     return name if name and not re.search(r"[(),;]|^The |^none", name) else None
 
 
 def countries(archive: zipfile.ZipFile) -> Iterator[dict[str, str]]:
-    """Every country of the factbook of which all relations but its border are known: {"name": ..., relation: answer}."""
+    """Return every country of the factbook of which all relations but its border are known: {"name": ..., relation: answer}."""
     for path in sorted(name for name in archive.namelist() if name.endswith(".json")):
         country = json.loads(archive.read(path))
         name = country_name(country)

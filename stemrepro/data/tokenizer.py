@@ -16,7 +16,7 @@ WORDS = "words.json"
 
 
 def _merged(texts: list[str], vocab: int) -> Tokenizer:
-    """A byte-level BPE of so many entries, or fewer where the texts yield no more."""
+    """Return a byte-level BPE of so many entries, or fewer where the texts yield no more."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -29,12 +29,12 @@ def _merged(texts: list[str], vocab: int) -> Tokenizer:
 
 
 def entry(word: str) -> str:
-    """How a vocabulary writes a word behind a space."""
+    """Return how a vocabulary writes a word behind a space."""
     return pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(f" {word}")[0][0]
 
 
 def with_words(tokenizer: Tokenizer, words: list[str]) -> Tokenizer:
-    """The same with further entries: words that are one token each behind a space, whatever their letters would merge to."""
+    """Return the same with further entries: words that are one token each behind a space, whatever their letters would merge to."""
     state = json.loads(tokenizer.to_str())
     vocabulary = state["model"]["vocab"]
     vocabulary |= {entry(word): len(vocabulary) + number for number, word in enumerate(words)}
@@ -43,7 +43,7 @@ def with_words(tokenizer: Tokenizer, words: list[str]) -> Tokenizer:
 
 
 def train_tokenizer(corpus: Path, vocab: int, out: Path) -> None:
-    """Trains on the train split of a corpus.parquet and writes a tokenizer.json of exactly `vocab` entries.
+    """Train on the train split of a corpus.parquet and writes a tokenizer.json of exactly `vocab` entries.
 
     The same corpus, size and version of `tokenizers` give the same bytes. Where words.json lies beside the corpus, its words
     are entries, and the others come from the other sources alone, or repetition would make every name one token.
@@ -72,7 +72,7 @@ def train_tokenizer(corpus: Path, vocab: int, out: Path) -> None:
 
 
 def read_tokenizer(path: Path | str) -> Tokenizer:
-    """A tokenizer that `train_tokenizer` wrote.
+    """Return a tokenizer that `train_tokenizer` wrote.
 
     Raises:
         UserError: it is missing or damaged.
@@ -86,5 +86,5 @@ def read_tokenizer(path: Path | str) -> Tokenizer:
 
 
 def token_bytes(tokenizer: Tokenizer) -> list[int]:
-    """Bytes of text that each token stands for (0 for the end mark); in byte-level BPE one character is one byte."""
+    """Return bytes of text that each token stands for (0 for the end mark); in byte-level BPE one character is one byte."""
     return [0 if i == END_OF_DOCUMENT else len(tokenizer.id_to_token(i)) for i in range(tokenizer.get_vocab_size())]

@@ -1,5 +1,6 @@
 """The text of a run: the scale's own, in another vocabulary, about another number of people, or in a blend, as points of recipes ask for it.
-Without torch, as workers' parents need it."""
+Without torch, as workers' parents need it.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from stemrepro.data.integrity import read_index, verified_hash
 
 
 def write_vocabularies(corpus: Path, sizes: list[int], out: Path) -> None:
-    """Writes `out`/<size>/tokenizer.json and `out`/<size>/blocks for each size; raises as `train_tokenizer` does."""
+    """Write `out`/<size>/tokenizer.json and `out`/<size>/blocks for each size; raises as `train_tokenizer` does."""
     from stemrepro.data.encoding import write_blocks
     from stemrepro.data.tokenizer import train_tokenizer
 
@@ -34,7 +35,7 @@ class Text:
 
 
 def mid_text(data: Path) -> Text:
-    """The blend of a scale with other texts.
+    """Return the blend of a scale with other texts.
 
     Args:
         data: the scale's folder.
@@ -49,7 +50,7 @@ def mid_text(data: Path) -> Text:
 
 
 def own_text(vocab: int, data: Path, people: int = 0) -> Text:
-    """The text of a scale in a vocabulary of so many tokens, or about so many invented people.
+    """Return the text of a scale in a vocabulary of so many tokens, or about so many invented people.
 
     Args:
         data: the scale's folder, with `blocks` in the vocabulary of the scale itself, others below `vocabularies`, and those about other

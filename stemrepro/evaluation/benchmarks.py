@@ -37,7 +37,7 @@ METRICS = [
 
 
 def load_task(manager: TaskManager, name: str) -> ConfigurableTask:
-    """A multiple-choice task that also asks for the answers alone.
+    """Return a multiple-choice task that also asks for the answers alone.
 
     Raises:
         UserError: no such task, or one of another kind.
@@ -59,7 +59,7 @@ def margin(gained: np.ndarray, gold: int) -> float:
 
 
 def item_scores(task: ConfigurableTask, sample: dict) -> dict:
-    """What is kept of one item; acc and acc_norm are lm-eval's."""
+    """Return what is kept of one item; acc and acc_norm are lm-eval's."""
     choices = task.doc_to_choice(sample["doc"])
     gold = (task.doc_to_text if task.multiple_input else task.doc_to_target)(sample["doc"])
     gold = choices.index(gold) if isinstance(gold, str) else int(gold)
@@ -84,7 +84,7 @@ def item_scores(task: ConfigurableTask, sample: dict) -> dict:
 
 
 def times_seen(run: Run, tokenizer: Tokenizer, passages: list[str]) -> np.ndarray:
-    """How often each passage stood whole in a sequence that this run was trained on, [passages]; 0 for ''."""
+    """Return how often each passage stood whole in a sequence that this run was trained on, [passages]; 0 for ''."""
     training = run.training
     blocks = TokenBlocks(run.blocks, "train", training.sequence, run.model.vocab)
     steps, batch = training.steps, training.batch
@@ -105,7 +105,7 @@ def times_seen(run: Run, tokenizer: Tokenizer, passages: list[str]) -> np.ndarra
 
 
 def score(run: Run, report: Callable, asked: PlannedTasks, tokenizer_file: Path, items: Path) -> dict[str, dict]:
-    """Scores one run on the planned benchmarks.
+    """Score one run on the planned benchmarks.
 
     Returns:
         For each task: the arrays FIELDS [items], "gold", "choices", "answer" and "clusters" [items], and how many requests lost the
@@ -135,7 +135,7 @@ def score(run: Run, report: Callable, asked: PlannedTasks, tokenizer_file: Path,
 
 
 def write(scored: Scored) -> dict:
-    """Writes items.npz of one arm (all its seeds) and returns what summary.json is to say; equal results give equal bytes."""
+    """Write items.npz of one arm (all its seeds) and returns what summary.json is to say; equal results give equal bytes."""
     pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if run.diverged is None]
     results = [result for _, result in pairs]
     types = dict.fromkeys(FIELDS, np.bool_) | {"margin": np.float16, "seen": np.uint8}

@@ -26,7 +26,7 @@ BATCH = 512
 
 @torch.no_grad()
 def score(run: Run, report: Callable, mix: InventedMix, count: int, tokenizer_file: Path) -> dict:
-    """Asks one run for everything that it was told; nothing of one that diverged.
+    """Ask one run for everything that it was told; nothing of one that diverged.
 
     Args:
         count: people that it was told of.
@@ -62,7 +62,7 @@ def score(run: Run, report: Callable, mix: InventedMix, count: int, tokenizer_fi
 
 
 def write(scored: Scored) -> dict:
-    """Writes capacity.csv of one arm (all its seeds); summary.json says nothing more."""
+    """Write capacity.csv of one arm (all its seeds); summary.json says nothing more."""
     lines = [
         {"seed": run.seed} | result
         for run, result in zip(scored.runs, scored.results, strict=True)

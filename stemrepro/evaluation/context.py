@@ -18,7 +18,8 @@ from stemrepro.model.transformer import Decoder
 
 def shuffled_prefixes(rows: torch.Tensor, numbers: np.ndarray, half: int) -> torch.Tensor:
     """Blocks [n, T + 1] with their first `half` tokens in another order, which the block's number fixes: the same for all arms
-    and seeds."""
+    and seeds.
+    """
     rows = rows.clone()
     for place, number in enumerate(numbers):
         order = np.random.Generator(np.random.PCG64([7, int(number)])).permutation(half)
@@ -27,7 +28,7 @@ def shuffled_prefixes(rows: torch.Tensor, numbers: np.ndarray, half: int) -> tor
 
 
 def _sums(values: np.ndarray, documents: np.ndarray, buckets: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Sums of `values` [n, t] by document [n] and bucket of the position [t] -> [documents, buckets]."""
+    """Sum of `values` [n, t] by document [n] and bucket of the position [t] -> [documents, buckets]."""
     keys = documents[:, None] * shape[1] + buckets
     return np.bincount(keys.ravel(), weights=values.ravel(), minlength=shape[0] * shape[1]).reshape(shape)
 
@@ -36,7 +37,7 @@ def context_sums(
     model: Decoder, blocks: TokenBlocks, numbers: np.ndarray, documents: np.ndarray, nats: np.ndarray, batch: int,
     report: Callable,
 ) -> dict[str, np.ndarray]:  # fmt: skip
-    """Sums of losses over the blocks that lie within one document.
+    """Sum of losses over the blocks that lie within one document.
 
     Args:
         numbers: block numbers [n].

@@ -27,7 +27,7 @@ KINDS = (0, 1, NEAR)
 
 
 def last_same(inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """How many tokens back each target stood last among the inputs up to it, 0 where it is new; all [n, T]."""
+    """Return how many tokens back each target stood last among the inputs up to it, 0 where it is new; all [n, T]."""
     found = np.zeros(targets.shape, np.int64)
     for row, (read, wanted) in enumerate(zip(inputs.tolist(), targets.tolist(), strict=True)):
         last: dict[int, int] = {}
@@ -39,13 +39,13 @@ def last_same(inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
 
 
 def sums(values: np.ndarray, document: np.ndarray, bucket: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Sums of values [n, T] by document and bucket, both [n, T] -> `shape`."""
+    """Sum of values [n, T] by document and bucket, both [n, T] -> `shape`."""
     keys = document * shape[1] + bucket
     return np.bincount(keys.ravel(), weights=values.ravel(), minlength=shape[0] * shape[1]).reshape(shape)
 
 
 def score(run: Run, report: Callable, asked: Evaluation) -> dict[str, np.ndarray]:
-    """Scores one run on held-out prose; nothing of one that diverged.
+    """Score one run on held-out prose; nothing of one that diverged.
 
     Returns:
         "source" [documents]; for each name of BY, sums of nats [documents, buckets] and "<name>_tokens" [documents, buckets]; "word" and
@@ -79,7 +79,7 @@ def score(run: Run, report: Callable, asked: Evaluation) -> dict[str, np.ndarray
 
 
 def write(scored: Scored) -> dict:
-    """Writes distance.npz of one arm (all its seeds); summary.json says nothing more."""
+    """Write distance.npz of one arm (all its seeds); summary.json says nothing more."""
     pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if result]
     if pairs:
         first = pairs[0][1]

@@ -13,7 +13,7 @@ from torch import Tensor
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.data.atlas import FILE, read_atlas
 from stemrepro.data.tokenizer import read_tokenizer, token_bytes
-from stemrepro.evaluation.editing import SCHEMES, carriers, keeping, mixing, reading
+from stemrepro.evaluation.editing import SCHEMES, capture, mixing, patch, patched_modules
 from stemrepro.evaluation.prompts import Question, ask, padded
 from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.config import END_OF_DOCUMENT
@@ -24,14 +24,15 @@ from stemrepro.training.run_folder import read_config
 @dataclass(frozen=True)
 class Said:
     """What a model says to a prompt: the most probable next tokens with their probabilities, and a greedy continuation to the end
-    of the line."""
+    of the line.
+    """
 
     top: tuple[tuple[str, float], ...]
     continuation: str
 
 
 @dataclass(frozen=True)
-class Visit:
+class EditResult:
     """An edit side by side.
 
     Attributes:
@@ -50,11 +51,11 @@ class Visit:
     lengths: tuple[int, int]
 
 
-class Visitor:
+class EditSession:
     """A trained run and its tokenizer.
 
     Args:
-        folder: a run's, runs/<scale>/<point>/<arm>/seed<k>.
+        folder: a run's, runs/<scale>/<variant>/<arm>/seed<k>.
         data: where the scales' tokenizers and the mixes' facts lie.
         trust: also execute the file of a network that no arm of the recipes here names; read it before.
 
@@ -71,7 +72,7 @@ class Visitor:
         self.names = tuple(entity.name for entity in read_atlas(facts).entities) if facts.exists() else ()
 
     def tokens(self, text: str) -> list[int]:
-        """A text as the start of a document."""
+        """Return a text as the start of a document."""
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -80,13 +81,13 @@ class Visitor:
 
     @torch.no_grad()
     def generate(self, prompt: str, count: int, choose: Choose = greedy) -> str:
-        """A continuation of up to `count` tokens."""
+        """Return a continuation of up to `count` tokens."""
         row = torch.tensor([self.tokens(prompt)])
         made = [int(token) for token in continuations(self.model, row, count, choose, self.context)]
         return self.tokenizer.decode([token for token in made if token != END_OF_DOCUMENT])
 
     def check_name(self, name: str) -> None:
-        """Raises UserError with the nearest names where a run's facts are about others."""
+        """Raise UserError with the nearest names where a run's facts are about others."""
         if self.names and name not in self.names:
             near = difflib.get_close_matches(name, self.names, n=3, cutoff=0.4) or self.names[:5]
             raise UserError(
@@ -94,14 +95,14 @@ class Visitor:
             )
 
     def question(self, prompt: str, name: str) -> Question:
-        """The prompt and where the name stands in it; UserError where it doesn't."""
+        """Return the prompt and where the name stands in it; UserError where it doesn't."""
         return ask(self.tokenizer, prompt, name, "")
 
     @torch.no_grad()
     def _says(self, question: Question, top: int, count: int, edit: Sequence = ()) -> Said:
         with ExitStack() as stack:
             if edit:
-                stack.enter_context(reading(*edit))
+                stack.enter_context(patch(*edit))
             row = padded([question.prompt])
             likely = self.model(row)[0, -1].float().softmax(dim=-1).topk(min(top, self.model.config.vocab))
             made: list[int] = []
@@ -119,11 +120,13 @@ class Visitor:
     def _next(self, question: Question, edit: Sequence = ()) -> Tensor:
         with ExitStack() as stack:
             if edit:
-                stack.enter_context(reading(*edit))
+                stack.enter_context(patch(*edit))
             return self.model(padded([question.prompt]))[0, -1].float().softmax(dim=-1)
 
-    def edit(self, prompt: str, source: str, target: str, scheme: str = "auto", top: int = 4, count: int = 24) -> Visit:
-        """Reads the target's rows at the source's places.
+    def edit(
+        self, prompt: str, source: str, target: str, scheme: str = "auto", top: int = 4, count: int = 24
+    ) -> EditResult:
+        """Read the target's rows at the source's places.
 
         Raises:
             UserError: a name that the run doesn't know or the prompt doesn't hold, a model that reads no rows, or a scheme that doesn't
@@ -136,7 +139,7 @@ class Visitor:
                 )
             self.check_name(name)
         asked, aim = self.question(prompt, source), self.question(prompt.replace(source, target), target)
-        tables = carriers(self.model)
+        tables = patched_modules(self.model)
         if not tables:
             raise UserError("this run's model has neither tables nor up-projections whose output could be exchanged")
         if scheme not in SCHEMES:
@@ -145,11 +148,11 @@ class Visitor:
             weights = mixing([asked], [aim], scheme, token_bytes(self.tokenizer))
         except ValueError as error:
             raise UserError(f"{error}; choose another scheme ('auto' fits all)") from error
-        with torch.no_grad(), keeping(tables) as kept:
+        with torch.no_grad(), capture(tables) as kept:
             self.model(padded([aim.prompt]))
         old, new = int(self._next(asked).argmax()), int(self._next(aim).argmax())
         doses = [self._next(asked, (tables[:k], kept[:k], weights) if k else ()) for k in range(len(tables) + 1)]
-        return Visit(
+        return EditResult(
             self._says(asked, top, count), self._says(asked, top, count, (tables, kept, weights)), self._says(aim, top, count),
             tuple((float(dose[old]), float(dose[new])) for dose in doses), scheme, (len(asked.places), len(aim.places)),
         )  # fmt: skip

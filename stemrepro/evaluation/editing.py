@@ -20,9 +20,10 @@ SCHEMES = ("one-to-one", "left-pad", "right-pad", "copy", "subset", "average", "
 and else the average (official package)."""
 
 
-def carriers(model: Decoder) -> list[nn.Module]:
-    """What reads a row for a token, from the lowest layer up: the tables of FFNs, of attention, or of pairs at the input; in a model
-    without any, the up-projections of the layers that STEM replaces, all but the first."""
+def patched_modules(model: Decoder) -> list[nn.Module]:
+    """Return what reads a row for a token, from the lowest layer up: the tables of FFNs, of attention, or of pairs at the input; in a model
+    without any, the up-projections of the layers that STEM replaces, all but the first.
+    """
     found: list[nn.Module] = [] if model.pairs is None else [model.pairs.table]
     for block in model.blocks:
         for owner in (block.attention, block.ffn):
@@ -32,7 +33,7 @@ def carriers(model: Decoder) -> list[nn.Module]:
 
 
 def shares(scheme: str, source: int, target: Sequence[int]) -> list[list[tuple[int, float]]]:
-    """What each of `source` positions reads: (place among the target's tokens, weight); -1 is the end mark.
+    """Return what each of `source` positions reads: (place among the target's tokens, weight); -1 is the end mark.
 
     Args:
         target: bytes of each of the target's tokens; `subset` keeps the longest ones, in their order.
@@ -85,8 +86,8 @@ def mixing(sources: list[Question], targets: list[Question], scheme: str, length
 
 
 @contextmanager
-def keeping(modules: list[nn.Module]) -> Iterator[list[Tensor]]:
-    """Keeps what modules give in the next forward pass, [n, T, f] each, in the order of `modules`."""
+def capture(modules: list[nn.Module]) -> Iterator[list[Tensor]]:
+    """Keep what modules give in the next forward pass, [n, T, f] each, in the order of `modules`."""
     kept = [torch.empty(0)] * len(modules)
 
     def keep(place: int) -> Callable:
@@ -104,8 +105,8 @@ def keeping(modules: list[nn.Module]) -> Iterator[list[Tensor]]:
 
 
 @contextmanager
-def reading(modules: list[nn.Module], read: list[Tensor], weights: Tensor) -> Iterator[None]:
-    """Lets modules give other vectors at some positions, in passes of rows that begin with the source prompts.
+def patch(modules: list[nn.Module], read: list[Tensor], weights: Tensor) -> Iterator[None]:
+    """Let modules give other vectors at some positions, in passes of rows that begin with the source prompts.
 
     Args:
         read: of each module what the targets' prompts read, [n, T of the targets, f].

@@ -24,7 +24,7 @@ from stemrepro.config.scale import Knowledge
 from stemrepro.data.atlas import Atlas, read_atlas
 from stemrepro.data.relations import RELATIONS, held_out_prompt
 from stemrepro.data.tokenizer import read_tokenizer, token_bytes
-from stemrepro.evaluation.editing import carriers, keeping, mixing, reading
+from stemrepro.evaluation.editing import capture, mixing, patch, patched_modules
 from stemrepro.evaluation.prompts import Answered, Question, answered, ask, padded
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_arrays
@@ -76,7 +76,7 @@ class Method:
 
 
 def methods(tables: int) -> dict[str, Method]:
-    """All methods by name, for a model with so many tables."""
+    """Return all methods by name, for a model with so many tables."""
     equal = {
         "rows": Method(EQUAL, "one-to-one"),
         "input": Method(EQUAL, "one-to-one", tables=False, inputs=True),
@@ -103,8 +103,9 @@ def _lengths(source: Question, target: Question) -> str:
 
 
 def cases(atlas: Atlas, tokenizer: Tokenizer, pairs: int) -> list[Case]:
-    """The cases: `pairs` ordered pairs of countries of each kind of lengths, in an order that has nothing to do with content, in every
-    relation. The mix's first two countries, the paper's example, come first."""
+    """Return the cases: `pairs` ordered pairs of countries of each kind of lengths, in an order that has nothing to do with content, in every
+    relation. The mix's first two countries, the paper's example, come first.
+    """
     known = {(fact.entity, fact.relation): fact.answer for fact in atlas.facts if fact.told}
     names = [entity.name for entity in atlas.entities]
     rng = np.random.default_rng(0)
@@ -135,7 +136,7 @@ def cases(atlas: Atlas, tokenizer: Tokenizer, pairs: int) -> list[Case]:
 
 
 def case_table(found: list[Case], atlas: Atlas) -> pd.DataFrame:
-    """A line a case, with the labels of its countries."""
+    """Return a line a case, with the labels of its countries."""
     entities = {entity.name: entity for entity in atlas.entities}
     return pd.DataFrame([
         {"source": case.source, "target": case.target, "relation": case.relation, "lengths": case.lengths,
@@ -147,7 +148,7 @@ def case_table(found: list[Case], atlas: Atlas) -> pd.DataFrame:
 
 
 def drawn_instead(question: Question, vocab: int, rng: np.random.Generator) -> Question:
-    """The same prompt with tokens drawn by chance at the entity's places."""
+    """Return the same prompt with tokens drawn by chance at the entity's places."""
     prompt = list(question.prompt)
     for place in question.places:
         prompt[place] = int(rng.integers(1, vocab))
@@ -167,11 +168,11 @@ class Editor:
     """
 
     def __init__(self, model: Decoder, lengths: list[int]) -> None:
-        self.model, self.lengths, self.tables = model, lengths, carriers(model)
+        self.model, self.lengths, self.tables = model, lengths, patched_modules(model)
         self.device = next(model.parameters()).device
 
     def answers(self, prompts: list[tuple[int, ...]], answers: list[tuple[int, ...]]) -> Answered:
-        """What the model says as it is; within `reading` what it says edited."""
+        """Return what the model says as it is; within `reading` what it says edited."""
         rows = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]
         return answered(self.model(padded(rows).to(self.device)), prompts, answers)
 
@@ -182,7 +183,7 @@ class Editor:
         chosen = (self.tables[: method.layers or None] if method.tables else []) + (
             [self.model.embedding] if method.inputs else []
         )
-        with keeping(self.tables[1:] + self.tables[:1] if method.shifted else chosen) as kept:
+        with capture(self.tables[1:] + self.tables[:1] if method.shifted else chosen) as kept:
             self.model(padded([aim.prompt for aim in aims]).to(self.device))
         return chosen, kept, mixing(asked, aims, method.scheme, self.lengths).to(self.device)
 
@@ -196,7 +197,7 @@ class Editor:
             read = [drawn_instead(aim, self.model.config.vocab, rng) for aim in read]
         source, aim = (self.answers([q.prompt for q in side], [q.answer for q in side]) for side in (asked, aims))
         prompts = [question.prompt for question in asked]
-        with reading(*self.exchanged(method, asked, read)):
+        with patch(*self.exchanged(method, asked, read)):
             new = self.answers(prompts, [question.answer for question in aims])
             old = self.answers(prompts, [case.asked.answer for case in batch])
         return {
@@ -211,7 +212,7 @@ def _batches(items: list, size: int) -> Iterator[list]:
 
 
 def score(run: Run, report: Callable, asked: Knowledge, tokenizer_file: Path, facts: Path) -> dict:
-    """Edits one run; nothing of one that diverged.
+    """Edit one run; nothing of one that diverged.
 
     Returns:
         "known" [cases], "tables" (how many layers read rows), and by method FIELDS of its cases, in their order.
@@ -238,7 +239,7 @@ def score(run: Run, report: Callable, asked: Knowledge, tokenizer_file: Path, fa
 
 
 def write(scored: Scored) -> dict:
-    """Writes cases.csv and edits.npz of one arm (all its seeds) and returns what summary.json is to say."""
+    """Write cases.csv and edits.npz of one arm (all its seeds) and returns what summary.json is to say."""
     pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if run.diverged is None]
     atlas, tokenizer = read_atlas(scored.given["facts"]), read_tokenizer(scored.given["tokenizer_file"])
     found = cases(atlas, tokenizer, scored.given["asked"].pairs)

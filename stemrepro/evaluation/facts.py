@@ -44,13 +44,13 @@ def answers(
 
 
 def prompts(fact: Fact) -> list[str]:
-    """A fact's prompts: some that were trained on, and those of the held-out templates."""
+    """Return a fact's prompts: some that were trained on, and those of the held-out templates."""
     held_out = [held_out_prompt(fact.relation, fact.entity, which) for which in range(len(HELD_OUT))]
     return trained_prompts(fact.relation, fact.entity)[:TRAINED] + held_out
 
 
 def score(run: Run, report: Callable, asked: Knowledge, tokenizer_file: Path, facts: Path) -> dict:
-    """Asks one run for every fact; nothing of one that diverged.
+    """Ask one run for every fact; nothing of one that diverged.
 
     Returns:
         "nats" and "first" [facts, prompts].
@@ -66,7 +66,7 @@ def score(run: Run, report: Callable, asked: Knowledge, tokenizer_file: Path, fa
 
 
 def fact_table(atlas: Atlas) -> pd.DataFrame:
-    """A line a fact, with its entity's labels."""
+    """Return a line a fact, with its entity's labels."""
     entities = {entity.name: entity for entity in atlas.entities}
     return pd.DataFrame([
         {"entity": fact.entity, "relation": fact.relation, "answer": fact.answer, "told": fact.told,
@@ -76,7 +76,7 @@ def fact_table(atlas: Atlas) -> pd.DataFrame:
 
 
 def write(scored: Scored) -> dict:
-    """Writes facts.csv and facts.npz of one arm (all its seeds) and returns what summary.json is to say."""
+    """Write facts.csv and facts.npz of one arm (all its seeds) and returns what summary.json is to say."""
     pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if run.diverged is None]
     table = fact_table(read_atlas(scored.given["facts"]))
     atomic_write(scored.out / "facts.csv", table.to_csv(index=False))

@@ -107,7 +107,7 @@ def ffn_vectors(model: Decoder, rows: Tensor, positions: Tensor) -> dict[int, di
 
 
 def tables_over_training(run: Run, model: Decoder) -> dict[float, dict[int, Tensor]]:
-    """Every replaced layer's table [V, f] by the share of training done: the start (from the seed), snapshots, the end.
+    """Return every replaced layer's table [V, f] by the share of training done: the start (from the seed), snapshots, the end.
 
     Raises:
         UserError: a snapshot is missing.
@@ -149,7 +149,7 @@ def score(run: Run, report: Callable, asked: Geometry, tokens: int) -> dict:
         return {}
     bins, model = asked.bins, load_run(run)
     blocks = TokenBlocks(run.blocks, "validation", run.training.sequence, run.model.vocab)
-    placed = run.model.placed or tuple(range(1, run.model.layers))
+    replaced_layers = run.model.replaced_layers or tuple(range(1, run.model.layers))
     lines: list[dict] = []
     heights: dict[tuple[str, bool], list[np.ndarray]] = {}
 
@@ -165,11 +165,11 @@ def score(run: Run, report: Callable, asked: Geometry, tokens: int) -> dict:
 
     numbers, positions = chosen_places(blocks, tokens, asked.tokens)
     vectors = ffn_vectors(model, blocks.at(numbers)[:, :-1], torch.from_numpy(positions))
-    for layer in placed:
+    for layer in replaced_layers:
         for what, found in vectors.get(layer, {}).items():
             add(1.0, layer, what, "all", found)
     spread = np.full(run.model.vocab, np.nan)
-    if run.model.placed:
+    if run.model.replaced_layers:
         seen = np.asarray(seen_pairs(run).sum(axis=1)).ravel()
         sample = np.random.default_rng(0).permutation(run.model.vocab)[:MOST_ROWS]
         edges = BUCKETS["frequency"]
@@ -189,14 +189,15 @@ def score(run: Run, report: Callable, asked: Geometry, tokens: int) -> dict:
     return {
         "cosines": pd.DataFrame(lines),
         "density": {key: np.stack(value) for key, value in heights.items()},
-        "layers": np.array(placed),
+        "layers": np.array(replaced_layers),
         "spread": spread,
     }
 
 
 def write(scored: Scored) -> dict:
-    """Writes the score files of one arm (all its seeds) but summary.json, and returns what that is to say; equal results give equal
-    bytes."""
+    """Write the score files of one arm (all its seeds) but summary.json, and returns what that is to say; equal results give equal
+    bytes.
+    """
     pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if run.diverged is None]
     first = scored.runs[0].model
     about = {"width": first.width, "ffn_width": first.ffn_width, "layers": []}

@@ -51,7 +51,7 @@ class Haystacks:
         self.answers = np.array([answer[0] for answer in answers])
 
     def tokens(self, text: str) -> list[int]:
-        """Tokens of a text."""
+        """Return tokens of a text."""
         return self.tokenizer.encode(text).ids
 
     def row(self, rng: np.random.Generator, length: int, depth: float) -> tuple[list[int], int]:
@@ -95,7 +95,7 @@ class Haystacks:
 def score(
     run: Run, report: Callable, asked: Haystack, mix: NeedlesMix, tokenizer_file: Path, corpus: Path
 ) -> pd.DataFrame:
-    """Asks one run; an empty frame of one that diverged.
+    """Ask one run; an empty frame of one that diverged.
 
     Returns:
         A line a length and depth: length, depth, rows, chosen, generated (of them right), other (of them a value that stood in the row
@@ -129,7 +129,7 @@ def score(
 
 
 def write(scored: Scored) -> dict:
-    """Writes haystack.csv of one arm (all its seeds); summary.json says nothing more."""
+    """Write haystack.csv of one arm (all its seeds); summary.json says nothing more."""
     pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if run.diverged is None]
     if pairs:
         save_frame(scored.out / "haystack.csv", pd.concat([result.assign(seed=run.seed) for run, result in pairs]))

@@ -60,7 +60,7 @@ class StemLM(TemplateLM):
 
     @classmethod
     def from_folder(cls, folder: Path | str, tokenizer: Path | str, batch: int = 64) -> "StemLM":
-        """The trained model of a run folder; raises UserError as load_folder and read_tokenizer do."""
+        """Return the trained model of a run folder; raises UserError as load_folder and read_tokenizer do."""
         model, context = load_folder(Path(folder))
         return cls(model, read_tokenizer(tokenizer), context, batch)
 
@@ -70,7 +70,7 @@ class StemLM(TemplateLM):
         return END_OF_DOCUMENT
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: object) -> list[int]:
-        """Tokens of a text, without marks."""
+        """Return tokens of a text, without marks."""
         return self.tokens.encode(string).ids
 
     def loglikelihood(self, requests: list, disable_tqdm: bool = False) -> list[tuple[float, bool]]:
@@ -112,7 +112,7 @@ class StemLM(TemplateLM):
         return collator.get_original(results)
 
     def _loglikelihood_tokens(self, requests: list, **_: object) -> list[tuple[float, bool]]:
-        """What lm-eval calls with ((prompt, answer), prompt tokens, answer tokens)."""
+        """Return what lm-eval calls with ((prompt, answer), prompt tokens, answer tokens)."""
         return self._score([(self._cut(context, answer, text[1]), len(answer)) for text, context, answer in requests])
 
     def loglikelihood_rolling(self, requests: list, disable_tqdm: bool = False) -> list[float]:
@@ -126,7 +126,8 @@ class StemLM(TemplateLM):
 
     def generate_until(self, requests: list, disable_tqdm: bool = False) -> list[str]:
         """Continuations up to a stop text, the end mark or the asked number of tokens; greedy, or sampled where a request asks so.
-        Requests with equal settings and prompts of equal length go together."""
+        Requests with equal settings and prompts of equal length go together.
+        """
         rows = [
             ([END_OF_DOCUMENT, *self.tok_encode(prompt)], normalize_gen_kwargs(asked))
             for prompt, asked in (r.args for r in requests)
@@ -147,7 +148,7 @@ class StemLM(TemplateLM):
 
     @staticmethod
     def _choice(settings: dict) -> Choose:
-        """How the next token is chosen; UserError for settings that aren't served."""
+        """Return how the next token is chosen; UserError for settings that aren't served."""
         if not settings["do_sample"]:
             return greedy
         if strange := sorted(settings.keys() - {"do_sample", "temperature", "top_k", "until", "max_gen_toks"}):

@@ -29,14 +29,15 @@ from stemrepro.training.run_folder import read_metrics
 
 
 def seen_pairs(run: Run) -> csr_array:
-    """How often each pair (input token, target) occurred in the batches this run saw, and in those before them that it goes on from; sparse
-    [vocab, vocab]."""
+    """Return how often each pair (input token, target) occurred in the batches this run saw, and in those before them that it goes on from; sparse
+    [vocab, vocab].
+    """
     training, vocab = run.training, run.model.vocab
     blocks = TokenBlocks(run.blocks, "train", training.sequence, vocab)
     counts = csr_array((vocab, vocab), dtype=np.int64)
     micro = training.micro_batch
     chunk = max(1, 2**20 // (micro * training.sequence))
-    batches = training.steps * training.batch // micro + (run.begins.batches if run.begins else 0)
+    batches = training.steps * training.batch // micro + (run.init_from.batches if run.init_from else 0)
     for first in range(0, batches, chunk):
         numbers = range(first, min(first + chunk, batches))
         rows = torch.cat([blocks.batch(run.seed, k, micro) for k in numbers]).numpy()
@@ -46,7 +47,7 @@ def seen_pairs(run: Run) -> csr_array:
 
 
 def training_rows(run: Run) -> list[dict]:
-    """How a run's training went: a row a step, up to where it diverged if it did.
+    """Return how a run's training went: a row a step, up to where it diverged if it did.
 
     Raises:
         UserError: rows are missing.
@@ -61,7 +62,7 @@ def training_rows(run: Run) -> list[dict]:
 def validation_losses(
     model: Decoder, blocks: TokenBlocks, numbers: np.ndarray, batch: int, report: Callable[[int, float], None]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Scores blocks: losses in nats, input tokens and targets, each [n, T]; `report` gets blocks done and a mean loss."""
+    """Return scores blocks: losses in nats, input tokens and targets, each [n, T]; `report` gets blocks done and a mean loss."""
     shape = (len(numbers), blocks.length)
     nats, inputs, targets = np.empty(shape), np.empty(shape, np.int64), np.empty(shape, np.int64)
     device = next(model.parameters()).device
@@ -79,7 +80,7 @@ def validation_losses(
 
 
 def score(run: Run, report: Callable, asked: Evaluation, level: str) -> dict:
-    """Scores one run.
+    """Score one run.
 
     Args:
         level: "steps" for how training went alone, "losses", or "context" for losses by position, context and input token too.
@@ -167,7 +168,7 @@ def _means(buckets: pd.DataFrame) -> dict:
 
 
 def _write_steps(scored: Scored) -> dict:
-    """Writes steps.npz (loss, norm [seeds, steps]), nan from where a run diverged; returns what summary.json says of training."""
+    """Write steps.npz (loss, norm [seeds, steps]), nan from where a run diverged; returns what summary.json says of training."""
     first = scored.runs[0]
     columns = {}
     for name in ("loss", "norm"):
@@ -184,7 +185,7 @@ def _write_steps(scored: Scored) -> dict:
 
 
 def _write_losses(scored: Scored, asked: Evaluation) -> dict:
-    """Writes the other files, of the runs that came to their end; returns what summary.json says of losses."""
+    """Write the other files, of the runs that came to their end; returns what summary.json says of losses."""
     pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if "buckets" in result]
     results, seeds = [result for _, result in pairs], np.array([run.seed for run, _ in pairs])
     first, shared = scored.runs[0], results[0]
@@ -208,10 +209,10 @@ def _write_losses(scored: Scored, asked: Evaluation) -> dict:
         })  # fmt: skip
     cost = flops_per_token(first.model, first.training.sequence)
     curve = [
-        {"seed": run.seed, "tokens": row["tokens"], "flops": row["tokens"] * 3 * cost, "train": row["loss"], **marks}
+        {"seed": run.seed, "tokens": row["tokens"], "flops": row["tokens"] * 3 * cost, "train": row["loss"], **evals}
         for run, result in pairs
         for row in result["curve"]
-        if (marks := row.get("validation"))
+        if (evals := row.get("validation"))
     ]
     save_frame(scored.out / "curve.csv", pd.DataFrame(curve))
     means = [_means(result["buckets"]) for result in results]
@@ -223,8 +224,9 @@ def _write_losses(scored: Scored, asked: Evaluation) -> dict:
 
 
 def write(scored: Scored) -> dict:
-    """Writes the score files of one arm (all its seeds) but summary.json, and returns what that is to say; equal results give equal
-    bytes."""
+    """Write the score files of one arm (all its seeds) but summary.json, and returns what that is to say; equal results give equal
+    bytes.
+    """
     about = _write_steps(scored)
     if any("buckets" in result for result in scored.results):
         about |= _write_losses(scored, scored.given["asked"])

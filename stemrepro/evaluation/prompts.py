@@ -31,7 +31,7 @@ class Question:
 
 
 def ask(tokenizer: Tokenizer, prompt: str, entity: str, answer: str) -> Question:
-    """A prompt that names the entity, whose first mention is taken, and ends where the answer begins.
+    """Return a prompt that names the entity, whose first mention is taken, and ends where the answer begins.
 
     Raises:
         UserError: the prompt doesn't name it.
@@ -46,7 +46,7 @@ def ask(tokenizer: Tokenizer, prompt: str, entity: str, answer: str) -> Question
 
 
 def padded(rows: list[tuple[int, ...]]) -> Tensor:
-    """Rows of tokens [n, longest], with end marks on the right, where a causal model doesn't see them."""
+    """Return rows of tokens [n, longest], with end marks on the right, where a causal model doesn't see them."""
     longest = max(map(len, rows))
     return torch.tensor([[*row, *[END_OF_DOCUMENT] * (longest - len(row))] for row in rows])
 

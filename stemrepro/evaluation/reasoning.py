@@ -33,7 +33,7 @@ FIELDS = ("length", "floor", "cut", "clusters")
 
 
 def members(manager: TaskManager, name: str) -> dict[str, ConfigurableTask]:
-    """The tasks of a group, or the task itself, by name.
+    """Return the tasks of a group, or the task itself, by name.
 
     Raises:
         UserError: lm-eval has no such task or group.
@@ -47,19 +47,20 @@ def members(manager: TaskManager, name: str) -> dict[str, ConfigurableTask]:
 
 
 def answer_of(task: ConfigurableTask, doc: dict) -> str:
-    """What is right, as text."""
+    """Return what is right, as text."""
     target = task.doc_to_target(doc)
     return str(target[0] if isinstance(target, list) and target else target)
 
 
 def length_of(doc: dict, prompt: str) -> int:
-    """Words that an item is long: as its dataset says (LongBench), else those of its prompt."""
+    """Return words that an item is long: as its dataset says (LongBench), else those of its prompt."""
     return int(doc["length"]) if isinstance(doc.get("length"), int | float) else len(prompt.split())
 
 
 def floor_of(task: ConfigurableTask, docs: list[dict], metric: str) -> float:
     """Points that need no knowledge: a draw among the choices, or one of the most frequent answers given to every question, by the task's
-    own scoring; whichever is more."""
+    own scoring; whichever is more.
+    """
     answers = Counter(answer_of(task, doc) for doc in docs)
     if task.OUTPUT_TYPE == "multiple_choice":
         draw = float(np.mean([100 / len(task.doc_to_choice(doc)) for doc in docs]))
@@ -74,7 +75,7 @@ def floor_of(task: ConfigurableTask, docs: list[dict], metric: str) -> float:
 
 
 def task_items(task: ConfigurableTask, name: str, samples: list[dict], metric: str, lm: StemLM) -> list[dict]:
-    """value (points), length, floor, whether its prompt is longer than the model's context, and cluster of each item, under the first of
+    """Value (points), length, floor, whether its prompt is longer than the model's context, and cluster of each item, under the first of
     the task's filters.
 
     Raises:
@@ -116,7 +117,7 @@ def score_tasks(
 def score(
     run: Run, report: Callable, asked: PlannedReasoning, tokenizer_file: Path
 ) -> dict[str, dict[str, np.ndarray]]:
-    """Scores one run on the planned tasks; nothing where none is planned or the run diverged."""
+    """Score one run on the planned tasks; nothing where none is planned or the run diverged."""
     if run.diverged is not None or not asked.tasks:
         return {}
     logging.getLogger("lm_eval").setLevel(logging.ERROR)  # one line a metric and task
@@ -125,7 +126,7 @@ def score(
 
 
 def write(scored: Scored) -> dict:
-    """Writes reasoning.npz of one arm (all its seeds) and returns what summary.json is to say."""
+    """Write reasoning.npz of one arm (all its seeds) and returns what summary.json is to say."""
     pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if result]
     if not pairs:
         return {"tasks": {}}

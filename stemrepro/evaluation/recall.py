@@ -21,7 +21,7 @@ from stemrepro.training.run import Run
 
 
 def token_of(tokenizer_file: Path, words: list[str]) -> np.ndarray:
-    """The token of each word [words]."""
+    """Return the token of each word [words]."""
     tokenizer = read_tokenizer(tokenizer_file)
     encoded = [tokenizer.encode(f" {word}").ids for word in words]
     if any(len(ids) != 1 for ids in encoded):
@@ -37,14 +37,15 @@ def documents(keys: int, values: int, pairs: int, length: int, count: int) -> tu
 
 
 def as_trained(keys: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Rows of tokens [n, 2 x pairs] as training sequences begin: with a key, for a document fills a sequence and no end mark stands
-    before it."""
+    """Return rows of tokens [n, 2 x pairs] as training sequences begin: with a key, for a document fills a sequence and no end mark stands
+    before it.
+    """
     return np.stack([keys, values], axis=2).reshape(len(keys), -1)
 
 
 @torch.no_grad()
 def score(run: Run, report: Callable, asked: Recall, tokenizer_file: Path, keys: int, values: int) -> pd.DataFrame:
-    """Asks one run, the same documents for every arm and seed; an empty frame of one that diverged.
+    """Ask one run, the same documents for every arm and seed; an empty frame of one that diverged.
 
     Args:
         keys, values: how many the mix has.
@@ -74,7 +75,7 @@ def score(run: Run, report: Callable, asked: Recall, tokenizer_file: Path, keys:
 
 
 def write(scored: Scored) -> dict:
-    """Writes recall.csv of one arm (all its seeds); summary.json says nothing more."""
+    """Write recall.csv of one arm (all its seeds); summary.json says nothing more."""
     pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if run.diverged is None]
     if pairs:
         save_frame(scored.out / "recall.csv", pd.concat([result.assign(seed=run.seed) for run, result in pairs]))

@@ -22,7 +22,7 @@ from stemrepro.training.run_folder import check_trusted, model_of, read_config
 
 
 def device_of(accelerator: str) -> torch.device:
-    """Where a scale's models are scored: where they are trained.
+    """Return where a scale's models are scored: where they are trained.
 
     Raises:
         UserError: the scale wants a GPU and torch sees none.
@@ -37,12 +37,12 @@ def device_of(accelerator: str) -> torch.device:
 def _least(config: ModelConfig) -> int:
     """Numbers that the weights of a model are at least; of a network in a file of one's own, those of all else."""
     if OWN_FILE.fullmatch(config.ffn):
-        config = replace(config, ffn="dense", ffn_width=0, placed=(), table_shared=False)
+        config = replace(config, ffn="dense", ffn_width=0, replaced_layers=(), table_shared=False)
     return parameter_counts(config)["total"]
 
 
 def load_model(folder: Path, config: ModelConfig, settings: str, device: torch.device) -> Decoder:
-    """The trained model of a run folder.
+    """Return the trained model of a run folder.
 
     Args:
         settings: hash of the run's settings, which the weights must carry.
@@ -79,7 +79,7 @@ def load_model(folder: Path, config: ModelConfig, settings: str, device: torch.d
 
 
 def load_run(run: Run) -> Decoder:
-    """The trained model of a run, where its scale scores.
+    """Return the trained model of a run, where its scale scores.
 
     Raises:
         UserError: it isn't finished, or was made with other settings than those asked for.
@@ -90,7 +90,7 @@ def load_run(run: Run) -> Decoder:
 
 
 def load_folder(folder: Path, trust: bool = False) -> tuple[Decoder, int]:
-    """The trained model of a run folder by what its config.yaml says, and the length of the sequences that it was trained on.
+    """Return the trained model of a run folder by what its config.yaml says, and the length of the sequences that it was trained on.
 
     Args:
         trust: also execute the file of a network that no arm of the recipes here names.

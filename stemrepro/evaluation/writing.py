@@ -23,7 +23,7 @@ class Scored:
 
 
 def save_frame(path: Path, frame: pd.DataFrame) -> None:
-    """Writes a CSV file; UserError when a number in it is none, or a loss below 0."""
+    """Write a CSV file; UserError when a number in it is none, or a loss below 0."""
     numbers = frame.select_dtypes("number")
     if not np.isfinite(numbers).all(axis=None) or ("nats" in numbers and (numbers["nats"] < 0).any()):
         raise UserError(f"{path}: scores hold a number that can't be; the weights or the text are damaged")
@@ -31,7 +31,7 @@ def save_frame(path: Path, frame: pd.DataFrame) -> None:
 
 
 def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Writes an npz file without dates, so that equal arrays give equal bytes."""
+    """Write an npz file without dates, so that equal arrays give equal bytes."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
     atomic_write(path, buffer.getvalue())

@@ -18,7 +18,7 @@ MEASURES = {
     "roi": "stemrepro.measures.roi:TrainingRoi",
     "stability": "stemrepro.measures.stability:Stability",
     "tables": "stemrepro.measures.tables:Tables",
-    "worth": "stemrepro.measures.worth:Worth",
+    "scaling": "stemrepro.measures.worth:Worth",
 }
 """By the name that a recipe's `measure:` has: a class that is a stemrepro.measures.base.Measure. Named, not imported, so that an edit of
 one leaves the results of recipes with another up to date."""

@@ -5,14 +5,14 @@ from itertools import combinations
 
 import numpy as np
 
-from stemrepro.measures.worth import Worth
+from stemrepro.measures.scaling import Scaling
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.robustness import sign
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Of so many seeds at one point, means over pairs of arms and over all choices of that many seeds.
+    """Of so many seeds at one variant, means over pairs of arms and over all choices of that many seeds.
 
     Attributes:
         pairs: comparisons that the last rung can tell.
@@ -27,18 +27,18 @@ class Agreement:
     wrong: float
 
 
-def agreement(measure: Worth, arms: tuple[str, ...], point: str, seeds: int) -> Agreement:
-    """Prose losses of every pair of some arms at a point, beside the same pair at the scale itself with all of its seeds.
+def agreement(measure: Scaling, arms: tuple[str, ...], variant: str, seeds: int) -> Agreement:
+    """Prose losses of every pair of some arms at a variant, beside the same pair at the scale itself with all of its seeds.
 
     Raises:
-        UserError: an arm isn't wanted at the point.
+        UserError: an arm isn't wanted at the variant.
     """
     shares, pairs = [], 0
     for pair in combinations(arms, 2):
         if not (end := sign(measure.gap(*pair, None), 0.0)):
             continue
         pairs += 1
-        own = measure.gap(*pair, point)
+        own = measure.gap(*pair, variant)
         for chosen in combinations(range(len(own.differences)), seeds):
             found = Contrast(own.differences[list(chosen)], own.item_se, own.item_df)
             called = end * sign(found, 0.0)

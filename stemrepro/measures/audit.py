@@ -17,7 +17,7 @@ from stemrepro.config.paper import Paper
 from stemrepro.config.scale import Shape
 from stemrepro.measures.base import Precondition
 from stemrepro.measures.inputs import Inputs
-from stemrepro.model.config import placed_layers
+from stemrepro.model.config import layers_of
 from stemrepro.model.cost import parameter_counts, table_1_saving
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.rule import CONFOUNDED
@@ -37,12 +37,12 @@ def fits(value: float, items: int, digits: int = 2) -> bool:
 
 
 def chance_of_fit(items: int, digits: int = 2) -> float:
-    """Share of all printable percentages that fit `items`: how often a number from elsewhere would fit by accident."""
+    """Return share of all printable percentages that fit `items`: how often a number from elsewhere would fit by accident."""
     return len({round(100 * k / items, digits) for k in range(items + 1)}) / (100 * 10**digits + 1)
 
 
 def item_error(first: np.ndarray, second: np.ndarray, items: np.ndarray, discordance: float | None) -> float:
-    """Standard error, in points, of the mean difference of two models over tasks, from the finite number of items alone.
+    """Return standard error, in points, of the mean difference of two models over tasks, from the finite number of items alone.
 
     A task's difference of two right-or-wrong scores has variance (q - d^2) / N, with q the share of items on which just one of
     the two models is right and d the difference (McNemar's setting).
@@ -65,7 +65,7 @@ class Audit:
     shapes: dict[str, Shape]
 
     def accuracies(self, row: str) -> np.ndarray:
-        """The eight accuracies of a row, "table-3-350m/dense", in percent [8]; nan where none was found."""
+        """Return the eight accuracies of a row, "table-3-350m/dense", in percent [8]; nan where none was found."""
         return np.array([self.paper.value(f"{row}/{task}") for task in EIGHT])
 
     def items(self, kind: str = "items") -> np.ndarray:
@@ -104,7 +104,7 @@ class Audit:
         return self.counts(row)[{"tensors": "total", "kept": "paper_total"}[convention]] / 1e9
 
     def nearer_total(self, row: str) -> float:
-        """The one of the two ways to count that comes nearer to the printed total, in billions."""
+        """Return the one of the two ways to count that comes nearer to the printed total, in billions."""
         ways = [self.total(f"{row}:{convention}") for convention in ("tensors", "kept")]
         return min(ways, key=lambda value: abs(value - self.paper.value(f"{row}/total")))
 
@@ -116,7 +116,7 @@ class Audit:
         return {layers: (dense + layers * (HASH_EXPERTS - 1) * expert) / 1e9 for layers in range(1, shape.layers + 1)}
 
     def hash_total(self, row: str) -> float:
-        """The total nearest to the printed one that any number of Hash-MoE layers gives."""
+        """Return the total nearest to the printed one that any number of Hash-MoE layers gives."""
         return min(self.hash_totals(row).values(), key=lambda value: abs(value - self.paper.value(f"{row}/total")))
 
     def table_spread(self, block: str) -> float:
@@ -125,29 +125,29 @@ class Audit:
         dense = self.paper.value(f"{block}/dense/total")
         rows = [row for row in self.paper.blocks[block].rows if row.startswith("stem-")]
         sizes = [
-            (self.paper.value(f"{block}/{row}/total") - dense) / len(placed_layers(PLACEMENT_OF[row], layers))
+            (self.paper.value(f"{block}/{row}/total") - dense) / len(layers_of(PLACEMENT_OF[row], layers))
             for row in rows
         ]
         return max(sizes) - min(sizes)
 
     def saved(self, shape: str) -> float:
-        """Share of a layer's multiply-adds that Table 1 says STEM saves, in percent, at 4,096 tokens."""
+        """Return share of a layer's multiply-adds that Table 1 says STEM saves, in percent, at 4,096 tokens."""
         return 100 * table_1_saving(self.shapes[shape], 4096)
 
     def misfits(self, row: str) -> list[str]:
-        """The tasks whose accuracy is no whole number of right answers out of the test's items."""
+        """Return the tasks whose accuracy is no whole number of right answers out of the test's items."""
         pairs = zip(EIGHT, self.accuracies(row), self.items(), strict=True)
         return [task for task, value, size in pairs if not math.isnan(value) and not fits(value, size)]
 
     def scorer(self, row: str) -> str:
-        """Which item counts explain a row: "true sizes", "padded sizes" (to 128) or "neither"."""
+        """Return which item counts explain a row: "true sizes", "padded sizes" (to 128) or "neither"."""
         if not self.misfits(row):
             return "true sizes"
         pairs = zip(self.accuracies(row), self.items("padded"), strict=True)
         return "padded sizes" if all(math.isnan(v) or fits(v, n) for v, n in pairs) else "neither"
 
     def chance(self, row: str) -> float:
-        """How likely it is that numbers from elsewhere would fit the item counts that explain a row, all of them (nan for none)."""
+        """Return how likely it is that numbers from elsewhere would fit the item counts that explain a row, all of them (nan for none)."""
         kind = {"true sizes": "items", "padded sizes": "padded"}.get(self.scorer(row))
         if kind is None:
             return math.nan
@@ -155,15 +155,15 @@ class Audit:
         return math.prod(chance_of_fit(int(size)) for value, size in pairs if not math.isnan(value))
 
     def ffn_saved(self, _: str) -> float:
-        """Share of a replaced FFN's matrix multiply-adds that is saved, in percent."""
+        """Return share of a replaced FFN's matrix multiply-adds that is saved, in percent."""
         shape = self.shapes["llama-3.2-1b"]
         dense, stem = (shaped(shape, Arm(ffn=f, placement=p)) for f, p in (("dense", "none"), ("stem", "full")))
         matrix = shape.width * shape.ffn_width
-        removed = (parameter_counts(dense)["active"] - parameter_counts(stem)["active"]) / len(stem.placed)
+        removed = (parameter_counts(dense)["active"] - parameter_counts(stem)["active"]) / len(stem.replaced_layers)
         return 100 * removed / (3 * matrix)
 
     def flops_saved(self, row: str) -> float:
-        """Share of the model's forward GFLOPs that is saved by the printed numbers, in percent."""
+        """Return share of the model's forward GFLOPs that is saved by the printed numbers, in percent."""
         return 100 * (1 - self.paper.value(f"{row}/gflops") / self.paper.value(f"{row.split('/')[0]}/dense/gflops"))
 
     def gain(self, name: str) -> float:
@@ -192,12 +192,12 @@ class Audit:
         return sum(self.paper.value(f"{block}/{row}/boolq") < most for row in self.paper.blocks[block].rows)
 
     def one_scorer(self, row: str) -> bool:
-        """Do the item counts that explain a row explain dense's too?"""
+        """Does the item counts that explain a row explain dense's too?"""
         return self.scorer(row) == self.scorer(f"{row.split('/')[0]}/dense") != "neither"
 
 
 def granularity(audit: Audit) -> pd.DataFrame:
-    """Every accuracy of Tables 3 and 4: does it fit the true test size, the padded one, and how likely is that by accident?"""
+    """Return every accuracy of Tables 3 and 4: does it fit the true test size, the padded one, and how likely is that by accident?"""
     rows = []
     for block in ("table-3-350m", "table-3-1b", "table-4"):
         for row in audit.paper.blocks[block].rows:
@@ -239,18 +239,18 @@ class PaperAudit:
     reads_text: ClassVar[bool] = False
 
     def __init__(self, inputs: Inputs) -> None:
-        self.inputs, self.audit = inputs, Audit(inputs.book.paper, inputs.book.shapes)
+        self.inputs, self.audit = inputs, Audit(inputs.catalog.paper, inputs.catalog.shapes)
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
         """No metric compares arms of ours."""
         raise UserError(f"metric '{metric}' is a number by itself, not a contrast of arms")
 
-    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """Nothing is trained."""
         return {}
 
     def value(self, metric: str) -> float:
-        """The method of Audit that the metric names."""
+        """Return the method of Audit that the metric names."""
         name, _, rest = metric.partition(":")
         names = {"average": "average_deviation"}
         found = getattr(self.audit, names.get(name, name))(rest)

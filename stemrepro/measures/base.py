@@ -53,46 +53,47 @@ class Measure(Protocol):
     inputs: Inputs
 
     def __init__(self, inputs: Inputs) -> None:
-        """Reads what the recipe's arms have; UserError names a file that is missing or damaged."""
+        """Read what the recipe's arms have; UserError names a file that is missing or damaged."""
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
         """metric(high) - metric(low), a value a seed; Unmeasured where a run diverged."""
 
-    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
-        """The same in other settings, by a name of stemrepro.verdicts.robustness.ELSEWHERE, as far as both arms were trained there."""
+    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+        """Return the same in other settings, by a name of stemrepro.verdicts.robustness.ELSEWHERE, as far as both arms were trained there."""
 
     def value(self, metric: str) -> float:
-        """The number of an exact claim."""
+        """Return the number of an exact claim."""
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Why a metric can't be tested under a condition, or None; the condition "none" is that of the metric itself. It isn't told which
-        arms the claim compares; under a condition with `by_effect` it is told the claim's `smallest_effect` as well."""
+        """Return why a metric can't be tested under a condition, or None; the condition "none" is that of the metric itself. It isn't told which
+        arms the claim compares; under a condition with `by_effect` it is told the claim's `smallest_effect` as well.
+        """
 
     def runs(self) -> dict:
         """Everything with a `summary` that lies behind the recipe's results, by name."""
 
 
 def measure_class(name: str) -> type[Measure]:
-    """The measure of a name; UserError names those there are."""
+    """Return the measure of a name; UserError names those there are."""
     if name not in MEASURES:
         raise unknown("measure", name, MEASURES, "stemrepro/measures")
     return pkgutil.resolve_name(MEASURES[name])
 
 
 def scores_of(recipe: Recipe) -> list[Path]:
-    """The score folders that a recipe reads, below scores/<scale>."""
+    """Return the score folders that a recipe reads, below scores/<scale>."""
     folders = [Path(part) / address.path for address, parts in recipe.scored().items() for part in parts]
     return folders + ([Path("text")] if measure_class(recipe.measure).reads_text else [])
 
 
 def measured(inputs: Inputs) -> Measure:
-    """The measure of a recipe, with what there is of its arms; UserError where that is of two plans."""
+    """Return the measure of a recipe, with what there is of its arms; UserError where that is of two plans."""
     check_one_plan(inputs)
     return measure_class(inputs.recipe.measure)(inputs)
 
 
 def refusal(measure: type[Measure], recipe: Recipe, claim: Claim) -> str | None:
-    """Why a measure can't judge a claim of a recipe, or None."""
+    """Return why a measure can't judge a claim of a recipe, or None."""
     if not any(re.fullmatch(pattern, claim.metric) for pattern in measure.metrics):
         there = "; ".join(f"{pattern} ({words})" for pattern, words in measure.metrics.items())
         return f"metric '{claim.metric}' is unknown; there are {there}"
@@ -101,10 +102,10 @@ def refusal(measure: type[Measure], recipe: Recipe, claim: Claim) -> str | None:
         return f"metric '{claim.metric}' names neither a task nor a group of the recipe"
     if score == "score" and re.split("[:@]", what)[0] not in {*recipe.tasks, *recipe.groups}:
         return f"metric '{claim.metric}' names neither a task nor a group of the recipe"
-    if (point := claim.metric.partition("@")[2]) and point not in recipe.points:
-        return f"metric '{claim.metric}' is taken at '{point}', which is not among the recipe's points"
-    if score == "score" and point and "reasoning" not in recipe.points[point].scores:
-        return f"metric '{claim.metric}' is taken at '{point}', where the recipe asks for no scores 'reasoning'"
+    if (variant := claim.metric.partition("@")[2]) and variant not in recipe.variants:
+        return f"metric '{claim.metric}' is taken at '{variant}', which is not among the recipe's variants"
+    if score == "score" and variant and "reasoning" not in recipe.variants[variant].scores:
+        return f"metric '{claim.metric}' is taken at '{variant}', where the recipe asks for no scores 'reasoning'"
     reasons = (_refused_precondition(measure, recipe, claim, name) for name in claim.preconditions)
     return next(filter(None, reasons), None)
 
@@ -127,7 +128,7 @@ def _refused_precondition(measure: type[Measure], recipe: Recipe, claim: Claim, 
 
 
 def failure(measure: Measure, claim: Claim) -> tuple[str, str] | None:
-    """Why a claim can't be tested, and of which kind that is, or None: its metric, else the first of its preconditions that fails."""
+    """Return why a claim can't be tested, and of which kind that is, or None: its metric, else the first of its preconditions that fails."""
     if reason := measure.untestable(claim.metric, "none"):
         return reason, NOT_RUN
     for name in claim.preconditions:

@@ -8,7 +8,7 @@ from stemrepro.common.sums import total
 
 
 def bootstrap_error(groups: list[tuple[np.ndarray, ...]], statistic: Callable) -> tuple[float, float]:
-    """Standard error of the mean over groups of a statistic, and its degrees of freedom after Satterthwaite.
+    """Return standard error of the mean over groups of a statistic, and its degrees of freedom after Satterthwaite.
 
     Args:
         groups: for each source the arrays that the statistic takes, one value a document each [documents]; a source with one

@@ -42,7 +42,7 @@ class Capacity:
 
     metrics: ClassVar[dict[str, str]] = {
         "known": "percent of the bits known of the most people, difference of two arms",
-        "known:[a-z0-9-]+": "the same at a point of the recipe, or at main",
+        "known:[a-z0-9-]+": "the same at a variant of the recipe, or at main",
         "(total|active|flop)": "bits known of the most people per parameter, per active parameter or per forward FLOP of a token, "
         "doublings by which the first arm exceeds the second",
     }
@@ -62,44 +62,46 @@ class Capacity:
     @cached_property
     def sizes(self) -> dict[str, float]:
         """Points by their number of people, from few to many, as a factor of the scale's."""
-        points = {MAIN: 1.0} | {point: self.inputs.book.point(point).people for point in self.inputs.recipe.points}
-        return dict(sorted(points.items(), key=lambda item: item[1]))
+        variants = {MAIN: 1.0} | {
+            variant: self.inputs.catalog.variant(variant).people for variant in self.inputs.recipe.variants
+        }
+        return dict(sorted(variants.items(), key=lambda item: item[1]))
 
     @cached_property
     def arms(self) -> dict[str, dict[str, ArmCapacity]]:
-        """The recipe's arms, by point."""
+        """The recipe's arms, by variant."""
         folder = self.inputs.folder / "capacity"
         return {
-            arm: {point: ArmCapacity(folder / Address(point, arm).path) for point in self.sizes}
+            arm: {variant: ArmCapacity(folder / Address(variant, arm).path) for variant in self.sizes}
             for arm in self.inputs.recipe.arms
         }
 
     @property
     def most(self) -> str:
-        """The point with the most people."""
+        """The variant with the most people."""
         return list(self.sizes)[-1]
 
     def costs(self, arm: str) -> dict[str, float]:
         """ "total" and "active" parameters, and the forward FLOPs of a token ("flop")."""
-        book, scale = self.inputs.book, self.inputs.scale
-        model, training = run_settings(Address(MAIN, arm), book.arms[arm], book.point(MAIN), scale)
+        catalog, scale = self.inputs.catalog, self.inputs.scale
+        model, training = run_settings(Address(MAIN, arm), catalog.arms[arm], catalog.variant(MAIN), scale)
         counts = parameter_counts(model)
         return {"total": counts["total"], "active": counts["active"], "flop": flops_per_token(model, training.sequence)}
 
-    def percent(self, arm: str, point: str) -> np.ndarray:
+    def percent(self, arm: str, variant: str) -> np.ndarray:
         """Percent of the bits known [seeds]."""
-        frame = self.arms[arm][point].frame
+        frame = self.arms[arm][variant].frame
         return (100 * frame["known"] / frame["bits"]).to_numpy()
 
-    def bits(self, arm: str, point: str) -> np.ndarray:
+    def bits(self, arm: str, variant: str) -> np.ndarray:
         """Bits known [seeds]."""
-        return self.arms[arm][point].frame["known"].to_numpy()
+        return self.arms[arm][variant].frame["known"].to_numpy()
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """A difference of two arms by seed, over the seeds that both have; nan where a ratio has none, as less than a bit is known."""
-        name, _, point = metric.partition(":")
+        """Return a difference of two arms by seed, over the seeds that both have; nan where a ratio has none, as less than a bit is known."""
+        name, _, variant = metric.partition(":")
         if name == "known":
-            one, other = (self.percent(arm, point or self.most) for arm in (high, low))
+            one, other = (self.percent(arm, variant or self.most) for arm in (high, low))
         else:
             one, other = (
                 np.log2(np.where((bits := self.bits(arm, self.most)) >= 1, bits, np.nan) / self.costs(arm)[name])
@@ -108,7 +110,7 @@ class Capacity:
         count = min(len(one), len(other))
         return Contrast(one[:count] - other[:count])
 
-    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """Capacity is measured at the common rate alone."""
         return {}
 
@@ -117,7 +119,7 @@ class Capacity:
         raise UserError(f"metric '{metric}' is a contrast of arms, not a number by itself")
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Whether dense learns at all, and whether there is more than it can hold."""
+        """Return whether dense learns at all, and whether there is more than it can hold."""
         fewest = next(iter(self.sizes))
         if precondition == "dense-learns" and (few := float(self.percent("dense", fewest).mean())) < LEARNT:
             return f"dense knows {few:.0f}% of the bits of the fewest people; {LEARNT:g} are needed"
@@ -126,5 +128,7 @@ class Capacity:
         return None
 
     def runs(self) -> dict[str, ArmCapacity]:
-        """The arms at every number of people."""
-        return {str(Address(point, arm)): own for arm, points in self.arms.items() for point, own in points.items()}
+        """Return the arms at every number of people."""
+        return {
+            str(Address(variant, arm)): own for arm, variants in self.arms.items() for variant, own in variants.items()
+        }

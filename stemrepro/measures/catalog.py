@@ -5,14 +5,14 @@ from pathlib import Path
 from stemrepro.common.errors import UserError
 from stemrepro.common.paths import RECIPES
 from stemrepro.config import catalog
-from stemrepro.config.catalog import Book
+from stemrepro.config.catalog import Catalog
 from stemrepro.measures.base import measure_class, refusal
 
 
-def load(folder: Path = RECIPES) -> Book:
-    """What `stemrepro.config.catalog.load` reads; UserError also for a claim that its recipe's measure doesn't know."""
-    book = catalog.load(folder)
-    for name, recipe in book.recipes.items():
+def load(folder: Path = RECIPES) -> Catalog:
+    """Return what `stemrepro.config.catalog.load` reads; UserError also for a claim that its recipe's measure doesn't know."""
+    catalog = catalog.load(folder)
+    for name, recipe in catalog.recipes.items():
         file = folder / f"{name}.yaml"
         try:
             measure = measure_class(recipe.measure)
@@ -21,4 +21,4 @@ def load(folder: Path = RECIPES) -> Book:
         for key, claim in recipe.claims.items():
             if reason := refusal(measure, recipe, claim):
                 raise UserError(f"{file}: claim '{key}': {reason}")
-    return book
+    return catalog

@@ -8,7 +8,7 @@ import numpy as np
 
 
 def pair_error(values: np.ndarray, kept: np.ndarray, first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
-    """Standard error between countries of the mean over seeds of each seed's mean, and its degrees of freedom (countries - 1).
+    """Return standard error between countries of the mean over seeds of each seed's mean, and its degrees of freedom (countries - 1).
 
     Args:
         values: [seeds, pairs].

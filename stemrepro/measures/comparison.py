@@ -11,14 +11,14 @@ from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
 from stemrepro.config.buckets import BUCKETS, bucket_name
-from stemrepro.config.scale import Point
+from stemrepro.config.scale import Variant
 from stemrepro.measures import factorial, items, losses
 from stemrepro.measures.base import Precondition
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.items import ArmItems
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.verdicts.contrast import Contrast
-from stemrepro.verdicts.robustness import ELSEWHERE, OWN_RATES, POINTS
+from stemrepro.verdicts.robustness import OWN_RATES, ROBUSTNESS, VARIANTS
 from stemrepro.verdicts.rule import CONFOUNDED, TOO_SHORT, TOO_SMALL
 
 MEMORY, UNIGRAM, ANSWERS, NO_GAIN = (
@@ -31,11 +31,11 @@ UNINFORMED = ("stem-frozen", "stem-shuffled")
 
 @dataclass
 class ArmScores:
-    """One arm: losses where the recipe compares its arms, benchmark items where it has tasks, losses or steps at points."""
+    """One arm: losses where the recipe compares its arms, benchmark items where it has tasks, losses or steps at variants."""
 
     losses: ArmLosses
     items: ArmItems | None = None
-    points: dict[str, ArmLosses] = field(default_factory=dict)
+    variants: dict[str, ArmLosses] = field(default_factory=dict)
 
     @property
     def summary(self) -> dict:
@@ -44,7 +44,7 @@ class ArmScores:
 
 
 def losses_at(folder: Path, address: Address, count: int | None = None) -> ArmLosses:
-    """The losses of an address below `folder`, scores/<scale>."""
+    """Return the losses of an address below `folder`, scores/<scale>."""
     return ArmLosses(folder / "losses" / address.path, count)
 
 
@@ -52,14 +52,14 @@ def read_arms(inputs: Inputs) -> dict[str, ArmScores]:
     """Everything that a recipe reads of its arms."""
     recipe, folder, arms = inputs.recipe, inputs.folder, {}
     for arm in recipe.arms:
-        points = {
-            point: losses_at(folder, Address(point, arm), recipe.points[point].seeds)
-            for point in recipe.points_of(arm)
-            if point != recipe.base
+        variants = {
+            variant: losses_at(folder, Address(variant, arm), recipe.variants[variant].seeds)
+            for variant in recipe.variants_of(arm)
+            if variant != recipe.base
         }
         compared = losses_at(folder, Address(recipe.base, arm), recipe.seeds_of(arm))
         own_items = ArmItems(folder / "benchmarks" / Address(MAIN, arm).path, recipe) if recipe.tasks else None
-        arms[arm] = ArmScores(compared, own_items, points)
+        arms[arm] = ArmScores(compared, own_items, variants)
     return arms
 
 
@@ -95,7 +95,7 @@ class Comparison:
         return losses.contrast(self.arms[high].losses, self.arms[low].losses, metric)
 
     def empty_bucket(self, metric: str) -> str | None:
-        """The bucket that a metric restricts losses to, when no target of the scale fell into it."""
+        """Return the bucket that a metric restricts losses to, when no target of the scale fell into it."""
         by, _, bucket = metric.partition(":")[2].partition("=")
         if by not in BUCKETS:
             return None
@@ -104,24 +104,24 @@ class Comparison:
         return bucket if bucket in names and not ((rows.by == by) & (rows.bucket == bucket)).any() else None
 
     def at(self, setting: str, arm: str) -> ArmLosses | None:
-        """Losses of an arm in another setting, at the budget at which the recipe compares its arms; None where it wasn't trained there.
+        """Return losses of an arm in another setting, at the budget at which the recipe compares its arms; None where it wasn't trained there.
 
         At own rates these are the scale's own where the family's best rate is the common one, and none where the scale doesn't know it.
         """
         base = self.inputs.recipe.base
-        runs = self.arms[arm].points.get(POINTS[setting] if base == MAIN else f"{base}-{POINTS[setting]}")
+        runs = self.arms[arm].variants.get(VARIANTS[setting] if base == MAIN else f"{base}-{VARIANTS[setting]}")
         if setting != OWN_RATES:
             return runs
-        fields, scale = self.inputs.book.arms[arm], self.inputs.scale
-        if (fields.family or arm) not in scale.best_rates:
+        fields, scale = self.inputs.catalog.arms[arm], self.inputs.scale
+        if (fields.family or arm) not in scale.tuned:
             return None
-        own, common = (run_settings(Address(MAIN, arm), fields, Point(own_rate=own), scale) for own in (True, False))
+        own, common = (run_settings(Address(MAIN, arm), fields, Variant(tuned=own), scale) for own in (True, False))
         return runs or (self.arms[arm].losses if own == common else None)
 
-    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
-        """The same in other settings; none where an arm wasn't trained there, or where the setting is the common one for both."""
+    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+        """Return the same in other settings; none where an arm wasn't trained there, or where the setting is the common one for both."""
         found = {}
-        for setting in ELSEWHERE:
+        for setting in ROBUSTNESS:
             pair = {arm: self.at(setting, arm) for arm in (high, low)}
             if None in pair.values() or all(pair[arm] is self.arms[arm].losses for arm in pair):
                 continue
@@ -130,7 +130,7 @@ class Comparison:
         return found
 
     def contrast_at(self, setting: str, high: str, low: str, metric: str) -> Contrast | None:
-        """A contrast in another setting, where both arms were trained; None for metrics that aren't taken there: all but losses."""
+        """Return a contrast in another setting, where both arms were trained; None for metrics that aren't taken there: all but losses."""
         if self.empty_bucket(metric) or not any(re.fullmatch(pattern, metric) for pattern in losses.METRICS):
             return None
         return losses.contrast(self.at(setting, high), self.at(setting, low), metric)
@@ -154,7 +154,7 @@ class Comparison:
         return None
 
     def _memory_explains(self) -> str | None:
-        """Does dense - token-only make three quarters of dense - STEM full, on prose?"""
+        """Do dense - token-only make three quarters of dense - STEM full, on prose?"""
         dense, stem, memory = (self.arms[arm].losses for arm in ("dense", "stem-full", "token-only"))
         gap, part = (losses.contrast(dense, low, "prose").mean for low in (stem, memory))
         if gap <= 0:
@@ -181,13 +181,13 @@ class Comparison:
         return None
 
     def runs(self) -> dict[str, ArmLosses | ArmItems]:
-        """The scores behind the recipe, where its arms are compared and at points."""
+        """Return the scores behind the recipe, where its arms are compared and at variants."""
         parts = self.inputs.recipe.scores
         main = {arm: own.losses if "losses" in parts else own.items for arm, own in self.arms.items()}
-        return main | {f"{arm}@{point}": at for arm, own in self.arms.items() for point, at in own.points.items()}
+        return main | {f"{arm}@{variant}": at for arm, own in self.arms.items() for variant, at in own.variants.items()}
 
     def cost(self, arm: str) -> dict[str, float]:
-        """An arm's FLOPs a token and its parameters in all, as multiples of dense's."""
+        """Return an arm's FLOPs a token and its parameters in all, as multiples of dense's."""
         own, dense = self.arms[arm].summary, self.arms["dense"].summary
         return {
             "FLOPs": own["forward_flops_per_token"] / dense["forward_flops_per_token"],

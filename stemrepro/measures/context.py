@@ -71,7 +71,7 @@ class Part:
 
 
 def part(arm: ArmContext, what: str, low: int = 0, high: int = 2**30) -> Part:
-    """Losses at positions (or offsets in the second half) from `low` up to `high`.
+    """Return losses at positions (or offsets in the second half) from `low` up to `high`.
 
     Args:
         what: "position", or one of CONTEXTS for the second half's targets.
@@ -96,7 +96,7 @@ CONTEXT_WORTH = 0.02
 
 
 def parts(arm: ArmContext, growth: str) -> tuple[Part, Part]:
-    """The two conditions whose difference a growth is: late and early, behind more and less."""
+    """Return the two conditions whose difference a growth is: late and early, behind more and less."""
     if growth == "position":
         return part(arm, "position", half(arm)), part(arm, "position", *EARLY)
     if growth == "prefix":
@@ -108,7 +108,8 @@ def parts(arm: ArmContext, growth: str) -> tuple[Part, Part]:
 
 def mean_difference(first: Part, second: Part, more: Part | None, fewer: Part | None, source: np.ndarray) -> Contrast:
     """mean(first) - mean(second) by seed, less mean(more) - mean(fewer) where these are given; every source counts the same.
-    The error between documents is a bootstrap within each source, as for whole sources."""
+    The error between documents is a bootstrap within each source, as for whole sources.
+    """
     upper, lower = first.nats - second.nats, (more.nats - fewer.nats if more else np.zeros_like(first.nats))
     tokens, others = first.tokens.astype(float), (more.tokens if more else first.tokens).astype(float)
     by_seed, groups, names = np.zeros(len(upper)), [], np.unique(source)
@@ -122,7 +123,7 @@ def mean_difference(first: Part, second: Part, more: Part | None, fewer: Part | 
     return Contrast(by_seed / len(names), *error)
 
 
-def worth(arm: ArmContext) -> Contrast:
+def scaling(arm: ArmContext) -> Contrast:
     """Nats a token that the first half takes off the second half's loss."""
     return mean_difference(part(arm, "alone"), part(arm, "intact"), None, None, arm.arrays["source"])
 
@@ -151,7 +152,7 @@ class Context:
         return {arm: ArmContext(folder / Address(MAIN, arm).path, recipe.seeds_of(arm)) for arm in recipe.arms}
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """How much more loss(high) - loss(low) is under the first condition of a growth than under the second.
+        """Return how much more loss(high) - loss(low) is under the first condition of a growth than under the second.
 
         Raises:
             UserError: arms scored on different seeds or documents.
@@ -163,21 +164,22 @@ class Context:
         (late, early), (late_low, early_low) = parts(first, growth), parts(second, growth)
         return mean_difference(late, late_low, early, early_low, first.arrays["source"])
 
-    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """Contexts are scored at the common rate alone."""
         return {}
 
     def value(self, metric: str) -> float:
-        """A count in the text."""
+        """Return a count in the text."""
         return self.text.value(metric)
 
     def untestable(self, metric: str, precondition: str) -> str | None:
         """dense-uses-context: the first half of a block must be worth CONTEXT_WORTH nats a token to dense on the second half's
-        targets."""
-        if precondition == "dense-uses-context" and (gain := worth(self.arms["dense"]).mean) < CONTEXT_WORTH:
+        targets.
+        """
+        if precondition == "dense-uses-context" and (gain := scaling(self.arms["dense"]).mean) < CONTEXT_WORTH:
             return f"half a block of context is worth {gain:.3f} nats to dense; {CONTEXT_WORTH:g} are needed"
         return None
 
     def runs(self) -> dict[str, ArmContext]:
-        """The arms."""
+        """Return the arms."""
         return self.arms

@@ -17,19 +17,19 @@ LENGTH = 4096
 
 
 def dense_and_stem(shape: Shape, placement: str) -> tuple[ModelConfig, ModelConfig]:
-    """The two models that a cost is compared between."""
+    """Return the two models that a cost is compared between."""
     return shaped(shape, Arm(ffn="dense", placement="none")), shaped(shape, Arm(ffn="stem", placement=placement))
 
 
 def layer_saving(shape: Shape, length: int = LENGTH) -> float:
-    """Share of a replaced layer's forward FLOPs that is saved, with the shape's own grouped-query attention."""
+    """Return share of a replaced layer's forward FLOPs that is saved, with the shape's own grouped-query attention."""
     dense, _ = dense_and_stem(shape, "full")
     layer = (flops_per_token(dense, length) - 2 * dense.width * dense.vocab) / dense.layers
     return 2 * dense.width * dense.ffn_width / layer
 
 
 def model_saving(shape: Shape, placement: str, length: int = LENGTH) -> float:
-    """Share of a model's forward FLOPs that is saved, output head included."""
+    """Return share of a model's forward FLOPs that is saved, output head included."""
     dense, stem = dense_and_stem(shape, placement)
     return 1 - flops_per_token(stem, length) / flops_per_token(dense, length)
 
@@ -55,18 +55,18 @@ class Costs:
     reads_text: ClassVar[bool] = False
 
     def __init__(self, inputs: Inputs) -> None:
-        self.inputs, self.shapes = inputs, inputs.book.shapes
+        self.inputs, self.shapes = inputs, inputs.catalog.shapes
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
         """No metric compares arms."""
         raise UserError(f"metric '{metric}' is a number by itself, not a contrast of arms")
 
-    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """Nothing is trained."""
         return {}
 
     def value(self, metric: str) -> float:
-        """The number of an exact claim; UserError for an unknown shape."""
+        """Return the number of an exact claim; UserError for an unknown shape."""
         name, shape, *rest = metric.split(":")
         if shape not in self.shapes:
             raise unknown("shape", shape, self.shapes, "recipes/shapes.yaml")

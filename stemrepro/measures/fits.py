@@ -30,12 +30,12 @@ class PowerLaw:
     exponents: np.ndarray
 
     def loss(self, *sizes: np.ndarray | float) -> np.ndarray:
-        """The law at sizes, one array an axis."""
+        """Return the law at sizes, one array an axis."""
         parts = zip(sizes, self.units, self.amplitudes, self.exponents, strict=True)
         return self.floor + sum(a * (np.asarray(size, float) / unit) ** -e for size, unit, a, e in parts)
 
     def reach(self, loss: float, *sizes: float | None) -> float:
-        """The size along the axis given as None at which the law falls to a loss; infinite where it never does."""
+        """Return the size along the axis given as None at which the law falls to a loss; infinite where it never does."""
         axis = sizes.index(None)
         fixed = [i for i in range(len(sizes)) if i != axis]
         rest = loss - self.floor
@@ -90,7 +90,7 @@ def bootstrapped(losses: np.ndarray, *sizes: np.ndarray, tied: bool = False) -> 
 
 
 def fit(losses: np.ndarray, *sizes: np.ndarray, tied: bool = False) -> PowerLaw:
-    """The law nearest to losses [places] at sizes [places], one array an axis; the floor and the amplitudes are never below 0.
+    """Return the law nearest to losses [places] at sizes [places], one array an axis; the floor and the amplitudes are never below 0.
 
     Args:
         tied: all axes have one exponent.
@@ -126,6 +126,6 @@ def fit(losses: np.ndarray, *sizes: np.ndarray, tied: bool = False) -> PowerLaw:
 
 
 def _simplex(start: np.ndarray, step: float, bounds: tuple[float, float]) -> np.ndarray:
-    """A grid step along every axis, away from the nearer bound."""
+    """Return a grid step along every axis, away from the nearer bound."""
     signs = np.where(start + step > bounds[1], -step, step)
     return np.vstack([start, start + np.diag(signs)])

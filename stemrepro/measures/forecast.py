@@ -38,7 +38,7 @@ class Below:
         return 1 + len(self.sizes) + (1 if self.tied else len(self.sizes))
 
     def law(self, losses: np.ndarray) -> PowerLaw:
-        """The law of losses [rungs] at these sizes."""
+        """Return the law of losses [rungs] at these sizes."""
         return fit(losses, *self.sizes, tied=self.tied)
 
     def drawn_on(self, losses: np.ndarray) -> float:
@@ -47,7 +47,7 @@ class Below:
 
 
 def forecast(arms: tuple[Below, ...], signs: tuple[int, ...]) -> Contrast:
-    """The signed sum of arms' losses (1 and -1: their gap) at a rung that isn't in the fit, by seed; its `interval` is the prediction's.
+    """Return the signed sum of arms' losses (1 and -1: their gap) at a rung that isn't in the fit, by seed; its `interval` is the prediction's.
 
     With as many rungs as the law has parameters nothing is left over to say how well it fits, and the interval holds the seeds alone.
 

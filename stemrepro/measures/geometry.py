@@ -98,7 +98,7 @@ class ArmGeometry(ArmScores):
     def by_layer(
         self, statistic: str, what: str, centred: bool = False, share: float = 1.0, bucket: str = "all"
     ) -> pd.DataFrame:
-        """A statistic: rows are seeds, columns layers.
+        """Return a statistic: rows are seeds, columns layers.
 
         Raises:
             UserError: there is none of that kind.
@@ -115,7 +115,8 @@ class ArmGeometry(ArmScores):
 
     def random(self, what: str) -> float:
         """P95 of |cos| of random directions of the rank that these vectors can have: rows ffn_width, dense up-projection outputs
-        width; gated ones are products of both, which can have any rank."""
+        width; gated ones are products of both, which can have any rank.
+        """
         dense_up = what == "up" and not self.has("rows")
         return random_p95(self.summary["width"] if dense_up else self.summary["ffn_width"])
 
@@ -129,7 +130,7 @@ FEWEST_TOKENS = 30
 
 
 def bucket_mean(arm: ArmGeometry, statistic: str, buckets: tuple[str, ...]) -> np.ndarray:
-    """Mean over layers and those of the buckets that hold enough rows [seeds]."""
+    """Return mean over layers and those of the buckets that hold enough rows [seeds]."""
     found = [arm.by_layer(statistic, "rows", bucket=b).mean(axis=1) for b in buckets if arm.has("rows", b)]
     if not found:
         raise UserError(f"{arm.folder}: no table has rows in the buckets {', '.join(buckets)}")
@@ -147,7 +148,7 @@ def partial_rank_correlation(x: np.ndarray, y: np.ndarray, given: np.ndarray) ->
 
 
 def correlation_within(x: np.ndarray, y: np.ndarray, given: np.ndarray, classes: int) -> float:
-    """The same with the mean ranks of equally large classes of `given` taken out instead: a control that assumes no straight line."""
+    """Return the same with the mean ranks of equally large classes of `given` taken out instead: a control that assumes no straight line."""
     from scipy import stats
 
     which = (stats.rankdata(given) * classes / (len(given) + 1)).astype(int)
@@ -174,7 +175,8 @@ def token_gains(dense: ArmGeometry, arm: ArmGeometry) -> tuple[np.ndarray, np.nd
 
 def gain_correlation(dense: ArmGeometry, arm: ArmGeometry, classes: int | None = None) -> Contrast:
     """Rank correlation over tokens of spread (-mean |cos|) and gain over dense at equal training count, a value a seed; with
-    `classes` taken within so many classes of the count."""
+    `classes` taken within so many classes of the count.
+    """
     _, gain, spread, seen = token_gains(dense, arm)
     triples = zip(-spread, gain, seen, strict=True)
     if classes:
@@ -210,7 +212,7 @@ class Angles:
         return {arm: ArmGeometry(self.inputs.folder, arm) for arm in self.inputs.recipe.arms}
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """A difference of two arms, or of two states of one (floor, learnt, depth, frequency), by seed.
+        """Return a difference of two arms, or of two states of one (floor, learnt, depth, frequency), by seed.
 
         Raises:
             UserError: arms with different seeds.
@@ -240,7 +242,7 @@ class Angles:
             return Contrast(bucket_mean(first, "p95", FREQUENT) - bucket_mean(first, "p95", RARE))
         return gain_correlation(first, second)
 
-    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """Angles are taken at the common rate alone."""
         return {}
 
@@ -249,7 +251,7 @@ class Angles:
         raise UserError(f"metric '{metric}' is a contrast of arms, not a number by itself")
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Whether the text has enough tokens of the kinds that a metric compares: a matter of the data, the same for all arms."""
+        """Return whether the text has enough tokens of the kinds that a metric compares: a matter of the data, the same for all arms."""
         arms = [arm for arm in self.arms.values() if not arm.summary.get("diverged") and arm.has("rows")]
         if not arms:
             return None  # the contrasts say which runs diverged
@@ -264,5 +266,5 @@ class Angles:
         return None
 
     def runs(self) -> dict[str, ArmGeometry]:
-        """The arms."""
+        """Return the arms."""
         return self.arms

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from stemrepro.config.catalog import Book
+from stemrepro.config.catalog import Catalog
 from stemrepro.config.recipe import Recipe
 from stemrepro.config.scale import Scale
 
@@ -18,16 +18,16 @@ class Inputs:
     """
 
     name: str
-    book: Book
+    catalog: Catalog
     scale_name: str
     folder: Path
 
     @property
     def recipe(self) -> Recipe:
         """The recipe itself."""
-        return self.book.recipes[self.name]
+        return self.catalog.recipes[self.name]
 
     @property
     def scale(self) -> Scale:
         """The scale itself."""
-        return self.book.scale(self.scale_name)
+        return self.catalog.scale(self.scale_name)

@@ -33,7 +33,7 @@ class Sample:
     clusters: np.ndarray
 
     def of_seeds(self, count: int) -> "Sample":
-        """The same of the first so many seeds."""
+        """Return the same of the first so many seeds."""
         return Sample(self.values[:count], self.weights[:count], self.clusters)
 
     @property
@@ -82,11 +82,11 @@ class ArmItems(ArmScores):
         return arrays
 
     def tasks(self, what: str) -> list[str]:
-        """The tasks of a group, or the task itself, as far as this scale has them."""
+        """Return the tasks of a group, or the task itself, as far as this scale has them."""
         return [task for task in self.recipe.groups.get(what, (what,)) if task in self.summary["tasks"]]
 
     def sample(self, metric: str, alone: bool = False) -> Sample:
-        """Values, weights and clusters for a metric; with `alone` of the answers without their prompt."""
+        """Return values, weights and clusters for a metric; with `alone` of the answers without their prompt."""
         score, what, *rest = metric.split(":")
         if score not in ("accuracy", "margin") or rest not in ([], ["seen"]):
             raise UserError(
@@ -114,8 +114,9 @@ class ArmItems(ArmScores):
         return {"chance": chance, "the most frequent answer": frequent, "answers alone": alone}
 
     def floor(self, metric: str) -> tuple[float, str]:
-        """The best of the floors and what it is; of a group the mean over its tasks. The items that were seen are few in a
-        task, so these count as one task."""
+        """Return the best of the floors and what it is; of a group the mean over its tasks. The items that were seen are few in a
+        task, so these count as one task.
+        """
         tasks = self.tasks(metric.split(":")[1])
         metrics = [metric] if metric.endswith(":seen") else [f"accuracy:{task}" for task in tasks]
         floors = [self.floors(metric) for metric in metrics]
@@ -148,7 +149,7 @@ def contrast(high: ArmItems, low: ArmItems, metric: str) -> Contrast:
 
 
 def untestable(dense: ArmItems, metric: str) -> str | None:
-    """Why a metric can't be tested at this scale, or None; judged by the dense arm alone.
+    """Return why a metric can't be tested at this scale, or None; judged by the dense arm alone.
 
     Dense must score 2 points above chance, the most frequent answer and the answers without their prompt (in a group, above the mean of
     each task's best of these); for margins, its prompts must add 0.05 bits to right answers over wrong ones. Unmeasured where it diverged.

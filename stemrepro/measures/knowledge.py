@@ -1,7 +1,8 @@
 """What models know of a mix of facts and how far reading other rows edits it: metrics of recipes/knowledge_editing.yaml.
 
 Shares are in points, of the cases whose two prompts a seed answered right before the edit. Pairs share countries on both sides, so the
-error between items leaves out whole countries in turn (stemrepro.measures.clusters)."""
+error between items leaves out whole countries in turn (stemrepro.measures.clusters).
+"""
 
 import re
 from functools import cached_property
@@ -47,7 +48,7 @@ class ArmFacts(ArmScores):
         return read_npz(path, FACTS, seeds=self.summary["seeds"], facts=len(self.facts))
 
     def recall(self, told: bool = True, held_out: bool = True) -> np.ndarray:
-        """Share of facts whose answer is the first choice [seeds]; in the held-out template, or in those trained on."""
+        """Return share of facts whose answer is the first choice [seeds]; in the held-out template, or in those trained on."""
         which = self.facts["told"].to_numpy(bool) == told
         prompts = slice(-1, None) if held_out else slice(None, -2)
         return self.arrays["first"][:, which, prompts].mean(axis=(1, 2))
@@ -79,18 +80,18 @@ class ArmEdits(ArmScores):
         return self.summary["tables"]
 
     def lengths(self, method: str) -> str:
-        """The lengths of the cases that a method is for."""
+        """Return the lengths of the cases that a method is for."""
         first = method.partition("-")[0]
         return first if first in ("longer", "shorter") else "equal"
 
     def values(self, method: str, field: str) -> np.ndarray:
-        """What came of a method's cases [seeds, its cases]; UserError where it wasn't tried."""
+        """Return what came of a method's cases [seeds, its cases]; UserError where it wasn't tried."""
         name, own = f"{method}/{field}", (self.cases["lengths"] == self.lengths(method)).sum()
         path, seeds = self.whole().folder / "edits.npz", self.summary["seeds"]
         return read_npz(path, {name: TRIALS[field]}, seeds=seeds, cases=int(own))[name].astype(float)
 
     def own_cases(self, method: str) -> tuple[pd.DataFrame, np.ndarray]:
-        """The cases of a method, and which of them a seed knew before the edit [seeds, its cases]."""
+        """Return the cases of a method, and which of them a seed knew before the edit [seeds, its cases]."""
         own = (self.cases["lengths"] == self.lengths(method)).to_numpy()
         return self.cases[own], self.arrays["known"][:, own]
 
@@ -155,7 +156,7 @@ class Knowledge:
         return {arm: edits_of(self.inputs.folder, Address(MAIN, arm)) for arm in self.inputs.recipe.arms}
 
     def of(self, arm: str, field: str, method: str, known_before: bool = True) -> Contrast:
-        """A method's mean in one arm: a field of FIELDS, "closer", or "spill"; over the cases that were known before, or the others."""
+        """Return a method's mean in one arm: a field of FIELDS, "closer", or "spill"; over the cases that were known before, or the others."""
         own = self.edits[arm]
         cases, known = own.own_cases(method)
         known = known == known_before
@@ -185,7 +186,7 @@ class Knowledge:
         return Contrast(without.differences - there.differences, float(np.hypot(without.item_se, there.item_se)), df)
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """A difference of two arms, or, with ">" in the metric and for closer, spill and labels, of the first arm alone.
+        """Return a difference of two arms, or, with ">" in the metric and for closer, spill and labels, of the first arm alone.
 
         Raises:
             UserError: arms with different seeds or cases, or methods of different cases.
@@ -220,8 +221,8 @@ class Knowledge:
         values = FIELDS[field] * (one.values(method, field)[:count] - other.values(method, field)[:count])
         return _contrast(values, known[:count] & also[:count], cases)
 
-    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
-        """Edits are made at the common rate alone."""
+    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+        """Edit are made at the common rate alone."""
         return {}
 
     def value(self, metric: str) -> float:
@@ -229,7 +230,7 @@ class Knowledge:
         raise UserError(f"metric '{metric}' is a contrast of arms, not a number by itself")
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Whether enough is known before any edit."""
+        """Return whether enough is known before any edit."""
         if precondition == "facts-learnt":
             told, untold = (100 * self.facts["dense"].recall(told).mean() for told in (True, False))
             if told < LEARNT or told - untold < LEAD:
@@ -244,5 +245,5 @@ class Knowledge:
         return None
 
     def runs(self) -> dict[str, ArmFacts]:
-        """The arms."""
+        """Return the arms."""
         return self.facts

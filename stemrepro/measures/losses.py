@@ -28,12 +28,12 @@ STEPS = {"seeds": SEEDS} | dict.fromkeys(("loss", "norm"), Array("numbers", "see
 
 
 def members(mix: str, sources: tuple[str, ...]) -> tuple[str, ...]:
-    """The sources of a mix: "prose", "all", or a source itself."""
+    """Return the sources of a mix: "prose", "all", or a source itself."""
     return {"prose": prose(sources), "all": sources}.get(mix, (mix,))
 
 
 class ArmLosses:
-    """Losses of one arm at one point, of its first `count` seeds (None: of all).
+    """Losses of one arm at one variant, of its first `count` seeds (None: of all).
 
     Raises:
         UserError: a file is missing or damaged, or holds what no run can have given.
@@ -46,14 +46,14 @@ class ArmLosses:
         self._less: dict[tuple[ArmLosses, str], Contrast] = {}
 
     def first(self, count: int) -> "ArmLosses":
-        """The same of its first seeds alone, read once."""
+        """Return the same of its first seeds alone, read once."""
         if count == len(self.seeds):
             return self
         return self._fewer.setdefault(count, ArmLosses(self.folder, count))
 
     def __str__(self) -> str:
-        point = self.folder.parent.name
-        return self.folder.name if point == MAIN else f"{self.folder.name}@{point}"
+        variant = self.folder.parent.name
+        return self.folder.name if variant == MAIN else f"{self.folder.name}@{variant}"
 
     @cached_property
     def summary(self) -> dict:
@@ -137,7 +137,7 @@ class ArmLosses:
 
     @cached_property
     def documents(self) -> dict[str, np.ndarray]:
-        """source [documents], tokens [documents], nats [seeds, documents]."""
+        """Source [documents], tokens [documents], nats [seeds, documents]."""
         path = self.folder / "documents.npz"
         arrays = read_npz(path, DOCUMENTS)
         kept = np.isin(arrays["seeds"], self.scored)
@@ -147,7 +147,7 @@ class ArmLosses:
 
     @cached_property
     def steps(self) -> dict[str, np.ndarray]:
-        """loss and norm of the gradient at every step [seeds, steps]; nan from the step on at which a run diverged."""
+        """Loss and norm of the gradient at every step [seeds, steps]; nan from the step on at which a run diverged."""
         path = self.folder / "steps.npz"
         arrays, steps = read_npz(path, STEPS), {}
         for name in ("loss", "norm"):
@@ -165,7 +165,8 @@ class ArmLosses:
 
     def loss(self, metric: str) -> pd.Series:
         """Loss in nats per token of each seed. `metric` is a source, "prose" or "all", with ":pair=4-31" or the like
-        behind it for one bucket. Every source of a mix counts the same, except in buckets, where every token does."""
+        behind it for one bucket. Every source of a mix counts the same, except in buckets, where every token does.
+        """
         if metric not in self._losses:
             self._losses[metric] = self._mean_loss(metric)
         return self._losses[metric]
@@ -214,8 +215,9 @@ METRICS = {
 
 
 def _item_error(first: ArmLosses, differences: np.ndarray, mix: str) -> tuple[float, float]:
-    """Standard error between documents of the seed-averaged differences [seeds, documents], by bootstrap within each source, and its
-    degrees of freedom."""
+    """Return standard error between documents of the seed-averaged differences [seeds, documents], by bootstrap within each source, and its
+    degrees of freedom.
+    """
     documents, groups = first.documents, []
     for source in members(mix, first.sources):
         chosen = documents["source"] == source
@@ -225,7 +227,7 @@ def _item_error(first: ArmLosses, differences: np.ndarray, mix: str) -> tuple[fl
 
 
 def check_documents(first: ArmLosses, *others: ArmLosses) -> None:
-    """Raises UserError where arms were scored on different documents."""
+    """Raise UserError where arms were scored on different documents."""
     for other, name in itertools.product(others, ("source", "tokens")):
         if not np.array_equal(first.documents[name], other.documents[name]):
             raise UserError(f"{first.folder} and {other.folder} were scored on different documents; score them anew")

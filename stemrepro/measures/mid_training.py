@@ -12,7 +12,7 @@ from stemrepro.measures.reasoning import SCORE, SCORE_WORDS, Reasoning
 from stemrepro.verdicts.contrast import Contrast
 
 KEPT, ANEW = "mid", "mid-anew"
-"""The points of the stage: tables carried over, and drawn again as the official code does."""
+"""The variants of the stage: tables carried over, and drawn again as the official code does."""
 TEXTS = ("prose", "mathematics", "code")
 """What losses behind the stage are taken of."""
 OF_TEXT = f"({'|'.join(TEXTS)})"
@@ -33,16 +33,16 @@ class MidTraining(Reasoning):
 
     @cached_property
     def arms(self) -> dict[str, dict[str, ArmLosses]]:
-        """Losses by point and arm: before the stage, and behind it."""
+        """Losses by variant and arm: before the stage, and behind it."""
         recipe, folder = self.inputs.recipe, self.inputs.folder / "losses"
         found = {MAIN: {arm: ArmLosses(folder / Address(MAIN, arm).path, recipe.seeds) for arm in recipe.arms}}
-        for point, visit in recipe.points.items():
-            places = {arm: folder / Address(point, arm).path for arm in recipe.visitors(point)}
-            found[point] = {arm: ArmLosses(place, visit.seeds) for arm, place in places.items()}
+        for variant, request in recipe.variants.items():
+            places = {arm: folder / Address(variant, arm).path for arm in recipe.arms_at(variant)}
+            found[variant] = {arm: ArmLosses(place, request.seeds) for arm, place in places.items()}
         return found
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """A difference of two arms by seed."""
+        """Return a difference of two arms by seed."""
         name, _, text = metric.partition(":")
         if name == "score":
             return super().contrast(high, low, metric)
@@ -58,5 +58,5 @@ class MidTraining(Reasoning):
         return losses.contrast(kept[high], (anew if name == "despite" else kept)[low], text)
 
     def runs(self) -> dict[str, ArmLosses]:
-        """What lies behind the results, by address."""
-        return {str(Address(point, arm)): own for point, arms in self.arms.items() for arm, own in arms.items()}
+        """Return what lies behind the results, by address."""
+        return {str(Address(variant, arm)): own for variant, arms in self.arms.items() for arm, own in arms.items()}

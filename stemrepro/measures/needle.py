@@ -1,5 +1,6 @@
 """Needles found before and behind an extension of the context: metrics of recipes/needle.yaml. Points of needles, mean over depths; the
-same rows for every arm and seed."""
+same rows for every arm and seed.
+"""
 
 from functools import cached_property
 from typing import ClassVar
@@ -41,8 +42,8 @@ class ArmHaystack(ArmScores):
         own = self.frame[self.frame["length"] == length]
         if own.empty:
             raise UserError(f"{self.folder}/haystack.csv has no rows of {length} tokens")
-        own = own.assign(points=100 * own[way] / own["rows"])
-        table = own.pivot(index="seed", columns="depth", values="points")
+        own = own.assign(percent=100 * own[way] / own["rows"])
+        table = own.pivot(index="seed", columns="depth", values="percent")
         if table.isna().any(axis=None) or len(table) != self.summary["seeds"]:
             raise damaged(self.folder / "haystack.csv", f"of {length} tokens a seed or depth is missing")
         return table
@@ -53,7 +54,7 @@ FOUND = 80.0
 ROOM = 10.0
 """Points that dense must miss where a lead over it is looked for: twice the smallest that counts. Above them nobody can lead."""
 KEPT, ANEW = "longer", "longer-anew"
-"""The points of the extension: tables carried over, and drawn again as the official code does."""
+"""The variants of the extension: tables carried over, and drawn again as the official code does."""
 
 
 class Needle:
@@ -62,7 +63,7 @@ class Needle:
     metrics: ClassVar[dict[str, str]] = {
         r"(chosen|generated):[0-9]+": "points of needles found in rows of so many tokens before the extension, by log-likelihood among all "
         "values or by greedy generation; difference of two arms",
-        r"(chosen|generated):[0-9]+@.+": "the same behind the extension at that point",
+        r"(chosen|generated):[0-9]+@.+": "the same behind the extension at that variant",
         f"growth@{KEPT}": "lead at the length of the extension less lead at the length before it, both behind the extension, points",
         r"anew:[0-9]+": "what an arm's lead over one without tables, which cancels, loses in rows of so many tokens when its tables are drawn "
         "anew, points",
@@ -83,32 +84,32 @@ class Needle:
         """What every address finds."""
         recipe = self.inputs.recipe
         places = [Address(MAIN, arm) for arm in recipe.arms]
-        places += [Address(point, arm) for point in recipe.points for arm in recipe.visitors(point)]
+        places += [Address(variant, arm) for variant in recipe.variants for arm in recipe.arms_at(variant)]
         return {place: ArmHaystack(self.inputs.folder / "haystack" / place.path) for place in places}
 
-    def losses(self, point: str, arm: str) -> ArmLosses:
-        """Losses at a point."""
+    def losses(self, variant: str, arm: str) -> ArmLosses:
+        """Return losses at a variant."""
         return ArmLosses(
-            self.inputs.folder / "losses" / Address(point, arm).path, self.inputs.recipe.points[point].seeds
+            self.inputs.folder / "losses" / Address(variant, arm).path, self.inputs.recipe.variants[variant].seeds
         )
 
-    def length(self, point: str) -> int:
-        """Tokens of a training sequence at a point."""
-        return self.inputs.book.point(point).at(self.inputs.scale).model.sequence
+    def length(self, variant: str) -> int:
+        """Return tokens of a training sequence at a variant."""
+        return self.inputs.catalog.variant(variant).at(self.inputs.scale).model.sequence
 
-    def found(self, point: str, arm: str, length: int, way: str = "chosen") -> np.ndarray:
+    def found(self, variant: str, arm: str, length: int, way: str = "chosen") -> np.ndarray:
         """Points by seed, mean over depths."""
-        return self.scores[Address(point, arm)].found(length, way).mean(axis=1).to_numpy()
+        return self.scores[Address(variant, arm)].found(length, way).mean(axis=1).to_numpy()
 
-    def lead(self, high: str, low: str, point: str, length: int, way: str = "chosen") -> np.ndarray:
+    def lead(self, high: str, low: str, variant: str, length: int, way: str = "chosen") -> np.ndarray:
         """Points by seed that one arm finds more than another, over the seeds that both have."""
-        one, other = self.found(point, high, length, way), self.found(point, low, length, way)
+        one, other = self.found(variant, high, length, way), self.found(variant, low, length, way)
         count = min(len(one), len(other))
         return one[:count] - other[:count]
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """A difference of two arms by seed."""
-        name, _, point = metric.partition("@")
+        """Return a difference of two arms by seed."""
+        name, _, variant = metric.partition("@")
         name, _, length = name.partition(":")
         if name == "growth":
             return Contrast(
@@ -119,9 +120,9 @@ class Needle:
         if name == "anew":
             kept, anew = (self.found(at, high, int(length)) for at in (KEPT, ANEW))
             return Contrast(kept - anew)
-        return Contrast(self.lead(high, low, point or MAIN, int(length), name))
+        return Contrast(self.lead(high, low, variant or MAIN, int(length), name))
 
-    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """Needles are asked for at the common rate alone."""
         return {}
 
@@ -130,26 +131,26 @@ class Needle:
         raise UserError(f"metric '{metric}' is a contrast of arms, not a number by itself")
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Whether dense finds needles at all."""
+        """Return whether dense finds needles at all."""
         if precondition == "none":
             return None
         if precondition == "dense-leaves-room":
             return self.no_room(metric)
-        point = KEPT if precondition == "dense-finds-longer" else MAIN
-        length = self.length(point)
-        if (found := float(self.found(point, "dense", length).mean())) < FOUND:
+        variant = KEPT if precondition == "dense-finds-longer" else MAIN
+        length = self.length(variant)
+        if (found := float(self.found(variant, "dense", length).mean())) < FOUND:
             return f"dense finds {found:.0f}% of the needles in {length} tokens; {FOUND:g} are needed"
         return None
 
     def no_room(self, metric: str) -> str | None:
-        """Why a lead over dense can't show at the lengths of a metric, or None."""
-        name, _, point = metric.partition("@")
+        """Return why a lead over dense can't show at the lengths of a metric, or None."""
+        name, _, variant = metric.partition("@")
         lengths = [self.length(MAIN), self.length(KEPT)] if name == "growth" else [int(name.partition(":")[2])]
         for length in lengths:
-            if (found := float(self.found(point or MAIN, "dense", length).mean())) > 100 - ROOM:
+            if (found := float(self.found(variant or MAIN, "dense", length).mean())) > 100 - ROOM:
                 return f"dense finds {found:.1f}% of the needles in {length} tokens, which leaves no room for a lead"
         return None
 
     def runs(self) -> dict[str, ArmHaystack]:
-        """What lies behind the results, by address."""
+        """Return what lies behind the results, by address."""
         return {str(place): scores for place, scores in self.scores.items()}

@@ -92,14 +92,15 @@ official engine; stemrepro/offload/offload.py begins anew with each pass."""
 
 
 def decode(sequences: int) -> Pass:
-    """A step of decoding."""
+    """Return a step of decoding."""
     return Pass(sequences, 1, CONTEXT)
 
 
 @cache
 def layer_seconds(dense: ModelConfig, replaced: bool, work: Pass, flops_a_second: float, memory: float) -> float:
     """Of one layer: what takes longer, its products or reading its weights, keys and values at so many bytes a second. Kept, because
-    the links of a figure differ in nothing that it hangs on."""
+    the links of a figure differ in nothing that it hangs on.
+    """
     product = dense.width * dense.ffn_width if replaced else 0
     flops = (flops_per_token(dense, work.context) - 2 * dense.width * dense.vocab) / dense.layers - 2 * product
     weights = (parameter_counts(dense)["active"] - (2 * dense.vocab + 1) * dense.width) / dense.layers - product
@@ -109,7 +110,8 @@ def layer_seconds(dense: ModelConfig, replaced: bool, work: Pass, flops_a_second
 
 def stretches(dense: ModelConfig, replaced: tuple[int, ...], works: Sequence[Pass], device: Device) -> list[float]:
     """Device seconds before each table is read and after the last, of passes that follow each other: [passes x tables + 1]. A layer's
-    table is read after its attention, here at its start: rows have no longer than this to come. Logits are the last tokens'."""
+    table is read after its attention, here at its start: rows have no longer than this to come. Logits are the last tokens'.
+    """
     bounds, seconds = [0, *replaced, dense.layers], [0.0]
     for work in works:
         of_layer = {kind: layer_seconds(dense, kind, work, device.flops, device.memory) for kind in (False, True)}
@@ -125,9 +127,10 @@ def model_seconds(
     shape: Shape, placement: str, works: Sequence[Pass], device: Device, home: Home, fetched: float
 ) -> float:
     """Seconds of passes that follow each other and whose ids are known from the start, of a model with STEM in these layers; `fetched`
-    rows of each table are brought from the host in each. All have as many tokens."""
+    rows of each table are brought from the host in each. All have as many tokens.
+    """
     dense, stem = dense_and_stem(shape, placement)
-    compute = stretches(dense, stem.placed, works, device)
+    compute = stretches(dense, stem.replaced_layers, works, device)
     row = stem.ffn_width * BYTES
     reads = works[0].total * row / device.memory
     compute = [seconds + reads for seconds in compute[:-1]] + compute[-1:]
@@ -144,7 +147,7 @@ def dense_seconds(shape: Shape, works: Sequence[Pass], device: Device) -> float:
 
 
 def device_bytes(shape: Shape, placement: str, home: Home, rows: float) -> float:
-    """Bytes on the device: parameters, and tables or what stands for them, buffers of `rows` rows and cache slots."""
+    """Return bytes on the device: parameters, and tables or what stands for them, buffers of `rows` rows and cache slots."""
     _, stem = dense_and_stem(shape, placement)
     counts = parameter_counts(stem)
     if not home.host:
@@ -170,18 +173,18 @@ class Offload:
     reads_text: ClassVar[bool] = True
 
     def __init__(self, inputs: Inputs) -> None:
-        self.inputs, self.shapes, self.text = inputs, inputs.book.shapes, TextCounts(inputs.folder / "text")
+        self.inputs, self.shapes, self.text = inputs, inputs.catalog.shapes, TextCounts(inputs.folder / "text")
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
         """No metric compares arms."""
         raise UserError(f"metric '{metric}' is a number by itself, not a contrast of arms")
 
-    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """Nothing is trained."""
         return {}
 
     def shape(self, name: str) -> Shape:
-        """A published shape; UserError for an unknown one."""
+        """Return a published shape; UserError for an unknown one."""
         if name not in self.shapes:
             raise unknown("shape", name, self.shapes, "recipes/shapes.yaml")
         return self.shapes[name]
@@ -193,8 +196,9 @@ class Offload:
         return lengths, table.mean().to_numpy() / lengths
 
     def fetched(self, work: Pass, home: Home) -> float:
-        """Rows of each table that a pass brings, mean over sources: one a token, or the distinct ones of each sequence (those that two
-        sequences share are counted for both: the most it can be), less what a cache holds of a chunk's distinct ones."""
+        """Return rows of each table that a pass brings, mean over sources: one a token, or the distinct ones of each sequence (those that two
+        sequences share are counted for both: the most it can be), less what a cache holds of a chunk's distinct ones.
+        """
         if not home.distinct:
             return work.total
         rows = []
@@ -221,12 +225,12 @@ class Offload:
         return 100 * (with_host / resident - 1)
 
     def steps(self) -> list[int]:
-        """Tokens of training steps whose rows are counted, and with them those of the step behind: the five longest."""
+        """Return tokens of training steps whose rows are counted, and with them those of the step behind: the five longest."""
         lengths = set.intersection(*(set(self.text.growth(s, self.text.vocab).columns) for s in self.text.sources()))
         return sorted(int(tokens) for tokens in lengths if 2 * tokens in lengths)[-5:]
 
     def step_rows(self, tokens: int) -> Rows:
-        """Rows of each table that a training step of so many tokens reads, and the share of the next step's that it doesn't; mean over
+        """Return rows of each table that a training step of so many tokens reads, and the share of the next step's that it doesn't; mean over
         sources, of steps that follow each other in the text.
 
         Raises:
@@ -252,7 +256,7 @@ class Offload:
         return 100 * (from_host(*work, ahead).seconds / on_device(*work) - 1)
 
     def value(self, metric: str) -> float:
-        """The number of an exact claim; UserError for an unknown shape or device."""
+        """Return the number of an exact claim; UserError for an unknown shape or device."""
         name, *rest = metric.split(":")
         if name == "share_grows":
             return sum(bool((np.diff(self.distinct_share(source)[1]) >= 0).any()) for source in self.text.sources())
@@ -273,7 +277,7 @@ class Offload:
         return self.slowdown(*rest, works, Home(ahead=0) if name == "prefill_asked" else HOMES["ahead, distinct"])
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """A training step needs a text that is counted far enough."""
+        """Return a training step needs a text that is counted far enough."""
         if metric.startswith("training") and STEP not in self.steps():
             return f"the scale's text isn't counted up to {2 * STEP:,} tokens, two steps' of {STEP:,}"
         return None

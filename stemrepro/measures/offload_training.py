@@ -65,7 +65,7 @@ def on_device(shape: Shape, placement: str, tokens: int, device: Device, rows: R
 
 
 def from_host(shape: Shape, placement: str, tokens: int, device: Device, rows: Rows, ahead: bool = True) -> Step:
-    """A step over so many tokens with tables in host memory.
+    """Return a step over so many tokens with tables in host memory.
 
     Args:
         ahead: bring what can come a step ahead; else all rows wait for the update of the step before.

@@ -1,7 +1,7 @@
-"""Of which plan scores are: the text, the budget and the settings that all arms at a point share, as far as their files tell. Scores that a
+"""Of which plan scores are: the text, the budget and the settings that all arms at a variant share, as far as their files tell. Scores that a
 recipe compares are of one: else what another text or budget did is taken for what an arm does.
 
-Arms differ in model and learning rate, at points of own rates also in their start. Scores that were made before plans were written tell
+Arms differ in model and learning rate, at variants of own rates also in their start. Scores that were made before plans were written tell
 of text and steps alone.
 """
 
@@ -12,14 +12,14 @@ from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.reading import Array, read_npz, read_summary
 
 MODEL = ("vocab", "width", "layers", "heads", "kv_heads", "rope_base", "norm_eps", "document_mask")
-TRAINING = ("schedule", "warmup_tokens", "cooldown", "final_rate", "betas", "eps", "weight_decay", "clip", "precision")
+TRAINING = ("schedule", "warmup_tokens", "decay", "final_rate", "betas", "eps", "weight_decay", "clip", "precision")
 STARTS = ("warmup", "embedding_rate_factor", "embedding_decay_factor")
-"""Fields of a run that all arms at a point share, but for STARTS at own rates. How often a run is saved or looked at is none of them."""
+"""Fields of a run that all arms at a variant share, but for STARTS at own rates. How often a run is saved or looked at is none of them."""
 TEXT, STEPS, START, SCORING = "text", "steps of training", "start of the embeddings", "settings of scoring"
 
 
 def plan(folder: Path) -> dict:
-    """What the scores of an arm tell of their plan; UserError where they are damaged."""
+    """Return what the scores of an arm tell of their plan; UserError where they are damaged."""
     summary, steps = read_summary(folder / "summary.json"), folder / "steps.npz"
     found = {TEXT: summary["data_hash"], **summary.get("plan", {})}
     if steps.exists():
@@ -30,13 +30,13 @@ def plan(folder: Path) -> dict:
 
 
 def other_plan(first: Path, second: Path) -> bool:
-    """Are the scores of two arms at a point of two plans, but for their start?"""
+    """Are the scores of two arms at a variant of two plans, but for their start?"""
     one, other = plan(first), plan(second)
     return any(one[what] != other[what] for what in one.keys() & other.keys() - {START})
 
 
 def check_one_plan(inputs: Inputs) -> None:
-    """Compares the scores that a recipe reads, as far as they are there: at a point in all that its arms share, over points in the text,
+    """Compare the scores that a recipe reads, as far as they are there: at a variant in all that its arms share, over points in the text,
     in how they were scored, and in the budget, of which points take shares.
 
     Raises:
@@ -45,21 +45,21 @@ def check_one_plan(inputs: Inputs) -> None:
     known: dict[tuple, tuple[object, str]] = {}
     steps: list[tuple[int, int, str]] = []
     for address, parts in inputs.recipe.scored().items():
-        point = inputs.book.point(address.point)
-        there = point.at(inputs.scale)
-        text = (point.vocab, point.people, point.extends.text if point.extends else "own")
+        variant = inputs.catalog.variant(address.variant)
+        there = variant.at(inputs.scale)
+        text = (variant.vocab, variant.people, variant.extends.text if variant.extends else "own")
         for part in parts:
             folder, name = inputs.folder / part / address.path, f"{part} of {address}"
             if not (folder / "summary.json").exists():
                 continue  # whoever reads it says so
             for what, value in plan(folder).items():
-                if what == START and point.own_rate:
+                if what == START and variant.tuned:
                     continue
-                place = {TEXT: text, SCORING: part}.get(what, address.point)
+                place = {TEXT: text, SCORING: part}.get(what, address.variant)
                 before, other = known.setdefault((what, place), (value, name))
                 if value != before:
                     raise _apart(inputs, other, name, f"{what}: {before} and {value}")
-                if what == STEPS and point.vocab == 1:
+                if what == STEPS and variant.vocab == 1:
                     steps.append((there.training.tokens // (there.training.batch * there.model.sequence), value, name))
     if steps:
         most, ran, longest = max(steps)

@@ -72,7 +72,8 @@ class Found(dict):
 
 def read_summary(path: Path, *keys: str) -> Found:
     """summary.json of scores: "seeds" (how many), "params_hash", "data_hash" and the asked keys must be there; "diverged", {seed:
-    step}, tells which of these runs have no scores."""
+    step}, tells which of these runs have no scores.
+    """
     summary = read_json(path)
     try:
         parse(Summary, summary, path, exact=True)
@@ -85,8 +86,9 @@ def read_summary(path: Path, *keys: str) -> Found:
 
 
 def read_csv(path: Path, *numbers: str, negative: Names = (), words: Names = (), flags: Names = ()) -> pd.DataFrame:
-    """A CSV file; buckets stay text. The columns `numbers` must be there, finite and, but for those of `negative`, not below 0;
-    those of `words` must be there, and those of `flags` hold True and False."""
+    """Return a CSV file; buckets stay text. The columns `numbers` must be there, finite and, but for those of `negative`, not below 0;
+    those of `words` must be there, and those of `flags` hold True and False.
+    """
     try:
         frame = pd.read_csv(path, dtype={"bucket": str})
     except (OSError, ValueError) as error:
@@ -164,7 +166,7 @@ def read_npz(path: Path, wanted: dict[str, Array], **sizes: int) -> dict[str, np
 def check_numbers(
     path: Path, name: str, values: np.ndarray, least: float | None = 0.0, most: float | None = None
 ) -> None:
-    """Raises UserError where an array holds a number that is none, one below `least` or one above `most`."""
+    """Raise UserError where an array holds a number that is none, one below `least` or one above `most`."""
     wrong = ~np.isfinite(values)
     wrong |= False if least is None else values < least
     wrong |= False if most is None else values > most

@@ -56,7 +56,7 @@ class ArmDistance(ArmScores):
         return arrays
 
     def part(self, by: str, low: int, high: int = 2**30) -> Part:
-        """Sums over buckets from `low` up to `high` of `by`, "distance" or "position"."""
+        """Sum over buckets from `low` up to `high` of `by`, "distance" or "position"."""
         tokens = self.arrays[f"{by}_tokens"]
         edges = np.array(EDGES[: tokens.shape[1]])
         chosen = (edges >= low) & (edges < high)
@@ -82,12 +82,12 @@ class ArmReasoning(ArmScores):
         return arrays
 
     def tasks(self, metric: str) -> list[str]:
-        """The tasks of a metric, as far as the scale has them."""
+        """Return the tasks of a metric, as far as the scale has them."""
         what = metric.split(":")[1]
         return [task for task in self.recipe.groups.get(what, (what,)) if task in self.summary["tasks"]]
 
     def sample(self, metric: str, field: str = "value") -> Sample:
-        """Values (points), weights and clusters of a metric's items; every task of a group counts the same.
+        """Return values (points), weights and clusters of a metric's items; every task of a group counts the same.
 
         Args:
             field: "value", "floor" for what needs no knowledge, or "cut" for the share of prompts that are longer than the context.
@@ -111,7 +111,7 @@ class ArmReasoning(ArmScores):
 
 
 SCORE = r"score:[a-z0-9_.-]+(:[0-9]+-[0-9]*)?(@.+)?"
-SCORE_WORDS = "points of a task or group, of items of so many words; behind an extension at a point"
+SCORE_WORDS = "points of a task or group, of items of so many words; behind an extension at a variant"
 LEAD = 2.0
 """Points by which dense must beat what needs no knowledge."""
 GROWTHS = {"repeat": (0, (1, 2)), "far": (1, (2,))}
@@ -145,12 +145,12 @@ class Reasoning:
             for arm in self.inputs.recipe.arms
         }
 
-    def items(self, arm: str, point: str = MAIN) -> ArmReasoning:
+    def items(self, arm: str, variant: str = MAIN) -> ArmReasoning:
         """Items of an arm."""
-        return ArmReasoning(self.inputs.folder / "reasoning" / Address(point, arm).path, self.inputs.recipe)
+        return ArmReasoning(self.inputs.folder / "reasoning" / Address(variant, arm).path, self.inputs.recipe)
 
     def check_same(self, high: str, low: str) -> None:
-        """Raises UserError where two arms were scored on different seeds or targets."""
+        """Raise UserError where two arms were scored on different seeds or targets."""
         first, second = self.arms[high], self.arms[low]
         for name in ("seeds", "distance_tokens", "position_tokens", "word_tokens"):
             if not np.array_equal(first.arrays[name], second.arrays[name]):
@@ -164,7 +164,8 @@ class Reasoning:
 
     def same_words(self, high: str, low: str, first: int, others: tuple[int, ...]) -> Contrast:
         """loss(high) - loss(low) on other kinds of targets less that on the first kind, word by word: of each word the difference of its two
-        means, weighted by how well both are known, n1 n2 / (n1 + n2); with the error between words."""
+        means, weighted by how well both are known, n1 n2 / (n1 + n2); with the error between words.
+        """
         one, other = self.arms[high].arrays, self.arms[low].arrays
         self.check_same(high, low)
         lead, count = one["word"].astype(float) - other["word"], one["word_tokens"]
@@ -176,18 +177,18 @@ class Reasoning:
         return Sample(values, np.tile(weights / weights.sum(), (len(values), 1)), np.flatnonzero(both)).contrast()
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """A difference of two arms by seed."""
+        """Return a difference of two arms by seed."""
         if metric.startswith("growth:"):
             return self.same_words(high, low, *GROWTHS[metric.partition(":")[2]])
-        metric, _, point = metric.partition("@")
-        one, other = (self.items(arm, point or MAIN).sample(metric) for arm in (high, low))
+        metric, _, variant = metric.partition("@")
+        one, other = (self.items(arm, variant or MAIN).sample(metric) for arm in (high, low))
         if not one.values.size:
             return Contrast(np.array([np.nan]))
         if not (np.array_equal(one.clusters, other.clusters) and one.values.shape == other.values.shape):
             raise UserError(f"{high} and {low} were scored on different seeds or items of '{metric}'")
         return Sample(one.values - other.values, one.weights, one.clusters).contrast()
 
-    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """Scored at the common rate alone."""
         return {}
 
@@ -196,11 +197,11 @@ class Reasoning:
         raise UserError(f"metric '{metric}' is a contrast of arms, not a number by itself")
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Whether there are items, and dense answers them."""
+        """Return whether there are items, and dense answers them."""
         if not metric.startswith("score:"):
             return None
-        metric, _, point = metric.partition("@")
-        dense = self.items("dense", point or MAIN)
+        metric, _, variant = metric.partition("@")
+        dense = self.items("dense", variant or MAIN)
         if not dense.whole().tasks(metric):
             return "these items are the hub's, and this scale asks for none: its models couldn't answer them"
         if not dense.sample(metric).values.size:
@@ -217,5 +218,5 @@ class Reasoning:
         return None
 
     def runs(self) -> dict[str, ArmDistance]:
-        """The arms."""
+        """Return the arms."""
         return self.arms

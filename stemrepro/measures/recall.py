@@ -86,11 +86,11 @@ class Recall:
         return self.arms[arm].accuracy(pairs, length, first).to_numpy()
 
     def mean(self, arm: str, length: int) -> np.ndarray:
-        """Mean over the numbers of pairs that training has, by seed."""
+        """Return mean over the numbers of pairs that training has, by seed."""
         return np.mean([self.accuracy(arm, pairs, length) for pairs in self.pairs(self.trained)], axis=0)
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """A difference of two arms by seed, over the seeds that both have."""
+        """Return a difference of two arms by seed, over the seeds that both have."""
         name, _, pairs = metric.partition(":")
         count = min(len(self.arms[arm].frame["seed"].unique()) for arm in (high, low))
         if pairs:
@@ -108,7 +108,7 @@ class Recall:
             one, other = (self.mean(arm, self.longest if name == "longer" else self.trained) for arm in (high, low))
         return Contrast(one[:count] - other[:count])
 
-    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """Recall is asked for at the common rate alone."""
         return {}
 
@@ -117,7 +117,7 @@ class Recall:
         raise UserError(f"metric '{metric}' is a contrast of arms, not a number by itself")
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Whether dense recalls at all."""
+        """Return whether dense recalls at all."""
         if precondition == "dense-recalls":
             fewest = min(self.pairs(self.trained))
             if (found := float(self.accuracy("dense", fewest, self.trained).mean())) < SOLVED:
@@ -125,5 +125,5 @@ class Recall:
         return None
 
     def runs(self) -> dict[str, ArmRecall]:
-        """The arms."""
+        """Return the arms."""
         return self.arms

@@ -15,8 +15,8 @@ from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.rule import CONFOUNDED
 
 SCRATCH, ROWS, MEAN = "second-half", "second-half-token-means", "second-half-mean-row"
-"""The points after all tokens: as from the start, retrofitted in between, and the control."""
-POINTS = {"one-schedule": MAIN, "scratch": SCRATCH, "token-means": ROWS, "mean-row": MEAN}
+"""The variants after all tokens: as from the start, retrofitted in between, and the control."""
+VARIANTS = {"one-schedule": MAIN, "scratch": SCRATCH, "token-means": ROWS, "mean-row": MEAN}
 """By the metrics' words."""
 NO_GAIN, CONSTANT = "no-gain-without-information", "stem-frozen"
 TENTH = 10
@@ -54,16 +54,16 @@ class Retrofit:
 
     @cached_property
     def arms(self) -> dict[str, dict[str, ArmLosses]]:
-        """Losses by point and arm."""
+        """Losses by variant and arm."""
         recipe, folder = self.inputs.recipe, self.inputs.folder / "losses"
         found = {MAIN: {arm: ArmLosses(folder / Address(MAIN, arm).path, recipe.seeds_of(arm)) for arm in recipe.arms}}
-        for point, visit in recipe.points.items():
-            places = {arm: folder / Address(point, arm).path for arm in recipe.visitors(point)}
-            found[point] = {arm: ArmLosses(place, visit.seeds) for arm, place in places.items()}
+        for variant, request in recipe.variants.items():
+            places = {arm: folder / Address(variant, arm).path for arm in recipe.arms_at(variant)}
+            found[variant] = {arm: ArmLosses(place, request.seeds) for arm, place in places.items()}
         return found
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """A difference by seed; see `metrics`.
+        """Return a difference by seed; see `metrics`.
 
         Raises:
             UserError: the arm that is to be retrofitted isn't, or that beside it is.
@@ -77,15 +77,15 @@ class Retrofit:
             )
         if name in ("gain", "lead"):
             dense = self.arms[SCRATCH if name == "gain" else MAIN][plain]
-            return losses.contrast(dense, self.arms[POINTS[what]][arm], "prose")
+            return losses.contrast(dense, self.arms[VARIANTS[what]][arm], "prose")
         if name == "behind":
-            return losses.contrast(made[arm], self.arms[POINTS[what]][arm], "prose")
-        pair = paired(self.arms[POINTS[what]][arm], self.arms[SCRATCH][plain])
+            return losses.contrast(made[arm], self.arms[VARIANTS[what]][arm], "prose")
+        pair = paired(self.arms[VARIANTS[what]][arm], self.arms[SCRATCH][plain])
         first, second = (own.steps["loss"] for own in pair)
         part = slice(0, 1) if name == "at-once" else slice(first.shape[1] // TENTH, 2 * first.shape[1] // TENTH)
         return Contrast((first - second)[:, part].mean(axis=1))
 
-    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """None: the stages are at one setting."""
         return {}
 
@@ -103,5 +103,5 @@ class Retrofit:
         return f"{CONSTANT}, whose only row never learns, ends {gain:.3f} nats below dense in two stages, more than the {smallest_effect:g} that count"
 
     def runs(self) -> dict[str, ArmLosses]:
-        """What lies behind the results, by address."""
-        return {str(Address(point, arm)): own for point, arms in self.arms.items() for arm, own in arms.items()}
+        """Return what lies behind the results, by address."""
+        return {str(Address(variant, arm)): own for variant, arms in self.arms.items() for arm, own in arms.items()}

@@ -20,12 +20,12 @@ BY_CURVE = ("flops", "equal-flops")
 
 
 def accuracy(arm: ArmScores) -> np.ndarray:
-    """Mean accuracy of each seed over the held-out benchmarks, in points."""
+    """Return mean accuracy of each seed over the held-out benchmarks, in points."""
     return arm.items.whole().sample(f"accuracy:{GROUP}").by_seed
 
 
 def chance(arm: ArmScores) -> float:
-    """Mean of what guessing gets on them, in points."""
+    """Return mean of what guessing gets on them, in points."""
     tasks = [arm.items.summary["tasks"][task] for task in arm.items.tasks(GROUP)]
     return 100 * float(np.mean([task["chance"] for task in tasks])) if tasks else float("nan")
 
@@ -36,7 +36,7 @@ def flop_factor(first: ArmScores, second: ArmScores) -> float:
 
 
 def _curves(arm: ArmLosses) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """log FLOPs and prose loss at each mark, by seed."""
+    """Log FLOPs and prose loss at each mark, by seed."""
     return {
         seed: (np.log(rows["flops"].to_numpy()), rows["prose"].to_numpy()) for seed, rows in arm.curve.groupby("seed")
     }
@@ -48,7 +48,7 @@ def loss_at(flops: np.ndarray, loss: np.ndarray, at: float) -> float:
 
 
 def flops_to(flops: np.ndarray, loss: np.ndarray, target: float) -> float:
-    """log FLOPs at which a curve first comes down to `target`, between marks by a straight line; nan if it never does."""
+    """Log FLOPs at which a curve first comes down to `target`, between marks by a straight line; nan if it never does."""
     below = np.flatnonzero(loss <= target)
     if not len(below):
         return float("nan")
@@ -91,7 +91,7 @@ class TrainingRoi(Comparison):
     }
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """What the metrics say of two arms, by seed."""
+        """Return what the metrics say of two arms, by seed."""
         first, second = self.arms[high], self.arms[low]
         if metric in BY_CURVE:
             return by_curve(first.losses, second.losses, metric)
@@ -105,7 +105,7 @@ class TrainingRoi(Comparison):
         return Contrast(ratio + gain, item_se, between.item_df)
 
     def contrast_at(self, setting: str, high: str, low: str, metric: str) -> Contrast | None:
-        """What losses say, in another setting; accuracies are taken in the common one alone."""
+        """Return what losses say, in another setting; accuracies are taken in the common one alone."""
         return by_curve(self.at(setting, high), self.at(setting, low), metric) if metric in BY_CURVE else None
 
     def untestable(self, metric: str, precondition: str, smallest_effect: float = np.nan) -> str | None:

@@ -1,12 +1,13 @@
 """Loss spikes of whole runs; short runs at ever higher learning rates: the rate up to which they learn more than token frequencies, how
-much of the loss the rate decides, and how many blow up. All from losses and gradient norms of every training step."""
+much of the loss the rate decides, and how many blow up. All from losses and gradient norms of every training step.
+"""
 
 from typing import ClassVar
 
 import numpy as np
 
 from stemrepro.config.paper import Paper
-from stemrepro.config.scale import Point
+from stemrepro.config.scale import Variant
 from stemrepro.measures import losses
 from stemrepro.measures.base import Precondition
 from stemrepro.measures.comparison import NO_GAIN, Comparison
@@ -34,7 +35,7 @@ SPIKES = ("largest_at", "second_at", "third_at")
 
 
 def spikes(loss: np.ndarray) -> np.ndarray:
-    """Steps at which a spike begins; loss [steps]. Steps whose loss is no number are spikes."""
+    """Return steps at which a spike begins; loss [steps]. Steps whose loss is no number are spikes."""
     start = max(WINDOW, int(SKIPPED * len(loss)))
     high = np.zeros(len(loss), bool)
     for step in range(start, len(loss)):
@@ -53,7 +54,8 @@ def rate(series: np.ndarray) -> np.ndarray:
 
 def coincidence(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
     """Shares of `first`'s spikes that `second` has too, within a step: in runs of the same seed, which saw the same batches, and in
-    runs of other seeds, which saw others. Where the first is larger, batches make spikes. Both [seeds, steps]; nan without spikes."""
+    runs of other seeds, which saw others. Where the first is larger, batches make spikes. Both [seeds, steps]; nan without spikes.
+    """
     own, other = [spikes(loss) for loss in first], [spikes(loss) for loss in second]
     hits: dict[bool, list[bool]] = {True: [], False: []}
     for i, steps in enumerate(own):
@@ -63,7 +65,7 @@ def coincidence(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
 
 
 def end(arm: ArmLosses) -> np.ndarray:
-    """Mean training loss over the last tenth of the steps, by seed; infinite where it became no number."""
+    """Return mean training loss over the last tenth of the steps, by seed; infinite where it became no number."""
     loss = arm.steps["loss"]
     return np.nan_to_num(loss[:, -max(1, loss.shape[1] // 10) :].mean(axis=1), nan=np.inf)
 
@@ -74,7 +76,7 @@ def start(arm: ArmLosses) -> np.ndarray:
 
 
 def by_rate(runs: list[ArmLosses]) -> list[ArmLosses]:
-    """The same arm at several rates, in rising order."""
+    """Return the same arm at several rates, in rising order."""
     return sorted(runs, key=lambda arm: arm.summary["learning_rate"])
 
 
@@ -84,7 +86,7 @@ def excess(runs: list[ArmLosses]) -> np.ndarray:
 
 
 def unlimited(runs: list[ArmLosses]) -> np.ndarray:
-    """Whether an arm learns more than token frequencies at all rates that were tried, by seed; its limit is then unknown but for a bound."""
+    """Return whether an arm learns more than token frequencies at all rates that were tried, by seed; its limit is then unknown but for a bound."""
     return (excess(runs) < 0).all(axis=0)
 
 
@@ -113,7 +115,7 @@ def rate_limit(runs: list[ArmLosses], base_rate: float) -> np.ndarray:
 
 
 def rate_sensitivity(runs: list[ArmLosses]) -> np.ndarray:
-    """Mean deviation from the best loss over the rates tried, in nats, by seed (arXiv 2309.14322).
+    """Return mean deviation from the best loss over the rates tried, in nats, by seed (arXiv 2309.14322).
 
     The loss at a rate is the end of training, at most that at initialisation. Its mean over rates is log-uniform from the lowest to the
     highest, by trapezia over log2 of the rate, so that unevenly spaced rates don't count unevenly; less its minimum over rates.
@@ -128,7 +130,7 @@ def rate_sensitivity(runs: list[ArmLosses]) -> np.ndarray:
 
 
 def blown_up(arm: ArmLosses, vocab: int) -> np.ndarray:
-    """Whether a run's loss became no number, or ended above where it started or above that of a uniform guess, by seed."""
+    """Return whether a run's loss became no number, or ended above where it started or above that of a uniform guess, by seed."""
     return ~(end(arm) <= np.minimum(start(arm), np.log(vocab)))
 
 
@@ -139,7 +141,7 @@ def first_mark(arm: ArmLosses) -> np.ndarray:
 
 
 class Stability(Comparison):
-    """Spikes at the scale, and short runs: points that differ from the scale in rate and budget alone."""
+    """Spikes at the scale, and short runs: variants that differ from the scale in rate and budget alone."""
 
     metrics: ClassVar[dict[str, str]] = losses.METRICS | {
         "spikes": "loss spikes in a thousand steps",
@@ -162,36 +164,37 @@ class Stability(Comparison):
 
     def __init__(self, inputs: Inputs) -> None:
         super().__init__(inputs)
-        self.paper: Paper = inputs.book.paper
+        self.paper: Paper = inputs.catalog.paper
 
     def short_runs(self, arm: str, own: bool = False, clipped: bool = True) -> dict[str, ArmLosses]:
-        """An arm's short runs by point. They have the smallest budget of the points with another rate than the scale's.
+        """Return an arm's short runs by variant. They have the smallest budget of the variants with another rate than the scale's.
 
         Args:
             own: at its family's own table rate, where it was trained so; else at the common one.
             clipped: only those that are clipped as the scale is.
         """
-        points = self.points_of(arm)
-        budget = min((point.tokens for point in points.values() if point.rate != 1), default=None)
+        variants = self.variants_of(arm)
+        budget = min((variant.tokens for variant in variants.values() if variant.learning_rate != 1), default=None)
 
-        def short(point: Point, own_rate: bool) -> bool:
-            clip = 1.0 if clipped else point.clip
-            plain = Point(tokens=point.tokens, rate=point.rate, own_rate=own_rate, clip=clip)
-            return point.tokens == budget and point == plain
+        def short(variant: Variant, tuned: bool) -> bool:
+            clip = 1.0 if clipped else variant.clip
+            plain = Variant(tokens=variant.tokens, learning_rate=variant.learning_rate, tuned=tuned, clip=clip)
+            return variant.tokens == budget and variant == plain
 
         kinds = {
-            kind: {n: self.arms[arm].points[n] for n, p in points.items() if short(p, kind)} for kind in (True, False)
+            kind: {n: self.arms[arm].variants[n] for n, p in variants.items() if short(p, kind)}
+            for kind in (True, False)
         }
         return kinds[own] or kinds[False]
 
-    def points_of(self, arm: str) -> dict[str, Point]:
-        """The points that an arm was trained at."""
-        return {name: self.inputs.book.points[name] for name in self.arms[arm].points}
+    def variants_of(self, arm: str) -> dict[str, Variant]:
+        """Return the variants that an arm was trained at."""
+        return {name: self.inputs.catalog.variants[name] for name in self.arms[arm].variants}
 
     def long_runs(self, arm: str) -> dict[str, ArmLosses]:
-        """An arm's runs at other rates than the scale's that are longer than the short ones, by point."""
-        high = {name: point.tokens for name, point in self.points_of(arm).items() if point.rate != 1}
-        return {name: self.arms[arm].points[name] for name, tokens in high.items() if tokens > min(high.values())}
+        """Return an arm's runs at other rates than the scale's that are longer than the short ones, by variant."""
+        high = {name: variant.tokens for name, variant in self.variants_of(arm).items() if variant.learning_rate != 1}
+        return {name: self.arms[arm].variants[name] for name, tokens in high.items() if tokens > min(high.values())}
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
         """metric(high) - metric(low) by seed, at the common rate.
@@ -206,12 +209,13 @@ class Stability(Comparison):
         return self._contrast({arm: self.arms[arm].losses for arm in runs}, runs, high, low, metric)
 
     def contrast_at(self, setting: str, high: str, low: str, metric: str) -> Contrast | None:
-        """The same in another setting; short runs are compared at own rates, where both arms tried as many times theirs, blow-ups at the
-        common one alone."""
+        """Return the same in another setting; short runs are compared at own rates, where both arms tried as many times theirs, blow-ups at the
+        common one alone.
+        """
         if metric in (BLOW_UPS, LONG) or (metric in (LIMIT, SENSITIVITY) and setting != OWN_RATES):
             return None
         short = {arm: self.short_runs(arm, own=True) for arm in (high, low)}
-        tried = [sorted(self.inputs.book.points[name].rate for name in runs) for runs in short.values()]
+        tried = [sorted(self.inputs.catalog.variants[name].learning_rate for name in runs) for runs in short.values()]
         if metric in (LIMIT, SENSITIVITY) and tried[0] != tried[-1]:
             return None
         runs = {arm: list(own.values()) for arm, own in short.items()}
@@ -245,11 +249,11 @@ class Stability(Comparison):
         return Contrast(first[:seeds] - second[:seeds])
 
     def blow_ups(self, runs: list[ArmLosses]) -> np.ndarray:
-        """Share of an arm's runs that blew up, by seed."""
+        """Return share of an arm's runs that blew up, by seed."""
         return np.mean([blown_up(arm, self.inputs.scale.model.vocab) for arm in runs], axis=0)
 
     def expected_spikes(self) -> float:
-        """How many spikes an arm's seeds together would show at the rate of the paper's Hash-MoE (Fig. 5a)."""
+        """Return how many spikes an arm's seeds together would show at the rate of the paper's Hash-MoE (Fig. 5a)."""
         seen = sum(np.isfinite(self.paper.value(f"fig-5a-spikes/hash-moe/{column}")) for column in SPIKES)
         shown = 1e11 * float(self.paper.blocks["fig-5a"].columns[-1])
         scale, steps = self.inputs.scale, next(iter(self.arms.values())).losses.steps["loss"].size
@@ -257,7 +261,8 @@ class Stability(Comparison):
 
     def untestable(self, metric: str, precondition: str, smallest_effect: float = np.nan) -> str | None:
         """spikes-expected: at the paper's rate the runs of all seeds together must lead one to expect a spike; dense-clears-unigram: a short
-        run of dense at the common rate must end CLEARED nats below token frequencies, in the mean over seeds."""
+        run of dense at the common rate must end CLEARED nats below token frequencies, in the mean over seeds.
+        """
         if precondition == "spikes-expected":
             if (count := self.expected_spikes()) < EXPECTED:
                 return f"at the paper's rate all runs of an arm lead one to expect {count:.1g} spikes, fewer than {EXPECTED:g}"
@@ -267,12 +272,12 @@ class Stability(Comparison):
         return super().untestable(metric, precondition, smallest_effect)
 
     def _dense_stays(self) -> str | None:
-        """Why short runs say nothing of stability: dense doesn't leave token frequencies in one even at the common rate, or that isn't known."""
-        points, runs = self.inputs.book.points, self.short_runs("dense")
-        at_common = [own for name, own in runs.items() if points[name].rate == 1]
+        """Return why short runs say nothing of stability: dense doesn't leave token frequencies in one even at the common rate, or that isn't known."""
+        variants, runs = self.inputs.catalog.variants, self.short_runs("dense")
+        at_common = [own for name, own in runs.items() if variants[name].learning_rate == 1]
         if not at_common:
-            budget = " and ".join(sorted({f"{points[name].tokens:g}" for name in runs})) or "any share"
-            return f"no short run of dense at the common rate (a point with rate 1 and {budget} of the tokens) says that it leaves token frequencies there"
+            budget = " and ".join(sorted({f"{variants[name].tokens:g}" for name in runs})) or "any share"
+            return f"no short run of dense at the common rate (a variant with rate 1 and {budget} of the tokens) says that it leaves token frequencies there"
         clears = -float(excess(at_common).mean())
         if clears < CLEARED:
             return f"a short run of dense at the common rate ends {clears:.2f} nats below token frequencies; {CLEARED:g} are needed"

@@ -19,10 +19,12 @@ class Tables(Comparison):
     }
 
     def vocabularies(self, arm: str) -> dict[int, ArmLosses]:
-        """An arm's runs by size of the vocabulary, the scale's among them, all of as much text."""
-        book, scale, at = self.inputs.book, self.inputs.scale, self.arms[arm].points
+        """Return an arm's runs by size of the vocabulary, the scale's among them, all of as much text."""
+        catalog, scale, at = self.inputs.catalog, self.inputs.scale, self.arms[arm].variants
         others = {
-            book.points[name].at(scale).model.vocab: runs for name, runs in at.items() if book.points[name].vocab != 1
+            catalog.variants[name].at(scale).model.vocab: runs
+            for name, runs in at.items()
+            if catalog.variants[name].vocab != 1
         }
         return dict(sorted({**others, scale.model.vocab: self.arms[arm].losses}.items()))
 
@@ -35,9 +37,10 @@ class Tables(Comparison):
         gaps = [(one.bits_per_byte() - other.bits_per_byte()).to_numpy() for one, other in pairs]
         return Contrast(losses.slope(np.array(list(first)), np.stack(gaps)))
 
-    def elsewhere(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """As a comparison; at own rates only dense against STEM full, none of all that varies a table's rate, start or form, whose best
-        rates are not known."""
+        rates are not known.
+        """
         known = {high, low} <= {"dense", "stem-full"} and metric.startswith("prose")
-        there = super().elsewhere(high, low, metric)
+        there = super().robustness(high, low, metric)
         return {setting: found for setting, found in there.items() if known or setting != OWN_RATES}

@@ -22,8 +22,9 @@ METRICS = {
 
 
 def experts_touched(tokens: np.ndarray | int, experts: int, chosen: int) -> np.ndarray | float:
-    """Share of a layer's experts that at least one of so many tokens uses, `chosen` of `experts` each, drawn evenly (the even
-    load that routers are trained for): 1 - (1 - k / E)^n."""
+    """Return share of a layer's experts that at least one of so many tokens uses, `chosen` of `experts` each, drawn evenly (the even
+    load that routers are trained for): 1 - (1 - k / E)^n.
+    """
     return 1 - (1 - chosen / experts) ** np.asarray(tokens, float)
 
 
@@ -53,7 +54,7 @@ class TextCounts:
         return int(self.distinct["vocab"].max())
 
     def sources(self) -> list[str]:
-        """Sources of text, by name."""
+        """Return sources of text, by name."""
         return sorted(self.distinct["source"].unique())
 
     def growth(self, source: str, vocab: int) -> pd.DataFrame:
@@ -63,7 +64,8 @@ class TextCounts:
 
     def heaps(self, source: str, vocab: int) -> tuple[Contrast, Contrast]:
         """Exponent b and log K of distinct = K n^b, each a value a window (least squares of logarithms from FIT_FROM tokens on;
-        the fit of the means is the mean of the fits)."""
+        the fit of the means is the mean of the fits).
+        """
         table = self.growth(source, vocab)
         lengths = [n for n in table.columns if n >= FIT_FROM]
         if len(lengths) < 2:
@@ -79,7 +81,7 @@ class TextCounts:
         return Contrast(100 * own[np.isclose(own.share, share)]["hit_rate"].to_numpy())
 
     def value(self, metric: str) -> float:
-        """The number of an exact claim: sources of which something does not hold.
+        """Return the number of an exact claim: sources of which something does not hold.
 
         Raises:
             UserError: no such metric.

@@ -12,7 +12,7 @@ class LayerCache:
         self.values: Tensor | None = None
 
     def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Adds those of new tokens and returns all of them."""
+        """Add those of new tokens and returns all of them."""
         if self.keys is not None:
             keys, values = torch.cat([self.keys, keys], dim=2), torch.cat([self.values, values], dim=2)
         self.keys, self.values = keys, values
@@ -27,6 +27,6 @@ class Cache:
         self.layers = [LayerCache() for _ in range(layers)]
 
     def extend(self, tokens: Tensor) -> Tensor:
-        """Adds new tokens [batch, new] and returns all of them."""
+        """Add new tokens [batch, new] and returns all of them."""
         self.tokens = tokens if self.tokens is None else torch.cat([self.tokens, tokens], dim=1)
         return self.tokens

@@ -10,8 +10,8 @@ from stemrepro.common.errors import UserError, unknown
 END_OF_DOCUMENT = 0  # the token that ends every document
 
 
-def placed_layers(placement: str, layers: int) -> tuple[int, ...]:
-    """The layers whose FFN an arm replaces; layer 0 never is (STEM, section 3 and Table 3).
+def layers_of(placement: str, layers: int) -> tuple[int, ...]:
+    """Return the layers whose FFN an arm replaces; layer 0 never is (STEM, section 3 and Table 3).
 
     `third` takes every third layer from layer 1 on, layers // 3 of them: 5 of the paper's 16 and 10 of its 32.
     `half` takes every other layer from layer 1 on, `full` all but layer 0. As many as `third`, elsewhere: `third-shifted` one
@@ -85,12 +85,12 @@ class ModelConfig:
     kv_heads: Size
     ffn_width: Size
     ffn: str = "dense"
-    placed: Places = ()
+    replaced_layers: Places = ()
     table_init: Literal["xavier", "small", "normal"] = "xavier"
     table_shared: bool = False
     rank: Count = 0
     experts: Count = 0
-    chosen: Size = 1
+    top_k: Size = 1
     value_layers: Places = ()
     rope_base: Real = 10000.0
     norm_eps: Real = 1e-5
@@ -101,7 +101,7 @@ class ModelConfig:
     pair_rows: Later = 0
 
     def __post_init__(self) -> None:
-        """Raises UserError for shapes that fit no model."""
+        """Raise UserError for shapes that fit no model."""
         if self.width % self.heads:
             raise UserError(f"heads {self.heads} does not divide width {self.width}")
         if self.head_width % 2:
@@ -110,13 +110,13 @@ class ModelConfig:
             )
         if self.heads % self.kv_heads:
             raise UserError(f"kv_heads {self.kv_heads} does not divide heads {self.heads}")
-        if not all(0 < layer < self.layers for layer in self.placed):
+        if not all(0 < layer < self.layers for layer in self.replaced_layers):
             raise UserError(
-                f"placed {list(self.placed)}: layer 0 is never replaced and layers go up to {self.layers - 1}"
+                f"placed {list(self.replaced_layers)}: layer 0 is never replaced and layers go up to {self.layers - 1}"
             )
         if not all(0 <= layer < self.layers for layer in self.value_layers):
             raise UserError(f"value_layers {list(self.value_layers)}: layers go from 0 up to {self.layers - 1}")
-        if self.table_shared and not self.placed:
+        if self.table_shared and not self.replaced_layers:
             raise UserError("table_shared: no layer is placed that could share a table")
 
     @property
@@ -131,7 +131,7 @@ class ModelConfig:
 
     def ffn_of(self, layer: int) -> str:
         """Name of the FFN in a layer."""
-        return self.ffn if layer in self.placed else "dense"
+        return self.ffn if layer in self.replaced_layers else "dense"
 
 
 JSON = TypeAdapter(ModelConfig)

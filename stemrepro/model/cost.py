@@ -26,14 +26,15 @@ def row_elements(config: ModelConfig) -> int:
 
 
 def _value_rows(config: ModelConfig) -> int:
-    """Those of value embeddings."""
+    """Return those of value embeddings."""
     return len(config.value_layers) * config.kv_heads * config.head_width
 
 
 def half_of_the_model(config: ModelConfig) -> int:
-    """Rows of a pair table of up to as many elements as all that is left of the model, so at most half of the whole (LongCat,
+    """Return rows of a pair table of up to as many elements as all that is left of the model, so at most half of the whole (LongCat,
     arXiv 2601.21204): the largest such m vocab + vocab / 2, as far from multiples of the vocabulary as can be, where LongCat's
-    hashes collide."""
+    hashes collide.
+    """
     rest = replace(config, pair_rows=0)
     most = parameter_counts(rest)["total"] // config.width
     return (most - config.vocab // 2) // config.vocab * config.vocab + config.vocab // 2
@@ -54,7 +55,7 @@ def parameter_counts(config: ModelConfig) -> dict[str, int]:
     stored = sum(cost.stored for cost in costs)
     tables = config.vocab * (sum(cost.row * cost.slots for cost in costs) + _value_rows(config))
     if config.table_shared:
-        tables //= len(config.placed)
+        tables //= len(config.replaced_layers)
     tables += config.pair_rows * config.width
     removed = sum(max(0, spec("dense").cost(config).stored - cost.stored) for cost in costs)
     total = rest + stored + tables + (1 if config.pair_rows else 0)  # and the pairs' scale
@@ -75,7 +76,7 @@ def flops_per_token(config: ModelConfig, context: int) -> int:
 
 
 def matched(config: ModelConfig, target: ModelConfig, quantity: str, context: int) -> ModelConfig:
-    """The same model with the value of the field that its FFN grows by (FFNSpec.grows_by) that comes nearest to the target.
+    """Return the same model with the value of the field that its FFN grows by (FFNSpec.grows_by) that comes nearest to the target.
 
     Args:
         quantity: "total" parameters, or "flops" of a forward pass at `context` tokens.
@@ -87,18 +88,18 @@ def matched(config: ModelConfig, target: ModelConfig, quantity: str, context: in
         return parameter_counts(other)["total"] if quantity == "total" else flops_per_token(other, context)
 
     wanted = parameter_counts(target)["total"] if quantity == "total" else flops_per_token(target, context)
-    low = max(1, config.chosen)
+    low = max(1, config.top_k)
     step = size(low + 1) - size(low)  # both quantities are straight lines in either field
     return replace(config, **{field: max(low, low + round((wanted - size(low)) / step))})
 
 
 def table_bytes_per_token(config: ModelConfig, bytes_per_number: int = 2) -> int:
-    """Bytes of table rows that one token reads over all layers."""
+    """Return bytes of table rows that one token reads over all layers."""
     return row_elements(config) * bytes_per_number
 
 
 def table_1_saving(shape: ModelConfig, length: int) -> float:
-    """Share of a layer's multiply-adds that STEM saves by the paper's Table 1: d_ff / (4 d + 2 L + 3 d_ff).
+    """Return share of a layer's multiply-adds that STEM saves by the paper's Table 1: d_ff / (4 d + 2 L + 3 d_ff).
 
     As printed: full multi-head attention, every query against every key, the layer replaced. `shape` needs width and ffn_width.
     """
@@ -106,7 +107,7 @@ def table_1_saving(shape: ModelConfig, length: int) -> float:
 
 
 def table_1_decode_saving(shape: ModelConfig, length: int, batch: int) -> float:
-    """Share of a decode step's memory reads in a replaced layer that STEM saves.
+    """Return share of a decode step's memory reads in a replaced layer that STEM saves.
 
     Table 1 has B (4 d^2 + 2 L d + 3 d d_ff) reads, as if every sequence read the weights anew, and so the same share as of
     compute. A step reads the weights once for its whole batch and the keys and values once a sequence:
@@ -126,19 +127,21 @@ def expected_distinct(tokens: int, vocab: int) -> float:
 
 
 def row_bytes(config: ModelConfig, rows: float, width: int = 2) -> float:
-    """Bytes of so many tokens' rows in all tables, `width` bytes a number. Without de-duplication `rows` is batch x length, with
-    it the distinct tokens among them; training moves twice as much, because the rows' gradients go back."""
+    """Return bytes of so many tokens' rows in all tables, `width` bytes a number. Without de-duplication `rows` is batch x length, with
+    it the distinct tokens among them; training moves twice as much, because the rows' gradients go back.
+    """
     return rows * table_bytes_per_token(config, width)
 
 
 def cache_bytes(config: ModelConfig, length: int, batch: int, width: int = 2) -> int:
-    """Bytes of the keys and values of `batch` sequences of `length` tokens."""
+    """Return bytes of the keys and values of `batch` sequences of `length` tokens."""
     return 2 * config.layers * batch * length * config.kv_heads * config.head_width * width
 
 
 def decode_bytes(config: ModelConfig, length: int, batch: int, width: int = 2) -> int:
-    """Bytes that a decode step reads on the device: weights once for the batch (of embedding and tables only the tokens' rows),
-    keys and values of every sequence."""
+    """Return bytes that a decode step reads on the device: weights once for the batch (of embedding and tables only the tokens' rows),
+    keys and values of every sequence.
+    """
     rows = batch * (config.width * width + table_bytes_per_token(config, width))
     weights = parameter_counts(config)["active"] - config.vocab * config.width
     return weights * width + rows + cache_bytes(config, length, batch, width)
@@ -147,7 +150,7 @@ def decode_bytes(config: ModelConfig, length: int, batch: int, width: int = 2) -
 def break_even_bandwidth(
     config: ModelConfig, length: int, rows: float, tokens: int, flops: float, training: bool = False, width: int = 2
 ) -> float:
-    """Bytes a second from host to device at which rows arrive as fast as they are used up.
+    """Return bytes a second from host to device at which rows arrive as fast as they are used up.
 
     Args:
         length: context of each token.

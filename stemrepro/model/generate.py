@@ -14,12 +14,12 @@ Choose = Callable[[Tensor], Tensor]
 
 
 def greedy(logits: Tensor) -> Tensor:
-    """The most probable tokens."""
+    """Return the most probable tokens."""
     return logits.argmax(dim=-1)
 
 
 def sampled(temperature: float, top: int, seed: int) -> Choose:
-    """Draws from the `top` most probable tokens (0: from all) at a temperature; equal seeds draw alike."""
+    """Draw from the `top` most probable tokens (0: from all) at a temperature; equal seeds draw alike."""
     generator = torch.Generator().manual_seed(seed)
 
     def choose(logits: Tensor) -> Tensor:
@@ -36,7 +36,7 @@ def sampled(temperature: float, top: int, seed: int) -> Choose:
 def continuations(
     model: Decoder, prompts: Tensor, count: int, choose: Choose = greedy, context: int | None = None
 ) -> Iterator[Tensor]:
-    """Yields the next tokens [batch] of prompts of one length, up to `count` times. A prompt that has ended goes on with END_OF_DOCUMENT;
+    """Yield the next tokens [batch] of prompts of one length, up to `count` times. A prompt that has ended goes on with END_OF_DOCUMENT;
     once all have, there is no more.
 
     Where tokens no longer fit the context, and for models whose rows are addressed by pairs of tokens, every token costs a pass over

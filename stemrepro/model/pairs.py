@@ -32,5 +32,5 @@ class PairInput(nn.Module):
         self.scale = nn.Parameter(torch.empty(()))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """What is added to the input embeddings: tokens [batch, seq] -> [batch, seq, width]."""
+        """Return what is added to the input embeddings: tokens [batch, seq] -> [batch, seq, width]."""
         return self.scale * self.table(bigram_rows(tokens, self.table.num_embeddings))

@@ -49,7 +49,7 @@ class FFNSpec:
 
 
 def _used(elements: int, row: int = 0, beside: int = 0) -> FFNCost:
-    """A network whose every matrix element is used by every token; `beside` more are in no product."""
+    """Return a network whose every matrix element is used by every token; `beside` more are in no product."""
     return FFNCost(elements + beside, elements, row)
 
 
@@ -61,7 +61,7 @@ def _df(c: ModelConfig) -> int:
 def _experts(c: ModelConfig, router: int) -> FFNCost:
     """Experts of three matrices each, `chosen` of them used, and a router of so many elements."""
     expert = 3 * _df(c)
-    return FFNCost(c.experts * expert + router, c.chosen * expert + router, 0, (c.experts - c.chosen) * expert)
+    return FFNCost(c.experts * expert + router, c.top_k * expert + router, 0, (c.experts - c.top_k) * expert)
 
 
 FFNS = {
@@ -91,7 +91,7 @@ FFNS = {
 
 
 def spec(name: str) -> FFNSpec:
-    """The network of a name, or of a class in a file of your own, "my/silu.py:SiluRows".
+    """Return the network of a name, or of a class in a file of your own, "my/silu.py:SiluRows".
 
     Raises:
         UserError: there is none.
@@ -105,10 +105,10 @@ def spec(name: str) -> FFNSpec:
 
 
 def check(config: ModelConfig) -> None:
-    """Raises UserError where a model lacks what its FFN needs."""
+    """Raise UserError where a model lacks what its FFN needs."""
     needs = spec(config.ffn).needs
-    if "experts" in needs and not 1 <= config.chosen <= config.experts:
-        raise UserError(f"experts {config.experts}, chosen {config.chosen}: a token uses 1 to {config.experts} experts")
+    if "experts" in needs and not 1 <= config.top_k <= config.experts:
+        raise UserError(f"experts {config.experts}, chosen {config.top_k}: a token uses 1 to {config.experts} experts")
     if "slots" in needs and config.slots < 1:
         raise UserError(f"slots {config.slots}: '{config.ffn}' needs 1 or more rows a token")
     if "rank" in needs and config.rank < 1:

@@ -31,7 +31,7 @@ def rotary_angles(length: int, head_width: int, base: float, device: torch.devic
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Applies rotary positions: x [B, H, T, E], cos and sin [T, E] -> [B, H, T, E]."""
+    """Apply rotary positions: x [B, H, T, E], cos and sin [T, E] -> [B, H, T, E]."""
     left, right = x.chunk(2, dim=-1)
     return x * cos + torch.cat([-right, left], dim=-1) * sin
 
@@ -49,7 +49,8 @@ def document_mask(tokens: Tensor) -> Tensor:
 
 class Attention(nn.Module):
     """Causal grouped-query attention with rotary positions; in `value_layers` a table row is added to the values:
-    v = W_v x + U[token], U [vocab, kv_heads x head_width] (value embeddings)."""
+    v = W_v x + U[token], U [vocab, kv_heads x head_width] (value embeddings).
+    """
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
@@ -64,7 +65,7 @@ class Attention(nn.Module):
     def forward(
         self, x: Tensor, tokens: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, past: LayerCache | None = None
     ) -> Tensor:
-        """x [B, T, D], tokens [B, T], cos and sin [T, E], mask [B, 1, T, T + those of `past`] or None for plain causal -> [B, T, D]."""
+        """X [B, T, D], tokens [B, T], cos and sin [T, E], mask [B, 1, T, T + those of `past`] or None for plain causal -> [B, T, D]."""
         query = rotate(self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2), cos, sin)
         key = rotate(self.key(x).unflatten(-1, (self.kv_heads, -1)).transpose(1, 2), cos, sin)
         value = self.value(x) if self.table is None else self.value(x) + self.table(tokens)
@@ -92,7 +93,7 @@ class Block(nn.Module):
         self, x: Tensor, embedded: Tensor, tokens: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None,
         past: LayerCache | None = None,
     ) -> Tensor:  # fmt: skip
-        """x and the tokens' input embeddings [B, T, D], tokens [B, T] -> [B, T, D]."""
+        """X and the tokens' input embeddings [B, T, D], tokens [B, T] -> [B, T, D]."""
         x = x + self.attention(self.attention_norm(x), tokens, cos, sin, mask, past)
         return x + self.ffn(self.ffn_norm(embedded if self.ffn.reads_embedding else x), tokens)
 
@@ -120,7 +121,7 @@ class Decoder(nn.Module):
         return self.pairs is None and self.config.ffn != "ngram-table" and not OWN_FILE.fullmatch(self.config.ffn)
 
     def forward(self, tokens: Tensor, cache: Cache | None = None) -> Tensor:
-        """tokens [B, T] -> logits [B, T, V]; with a cache of earlier tokens they go on from those, and are added to it.
+        """Return tokens [B, T] -> logits [B, T, V]; with a cache of earlier tokens they go on from those, and are added to it.
 
         Raises:
             ValueError: a cache, and memories addressed by pairs of tokens: they would miss the token before the new ones.
@@ -146,12 +147,12 @@ class Decoder(nn.Module):
 
 
 def table_std(start: str, rows: int, width: int) -> float:
-    """Standard deviation that a table [rows, width] starts at, by ModelConfig.table_init."""
+    """Return standard deviation that a table [rows, width] starts at, by ModelConfig.table_init."""
     return {"xavier": math.sqrt(2 / (rows + width)), "small": 0.02, "normal": 1.0}[start]
 
 
 def initialise(model: Decoder, seed: int) -> None:
-    """Sets every weight from a random stream of its own, named by seed and parameter, so that arms share a backbone.
+    """Set every weight from a random stream of its own, named by seed and parameter, so that arms share a backbone.
 
     | parameter               | distribution                                        | where from                 |
     |-------------------------|-----------------------------------------------------|----------------------------|
@@ -192,7 +193,7 @@ def initialise(model: Decoder, seed: int) -> None:
 
 
 def build(config: ModelConfig, seed: int) -> Decoder:
-    """A decoder on the CPU with the weights of `seed`."""
+    """Return a decoder on the CPU with the weights of `seed`."""
     model = Decoder(config)
     initialise(model, seed)
     return model

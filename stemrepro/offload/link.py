@@ -38,7 +38,7 @@ class Link:
             return Buffer(torch.empty(capacity, source.shape[1], dtype=source.dtype, device=self.device))
 
     def fill(self, buffer: Buffer, source: Tensor, ids: Tensor) -> None:
-        """Begins to bring source[ids] into buffer.rows[: len(ids)]: source [vocab, width] and ids [n] in host memory."""
+        """Begin to bring source[ids] into buffer.rows[: len(ids)]: source [vocab, width] and ids [n] in host memory."""
         self.copy(buffer, source, ids)
         self.moved += len(ids) * source.shape[1] * source.element_size()
 
@@ -78,7 +78,7 @@ class CudaLink(Link):
         return made
 
     def _on_device(self, ids: Tensor) -> Tensor:
-        """The ids on the device: all tables of a pass ask for the same, which are sent once, ahead of any wait."""
+        """Return the ids on the device: all tables of a pass ask for the same, which are sent once, ahead of any wait."""
         if self.sent is None or self.sent[0] is not ids:
             pinned = ids.pin_memory()
             with torch.cuda.stream(self.stream):
@@ -107,7 +107,7 @@ class CudaLink(Link):
         torch.cuda.current_stream(self.device).wait_event(buffer.ready)
 
     def release(self, buffer: Buffer) -> None:
-        """Records the event that the next copy into the buffer waits for."""
+        """Record the event that the next copy into the buffer waits for."""
         buffer.free.record(torch.cuda.current_stream(self.device))
 
     def back(self, gradients: list[Tensor]) -> list[Tensor]:
@@ -120,5 +120,5 @@ class CudaLink(Link):
 
 
 def link_to(device: torch.device) -> Link:
-    """The link for a model on this device."""
+    """Return the link for a model on this device."""
     return CudaLink(device) if device.type == "cuda" else Link()

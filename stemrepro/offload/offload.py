@@ -41,16 +41,19 @@ class Counts:
 class HostTable(nn.Module):
     """What stands in a model in a table's place: forward(tokens [batch, seq]) -> [batch, seq, width] on the model's device."""
 
-    def __init__(self, shelf: "Shelf", place: int) -> None:
+    def __init__(self, offloaded: "OffloadedTables", place: int) -> None:
         super().__init__()
-        self.__dict__["shelf"], self.place = shelf, place  # not registered: the shelf is no part of the model's state
+        self.__dict__["shelf"], self.place = (
+            offloaded,
+            place,
+        )  # not registered: the shelf is no part of the model's state
 
     def forward(self, tokens: Tensor) -> Tensor:
         """U[token]."""
-        return self.shelf.take(self.place, tokens)
+        return self.offloaded.take(self.place, tokens)
 
 
-class Shelf:
+class OffloadedTables:
     """Host tables of one model, in the order in which a pass reads them.
 
     Up to `ahead` tables' rows are on their way while the model works; 0 brings them when they are asked for, and the model waits.
@@ -59,8 +62,7 @@ class Shelf:
     def __init__(
         self, tables: list[Tensor], link: Link, ahead: int = 2, distinct: bool = True, cache: RowCache | None = None
     ) -> None:
-        """
-        Args:
+        """Args:
             tables: [vocab, width] each, in host memory or mapped from a file; pinned where the link wants that.
             distinct: bring each row of a pass once.
             cache: keeps rows on the device from pass to pass; needs `distinct`, and belongs to this shelf alone.
@@ -122,7 +124,8 @@ class Shelf:
 
     def _moves(self, slots: Tensor, missed: Tensor) -> list[Tensor]:
         """Between ids of the pass, cache slots and fetched rows, the same for all tables: places of held ids, their slots, places of
-        fetched ids, which of the fetched enter, and their slots; on the device, where lists of indices cost no wait."""
+        fetched ids, which of the fetched enter, and their slots; on the device, where lists of indices cost no wait.
+        """
         held, came = (~missed).nonzero().flatten(), missed.nonzero().flatten()
         enter = (slots[came] >= 0).nonzero().flatten()
         return [own.to(self.link.device) for own in (held, slots[held], came, enter, slots[came][enter])]
@@ -134,7 +137,7 @@ class Shelf:
         self.tokens = None
 
     def _fetch_next(self) -> None:
-        """Begins to bring the rows of the next table in the order."""
+        """Begin to bring the rows of the next table in the order."""
         place, table = self.begun % len(self.buffers), self.tables[self.begun]
         try:
             buffer, wanted = self.buffers[place], len(self.fetched)
@@ -147,7 +150,7 @@ class Shelf:
         self.begun += 1
 
     def take(self, place: int, tokens: Tensor) -> Tensor:
-        """Rows of a table for the tokens [batch, seq] of the pass that has begun -> [batch, seq, width].
+        """Return rows of a table for the tokens [batch, seq] of the pass that has begun -> [batch, seq, width].
 
         Raises:
             RuntimeError: they are not the pass's tokens, a table is read twice or out of turn, or the rows never arrived.
@@ -171,7 +174,7 @@ class Shelf:
         return given
 
     def _with_cache(self, place: int, fetched: Tensor) -> Tensor:
-        """Rows of all ids of the pass [ids, width]: the cache's and the fetched ones, which then enter the cache."""
+        """Return rows of all ids of the pass [ids, width]: the cache's and the fetched ones, which then enter the cache."""
         store, (held, held_slots, came, enter, enter_slots) = self.stores[place], self.moves
         rows = torch.empty(len(held) + len(came), store.shape[1], dtype=store.dtype, device=store.device)
         rows.index_copy_(0, held, store.index_select(0, held_slots))
@@ -181,7 +184,7 @@ class Shelf:
 
 
 def table_owners(model: Decoder) -> list[nn.Module]:
-    """The modules whose `table` a pass reads by token, in the order of reading.
+    """Return the modules whose `table` a pass reads by token, in the order of reading.
 
     Raises:
         UserError: the arm has no table, or reads one by something else than the token, or by several layers.
@@ -203,8 +206,8 @@ def table_owners(model: Decoder) -> list[nn.Module]:
 
 def offload(
     model: Decoder, ahead: int = 2, distinct: bool = True, cache: RowCache | None = None, link: Link | None = None
-) -> Shelf:
-    """Moves a model's tables to host memory, for inference: in their places stand `HostTable`s that read them from there.
+) -> OffloadedTables:
+    """Move a model's tables to host memory, for inference: in their places stand `HostTable`s that read them from there.
 
     Call it with the model on its device. Gradients don't reach the tables.
 
@@ -217,17 +220,17 @@ def offload(
     for owner in owners:
         table = owner.table.weight.detach().cpu()
         tables.append(table.pin_memory() if link.device.type == "cuda" else table)
-    shelf = Shelf(tables, link, ahead, distinct, cache)
+    offloaded = OffloadedTables(tables, link, ahead, distinct, cache)
     for place, owner in enumerate(owners):
-        owner.table = HostTable(shelf, place)
+        owner.table = HostTable(offloaded, place)
     model.register_forward_pre_hook(
-        lambda _, inputs, named: shelf.begin(inputs[0] if inputs else named["tokens"]), with_kwargs=True
+        lambda _, inputs, named: offloaded.begin(inputs[0] if inputs else named["tokens"]), with_kwargs=True
     )
-    return shelf
+    return offloaded
 
 
 def mapped(path: Path, vocab: int, width: int, dtype: torch.dtype) -> Tensor:
-    """A table [vocab, width] that stays on disk: the file's bytes row by row; only rows that are read come into memory.
+    """Return a table [vocab, width] that stays on disk: the file's bytes row by row; only rows that are read come into memory.
 
     Raises:
         UserError: the file has another size.

@@ -20,8 +20,7 @@ class RowCache:
     """
 
     def __init__(self, slots: int, vocab: int, policy: str = "lfu", kept: np.ndarray | None = None) -> None:
-        """
-        Args:
+        """Args:
             slots: rows that it holds at most.
             vocab: ids are 0 ... vocab - 1.
             kept: with `static` the ids that it may hold, at most `slots`.
@@ -48,7 +47,7 @@ class RowCache:
         self.clock, self.taken = 0, False
 
     def request(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Asks for distinct ids [n]: their slots [n], -1 where one has none, and which had to be fetched, bool [n]."""
+        """Ask for distinct ids [n]: their slots [n], -1 where one has none, and which had to be fetched, bool [n]."""
         slots = self.slot_of[ids]
         missed, times = slots < 0, self.clock + np.arange(len(ids))
         hit = slots[~missed]
@@ -72,7 +71,7 @@ class RowCache:
         return slots, missed
 
     def forget(self, ids: np.ndarray) -> None:
-        """Empties the slots of ids whose rows never arrived."""
+        """Empty the slots of ids whose rows never arrived."""
         slots = self.slot_of[ids]
         slots = slots[slots >= 0]
         self.slot_of[self.held[slots]] = -1

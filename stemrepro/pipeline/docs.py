@@ -64,7 +64,7 @@ def _of_claim(path: Path, claim: str, field: str) -> object:
 
 
 def _cell(text: str) -> float | str:
-    """A number where it is one, else the words."""
+    """Return a number where it is one, else the words."""
     try:
         return float(text)
     except ValueError:
@@ -88,7 +88,7 @@ def _of_data(path: Path, choice: str, column: str) -> float | str:
 
 
 def _table(path: Path, choice: str, columns: str) -> list[str]:
-    """The rows that are `choice`, in columns "name format" separated by semicolons; what is empty stays so."""
+    """Return the rows that are `choice`, in columns "name format" separated by semicolons; what is empty stays so."""
     rows, shown_as = _rows(path, choice), [column.partition(" ")[::2] for column in columns.split(";")]
     if not rows:
         raise UserError(f"{path}: no row is {choice}")
@@ -119,7 +119,7 @@ def _of_scale(name: str, field: str) -> float:
 
 
 def _existing(file: str, results: Path) -> Path:
-    """A file of the results, or one beside the prose."""
+    """Return a file of the results, or one beside the prose."""
     path = Path(file) if file.startswith("docs/") else results / file
     if not path.exists():
         raise UserError(f"{path} is missing")
@@ -136,7 +136,7 @@ def _value(file: str, row: str, column: str, results: Path) -> object:
 
 
 def said(source: str, results: Path) -> str:
-    """What a marker asks for, in words.
+    """Return what a marker asks for, in words.
 
     Raises:
         UserError: there is no such file, row or column, or the number can't be written so.
@@ -161,19 +161,19 @@ def said(source: str, results: Path) -> str:
 
 
 def rendered(text: str, results: Path) -> str:
-    """A text with all bound numbers as they are now."""
+    """Return a text with all bound numbers as they are now."""
     if (opened := len(OPENED.findall(text))) != (bound := len(BOUND.findall(text))):
         raise UserError(f"of {opened} numbers that are bound {opened - bound} lack their end, <!--/-->")
     return BOUND.sub(lambda found: f"<!--{found['source']}-->{said(found['source'], results)}<!--/-->", text)
 
 
 def pages(places: tuple[Path, ...] = FILES) -> list[Path]:
-    """The files that may hold bound numbers."""
+    """Return the files that may hold bound numbers."""
     return [path for place in places for path in ([place] if place.is_file() else sorted(place.glob("*.md")))]
 
 
 def render(results: Path, places: tuple[Path, ...] = FILES) -> list[Path]:
-    """Brings bound numbers up to date; returns the files that changed.
+    """Bring bound numbers up to date; returns the files that changed.
 
     Raises:
         UserError: a marker asks for something that isn't there; then nothing is written.

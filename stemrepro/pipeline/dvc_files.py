@@ -33,7 +33,7 @@ def _is_lock(path: Path) -> bool:
 
 
 def mend(home: Path = Path()) -> list[Path]:
-    """Removes the files that a kill has cut short, and returns them. DVC makes them anew: runs and scores know by themselves what is done.
+    """Remove the files that a kill has cut short, and returns them. DVC makes them anew: runs and scores know by themselves what is done.
 
     Where a living DVC is at work they are its own, and nothing is done.
     """

@@ -30,27 +30,27 @@ from stemrepro.model.config import ModelConfig
 HEADER = "# Written by 'stemrepro plan' from recipes/. Edit those and plan again.\n"
 
 
-class Begins(Strict):
+class PlannedInitFrom(Strict):
     """The run that another one goes on from, and what becomes of its tables."""
 
     model: ModelConfig
     training: RunTraining
     tables: Literal["kept", "anew", Kind]
-    point: Name = Field(MAIN, exclude_if=lambda value: value == MAIN)
+    variant: Name = Field(MAIN, exclude_if=lambda value: value == MAIN)
     arm: Name | None = Field(
         None, exclude_if=lambda value: value is None, description="another than that which goes on"
     )
 
 
 class Planned(Strict):
-    """An arm at a point: everything that decides its runs but seed, text and code, and what is scored of them."""
+    """An arm at a variant: everything that decides its runs but seed, text and code, and what is scored of them."""
 
     model: ModelConfig
     training: RunTraining
     losses: Literal["none", "steps", "losses", "context"] = Field(
         description="steps: losses and gradient norms of training; losses: also of validation; context: also by context"
     )
-    begins: Begins | None = Field(None, exclude_if=lambda value: value is None)
+    init_from: PlannedInitFrom | None = Field(None, exclude_if=lambda value: value is None)
     people: int = Field(
         0,
         ge=0,
@@ -79,9 +79,9 @@ class ScaleParams(Strict):
 
     data: Name
     vocab: Positive
-    vocabularies: tuple[Positive, ...] = Field(description="others, that points ask for")
+    vocabularies: tuple[Positive, ...] = Field(description="others, that variants ask for")
     people: tuple[Positive, ...] = Field(
-        (), exclude_if=lambda value: not value, description="numbers of people that points ask for"
+        (), exclude_if=lambda value: not value, description="numbers of people that variants ask for"
     )
     mid: PlannedBlend | None = Field(None, exclude_if=lambda value: value is None)
     workers: Positive
@@ -96,7 +96,7 @@ class ScaleParams(Strict):
 
 
 Runs = dict[Name, dict[Name, Planned]]
-"""Planned runs by point and arm."""
+"""Planned runs by variant and arm."""
 
 
 class _Line(dict):
@@ -130,13 +130,13 @@ class Params(Strict):
     run: dict[Name, Runs]
 
     def planned(self, scale: str) -> dict[Address, Planned]:
-        """The runs of a scale by address; UserError where another scale is planned."""
+        """Return the runs of a scale by address; UserError where another scale is planned."""
         if scale not in self.run:
             raise UserError(f"{PARAMS} is planned for scale '{self.scales[0]}'; run 'stemrepro plan --scale {scale}'")
-        return {Address(point, arm): own for point, arms in self.run[scale].items() for arm, own in arms.items()}
+        return {Address(variant, arm): own for variant, arms in self.run[scale].items() for arm, own in arms.items()}
 
     def chosen(self, scale: str, names: list[str]) -> dict[Address, Planned]:
-        """The runs of addresses by their names, or of all; UserError names what isn't planned."""
+        """Return the runs of addresses by their names, or of all; UserError names what isn't planned."""
         planned = self.planned(scale)
         if not names:
             return planned
@@ -148,15 +148,15 @@ class Params(Strict):
         return {by_name[name]: planned[by_name[name]] for name in names}
 
     def text(self) -> str:
-        """The bytes of params.yaml: a block an arm and point, its settings on lines of their own."""
+        """Return the bytes of params.yaml: a block an arm and variant, its settings on lines of their own."""
         values = self.model_dump(mode="json")
-        for arms in (arms for points in values["run"].values() for arms in points.values()):
+        for arms in (arms for variants in values["run"].values() for arms in variants.values()):
             for own in arms.values():
                 own |= {key: _Line(own[key]) for key in ("model", "training", "seeds")}
         return HEADER + yaml.dump(values, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=120)
 
     def write(self, path: Path = PARAMS) -> None:
-        """Writes the file, only when it changes, so that DVC sees no new one."""
+        """Write the file, only when it changes, so that DVC sees no new one."""
         content = self.text()
         if not path.exists() or path.read_text(encoding="utf-8") != content:
             atomic_write(path, content)

@@ -26,14 +26,14 @@ from stemrepro.config.training import RunTraining
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.vocabularies import own_text
 from stemrepro.evaluation.weights import load_folder
-from stemrepro.model.config import ModelConfig, placed_layers
+from stemrepro.model.config import ModelConfig, layers_of
 from stemrepro.model.transformer import Decoder
 from stemrepro.training.callbacks import losses_by_source
 from stemrepro.training.checkpoint import AtomicCheckpointIO, intact
 from stemrepro.training.explained import explained
 from stemrepro.training.launch import train_runs
 from stemrepro.training.retrofit import PREFIX, beginning
-from stemrepro.training.run import Beginning, Run
+from stemrepro.training.run import InitFrom, Run
 from stemrepro.training.run_folder import model_of, read_config
 
 VALIDATION = 16384
@@ -59,7 +59,7 @@ class Asked:
 
 
 def _beginning(folder: Path, model: Decoder, config: dict) -> None:
-    """Writes what three runs go on from: weights, and an optimiser that knows nothing."""
+    """Write what three runs go on from: weights, and an optimiser that knows nothing."""
     if intact(folder / "end.ckpt"):
         return
     state = {PREFIX + name: value for name, value in model.state_dict().items()}
@@ -69,7 +69,7 @@ def _beginning(folder: Path, model: Decoder, config: dict) -> None:
 
 
 def planned(run: Path, out: Path, asked: Asked, data: Path) -> dict[str, Run]:
-    """The runs behind a retrofit by what they are called; writes what they go on from.
+    """Return the runs behind a retrofit by what they are called; writes what they go on from.
 
     Raises:
         UserError: the run isn't a finished dense one, its text isn't there, too many tokens are asked for, or `out` holds other runs.
@@ -78,12 +78,12 @@ def planned(run: Path, out: Path, asked: Asked, data: Path) -> dict[str, Run]:
     config = read_config(run)
     dense = model_of(config)
     if len(parts) < 5:
-        raise UserError(f"{run} is no folder of a run: runs/<scale>/<point>/<arm>/seed<k>")
-    if config.get("begins"):
+        raise UserError(f"{run} is no folder of a run: runs/<scale>/<variant>/<arm>/seed<k>")
+    if config.get("init_from"):
         raise UserError(
             f"{run} goes on from another run, whose tokens it doesn't know of; choose a run that begins anew"
         )
-    stem = replace(dense, ffn="stem", placed=placed_layers(asked.placement, dense.layers))
+    stem = replace(dense, ffn="stem", replaced_layers=layers_of(asked.placement, dense.layers))
     check(dense, stem)
     model, sequence = load_folder(run)
     before = RunTraining.model_validate(config["training"])
@@ -96,20 +96,20 @@ def planned(run: Path, out: Path, asked: Asked, data: Path) -> dict[str, Run]:
     if text.data_hash != config["data"]["train_sha256"]:
         raise UserError(f"{text.blocks} isn't the text that {run} was trained on; restore that, or train the run again")
     training = before.model_copy(
-        update={"tokens": asked.steps * before.batch * sequence, "marks": 1, "snapshots": (), "table_trained": True}
+        update={"tokens": asked.steps * before.batch * sequence, "evals": 1, "snapshots": (), "table_trained": True}
     )
     home, seed = out / parts[-4], int(config["seed"])
     parent = home / BEFORE / config["arm"] / f"seed{seed}"
     _beginning(parent, model, config)
 
-    def made(point: str, arm: str, own: ModelConfig, tables: str) -> Run:
-        begins = Beginning(
+    def made(variant: str, arm: str, own: ModelConfig, tables: str) -> Run:
+        init_from = InitFrom(
             parent, digest(config), tables, before.tokens, before.tokens // (before.micro_batch * sequence),
             0 if tables == "kept" else asked.tokens,
         )  # fmt: skip
-        place = Address(point, arm)
+        place = Address(variant, arm)
         mix, folder = config["data"]["mix"], home / place.path / f"seed{seed}"
-        run = Run(place, seed, own, training, folder, mix, text.blocks, text.data_hash, begins=begins)
+        run = Run(place, seed, own, training, folder, mix, text.blocks, text.data_hash, init_from=init_from)
         if folder.exists() and (changes := run.other_settings()):
             raise UserError(f"{folder} holds a run with other settings ({changes}); name another folder to write to")
         return run
@@ -122,23 +122,23 @@ def planned(run: Path, out: Path, asked: Asked, data: Path) -> dict[str, Run]:
 
 
 def _losses(run: Run, state: dict[str, Tensor]) -> dict[str, float]:
-    """Mean validation losses over sources, in nats a token, of weights."""
+    """Return mean validation losses over sources, in nats a token, of weights."""
     model = Decoder(run.model).eval()
     model.load_state_dict(state)
     blocks = TokenBlocks(run.blocks, "validation", run.training.sequence, run.model.vocab)
-    found = losses_by_source(model, blocks, VALIDATION, run.training.mark_batch)
+    found = losses_by_source(model, blocks, VALIDATION, run.training.eval_batch)
     kinds = {"prose": prose(found), "all": tuple(found)}
     return {kind: total(found[source] for source in sources) / len(sources) for kind, sources in kinds.items()}
 
 
 def _started(run: Run) -> dict[str, Tensor]:
-    """The weights that a run begins with."""
+    """Return the weights that a run begins with."""
     blocks = TokenBlocks(run.blocks, "train", run.training.sequence, run.model.vocab)
     return {name.removeprefix(PREFIX): value for name, value in beginning(run, blocks)["state_dict"].items()}
 
 
 def _ended(run: Run) -> dict[str, Tensor]:
-    """Those that it ended with.
+    """Return those that it ended with.
 
     Raises:
         UserError: it diverged.
@@ -151,7 +151,7 @@ def _ended(run: Run) -> dict[str, Tensor]:
 
 
 def _rows(states: dict[str, dict[str, Tensor]], runs: dict[str, Run], behind: int) -> Iterator[dict]:
-    """Losses of all runs' weights, so many steps behind the retrofit."""
+    """Return losses of all runs' weights, so many steps behind the retrofit."""
     when = "right behind the retrofit" if not behind else f"after {behind} steps"
     for name in tracked(runs, f"losses {when}"):
         yield {"model": name, "steps": behind} | _losses(runs[name], states[name])
@@ -161,20 +161,20 @@ def _shares(run: Run, state: dict[str, Tensor], dense: Decoder) -> pd.DataFrame:
     """layer, share: of the variance of dense's W_u x that the rows of `state` explain, on held-out text of all sources."""
     blocks = TokenBlocks(run.blocks, "validation", run.training.sequence, run.model.vocab)
     numbers, _ = blocks.spread(VALIDATION)
-    size = run.training.mark_batch
+    size = run.training.eval_batch
     batches = (blocks.at(numbers[k : k + size])[:, :-1] for k in range(0, len(numbers), size))
-    rows = {layer: state[f"blocks.{layer}.ffn.table.weight"] for layer in run.model.placed}
+    rows = {layer: state[f"blocks.{layer}.ffn.table.weight"] for layer in run.model.replaced_layers}
     return pd.DataFrame(explained(dense, rows, batches).items(), columns=["layer", "share"])
 
 
 def retrofit(run: Path, out: Path, asked: Asked, data: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Makes STEM of a dense run, trains it and its controls some steps, and takes losses.
+    """Make STEM of a dense run, trains it and its controls some steps, and takes losses.
 
     Below `out` folders lie as below runs/: <scale>/retrofit/stem-<placement>/seed<k> is the retrofitted run, to be exported or scored.
     What is finished there isn't done again.
 
     Args:
-        run: runs/<scale>/<point>/<arm>/seed<k> of a dense arm.
+        run: runs/<scale>/<variant>/<arm>/seed<k> of a dense arm.
         data: where the scales' texts lie.
 
     Returns:
@@ -198,7 +198,7 @@ def retrofit(run: Path, out: Path, asked: Asked, data: Path) -> tuple[pd.DataFra
 
 
 def show(found: pd.DataFrame, shares: pd.DataFrame, asked: Asked, console: Console) -> None:
-    """Prints the losses on prose, and what the rows of token means explain."""
+    """Print the losses on prose, and what the rows of token means explain."""
     by = found.pivot(index="model", columns="steps", values="prose")
     table = Table("prose, nats a token", "before any step", f"after {asked.steps:,} steps", box=box.SIMPLE)
     names = {

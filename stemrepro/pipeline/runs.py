@@ -10,7 +10,7 @@ from stemrepro.config.retrofit import KINDS
 from stemrepro.config.scale import Part
 from stemrepro.data.vocabularies import mid_text, own_text
 from stemrepro.pipeline.params import Planned
-from stemrepro.training.run import Beginning, Run
+from stemrepro.training.run import InitFrom, Run
 
 TOKENS_A_ROW = 128
 """Of a text, as many tokens are read for each row of a table that is made of a dense run, or as many as that run was trained on."""
@@ -24,12 +24,12 @@ def runs_of(
     data: Path = DATA,
     runs: Path = RUNS,
 ) -> list[Run]:
-    """The runs of planned addresses at a scale: all that are trained, or those that a part of the scores is taken of.
+    """Return the runs of planned addresses at a scale: all that are trained, or those that a part of the scores is taken of.
 
     Raises:
         UserError: token blocks are missing or garbled.
     """
-    asked = {(own.model.vocab, own.people) for own in planned.values() if own.text == "own" or own.begins}
+    asked = {(own.model.vocab, own.people) for own in planned.values() if own.text == "own" or own.init_from}
     texts = {(vocab, people): own_text(vocab, data / scale, people) for vocab, people in asked}
     blend = mid_text(data / scale) if any(own.text == "mid" for own in planned.values()) else None
     made = []
@@ -40,9 +40,9 @@ def runs_of(
             folder = runs / scale / address.path / f"seed{seed}"
             name = mix if own.text == "own" else own.text
             run = Run(address, seed, own.model, training, folder, name, text.blocks, text.data_hash, text.ratio)
-            if own.begins:
-                asked_of_it = own.begins
-                place = Address(asked_of_it.point, asked_of_it.arm or address.arm)
+            if own.init_from:
+                asked_of_it = own.init_from
+                place = Address(asked_of_it.variant, asked_of_it.arm or address.arm)
                 before = texts[own.model.vocab, own.people]
                 parent = replace(
                     run,
@@ -54,16 +54,16 @@ def runs_of(
                     blocks=before.blocks,
                     data_hash=before.data_hash,
                 )
-                run = replace(run, begins=begun(run, parent, asked_of_it.tables, text is before))
+                run = replace(run, init_from=initial(run, parent, asked_of_it.tables, text is before))
             made.append(run)
     return with_trunks(gone_on_from(made))
 
 
-def begun(run: Run, parent: Run, tables: str, same_text: bool) -> Beginning:
-    """What a run goes on from."""
+def initial(run: Run, parent: Run, tables: str, same_text: bool) -> InitFrom:
+    """Return what a run goes on from."""
     training, passed = run.training, parent.training.tokens if same_text else 0
     onwards = same_text and training.sequence == parent.training.sequence
-    return Beginning(
+    return InitFrom(
         parent.folder,
         digest(parent.config),
         tables,
@@ -74,9 +74,9 @@ def begun(run: Run, parent: Run, tables: str, same_text: bool) -> Beginning:
 
 
 def gone_on_from(runs: list[Run]) -> list[Run]:
-    """The same runs; those that others among them go on from know it."""
-    parents = {run.begins.folder for run in runs if run.begins}
-    return [replace(run, goes_on=run.folder in parents) for run in runs]
+    """Return the same runs; those that others among them go on from know it."""
+    parents = {run.init_from.folder for run in runs if run.init_from}
+    return [replace(run, keep_final_checkpoint=run.folder in parents) for run in runs]
 
 
 def asked_runs(
@@ -87,22 +87,23 @@ def asked_runs(
     data: Path = DATA,
     runs: Path = RUNS,
 ) -> list[Run]:
-    """The runs of some of the planned addresses. Those on a trunk know every planned shorter one on it, and those that others
-    go on from know it, also where these aren't asked for."""
-    beside = {address: own for address, own in planned.items() if own.training.schedule == "trunk" or own.begins}
+    """Return the runs of some of the planned addresses. Those on a trunk know every planned shorter one on it, and those that others
+    go on from know it, also where these aren't asked for.
+    """
+    beside = {address: own for address, own in planned.items() if own.training.schedule == "wsd" or own.init_from}
     every = runs_of(scale, mix, beside | asked, data=data, runs=runs)
     return [run for run in every if run.address in asked]
 
 
 def with_trunks(runs: list[Run]) -> list[Run]:
-    """The same runs; those on a trunk know the folders of the shorter ones on it, in rising order."""
-    trunks: dict[str, list[Run]] = {}
+    """Return the same runs; those on a trunk know the folders of the shorter ones on it, in rising order."""
+    by_stable_phase: dict[str, list[Run]] = {}
     for run in sorted(runs, key=lambda run: run.training.tokens):
-        if run.training.schedule == "trunk":
-            trunks.setdefault(run.trunk, []).append(run)
-    shorter = {
+        if run.training.schedule == "wsd":
+            by_stable_phase.setdefault(run.stable_phase, []).append(run)
+    prefixes = {
         run.folder: tuple(other.folder for other in beside if other.training.tokens < run.training.tokens)
-        for beside in trunks.values()
+        for beside in by_stable_phase.values()
         for run in beside
     }
-    return [replace(run, shorter=shorter.get(run.folder, ())) for run in runs]
+    return [replace(run, prefixes=prefixes.get(run.folder, ())) for run in runs]

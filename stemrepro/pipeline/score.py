@@ -33,7 +33,7 @@ DECIDE_NOTHING = (flops_per_token.__module__, read_config.__module__, *HASHING)
 
 
 def arguments(params: Params, scale: str, part: Part, planned: Planned, data: Path = DATA) -> dict:
-    """What a part's `score` gets beside the run and the report."""
+    """Return what a part's `score` gets beside the run and the report."""
     asked = params.scale[scale]
     if part == "losses":
         return {"asked": asked.evaluation, "level": planned.losses}
@@ -88,7 +88,7 @@ def _hash(path: Path) -> str:
 
 
 def score_key(runs: list[Run], part: Part, given: dict) -> str:
-    """Hash of what an arm's scores follow from: runs, text, settings, items, and code."""
+    """Return hash of what an arm's scores follow from: runs, text, settings, items, and code."""
     inputs = [given[name] for name in ("tokenizer_file", "facts", "corpus") if name in given]
     if part == "benchmarks":
         inputs += [given["items"] / f"{task}.jsonl" for task in given["asked"].tasks]
@@ -106,7 +106,7 @@ def score_key(runs: list[Run], part: Part, given: dict) -> str:
 
 
 def plan_of(run: Run, given: dict) -> dict:
-    """What summary.json tells of a run's plan, in words.
+    """Return what summary.json tells of a run's plan, in words.
 
     Args:
         given: what scoring was asked with.
@@ -128,7 +128,7 @@ def plan_of(run: Run, given: dict) -> dict:
 
 
 def up_to_date(out: Path, key: str) -> bool:
-    """Do the scores of a folder have this key?"""
+    """Does the scores of a folder have this key?"""
     try:
         return json.loads((out / "summary.json").read_text(encoding="utf-8")).get("key") == key
     except (OSError, ValueError, AttributeError, RecursionError):
@@ -152,7 +152,7 @@ def pending(
     runs: Path = RUNS,
     scores: Path = SCORES,
 ) -> Iterator[tuple[list[Run], dict, Path, str]]:
-    """The arms of which a part is not up to date: their runs, what is asked of them, the folder and the key.
+    """Return the arms of which a part is not up to date: their runs, what is asked of them, the folder and the key.
 
     Raises:
         UserError: a run isn't finished, or is another than the plan's.
@@ -170,7 +170,7 @@ def pending(
 
 
 def write_scores(part: Part, members: list[Run], results: list[dict], given: dict, out: Path, key: str) -> None:
-    """Writes an arm's scores, summary.json last, and beside it where they were made (which git doesn't hold)."""
+    """Write an arm's scores, summary.json last, and beside it where they were made (which git doesn't hold)."""
     from stemrepro.evaluation.writing import Scored
 
     if out.exists():  # else files of a run that has since diverged would stay; the key goes first
@@ -187,7 +187,7 @@ def write_scores(part: Part, members: list[Run], results: list[dict], given: dic
 
 
 def evaluate(params: Params, scale: str, part: Part, planned: dict[Address, Planned]) -> tuple[int, int]:
-    """Scores what is not up to date; returns how many arms that were, of how many that have this part."""
+    """Return scores what is not up to date; returns how many arms that were, of how many that have this part."""
     groups = list(pending(params, scale, part, planned))
     total = sum(bool(own.seeds.get(part)) for own in planned.values())
     jobs, owner = [], []

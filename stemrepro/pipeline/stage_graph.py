@@ -1,13 +1,13 @@
 """The way of the data as a picture: the stages of a plan and of what is drawn of it in Mermaid, with all analyses as one."""
 
-from stemrepro.config.catalog import Book
+from stemrepro.config.catalog import Catalog
 from stemrepro.pipeline.stages import OF_SCALE, SCALE, WITH_MODELS, data_stages, drawing, other_texts, pipeline
 
 ANALYSES = "analyses"
 
 
 def _outputs(stage: dict) -> list[str]:
-    """Paths that a stage writes; options of an output stand below its path."""
+    """Return paths that a stage writes; options of an output stand below its path."""
     parts = [own for kind in ("outs", "plots", "metrics") for own in stage.get(kind, [])]
     return [path for own in parts for path in ([own] if isinstance(own, str) else own)]
 
@@ -16,17 +16,19 @@ def _within(path: str, folder: str) -> bool:
     return f"{path}/".startswith(f"{folder}/")
 
 
-def _stages(book: Book, scale: str) -> dict[str, dict]:
+def _stages(catalog: Catalog, scale: str) -> dict[str, dict]:
     drawn = {
-        name: stage for name, stage in drawing(book).items() if name in ("report", *book.at(scale).recipes, "metrics")
+        name: stage
+        for name, stage in drawing(catalog).items()
+        if name in ("report", *catalog.at(scale).recipes, "metrics")
     }
-    return pipeline(book, scale) | drawn
+    return pipeline(catalog, scale) | drawn
 
 
-def stage_edges(book: Book, scale: str) -> set[tuple[str, str]]:
+def stage_edges(catalog: Catalog, scale: str) -> set[tuple[str, str]]:
     """(stage, a stage that reads what it writes) at a scale whose results are committed; every recipe's analysis is called `ANALYSES`."""
-    stages = _stages(book, scale)
-    name = {own: ANALYSES if own in book.recipes else own for own in stages}
+    stages = _stages(catalog, scale)
+    name = {own: ANALYSES if own in catalog.recipes else own for own in stages}
     writer = {path.replace(SCALE, scale): own for own, stage in stages.items() for path in _outputs(stage)}
     return {
         (name[source], name[own])
@@ -38,7 +40,7 @@ def stage_edges(book: Book, scale: str) -> set[tuple[str, str]]:
 
 
 def shortest(edges: set[tuple[str, str]]) -> set[tuple[str, str]]:
-    """The edges that no longer way stands for: a stage that waits for another waits for all before it."""
+    """Return the edges that no longer way stands for: a stage that waits for another waits for all before it."""
     after: dict[str, set[str]] = {}
     for first, then in edges:
         after.setdefault(first, set()).add(then)
@@ -50,17 +52,17 @@ def shortest(edges: set[tuple[str, str]]) -> set[tuple[str, str]]:
     return {(first, then) for first, then in edges if then not in behind[first]}
 
 
-def mermaid(book: Book, scale: str) -> str:
-    """A flowchart of the stages of a scale's recipes, for a Markdown page."""
-    stages, edges = _stages(book, scale), shortest(stage_edges(book, scale))
+def mermaid(catalog: Catalog, scale: str) -> str:
+    """Return a flowchart of the stages of a scale's recipes, for a Markdown page."""
+    stages, edges = _stages(catalog, scale), shortest(stage_edges(catalog, scale))
     groups = {
-        "data": [own for own in stages if own in data_stages(other_texts(book.at(scale)))],
+        "data": [own for own in stages if own in data_stages(other_texts(catalog.at(scale)))],
         "scores": [own for own in stages if own in OF_SCALE and own in WITH_MODELS and own != "train"],
     }
     labels = {
         "check": "check: what recipes/ ask of each stage",
         "train": "train: all runs",
-        ANALYSES: f"{len(book.at(scale).recipes)} analyses, one a recipe:<br>verdicts and figures",
+        ANALYSES: f"{len(catalog.at(scale).recipes)} analyses, one a recipe:<br>verdicts and figures",
         "metrics": "metrics: dvc metrics show",
         "report": "report: the page",
     }

@@ -15,7 +15,7 @@ import yaml
 from stemrepro.common import code_hash as imports
 from stemrepro.common.files import write_json
 from stemrepro.common.paths import ANALYSES, DATA, PARAMS, PLAN, RESULTS
-from stemrepro.config.catalog import Book
+from stemrepro.config.catalog import Catalog
 from stemrepro.config.mixes import Mix
 from stemrepro.config.scale import PARTS
 from stemrepro.measures.base import scores_of
@@ -34,7 +34,7 @@ CURVES = [{
     }
 }]  # fmt: skip
 """What `dvc plots show` draws beside the figures, by .dvc/plots/curves.json."""
-FOR_ALL = tuple(f"recipes/{name}.yaml" for name in ("arms", "points", "paper", "shapes"))
+FOR_ALL = tuple(f"recipes/{name}.yaml" for name in ("arms", "variants", "paper", "shapes"))
 SCALE, MIX = "${item.scale}", "${item.mix}"
 KINDS = ("pdf", "svg", "png")
 HOME = "stemrepro"
@@ -66,15 +66,15 @@ def _modules(names: tuple[str, ...]) -> list[str | Path]:
     return [f"{HOME}.{name}" for name in names]
 
 
-def own_code(book: Book, arms: Iterable[str], analyses: Iterable[Path] = ()) -> list[str]:
+def own_code(catalog: Catalog, arms: Iterable[str], analyses: Iterable[Path] = ()) -> list[str]:
     """Files outside the package that the networks of arms, and analyses, are in or import."""
-    places = [module_of(book.arms[name].ffn) for name in arms]
+    places = [module_of(catalog.arms[name].ffn) for name in arms]
     found = imports.files([*(place for place in places if isinstance(place, Path)), *analyses])
     return [path.as_posix() for path in found if not path.is_relative_to(imports.PACKAGE)]
 
 
 def write_stamps(params: Params, data: Path = DATA) -> None:
-    """Writes `data`/<mix>/plan/<stage>.json and `data`/<scale>/plan/<stage>.json for every stage of a plan but those that draw."""
+    """Write `data`/<mix>/plan/<stage>.json and `data`/<scale>/plan/<stage>.json for every stage of a plan but those that draw."""
     (scale,), (mix,) = params.scales, params.mixes
     settings, runs = params.scale[scale].model_dump(mode="json"), params.model_dump(mode="json")["run"][scale]
     networks = [module_of(own.model.ffn) for own in params.planned(scale).values()]
@@ -108,7 +108,7 @@ def write_stamps(params: Params, data: Path = DATA) -> None:
 
 
 def _kept(*paths: str, persist: bool = False) -> list[dict]:
-    """Outputs that git holds."""
+    """Return outputs that git holds."""
     return [{path: {"cache": False} | ({"persist": True} if persist else {})} for path in paths]
 
 
@@ -120,25 +120,29 @@ BY_MIX, BY_SCALE = {"mix": "${mixes}"}, {"scale": "${scales}"}
 BY_BOTH = BY_SCALE | BY_MIX
 
 
-def asks_for_people(book: Book) -> bool:
-    """Does a recipe want a point whose text is about another number of invented people?"""
-    return any(book.points[point].people != 1 for recipe in book.recipes.values() for point in recipe.points)
+def asks_for_people(catalog: Catalog) -> bool:
+    """Does a recipe want a variant whose text is about another number of invented people?"""
+    return any(
+        catalog.variants[variant].people != 1 for recipe in catalog.recipes.values() for variant in recipe.variants
+    )
 
 
-def asks_for_blend(book: Book) -> bool:
-    """Does a recipe want a point that goes on with a blend?"""
-    extensions = [book.points[point].extends for recipe in book.recipes.values() for point in recipe.points]
+def asks_for_blend(catalog: Catalog) -> bool:
+    """Does a recipe want a variant that goes on with a blend?"""
+    extensions = [
+        catalog.variants[variant].extends for recipe in catalog.recipes.values() for variant in recipe.variants
+    ]
     return any(extends is not None and extends.text == "mid" for extends in extensions)
 
 
-def other_texts(book: Book) -> list[str]:
-    """The texts beside a scale's own that its recipes' points may ask for: folders below the scale's data, and stages."""
-    asked = {"people": asks_for_people(book), "mid": asks_for_blend(book)}
+def other_texts(catalog: Catalog) -> list[str]:
+    """Return the texts beside a scale's own that its recipes' variants may ask for: folders below the scale's data, and stages."""
+    asked = {"people": asks_for_people(catalog), "mid": asks_for_blend(catalog)}
     return ["vocabularies", *(name for name, wanted in asked.items() if wanted)]
 
 
 def own_folders(*mixes: Mix) -> list[str]:
-    """The folders of own text among data mixes, which stages depend on though they lie outside."""
+    """Return the folders of own text among data mixes, which stages depend on though they lie outside."""
     return sorted({mix.dataset for mix in mixes if mix.kind == "hub" and mix.local})
 
 
@@ -161,13 +165,13 @@ def data_stages(others: list[str], texts: Sequence[str] = (), parts: Sequence[st
 
     more = {
         "vocabularies": by_scale(
-            "vocabularies", "the same text in the other vocabularies that points ask for", [corpus], [f"{own}/vocabularies"]
+            "vocabularies", "the same text in the other vocabularies that variants ask for", [corpus], [f"{own}/vocabularies"]
         ),
         "people": by_scale(
-            "people", "texts about other numbers of invented people, that points ask for", [tokenizer], [f"{own}/people"],
+            "people", "texts about other numbers of invented people, that variants ask for", [tokenizer], [f"{own}/people"],
         ),
         "mid": by_scale(
-            "mid", "the scale's own text with texts of other kinds, for the stage of training that points ask for",
+            "mid", "the scale's own text with texts of other kinds, for the stage of training that variants ask for",
             [corpus, tokenizer, "stemrepro/data/archives.txt", "stemrepro/data/sample", *parts],
             [{f"{own}/mid": {"persist": True}}, *_kept(f"results/{SCALE}/data_card_mid.md")],
         ),
@@ -228,27 +232,27 @@ def run_stages(others: list[str], parts: set[str]) -> dict[str, dict]:
     } | {part: stage for part, stage in scored.items() if part in parts}  # fmt: skip
 
 
-def drawn_from(recipe: str, book: Book) -> list[str]:
-    """The files that a recipe's figure and verdicts follow from, beside its scores."""
+def drawn_from(recipe: str, catalog: Catalog) -> list[str]:
+    """Return the files that a recipe's figure and verdicts follow from, beside its scores."""
     own = [path for path in (ANALYSES / f"{recipe}.py",) if path.exists()]
-    outside = own_code(book, book.recipes[recipe].arms, own)
+    outside = own_code(catalog, catalog.recipes[recipe].arms, own)
     return [HOME, *outside, f"recipes/{recipe}.yaml", *FOR_ALL, f"recipes/scales/{SCALE}.yaml"]
 
 
-def analysis_stage(name: str, book: Book, matrix: dict) -> dict:
+def analysis_stage(name: str, catalog: Catalog, matrix: dict) -> dict:
     """One recipe's figure, data and verdicts, by its own file of analysis/ or by the forest plot that every recipe has."""
-    recipe, out = book.recipes[name], f"results/{SCALE}/{name}"
+    recipe, out = catalog.recipes[name], f"results/{SCALE}/{name}"
     drawn = ("figure", "front") if recipe.front else ("figure",)
     return _stage(
         matrix, f"stemrepro analyse {name} --scale {SCALE}", recipe.paper_item,
-        [*drawn_from(name, book), *(f"scores/{SCALE}/{folder.as_posix()}" for folder in scores_of(recipe))],
+        [*drawn_from(name, catalog), *(f"scores/{SCALE}/{folder.as_posix()}" for folder in scores_of(recipe))],
         _kept(*(f"{out}/{name}.{kind}" for name in drawn for kind in KINDS[:2]), *(f"{out}/{file}" for file in ("panels", "data.csv", "verdicts.json", "explained.html"))),
         plots=_kept(*(f"{out}/{name}.{KINDS[2]}" for name in drawn)),
     )  # fmt: skip
 
 
 def metrics_stage(matrix: dict) -> dict:
-    """What `dvc metrics show` lists. It needs scores of losses alone, so that an experiment ends here without judging and drawing."""
+    """Return what `dvc metrics show` lists. It needs scores of losses alone, so that an experiment ends here without judging and drawing."""
     return _stage(
         matrix, f"stemrepro metrics --scale {SCALE}", "of each arm its loss, what it gains on dense in the same seeds, and its cost",
         [HOME, "recipes", f"scores/{SCALE}/losses"], [], metrics=_kept(f"{METRICS}/{SCALE}"),
@@ -256,7 +260,7 @@ def metrics_stage(matrix: dict) -> dict:
 
 
 def report_stage(matrix: dict, scoreboard: str, recipes: dict[str, Iterable[str]]) -> dict:
-    """A page with every claim.
+    """Return a page with every claim.
 
     Args:
         recipes: those on it, by scale.
@@ -277,40 +281,40 @@ def report_stage(matrix: dict, scoreboard: str, recipes: dict[str, Iterable[str]
     )  # fmt: skip
 
 
-def published(book: Book) -> dict[str, Book]:
-    """The scales whose results are committed, those on the project's own page, with their recipes; that page's own scale first."""
-    there = {name: book.at(name) for name, scale in book.scales.items() if scale.scoreboard == RESULTS.as_posix()}
-    return dict(sorted(there.items(), key=lambda item: book.scales[item[0]].named_only))
+def published(catalog: Catalog) -> dict[str, Catalog]:
+    """Return the scales whose results are committed, those on the project's own page, with their recipes; that page's own scale first."""
+    there = {name: catalog.at(name) for name, scale in catalog.scales.items() if scale.scoreboard == RESULTS.as_posix()}
+    return dict(sorted(there.items(), key=lambda item: catalog.scales[item[0]].named_only))
 
 
-def drawing(book: Book) -> dict:
-    """The stages of dvc.yaml: every committed figure and verdict, by the committed scores."""
-    scales = published(book)
-    at = {name: [scale for scale, own in scales.items() if name in own.recipes] for name in book.recipes}
+def drawing(catalog: Catalog) -> dict:
+    """Return the stages of dvc.yaml: every committed figure and verdict, by the committed scores."""
+    scales = published(catalog)
+    at = {name: [scale for scale, own in scales.items() if name in own.recipes] for name in catalog.recipes}
     compared = [scale for scale, own in scales.items() if compared_arms(own)]
     return {
-        **{name: analysis_stage(name, book, {"scale": where}) for name, where in at.items() if where},
+        **{name: analysis_stage(name, catalog, {"scale": where}) for name, where in at.items() if where},
         **({"metrics": metrics_stage({"scale": compared})} if compared else {}),
         "report": report_stage({"scale": list(scales)[:1]}, RESULTS.as_posix(), {s: own.recipes for s, own in scales.items()}),
     }  # fmt: skip
 
 
-def pipeline(book: Book, scale: str) -> dict:
-    """The stages of plan/dvc.yaml, from text to scores; also those that draw, where dvc.yaml doesn't."""
-    own, size = book.at(scale), book.scale(scale)
-    others = [part.mix for part in book.mixes[size.mid].parts.values()] if size.mid else []
+def pipeline(catalog: Catalog, scale: str) -> dict:
+    """Return the stages of plan/dvc.yaml, from text to scores; also those that draw, where dvc.yaml doesn't."""
+    own, size = catalog.at(scale), catalog.scale(scale)
+    others = [part.mix for part in catalog.mixes[size.mid].parts.values()] if size.mid else []
     parts = {part for recipe in own.recipes.values() for asked in recipe.scored().values() for part in asked}
     stages = {
         "check": _stage(
             BY_BOTH, f"stemrepro plan --check --scale {SCALE}",
             "the plan must follow from recipes/; what is asked of each stage, and its code",
-            ["recipes", PARAMS.as_posix(), HOME, *own_code(book, book.arms)],
+            ["recipes", PARAMS.as_posix(), HOME, *own_code(catalog, catalog.arms)],
             [f"data/{SCALE}/plan", f"data/{MIX}/plan"],
         ),
-        **data_stages(other_texts(own), own_folders(book.mixes[size.data]), own_folders(*others)),
+        **data_stages(other_texts(own), own_folders(catalog.mixes[size.data]), own_folders(*others)),
         **run_stages(other_texts(own), parts),
     }  # fmt: skip
-    if scale in published(book):
+    if scale in published(catalog):
         return stages
     return stages | {
         **{name: analysis_stage(name, own, BY_SCALE) for name in own.recipes},
@@ -319,18 +323,18 @@ def pipeline(book: Book, scale: str) -> dict:
     }
 
 
-def targets(book: Book, scale: str, recipes: tuple[str, ...]) -> list[str]:
-    """What DVC is asked for to make a plan's results: some recipes, or all with the page."""
-    where = "" if scale in published(book) else f"{PIPELINE.as_posix()}:"
+def targets(catalog: Catalog, scale: str, recipes: tuple[str, ...]) -> list[str]:
+    """Return what DVC is asked for to make a plan's results: some recipes, or all with the page."""
+    where = "" if scale in published(catalog) else f"{PIPELINE.as_posix()}:"
     if recipes:
         return [f"{where}{name}@{scale}" for name in recipes]
     if where:
         return [PIPELINE.as_posix()]
-    there = drawing(book)
+    there = drawing(catalog)
     names = [
         f"{name}@{scale}" for name, stage in there.items() if scale in stage["matrix"]["scale"] and name != "report"
     ]
-    return [PIPELINE.as_posix(), *names, f"report@{next(iter(published(book)))}"]
+    return [PIPELINE.as_posix(), *names, f"report@{next(iter(published(catalog)))}"]
 
 
 class _Plain(yaml.SafeDumper):
@@ -338,11 +342,11 @@ class _Plain(yaml.SafeDumper):
         return True
 
 
-def pipeline_texts(book: Book, scale: str) -> dict[Path, str]:
-    """The bytes of dvc.yaml and plan/dvc.yaml."""
-    planned = {name: {"wdir": ".."} | stage for name, stage in pipeline(book, scale).items()}
+def pipeline_texts(catalog: Catalog, scale: str) -> dict[Path, str]:
+    """Return the bytes of dvc.yaml and plan/dvc.yaml."""
+    planned = {name: {"wdir": ".."} | stage for name, stage in pipeline(catalog, scale).items()}
     files = {
-        DRAWING: {"plots": CURVES, "stages": drawing(book)},
+        DRAWING: {"plots": CURVES, "stages": drawing(catalog)},
         PIPELINE: {"params": [PARAMS.name], "stages": planned},
     }
     return {path: HEADER + yaml.dump(own, Dumper=_Plain, sort_keys=False, width=120) for path, own in files.items()}

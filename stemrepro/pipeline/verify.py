@@ -34,7 +34,7 @@ from stemrepro.report.verdicts import read_verdicts
 
 MOST = 0.5
 """Deviation of a number, over half the width of the committed interval, from which on it is not the committed one any more."""
-NUMBERS = ("ours", "ci_low", "ci_high", "own_rate", "official_start", "seed_se", "item_se")
+NUMBERS = ("ours", "ci_low", "ci_high", "tuned", "official_init", "seed_se", "item_se")
 """Fields that may deviate; all others must be equal."""
 MOST_P = 0.1
 """By what p may differ where the claim's numbers do."""
@@ -44,7 +44,7 @@ MADE = (TRAINED, SCORED)
 
 
 def committed_text(path: Path) -> str | None:
-    """A file of the commit, or None where the commit has none."""
+    """Return a file of the commit, or None where the commit has none."""
     try:
         shown = subprocess.run(["git", "show", f"HEAD:./{path.as_posix()}"], capture_output=True)
     except OSError as error:
@@ -53,13 +53,13 @@ def committed_text(path: Path) -> str | None:
 
 
 def committed(path: Path) -> object | None:
-    """The same of a JSON file."""
+    """Return the same of a JSON file."""
     text = committed_text(path)
     return None if text is None else json.loads(text)
 
 
 def committed_recipes(folder: Path) -> set[str]:
-    """The recipes that have verdicts in the commit.
+    """Return the recipes that have verdicts in the commit.
 
     Raises:
         UserError: there is no commit to compare with.
@@ -88,7 +88,7 @@ def _is_number(value: object) -> bool:
 
 
 def deviation(new: dict, old: dict) -> float:
-    """The largest change of a number of a claim over half the width of its committed interval; infinite where one side has none."""
+    """Return the largest change of a number of a claim over half the width of its committed interval; infinite where one side has none."""
     ends = (old.get("ci_low"), old.get("ci_high"))
     half = (ends[1] - ends[0]) / 2 if all(map(_is_number, ends)) else 0.0
     largest = 0.0
@@ -121,12 +121,12 @@ def by_seed_alike(now: dict, before: dict, still: bool) -> bool:
 
 
 def _words(text: object) -> str:
-    """A sentence without its numbers."""
+    """Return a sentence without its numbers."""
     return re.sub(r"[-+]?\d[\d.e+-]*", "#", str(text))
 
 
 def compare(new: dict[str, dict], old: dict[str, dict]) -> tuple[dict[str, str], float, str]:
-    """What differs between verdicts, in words by claim; the largest deviation; and the claim that has it."""
+    """Return what differs between verdicts, in words by claim; the largest deviation; and the claim that has it."""
     still = {name: all(new.get(name, {}).get(f) == row.get(f) for f in NUMBERS) for name, row in old.items()}
     # Levels follow from all p of a recipe, p and the reason's numbers from the claim's own and its level.
     levels = all(new.get(name, {}).get("p") == row.get("p") for name, row in old.items())
@@ -161,7 +161,7 @@ def compare(new: dict[str, dict], old: dict[str, dict]) -> tuple[dict[str, str],
 
 
 def first_change(new: str, old: str) -> str:
-    """Where the text of a CSV file isn't the committed one, up to last digits; "" nowhere."""
+    """Return where the text of a CSV file isn't the committed one, up to last digits; "" nowhere."""
     tables = [list(csv.reader(text.splitlines())) for text in (new, old)]
     for line, (now, before) in enumerate(zip(*tables, strict=False), 1):
         for number, (cell, was) in enumerate(itertools.zip_longest(now, before)):
@@ -173,7 +173,7 @@ def first_change(new: str, old: str) -> str:
 
 
 def differences(here: dict, there: dict) -> list[str]:
-    """What differs between this machine and the one that drew the committed results: processor, Python, packages."""
+    """Return what differs between this machine and the one that drew the committed results: processor, Python, packages."""
     machines = (
         [f"machine: {there['machine']} there, {here['machine']} here"] if here["machine"] != there["machine"] else []
     )
@@ -186,11 +186,11 @@ class Made:
     """What of a scale was made in this working tree."""
 
     def __init__(self, params: Params | None, scale: str, results: Path) -> None:
-        self.params, self.scale, self.results, self.book = params, scale, results, load()
+        self.params, self.scale, self.results, self.catalog = params, scale, results, load()
         self.planned = params.planned(scale) if params and scale in params.run else {}
 
     def scores(self, address: Address, part: Part) -> str:
-        """Whether the scores of an address follow from runs that lie here, were written here, or came with the clone."""
+        """Return whether the scores of an address follow from runs that lie here, were written here, or came with the clone."""
         from stemrepro.pipeline.runs import runs_of
         from stemrepro.pipeline.score import arguments, score_key
 
@@ -216,10 +216,10 @@ class Made:
             return UNTOUCHED
 
     def recipe(self, name: str, rows: list[dict]) -> dict[str, str]:
-        """How each claim of a recipe was made here."""
+        """Return how each claim of a recipe was made here."""
         sidecar = self.results / self.scale / name / "provenance.json"
         drawn = sidecar.exists() and read_json(sidecar) != committed(sidecar)
-        recipe = self.book.recipe(name)
+        recipe = self.catalog.recipe(name)
         parts = {a: [self.scores(a, part) for part in own] for a, own in recipe.scored().items()}
         # Where scores came out as they are committed, DVC has nothing to draw: the committed verdicts are theirs.
         follow = drawn or self.as_committed(recipe)
@@ -245,15 +245,15 @@ class Made:
         return not paths or not subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *paths]).returncode
 
     def drawn(self, name: str) -> str:
-        """Where a recipe's data.csv isn't the committed one, though it follows from the same scores; "" nowhere."""
+        """Return where a recipe's data.csv isn't the committed one, though it follows from the same scores; "" nowhere."""
         path = self.results / self.scale / name / "data.csv"
-        if (old := committed_text(path)) is None or not self.as_committed(self.book.recipe(name)):
+        if (old := committed_text(path)) is None or not self.as_committed(self.catalog.recipe(name)):
             return ""
         return first_change(path.read_text(encoding="utf-8"), old) if path.exists() else "gone"
 
     def changed_lines(self) -> list[str]:
         """Claims whose line of claims.csv is neither the committed one nor that of the verdicts here, and those without a line."""
-        path = self.results / Path(self.book.scale(self.scale).scoreboard).relative_to("results") / "claims.csv"
+        path = self.results / Path(self.catalog.scale(self.scale).scoreboard).relative_to("results") / "claims.csv"
         if (old := committed_text(path)) is None:
             return []
         texts = path.read_text(encoding="utf-8") if path.exists() else "", old, claims_table(self.scale, self.results)
@@ -265,13 +265,13 @@ class Made:
 
 
 def known_machines(scale: str) -> list[str]:
-    """What runs of a scale on other machines gave, in words (docs/machines.yaml)."""
+    """Return what runs of a scale on other machines gave, in words (docs/machines.yaml)."""
     path = Path("docs/machines.yaml")
     return read_yaml(path).get(scale, []) if path.exists() else []
 
 
 def verify(scale: str, results: Path, console: Console) -> int:
-    """Prints the comparison for every recipe of a scale.
+    """Print the comparison for every recipe of a scale.
 
     Returns:
         0 if all committed verdicts came out the same and a run was trained or scored here; 1 if not; 3 if no run was.

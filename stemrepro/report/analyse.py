@@ -24,7 +24,7 @@ from stemrepro.verdicts.contrast import Unmeasured
 
 
 def module(path: Path, asked: list[str]) -> ModuleType:
-    """A file of analysis/, which must have `collect` and what else is asked.
+    """Return a file of analysis/, which must have `collect` and what else is asked.
 
     Raises:
         UserError: it is missing, or lacks one of them.
@@ -41,18 +41,18 @@ def module(path: Path, asked: list[str]) -> ModuleType:
 
 
 def analyse(name: str, scale: str, scores: Path, results: Path) -> list[dict]:
-    """Writes `results`/<scale>/<name>/, with a page that explains every claim; returns the rows of verdicts.json.
+    """Write `results`/<scale>/<name>/, with a page that explains every claim; returns the rows of verdicts.json.
 
     Raises:
         UserError: no such recipe or scale, or scores that are missing or damaged.
     """
-    book = load()
-    book.recipe(name), book.scale(scale)
-    inputs = Inputs(name, book, scale, scores / scale)
+    catalog = load()
+    catalog.recipe(name), catalog.scale(scale)
+    inputs = Inputs(name, catalog, scale, scores / scale)
     measure = measured(inputs)
     found = judged(inputs, measure)
     rows = verdict_rows(scale, found)
-    use_style(book.arms)
+    use_style(catalog.arms)
     path, asked = ANALYSES / f"{name}.py", {"figure": "draw"} | ({"front": "front"} if inputs.recipe.front else {})
     try:
         drawn = module(path, list(asked.values())) if path.exists() or inputs.recipe.front else forest

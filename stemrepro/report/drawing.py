@@ -26,13 +26,13 @@ class Line(NamedTuple):
 
 
 def papers_effect(row: dict) -> float | None:
-    """The paper's number where it can stand on the same axis: an effect in the same unit."""
+    """Return the paper's number where it can stand on the same axis: an effect in the same unit."""
     same = row["paper"] and row["paper"]["unit"] == row["unit"] and row["kind"] != "equivalent"
     return row["paper"]["value"] if same else None
 
 
 def seeds_of(row: dict) -> list[float]:
-    """The differences by seed, as far as they are known."""
+    """Return the differences by seed, as far as they are known."""
     return [value for value in row.get("differences") or () if value is not None]
 
 
@@ -55,7 +55,7 @@ def ticks(left: float, right: float) -> list[float]:
 
 
 def drawing(row: dict, limits: tuple[float, float], lines: list[Line]) -> Markup:
-    """The picture as SVG, in the colours of the page; empty where there is no interval.
+    """Return the picture as SVG, in the colours of the page; empty where there is no interval.
 
     Args:
         limits: ends of the axis.

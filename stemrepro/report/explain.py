@@ -15,7 +15,7 @@ from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.progress import duration
 from stemrepro.common.provenance import read_provenance
 from stemrepro.common.yaml_records import read_yaml
-from stemrepro.config.catalog import Book
+from stemrepro.config.catalog import Catalog
 from stemrepro.config.recipe import ORIGINS, Claim
 from stemrepro.measures.base import measure_class, measured, scores_of
 from stemrepro.measures.inputs import Inputs
@@ -48,37 +48,37 @@ PAGE = Markup("""<!doctype html>
 """)
 
 
-def find(book: Book, name: str, scale: str | None = None) -> tuple[str, str, str]:
+def find(catalog: Catalog, name: str, scale: str | None = None) -> tuple[str, str, str]:
     """Recipe, claim and scale of "recipe/claim", or of a claim that one recipe alone has; None is the recipe's own scale.
 
     Raises:
         UserError: no such recipe, claim or scale, a claim that several recipes have, or a scale at which the recipe isn't run.
     """
     recipe, _, claim = name.rpartition("/")
-    having = [recipe] if recipe else [own for own, it in book.recipes.items() if claim in it.claims]
-    if not having and claim in book.recipes:
+    having = [recipe] if recipe else [own for own, it in catalog.recipes.items() if claim in it.claims]
+    if not having and claim in catalog.recipes:
         raise UserError(f"'{claim}' is a recipe; name one of its claims: {claim}/{f', {claim}/'.join(book.recipes[claim].claims)}")  # fmt: skip
     if not having:
-        known = dict.fromkeys(key for it in book.recipes.values() for key in it.claims)
+        known = dict.fromkeys(key for it in catalog.recipes.values() for key in it.claims)
         raise unknown("claim", claim, get_close_matches(claim, known, n=5, cutoff=0), "recipes/, among others,")
     if len(having) > 1:
         known = " or ".join(f"{own}/{claim}" for own in having)
         raise UserError(f"several recipes have a claim '{claim}'; say {known}")
-    recipe, own = having[0], book.recipe(having[0])
+    recipe, own = having[0], catalog.recipe(having[0])
     if claim not in own.claims:
         raise unknown("claim", claim, own.claims, f"recipes/{recipe}.yaml")
     scale = scale or ("laptop" if not own.scales or "laptop" in own.scales else own.scales[0])
-    if recipe not in book.at(scale).recipes:
-        known = ", ".join(at for at in book.scales if recipe in book.at(at).recipes)
+    if recipe not in catalog.at(scale).recipes:
+        known = ", ".join(at for at in catalog.scales if recipe in catalog.at(at).recipes)
         raise UserError(f"recipe '{recipe}' isn't run at scale '{scale}'; say --scale with one of {known}")
     return recipe, claim, scale
 
 
-def _cells(book: Book, recipe: str, key: str, claim: Claim) -> list[str]:
+def _cells(catalog: Catalog, recipe: str, key: str, claim: Claim) -> list[str]:
     if not claim.paper:
         return ["no number" if claim.origin == "paper" else "not in the paper"]
-    written = read_yaml(book.paper.file.with_name(f"{recipe}.yaml"))  # of cells, a book keeps the number alone
-    cells = [(name, book.paper.cell(name)) for name in written["claims"][key]["paper"].get("cells", ())]
+    written = read_yaml(catalog.paper.file.with_name(f"{recipe}.yaml"))  # of cells, a book keeps the number alone
+    cells = [(name, catalog.paper.cell(name)) for name in written["claims"][key]["paper"].get("cells", ())]
     lines = [f"{claim.paper.value:g} {claim.paper.unit}: {claim.paper.source} ({claim.paper.confidence})"]
     return lines + [f"cell {name}: {c.value:g} {c.unit}; {c.source} ({c.confidence})" for name, c in cells]
 
@@ -91,16 +91,16 @@ def _measured(inputs: Inputs, claim: Claim) -> list[str]:
     lines = [f"{claim.metric}: {own}{f' (the same as: {said[-1]})' if own.startswith('the same') and said else ''}"]
     if claim.kind == "exact":
         return [*lines, "computed: without arms, seeds and chance"]
-    points = dict.fromkeys(at.point for at in inputs.recipe.wanted() if at.arm in arms)
+    variants = dict.fromkeys(at.variant for at in inputs.recipe.wanted() if at.arm in arms)
     how = {1: "", 2: "; the first's less the second's, where the metric says nothing else"}.get(
         len(arms), "; each less the next"
     )
     says = f"the claim: {SAYS.get(claim.kind, 'above 0')}; what counts: {claim.smallest_effect:g} {claim.unit}"
-    return [*lines, f"arms: {', '.join(arms)}{how}", says, f"points where they are trained: {', '.join(points)}"]
+    return [*lines, f"arms: {', '.join(arms)}{how}", says, f"variants where they are trained: {', '.join(variants)}"]
 
 
 def _table(settings: Mapping[str, Contrast], alpha: float, seeds: tuple[int, ...]) -> list[str]:
-    """A line a seed and a column a setting; `alpha` is the level of the common one."""
+    """Return a line a seed and a column a setting; `alpha` is the level of the common one."""
     found, levels = settings.values(), [alpha if name == COMMON else 0.05 for name in settings]
     by_seed = [[*c.differences, *[nan] * len(seeds)] for c in found]
     most = max(len(c.differences) for c in found)
@@ -126,7 +126,7 @@ def _differences(claim: Claim, found: Judged, seeds: tuple[int, ...]) -> list[st
     lines = []
     for n, (pair, contrast) in enumerate(zip(pairwise(claim.arms), e.contrasts, strict=True)):
         lines += [f"pair {n + 1}: {' less '.join(pair)}"] if len(e.contrasts) > 1 else []
-        there = {setting: own[n] for setting, own in e.elsewhere.items()}
+        there = {setting: own[n] for setting, own in e.robustness.items()}
         lines += _table({COMMON: contrast} | there, 1 - found.result.level, seeds)
     holm = f"Holm at {PRIMARY_ALPHA:.0%} over {PRIMARY_PLACES} places for primary claims"
     others = f"Benjamini and Hochberg at {SECONDARY_RATE:.0%} over the recipe's other claims"
@@ -143,7 +143,7 @@ def _scored(inputs: Inputs) -> bool:
 
 
 def _without_scores(inputs: Inputs, row: dict) -> list[str]:
-    fields = ("ours", "ci_low", "ci_high", "level", "seed_se", "item_se", "seeds", "own_rate", "official_start")
+    fields = ("ours", "ci_low", "ci_high", "level", "seed_se", "item_se", "seeds", "tuned", "official_init")
     numbers = ", ".join(f"{name} {row[name]:g}" for name in fields if row.get(name) is not None)
     return [f"these need the scores, which are not all in {inputs.folder}; verdicts.json has {numbers or 'none'}"]
 
@@ -170,12 +170,12 @@ def _origin(inputs: Inputs, claim: Claim, results: Path, made: list[str]) -> lis
     arms: dict[tuple[str, str], list[str]] = {}
     for address, parts in recipe.scored().items():
         for part in parts if address.arm in looked | set(claim.arms) else ():
-            arms.setdefault((part, address.point), []).append(address.arm)
-    points: dict[tuple[str, str], list[str]] = {}
-    for (part, point), own in arms.items():
-        points.setdefault((part, ", ".join(own)), []).append(point)
+            arms.setdefault((part, address.variant), []).append(address.arm)
+    variants: dict[tuple[str, str], list[str]] = {}
+    for (part, variant), own in arms.items():
+        variants.setdefault((part, ", ".join(own)), []).append(variant)
     lines = [f"recipes/{inputs.name}.yaml", f"{folder}/verdicts.json", f"{folder}/data.csv"]
-    lines += [f"{inputs.folder}/{part}: {own} at {', '.join(at)}" for (part, own), at in points.items()]
+    lines += [f"{inputs.folder}/{part}: {own} at {', '.join(at)}" for (part, own), at in variants.items()]
     lines += [f"{inputs.folder}/text"] if measure.reads_text else []
     lines += (
         ["and of the recipe's other arms, for the level and where the metric compares with them"] if claim.arms else []
@@ -201,14 +201,14 @@ def _wrapped(line: str) -> list[str]:
 
 
 def _text(
-    book: Book, inputs: Inputs, key: str, row: dict | None, found: Judged | None, results: Path, made: list[str]
+    catalog: Catalog, inputs: Inputs, key: str, row: dict | None, found: Judged | None, results: Path, made: list[str]
 ) -> str:
-    recipe, claim = inputs.name, book.recipes[inputs.name].claims[key]
+    recipe, claim = inputs.name, catalog.recipes[inputs.name].claims[key]
     whose = f"{ORIGINS[claim.origin]}, {inputs.recipe.paper_item}; {'' if claim.primary else 'not '}primary"
     numbers = _differences(claim, found, inputs.scale.seeds) if found else _without_scores(inputs, row)
     sections = {
         f"{recipe}/{key} at scale {inputs.scale_name}": [claim.sentence, whose],
-        "The paper": _cells(book, recipe, key, claim),
+        "The paper": _cells(catalog, recipe, key, claim),
         "What is measured": _measured(inputs, claim),
         "The number" if claim.kind == "exact" else "Differences seed by seed": numbers,
         "The rule": _verdict(claim, found, row),
@@ -218,7 +218,9 @@ def _text(
     return "\n\n".join("\n".join([title, *lines]) for title, lines in pieces.items())
 
 
-def explain(book: Book, name: str, scale: str | None, results: Path, scores: Path, cost: dict | None = None) -> str:
+def explain(
+    catalog: Catalog, name: str, scale: str | None, results: Path, scores: Path, cost: dict | None = None
+) -> str:
     """Everything about a claim, in lines of at most 80 columns.
 
     Args:
@@ -231,18 +233,18 @@ def explain(book: Book, name: str, scale: str | None, results: Path, scores: Pat
     Raises:
         UserError: see `find`; scores or verdicts are damaged, or there are neither.
     """
-    recipe, key, scale = find(book, name, scale)
-    inputs = Inputs(recipe, book, scale, scores / scale)
+    recipe, key, scale = find(catalog, name, scale)
+    inputs = Inputs(recipe, catalog, scale, scores / scale)
     path = results / scale / recipe / "verdicts.json"
     row = next((row for row in read_verdicts(path) if row["claim"] == key), None) if path.exists() else None
     found = judged(inputs, measured(inputs)).get(key) if _scored(inputs) else None
     if not found and not row:
         raise UserError(f"neither {path} has claim '{key}' nor {inputs.folder} its scores; run 'make reproduce RECIPE={recipe} SCALE={scale}'")  # fmt: skip
-    return _text(book, inputs, key, row, found, results, _made(path.parent, cost))
+    return _text(catalog, inputs, key, row, found, results, _made(path.parent, cost))
 
 
 def explained(inputs: Inputs, rows: list[dict], found: dict[str, Judged], results: Path) -> str:
-    """The same of every claim of a recipe as a page of HTML, whose anchors are the claims' names.
+    """Return the same of every claim of a recipe as a page of HTML, whose anchors are the claims' names.
 
     Nothing in it depends on the day, the commit or the machine: equal scores, equal bytes.
 
@@ -254,7 +256,7 @@ def explained(inputs: Inputs, rows: list[dict], found: dict[str, Judged], result
     made = ["the commit stands in provenance.json beside"]
     parts = [
         Markup('<section id="{0}">\n<h2><a href="#{0}">{0}</a></h2>\n<pre>{1}</pre>\n</section>').format(
-            row["claim"], _text(inputs.book, inputs, row["claim"], row, found.get(row["claim"]), results, made)
+            row["claim"], _text(inputs.catalog, inputs, row["claim"], row, found.get(row["claim"]), results, made)
         )
         for row in rows
     ]

@@ -1,5 +1,6 @@
 """Contrasts as a forest: a line an arm, a dot with its 95% interval, the zero that it has to leave; as lines over buckets; and the
-figure that a recipe without one of its own gets, `collect` and `draw`, with a line a claim."""
+figure that a recipe without one of its own gets, `collect` and `draw`, with a line a claim.
+"""
 
 import textwrap
 
@@ -14,7 +15,7 @@ from stemrepro.report.judging import contrasts
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, FAINT, PLAIN, SMALL, error_bars, look, sheet
 from stemrepro.verdicts.contrast import Contrast, Unmeasured
-from stemrepro.verdicts.robustness import POINTS
+from stemrepro.verdicts.robustness import VARIANTS
 
 
 def draw_forest(
@@ -26,7 +27,7 @@ def draw_forest(
     shift: float = 0.0,
     fill: str = "full",
 ) -> None:
-    """Draws rows (what, value, ci_low, ci_high) from top to bottom in `order`; `what` is an arm.
+    """Draw rows (what, value, ci_low, ci_high) from top to bottom in `order`; `what` is an arm.
 
     Args:
         hollow: hollow markers, for a second measurement of the same.
@@ -48,21 +49,21 @@ def draw_forest(
 
 
 def name_rows(axes: Axes, order: list[str]) -> None:
-    """Names of the arms at the left, and a faint line from each."""
+    """Name of the arms at the left, and a faint line from each."""
     axes.set_yticks(range(len(order)), [textwrap.fill(ARM_LABEL[arm], 24) for arm in order])
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", color=FAINT, lw=0.8)
 
 
-def rows_elsewhere(measure: Comparison, arm: str) -> list[dict]:
+def robustness_rows(measure: Comparison, arm: str) -> list[dict]:
     """Lines of data.csv: an arm's gain over dense in settings beside the common one."""
-    found = measure.elsewhere("dense", arm, "prose")
-    names = {setting: POINTS[setting].replace("-", " ") for setting in found}
+    found = measure.robustness("dense", arm, "prose")
+    names = {setting: VARIANTS[setting].replace("-", " ") for setting in found}
     return [mean_row(f"loss, {names[setting]}", arm, names[setting], gain) for setting, gain in found.items()]
 
 
-def draw_elsewhere(axes: Axes, data: pd.DataFrame, order: list[str], shift: float) -> None:
-    """Draws gains over dense in other settings: hollow at own rates, half-filled above at the official start of the embeddings."""
+def draw_robustness(axes: Axes, data: pd.DataFrame, order: list[str], shift: float) -> None:
+    """Draw gains over dense in other settings: hollow at own rates, half-filled above at the official start of the embeddings."""
     label = axes.get_xlabel()
     draw_forest(axes, data[data["panel"] == "loss, own rate"], order, label, hollow=True, shift=shift)
     if len(started := data[data["panel"] == "loss, official start"]):
@@ -83,7 +84,7 @@ def cost_rows(measure: Comparison, arm: str) -> list[dict]:
 
 
 def draw_buckets(axes: Axes, rows: pd.DataFrame, arms: tuple[str, ...], buckets: tuple[str, ...]) -> None:
-    """Draws rows (what, x, value, ci_low, ci_high) as a line an arm over buckets, the arms side by side at each."""
+    """Draw rows (what, x, value, ci_low, ci_high) as a line an arm over buckets, the arms side by side at each."""
     for number, arm in enumerate(arms):
         own = rows[rows["what"] == arm].set_index("x").loc[list(buckets)]
         at = np.arange(len(buckets)) + 0.08 * (number - len(arms) / 2)
@@ -93,7 +94,7 @@ def draw_buckets(axes: Axes, rows: pd.DataFrame, arms: tuple[str, ...], buckets:
 
 
 def collect(measure: Measure) -> pd.DataFrame:
-    """A line a claim: its effect (of an exact one the distance to the paper's number) in units of the smallest that counts."""
+    """Return a line a claim: its effect (of an exact one the distance to the paper's number) in units of the smallest that counts."""
     rows = []
     for name, claim in measure.inputs.recipe.claims.items():
         try:
@@ -108,7 +109,7 @@ def collect(measure: Measure) -> pd.DataFrame:
 
 
 def draw(data: pd.DataFrame, measure: Measure, note: str = "") -> Figure:
-    """Every claim's effect over the smallest that counts, with 95% intervals; the band is what counts as none.
+    """Return every claim's effect over the smallest that counts, with 95% intervals; the band is what counts as none.
 
     Args:
         note: why this stands in place of the recipe's own figure.

@@ -10,7 +10,7 @@ from stemrepro.config.recipe import Claim
 from stemrepro.measures.base import Measure, failure
 from stemrepro.measures.inputs import Inputs
 from stemrepro.verdicts.contrast import Contrast, Unmeasured
-from stemrepro.verdicts.robustness import ELSEWHERE
+from stemrepro.verdicts.robustness import ROBUSTNESS
 from stemrepro.verdicts.rule import Evidence, Judgement, judge
 
 
@@ -24,7 +24,7 @@ class Judged:
 
 
 def judged(inputs: Inputs, measure: Measure) -> dict[str, Judged]:
-    """All claims of a recipe, by name."""
+    """Return all claims of a recipe, by name."""
     claims = inputs.recipe.claims
     evidence = [evidence_for(claim, measure) for claim in claims.values()]
     found = zip(claims.items(), evidence, judge(evidence), strict=True)
@@ -32,28 +32,30 @@ def judged(inputs: Inputs, measure: Measure) -> dict[str, Judged]:
 
 
 def contrasts(claim: Claim, measure: Measure) -> tuple[Contrast, ...]:
-    """Those that a claim is about: one, or one for each adjacent pair of an ordering; of an exact claim its number."""
+    """Return those that a claim is about: one, or one for each adjacent pair of an ordering; of an exact claim its number."""
     if claim.kind == "exact":
         return (Contrast(np.array([measure.value(claim.metric)])),)
     return tuple(measure.contrast(high, low, claim.metric) for high, low in itertools.pairwise(claim.arms))
 
 
-def contrasts_elsewhere(claim: Claim, measure: Measure) -> dict[str, tuple[Contrast, ...]]:
-    """The same in other settings, by name; none where one of them is missing there."""
-    pairs = [measure.elsewhere(high, low, claim.metric) for high, low in itertools.pairwise(claim.arms)]
+def robustness_contrasts(claim: Claim, measure: Measure) -> dict[str, tuple[Contrast, ...]]:
+    """Return the same in other settings, by name; none where one of them is missing there."""
+    pairs = [measure.robustness(high, low, claim.metric) for high, low in itertools.pairwise(claim.arms)]
     return {
-        name: tuple(pair[name] for pair in pairs) for name in ELSEWHERE if pairs and all(name in pair for pair in pairs)
+        name: tuple(pair[name] for pair in pairs)
+        for name in ROBUSTNESS
+        if pairs and all(name in pair for pair in pairs)
     }
 
 
 def evidence_for(claim: Claim, measure: Measure) -> Evidence:
-    """Collects what the rule needs to know of a claim."""
+    """Collect what the rule needs to know of a claim."""
     failed = unmeasured = None
-    common, elsewhere = (Contrast(np.array([math.nan])),), {}
+    common, robustness = (Contrast(np.array([math.nan])),), {}
     try:
         failed = failure(measure, claim)
         common = contrasts(claim, measure)
-        elsewhere = contrasts_elsewhere(claim, measure)
+        robustness = robustness_contrasts(claim, measure)
     except Unmeasured as reason:
         unmeasured = str(reason)
     lost = max(int(np.isnan(contrast.differences).sum()) for contrast in common)
@@ -72,5 +74,5 @@ def evidence_for(claim: Claim, measure: Measure) -> Evidence:
         untested=failed[1] if failed else "",
         asked="; ".join(measure.preconditions[name].words for name in claim.preconditions),
         unmeasured=unmeasured,
-        elsewhere=elsewhere,
+        robustness=robustness,
     )

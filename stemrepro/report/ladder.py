@@ -28,7 +28,7 @@ class Rung:
     tokens_a_parameter: float
 
     def reversed(self) -> "Rung":
-        """The same with the arms the other way round."""
+        """Return the same with the arms the other way round."""
         return Rung(-self.mean, -self.high, -self.low, self.tokens_a_parameter)
 
 
@@ -37,7 +37,7 @@ Ladder = dict[tuple[str, str], tuple[Rung, ...]]
 
 
 def read_ladder(results: Path) -> Ladder:
-    """All pairs of arms of the ladder; none where its file is missing.
+    """Return all pairs of arms of the ladder; none where its file is missing.
 
     Raises:
         UserError: the file is damaged.
@@ -59,7 +59,7 @@ def read_ladder(results: Path) -> Ladder:
 
 
 def beside(row: dict, ladder: Ladder) -> tuple[Rung, ...]:
-    """The rungs of a claim about two arms' prose losses; none of any other claim, of one that was not measured, and at the ladder itself."""
+    """Return the rungs of a claim about two arms' prose losses; none of any other claim, of one that was not measured, and at the ladder itself."""
     if (
         row["metric"] != "prose"
         or row["kind"] == "ordering"
@@ -77,5 +77,5 @@ def agreement(row: dict, end: Rung) -> str:
 
 
 def counted(rows: list[dict], ladder: Ladder) -> Counter:
-    """How many claims that the ladder's last rung can judge as well point which way there."""
+    """Return how many claims that the ladder's last rung can judge as well point which way there."""
     return Counter(agreement(row, rungs[-1]) for row in rows if (rungs := beside(row, ladder)))

@@ -5,7 +5,7 @@ from pathlib import Path
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import write_json
 from stemrepro.config.address import MAIN
-from stemrepro.config.catalog import Book
+from stemrepro.config.catalog import Catalog
 from stemrepro.measures.losses import ArmLosses, paired
 from stemrepro.measures.plans import other_plan
 from stemrepro.verdicts.contrast import Unmeasured
@@ -15,11 +15,13 @@ REFERENCE = "dense"
 DIGITS = 4
 
 
-def compared_arms(book: Book) -> list[str]:
-    """The arms of whose runs at the scale itself, not at a point, recipes read losses."""
-    wanted = [own for recipe in book.recipes.values() for own in recipe.wanted().items()]
-    arms = {address.arm for address, kinds in wanted if address.point == MAIN and {"losses", "context"} & kinds.keys()}
-    return [arm for arm in book.arms if arm in arms]
+def compared_arms(catalog: Catalog) -> list[str]:
+    """Return the arms of whose runs at the scale itself, not at a variant, recipes read losses."""
+    wanted = [own for recipe in catalog.recipes.values() for own in recipe.wanted().items()]
+    arms = {
+        address.arm for address, kinds in wanted if address.variant == MAIN and {"losses", "context"} & kinds.keys()
+    }
+    return [arm for arm in catalog.arms if arm in arms]
 
 
 def metrics_of(arm: ArmLosses, reference: ArmLosses) -> dict[str, float]:
@@ -41,13 +43,13 @@ def metrics_of(arm: ArmLosses, reference: ArmLosses) -> dict[str, float]:
     return {name: round(value, DIGITS) for name, value in found.items()}
 
 
-def write_metrics(book: Book, scale: str, scores: Path, out: Path = METRICS) -> int:
-    """Writes `out`/<scale>/<arm>.json for the arms of a scale that have scores, removes those of others, and returns how many there are.
+def write_metrics(catalog: Catalog, scale: str, scores: Path, out: Path = METRICS) -> int:
+    """Write `out`/<scale>/<arm>.json for the arms of a scale that have scores, removes those of others, and returns how many there are.
 
     Raises:
         UserError: scores are damaged, or those that others are compared with are missing.
     """
-    folder, asked = scores / scale / "losses" / MAIN, compared_arms(book.at(scale))
+    folder, asked = scores / scale / "losses" / MAIN, compared_arms(catalog.at(scale))
     there = [arm for arm in asked if (folder / arm / "summary.json").exists()]
     if there and REFERENCE not in there:
         raise UserError(f"{folder / REFERENCE} is missing, which the other arms are compared with; score it first")

@@ -45,7 +45,7 @@ def _inlined(found: re.Match[str], folder: Path) -> str:
 
 
 def page(source: Path) -> str:
-    """A Markdown file as HTML that is complete in itself; its title ends with a digest of all that is in it.
+    """Return a Markdown file as HTML that is complete in itself; its title ends with a digest of all that is in it.
 
     Raises:
         UserError: it is missing, has no heading, or one of its figures is not there.
@@ -69,7 +69,7 @@ def page(source: Path) -> str:
 
 
 def write_pdf(source: Path) -> Path:
-    """Prints a Markdown file beside itself.
+    """Print a Markdown file beside itself.
 
     Raises:
         UserError: see `page` and stemrepro.report.browser.

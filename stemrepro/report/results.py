@@ -14,7 +14,7 @@ from stemrepro.measures.inputs import Inputs
 from stemrepro.report.judging import Judged
 from stemrepro.report.style import alone, footer, render, settle
 from stemrepro.verdicts.contrast import Contrast
-from stemrepro.verdicts.robustness import OFFICIAL_START, OWN_RATES, agrees
+from stemrepro.verdicts.robustness import OFFICIAL_INIT, OWN_RATES, same_sign
 from stemrepro.verdicts.rule import Evidence
 
 
@@ -23,20 +23,20 @@ def _number(value: float) -> float | None:
 
 
 def _mean(facts: Evidence, setting: str) -> float | None:
-    """The weakest contrast's mean in a setting; None where it wasn't measured there."""
-    return _number(min(c.mean for c in facts.elsewhere[setting])) if setting in facts.elsewhere else None
+    """Return the weakest contrast's mean in a setting; None where it wasn't measured there."""
+    return _number(min(c.mean for c in facts.robustness[setting])) if setting in facts.robustness else None
 
 
-def _at_official_start(facts: Evidence) -> dict:
+def _at_official_init(facts: Evidence) -> dict:
     """Two fields of a row: the effect at the official start, and whether the claim's sign is the same there; none where it wasn't run."""
-    if (there := facts.elsewhere.get(OFFICIAL_START)) is None:
+    if (there := facts.robustness.get(OFFICIAL_INIT)) is None:
         return {}
-    same = agrees(facts.contrasts, there, facts.nothing)
-    return {"official_start": _mean(facts, OFFICIAL_START), "official_start_agrees": same}
+    same = same_sign(facts.contrasts, there, facts.null_band)
+    return {"official_init": _mean(facts, OFFICIAL_INIT), "official_init_agrees": same}
 
 
 def by_seed(facts: Evidence) -> list[float | None]:
-    """The differences behind a claim's number, by seed: of an ordering those of its weakest pair."""
+    """Return the differences behind a claim's number, by seed: of an ordering those of its weakest pair."""
     weakest = min(facts.contrasts, key=lambda contrast: contrast.mean)
     return [_number(value) for value in weakest.differences]
 
@@ -63,7 +63,7 @@ def verdict_rows(scale: str, found: dict[str, Judged]) -> list[dict]:
             "ci_low": _number(result.ci_low),
             "ci_high": _number(result.ci_high),
             "level": None if exact else round(result.level, 6),
-            "own_rate": _mean(facts, OWN_RATES),
+            "tuned": _mean(facts, OWN_RATES),
             "seed_se": _number(result.seed_se),
             "item_se": _number(result.item_se) or None,
             "p": None if exact else _number(result.p),
@@ -74,13 +74,13 @@ def verdict_rows(scale: str, found: dict[str, Judged]) -> list[dict]:
             "untested": facts.untested or None,
             "transportable": claim.transportable,
             "reason": result.reason,
-            **_at_official_start(facts),
+            **_at_official_init(facts),
         })  # fmt: skip
     return rows
 
 
 def mean_row(panel: str, what: str, x: object, found: Contrast) -> dict:
-    """A line of data.csv: a mean with its 95% interval and the number of values behind it."""
+    """Return a line of data.csv: a mean with its 95% interval and the number of values behind it."""
     low, high = found.interval(0.05)
     return {
         "panel": panel,
@@ -94,23 +94,24 @@ def mean_row(panel: str, what: str, x: object, found: Contrast) -> dict:
 
 
 def run_inputs(inputs: Inputs, measure: Measure) -> dict:
-    """What lies behind a result: hashes of the runs' settings and data with seeds of each arm, of counts in the text, or of the paper's
-    numbers and published shapes where nothing was trained."""
+    """Return what lies behind a result: hashes of the runs' settings and data with seeds of each arm, of counts in the text, or of the paper's
+    numbers and published shapes where nothing was trained.
+    """
     summaries = {name: scores.summary for name, scores in measure.runs().items()}
     runs = {name: {"params_hash": own["params_hash"], "seeds": own["seeds"]} for name, own in summaries.items()}
     if runs:
         hashes = digest({name: run["params_hash"] for name, run in runs.items()})
         about = {"params_hash": hashes, "data_hash": next(iter(summaries.values()))["data_hash"], "runs": runs}
     else:
-        shapes = {name: shape.model_dump() for name, shape in inputs.book.shapes.items()}
-        about = {"params_hash": digest([list(inputs.book.paper.listing()), shapes]), "data_hash": None}
+        shapes = {name: shape.model_dump() for name, shape in inputs.catalog.shapes.items()}
+        about = {"params_hash": digest([list(inputs.catalog.paper.listing()), shapes]), "data_hash": None}
     if measure.reads_text:
         about["counts"] = {path.stem: sha256(path)[:12] for path in sorted((inputs.folder / "text").glob("*.csv"))}
     return about
 
 
 def save_panels(folder: Path, figure: Figure) -> None:
-    """Writes every panel of a figure alone as <letter>.svg, for narrow screens, and removes those that it has no more."""
+    """Write every panel of a figure alone as <letter>.svg, for narrow screens, and removes those that it has no more."""
     letters = set()
     for letter in alone(figure):
         atomic_write(folder / f"{letter}.svg", render(figure, "svg"))
@@ -121,7 +122,7 @@ def save_panels(folder: Path, figure: Figure) -> None:
 
 
 def save(folder: Path, figures: dict[str, Figure], data: pd.DataFrame, rows: list[dict], inputs: dict) -> None:
-    """Writes each figure as <name>.{pdf,svg,png}, panels/, data.csv and verdicts.json (equal inputs, equal bytes) and provenance.json
+    """Write each figure as <name>.{pdf,svg,png}, panels/, data.csv and verdicts.json (equal inputs, equal bytes) and provenance.json
     beside.
 
     Args:

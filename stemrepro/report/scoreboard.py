@@ -1,5 +1,6 @@
 """The pages with every claim: index.html for people, README.md the same as a table, claims.csv the same as data. All follow from
-verdicts.json and the figures alone."""
+verdicts.json and the figures alone.
+"""
 
 import ast
 import base64
@@ -16,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write
 from stemrepro.common.paths import ANALYSES
-from stemrepro.config.catalog import Book
+from stemrepro.config.catalog import Catalog
 from stemrepro.config.paper import Paper
 from stemrepro.config.recipe import ORIGINS, Recipe
 from stemrepro.measures.catalog import load
@@ -46,7 +47,7 @@ MEANING = {
 
 
 def agreement_words(rows: list[dict], ladder: Ladder) -> str:
-    """How often a page's claims agree with the ladder's last rung; empty where none can be compared."""
+    """Return how often a page's claims agree with the ladder's last rung; empty where none can be compared."""
     if not (counts := counted(rows, ladder)):
         return ""
     tokens = next(iter(ladder.values()))[-1].tokens_a_parameter
@@ -56,11 +57,11 @@ def agreement_words(rows: list[dict], ladder: Ladder) -> str:
     )
 
 
-def at_other_scales(results: Path, scale: str, name: str, book: Book) -> dict[str, list[dict]]:
-    """The same claims at other scales, as far as there are results: {claim: rows}. Those without an interval say nothing there."""
+def at_other_scales(results: Path, scale: str, name: str, catalog: Catalog) -> dict[str, list[dict]]:
+    """Return the same claims at other scales, as far as there are results: {claim: rows}. Those without an interval say nothing there."""
     found: dict[str, list[dict]] = {}
-    for other in book.scales:
-        if other != scale and name in book.at(other).recipes and (results / other / name / "verdicts.json").exists():
+    for other in catalog.scales:
+        if other != scale and name in catalog.at(other).recipes and (results / other / name / "verdicts.json").exists():
             for row in rows_of(results, other, name):
                 if row["ci_low"] is not None:
                     found.setdefault(row["claim"], []).append(row)
@@ -68,14 +69,14 @@ def at_other_scales(results: Path, scale: str, name: str, book: Book) -> dict[st
 
 
 def lines_beside(row: dict, ladder: Ladder, others: list[dict]) -> list[Line]:
-    """What is drawn below a claim's own interval: the ladder's rungs by their tokens a parameter, and other scales."""
+    """Return what is drawn below a claim's own interval: the ladder's rungs by their tokens a parameter, and other scales."""
     rungs = [Line(f"{rung.tokens_a_parameter:.3g}", rung.mean, rung.low, rung.high) for rung in beside(row, ladder)]
     same = [other for other in others if other["unit"] == row["unit"] and row["ci_low"] is not None]
     return rungs + [Line(own["scale"], own["ours"], own["ci_low"], own["ci_high"]) for own in same]
 
 
 def rows_of(results: Path, scale: str, name: str) -> list[dict]:
-    """A recipe's verdicts at a scale, primary claims first.
+    """Return a recipe's verdicts at a scale, primary claims first.
 
     Raises:
         UserError: there are none, or they are damaged.
@@ -87,12 +88,12 @@ def rows_of(results: Path, scale: str, name: str) -> list[dict]:
 
 
 def multiples(row: dict) -> float | None:
-    """An effect in multiples of the smallest that counts, to sort by; exact claims and those without a number have none."""
+    """Return an effect in multiples of the smallest that counts, to sort by; exact claims and those without a number have none."""
     return None if row["ours"] is None or row["kind"] == "exact" else round(row["ours"] / row["smallest_effect"], 2)
 
 
 def caption(name: str, recipe: Recipe, rows: list[dict]) -> str:
-    """What a figure draws, by the first sentence of its analysis, which intervals, and how many seeds."""
+    """Return what a figure draws, by the first sentence of its analysis, which intervals, and how many seeds."""
     path = ANALYSES / f"{name}.py"
     doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) if path.exists() else None
     what = " ".join(
@@ -108,16 +109,16 @@ def caption(name: str, recipe: Recipe, rows: list[dict]) -> str:
 
 
 def image(path: Path) -> dict:
-    """An SVG with its size in points, as it stands in the page: panels one by one, which a phone can show."""
+    """Return an SVG with its size in points, as it stands in the page: panels one by one, which a phone can show."""
     svg = path.read_bytes()
     size = re.search(rb'width="([\d.]+)pt" height="([\d.]+)pt"', svg)
     data = f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
     return {"data": data, "width": round(float(size[1])), "height": round(float(size[2])), "name": path.stem}
 
 
-def section(results: Path, scale: str, name: str, book: Book, out: Path, ladder: Ladder) -> dict:
-    """What a page shows of one recipe at one scale."""
-    recipe, others = book.recipes[name], at_other_scales(results, scale, name, book)
+def section(results: Path, scale: str, name: str, catalog: Catalog, out: Path, ladder: Ladder) -> dict:
+    """Return what a page shows of one recipe at one scale."""
+    recipe, others = catalog.recipes[name], at_other_scales(results, scale, name, catalog)
     folder, rows = results / scale / name, rows_of(results, scale, name)
     if not (folder / "figure.svg").exists():
         raise UserError(f"{folder}/figure.svg is missing; 'make figures SCALE={scale}' draws it from the scores")
@@ -158,7 +159,7 @@ def section(results: Path, scale: str, name: str, book: Book, out: Path, ladder:
 
 
 def by_reason(rows: Iterable[dict]) -> dict[str, list[dict]]:
-    """Rows by what is said against them, those that share most first."""
+    """Return rows by what is said against them, those that share most first."""
     found: dict[str, list[dict]] = {}
     for row in rows:
         found.setdefault(row["reason"], []).append(row)
@@ -166,7 +167,7 @@ def by_reason(rows: Iterable[dict]) -> dict[str, list[dict]]:
 
 
 def by_kind(rows: Iterable[dict]) -> dict[str, dict[str, list[dict]]]:
-    """Those that can't be tested, by kind and reason."""
+    """Return those that can't be tested, by kind and reason."""
     own = [row for row in rows if row["verdict"] == NOT_TESTABLE]
     found = {kind: by_reason(row for row in own if row["untested"] == kind) for kind in UNTESTED}
     return {kind: reasons for kind, reasons in found.items() if reasons}
@@ -188,19 +189,19 @@ def shown(scale: str, results: Path) -> list[tuple[str, str]]:
     Raises:
         UserError: no such scale.
     """
-    book = load()
-    page = book.scale(scale).scoreboard
-    scales = [scale, *(name for name, own in book.scales.items() if own.scoreboard == page and name != scale)]
+    catalog = load()
+    page = catalog.scale(scale).scoreboard
+    scales = [scale, *(name for name, own in catalog.scales.items() if own.scoreboard == page and name != scale)]
     return [
         (name, at)
-        for name in book.recipes
+        for name in catalog.recipes
         for at in scales
-        if name in book.at(at).recipes and (at == scale or (results / at / name / "verdicts.json").exists())
+        if name in catalog.at(at).recipes and (at == scale or (results / at / name / "verdicts.json").exists())
     ]
 
 
 def every_row(scale: str, results: Path) -> list[dict]:
-    """All claims of a scale's page."""
+    """Return all claims of a scale's page."""
     return [
         row
         for name, at in shown(scale, results)
@@ -210,12 +211,12 @@ def every_row(scale: str, results: Path) -> list[dict]:
 
 
 def told(row: dict) -> dict:
-    """A row with our number, the verdict and whose claim it is as they are written."""
+    """Return a row with our number, the verdict and whose claim it is as they are written."""
     return row | {"ours": ours(row), "word": word(row), "whose": ORIGINS[row["origin"]]}
 
 
 def primary_table(rows: list[dict]) -> list[str]:
-    """The primary ones of `told` rows, as lines of a Markdown table."""
+    """Return the primary ones of `told` rows, as lines of a Markdown table."""
     return [
         "| claim | whose | ours | verdict |",
         "|---|---|---|---|",
@@ -224,12 +225,12 @@ def primary_table(rows: list[dict]) -> list[str]:
 
 
 def cell(text: str) -> str:
-    """A text that may stand in a Markdown table."""
+    """Return a text that may stand in a Markdown table."""
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
 def whose(numbers: Paper) -> str:
-    """Where the paper's numbers are from, and what that means for its main table."""
+    """Return where the paper's numbers are from, and what that means for its main table."""
     score, size, padded = (
         numbers.value(f"{cell}/openbookqa")
         for cell in ("table-3-350m/stem-full", "test-sizes/items", "test-sizes/padded")
@@ -242,7 +243,7 @@ def whose(numbers: Paper) -> str:
 
 
 def html(sections: list[dict], numbers: Paper, out: Path, ladder: Ladder) -> str:
-    """The page index.html, complete in itself."""
+    """Return the page index.html, complete in itself."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -262,7 +263,7 @@ def html(sections: list[dict], numbers: Paper, out: Path, ladder: Ladder) -> str
 
 
 def markdown(sections: list[dict], numbers: Paper, out: Path, ladder: Ladder) -> str:
-    """The page README.md: the same claims as tables."""
+    """Return the page README.md: the same claims as tables."""
     rule, predictions = os.path.relpath("docs/verdicts.md", out), os.path.relpath("docs/predictions.md", out)
     rows = [row for part in sections for row in part["rows"]]
     lines = [
@@ -319,18 +320,18 @@ def claims_table(scale: str, results: Path) -> str:
 
 
 def write_scoreboard(scale: str, results: Path) -> Path:
-    """Writes index.html, README.md and claims.csv of a scale, and of the scales that share its pages, into the scale's scoreboard folder, which is
+    """Write index.html, README.md and claims.csv of a scale, and of the scales that share its pages, into the scale's scoreboard folder, which is
     returned.
 
     Raises:
         UserError: no such scale, or a recipe that has no verdicts or no figure at it.
     """
-    book = load()
-    out = results / Path(book.scale(scale).scoreboard).relative_to("results")
-    longest = book.scales.get(LONG_END.parts[0])
-    ladder = read_ladder(results) if longest and longest.scoreboard == book.scale(scale).scoreboard else {}
-    sections = [section(results, at, name, book, out, ladder) for name, at in shown(scale, results)]
-    atomic_write(out / "index.html", html(sections, book.paper, out, ladder))
-    atomic_write(out / "README.md", markdown(sections, book.paper, out, ladder))
+    catalog = load()
+    out = results / Path(catalog.scale(scale).scoreboard).relative_to("results")
+    longest = catalog.scales.get(LONG_END.parts[0])
+    ladder = read_ladder(results) if longest and longest.scoreboard == catalog.scale(scale).scoreboard else {}
+    sections = [section(results, at, name, catalog, out, ladder) for name, at in shown(scale, results)]
+    atomic_write(out / "index.html", html(sections, catalog.paper, out, ladder))
+    atomic_write(out / "README.md", markdown(sections, catalog.paper, out, ladder))
     atomic_write(out / "claims.csv", claims_table(scale, results))
     return out

@@ -1,5 +1,6 @@
 """The style guide of all figures: sizes for print and for a phone, how an arm looks in colour and in grey, panels with letters and titles,
-every panel alone, and bytes that depend on the data alone."""
+every panel alone, and bytes that depend on the data alone.
+"""
 
 import io
 from collections import Counter
@@ -45,7 +46,7 @@ SOURCE_DASHES = dict(zip(SOURCE_COLOUR, (*DASHES, "-"), strict=True))
 
 
 def use_style(arms: dict[str, Arm]) -> None:
-    """Sets seaborn's paper look, everything that would make two drawings of the same data differ, and how arms look."""
+    """Set seaborn's paper look, everything that would make two drawings of the same data differ, and how arms look."""
     ARM_COLOUR.update({name: HUES[arm.hue] for name, arm in arms.items()})
     ARM_MARKER.update({name: arm.marker for name, arm in arms.items()})
     ARM_LABEL.update({name: arm.label or name for name, arm in arms.items()})
@@ -72,7 +73,7 @@ def look(arm: str, hollow: bool = False) -> dict:
 def sheet(
     layout: str | list, height: float, titles: dict[str, str], **options: object
 ) -> tuple[Figure, dict[str, Axes]]:
-    """A figure of lettered panels.
+    """Return a figure of lettered panels.
 
     Args:
         layout: a mosaic of letters, as "ab;cd".
@@ -88,7 +89,7 @@ def sheet(
 
 
 def label_outer(axes: Axes) -> None:
-    """Hides what a panel shares with that below or to the left; alone it shows it again."""
+    """Hide what a panel shares with that below or to the left; alone it shows it again."""
     place = axes.get_subplotspec()
     if not place.is_last_row():
         axes.xaxis.label.set_visible(False)
@@ -123,8 +124,9 @@ def footer(figure: Figure, text: str) -> None:
 
 
 def settle(figure: Figure) -> None:
-    """Fixes the layout at positions rounded to a millionth of the figure. The solver's last digits differ between processes
-    now and then, and the ids in an SVG are made from them."""
+    """Fix the layout at positions rounded to a millionth of the figure. The solver's last digits differ between processes
+    now and then, and the ids in an SVG are made from them.
+    """
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     for axes in figure.axes:
@@ -132,7 +134,7 @@ def settle(figure: Figure) -> None:
 
 
 def _legend_alone(figure: Figure, axes: Axes) -> Legend | None:
-    """What a panel labels and has no legend for, below it in as many columns as fit."""
+    """Return what a panel labels and has no legend for, below it in as many columns as fit."""
     handles, labels = axes.get_legend_handles_labels()
     if axes.get_legend() or not labels:
         return None
@@ -146,7 +148,8 @@ def _legend_alone(figure: Figure, axes: Axes) -> Legend | None:
 
 def alone(figure: Figure) -> Iterator[str]:
     """Lays a figure out with one of its panels alone, at a phone's width, one after another; gives their letters. What a panel shares
-    with its neighbours, as names at an axis or a legend, it then has of its own. The figure is spent."""
+    with its neighbours, as names at an axis or a legend, it then has of its own. The figure is spent.
+    """
     figure.draw_without_rendering()
     panels = [axes for axes in figure.axes if axes.axison or axes.texts]
     sizes = [np.array(axes.get_tightbbox().size) / figure.dpi for axes in panels]
@@ -175,7 +178,7 @@ def alone(figure: Figure) -> Iterator[str]:
 
 
 def render(figure: Figure, kind: str) -> bytes:
-    """The figure as pdf, svg or png, without dates or versions in its bytes."""
+    """Return the figure as pdf, svg or png, without dates or versions in its bytes."""
     buffer = io.BytesIO()
     metadata = {
         "pdf": {"CreationDate": None, "Producer": None, "Creator": None},

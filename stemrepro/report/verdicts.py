@@ -16,7 +16,7 @@ from stemrepro.verdicts.rule import NOT_TESTABLE, UNTESTED, VERDICTS
 CONTROL_WORDS = dict(zip(VERDICTS, ("holds", "leans", "does not hold", "can't tell", "not testable"), strict=True))
 """What the verdicts are called of our own controls, which never speak for or against the paper. "holds" is an effect larger than what
 counts, whatever its size."""
-AT_OFFICIAL_START = {"official_start", "official_start_agrees"}
+AT_OFFICIAL_INIT = {"official_init", "official_init_agrees"}
 """Fields of claims that were also measured at the official start of the embeddings: the effect, and whether it has the same sign."""
 
 
@@ -40,7 +40,7 @@ class Row(Strict):
     ci_low: float | None
     ci_high: float | None
     level: float | None
-    own_rate: float | None
+    tuned: float | None
     seed_se: float | None
     item_se: float | None
     p: float | None
@@ -51,20 +51,20 @@ class Row(Strict):
     untested: Literal[UNTESTED] | None
     transportable: bool
     reason: str
-    official_start: float | None = None
-    official_start_agrees: bool = False
+    official_init: float | None = None
+    official_init_agrees: bool = False
 
     @model_validator(mode="after")
     def _whole(self) -> "Row":
         if (self.ci_low is None) != (self.ci_high is None) or (self.ours is None and self.ci_low is not None):
             raise ValueError("ours, ci_low and ci_high: an interval has two ends and a value within")
-        if len(AT_OFFICIAL_START & self.model_fields_set) == 1:
-            raise ValueError("official_start and official_start_agrees stand together")
+        if len(AT_OFFICIAL_INIT & self.model_fields_set) == 1:
+            raise ValueError("official_init and official_init_agrees stand together")
         return self
 
 
 def read_verdicts(path: Path) -> list[dict]:
-    """The rows of a verdicts.json.
+    """Return the rows of a verdicts.json.
 
     Raises:
         UserError: it is missing or damaged, or has a claim twice.
@@ -84,30 +84,30 @@ def read_verdicts(path: Path) -> list[dict]:
 
 
 def word(row: dict) -> str:
-    """The verdict as it is called of a claim of this origin."""
+    """Return the verdict as it is called of a claim of this origin."""
     return CONTROL_WORDS[row["verdict"]] if row["origin"] == "control" else row["verdict"]
 
 
 def tally(rows: list[dict]) -> dict[Origin, dict[str, int]]:
-    """How many claims of each origin have each verdict."""
+    """Return how many claims of each origin have each verdict."""
     counts = Counter((row["origin"], row["verdict"]) for row in rows)
     return {origin: {verdict: counts[origin, verdict] for verdict in VERDICTS} for origin in ORIGINS}
 
 
 def of_paper(rows: list[dict]) -> list[dict]:
-    """The paper's claims, its results and its arithmetic: they are counted alone, without our controls."""
+    """Return the paper's claims, its results and its arithmetic: they are counted alone, without our controls."""
     return [row for row in rows if row["origin"] != "control"]
 
 
 def untested(rows: list[dict]) -> str:
-    """How many claims can't be tested, and how many of them for what: "45: 25 not run, 20 model too small"; "1 confounded"; "0"."""
+    """Return how many claims can't be tested, and how many of them for what: "45: 25 not run, 20 model too small"; "1 confounded"; "0"."""
     counts = Counter(row["untested"] for row in rows if row["verdict"] == NOT_TESTABLE)
     kinds = ", ".join(f"{counts[kind]} {kind}" for kind in UNTESTED if counts[kind])
     return f"{counts.total()}: {kinds}" if len(counts) > 1 else kinds or "0"
 
 
 def out_of_reach(rows: list[dict]) -> str:
-    """Which verdict the rule as it is keeps from which of the paper's results, in a sentence; empty where it keeps none."""
+    """Return which verdict the rule as it is keeps from which of the paper's results, in a sentence; empty where it keeps none."""
     results = [row for row in rows if row["origin"] == "paper"]
     sized = [row for row in results if row["kind"] == "greater" and not row["transportable"]]
     if not sized:
@@ -122,7 +122,7 @@ HEADS = (*VERDICTS[:-1], "not tested")
 
 
 def tally_table(rows: list[dict]) -> list[str]:
-    """How many claims of each origin have each verdict, as the lines of a Markdown table."""
+    """Return how many claims of each origin have each verdict, as the lines of a Markdown table."""
     words = [*(f"{verdict} / *{CONTROL_WORDS[verdict]}*" for verdict in VERDICTS[:-1]), HEADS[-1]]
     lines = [f"| claims | {' | '.join(words)} |", f"|---|{'--:|' * len(VERDICTS)}"]
     for origin, counts in tally(rows).items():
@@ -133,7 +133,7 @@ def tally_table(rows: list[dict]) -> list[str]:
 
 
 def recipe_table(recipes: dict[str, tuple[str, list[dict]]]) -> list[str]:
-    """A line a recipe of a Markdown table: how the paper's claims came out, and how many controls of ours stand beside them.
+    """Return a line a recipe of a Markdown table: how the paper's claims came out, and how many controls of ours stand beside them.
 
     Args:
         recipes: title -> its item of the paper, and its rows.

@@ -15,7 +15,7 @@ def number(value: float, sign: bool = True) -> str:
 
 
 def printed(row: dict, value: float, more: int = 0) -> str:
-    """A number of an exact claim, with the digits that its rounding or the paper's own number has, and `more`; counts are whole."""
+    """Return a number of an exact claim, with the digits that its rounding or the paper's own number has, and `more`; counts are whole."""
     given = f"{row['paper']['value'] if row['paper'] else row['expected']:g}".partition(".")[2]
     digits = max(len(given), round(-math.log10(2 * row["smallest_effect"]))) + more
     return f"{value:.0f}" if value == int(value) and not given else f"{value:.{digits}f}"
@@ -32,7 +32,7 @@ def ours(row: dict) -> str:
 
 
 def paper(row: dict) -> str:
-    """The paper's number."""
+    """Return the paper's number."""
     if not row["paper"]:
         return "no number" if row["origin"] == "paper" else "not in the paper"
     value, unit = row["paper"]["value"], row["paper"]["unit"]
@@ -40,12 +40,12 @@ def paper(row: dict) -> str:
 
 
 def source(row: dict) -> str:
-    """Where the paper's number is from and how sure that is."""
+    """Return where the paper's number is from and how sure that is."""
     return f"{SURE[row['paper']['confidence']]}{row['paper']['source']}" if row["paper"] else ""
 
 
 def contrast(row: dict) -> str:
-    """Arms and metric in short."""
+    """Return arms and metric in short."""
     arms = " against ".join(dict.fromkeys(row["arms"]))
     return f"{arms}, {row['metric']}" if arms else row["metric"]
 
@@ -57,22 +57,22 @@ def evidence(row: dict) -> str:
     if row["ours"] is None:
         return "not measured"
     words = [f"{row['seeds']} seed{'' if row['seeds'] == 1 else 's'}"]
-    if row["unit"] == "points" and row["ci_low"] is not None and max(-row["ci_low"], row["ci_high"]) > 100:
+    if row["unit"] == "variants" and row["ci_low"] is not None and max(-row["ci_low"], row["ci_high"]) > 100:
         words.append("a t interval, which doesn't know that 100 points are the most there is")
     if row["seed_se"]:
         words.append(f"error between seeds {row['seed_se']:.2g}")
     if row["item_se"]:
         words.append(f"between items {row['item_se']:.2g}")
-    if row.get("own_rate") is not None:
+    if row.get("tuned") is not None:
         words.append(f"at own best learning rates {number(row['own_rate'])}")
-    if row.get("official_start") is not None:
-        same = "the same sign" if row["official_start_agrees"] else "the same sign is not shown"
+    if row.get("official_init") is not None:
+        same = "the same sign" if row["official_init_agrees"] else "the same sign is not shown"
         words.append(f"at the official start {number(row['official_start'])} ({same})")
     return ", ".join(words)
 
 
 def at_long_end(row: dict, ladder: Ladder) -> str:
-    """The same comparison at the ladder's last rung, in words; empty where it has none."""
+    """Return the same comparison at the ladder's last rung, in words; empty where it has none."""
     if not (rungs := beside(row, ladder)):
         return ""
     end = rungs[-1]
@@ -81,7 +81,7 @@ def at_long_end(row: dict, ladder: Ladder) -> str:
 
 
 def paper_items(text: str) -> list[str]:
-    """The tables and figures of the paper that a text names, one by one: "Tables 4 to 6" are "table 4", "table 5" and "table 6"."""
+    """Return the tables and figures of the paper that a text names, one by one: "Tables 4 to 6" are "table 4", "table 5" and "table 6"."""
     text = re.sub(r"(\d+) to (\d+)", lambda ends: ", ".join(map(str, range(int(ends[1]), int(ends[2]) + 1))), text)
     found = re.finditer(r"\b(Tab|Fig)[a-z]*\.?\s+(\d+\w?(?:(?:,\s*|\s+and\s+)\d+\w?)*)", text)
     kinds = {"Tab": "table", "Fig": "fig"}

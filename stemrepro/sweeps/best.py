@@ -17,7 +17,7 @@ FEWEST = 5
 
 
 def means(table: pd.DataFrame) -> pd.DataFrame:
-    """Mean loss of each setting over its seeds, infinite where one diverged; runs that were stopped early have none."""
+    """Return mean loss of each setting over its seeds, infinite where one diverged; runs that were stopped early have none."""
     keys = [key for key in table.columns if key not in ("seed", "prose", "state")]
     return table[table["state"] != "pruned"].groupby(keys, as_index=False)["prose"].mean()
 
@@ -30,12 +30,12 @@ def best_settings(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def best_by(table: pd.DataFrame, key: str) -> pd.DataFrame:
-    """The lowest mean loss over seeds of each arm (rows) at each value of a key (columns); nan where an arm wasn't there."""
+    """Return the lowest mean loss over seeds of each arm (rows) at each value of a key (columns); nan where an arm wasn't there."""
     return means(table).pivot_table(index="arm", columns=key, values="prose", aggfunc="min")
 
 
 def fields(table: pd.DataFrame, arm: str) -> list[str]:
-    """The fields that an arm was tried at more than one value of."""
+    """Return the fields that an arm was tried at more than one value of."""
     own = table[table["arm"] == arm]
     return [key for key in table.columns if key not in NO_FIELDS and own[key].nunique() > 1]
 
@@ -57,8 +57,9 @@ class Edge:
 
 
 def edges(table: pd.DataFrame, space: Space) -> list[Edge]:
-    """Where arms have their best at an end: at the lowest or highest of the values that the arm was tried at, or in a range within
-    `END` of one. Names have no order, and so no end."""
+    """Return where arms have their best at an end: at the lowest or highest of the values that the arm was tried at, or in a range within
+    `END` of one. Names have no order, and so no end.
+    """
     found = []
     for row in best_settings(table).to_dict("records"):
         own = table[table["arm"] == row["arm"]]
@@ -83,7 +84,7 @@ def edges(table: pd.DataFrame, space: Space) -> list[Edge]:
 
 
 def share(value: float, low: float, high: float, log: bool) -> float:
-    """Where a value lies between two others, 0 at the lower."""
+    """Return where a value lies between two others, 0 at the lower."""
     return math.log(value / low) / math.log(high / low) if log else (value - low) / (high - low)
 
 
@@ -99,8 +100,9 @@ def sentences(found: list[Edge]) -> list[str]:
 
 
 def importances(table: pd.DataFrame, space: Space) -> pd.DataFrame:
-    """How much each field decides whether a setting of an arm is among its best (PED-ANOVA by Optuna): arm, field, importance, which sum
-    to 1 over the fields of an arm. None of arms with one field, or with fewer than `FEWEST` settings that ended, or all alike."""
+    """Return how much each field decides whether a setting of an arm is among its best (PED-ANOVA by Optuna): arm, field, importance, which sum
+    to 1 over the fields of an arm. None of arms with one field, or with fewer than `FEWEST` settings that ended, or all alike.
+    """
     rows, ended = [], means(table)
     ended = ended[np.isfinite(ended["prose"])]
     for arm in dict.fromkeys(ended["arm"]):

@@ -28,7 +28,8 @@ def _ring(axes: Axes, x: float, y: float, at_end: bool) -> None:
 def rate_figure(table: pd.DataFrame, found: list[Edge]) -> Figure:
     """Tune loss against the learning rate, a panel an arm: one line a setting of the other fields, the mean over seeds, and each seed as a
     dot; the best as a ring; grey lines are dense at its best, for comparison. A setting with a seed that diverged has no mean, an arm
-    that diverged at all of them no panel."""
+    that diverged at all of them no panel.
+    """
     table = table[table["state"] != "pruned"]
     others = [key for key in table if key not in (*NO_FIELDS, "learning_rate") and table[key].nunique() > 1]
     settings = list(dict.fromkeys(map(tuple, table.sort_values(others)[others].to_numpy()))) if others else [()]
@@ -85,7 +86,8 @@ def rate_figure(table: pd.DataFrame, found: list[Edge]) -> Figure:
 
 def slices_figure(table: pd.DataFrame, keys: list[str], found: list[Edge]) -> Figure:
     """Tune loss against each field of an open search, a row an arm: every trial a dot (pruned ones hollow, at the loss they were stopped
-    with), the best a ring."""
+    with), the best a ring.
+    """
     arms, table = list(dict.fromkeys(table["arm"])), table[np.isfinite(table["prose"])]
     best, at_end = best_settings(table).set_index("arm"), {(edge.arm, edge.key) for edge in found}
     figure, grid = plt.subplots(
@@ -119,7 +121,7 @@ def slices_figure(table: pd.DataFrame, keys: list[str], found: list[Edge]) -> Fi
 
 
 def importances_figure(shares: pd.DataFrame) -> Figure:
-    """What decides whether a setting is among an arm's best: arms by fields, a row adds up to 1."""
+    """Return what decides whether a setting is among an arm's best: arms by fields, a row adds up to 1."""
     grid = shares.pivot(index="arm", columns="field", values="importance")
     grid = grid.loc[list(dict.fromkeys(shares["arm"])), list(dict.fromkeys(shares["field"]))]
     figure, axes = plt.subplots(
@@ -138,7 +140,8 @@ def importances_figure(shares: pd.DataFrame) -> Figure:
 
 def parallel_figure(table: pd.DataFrame, space: Space) -> Figure:
     """Parallel coordinates, a row an arm with two fields or more: every setting that ended a line through its fields to its loss, darker
-    for a lower one, the best orange."""
+    for a lower one, the best orange.
+    """
     ended = means(table)
     ended = ended[np.isfinite(ended["prose"])]
     arms = [arm for arm in dict.fromkeys(ended["arm"]) if len(fields(table, arm)) > 1]

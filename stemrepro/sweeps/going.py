@@ -14,7 +14,7 @@ SHARES = 100
 
 
 def called(trial: optuna.trial.FrozenTrial) -> str:
-    """A trial in a line: its arm, and what else is set."""
+    """Return a trial in a line: its arm, and what else is set."""
     settings = trial.user_attrs.get("settings", {})
     others = ", ".join(
         f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in settings.items() if k != "arm"

@@ -14,7 +14,7 @@ from stemrepro.sweeps.spec import Range, Space, Sweep
 
 
 def best_table(table: pd.DataFrame, space: Space) -> pd.DataFrame:
-    """The best settings, and in `at_edge` the fields of which they are at an end."""
+    """Return the best settings, and in `at_edge` the fields of which they are at an end."""
     best, found = best_settings(table), edges(table, space)
     words = {arm: "; ".join(f"{e.key} {e.end}" for e in found if e.arm == arm) for arm in best["arm"]}
     return best.assign(at_edge=best["arm"].map(words))
@@ -22,7 +22,8 @@ def best_table(table: pd.DataFrame, space: Space) -> pd.DataFrame:
 
 def figures(sweep: Sweep, table: pd.DataFrame) -> dict:
     """By name: loss against the rate of a grid, or against each field of an open search; and where an arm has two fields or more,
-    parallel coordinates and importances. None of an open search in which all trials came out the same."""
+    parallel coordinates and importances. None of an open search in which all trials came out the same.
+    """
     found, space = edges(table, sweep.space), sweep.space
     if sweep.sampler == "grid":
         drawn = {"figure": rate_figure(table, found)}
@@ -39,7 +40,7 @@ def figures(sweep: Sweep, table: pd.DataFrame) -> dict:
 
 
 def write_results(sweep: Sweep, table: pd.DataFrame, folder: Path, arms: dict[str, Arm]) -> None:
-    """Writes data.csv (every setting), best.csv, importances.csv where there are any, and the figures."""
+    """Write data.csv (every setting), best.csv, importances.csv where there are any, and the figures."""
     shares = importances(table, sweep.space)
     atomic_write(folder / "data.csv", table.to_csv(index=False, float_format="%.6g"))
     atomic_write(folder / "best.csv", best_table(table, sweep.space).to_csv(index=False, float_format="%.6g"))

@@ -21,7 +21,7 @@ from stemrepro.common.progress import shown
 from stemrepro.common.provenance import commit, provenance
 from stemrepro.common.stopping import started
 from stemrepro.common.unpacked import bundled
-from stemrepro.config.catalog import Book
+from stemrepro.config.catalog import Catalog
 from stemrepro.sweeps.best import best_by, best_settings, edges, sentences
 from stemrepro.sweeps.going import Going
 from stemrepro.sweeps.results import write_results
@@ -44,7 +44,7 @@ EDGE_GAIN = 0.01
 
 
 def extended(table: pd.DataFrame, keys: tuple[str, ...]) -> dict[str, list[float]]:
-    """The values of `keys` in a grid that is grown where some arm has its best at an edge; {} where none has.
+    """Return the values of `keys` in a grid that is grown where some arm has its best at an edge; {} where none has.
 
     The first of `keys` at whose edge an arm gains more than EDGE_GAIN over the value next to it gets the next value there, by the
     grid's own factor. An arm that knows only one value of a key (no tables, no table rate) has no edge in it.
@@ -64,12 +64,12 @@ def extended(table: pd.DataFrame, keys: tuple[str, ...]) -> dict[str, list[float
 
 
 def grid_of(sweep: Sweep) -> str:
-    """Hash of what a grid grows from."""
+    """Return hash of what a grid grows from."""
     return digest([sweep.model_dump(mode="json")[key] for key in ("space", "extend")])
 
 
 def grown_space(sweep: Sweep, path: Path) -> Space:
-    """The space of a sweep, with the values of a grid that was extended before, as far as it was this one."""
+    """Return the space of a sweep, with the values of a grid that was extended before, as far as it was this one."""
     about = read_json(path) if path.exists() else {}
     grown = about.get("values", {}) if about.get("grid") == grid_of(sweep) else {}
     return sweep.space | {key: tuple(values) for key, values in grown.items()}
@@ -77,16 +77,17 @@ def grown_space(sweep: Sweep, path: Path) -> Space:
 
 def work_together(command: list[str], number: int, alone: Callable[[], None]) -> int:
     """Works with `number` - 1 further processes of the same command, which end when this one does; returns how many of these failed or
-    were killed, whose work `alone` takes over."""
+    were killed, whose work `alone` takes over.
+    """
     with started([[*command, "--worker", str(i)] for i in range(1, number)]) as others:
         alone()
         return sum(other.wait() != 0 for other in others)
 
 
 def run_sweep(
-    file: Path, book: Book, scale: str, data: Path, results: Path, number: int, worker: int, console: Console
+    file: Path, catalog: Catalog, scale: str, data: Path, results: Path, number: int, worker: int, console: Console
 ) -> None:
-    """Runs what is left of a sweep, then writes its results.
+    """Run what is left of a sweep, then writes its results.
 
     Args:
         data: token blocks.
@@ -100,8 +101,8 @@ def run_sweep(
     folder = results / scale / "sweeps" / name
     grown = out / "grown.json"  # values of a grid that was extended, for the workers and after a kill
     space = grown_space(sweep, grown)
-    call = partial(objective, sweep=sweep, book=book, scale=scale, data=data, out=out)
-    known = partial(identity, book=book, scale=scale, data=data, out=out, at=sweep.point)
+    call = partial(objective, sweep=sweep, catalog=catalog, scale=scale, data=data, out=out)
+    known = partial(identity, catalog=catalog, scale=scale, data=data, out=out, at=sweep.variant)
     parts = parts_of(name, sweep, space, known)  # mistakes are named before anything runs
     if worker:
         work_all(parts, sweep, call, out, worker)
@@ -111,8 +112,8 @@ def run_sweep(
     for number_of_extensions in range(1 + MOST_EXTENSIONS):
         studies = [(part, open_study(part.name, sweep, out)) for part in parts]
         for part, study in studies:
-            for point in first_points(sweep, part.space, book, scale) if sweep.first else ():
-                study.enqueue_trial(point, skip_if_exists=True)
+            for variant in first_points(sweep, part.space, catalog, scale) if sweep.first else ():
+                study.enqueue_trial(variant, skip_if_exists=True)
         if not number_of_extensions and (words := kept(out, studies)):
             console.print(words, highlight=False)
         going = Going(name, (study for _, study in studies), *progress_of(studies, sweep), number)
@@ -136,16 +137,16 @@ def run_sweep(
         console.print(f"an arm has its best at the grid's edge: the grid is now {whole}, for all arms")
         parts = parts_of(name, sweep, grown_space(sweep, grown), known)
     with locked(out):  # others that were started with the same command end at the same time
-        write_results(sweep, table, folder, book.arms)
+        write_results(sweep, table, folder, catalog.arms)
         write_json(folder / "provenance.json", provenance() | bundled() | {"trials": len(table)})
-        Tracker(scale, book, RUNS, SCORES, results).sync_sweep(name, table, folder)
+        Tracker(scale, catalog, RUNS, SCORES, results).sync_sweep(name, table, folder)
     console.print(best_settings(table).to_string(index=False))
     for sentence in sentences(edges(table, sweep.space)):
         console.print(sentence)
 
 
-def redraw(file: Path, book: Book, scale: str, results: Path) -> None:
-    """Writes the results of a sweep again from its data.csv, without a trial.
+def redraw(file: Path, catalog: Catalog, scale: str, results: Path) -> None:
+    """Write the results of a sweep again from its data.csv, without a trial.
 
     Raises:
         UserError: a mistake in the file, or no such results.
@@ -155,4 +156,4 @@ def redraw(file: Path, book: Book, scale: str, results: Path) -> None:
         table = pd.read_csv(folder / "data.csv")
     except (OSError, ValueError) as error:
         raise damaged(folder / "data.csv", error) from error
-    write_results(sweep, table, folder, book.arms)
+    write_results(sweep, table, folder, catalog.arms)

@@ -45,8 +45,8 @@ class Sweep(Strict):
     title: str
     sampler: Literal["grid", "tpe"]
     space: Space
-    point: Name = Field(
-        MAIN, description="of recipes/points.yaml, at which its runs are; the scale itself when left out"
+    variant: Name = Field(
+        MAIN, description="of recipes/variants.yaml, at which its runs are; the scale itself when left out"
     )
     trials: int | None = Field(None, gt=0, description="runs of an open search, for each arm")
     first: dict[str, tuple[float, ...]] = Field(
@@ -75,13 +75,13 @@ class Sweep(Strict):
         if self.sampler == "grid" and any(isinstance(values, Range) for values in self.space.values()):
             raise ValueError("a grid needs lists, not ranges")
         if (self.sampler == "tpe") != (self.trials is not None):
-            raise ValueError("an open search (tpe) needs `trials`, a grid has as many as its points")
+            raise ValueError("an open search (tpe) needs `trials`, a grid has as many as its variants")
         for key, values in self.first.items():
             span = self.space.get(key)
             if not isinstance(span, Range) or any(not span.low <= value <= span.high for value in values):
                 raise ValueError(f"first: '{key}' {list(values)} must lie in a range of the space")
         if self.first and (self.sampler == "grid" or math.prod(map(len, self.first.values())) > self.trials):
-            raise ValueError("first: an open search begins with no more points than it has trials, a grid with none")
+            raise ValueError("first: an open search begins with no more variants than it has trials, a grid with none")
         for key in self.extend:
             values = () if self.sampler != "grid" else self.space.get(key, ())
             if len(values) < 2 or not all(isinstance(value, int | float) for value in values):
@@ -90,5 +90,5 @@ class Sweep(Strict):
 
 
 def read_sweep(path: Path) -> Sweep:
-    """A sweep file; UserError names what is wrong in it."""
+    """Return a sweep file; UserError names what is wrong in it."""
     return parse(Sweep, read_yaml(path), path)

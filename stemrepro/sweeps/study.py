@@ -48,13 +48,14 @@ class Part:
 
 
 def database(out: Path) -> str:
-    """Where a sweep's studies are."""
+    """Return where a sweep's studies are."""
     return f"sqlite:///{out / 'study.db'}"
 
 
 def open_study(name: str, sweep: Sweep, out: Path, worker: int = 0) -> optuna.Study:
-    """The study, made or joined. A trial whose worker died counts as failed; an open search tries it again by itself, in a grid its
-    point is open again. Workers of an open search have random streams of their own."""
+    """Return the study, made or joined. A trial whose worker died counts as failed; an open search tries it again by itself, in a grid its
+    point is open again. Workers of an open search have random streams of their own.
+    """
     out.mkdir(parents=True, exist_ok=True)
     grid = sweep.sampler == "grid"
     storage = RDBStorage(
@@ -75,12 +76,12 @@ def open_study(name: str, sweep: Sweep, out: Path, worker: int = 0) -> optuna.St
 
 
 def grid_points(space: Space) -> list[dict]:
-    """Every combination of a grid's values, in an order in which the seeds of a setting stand together."""
+    """Return every combination of a grid's values, in an order in which the seeds of a setting stand together."""
     return [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
 
 
 def parts_of(name: str, sweep: Sweep, space: Space, identity: Callable[[dict], str]) -> list[Part]:
-    """What is searched: a grid in one study, every arm of an open search in its own, so that each has as many trials and none is left
+    """Return what is searched: a grid in one study, every arm of an open search in its own, so that each has as many trials and none is left
     for another that does better. A grid that grows keeps its study; of another space, or other code, an open search begins anew.
 
     Args:
@@ -106,7 +107,7 @@ def results_of(study: optuna.Study, part: Part) -> list[optuna.trial.FrozenTrial
 
 
 def kept(out: Path, studies: list[tuple[Part, optuna.Study]]) -> str:
-    """A sentence on the trials with a result that a sweep's database holds beside those that count; "" where there are none."""
+    """Return a sentence on the trials with a result that a sweep's database holds beside those that count; "" where there are none."""
     names = optuna.get_all_study_names(database(out))
     every = [optuna.load_study(study_name=name, storage=database(out)) for name in names]
     others = sum(len(study.get_trials(deepcopy=False, states=ENDED)) for study in every)
@@ -120,14 +121,14 @@ def kept(out: Path, studies: list[tuple[Part, optuna.Study]]) -> str:
 
 
 def open_points(study: optuna.Study, points: dict[str, dict]) -> dict[str, dict]:
-    """The points of a grid that no trial has a result for."""
+    """Return the points of a grid that no trial has a result for."""
     ended = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     done = {trial.user_attrs.get("run") for trial in ended}
     return {run: point for run, point in points.items() if run not in done}
 
 
 def progress_of(studies: list[tuple[Part, optuna.Study]], sweep: Sweep) -> tuple[int, int]:
-    """How much of a sweep is done, and of how much: points of a grid, or trials that were asked for. Never more than all."""
+    """Return how much of a sweep is done, and of how much: points of a grid, or trials that were asked for. Never more than all."""
     done = total = 0
     for part, study in studies:
         if part.points is None:
@@ -139,7 +140,7 @@ def progress_of(studies: list[tuple[Part, optuna.Study]], sweep: Sweep) -> tuple
 
 
 def work(part: Part, sweep: Sweep, call: Callable[..., float], out: Path, worker: int = 0) -> None:
-    """Takes the open points of a grid, once each; or trials until a search has as many as it asks for.
+    """Take the open points of a grid, once each; or trials until a search has as many as it asks for.
 
     Then it waits for what other workers still have, and takes it over where they died.
 
@@ -189,7 +190,7 @@ def _try(study: optuna.Study, call: Callable[[Trial], float], catch: tuple[type[
 def _take(
     study: optuna.Study, run: str, point: dict, call: Callable[[Trial], float], out: Path, wait: bool = False
 ) -> bool:
-    """Runs a point if it is open; False where another worker has it and it isn't waited for. The system frees it when that one dies."""
+    """Run a point if it is open; False where another worker has it and it isn't waited for. The system frees it when that one dies."""
     try:
         with locked(out / "points" / run, "" if wait else "another worker has this point"):
             if open_points(study, {run: point}):
@@ -218,7 +219,7 @@ def _at_point(trial: Trial, call: Callable[[Trial], float], run: str, point: dic
 
 
 def check_complete(part: Part, sweep: Sweep, study: optuna.Study) -> None:
-    """Raises UserError while trials are missing: what is best among the others may not be the best."""
+    """Raise UserError while trials are missing: what is best among the others may not be the best."""
     again = f"start 'stemrepro sweep' for {part.name} again: what is done is kept, and the others are tried again"
     if part.points is not None:
         if missing := open_points(study, part.points):

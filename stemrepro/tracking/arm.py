@@ -7,7 +7,7 @@ import numpy as np
 
 from stemrepro.common.provenance import read_provenance
 from stemrepro.config.address import MAIN, Address
-from stemrepro.config.catalog import Book
+from stemrepro.config.catalog import Catalog
 from stemrepro.measures import losses
 from stemrepro.measures.geometry import ArmGeometry
 from stemrepro.measures.items import ArmItems
@@ -20,24 +20,24 @@ from stemrepro.training.run_folder import read_config
 from stemrepro.verdicts.contrast import Contrast, Unmeasured
 
 REFERENCE = "dense"
-"""The arm whose loss the gap of all others is taken from, at the same point."""
+"""The arm whose loss the gap of all others is taken from, at the same variant."""
 GAP = "final/prose_gap"
 MOST_CLAIMS = 50  # a line each; MLflow cuts a description at 8,000 characters
 
 
 def losses_of(scores: Path, address: Address) -> ArmLosses | None:
-    """The losses of an address below scores/<scale>; None where none were scored."""
+    """Return the losses of an address below scores/<scale>; None where none were scored."""
     found = ArmLosses(scores / "losses" / address.path)
     return found if (found.folder / "losses.csv").exists() else None
 
 
-def by_seed(book: Book, scores: Path, address: Address, params_hash: str) -> dict[str, dict[int, float]]:
-    """Final metrics of an address by name and seed, where they were scored from runs of these settings."""
+def by_seed(catalog: Catalog, scores: Path, address: Address, params_hash: str) -> dict[str, dict[int, float]]:
+    """Return final metrics of an address by name and seed, where they were scored from runs of these settings."""
     found: dict[str, dict[int, float]] = {}
     own = losses_of(scores, address)
     if own and own.summary["params_hash"] == params_hash:
         found |= {f"final/{metric}_loss": own.loss(metric).to_dict() for metric in ("prose", "all")}
-    for recipe in (recipe for recipe in book.recipes.values() if recipe.tasks):
+    for recipe in (recipe for recipe in catalog.recipes.values() if recipe.tasks):
         items = ArmItems(scores / "benchmarks" / address.path, recipe)
         if (items.folder / "summary.json").exists() and items.summary["params_hash"] == params_hash:
             names = {what: f"final/{what}_accuracy" for what in recipe.groups} | {
@@ -47,7 +47,7 @@ def by_seed(book: Book, scores: Path, address: Address, params_hash: str) -> dic
                 values = items.sample(f"accuracy:{what}").by_seed
                 if np.isfinite(values).all():
                     found[name] = dict(zip(items.arrays["seeds"].tolist(), values.tolist(), strict=True))
-    if address.point == MAIN and (scores / "geometry" / address.path / "summary.json").exists():
+    if address.variant == MAIN and (scores / "geometry" / address.path / "summary.json").exists():
         angles = ArmGeometry(scores, address.arm)
         if angles.summary["params_hash"] == params_hash:
             found["final/p95_cosine"] = angles.by_layer("p95", "up").mean(axis=1).to_dict()
@@ -56,8 +56,9 @@ def by_seed(book: Book, scores: Path, address: Address, params_hash: str) -> dic
 
 def gap(scores: Path, address: Address) -> Contrast | None:
     """loss(dense) - loss(arm) on prose in nats a token, by the code and the seeds that claims have it from: those that both arms have;
-    None where one has no losses, or the two are of other plans."""
-    own, reference = losses_of(scores, address), losses_of(scores, Address(address.point, REFERENCE))
+    None where one has no losses, or the two are of other plans.
+    """
+    own, reference = losses_of(scores, address), losses_of(scores, Address(address.variant, REFERENCE))
     if not own or not reference or other_plan(own.folder, reference.folder):
         return None
     try:
@@ -90,7 +91,7 @@ class ArmView:
     drawn: str
 
     def metrics(self) -> dict[str, float]:
-        """What the arm is compared by: means over seeds, their standard deviations, the gap, costs; to six digits, as in verdicts.json."""
+        """Return what the arm is compared by: means over seeds, their standard deviations, the gap, costs; to six digits, as in verdicts.json."""
         found = {}
         for name, values in self.scores.items():
             own = list(values.values())
@@ -107,35 +108,35 @@ class ArmView:
         return {name: round(value, 6) for name, value in found.items()}
 
 
-def recipes_of(book: Book, address: Address) -> list[str]:
-    """The recipes that want an address."""
-    return [name for name, recipe in book.recipes.items() if address in recipe.wanted()]
+def recipes_of(catalog: Catalog, address: Address) -> list[str]:
+    """Return the recipes that want an address."""
+    return [name for name, recipe in catalog.recipes.items() if address in recipe.wanted()]
 
 
 def drawn_at(results: Path, recipes: list[str]) -> str:
-    """The commits, short, at which results of recipes were made; "" where none were."""
+    """Return the commits, short, at which results of recipes were made; "" where none were."""
     files = [results / name / "provenance.json" for name in recipes]
     commits = {read_provenance(path)["commit"][:7] for path in files if path.exists()}
     return ", ".join(sorted(commits))
 
 
 def arm_view(
-    book: Book, scores: Path, results: Path, address: Address, params_hash: str, folders: list[Path]
+    catalog: Catalog, scores: Path, results: Path, address: Address, params_hash: str, folders: list[Path]
 ) -> ArmView:
-    """An arm of some settings, from its scores where they are of these, else from its run folders.
+    """Return an arm of some settings, from its scores where they are of these, else from its run folders.
 
     Args:
         scores: the folder scores/<scale>.
         results: the folder results/<scale>.
         folders: its run folders, of these settings; none where they aren't here.
     """
-    own, recipes = losses_of(scores, address), recipes_of(book, address)
+    own, recipes = losses_of(scores, address), recipes_of(catalog, address)
     scored = bool(own) and own.summary["params_hash"] == params_hash
     configs = [read_config(folder) for folder in folders]
     return ArmView(
         address,
         seeds=tuple(own.scored if scored else (config["seed"] for config in configs)),
-        scores=by_seed(book, scores, address, params_hash),
+        scores=by_seed(catalog, scores, address, params_hash),
         gap=gap(scores, address) if scored else None,
         cost=own.summary if scored else cost_of(configs[0]),
         recipes=recipes,
@@ -146,11 +147,11 @@ def arm_view(
 
 @dataclass(frozen=True)
 class Spoken:
-    """A claim as its recipe's verdicts.json has it, and the point at which its arms are compared."""
+    """A claim as its recipe's verdicts.json has it, and the variant at which its arms are compared."""
 
     recipe: str
     row: dict
-    point: str
+    variant: str
 
     def __str__(self) -> str:
         numbers = "no value"
@@ -162,26 +163,26 @@ class Spoken:
         return f"`{self.recipe}/{self.row['claim']}`: {word(self.row)}, {numbers}"
 
 
-def spoken(book: Book, results: Path) -> list[Spoken]:
-    """All claims that were judged below results/<scale>, in the recipes' order; UserError names verdicts that are damaged."""
+def spoken(catalog: Catalog, results: Path) -> list[Spoken]:
+    """Return all claims that were judged below results/<scale>, in the recipes' order; UserError names verdicts that are damaged."""
     return [
         Spoken(name, row, row["metric"].partition("@")[2] or recipe.base)
-        for name, recipe in book.recipes.items()
+        for name, recipe in catalog.recipes.items()
         if (path := results / name / "verdicts.json").exists()
         for row in read_verdicts(path)
     ]
 
 
 def claims_on(address: Address, claims: list[Spoken]) -> list[Spoken]:
-    """Those that name an address's arm at its point."""
-    return [claim for claim in claims if address.arm in claim.row["arms"] and claim.point == address.point]
+    """Return those that name an address's arm at its variant."""
+    return [claim for claim in claims if address.arm in claim.row["arms"] and claim.variant == address.variant]
 
 
-def _what(book: Book, address: Address) -> str:
-    at = "" if address.point == MAIN else f" at the point `{address.point}` of recipes/points.yaml"
-    if address.arm not in book.arms:
+def _what(catalog: Catalog, address: Address) -> str:
+    at = "" if address.variant == MAIN else f" at the variant `{address.variant}` of recipes/variants.yaml"
+    if address.arm not in catalog.arms:
         return f"**{address.arm}**{at}, which is not in recipes/arms.yaml any more."
-    arm, module = book.arms[address.arm], module_of(book.arms[address.arm].ffn)
+    arm, module = catalog.arms[address.arm], module_of(catalog.arms[address.arm].ffn)
     file = str(module) if isinstance(module, Path) else f"{module.replace('.', '/')}.py"
     where = "in every layer" if arm.placement == "none" else f"in the layers `{arm.placement}`"
     return f"**{arm.label or address.arm}**{at}: feed-forward network `{arm.ffn}` {where}; its equation is in `{file}`, all its fields are in `recipes/arms.yaml`."
@@ -203,8 +204,8 @@ def _gap(view: ArmView) -> str:
     return f"Prose loss: {abs(view.gap.mean):.4f} nats a token {side} dense{within}, {pairs}. Means over other seeds differ by other numbers."
 
 
-def describe(book: Book, scale: str, view: ArmView, claims: list[Spoken]) -> str:
-    """An arm in Markdown: what it is, seeds, gap, costs, commits, and the claims that name it.
+def describe(catalog: Catalog, scale: str, view: ArmView, claims: list[Spoken]) -> str:
+    """Return an arm in Markdown: what it is, seeds, gap, costs, commits, and the claims that name it.
 
     Args:
         claims: as `claims_on` has them.
@@ -223,7 +224,7 @@ def describe(book: Book, scale: str, view: ArmView, claims: list[Spoken]) -> str
     trained = f"Trained at commit {view.trained}" if view.trained else "Its run folders are not here"
     drawn = f"; results drawn at {view.drawn}" if view.drawn else ""
     lines = [
-        _what(book, view.address),
+        _what(catalog, view.address),
         _gap(view),
         f"Seeds {seeds}; {cost}.",
         f"{trained}{drawn}. Recipes that read it: {', '.join(view.recipes) or 'none'}.",

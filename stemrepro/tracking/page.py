@@ -15,7 +15,7 @@ NOTE = "mlflow.note.content"
 VIEW_TAG = "mlflow.sharedViewState."
 WIDTHS = {
     f"metrics.`{GAP}`": 120, "metrics.`final/prose_loss`": 130, "metrics.`cost/flops_per_token`": 150, "metrics.`cost/parameters`": 130,
-    "tags.`seeds`": 70, "tags.`commit`": 90, "tags.`point`": 110, "tags.`dvc_stage`": 120,
+    "tags.`seeds`": 70, "tags.`commit`": 90, "tags.`variant`": 110, "tags.`dvc_stage`": 120,
 }  # fmt: skip
 """The columns of both views, with what they take in pixels."""
 ARMS, SEEDS = "arms", "seeds"
@@ -29,14 +29,14 @@ VIEWS = {
 
 
 def place(experiment: str) -> str:
-    """Where the arms stand below the server's address."""
+    """Return where the arms stand below the server's address."""
     return (
         f"#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={ARMS}&compareRunsMode=TABLE"
     )
 
 
 def saved_views(made: int, shared: bool = False) -> dict[str, str]:
-    """The views as tags of an experiment that was made then (ms), in the form in which MLflow's page saves them.
+    """Return the views as tags of an experiment that was made then (ms), in the form in which MLflow's page saves them.
 
     Args:
         shared: do several clones track into it? Then a column says whose a run is.
@@ -51,9 +51,9 @@ def saved_views(made: int, shared: bool = False) -> dict[str, str]:
     }
 
 
-def note(scale: str, point: str, experiment: str) -> str:
-    """What an experiment is, in Markdown. `mlflow ui` begins with another view of it, whatever kind of experiment it is told to be."""
-    which = "at the scale itself" if point == MAIN else "at other budgets, widths and rates (recipes/points.yaml)"
+def note(scale: str, variant: str, experiment: str) -> str:
+    """Return what an experiment is, in Markdown. `mlflow ui` begins with another view of it, whatever kind of experiment it is told to be."""
+    which = "at the scale itself" if variant == MAIN else "at other budgets, widths and rates (recipes/variants.yaml)"
     return (
         f"Choose *Model training*, top left, or [see the arms side by side]({place(experiment)}). Arms of scale `{scale}` {which}. `{GAP}` is dense's loss less the arm's, in nats a token, in pairs of runs with the same seed: "
         f"the number of the claims in `results/{scale}/`. Under Views are two tables with the same columns: arms side by side, and arms "

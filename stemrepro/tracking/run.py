@@ -18,7 +18,8 @@ def steps_of(config: dict) -> int:
 
 def cost_of(config: dict) -> dict:
     """FLOPs and parameters of a run of these settings, as summary.json of its losses will have them; none where counting would execute
-    a file that no arm of the recipes here names."""
+    a file that no arm of the recipes here names.
+    """
     model = model_of(config)
     if not named_here(model.ffn):
         return {}
@@ -27,7 +28,7 @@ def cost_of(config: dict) -> dict:
 
 
 def ended(folder: Path) -> tuple[str, int] | None:
-    """How a run ended in MLflow's words, and when (ms); None for one that hasn't. A run that diverged failed."""
+    """Return how a run ended in MLflow's words, and when (ms); None for one that hasn't. A run that diverged failed."""
     for name, status in (("weights.safetensors", "FINISHED"), ("diverged.json", "FAILED")):
         if (folder / name).exists():
             return status, int((folder / name).stat().st_mtime * 1000)
@@ -35,7 +36,7 @@ def ended(folder: Path) -> tuple[str, int] | None:
 
 
 def made_at(folder: Path) -> str:
-    """The commit that a run was made at, or UNKNOWN."""
+    """Return the commit that a run was made at, or UNKNOWN."""
     try:
         return str(json.loads((folder / "provenance.json").read_text(encoding="utf-8"))["commit"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):

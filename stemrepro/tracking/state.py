@@ -20,7 +20,7 @@ OF_A_RUN = ("config.yaml", "metrics.jsonl", "weights.safetensors", "diverged.jso
 
 
 def tracking_uri() -> str:
-    """Where MLflow keeps its runs."""
+    """Return where MLflow keeps its runs."""
     return os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
 
 
@@ -51,19 +51,19 @@ def state(runs: Path, scores: Path, results: Path, arms: str = "*/*") -> list[li
 
 
 def database() -> Path | None:
-    """The file that MLflow keeps its runs in; None for a server."""
+    """Return the file that MLflow keeps its runs in; None for a server."""
     uri = tracking_uri()
     return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
 
 
 def private() -> Path | None:
-    """The file of a database that lies in this folder, and so holds nobody else's; None for any other place."""
+    """Return the file of a database that lies in this folder, and so holds nobody else's; None for any other place."""
     file = database()
     return file if file and file.resolve().is_relative_to(Path.cwd()) else None
 
 
 def clone() -> str:
-    """A short name for this folder where others track into the same place: made at random, kept by a move, and another one in a copy."""
+    """Return a short name for this folder where others track into the same place: made at random, kept by a move, and another one in a copy."""
     if not CLONE.exists():
         atomic_write(CLONE, f"{uuid.uuid4().hex}\n")
     return digest([CLONE.read_text(encoding="utf-8"), CLONE.stat().st_ino])[:6]  # a copied file has a number of its own
@@ -90,7 +90,7 @@ def made_whole() -> Iterator[str | None]:
 
 
 def settle() -> None:
-    """Has a database that was moved or copied with its folder keep artifacts here: MLflow notes where they were when it was made."""
+    """Have a database that was moved or copied with its folder keep artifacts here: MLflow notes where they were when it was made."""
     if not (file := private()) or not file.exists():
         return
     with closing(sqlite3.connect(file)) as base, base:
@@ -107,12 +107,12 @@ def settle() -> None:
 
 
 def _stamp(scale: str) -> tuple[Path, Path] | None:
-    """The file of the database and the one beside it that says what it held; None for a server."""
+    """Return the file of the database and the one beside it that says what it held; None for a server."""
     return (file, file.with_name(f"{file.name}.{scale}.json")) if (file := database()) else None
 
 
 def sources(scale: str) -> str:
-    """Hash of what MLflow should hold of a scale, and of what says how."""
+    """Return hash of what MLflow should hold of a scale, and of what says how."""
     code = sorted(RECIPES.rglob("*.yaml")) + sorted(Path(__file__).parent.glob("*.py"))
     return digest(
         [str(Path.cwd()), state(RUNS / scale, SCORES / scale, RESULTS / scale), [_seen(path) for path in code]]
@@ -120,14 +120,14 @@ def sources(scale: str) -> str:
 
 
 def remember(scale: str, now: Held, synced: str) -> None:
-    """Notes what the database holds now, from what `sources` said before it was synced."""
+    """Note what the database holds now, from what `sources` said before it was synced."""
     if found := _stamp(scale):
         file, stamp = found
         write_json(stamp, {"holds": now._asdict(), "database": _seen(file), "sources": synced})
 
 
 def held(scale: str) -> Held | None:
-    """What the database has of a scale, if nothing changed on either side since that was noted; else None."""
+    """Return what the database has of a scale, if nothing changed on either side since that was noted; else None."""
     if not (found := _stamp(scale)):
         return None
     file, stamp = found
@@ -156,6 +156,6 @@ def check_free(port: int) -> None:
 
 
 def page(place: str, port: int) -> str:
-    """The address at which a server shows what is at `place`: the one that MLFLOW_TRACKING_URI names, or that of `make ui`."""
+    """Return the address at which a server shows what is at `place`: the one that MLFLOW_TRACKING_URI names, or that of `make ui`."""
     server = uri if (uri := tracking_uri()).startswith("http") else f"http://127.0.0.1:{port}"
     return f"{server.rstrip('/')}/{place}"

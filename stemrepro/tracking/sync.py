@@ -23,7 +23,7 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import digest, flat, locked, sha256
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import HUES
-from stemrepro.config.catalog import Book
+from stemrepro.config.catalog import Catalog
 from stemrepro.tracking.arm import (
     REFERENCE,
     ArmView,
@@ -81,15 +81,15 @@ def plainly() -> Iterator[None]:
 
 
 class Tracker:
-    """Syncs one scale: arms at the scale itself into one experiment, those at points, which are many, into another.
+    """Syncs one scale: arms at the scale itself into one experiment, those at variants, which are many, into another.
 
     Experiments are made with the first run that belongs into them.
     """
 
-    def __init__(self, scale: str, book: Book, runs: Path, scores: Path, results: Path) -> None:
+    def __init__(self, scale: str, catalog: Catalog, runs: Path, scores: Path, results: Path) -> None:
         for name in ("alembic", "mlflow"):
             logging.getLogger(name).setLevel(logging.ERROR)
-        self.scale, self.book, self.all_runs = scale, book, runs
+        self.scale, self.catalog, self.all_runs = scale, catalog, runs
         self.runs, self.scores, self.results = runs / scale, scores / scale, results / scale
         self._synced: dict[Address, tuple[list, Synced]] = {}
         self._claims: list[Spoken] = []
@@ -120,21 +120,21 @@ class Tracker:
         return self._experiment(MAIN)
 
     @cached_property
-    def points(self) -> str:
-        """The experiment of arms at points."""
-        return self._experiment("points")
+    def variants(self) -> str:
+        """The experiment of arms at variants."""
+        return self._experiment("variants")
 
     @property
     def place(self) -> str:
         """Where MLflow's own page shows the arms side by side, below the server's address."""
         return place(self.experiment)
 
-    def _title(self, point: str) -> str:
-        return f"stemrepro {self.scale}" if point == MAIN else f"stemrepro {self.scale}, points"
+    def _title(self, variant: str) -> str:
+        return f"stemrepro {self.scale}" if variant == MAIN else f"stemrepro {self.scale}, variants"
 
-    def _experiment(self, point: str) -> str:
-        """The experiment of a point's arms, made when it isn't there, with its description and views."""
-        name = self._title(point)
+    def _experiment(self, variant: str) -> str:
+        """Return the experiment of a variant's arms, made when it isn't there, with its description and views."""
+        name = self._title(variant)
         found = self.client.get_experiment_by_name(name)
         if not found:
             try:
@@ -143,23 +143,23 @@ class Tracker:
                 if not self.client.get_experiment_by_name(name):
                     raise
             found = self.client.get_experiment_by_name(name)
-        about = {NOTE: note(self.scale, point, found.experiment_id)}
+        about = {NOTE: note(self.scale, variant, found.experiment_id)}
         for key, value in (about | saved_views(found.creation_time, bool(self.clone))).items():
             if found.tags.get(key) != value:
                 self.client.set_experiment_tag(found.experiment_id, key, value)
         return found.experiment_id
 
     def _search(self, experiment: str, condition: str = "", which: int = ViewType.ACTIVE_ONLY) -> Iterator[Run]:
-        """All runs of an experiment that a filter of MLflow's lets through."""
+        """Return all runs of an experiment that a filter of MLflow's lets through."""
         token = None
         while token != "":
             page = self.client.search_runs([experiment], condition, which, page_token=token)
             yield from page
             token = page.token or ""
 
-    def _run(self, key: str, name: str, tags: dict[str, str], started: int, point: str = MAIN) -> Run:
-        """The MLflow run of a key, made when it isn't there; one that had left comes back."""
-        experiment = self.experiment if point == MAIN else self.points
+    def _run(self, key: str, name: str, tags: dict[str, str], started: int, variant: str = MAIN) -> Run:
+        """Return the MLflow run of a key, made when it isn't there; one that had left comes back."""
+        experiment = self.experiment if variant == MAIN else self.variants
         for found in self._search(experiment, f"tags.run_key = '{key}'", ViewType.ALL):
             if found.info.lifecycle_stage == "deleted":
                 self.client.restore_run(found.info.run_id)
@@ -168,7 +168,7 @@ class Tracker:
         return self.client.create_run(experiment, started, tags | {"run_key": key} | mark, name)
 
     def _add(self, run: Run, metrics: list[Metric], params: dict, tags: dict) -> None:
-        """Logs what the run doesn't have yet."""
+        """Log what the run doesn't have yet."""
         new = [Param(key, str(value)) for key, value in params.items() if key not in run.data.params]
         changed = [RunTag(key, str(value)) for key, value in tags.items() if run.data.tags.get(key) != str(value)]
         for first in range(0, len(new), 100):
@@ -179,15 +179,16 @@ class Tracker:
             self.client.log_batch(run.info.run_id, tags=changed)
 
     def _remove(self, runs: list[Run]) -> None:
-        """Takes runs out of the view, but for those of other folders; MLflow keeps them under State: Deleted, whence `_run` or a person
-        gets them back."""
+        """Take runs out of the view, but for those of other folders; MLflow keeps them under State: Deleted, whence `_run` or a person
+        gets them back.
+        """
         for run in runs:
             if run.data.tags.get("run_key", "").startswith(f"{self.own}/"):
                 self.client.delete_run(run.info.run_id)
 
     def colour(self, arm: str) -> str:
-        """An arm's colour in figures."""
-        return HUES[self.book.arms[arm].hue if arm in self.book.arms else "grey"]
+        """Return an arm's colour in figures."""
+        return HUES[self.catalog.arms[arm].hue if arm in self.catalog.arms else "grey"]
 
     def run_key(self, folder: Path) -> str:
         """By which a run folder's MLflow run is found."""
@@ -195,20 +196,20 @@ class Tracker:
         return f"{self.own}/{Address(config['point'], config['arm'])}/seed{config['seed']}/{digest(config)}"
 
     def sync_run(self, folder: Path, parent: Run, scores: dict[str, dict[int, float]]) -> list[dict]:
-        """Brings one run folder's MLflow run up to date; returns the rows of metrics.jsonl."""
+        """Bring one run folder's MLflow run up to date; returns the rows of metrics.jsonl."""
         config = read_config(folder)
-        address, seed = Address(config["point"], config["arm"]), config["seed"]
+        address, seed = Address(config["variant"], config["arm"]), config["seed"]
         started = int((folder / "config.yaml").stat().st_mtime * 1000)
         ends = ended(folder)
         tags = {
-            "scale": self.scale, "arm": address.arm, "point": address.point, "seed": seed,
-            "recipes": ", ".join(recipes_of(self.book, address)), "dvc_stage": f"train@{self.scale}", "params_hash": params_hash(config),
+            "scale": self.scale, "arm": address.arm, "variant": address.variant, "seed": seed,
+            "recipes": ", ".join(recipes_of(self.catalog, address)), "dvc_stage": f"train@{self.scale}", "params_hash": params_hash(config),
             "data_hash": config["data"]["train_sha256"][:12], "commit": made_at(folder),
             "mlflow.parentRunId": parent.info.run_id, "mlflow.source.name": "stemrepro train",
             "mlflow.runColor": self.colour(address.arm),
         }  # fmt: skip
         strings = {k: str(v) for k, v in tags.items()}
-        run = self._run(self.run_key(folder), f"{address} seed {seed}", strings, started, address.point)
+        run = self._run(self.run_key(folder), f"{address} seed {seed}", strings, started, address.variant)
         rows = read_metrics(folder) if (folder / "metrics.jsonl").exists() else []
         done, every = int(run.data.tags.get("rows", 0)), -(-steps_of(config) // POINTS)
         metrics = [
@@ -259,8 +260,9 @@ class Tracker:
             self.client.set_terminated(parent.info.run_id)
 
     def sync_arm(self, address: Address) -> Synced:
-        """Brings all of an address up to date. Its arm is there once, and twice where it was scored with other settings than the run
-        folders have; what has neither settings leaves."""
+        """Bring all of an address up to date. Its arm is there once, and twice where it was scored with other settings than the run
+        folders have; what has neither settings leaves.
+        """
         folders = sorted(path.parent for path in (self.runs / address.path).glob("seed*/config.yaml"))
         trained = params_hash(read_config(folders[0])) if folders else ""
         own = losses_of(self.scores, address)
@@ -269,26 +271,26 @@ class Tracker:
         for settings in filter(None, dict.fromkeys([scored, trained])):
             below = folders if settings == trained else []
             keys.add(key := f"{self.own}/{address}/{settings}")
-            view = arm_view(self.book, self.scores, self.results, address, settings, below)
+            view = arm_view(self.catalog, self.scores, self.results, address, settings, below)
             self._sync_view(key, view, below)
-        experiment = self.experiment if address.point == MAIN else self.points
-        there = self._search(experiment, f"tags.arm = '{address.arm}' and tags.point = '{address.point}'")
+        experiment = self.experiment if address.variant == MAIN else self.variants
+        there = self._search(experiment, f"tags.arm = '{address.arm}' and tags.variant = '{address.variant}'")
         self._remove([run for run in there if run.data.tags.get("run_key") not in keys])
         return Synced(1, len(folders))
 
     def _sync_view(self, key: str, view: ArmView, folders: list[Path]) -> None:
-        """Brings the run of an arm up to date, with the figures that it stands in, and the runs of its folders below it."""
+        """Bring the run of an arm up to date, with the figures that it stands in, and the runs of its folders below it."""
         address = view.address
         claims = claims_on(address, self._claims) if view.scores else []
         made = folders[0] / "config.yaml" if folders else self.scores / "losses" / address.path / "summary.json"
         started = int(made.stat().st_mtime * 1000)
         tags = {
-            "scale": self.scale, "arm": address.arm, "point": address.point, "recipes": ", ".join(view.recipes), "kind": KIND,
+            "scale": self.scale, "arm": address.arm, "variant": address.variant, "recipes": ", ".join(view.recipes), "kind": KIND,
             "seeds": len(view.seeds), "commit": view.trained or view.drawn or UNKNOWN,
             "dvc_stage": f"{'losses' if view.scores else 'train'}@{self.scale}", "mlflow.runColor": self.colour(address.arm),
-            NOTE: describe(self.book, self.scale, view, claims),
+            NOTE: describe(self.catalog, self.scale, view, claims),
         }  # fmt: skip
-        parent = self._run(key, str(address), {name: str(tag) for name, tag in tags.items()}, started, address.point)
+        parent = self._run(key, str(address), {name: str(tag) for name, tag in tags.items()}, started, address.variant)
         curves = [self.sync_run(folder, parent, view.scores) for folder in folders]
         metrics, marks = self._mean_curves(parent, curves, started)
         now = int(time.time() * 1000)  # of two values MLflow shows the later: a mean changes with the seeds
@@ -311,7 +313,7 @@ class Tracker:
             self.client.set_terminated(parent.info.run_id, "FINISHED", max((time for _, time in ends), default=started))
 
     def _mean_curves(self, parent: Run, curves: list[list[dict]], started: int) -> tuple[list[Metric], int]:
-        """Mean losses over seeds at the marks that every seed has reached and the arm's run lacks; and how many marks those are."""
+        """Return mean losses over seeds at the marks that every seed has reached and the arm's run lacks; and how many marks those are."""
         done, metrics = int(parent.data.tags.get("marks", 0)), []
         marked = [[row for row in rows if "validation" in row] for rows in curves]
         shared = min(map(len, marked), default=0)
@@ -325,32 +327,32 @@ class Tracker:
         return metrics, max(done, shared)
 
     def _sync_changed(self, address: Address) -> Synced:
-        """Brings an address up to date unless this tracker did and nothing has changed since, there or of the arm that gaps are taken to.
+        """Bring an address up to date unless this tracker did and nothing has changed since, there or of the arm that gaps are taken to.
 
         Looking at all of a scale's runs takes longer than the pause between two looks, on cores that train.
         """
-        places = [address.path, Address(address.point, REFERENCE).path]
+        places = [address.path, Address(address.variant, REFERENCE).path]
         found = [state(self.runs, self.scores, self.results, path.as_posix()) for path in places]
         if address not in self._synced or self._synced[address][0] != found:
-            self._claims = self._claims or spoken(self.book, self.results)
+            self._claims = self._claims or spoken(self.catalog, self.results)
             self._synced[address] = found, self.sync_arm(address)
         return self._synced[address][1]
 
     def _remove_gone(self, addresses: list[Address]) -> None:
-        """Removes all of addresses that have neither run folders nor scores any more."""
+        """Remove all of addresses that have neither run folders nor scores any more."""
         if addresses == self._addresses or ((file := private()) and not file.exists()):
             return
         self._addresses = addresses
-        for point in (MAIN, "points"):
-            if found := self.client.get_experiment_by_name(self._title(point)):
+        for variant in (MAIN, "variants"):
+            if found := self.client.get_experiment_by_name(self._title(variant)):
                 tracked = [run for run in self._search(found.experiment_id) if "arm" in run.data.tags]
                 gone = [
-                    run for run in tracked if Address(run.data.tags["point"], run.data.tags["arm"]) not in addresses
+                    run for run in tracked if Address(run.data.tags["variant"], run.data.tags["arm"]) not in addresses
                 ]
                 self._remove(gone)
 
     def sync(self, *names: str) -> Synced:
-        """Syncs addresses by their names, or all that have run folders or losses; returns how many arms and runs that were."""
+        """Sync addresses by their names, or all that have run folders or losses; returns how many arms and runs that were."""
         folders = {config.parent.parent for config in self.runs.glob("*/*/seed*/config.yaml")}
         folders |= {table.parent for table in (self.scores / "losses").glob("*/*/losses.csv")}
         addresses = sorted({Address(folder.parent.name, folder.name) for folder in folders})

@@ -16,10 +16,10 @@ from stemrepro.common.sums import total
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.model.ffn.base import is_table
 from stemrepro.model.loss import token_losses
-from stemrepro.training.checkpoint import TRUNK, checkpoint_path, prune
+from stemrepro.training.checkpoint import STABLE, checkpoint_path, prune
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.run import Run
-from stemrepro.training.schedule import branch_step, mark_steps, rate_factor
+from stemrepro.training.schedule import branch_step, eval_steps, rate_factor
 
 Report = Callable[[int, float, float], None]
 """Called with (steps done, loss, tokens per second)."""
@@ -34,7 +34,7 @@ class Diverged(Exception):
 
 
 def losses_by_source(model: torch.nn.Module, blocks: TokenBlocks, tokens: int, batch: int) -> dict[str, float]:
-    """Mean loss in nats per token of each source, over `tokens` evenly spread tokens a source."""
+    """Return mean loss in nats per token of each source, over `tokens` evenly spread tokens a source."""
     numbers, documents = blocks.spread(tokens)
     sources = [document[1] for document in blocks.about["documents"]]
     device = next(model.parameters()).device
@@ -55,18 +55,18 @@ class Recorder(L.Callback):
     a checkpoint always holds what was written before it.
     """
 
-    def __init__(self, run: Run, report: Report, mark: Callable[[int, dict], None] | None = None) -> None:
-        self.run, self.report, self.mark = run, report, mark
+    def __init__(self, run: Run, report: Report, on_eval: Callable[[int, dict], None] | None = None) -> None:
+        self.run, self.report, self.on_eval = run, report, on_eval
         self.rows: list[dict] = []
         self.losses: list[Tensor] = []
         self.validation: TokenBlocks | None = None
         steps, training = run.training.steps, run.training
-        self.marks = mark_steps(training)
+        self.evals = eval_steps(training)
         self.snapshots = {round(steps * share): share for share in training.snapshots}
         self.last_time, self.last_step = time.monotonic(), 0
 
     def state_dict(self) -> dict:
-        """Rows go into the checkpoint."""
+        """Return rows go into the checkpoint."""
         return {"rows": self.rows}
 
     def load_state_dict(self, state_dict: dict) -> None:
@@ -93,7 +93,7 @@ class Recorder(L.Callback):
         """
         step, training = trainer.global_step, self.run.training
         parts = training.batch // training.micro_batch
-        self.losses.append(outputs["loss"].detach() - outputs.get("balance", 0.0) / parts)
+        self.losses.append(outputs["loss"].detach() - outputs.get("load_balancing_loss", 0.0) / parts)
         if len(self.losses) < parts:
             return
         loss = float(torch.stack(self.losses).sum())  # Lightning has divided each by the number accumulated
@@ -104,20 +104,20 @@ class Recorder(L.Callback):
         if training.precision == "16-mixed" and not math.isfinite(norm):
             norm = 0.0  # the scaler of 16-bit gradients skips such a step
         row = {"step": step, "tokens": tokens, "loss": loss, "rate": rate, "norm": norm}
-        if step in self.marks:
+        if step in self.evals:
             row["validation"] = self.validate(module)
         weights = module.state_dict().values() if step == training.steps else ()
         numbers = (row["loss"], row["norm"], *row.get("validation", {}).values())
         if not (all(map(math.isfinite, numbers)) and all(weight.isfinite().all() for weight in weights)):
             raise Diverged(step)
         self.rows.append(row)
-        if step in self.marks and self.mark:
-            self.mark(step, row["validation"])
+        if step in self.evals and self.on_eval:
+            self.on_eval(step, row["validation"])
         if step in self.snapshots:
             save_tables(module.model, self.run.folder / f"tables-{round(100 * self.snapshots[step]):03d}.safetensors")
-        if training.schedule == "trunk" and step == branch_step(training):
-            trainer.save_checkpoint(self.run.folder / TRUNK)
-        if self.run.goes_on and step == training.steps:
+        if training.schedule == "wsd" and step == branch_step(training):
+            trainer.save_checkpoint(self.run.folder / STABLE)
+        if self.run.keep_final_checkpoint and step == training.steps:
             trainer.save_checkpoint(self.run.end)
         if step % training.save_every == 0 and step < training.steps:
             self.write_rows()
@@ -134,11 +134,11 @@ class Recorder(L.Callback):
         run, training = self.run, self.run.training
         if self.validation is None:
             self.validation = TokenBlocks(run.blocks, "validation", training.sequence, run.model.vocab)
-        return losses_by_source(module.model, self.validation, training.mark_tokens, training.mark_batch)
+        return losses_by_source(module.model, self.validation, training.eval_tokens, training.eval_batch)
 
 
 def save_tables(model: torch.nn.Module, path: Path) -> None:
-    """Writes the tables in bfloat16; a model without tables writes nothing. (At 0% they follow from the seed alone.)"""
+    """Write the tables in bfloat16; a model without tables writes nothing. (At 0% they follow from the seed alone.)"""
     tables = {name: table.detach().cpu().bfloat16() for name, table in model.state_dict().items() if is_table(name)}
     if tables:
         atomic_write(path, to_bytes(tables))

@@ -17,8 +17,8 @@ from stemrepro.training.run import Run
 from stemrepro.training.schedule import branch_step
 
 KEPT = 2
-TRUNK = "trunk.ckpt"
-"""What a run on a trunk leaves of its last step before the cool-down."""
+STABLE = "stable.ckpt"
+"""What a run on a trunk leaves of its last step before the decay."""
 END = "end.ckpt"
 """What a run leaves of its last step where others go on from it (Run.end)."""
 
@@ -27,14 +27,14 @@ class AtomicCheckpointIO(CheckpointIO):
     """Lightning's way to disk, made atomic and verified. Beside `x.ckpt` lies `x.ckpt.sha256`."""
 
     def save_checkpoint(self, checkpoint: dict, path: str | Path, storage_options: object = None) -> None:
-        """Writes the hash after the file, so that a checkpoint with a hash is a whole one."""
+        """Write the hash after the file, so that a checkpoint with a hash is a whole one."""
         buffer = io.BytesIO()
         torch.save(_apart(checkpoint), buffer)
         atomic_write(path, buffer.getvalue())
         atomic_write(f"{path}.sha256", sha256(path) + "\n")
 
     def load_checkpoint(self, path: str | Path, map_location: object = "cpu", weights_only: bool | None = True) -> dict:
-        """Reads tensors and plain values only.
+        """Read tensors and plain values only.
 
         Raises:
             UserError: the file isn't the one that was written, or never was a checkpoint.
@@ -50,14 +50,15 @@ class AtomicCheckpointIO(CheckpointIO):
         return found
 
     def remove_checkpoint(self, path: str | Path) -> None:
-        """Deletes a checkpoint and its hash."""
+        """Delete a checkpoint and its hash."""
         Path(path).unlink(missing_ok=True)
         Path(f"{path}.sha256").unlink(missing_ok=True)
 
 
 def _apart(value: object) -> object:
-    """The same value, in which equal texts are one object and nothing else is: a pickle's bytes say what is one, and a run that resumed
-    from a checkpoint shares other things than one that nothing happened to."""
+    """Return the same value, in which equal texts are one object and nothing else is: a pickle's bytes say what is one, and a run that resumed
+    from a checkpoint shares other things than one that nothing happened to.
+    """
     if isinstance(value, str):
         return sys.intern(str(value))
     if isinstance(value, dict):
@@ -69,13 +70,13 @@ def _apart(value: object) -> object:
 
 
 def intact(path: Path) -> bool:
-    """True if the file's bytes have the hash that was recorded when it was written."""
+    """Return true if the file's bytes have the hash that was recorded when it was written."""
     recorded = Path(f"{path}.sha256")
     return path.exists() and recorded.exists() and recorded.read_text(encoding="utf-8").strip() == sha256(path)
 
 
 def newest(folder: Path) -> Path | None:
-    """The newest good checkpoint in a folder, or None. Damaged ones are named in a warning and passed over."""
+    """Return the newest good checkpoint in a folder, or None. Damaged ones are named in a warning and passed over."""
     found = sorted(folder.glob("step*.ckpt"))
     while found:
         path = found.pop()
@@ -86,29 +87,29 @@ def newest(folder: Path) -> Path | None:
     return None
 
 
-def trunk_of(run: Run) -> Path | None:
-    """The checkpoint with most steps that a shorter run on the same trunk left before its cool-down, or None.
+def stable_phase_of(run: Run) -> Path | None:
+    """Return the checkpoint with most steps that a shorter run on the same trunk left before its decay, or None.
 
     What goes on from there has the bytes of what starts anew: up to that step both are the same run.
     """
-    for path in reversed([folder / TRUNK for folder in run.shorter]):
+    for path in reversed([folder / STABLE for folder in run.prefixes]):
         if path.exists() and intact(path):
             there = AtomicCheckpointIO().load_checkpoint(path)
-            if there.get("trunk") == run.trunk and there["global_step"] <= branch_step(run.training):
+            if there.get("stable_phase") == run.stable_phase and there["global_step"] <= branch_step(run.training):
                 return path
     return None
 
 
 def beginning_of(run: Run) -> dict:
-    """The last checkpoint of the run that another goes on from.
+    """Return the last checkpoint of the run that another goes on from.
 
     Raises:
         UserError: that run isn't finished, or is another than the one that was planned.
     """
-    path, place = run.begins.folder / END, run.begins.address
-    if (run.begins.folder / "diverged.json").exists():
+    path, place = run.init_from.folder / END, run.init_from.address
+    if (run.init_from.folder / "diverged.json").exists():
         raise UserError(
-            f"{run} goes on from a run that diverged; leave '{run.address.arm}' out of that point, or give it a rate that it bears"
+            f"{run} goes on from a run that diverged; leave '{run.address.arm}' out of that variant, or give it a rate that it bears"
         )
     if not path.exists():
         raise UserError(f"{path} is missing; {run} goes on from that run, train it first ('stemrepro train {place}')")
@@ -117,7 +118,7 @@ def beginning_of(run: Run) -> dict:
             f"{path} is damaged; delete it and train that run again ('stemrepro train {place}'), {run} goes on from it"
         )
     there = AtomicCheckpointIO().load_checkpoint(path)
-    if digest(there.get("run_config")) != run.begins.parent:
+    if digest(there.get("run_config")) != run.init_from.parent:
         raise UserError(
             f"{path} was made with other settings than those planned; train that run again ('make reproduce' with its SCALE)"
         )
@@ -125,11 +126,11 @@ def beginning_of(run: Run) -> dict:
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
-    """Where the checkpoint of a step lies."""
+    """Return where the checkpoint of a step lies."""
     return folder / f"step{step:09d}.ckpt"
 
 
 def prune(folder: Path) -> None:
-    """Deletes all but the newest two checkpoints."""
+    """Delete all but the newest two checkpoints."""
     for path in sorted(folder.glob("step*.ckpt"))[:-KEPT]:
         AtomicCheckpointIO().remove_checkpoint(path)

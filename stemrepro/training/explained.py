@@ -10,7 +10,7 @@ from stemrepro.model.transformer import Decoder
 
 @torch.no_grad()
 def explained(model: Decoder, rows: Mapping[int, Tensor], batches: Iterable[Tensor]) -> dict[int, float]:
-    """Share of the variance of W_u x that the token's row explains, 1 - sum |W_u x - U[t]|^2 / sum |W_u x - mean|^2 over a text, by layer.
+    """Return share of the variance of W_u x that the token's row explains, 1 - sum |W_u x - U[t]|^2 / sum |W_u x - mean|^2 over a text, by layer.
 
     Args:
         model: dense, in evaluation.

@@ -33,7 +33,7 @@ class HostRows(nn.Module):
         self.places: Tensor | None = None
 
     def _apply(self, fn: object, recurse: bool = True) -> "HostRows":
-        """A move of the model to a device, or to another precision, leaves the table where it is."""
+        """Return a move of the model to a device, or to another precision, leaves the table where it is."""
         return self
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -61,14 +61,14 @@ class HostTables:
         self.buffers = [[link.buffer(0, table.weight) for table in tables] for _ in range(2)]
 
     def _fill(self, half: int, ids: Tensor) -> None:
-        """Begins to bring rows of all tables into one of the two sets of buffers."""
+        """Begin to bring rows of all tables into one of the two sets of buffers."""
         for place, table in enumerate(self.tables):
             if len(self.buffers[half][place].rows) < len(ids):
                 self.buffers[half][place] = self.link.buffer(len(ids), table.weight)
             self.link.fill(self.buffers[half][place], table.weight, ids)
 
     def prefetch(self, tokens: Tensor) -> None:
-        """Begins to bring the rows of the next step's tokens [any shape] that the present step leaves as they are."""
+        """Begin to bring the rows of the next step's tokens [any shape] that the present step leaves as they are."""
         ids = torch.unique(tokens.cpu())
         self.early = ids[~torch.isin(ids, self.ids)]
         self._fill(0, self.early)
@@ -101,7 +101,7 @@ class HostTables:
                 self.link.release(buffer)
 
     def leaves(self) -> list[Tensor]:
-        """The staged rows of all tables."""
+        """Return the staged rows of all tables."""
         return [table.staged for table in self.tables]
 
     def update(self, rate: float, decay: float) -> None:
@@ -118,9 +118,8 @@ class HostModule(LanguageModule):
     """LanguageModule with tables in host memory: the same steps as with `table_update: touched` on the device."""
 
     def __init__(self, run: Run, compile: bool = False) -> None:
-        """
-        Raises:
-            UserError: settings that host tables don't have.
+        """Raise:
+        UserError: settings that host tables don't have.
         """
         training = run.training
         if training.table_update != "touched" or not training.table_trained:
@@ -128,7 +127,7 @@ class HostModule(LanguageModule):
                 f"{run}: table_home 'host' trains the rows that a batch touches: it needs table_update 'touched' "
                 f"(not '{training.table_update}') and trained tables"
             )
-        if run.begins or training.precision in ("16-mixed", "bf16-true"):
+        if run.init_from or training.precision in ("16-mixed", "bf16-true"):
             raise UserError(
                 f"{run}: table_home 'host' can't go on from another run, nor train in 16-mixed or bf16-true; use 'device'"
             )
@@ -182,7 +181,7 @@ class HostModule(LanguageModule):
         )
 
     def on_save_checkpoint(self, checkpoint: dict) -> None:
-        """Adds the rows' moments: without them a resumed run would begin them anew (as the official code does)."""
+        """Add the rows' moments: without them a resumed run would begin them anew (as the official code does)."""
         super().on_save_checkpoint(checkpoint)
         checkpoint["table_moments"] = self.tables.moments
 

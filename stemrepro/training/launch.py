@@ -11,21 +11,21 @@ def cost(run: Run) -> float:
 
 
 def train_runs(runs: list[Run], workers: int, replace: bool, done: int = 0) -> None:
-    """Trains runs in processes of their own; raises as stemrepro.training.train does.
+    """Train runs in processes of their own; raises as stemrepro.training.train does.
 
     Args:
         replace: remove runs that were made with other settings.
         done: runs that had come to their end before.
     """
-    if any(run.training.schedule == "trunk" for run in runs):
+    if any(run.training.schedule == "wsd" for run in runs):
         runs = sorted(runs, key=lambda run: run.training.tokens)  # longer ones go on from shorter ones
     threads = runs[0].training.threads if runs else 1
     jobs = [
         Job("stemrepro.training.train:train", run, str(run), run.training.steps, {"replace": replace}, cost(run), True)
         for run in runs
     ]
-    first = [job for job in jobs if not job.run.begins]
-    later = [job for job in jobs if job.run.begins]  # these go on from others
+    first = [job for job in jobs if not job.run.init_from]
+    later = [job for job in jobs if job.run.init_from]  # these go on from others
     preload, shown = "stemrepro.training.train", ("training", "steps")
     for _ in run_jobs(first, workers, threads, preload, *shown, done, later):
         pass

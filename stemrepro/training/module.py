@@ -17,7 +17,7 @@ from stemrepro.training.run import Run
 from stemrepro.training.schedule import rate_factor
 from stemrepro.training.touched import TouchedAdamW, clip, sparse_gradients
 
-BALANCE = 0.01
+LOAD_BALANCING = 0.01
 """Weight of a learned router's load-balancing loss (Switch Transformers)."""
 
 OPTIMIZERS = {"dense": torch.optim.AdamW, "touched": TouchedAdamW, "rowwise": RowwiseAdamW}
@@ -31,7 +31,7 @@ class Batches(IterableDataset):
         self.blocks, self.seed, self.size, self.first = blocks, seed, size, first
 
     def __iter__(self) -> Iterator[Tensor]:
-        """Yields int64 [size, sequence + 1]."""
+        """Yield int64 [size, sequence + 1]."""
         k = self.first
         while True:
             yield self.blocks.batch(self.seed, k, self.size)
@@ -39,7 +39,7 @@ class Batches(IterableDataset):
 
 
 def mean_loss(model: torch.nn.Module, batch: Tensor) -> Tensor:
-    """Mean loss in nats per token: batch [micro_batch, sequence + 1] -> scalar."""
+    """Return mean loss in nats per token: batch [micro_batch, sequence + 1] -> scalar."""
     return token_losses(model(batch[:, :-1]), batch[:, 1:]).mean()
 
 
@@ -56,13 +56,13 @@ class LanguageModule(L.LightningModule):
         if run.training.table_update == "touched":
             sparse_gradients(self.model)
         self.blocks = TokenBlocks(run.blocks, "train", run.training.sequence, run.model.vocab)
-        self.passed = run.begins.batches if run.begins else 0
+        self.passed = run.init_from.batches if run.init_from else 0
         self.first_batch = self.passed
         self.carried: dict | None = None
         self.gradient_norm = torch.zeros(())
 
     def take_over(self, checkpoint: dict) -> None:
-        """Goes on from the end of another run: its weights, and what its optimiser knows; the schedule begins anew. With `tables: anew`
+        """Go on from the end of another run: its weights, and what its optimiser knows; the schedule begins anew. With `tables: anew`
         tables stay as they were drawn, and their optimiser knows nothing.
 
         Args:
@@ -73,16 +73,16 @@ class LanguageModule(L.LightningModule):
             for name, value in checkpoint["state_dict"].items()
             if name.startswith("model.")
         }
-        if self.run.begins.tables == "anew":
+        if self.run.init_from.tables == "anew":
             kept = {name: value for name, value in kept.items() if not is_table(name)} | table_parameters(self.model)
         self.model.load_state_dict(kept)
         self.carried = checkpoint["optimizer_states"][0]
 
     def _carry(self, optimizer: torch.optim.Optimizer) -> None:
-        """Gives an optimiser what that of the run before knew of each parameter."""
+        """Give an optimiser what that of the run before knew of each parameter."""
         numbered = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         before = [number for group in self.carried["param_groups"] for number in group["params"]]
-        anew = set(map(id, table_parameters(self.model).values())) if self.run.begins.tables == "anew" else set()
+        anew = set(map(id, table_parameters(self.model).values())) if self.run.init_from.tables == "anew" else set()
         for number, parameter in zip(before, numbered, strict=True):
             if number in self.carried["state"] and id(parameter) not in anew:
                 optimizer.state[parameter] = {
@@ -90,19 +90,22 @@ class LanguageModule(L.LightningModule):
                 }
 
     def on_train_batch_start(self, batch: Tensor, batch_idx: int) -> None:
-        """Tells every FFN that a step begins; its random stream is named by seed, step and layer."""
+        """Tell every FFN that a step begins; its random stream is named by seed, step and layer."""
         for layer, block in enumerate(self.model.blocks):
             block.ffn.start_step(f"{self.run.seed}:{self.global_step}:{layer}")
 
     def training_step(self, batch: Tensor, _: int) -> Tensor | dict:
-        """batch [micro_batch, sequence + 1] -> mean loss in nats per token; with a learned router {"loss": that and what balances
-        it, "balance": the latter}."""
+        """Batch [micro_batch, sequence + 1] -> mean loss in nats per token; with a learned router {"loss": that and what balances
+        it, "balance": the latter}.
+        """
         loss = self.mean_loss(self.model, batch)
-        balances = [block.ffn.balance for block in self.model.blocks if block.ffn.balance is not None]
-        if not balances:
+        load_balancing_losses = [
+            block.ffn.load_balancing_loss for block in self.model.blocks if block.ffn.load_balancing_loss is not None
+        ]
+        if not load_balancing_losses:
             return loss
-        balance = BALANCE * torch.stack(balances).sum()
-        return {"loss": loss + balance, "balance": balance.detach()}
+        load_balancing_loss = LOAD_BALANCING * torch.stack(load_balancing_losses).sum()
+        return {"loss": loss + load_balancing_loss, "load_balancing_loss": load_balancing_loss.detach()}
 
     def configure_optimizers(self) -> dict:
         """One fused AdamW. Weight decay acts on all parameters, as in the official code; its factor on tables is a field."""
@@ -141,9 +144,9 @@ class LanguageModule(L.LightningModule):
         return DataLoader(batches, batch_size=None, generator=torch.Generator())
 
     def on_save_checkpoint(self, checkpoint: dict) -> None:
-        """Adds the random state and what the checkpoint belongs to."""
+        """Add the random state and what the checkpoint belongs to."""
         checkpoint["rng_state"] = torch.get_rng_state()
-        checkpoint["run_config"], checkpoint["trunk"] = self.run.config, self.run.trunk
+        checkpoint["run_config"], checkpoint["stable_phase"] = self.run.config, self.run.stable_phase
 
     def on_load_checkpoint(self, checkpoint: dict) -> None:
         """Restores the random state and the place in the data."""

@@ -17,8 +17,8 @@ PREFIX = "model."
 
 
 def text(run: Run, blocks: TokenBlocks) -> Iterator[Tensor]:
-    """The first `row_tokens` tokens that the run before was trained on, in its order; int64 [sequences, sequence] each."""
-    size, sequences = run.training.micro_batch, run.begins.row_tokens // run.training.sequence
+    """Return the first `row_tokens` tokens that the run before was trained on, in its order; int64 [sequences, sequence] each."""
+    size, sequences = run.training.micro_batch, run.init_from.row_tokens // run.training.sequence
     for k in range(-(-sequences // size)):
         yield blocks.batch(run.seed, k, size)[: sequences - k * size, :-1]
 
@@ -30,7 +30,7 @@ def in_order(model: Decoder) -> list[str]:
 
 
 def as_stem(checkpoint: dict, run: Run, blocks: TokenBlocks) -> dict:
-    """The last checkpoint of a dense run as if a STEM model had been trained: tables in place of the up-projections, of which the
+    """Return the last checkpoint of a dense run as if a STEM model had been trained: tables in place of the up-projections, of which the
     optimiser knows nothing; of all else it knows what it knew.
 
     Raises:
@@ -41,7 +41,7 @@ def as_stem(checkpoint: dict, run: Run, blocks: TokenBlocks) -> dict:
     dense = Decoder(shape).eval()
     state = {name.removeprefix(PREFIX): value for name, value in checkpoint["state_dict"].items()}
     dense.load_state_dict(state)
-    made = retrofitted(dense, run.model, text(run, blocks), run.begins.tables)
+    made = retrofitted(dense, run.model, text(run, blocks), run.init_from.tables)
     before = checkpoint["optimizer_states"][0]["state"]
     known = {name: before[number] for number, name in enumerate(in_order(dense)) if number in before}
     names = in_order(Decoder(run.model))
@@ -55,7 +55,7 @@ def as_stem(checkpoint: dict, run: Run, blocks: TokenBlocks) -> dict:
 
 
 def beginning(run: Run, blocks: TokenBlocks) -> dict:
-    """What LanguageModule.take_over goes on from.
+    """Return what LanguageModule.take_over goes on from.
 
     Args:
         blocks: the run's training text.
@@ -64,4 +64,4 @@ def beginning(run: Run, blocks: TokenBlocks) -> dict:
         UserError: see `beginning_of` and stemrepro.training.retrofit_rows.
     """
     checkpoint = beginning_of(run)
-    return as_stem(checkpoint, run, blocks) if run.begins.tables in KINDS else checkpoint
+    return as_stem(checkpoint, run, blocks) if run.init_from.tables in KINDS else checkpoint

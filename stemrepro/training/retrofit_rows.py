@@ -30,18 +30,18 @@ class Means:
     counts: Tensor
 
     def overall(self, layer: int) -> Tensor:
-        """The mean over all tokens of the text [width]."""
+        """Return the mean over all tokens of the text [width]."""
         return self.sums[layer].sum(dim=0) / self.counts.sum()
 
     def by_token(self, layer: int) -> Tensor:
-        """The mean of each token [vocab, width]; of tokens that the text lacks the overall one."""
+        """Return the mean of each token [vocab, width]; of tokens that the text lacks the overall one."""
         means = self.sums[layer] / self.counts.clamp(min=1)[:, None]
         return torch.where(self.counts[:, None] > 0, means, self.overall(layer))
 
 
 @torch.no_grad()
 def read_means(model: Decoder, layers: Sequence[int], batches: Iterable[Tensor]) -> Means:
-    """Passes a text through a model.
+    """Pass a text through a model.
 
     Args:
         layers: whose networks' inputs, behind the norm, are summed.
@@ -94,7 +94,7 @@ def tables(model: Decoder, means: Means, kind: Kind) -> dict[str, Tensor]:
 
 
 def retrofitted(model: Decoder, stem: ModelConfig, batches: Iterable[Tensor], kind: Kind) -> dict[str, Tensor]:
-    """The state of a STEM model made of a dense one: tables in place of the up-projections in the layers `stem.placed`.
+    """Return the state of a STEM model made of a dense one: tables in place of the up-projections in the layers `stem.placed`.
 
     Args:
         model: dense, in evaluation; it is left as it is.
@@ -105,6 +105,6 @@ def retrofitted(model: Decoder, stem: ModelConfig, batches: Iterable[Tensor], ki
         UserError: see `check` and `read_means`.
     """
     check(model.config, stem)
-    gone = {f"blocks.{layer}.ffn.up.weight" for layer in stem.placed}
+    gone = {f"blocks.{layer}.ffn.up.weight" for layer in stem.replaced_layers}
     kept = {name: value.detach().clone() for name, value in model.state_dict().items() if name not in gone}
-    return kept | tables(model, read_means(model, stem.placed, batches), kind)
+    return kept | tables(model, read_means(model, stem.replaced_layers, batches), kind)

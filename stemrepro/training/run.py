@@ -1,6 +1,6 @@
-"""A run: one arm at one point x one seed at one scale, and everything that decides its weights.
+"""A run: one arm at one variant x one seed at one scale, and everything that decides its weights.
 
-Its address is arm@point; at the scale itself, the point "main", the arm's name alone. Its identity is its settings and a hash of the
+Its address is arm@variant; at the scale itself, the variant "main", the arm's name alone. Its identity is its settings and a hash of the
 code that decides it: backbone, training, and the modules of its own feed-forward networks.
 """
 
@@ -21,17 +21,17 @@ from stemrepro.model.ffn.naming import module_of
 
 @cache
 def run_code(ffns: tuple[str, ...]) -> str:
-    """Hash of the code that decides a run whose layers have these feed-forward networks."""
+    """Return hash of the code that decides a run whose layers have these feed-forward networks."""
     return code_hash("stemrepro.training.train", *map(module_of, ffns), without=HASHING)
 
 
 def params_hash(config: dict) -> str:
-    """Short hash of a run's settings without its seed."""
+    """Return short hash of a run's settings without its seed."""
     return digest({key: value for key, value in config.items() if key != "seed"})
 
 
 @dataclass(frozen=True)
-class Beginning:
+class InitFrom:
     """What a run goes on from.
 
     Attributes:
@@ -65,10 +65,10 @@ class Beginning:
 
 @dataclass(frozen=True)
 class Run:
-    """One arm at one point x one seed at one scale.
+    """One arm at one variant x one seed at one scale.
 
     Attributes:
-        folder: the run folder, `runs/<scale>/<point>/<arm>/seed<k>`.
+        folder: the run folder, `runs/<scale>/<variant>/<arm>/seed<k>`.
         mix: where its text comes from.
         blocks: folder of the token blocks.
         data_hash: sha256 of the training blocks.
@@ -87,9 +87,9 @@ class Run:
     blocks: Path
     data_hash: str
     text_ratio: float = 1.0
-    shorter: tuple[Path, ...] = ()
-    begins: Beginning | None = None
-    goes_on: bool = False
+    prefixes: tuple[Path, ...] = ()
+    init_from: InitFrom | None = None
+    keep_final_checkpoint: bool = False
 
     def __str__(self) -> str:
         return f"{self.address} seed {self.seed}"
@@ -116,7 +116,9 @@ class Run:
     @property
     def finished(self) -> bool:
         """Is there nothing left to train in the folder, whatever made it?"""
-        return (self.weights.exists() and (self.end.exists() or not self.goes_on)) or self.diverged is not None
+        return (
+            self.weights.exists() and (self.end.exists() or not self.keep_final_checkpoint)
+        ) or self.diverged is not None
 
     @property
     def ended(self) -> bool:
@@ -134,17 +136,18 @@ class Run:
         """All that decides the weights, as it stands in the run folder's config.yaml."""
         return {
             "arm": self.address.arm,
-            "point": self.address.point,
+            "variant": self.address.variant,
             "seed": self.seed,
             "model": self.model.settings,
             "training": self.training.model_dump(mode="json"),
             "data": {"mix": self.mix, "train_sha256": self.data_hash},
             "code": self.code,
-        } | ({"begins": self.begins.settings} if self.begins else {})
+        } | ({"init_from": self.init_from.settings} if self.init_from else {})
 
     def other_settings(self) -> str:
-        """How the settings in the run folder differ from this run's, "" when they don't. A file that can't be read
-        differs in everything."""
+        """Return how the settings in the run folder differ from this run's, "" when they don't. A file that can't be read
+        differs in everything.
+        """
         try:
             there = flat(read_yaml(self.folder / "config.yaml"))
         except UserError:
@@ -154,11 +157,11 @@ class Run:
         return "; ".join(f"{key}: {there.get(key)} there, {asked.get(key)} asked" for key in keys[:5])
 
     @property
-    def trunk(self) -> str:
-        """Short hash of all that decides the weights before a cool-down: the settings without point and budget."""
+    def stable_phase(self) -> str:
+        """Short hash of all that decides the weights before a decay: the settings without variant and budget."""
         config = self.config
         training = {key: value for key, value in config["training"].items() if key != "tokens"}
-        return digest({key: value for key, value in config.items() if key != "point"} | {"training": training})
+        return digest({key: value for key, value in config.items() if key != "variant"} | {"training": training})
 
     @property
     def params_hash(self) -> str:

@@ -36,17 +36,17 @@ class Settings(Strict):
     """What stemrepro.training.run.Run.config has written."""
 
     arm: Name
-    point: Name
+    variant: Name
     seed: Annotated[int, Field(ge=0)]
     model: ModelConfig
     training: RunTraining
     data: Text
     code: str
-    begins: Begun | None = None
+    init_from: Begun | None = None
 
 
 def read_config(folder: Path) -> dict:
-    """The settings of a run folder as they are written, all of which have been checked.
+    """Return the settings of a run folder as they are written, all of which have been checked.
 
     Raises:
         UserError: there are none, or they are no run's; names the key.
@@ -75,7 +75,7 @@ class Step(Strict):
 
 
 def read_metrics(folder: Path) -> list[dict]:
-    """How a run's training went, a row a step: step, tokens, loss, rate, norm, and at marks validation, by source.
+    """Return how a run's training went, a row a step: step, tokens, loss, rate, norm, and at marks validation, by source.
 
     Raises:
         UserError: there is nothing, or a row isn't one; names it.
@@ -88,7 +88,7 @@ def read_metrics(folder: Path) -> list[dict]:
 
 
 def model_of(config: dict) -> ModelConfig:
-    """The model of settings that `read_config` gave."""
+    """Return the model of settings that `read_config` gave."""
     return JSON.validate_python(config["model"])
 
 
@@ -101,7 +101,7 @@ def named_here(ffn: str) -> bool:
 
 
 def check_trusted(folder: Path, model: ModelConfig) -> None:
-    """Raises UserError where building a run's model would execute a file that nobody here has named."""
+    """Raise UserError where building a run's model would execute a file that nobody here has named."""
     if not named_here(model.ffn):
         raise UserError(
             f"{folder}: its network is {model.ffn}, which no arm of {ARMS} names, and reading a run executes no file of "

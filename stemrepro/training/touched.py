@@ -9,15 +9,16 @@ from stemrepro.training.table_adamw import TableAdamW
 
 
 def summed(gradient: Tensor) -> Tensor:
-    """A sparse gradient [rows, width] with each row once, the sum over its places in their order, to the bit as the dense gradient of one
-    look-up has it: torch's own `coalesce` adds in another order."""
+    """Return a sparse gradient [rows, width] with each row once, the sum over its places in their order, to the bit as the dense gradient of one
+    look-up has it: torch's own `coalesce` adds in another order.
+    """
     rows, places = torch.unique(gradient._indices()[0], return_inverse=True)
     values = torch.ops.aten.embedding_dense_backward(gradient._values(), places, len(rows), -1, False)
     return torch.sparse_coo_tensor(rows[None], values, gradient.shape, is_coalesced=True, check_invariants=False)
 
 
 def sparse_gradients(model: nn.Module) -> None:
-    """Lets a model's trained tables have gradients of the rows that a batch read, so that nothing in a step grows with all of them.
+    """Let a model's trained tables have gradients of the rows that a batch read, so that nothing in a step grows with all of them.
 
     Raises:
         UserError: a table that is no nn.Embedding, in an FFN of one's own.
@@ -32,7 +33,7 @@ def sparse_gradients(model: nn.Module) -> None:
 
 
 def clip(tables: list[Tensor], limit: float) -> Tensor:
-    """torch's clip_grad_norm_ for sparse gradients, which that doesn't take; returns the norm before."""
+    """Torch's clip_grad_norm_ for sparse gradients, which that doesn't take; returns the norm before."""
     tables = [table for table in tables if table.grad is not None]
     for table in tables:
         table.grad = table.grad.coalesce()  # behind several micro-batches torch forgets that each row is there once
@@ -45,7 +46,7 @@ def clip(tables: list[Tensor], limit: float) -> Tensor:
 
 
 def new_moments(table: Tensor) -> dict[str, Tensor]:
-    """What is known of a table's rows [rows, width] before any step; each row counts its own."""
+    """Return what is known of a table's rows [rows, width] before any step; each row counts its own."""
     return {
         "step": torch.zeros(len(table), device=table.device),
         "exp_avg": torch.zeros_like(table),

@@ -19,7 +19,7 @@ from stemrepro.common.files import atomic_write, digest, locked, write_json
 from stemrepro.common.provenance import provenance
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.training.callbacks import Diverged, Recorder, Report
-from stemrepro.training.checkpoint import AtomicCheckpointIO, newest, trunk_of
+from stemrepro.training.checkpoint import AtomicCheckpointIO, newest, stable_phase_of
 from stemrepro.training.compiling import compiler_works
 from stemrepro.training.host_tables import HostModule
 from stemrepro.training.module import LanguageModule
@@ -41,21 +41,21 @@ WRITTEN = (
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes the temporary files that a process which was killed while writing left behind."""
+    """Remove the temporary files that a process which was killed while writing left behind."""
     for name in map(Path, WRITTEN):
         for path in folder.glob(str(name.with_name(f".{name.name}.????????"))):
             path.unlink()
 
 
 def empty(folder: Path, kept: str = "") -> None:
-    """Removes what lies in a folder, and leaves the folder, and in it what is called `kept`."""
+    """Remove what lies in a folder, and leaves the folder, and in it what is called `kept`."""
     for path in folder.iterdir():
         if path.name != kept:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def claim_folder(run: Run, replace: bool) -> None:
-    """Makes sure that what lies in the run folder belongs to this run; with `replace` anything else is removed.
+    """Make sure that what lies in the run folder belongs to this run; with `replace` anything else is removed.
 
     Raises:
         UserError: it was made with other settings; names the keys.
@@ -78,12 +78,12 @@ def claim_folder(run: Run, replace: bool) -> None:
 
 
 def epochs(run: Run, blocks: TokenBlocks) -> float:
-    """How many times a run passes over its training text, with the run that it goes on from.
+    """Return how many times a run passes over its training text, with the run that it goes on from.
 
     Raises:
         UserError: more than 4 times.
     """
-    asked = run.training.tokens + (run.begins.tokens if run.begins else 0)
+    asked = run.training.tokens + (run.init_from.tokens if run.init_from else 0)
     there = blocks.count * blocks.length
     if asked > MOST_EPOCHS * there:
         raise UserError(
@@ -94,8 +94,8 @@ def epochs(run: Run, blocks: TokenBlocks) -> float:
     return asked / there
 
 
-def train(run: Run, report: Report, replace: bool = False, mark: Callable[[int, dict], None] | None = None) -> None:
-    """Trains one run to its end.
+def train(run: Run, report: Report, replace: bool = False, on_eval: Callable[[int, dict], None] | None = None) -> None:
+    """Train one run to its end.
 
     Leaves config.yaml, metrics.jsonl, weights.safetensors, table snapshots, on a trunk the checkpoint that longer runs go on from
     (hashed by DVC), that of the last step where other runs go on from it, and provenance.json (not). Weights are written last, with the hash of the settings in them: a folder that has them is finished. A run whose loss becomes no number ends
@@ -114,10 +114,10 @@ def train(run: Run, report: Report, replace: bool = False, mark: Callable[[int, 
         if run.finished:
             report(run.training.steps, float("nan"), 0.0)
             return
-        _train(run, report, mark)
+        _train(run, report, on_eval)
 
 
-def _train(run: Run, report: Report, mark: Callable[[int, dict], None] | None) -> None:
+def _train(run: Run, report: Report, on_eval: Callable[[int, dict], None] | None) -> None:
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)  # which devices there are, and tips
     warnings.filterwarnings("ignore", module="lightning")
     warnings.filterwarnings("ignore", message="Dynamo detected a call to a `functools.lru_cache`")  # of constants
@@ -129,7 +129,7 @@ def _train(run: Run, report: Report, mark: Callable[[int, dict], None] | None) -
     if compiled and not compiles:
         print(f"stemrepro: {run}: there is no working compiler here, so it is trained without", file=sys.stderr)
     kind = HostModule if training.table_home == "host" else LanguageModule
-    module, recorder, resume = kind(run, compiles), Recorder(run, report, mark), run.folder / "resume"
+    module, recorder, resume = kind(run, compiles), Recorder(run, report, on_eval), run.folder / "resume"
     passes = epochs(run, module.blocks)
     trainer = L.Trainer(
         accelerator=training.accelerator,
@@ -146,8 +146,8 @@ def _train(run: Run, report: Report, mark: Callable[[int, dict], None] | None) -
         enable_model_summary=False,
         use_distributed_sampler=False,
     )
-    start, diverged = newest(resume) or trunk_of(run), None
-    if run.begins and not start:
+    start, diverged = newest(resume) or stable_phase_of(run), None
+    if run.init_from and not start:
         module.take_over(beginning(run, module.blocks))
     try:
         trainer.fit(module, ckpt_path=start)

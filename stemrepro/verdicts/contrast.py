@@ -62,5 +62,5 @@ class Contrast:
         return float(2 * stdtr(df, (value - self.mean) / error)) if error > 0 else 0.0
 
     def reversed(self) -> "Contrast":
-        """The same contrast with the opposite sign."""
+        """Return the same contrast with the opposite sign."""
         return Contrast(-np.asarray(self.differences), self.item_se, self.item_df)

@@ -14,7 +14,7 @@ SECONDARY_RATE = 0.10
 
 
 def holm_levels(p: list[float], places: int = PRIMARY_PLACES, alpha: float = PRIMARY_ALPHA) -> list[float]:
-    """The level at which Holm's procedure tests each p, among `places` hypotheses of which the missing ones have p = 1.
+    """Return the level at which Holm's procedure tests each p, among `places` hypotheses of which the missing ones have p = 1.
 
     After the first that isn't rejected all others are tested at the level where it stopped.
     """
@@ -28,8 +28,9 @@ def holm_levels(p: list[float], places: int = PRIMARY_PLACES, alpha: float = PRI
 
 
 def benjamini_hochberg_levels(p: list[float], rate: float = SECONDARY_RATE) -> list[float]:
-    """The level at which Benjamini and Hochberg's procedure tests every p: rate x rejections / tests, for intervals too
-    (Benjamini and Yekutieli 2005)."""
+    """Return the level at which Benjamini and Hochberg's procedure tests every p: rate x rejections / tests, for intervals too
+    (Benjamini and Yekutieli 2005).
+    """
     if not p:
         return []
     ranked = np.sort(p) <= rate * np.arange(1, len(p) + 1) / len(p)

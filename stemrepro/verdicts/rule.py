@@ -33,7 +33,7 @@ from stemrepro.verdicts.multiplicity import (
     benjamini_hochberg_levels,
     holm_levels,
 )
-from stemrepro.verdicts.robustness import turned
+from stemrepro.verdicts.robustness import sign_flips
 
 REPRODUCED = "reproduced"
 DIRECTION = "direction only"
@@ -81,7 +81,7 @@ class Evidence:
     untested: str = ""
     asked: str = ""
     unmeasured: str | None = None
-    elsewhere: Mapping[str, tuple[Contrast, ...]] = field(default_factory=dict)
+    robustness: Mapping[str, tuple[Contrast, ...]] = field(default_factory=dict)
 
     @property
     def seeds(self) -> int:
@@ -89,7 +89,7 @@ class Evidence:
         return min(len(contrast.differences) for contrast in self.contrasts)
 
     @property
-    def nothing(self) -> float:
+    def null_band(self) -> float:
         """Up to which size an effect has no sign."""
         return self.smallest_effect if self.kind == "equivalent" else 0.0
 
@@ -99,7 +99,7 @@ class Evidence:
         return min(self.contrasts, key=lambda contrast: contrast.mean)
 
     def p(self, threshold: float) -> float:
-        """p against the value that the claim has to beat: 0 or m for most kinds, m for equivalence and not-better."""
+        """P against the value that the claim has to beat: 0 or m for most kinds, m for equivalence and not-better."""
         if self.kind == "equivalent":
             contrast, m = self.contrasts[0], self.smallest_effect
             return min(1.0, contrast.p_above(m), contrast.reversed().p_above(m))
@@ -135,7 +135,8 @@ class Step:
 @dataclass(frozen=True)
 class Judgement:
     """The steps to a verdict, of which the last one has it, and the numbers it rests on; `level` is the interval's confidence level after
-    adjustment."""
+    adjustment.
+    """
 
     steps: tuple[Step, ...]
     ours: float
@@ -158,7 +159,7 @@ class Judgement:
 
 
 def levels(evidence: list[Evidence], threshold: str) -> list[float]:
-    """The adjusted two-sided level of each claim against 0 ("zero") or against its m ("m")."""
+    """Return the adjusted two-sided level of each claim against 0 ("zero") or against its m ("m")."""
     p = [e.p(0.0 if threshold == "zero" else e.smallest_effect) for e in evidence]
     found = [0.0] * len(evidence)
     for primary, procedure in ((True, holm_levels), (False, benjamini_hochberg_levels)):
@@ -169,7 +170,7 @@ def levels(evidence: list[Evidence], threshold: str) -> list[float]:
 
 
 def unmeasured(evidence: Evidence) -> str:
-    """Why there is too little to judge, or ""; it never looks at the size of the contrast."""
+    """Return why there is too little to judge, or ""; it never looks at the size of the contrast."""
     needed = 5 if evidence.primary else 3
     if evidence.unmeasured or evidence.kind == "exact" or evidence.seeds >= needed:
         return evidence.unmeasured or ""
@@ -183,13 +184,13 @@ def tested(evidence: Evidence) -> bool:
 
 
 def interval(contrast: Contrast, alpha: float) -> str:
-    """A contrast's interval and its level."""
+    """Return a contrast's interval and its level."""
     low, high = contrast.interval(alpha)
     return f"{low:+.4f} to {high:+.4f} ({100 * (1 - alpha):.4g}%)"
 
 
 def steps(e: Evidence, zero: float, above: float) -> tuple[Step, ...]:
-    """The questions of one claim, up to the one that ends in its verdict.
+    """Return the questions of one claim, up to the one that ends in its verdict.
 
     Args:
         zero: its adjusted level against 0.
@@ -208,7 +209,7 @@ def _ended(questions: Iterable[Step]) -> tuple[Step, ...]:
 
 
 def _questions(e: Evidence, zero: float, above: float) -> Iterator[Step]:
-    """Those of every kind first."""
+    """Return those of every kind first."""
     failed, lost = e.failed_precondition, unmeasured(e)
     told = failed or e.asked or "nothing is asked first"
     yield Step("Can it be tested here?", not failed, told, no=NOT_TESTABLE, reason=failed or "")
@@ -217,8 +218,8 @@ def _questions(e: Evidence, zero: float, above: float) -> Iterator[Step]:
         return
     enough = f"{e.seeds} seeds, enough for a {'primary' if e.primary else 'secondary'} claim"
     yield Step("Is it measured, by enough seeds?", not lost, lost or enough, no=INCONCLUSIVE, reason=lost)
-    turn = turned(e.contrasts, e.elsewhere, e.nothing)
-    there = "; ".join(f"{name} {interval(c, 0.05)}" for name, own in e.elsewhere.items() for c in own)
+    turn = sign_flips(e.contrasts, e.robustness, e.null_band)
+    there = "; ".join(f"{name} {interval(c, 0.05)}" for name, own in e.robustness.items() for c in own)
     known = turn or there or "none was run"
     yield Step("Does its sign turn in another setting?", bool(turn), known, yes=INCONCLUSIVE, reason=turn or "")
     if e.kind == "ordering":
@@ -291,7 +292,7 @@ def _of_ordering(e: Evidence, zero: float, above: float) -> Iterator[Step]:
         return "; ".join(f"pair {number}: {pair.reason}" for number, pair in enumerate(pairs, 1))
 
     def first(pairs: list[Step], *verdicts: str) -> str:
-        """The pair that comes first with the first of these verdicts."""
+        """Return the pair that comes first with the first of these verdicts."""
         found = [
             (number, pair) for verdict in verdicts for number, pair in enumerate(pairs, 1) if pair.verdict == verdict
         ]
@@ -328,7 +329,7 @@ def _of_bounds(e: Evidence, zero: float) -> Iterator[Step]:
 
 
 def judge(evidence: list[Evidence]) -> list[Judgement]:
-    """Applies the rule to all claims of a recipe together, because levels depend on the family."""
+    """Apply the rule to all claims of a recipe together, because levels depend on the family."""
     zero, above = levels(evidence, "zero"), levels(evidence, "m")
     judgements = []
     for e, zero_level, m_level in zip(evidence, zero, above, strict=True):

@@ -14,7 +14,7 @@ from benchmarks.peer_host_tables import TARGETS, homes
 from benchmarks.peer_scoring import ARMS
 from benchmarks.peer_training import PEERS, Steps, stems
 from benchmarks.peer_vocabulary import PART_NAMES, UPDATES
-from stemrepro.model.config import ModelConfig, placed_layers
+from stemrepro.model.config import ModelConfig, layers_of
 from stemrepro.model.cost import flops_per_token
 from tests.conftest import ROOT
 
@@ -58,10 +58,10 @@ def test_every_round_takes_each_turn_once_on_the_same_number():
 
 
 @pytest.fixture(scope="module")
-def quick(book):
+def quick(catalog):
     """The rows of --quick."""
     with peers.prepared() as home:
-        rows = peers.measured(peers.on_cpu(book, home, quick=True))
+        rows = peers.measured(peers.on_cpu(catalog, home, quick=True))
     return peers.written(rows, peers.origin("cpu"))
 
 
@@ -109,7 +109,7 @@ def test_a_quick_run_has_every_row(quick):
     assert set(compiled.note) == {"--quick compiles nothing"}
 
 
-def test_times_are_beside_the_ratio_of_flops(quick, book):
+def test_times_are_beside_the_ratio_of_flops(quick, catalog):
     """By hand: a token's products in a layer of width d, and what STEM leaves out."""
     found = quick.set_index("what").flop_ratio
     for width in (32, 64):
@@ -120,14 +120,14 @@ def test_times_are_beside_the_ratio_of_flops(quick, book):
             assert found[f"{arm}, width {width}, eager"] == pytest.approx((dense - replaced * 2 * d * f) / dense)
 
 
-def test_a_peer_that_is_not_installed_has_a_row(book, monkeypatch, tmp_path):
+def test_a_peer_that_is_not_installed_has_a_row(catalog, monkeypatch, tmp_path):
     monkeypatch.setattr(Steps, "run", lambda self, arm: type("Run", (), {"model": None}))
 
     def missing(*_: object) -> None:
         raise ImportError
 
     monkeypatch.setattr("benchmarks.peer_training.PEERS", {"litgpt": missing})
-    steps = Steps(book, book.scale("laptop"), "width 32", tmp_path, 2, 8)
+    steps = Steps(catalog, catalog.scale("laptop"), "width 32", tmp_path, 2, 8)
     seconds = steps.seconds(("litgpt",), False, 6, lambda: None)
     row = steps._row("litgpt", seconds, compile=False)
     assert (row.note, row.ratio, row.met) == ("not installed", None, "")
@@ -146,17 +146,18 @@ def test_the_committed_table_is_whole(committed):
     assert "+changes" not in committed.commit[0]
 
 
-def test_its_flop_ratios_are_those_of_the_cost_model(committed, book):
+def test_its_flop_ratios_are_those_of_the_cost_model(committed, catalog):
     steps = committed[committed.measure == "STEM's step"]
     assert len(steps) == 11
     for row in steps.itertuples():
         arm, width, _ = row.what.split(", ")
-        scale = book.scale("laptop" if width == "width 32" else "gpu")
+        scale = catalog.scale("laptop" if width == "width 32" else "gpu")
         length = int(row.note.split(" x ")[1].split()[0])
         base = scale.model.model_dump(exclude={"sequence"})
-        placed = placed_layers(book.arms[arm].placement, scale.model.layers)
+        replaced_layers = layers_of(catalog.arms[arm].placement, scale.model.layers)
         flops = [
-            flops_per_token(c, length) for c in (ModelConfig(**base, ffn="stem", placed=placed), ModelConfig(**base))
+            flops_per_token(c, length)
+            for c in (ModelConfig(**base, ffn="stem", replaced_layers=replaced_layers), ModelConfig(**base))
         ]
         assert math.isclose(row.flop_ratio, flops[0] / flops[1], rel_tol=1e-5)
         assert math.isclose(row.target, 1.05 * flops[0] / flops[1], rel_tol=1e-5)

@@ -80,8 +80,8 @@ def test_the_short_table_has_medians_by_recipe_and_smallest_effect():
     assert table(lines).splitlines()[2].endswith("| > 200 |")
 
 
-def test_a_scale_has_its_own_recipes_alone(book, monkeypatch):
+def test_a_scale_has_its_own_recipes_alone(catalog, monkeypatch):
     """The ladder's recipe isn't run at the laptop, so that it has no scores there."""
-    two = {name: book.recipes[name] for name in ("angular_spread", "token_ladder")}
-    monkeypatch.setattr(power, "load", lambda: book.model_copy(update={"recipes": two}))
+    two = {name: catalog.recipes[name] for name in ("angular_spread", "token_ladder")}
+    monkeypatch.setattr(power, "load", lambda: catalog.model_copy(update={"recipes": two}))
     assert {own["recipe"] for own in rows("laptop", ROOT / "scores")} == {"angular_spread"}

@@ -5,24 +5,24 @@ from benchmarks.predict_rung import added, came, lines
 from stemrepro.common.errors import UserError
 from stemrepro.measures.comparison import ArmScores
 from stemrepro.measures.losses import ArmLosses
-from stemrepro.measures.worth import Worth
+from stemrepro.measures.scaling import Scaling
 from tests.made_up import made, write_arm
 
 
 @pytest.fixture
-def measure(book, tmp_path):
+def measure(catalog, tmp_path):
     """Dense and STEM full with three rungs; the fourth and the scale itself aren't there yet."""
-    found = made(Worth, book, "token_ladder", {})
+    found = made(Scaling, catalog, "token_ladder", {})
     for arm, shift in (("dense", 0.0), ("stem-full", -0.1)):
-        points = {
-            point: write_arm(
-                tmp_path / point / arm, [2 + shift + (tokens / 1e5) ** -0.3 + 0.01 * seed for seed in range(3)]
+        variants = {
+            variant: write_arm(
+                tmp_path / variant / arm, [2 + shift + (tokens / 1e5) ** -0.3 + 0.01 * seed for seed in range(3)]
             )
-            for point, tokens in found.rungs().items()
-            if point and point != "rung-4"
+            for variant, tokens in found.rungs().items()
+            if variant and variant != "rung-4"
         }
-        points["rung-4"] = ArmLosses(tmp_path / "rung-4" / arm)
-        found.arms[arm] = ArmScores(ArmLosses(tmp_path / "main" / arm), points=points)
+        variants["rung-4"] = ArmLosses(tmp_path / "rung-4" / arm)
+        found.arms[arm] = ArmScores(ArmLosses(tmp_path / "main" / arm), variants=variants)
     return found
 
 

@@ -11,7 +11,7 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import digest
 from stemrepro.evaluation.weights import load_run
 from stemrepro.training.checkpoint import beginning_of
-from stemrepro.training.run import Beginning, Run
+from stemrepro.training.run import InitFrom, Run
 from stemrepro.training.train import train
 from tests.conftest import quiet
 
@@ -46,12 +46,12 @@ def test_runs_of_bit_equal_arms_are_kept_with_their_weights(older):
 
 
 def test_others_go_on_from_an_adopted_run(make_run, monkeypatch):
-    parent = replace(make_run("stem-third"), goes_on=True)
+    parent = replace(make_run("stem-third"), keep_final_checkpoint=True)
     with monkeypatch.context() as then:
         then.setattr(Run, "code", "older")
         train(parent, quiet)
     child = replace(
-        parent, folder=parent.folder / "child", begins=Beginning(parent.folder, digest(parent.config), "kept", 0)
+        parent, folder=parent.folder / "child", init_from=InitFrom(parent.folder, digest(parent.config), "kept", 0)
     )
     with pytest.raises(UserError, match="made with other settings"):
         beginning_of(child)

@@ -90,10 +90,10 @@ def test_one_commit_gives_the_same_bytes_on_any_machine(repository, tmp_path, mo
     assert b"\r\n" in (other / "run").read_bytes()
     before = os.umask(0o077)
     try:
-        with monkeypatch.context() as elsewhere:
-            elsewhere.setenv("TZ", "XYZ-9")  # nine hours east, whatever zones are installed
+        with monkeypatch.context() as robustness:
+            robustness.setenv("TZ", "XYZ-9")  # nine hours east, whatever zones are installed
             time.tzset()
-            elsewhere.chdir(other)
+            robustness.chdir(other)
             second = other / write_bundle().path
     finally:
         os.umask(before)

@@ -111,7 +111,7 @@ def test_a_port_that_is_taken_is_told_before_an_address_is_printed(project, monk
         ("weight_decay: 0.1", "weight_decay: -0.1", r"weight_decay: Input should be greater than or equal to 0"),
         ("learning_rate: 0.01", "learning_rate: .inf", r"learning_rate: Input should be a finite number"),
         ("precision: 32-true", "precision: 8-true", r"precision: Input should be '32-true'"),
-        ("placed: []", "placed: [9]", r"placed"),
+        ("placed: []", "placed: [9]", r"replaced_layers"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_by_key(project, old, new, words):
@@ -156,7 +156,7 @@ def test_several_arms_are_trained_and_scored_together_and_without_mlflow(project
         assert f"{arm} {about['loss']['prose']['nats_per_token']:.3f} +- " in plain(done.stdout)
         assert set(scores["seed"]) == {0, 1}
         config = yaml.safe_load((project / "runs/tiny/main" / arm / "seed1/config.yaml").read_text())
-        assert (config["arm"], config["point"], config["model"]["ffn"]) == (arm, "main", ffn)
+        assert (config["arm"], config["variant"], config["model"]["ffn"]) == (arm, "main", ffn)
     summary = json.loads((project / "scores/tiny/losses/main/stem-full/summary.json").read_text())
     assert summary["parameters"]["tables"] == 3 * 300 * 24
     assert "0 of 2 arms were scored" in run("evaluate", *arms, "--part", "losses").stdout

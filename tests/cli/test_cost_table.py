@@ -19,16 +19,16 @@ ASKED = {
 }
 
 
-def test_the_issues_example_prints_the_papers_model(book):
+def test_the_issues_example_prints_the_papers_model(catalog):
     console = Console(file=io.StringIO(), width=120)
-    show(book, console, True, **ASKED)
+    show(catalog, console, True, **ASKED)
     text = console.file.getvalue()
     for words in ("5 of 16 layers", "6.67 G", "1.41 G", "5.25 G", "10.5 GB", "6.75 G", "2.68 GB", "Zipf"):
         assert words in text
 
 
-def test_distinct_tokens_given_move_exactly_their_rows(book):
-    table = cost_table(book, **ASKED | {"distinct": 1000})
+def test_distinct_tokens_given_move_exactly_their_rows(catalog):
+    table = cost_table(catalog, **ASKED | {"distinct": 1000})
     cells = [list(column.cells) for column in table.columns]
     line = cells[0].index("  de-duplicated (1,000 distinct)")
     assert cells[2][line] == "81.9 MB"  # 1,000 x 5 layers x 8,192 x 2 bytes
@@ -43,9 +43,9 @@ def test_distinct_tokens_given_move_exactly_their_rows(book):
         ({"distinct": 10**6}, "1000000 distinct tokens: there must be 1 to 32,768"),
     ],
 )
-def test_bad_input_is_named(book, change, words):
+def test_bad_input_is_named(catalog, change, words):
     with pytest.raises(UserError, match=words):
-        cost_table(book, **ASKED | change)
+        cost_table(catalog, **ASKED | change)
 
 
 def test_short():

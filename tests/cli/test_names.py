@@ -40,8 +40,8 @@ AT = ("--scale", "tiny")
     [
         (("train", *AT, "stem-thrid"), "arm 'stem-thrid' is unknown; did you mean 'stem-third'?"),
         (("evaluate", *AT, "dense", "stem-ful"), "arm 'stem-ful' is unknown; did you mean 'stem-full'?"),
-        (("train", *AT, "dense@haf"), "point 'haf' is unknown; did you mean 'half'?"),
-        (("train", *AT, "dense@rate-0.6"), "point 'rate-0.6' is unknown; did you mean"),
+        (("train", *AT, "dense@haf"), "variant 'haf' is unknown; did you mean 'half'?"),
+        (("train", *AT, "dense@rate-0.6"), "variant 'rate-0.6' is unknown; did you mean"),
         (("track", *AT, "stem-ful"), "run 'stem-ful' is unknown; did you mean 'stem-full'?"),
         (("evaluate", *AT, "--part", "loses"), "part 'loses' is unknown; did you mean 'losses'?"),
         (("data", "corpse"), "step 'corpse' is unknown; did you mean 'corpus'?"),
@@ -68,17 +68,17 @@ def test_what_was_meant(project, arguments, words):
     assert words in sentence(*arguments)
 
 
-def test_why_an_arm_that_is_there_is_not_planned(project, book):
+def test_why_an_arm_that_is_there_is_not_planned(project, catalog):
     """Each of the ways in which an arm can be there and not be planned, found in the recipes themselves."""
-    wanted = {name: recipe.wanted() for name, recipe in book.at("laptop").recipes.items()}
-    arms = {name: set(recipe.arms) for name, recipe in book.recipes.items()}
-    nowhere = next(arm for arm in book.arms if not any(arm in own for own in arms.values()))
+    wanted = {name: recipe.wanted() for name, recipe in catalog.at("laptop").recipes.items()}
+    arms = {name: set(recipe.arms) for name, recipe in catalog.recipes.items()}
+    nowhere = next(arm for arm in catalog.arms if not any(arm in own for own in arms.values()))
     said = sentence("train", *AT, nowhere)
     assert f"no recipe names arm '{nowhere}'" in said
     assert f"stemrepro new recipe NAME dense {nowhere}" in said
-    elsewhere = next(a for a in wanted["table_design"] if a not in wanted["rivals"])
-    assert f"'{elsewhere}' isn't planned, though table_design" in sentence("train", *AT, str(elsewhere))
-    assert "no recipe wants arm 'dense' at point 'rate-1-own'" in sentence("train", *AT, "dense@rate-1-own")
+    robustness = next(a for a in wanted["table_design"] if a not in wanted["rivals"])
+    assert f"'{robustness}' isn't planned, though table_design" in sentence("train", *AT, str(robustness))
+    assert "no recipe wants arm 'dense' at variant 'rate-1-own'" in sentence("train", *AT, "dense@rate-1-own")
 
 
 def offered(line, monkeypatch):
@@ -128,11 +128,11 @@ def test_files_that_cannot_be_read_offer_nothing(project, monkeypatch):
     assert offered("stemrepro train stem", monkeypatch) == []
 
 
-def test_names_for_completion_are_those_of_the_book(project, book):
-    assert names.arms() == list(book.arms)
-    assert set(names.recipes()) == set(book.recipes)
-    assert set(names.scales()) == {*book.scales, "tiny"}
-    assert set(names.mixes()) == set(book.mixes)
-    assert set(names.shapes()) == {*book.shapes, *book.scales, "tiny"}
-    assert names.claims("rivals/") == [f"rivals/{claim}" for claim in book.recipes["rivals"].claims]
-    assert set(names.tables()) == set(book.paper.blocks)
+def test_names_for_completion_are_those_of_the_catalog(project, catalog):
+    assert names.arms() == list(catalog.arms)
+    assert set(names.recipes()) == set(catalog.recipes)
+    assert set(names.scales()) == {*catalog.scales, "tiny"}
+    assert set(names.mixes()) == set(catalog.mixes)
+    assert set(names.shapes()) == {*catalog.shapes, *catalog.scales, "tiny"}
+    assert names.claims("rivals/") == [f"rivals/{claim}" for claim in catalog.recipes["rivals"].claims]
+    assert set(names.tables()) == set(catalog.paper.blocks)

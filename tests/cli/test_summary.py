@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 ROWS = [{"step": 1, "loss": 9.0}, {"step": 2, "loss": 5.0, "validation": {"bible": 4.0, "plays": 5.0, "dictionary": 99.0}}]  # fmt: skip
 
 
-def run(folder, arm="dense", point=MAIN, shift=0.0, rows=ROWS, diverged=None):
+def run(folder, arm="dense", variant=MAIN, shift=0.0, rows=ROWS, diverged=None):
     """A run folder whose validation at the end is 4.5 + shift on prose."""
     folder.mkdir(parents=True)
     shifted = [
@@ -22,7 +22,7 @@ def run(folder, arm="dense", point=MAIN, shift=0.0, rows=ROWS, diverged=None):
         for row in rows
     ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in shifted))
-    return SimpleNamespace(folder=folder, address=Address(point, arm), diverged=diverged)
+    return SimpleNamespace(folder=folder, address=Address(variant, arm), diverged=diverged)
 
 
 def plain(text):
@@ -47,7 +47,7 @@ def test_runs_by_arm_with_what_seeds_differ_by(tmp_path):
 def test_where_there_are_many_those_at_points_are_but_counted(tmp_path):
     runs = [run(tmp_path / f"{n}", f"arm-{n}", MAIN if n < 7 else "half") for n in range(13)]
     said = plain(losses_of_runs(runs, Path("runs/tiny")))
-    assert said.endswith("arm-6 4.500 (1), and 6 more at points")
+    assert said.endswith("arm-6 4.500 (1), and 6 more at variants")
     assert "arm-7" not in said
     assert max(map(len, losses_of_runs(runs, Path("runs/tiny")).split("\n"))) <= 80
 

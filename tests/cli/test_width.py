@@ -44,14 +44,14 @@ def number(word):
 
 
 @pytest.mark.parametrize("scale", ["laptop", "ladder", "gpu"])
-def test_every_arm_has_its_name_and_its_numbers_whole(book, scale):
+def test_every_arm_has_its_name_and_its_numbers_whole(catalog, scale):
     console = Console(file=io.StringIO(), width=80)
-    show_arms(book, scale, list(book.arms), console)
+    show_arms(catalog, scale, list(catalog.arms), console)
     text = console.file.getvalue()
     lines = {words[0]: words for words in map(str.split, text.split("\n")) if words}
-    model = book.scale(scale).model
-    for arm in book.arms:
-        counts = parameter_counts(config := shaped(model, book.arms[arm]))
+    model = catalog.scale(scale).model
+    for arm in catalog.arms:
+        counts = parameter_counts(config := shaped(model, catalog.arms[arm]))
         told = [number(word) for word in lines[arm][-5:]]
         wanted = [counts["total"], counts["active"], counts["tables"], flops_per_token(config, model.sequence)]
         assert told == pytest.approx([*wanted, table_bytes_per_token(config, 4)], rel=0.006), lines[arm]

@@ -224,8 +224,8 @@ def test_a_long_tmpdir_is_no_obstacle(tmp_path):
     place = tmp_path / ("x" * 120)
     place.mkdir()
     script = "from tests.common.test_workers import *; call(square, [3])"
-    elsewhere = str(tmp_path / "compiled")  # torch makes a folder for it when it is imported
-    environment = os.environ | {"TMPDIR": str(place), "TORCHINDUCTOR_CACHE_DIR": elsewhere}
+    robustness = str(tmp_path / "compiled")  # torch makes a folder for it when it is imported
+    environment = os.environ | {"TMPDIR": str(place), "TORCHINDUCTOR_CACHE_DIR": robustness}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert list(place.iterdir()) == []

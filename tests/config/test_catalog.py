@@ -24,32 +24,32 @@ def edit(path, change):
     path.write_text(yaml.safe_dump(value))
 
 
-def test_the_shipped_recipes_are_valid(book):
-    assert {"smoke", "laptop"} <= book.scales.keys()
-    assert len(book.scales["laptop"].seeds) >= 5
-    assert "token-only" in book.recipes["validation_loss"].arms
-    claims = [claim for recipe in book.recipes.values() for claim in recipe.claims.values()]
+def test_the_shipped_recipes_are_valid(catalog):
+    assert {"smoke", "laptop"} <= catalog.scales.keys()
+    assert len(catalog.scales["laptop"].seeds) >= 5
+    assert "token-only" in catalog.recipes["validation_loss"].arms
+    claims = [claim for recipe in catalog.recipes.values() for claim in recipe.claims.values()]
     assert all(claim.paper.source for claim in claims if claim.paper)
     assert sum(claim.primary for claim in claims) <= 8
     assert {claim.origin for claim in claims} == {"paper", "arithmetic", "control"}
-    assert [recipe.place for recipe in book.recipes.values()] == sorted(r.place for r in book.recipes.values())
+    assert [recipe.place for recipe in catalog.recipes.values()] == sorted(r.place for r in catalog.recipes.values())
 
 
-def test_every_file_of_recipes_is_read(book):
+def test_every_file_of_recipes_is_read(catalog):
     """A recipe, a scale or a sweep that no command reads would be a promise nobody keeps."""
     names = {path.stem for path in (ROOT / "recipes").glob("*.yaml")}
-    assert names == set(book.recipes) | {"arms", "mixes", "paper", "points", "shapes"}
-    assert {path.stem for path in (ROOT / "recipes/scales").iterdir()} == set(book.scales)
+    assert names == set(catalog.recipes) | {"arms", "mixes", "paper", "variants", "shapes"}
+    assert {path.stem for path in (ROOT / "recipes/scales").iterdir()} == set(catalog.scales)
 
 
-def test_arithmetic_is_exact(book):
-    claims = {key: claim for recipe in book.recipes.values() for key, claim in recipe.claims.items()}
+def test_arithmetic_is_exact(catalog):
+    claims = {key: claim for recipe in catalog.recipes.values() for key, claim in recipe.claims.items()}
     assert [key for key, claim in claims.items() if claim.origin == "arithmetic" and claim.kind != "exact"] == []
 
 
-def test_no_precondition_looks_at_its_own_claim(book):
+def test_no_precondition_looks_at_its_own_claim(catalog):
     """Else the claim could only be 'not testable' where it fails: a primary one once was."""
-    for recipe, claim in ((r, c) for r in book.recipes.values() for c in r.claims.values()):
+    for recipe, claim in ((r, c) for r in catalog.recipes.values() for c in r.claims.values()):
         measure = measure_class(recipe.measure)
         for precondition in measure.preconditions:
             looked_at = measure.preconditions[precondition].looked_at
@@ -60,7 +60,7 @@ def test_no_precondition_looks_at_its_own_claim(book):
 
 def without_controls(recipe):
     recipe["arms"] = [arm for arm in recipe["arms"] if arm not in ("stem-frozen", "stem-shuffled")]
-    del recipe["points"], recipe["more_seeds"], recipe["claims"]["frozen-rows"], recipe["claims"]["shuffled-rows"]
+    del recipe["variants"], recipe["more_seeds"], recipe["claims"]["frozen-rows"], recipe["claims"]["shuffled-rows"]
 
 
 @pytest.mark.parametrize(
@@ -80,10 +80,10 @@ def without_controls(recipe):
         ("arms.yaml", lambda v: v.update({"a;touch x": v["dense"]}), r"arms\.yaml: 'a;touch x' is no name"),
         ("arms.yaml", lambda v: v.update({"../../../x": v["dense"]}), r"'\.\./\.\./\.\./x' is no name"),
         ("arms.yaml", lambda v: v.update({3: v["dense"]}), r"'3' is no name"),
-        ("points.yaml", lambda v: v.update({"$(id)": {}}), r"points\.yaml: '\$\(id\)' is no name"),
-        ("points.yaml", lambda v: v.update(main={"tokens": 2}), r"points\.yaml: 'main' is the scale itself"),
-        ("points.yaml", lambda v: v["half"].update(tokens=0), r"points\.yaml: half\.tokens: .*greater than 0"),
-        ("points.yaml", lambda v: v["wide-rung-1"].update(width=0.3), r"token_ladder\.yaml: \S+@wide-rung-1 at scale '\w+': width \S+ with"),
+        ("variants.yaml", lambda v: v.update({"$(id)": {}}), r"variants\.yaml: '\$\(id\)' is no name"),
+        ("variants.yaml", lambda v: v.update(main={"tokens": 2}), r"variants\.yaml: 'main' is the scale itself"),
+        ("variants.yaml", lambda v: v["half"].update(tokens=0), r"variants\.yaml: half\.tokens: .*greater than 0"),
+        ("variants.yaml", lambda v: v["wide-rung-1"].update(width=0.3), r"token_ladder\.yaml: \S+@wide-rung-1 at scale '\w+': width \S+ with"),
         ("scales/laptop.yaml", lambda v: v["training"].pop("tokens"), r"laptop\.yaml: training\.tokens: Field required"),
         ("scales/laptop.yaml", lambda v: v["training"].update(weight_decay=-0.1), r"laptop\.yaml: training\.weight_decay: .*greater than or equal to 0"),
         ("scales/laptop.yaml", lambda v: v.update(learning_rate=float("inf")), r"laptop\.yaml: learning_rate: .*finite number"),
@@ -126,12 +126,12 @@ def without_controls(recipe):
         ("paper.yaml", lambda v: v["table-4"].update(confidence="sure"), r"paper\.yaml: table-4\.confidence: .*'read'.* \(got 'sure'\)"),
         ("shapes.yaml", lambda v: v["llama-3.2-1b"].update(width=-1), r"shapes\.yaml: llama-3\.2-1b\.width: .*greater than 0"),
         ("arms.yaml", lambda v: v["stem-half"].update(family="stems"), r"arms\.yaml: stem-half: family 'stems' is unknown; did you mean 'stem-"),
-        ("table_design.yaml", lambda v: v["points"].update(haf={}), r"table_design\.yaml: point 'haf' is unknown; did you mean 'half'\?"),
-        ("table_design.yaml", lambda v: v["points"].update({"half-own-rate": {"arms": ["ple"]}}), r"table_design\.yaml: points\.half-own-rate names 'ple', which is not among the recipe's arms"),
-        ("table_design.yaml", lambda v: v.update(base="halb"), r"table_design\.yaml: base 'halb' is no point at which all of the recipe's arms are trained"),
-        ("retrofit.yaml", lambda v: v["points"].pop("half"), r"dense@second-half at scale '\w+': its 5 seeds go on from those of dense@half, of which the recipe asks for 0"),
-        ("retrofit.yaml", lambda v: v["points"]["half"].update(seeds=2), r"dense@second-half .* of which the recipe asks for 2; ask for as many there"),
-        ("retrofit.yaml", lambda v: v["points"]["half"].update(arms=["stem-third", "stem-full"]), r"dense@second-half .* of which the recipe asks for 0"),
+        ("table_design.yaml", lambda v: v["variants"].update(haf={}), r"table_design\.yaml: variant 'haf' is unknown; did you mean 'half'\?"),
+        ("table_design.yaml", lambda v: v["variants"].update({"half-own-rate": {"arms": ["ple"]}}), r"table_design\.yaml: variants\.half-own-rate names 'ple', which is not among the recipe's arms"),
+        ("table_design.yaml", lambda v: v.update(base="halb"), r"table_design\.yaml: base 'halb' is no variant at which all of the recipe's arms are trained"),
+        ("retrofit.yaml", lambda v: v["variants"].pop("half"), r"dense@second-half at scale '\w+': its 5 seeds go on from those of dense@half, of which the recipe asks for 0"),
+        ("retrofit.yaml", lambda v: v["variants"]["half"].update(seeds=2), r"dense@second-half .* of which the recipe asks for 2; ask for as many there"),
+        ("retrofit.yaml", lambda v: v["variants"]["half"].update(arms=["stem-third", "stem-full"]), r"dense@second-half .* of which the recipe asks for 0"),
         ("validation_loss.yaml", lambda v: [c.update(primary=True) for c in v["claims"].values()], r"primary claims over all recipes .*; at most 8"),
     ],
 )  # fmt: skip
@@ -163,8 +163,8 @@ def test_files_whose_name_no_command_could_carry(folder, kind):
         load(folder)
 
 
-def test_an_unknown_scale_or_recipe_names_those_there_are(book):
+def test_an_unknown_scale_or_recipe_names_those_there_are(catalog):
     with pytest.raises(UserError, match=r"'huge' is unknown \(recipes/scales/ has .*laptop, .*smoke, start\)"):
-        book.scale("huge")
+        catalog.scale("huge")
     with pytest.raises(UserError, match="'rival' is unknown; did you mean 'rivals'"):
-        book.recipe("rival")
+        catalog.recipe("rival")

@@ -4,7 +4,7 @@ import torch
 from stemrepro.cli import estimate
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
-from stemrepro.config.scale import Point
+from stemrepro.config.scale import Variant
 from stemrepro.model.cost import parameter_counts
 from stemrepro.model.transformer import Decoder
 from stemrepro.pipeline import plan
@@ -15,9 +15,9 @@ SCALES = [path.stem for path in (ROOT / "recipes/scales").glob("*.yaml")]
 
 
 @pytest.mark.parametrize("name", SCALES)
-def test_every_scale_builds_all_its_runs(book, name):
+def test_every_scale_builds_all_its_runs(catalog, name):
     """On the meta device, where a model has shapes and no memory."""
-    params = plan.make_params(book, name)
+    params = plan.make_params(catalog, name)
     assert estimate.estimate(params)["runs"] > 0
     for own in params.planned(name).values():
         with torch.device("meta"):
@@ -26,8 +26,8 @@ def test_every_scale_builds_all_its_runs(book, name):
 
 
 @pytest.mark.parametrize("name", SCALES)
-def test_first_steps_of_every_scale_at_a_cut_down_depth(book, make_run, name):
-    scale = book.scales[name]
+def test_first_steps_of_every_scale_at_a_cut_down_depth(catalog, make_run, name):
+    scale = catalog.scales[name]
     model = scale.model.model_copy(update={"vocab": 300, "layers": 2})
     training = scale.training.model_copy(update={"accelerator": "cpu"})
     module = LanguageModule(
@@ -47,38 +47,38 @@ def test_first_steps_of_every_scale_at_a_cut_down_depth(book, make_run, name):
     assert all(4 < loss < 9 for loss in losses)  # ln 300 = 5.7
 
 
-def test_a_point_that_changes_nothing_is_the_scale(tiny):
-    assert Point().at(tiny) == tiny
+def test_a_variant_that_changes_nothing_is_the_scale(tiny):
+    assert Variant().at(tiny) == tiny
 
 
 def test_tokens_are_whole_steps(tiny):
     step = tiny.training.batch * tiny.model.sequence
     whole = tiny.training.tokens // step
-    assert Point(tokens=0.3).at(tiny).training.tokens == round(0.3 * whole) * step
-    assert Point(tokens=1e-9).at(tiny).training.tokens == step
+    assert Variant(tokens=0.3).at(tiny).training.tokens == round(0.3 * whole) * step
+    assert Variant(tokens=1e-9).at(tiny).training.tokens == step
 
 
 def test_width_keeps_the_heads(tiny):
-    found = Point(width=0.5).at(tiny).model
+    found = Variant(width=0.5).at(tiny).model
     assert (found.width, found.ffn_width, found.heads) == (8, 12, 2)
     with pytest.raises(ValueError, match="a head needs an even whole width"):
-        Point(width=0.3).at(tiny)
+        Variant(width=0.3).at(tiny)
 
 
 def test_rate_and_clip_are_factors(tiny):
-    found = Point(rate=4, clip=10).at(tiny)
+    found = Variant(learning_rate=4, clip=10).at(tiny)
     assert (found.learning_rate, found.training.clip) == (4 * tiny.learning_rate, 10 * tiny.training.clip)
 
 
 def test_a_vocabulary_of_its_own_is_a_whole_number(tiny):
-    assert Point(vocab=2).at(tiny).model.vocab == 600
+    assert Variant(vocab=2).at(tiny).model.vocab == 600
     with pytest.raises(ValueError, match=r"vocab 100\.2 is no whole number"):
-        Point(vocab=0.334).at(tiny)
+        Variant(vocab=0.334).at(tiny)
 
 
-def test_the_same_text_has_other_tokens(book, tiny):
+def test_the_same_text_has_other_tokens(catalog, tiny):
     """In whole steps, where a vocabulary needs three quarters of the tokens for it."""
-    training = run_settings(Address(MAIN, "dense"), book.arms["dense"], Point(), tiny)[1]
+    training = run_settings(Address(MAIN, "dense"), catalog.arms["dense"], Variant(), tiny)[1]
     assert training.same_text(0.75).tokens == 0.75 * training.tokens
     assert training.same_text(1.0) == training
     step = training.batch * training.sequence

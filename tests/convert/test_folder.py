@@ -22,7 +22,7 @@ from stemrepro.common.files import digest, write_json
 from stemrepro.common.provenance import provenance
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
-from stemrepro.config.scale import Point
+from stemrepro.config.scale import Variant
 from stemrepro.convert.folder import export
 from stemrepro.convert.weights import REFUSED, check
 from stemrepro.data.tokenizer import read_tokenizer
@@ -96,7 +96,7 @@ def home(sample, tiny, tmp_path_factory):
     }
     for name, (arm, fields) in wanted.items():
         address = Address.parse(name)
-        model, training = run_settings(Address(MAIN, arm), ARMS[arm], Point(), scale)
+        model, training = run_settings(Address(MAIN, arm), ARMS[arm], Variant(), scale)
         folder = home / "runs/tiny" / address.path / "seed0"
         run = Run(address, 0, replace(model, **fields), training, folder, "sample", sample / "blocks", "f" * 64)
         decoder = build(run.model, 0)

@@ -17,7 +17,7 @@ ABOUT = {"dim": WIDTH, "n_layers": LAYERS, "n_heads": HEADS, "n_kv_heads": KV, "
          "weight_tying": False, "rope_scaling": None}  # fmt: skip
 
 
-def official(placed=()):
+def official(replaced_layers=()):
     """A hand-written state: every name and shape spelled out, tables among them."""
     draw = torch.Generator().manual_seed(2)
     shapes = {"tok_embeddings.weight": (VOCAB, WIDTH), "output.weight": (VOCAB, WIDTH), "norm.weight": (WIDTH,)}
@@ -28,20 +28,20 @@ def official(placed=()):
             f"layers.{n}.attention.wv.weight": (KV * HEAD, WIDTH), f"layers.{n}.attention.wo.weight": (WIDTH, HEADS * HEAD),
             f"layers.{n}.feed_forward.w1.weight": (FFN, WIDTH), f"layers.{n}.feed_forward.w2.weight": (WIDTH, FFN),
         }  # fmt: skip
-        if n not in placed:
+        if n not in replaced_layers:
             shapes[f"layers.{n}.feed_forward.w3.weight"] = (FFN, WIDTH)
-    shapes |= {f"stem_embeddings.{place}.weight": (VOCAB, FFN) for place in range(len(placed))}
+    shapes |= {f"stem_embeddings.{place}.weight": (VOCAB, FFN) for place in range(len(replaced_layers))}
     return {name: 0.4 * torch.randn(shape, generator=draw) for name, shape in shapes.items()}
 
 
-def step(folder, state, placed, shards=0, prefix="", nested=True, **about):
+def step(folder, state, replaced_layers, shards=0, prefix="", nested=True, **about):
     """A folder as the official code leaves it behind a step: consolidated, with tables in one file, or in a file a rank."""
     home = folder / "consolidated"
     home.mkdir(parents=True)
     tables = {name: value for name, value in state.items() if name.startswith("stem_embeddings")}
     backbone = {prefix + name: value for name, value in state.items() if name not in tables}
     torch.save({"model": backbone} if nested else backbone, home / "consolidated.pth")
-    (folder / "params.json").write_text(json.dumps({"model": ABOUT | {"stem_layers": list(placed)} | about}))
+    (folder / "params.json").write_text(json.dumps({"model": ABOUT | {"stem_layers": list(replaced_layers)} | about}))
     if shards:
         (folder / "stem_shards").mkdir()
         for rank in range(shards):
@@ -64,7 +64,7 @@ def turned(x):
     return torch.view_as_real(pairs * torch.polar(torch.ones_like(angle), angle)[:, None]).flatten(2)
 
 
-def plain(state, tokens, placed):
+def plain(state, tokens, replaced_layers):
     """The logits of one sequence by the equations, position after position and head after head."""
     x = state["tok_embeddings.weight"][tokens]
     for n in range(LAYERS):
@@ -82,26 +82,30 @@ def plain(state, tokens, placed):
         x = x + mixed.flatten(1) @ own["attention.wo"].T
         h = normed(x, own["ffn_norm"])
         gate = h @ own["feed_forward.w1"].T
-        up = state[f"stem_embeddings.{placed.index(n)}.weight"][tokens] if n in placed else h @ own["feed_forward.w3"].T
+        up = (
+            state[f"stem_embeddings.{replaced_layers.index(n)}.weight"][tokens]
+            if n in replaced_layers
+            else h @ own["feed_forward.w3"].T
+        )
         x = x + (gate * torch.sigmoid(gate) * up) @ own["feed_forward.w2"].T
     return normed(x, state["norm.weight"]) @ state["output.weight"].T
 
 
-@pytest.mark.parametrize("placed", [(), (1,), (2,), (1, 2)])
+@pytest.mark.parametrize("replaced_layers", [(), (1,), (2,), (1, 2)])
 @pytest.mark.parametrize(
     "form", [{}, {"shards": 3}, {"shards": 12}, {"prefix": "lm_transformer."}, {"prefix": "model.", "nested": False}]
 )
-def test_logits_are_those_of_the_equations(tmp_path, placed, form):
+def test_logits_are_those_of_the_equations(tmp_path, replaced_layers, form):
     """A table belongs to the layer at its place in `stem_layers`, and rank 10 comes behind rank 9."""
-    state = official(placed)
-    folder = step(tmp_path / "0000000012", state, placed, **form)
+    state = official(replaced_layers)
+    folder = step(tmp_path / "0000000012", state, replaced_layers, **form)
     for named in (folder, folder / "consolidated"):
         model = read(named)
-        assert model.config.placed == placed
+        assert model.config.replaced_layers == replaced_layers
         with torch.no_grad():
             found = model(TOKENS)
         for row, tokens in zip(found, TOKENS, strict=True):
-            torch.testing.assert_close(row, plain(state, tokens, placed), atol=2e-5, rtol=1e-4)
+            torch.testing.assert_close(row, plain(state, tokens, replaced_layers), atol=2e-5, rtol=1e-4)
 
 
 def in_pairs(weight, heads):

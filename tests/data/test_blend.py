@@ -22,10 +22,10 @@ def mix(**parts):
 
 
 @pytest.fixture(scope="module")
-def blended(sample, book, tmp_path_factory):
+def blended(sample, catalog, tmp_path_factory):
     out = tmp_path_factory.mktemp("mid")
     place = (sample / "corpus", sample / "tokenizer.json", out, out / "card.md")
-    write_blend("mid-sample", book.mixes["mid-sample"], TOKENS, *place)
+    write_blend("mid-sample", catalog.mixes["mid-sample"], TOKENS, *place)
     return out
 
 

@@ -119,16 +119,16 @@ def test_overlap_finds_what_a_plain_search_finds():
         assert (item.id in overlapping(items, [("bible", text)])) == any(f" {gram} " in f" {plain} " for gram in grams)
 
 
-def test_has_task_tells_what_is_written(sample, book):
+def test_has_task_tells_what_is_written(sample, catalog):
     """Of the sample, which is built here; and of the archives, whose committed data card lists what was."""
-    tasks = {task for recipe in book.recipes.values() if "benchmarks" in recipe.scores for task in recipe.tasks}
+    tasks = {task for recipe in catalog.recipes.values() if "benchmarks" in recipe.scores for task in recipe.tasks}
     written = {path.stem for path in (sample / "items").glob("*.jsonl")}
-    assert {task for task in tasks if has_task(book.mixes["sample"], False, task)} == written & tasks
-    assert {task for task in tasks if has_task(book.mixes["text"], True, task)} == tasks
-    without = {task for task in tasks if not has_task(book.mixes["text"], False, task)}
+    assert {task for task in tasks if has_task(catalog.mixes["sample"], False, task)} == written & tasks
+    assert {task for task in tasks if has_task(catalog.mixes["text"], True, task)} == tasks
+    without = {task for task in tasks if not has_task(catalog.mixes["text"], False, task)}
     assert without == {"arc_easy", "arc_challenge", "hellaswag", "winogrande"}
-    assert not any(has_task(book.mixes["fineweb-edu"], False, task) for task in tasks)
-    assert not has_task(book.mixes["fineweb-edu"], True, "atlas_capital")
+    assert not any(has_task(catalog.mixes["fineweb-edu"], False, task) for task in tasks)
+    assert not has_task(catalog.mixes["fineweb-edu"], True, "atlas_capital")
 
 
 def test_the_sample_has_items_and_counts(sample):
@@ -171,11 +171,11 @@ def raw(tmp_path, monkeypatch):
     ],
     ids=lambda mix: mix.kind,
 )
-def test_a_task_of_a_source_that_a_mix_lacks_is_not_promised(mix, raw, sample, book, tmp_path):
+def test_a_task_of_a_source_that_a_mix_lacks_is_not_promised(mix, raw, sample, catalog, tmp_path):
     row = {"source": "own", "id": "1", "text": "def f(): return 'quite another text'"}
     store_corpus([row | {"split": split} for split in ("train", "validation")], tmp_path / "corpus.parquet")
     write_items(mix, sample / "raw" if mix.kind == "sample" else raw, tmp_path / "corpus.parquet", tmp_path / "out")
-    tasks = {task for recipe in book.recipes.values() if "benchmarks" in recipe.scores for task in recipe.tasks}
+    tasks = {task for recipe in catalog.recipes.values() if "benchmarks" in recipe.scores for task in recipe.tasks}
     written = {path.stem for path in (tmp_path / "out").glob("*.jsonl")}
     assert {task for task in tasks if has_task(mix, False, task)} == written & tasks
 
@@ -236,11 +236,11 @@ def test_what_is_asked_about_a_passage_of_the_training_text_is_left_out(raw, tmp
     assert (report["in_training_text"], report["because_of"], report["kept"]) == (2, {"passages": 2}, 2)
 
 
-def test_lm_evals_own_boolq_is_not_asked_of_a_mix_that_trains_on_its_passages(book):
-    assert has_task(book.mixes["text"], True, "boolq")
-    assert not has_task(book.mixes["text-8"], True, "boolq")
-    assert has_task(book.mixes["text-8"], False, "boolq")
-    assert has_task(book.mixes["text-8"], True, "piqa")
+def test_lm_evals_own_boolq_is_not_asked_of_a_mix_that_trains_on_its_passages(catalog):
+    assert has_task(catalog.mixes["text"], True, "boolq")
+    assert not has_task(catalog.mixes["text-8"], True, "boolq")
+    assert has_task(catalog.mixes["text-8"], False, "boolq")
+    assert has_task(catalog.mixes["text-8"], True, "piqa")
 
 
 def test_held_out_words_that_the_dictionary_defines_are_left_out(raw, tmp_path):

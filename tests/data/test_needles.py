@@ -73,8 +73,8 @@ def test_keys_of_a_document_come_up_alike():
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory, book):
-    folder, mix = tmp_path_factory.mktemp("needles"), book.mixes["needles-sample"]
+def place(tmp_path_factory, catalog):
+    folder, mix = tmp_path_factory.mktemp("needles"), catalog.mixes["needles-sample"]
     fetch(mix, folder / "raw")
     build_corpus("needles-sample", mix, folder / "raw", folder / "corpus")
     train_tokenizer(folder / "corpus/corpus.parquet", 320, folder / "tokenizer.json")
@@ -82,8 +82,8 @@ def place(tmp_path_factory, book):
     return folder
 
 
-def test_no_prose_stands_in_two_splits_or_twice(place, book):
-    keys, _ = Deal.of(book.mixes["needles-sample"]).words()
+def test_no_prose_stands_in_two_splits_or_twice(place, catalog):
+    keys, _ = Deal.of(catalog.mixes["needles-sample"]).words()
     rows = read_corpus(place / "corpus/corpus.parquet")
     assert {row["source"] for row in rows} == {"needles", "speeches", "bible"}
     long = Counter()
@@ -94,8 +94,8 @@ def test_no_prose_stands_in_two_splits_or_twice(place, book):
     assert sum(n > 1 for n in long.values()) < 0.01 * len(long)  # the Bible quotes itself
 
 
-def test_words_are_tokens_and_documents_are_longer_than_sequences(place, book):
-    mix, tokenizer = book.mixes["needles-sample"], read_tokenizer(place / "tokenizer.json")
+def test_words_are_tokens_and_documents_are_longer_than_sequences(place, catalog):
+    mix, tokenizer = catalog.mixes["needles-sample"], read_tokenizer(place / "tokenizer.json")
     keys, values = Deal.of(mix).words()
     assert all(len(tokenizer.encode(f" {word}").ids) == 1 for word in (*keys, *values))
     assert len(tokenizer.encode(needle(keys[0], values[0])).ids) == 3
@@ -114,6 +114,6 @@ def test_words_are_tokens_and_documents_are_longer_than_sequences(place, book):
         ({"vendored": False, "sources": ("novels",)}, "there is no source 'novels'"),
     ],
 )
-def test_mixes_that_can_not_be(book, fields, words):
+def test_mixes_that_can_not_be(catalog, fields, words):
     with pytest.raises(ValueError, match=words):
-        NeedlesMix(**book.mixes["needles-sample"].model_dump() | fields)
+        NeedlesMix(**catalog.mixes["needles-sample"].model_dump() | fields)

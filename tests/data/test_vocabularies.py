@@ -7,7 +7,7 @@ import pytest
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.arm import shaped
-from stemrepro.config.scale import Point
+from stemrepro.config.scale import Variant
 from stemrepro.config.training import RunTraining
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.vocabularies import own_text, write_vocabularies
@@ -39,7 +39,7 @@ def test_a_run_has_the_tokens_of_as_much_text(data, tiny):
     longer = RunTraining(**tiny.training.model_dump() | {"tokens": 32 * 4 * 400}, sequence=32, learning_rate=0.1)
     there = longer.same_text(text.ratio)
     assert there.tokens / own == pytest.approx(longer.tokens / whole, rel=0.005)  # whole steps
-    assert there.mark_tokens == round(longer.mark_tokens * own / whole)
+    assert there.eval_tokens == round(longer.eval_tokens * own / whole)
 
 
 def test_the_scales_own_vocabulary_changes_nothing(data):
@@ -53,5 +53,5 @@ def test_a_vocabulary_that_was_not_written_is_named(data):
         own_text(900, data)
 
 
-def test_the_model_has_that_vocabulary(tiny, book):
-    assert shaped(Point(vocab=2).at(tiny).model, book.arms["stem-full"]).vocab == 600
+def test_the_model_has_that_vocabulary(tiny, catalog):
+    assert shaped(Variant(vocab=2).at(tiny).model, catalog.arms["stem-full"]).vocab == 600

@@ -16,7 +16,7 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import sha256
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
-from stemrepro.config.scale import PlannedTasks, Point
+from stemrepro.config.scale import PlannedTasks, Variant
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.evaluation.benchmarks import item_scores, load_task, margin, score, times_seen, write
 from stemrepro.evaluation.lm import StemLM, task_manager
@@ -28,9 +28,9 @@ from tests.conftest import TASKS, quiet
 
 
 @pytest.fixture(scope="module")
-def scored(sample, tiny, book, tmp_path_factory):
+def scored(sample, tiny, catalog, tmp_path_factory):
     address, blocks = Address(MAIN, "stem-third"), sample / "blocks"
-    model, training = run_settings(address, book.arms["stem-third"], Point(), tiny)
+    model, training = run_settings(address, catalog.arms["stem-third"], Variant(), tiny)
     folder = tmp_path_factory.mktemp("run") / "seed0"
     run = Run(address, 0, model, training, folder, "sample", blocks, sha256(blocks / "train.bin"))
     train(run, quiet)

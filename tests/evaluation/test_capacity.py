@@ -8,7 +8,7 @@ import torch
 from stemrepro.common.files import sha256
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
-from stemrepro.config.scale import Point
+from stemrepro.config.scale import Variant
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.encoding import write_blocks
@@ -23,15 +23,15 @@ from tests.conftest import quiet
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory, book, tiny):
+def told(tmp_path_factory, catalog, tiny):
     """A run of 12 steps on the small mix of people, the mix, and its tokenizer."""
-    folder, mix = tmp_path_factory.mktemp("invented"), book.mixes["invented-sample"]
+    folder, mix = tmp_path_factory.mktemp("invented"), catalog.mixes["invented-sample"]
     build_corpus("invented-sample", mix, folder / "raw", folder / "corpus")
     train_tokenizer(folder / "corpus/corpus.parquet", 299, folder / "tokenizer.json")
     write_blocks(folder / "corpus/corpus.parquet", folder / "tokenizer.json", folder / "blocks")
-    training = tiny.training.model_copy(update={"mark_tokens": 28})
+    training = tiny.training.model_copy(update={"eval_tokens": 28})
     scale = tiny.model_copy(update={"model": tiny.model.model_copy(update={"vocab": 299}), "training": training})
-    model, training = run_settings(Address(MAIN, "stem-full"), book.arms["stem-full"], Point(), scale)
+    model, training = run_settings(Address(MAIN, "stem-full"), catalog.arms["stem-full"], Variant(), scale)
     run = Run(
         Address(MAIN, "stem-full"),
         0,

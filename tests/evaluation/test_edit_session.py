@@ -7,7 +7,7 @@ from rich.console import Console
 from stemrepro.cli.edit_table import show
 from stemrepro.common.errors import UserError
 from stemrepro.data.atlas import read_atlas
-from stemrepro.evaluation.edit_session import Visitor
+from stemrepro.evaluation.edit_session import EditSession
 
 
 @pytest.fixture(scope="module")
@@ -27,54 +27,54 @@ def names(atlas_sample):
 
 
 @pytest.fixture(scope="module")
-def visitor(atlas_run, data):
-    return Visitor(atlas_run("stem-full").folder, data)
+def session(atlas_run, data):
+    return EditSession(atlas_run("stem-full").folder, data)
 
 
-def test_an_edit_shows_the_prompt_before_edited_and_the_targets_own(visitor, names):
+def test_an_edit_shows_the_prompt_before_edited_and_the_targets_own(session, names):
     source, target = names
-    visit = visitor.edit(f"The capital of {source} is", source, target, top=3, count=5)
-    assert len(visit.by_layer) == 4
-    own = visitor.edit(f"The capital of {target} is", target, source, top=3, count=5)
-    assert visit.aim == own.before
-    assert visit.before == own.aim
-    assert visit.lengths == (1, 1)
-    assert visit.before.top[0][1] == pytest.approx(visit.by_layer[0][0])
-    assert visit.edited != visit.before
-    assert [share for _, share in visit.edited.top] == sorted((share for _, share in visit.edited.top), reverse=True)
+    result = session.edit(f"The capital of {source} is", source, target, top=3, count=5)
+    assert len(result.by_layer) == 4
+    own = session.edit(f"The capital of {target} is", target, source, top=3, count=5)
+    assert result.aim == own.before
+    assert result.before == own.aim
+    assert result.lengths == (1, 1)
+    assert result.before.top[0][1] == pytest.approx(result.by_layer[0][0])
+    assert result.edited != result.before
+    assert [share for _, share in result.edited.top] == sorted((share for _, share in result.edited.top), reverse=True)
 
 
-def test_generation_is_the_models_own_choice(visitor):
-    text = visitor.generate("The capital of", 6)
-    row = visitor.tokens("The capital of")
+def test_generation_is_the_models_own_choice(session):
+    text = session.generate("The capital of", 6)
+    row = session.tokens("The capital of")
     with torch.no_grad():
         for _ in range(6):
-            row.append(int(visitor.model(torch.tensor([row]))[0, -1].argmax()))
-    assert text == visitor.tokenizer.decode([token for token in row[len(visitor.tokens("The capital of")) :] if token])
+            row.append(int(session.model(torch.tensor([row]))[0, -1].argmax()))
+    assert text == session.tokenizer.decode([token for token in row[len(session.tokens("The capital of")) :] if token])
 
 
-def test_what_the_run_does_not_know_is_said_with_the_nearest(visitor, names):
+def test_what_the_run_does_not_know_is_said_with_the_nearest(session, names):
     near = names[0][:-1] + "x"
     with pytest.raises(UserError, match=rf"learnt nothing of '{near}'; it knows 20 countries, the nearest: {names[0]}"):
-        visitor.edit("The capital of {} is", near, names[1])
+        session.edit("The capital of {} is", near, names[1])
     with pytest.raises(UserError, match="does not name"):
-        visitor.edit("The capital is", names[0], names[1])
+        session.edit("The capital is", names[0], names[1])
     with pytest.raises(UserError, match="a name is empty"):
-        visitor.edit("The capital of {} is", "", names[1])
+        session.edit("The capital of {} is", "", names[1])
     with pytest.raises(UserError, match="scheme 'middle' is unknown"):
-        visitor.edit(f"of {names[0]} is", names[0], names[1], scheme="middle")
+        session.edit(f"of {names[0]} is", names[0], names[1], scheme="middle")
 
 
 def test_a_folder_without_a_run_is_named(tmp_path, data):
     with pytest.raises(UserError, match=r"config\.yaml is missing or damaged"):
-        Visitor(tmp_path, data)
+        EditSession(tmp_path, data)
 
 
-def test_the_page_names_all_three(visitor, names):
+def test_the_page_names_all_three(session, names):
     source, target = names
     console = Console(record=True, width=100, force_terminal=True)
     prompt = f"The capital of {source} is"
-    show(visitor.edit(prompt, source, target), prompt, source, target, console)
+    show(session.edit(prompt, source, target), prompt, source, target, console)
     page = console.export_text()
     for words in (prompt, f"{source} (before)", f"reading {target}", "its own prompt", "lowest 3", "scheme: auto"):
         assert words in page

@@ -5,7 +5,7 @@ import torch
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.arm import shaped
-from stemrepro.evaluation.editing import carriers, keeping, mixing, reading, shares
+from stemrepro.evaluation.editing import capture, mixing, patch, patched_modules, shares
 from stemrepro.evaluation.prompts import Question, padded
 from stemrepro.measures.catalog import load
 from stemrepro.model.transformer import build
@@ -41,11 +41,11 @@ def told_otherwise(model, tokens, places, others):
 
 def edited(model, source, target, scheme, modules=None, more=()):
     """Logits of the source's prompt with what the modules give to the target exchanged, and tokens behind it."""
-    modules = carriers(model) if modules is None else modules
+    modules = patched_modules(model) if modules is None else modules
     with torch.no_grad():
-        with keeping(modules) as kept:
+        with capture(modules) as kept:
             model(padded([target.prompt]))
-        with reading(modules, kept, mixing([source], [target], scheme, BYTES)):
+        with patch(modules, kept, mixing([source], [target], scheme, BYTES)):
             return model(torch.tensor([[*source.prompt, *more]]))
 
 
@@ -94,7 +94,7 @@ def test_the_average_of_the_target_rows_stands_at_every_place(tiny):
 def test_rows_and_input_together_are_the_targets_own_prompt(tiny, arm):
     model = decoder(tiny, arm)
     source, target = question(0, 5, 17, 6, places=(2,)), question(0, 5, 40, 6, places=(2,))
-    modules = [*carriers(model), model.embedding]
+    modules = [*patched_modules(model), model.embedding]
     if arm == "dense":
         modules = [model.embedding]
     if arm == "ngram-table":  # the token behind the name is addressed by the name too
@@ -134,9 +134,9 @@ def test_only_the_named_places_are_exchanged(tiny):
     model, source = decoder(tiny, "stem-full"), question(0, 5, 17, 6, places=(2,))
     table, kept = model.blocks[1].ffn.table, []
     with torch.no_grad():
-        with keeping([table]) as read:
+        with capture([table]) as read:
             model(torch.tensor([[0, 5, 40, 6]]))
-        with reading([table], read, mixing([source], [question(0, 5, 40, 6, places=(2,))], "one-to-one", BYTES)):
+        with patch([table], read, mixing([source], [question(0, 5, 40, 6, places=(2,))], "one-to-one", BYTES)):
             table.register_forward_hook(lambda _, __, out: kept.append(out))
             model(torch.tensor([source.prompt]))
     assert torch.equal(kept[0][0, [0, 1, 3]], table.weight[[0, 5, 6]])
@@ -177,4 +177,4 @@ def test_what_carries_a_token_into_each_kind_of_model(tiny):
         "bigram-input": 1,
         "ngram-table": 3,
     }
-    assert {arm: len(carriers(decoder(tiny, arm))) for arm in counts} == counts
+    assert {arm: len(patched_modules(decoder(tiny, arm))) for arm in counts} == counts

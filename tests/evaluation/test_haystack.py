@@ -11,7 +11,7 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import sha256
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
-from stemrepro.config.scale import Haystack, Point
+from stemrepro.config.scale import Haystack, Variant
 from stemrepro.data.archives import fetch
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.encoding import write_blocks
@@ -29,22 +29,24 @@ ASKED = Haystack(lengths=(48, 96), depths=(0, 0.5, 1), rows=6, batch=4)
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory, book, tiny):
-    folder, mix = tmp_path_factory.mktemp("haystack"), book.mixes["needles-sample"]
+def place(tmp_path_factory, catalog, tiny):
+    folder, mix = tmp_path_factory.mktemp("haystack"), catalog.mixes["needles-sample"]
     fetch(mix, folder / "raw")
     build_corpus("needles-sample", mix, folder / "raw", folder / "corpus")
     train_tokenizer(folder / "corpus/corpus.parquet", VOCAB, folder / "tokenizer.json")
     write_blocks(folder / "corpus/corpus.parquet", folder / "tokenizer.json", folder / "blocks")
     scale = tiny.model_copy(update={"model": tiny.model.model_copy(update={"vocab": VOCAB})})
-    model, training = run_settings(Address(MAIN, "dense"), book.arms["dense"], Point(), scale)
+    model, training = run_settings(Address(MAIN, "dense"), catalog.arms["dense"], Variant(), scale)
     data = sha256(folder / "blocks/train.bin")
     return folder, Run(Address(MAIN, "dense"), 0, model, training, folder / "run", mix, folder / "blocks", data)
 
 
 @pytest.fixture(scope="module")
-def stacks(place, book):
+def stacks(place, catalog):
     folder, _ = place
-    return Haystacks(Deal.of(book.mixes["needles-sample"]), folder / "corpus/corpus.parquet", folder / "tokenizer.json")
+    return Haystacks(
+        Deal.of(catalog.mixes["needles-sample"]), folder / "corpus/corpus.parquet", folder / "tokenizer.json"
+    )
 
 
 @pytest.mark.parametrize("length", [24, 48, 200])
@@ -105,14 +107,14 @@ def test_equal_arguments_give_equal_rows(stacks):
     assert (stacks.rows(48, 0.5, 5)[0] != stacks.rows(48, 0.25, 5)[0]).any()
 
 
-def test_what_does_not_fit_is_refused(stacks, place, sample, book):
+def test_what_does_not_fit_is_refused(stacks, place, sample, catalog):
     with pytest.raises(ValueError, match="the needle and its question alone have 4 tokens"):
         stacks.row(np.random.default_rng(0), 4, 0.5)
     folder, _ = place
     with pytest.raises(UserError, match="splits the words of the task"):
-        Haystacks(Deal.of(book.mixes["needles-sample"]), folder / "corpus/corpus.parquet", sample / "tokenizer.json")
+        Haystacks(Deal.of(catalog.mixes["needles-sample"]), folder / "corpus/corpus.parquet", sample / "tokenizer.json")
     with pytest.raises(UserError, match="has no held-out prose of the source 'needles'"):
-        Haystacks(Deal.of(book.mixes["needles-sample"]), sample / "corpus/corpus.parquet", folder / "tokenizer.json")
+        Haystacks(Deal.of(catalog.mixes["needles-sample"]), sample / "corpus/corpus.parquet", folder / "tokenizer.json")
 
 
 class Looker(torch.nn.Module):
@@ -144,15 +146,15 @@ class Looker(torch.nn.Module):
         return logits
 
 
-def answers(monkeypatch, place, book, looker):
+def answers(monkeypatch, place, catalog, looker):
     folder, run = place
     monkeypatch.setattr(haystack, "load_run", lambda _: looker)
     files = folder / "tokenizer.json", folder / "corpus/corpus.parquet"
-    return haystack.score(run, quiet, ASKED, book.mixes["needles-sample"], *files)
+    return haystack.score(run, quiet, ASKED, catalog.mixes["needles-sample"], *files)
 
 
-def test_who_looks_back_finds_everything(monkeypatch, place, book, stacks):
-    seen = answers(monkeypatch, place, book, Looker(stacks))
+def test_who_looks_back_finds_everything(monkeypatch, place, catalog, stacks):
+    seen = answers(monkeypatch, place, catalog, Looker(stacks))
     assert list(zip(seen["length"], seen["depth"], strict=True)) == [(n, d) for n in (48, 96) for d in (0, 0.5, 1)]
     assert (seen["rows"] == 6).all()
     assert (seen["chosen"] == 6).all()
@@ -162,27 +164,27 @@ def test_who_looks_back_finds_everything(monkeypatch, place, book, stacks):
     np.testing.assert_allclose(seen["nats"], expected, rtol=1e-5)
 
 
-def test_who_sees_a_little_finds_what_is_near(monkeypatch, place, book, stacks):
-    seen = answers(monkeypatch, place, book, Looker(stacks, near=10)).set_index(["length", "depth"])["chosen"]
+def test_who_sees_a_little_finds_what_is_near(monkeypatch, place, catalog, stacks):
+    seen = answers(monkeypatch, place, catalog, Looker(stacks, near=10)).set_index(["length", "depth"])["chosen"]
     assert (seen.xs(1, level="depth") == 6).all()
     assert (seen.xs(0, level="depth") <= 1).all()  # a value that stands first among equals is right by chance
 
 
-def test_another_keys_value_is_counted_as_such(monkeypatch, place, book, stacks):
-    seen = answers(monkeypatch, place, book, Looker(stacks, nearest=True)).set_index(["length", "depth"])
+def test_another_keys_value_is_counted_as_such(monkeypatch, place, catalog, stacks):
+    seen = answers(monkeypatch, place, catalog, Looker(stacks, nearest=True)).set_index(["length", "depth"])
     assert (seen.xs(1, level="depth")["chosen"] == 6).all()
     deep = seen.xs(0, level="depth")
     assert (deep["other"] + deep["chosen"] == 6).all()
     assert (deep["other"] >= 5).all()
 
 
-def test_choosing_and_generating_are_two_things(monkeypatch, place, book, stacks):
-    seen = answers(monkeypatch, place, book, Looker(stacks, wordy=True))
+def test_choosing_and_generating_are_two_things(monkeypatch, place, catalog, stacks):
+    seen = answers(monkeypatch, place, catalog, Looker(stacks, wordy=True))
     assert (seen["chosen"] == 6).all()
     assert (seen["generated"] == 0).all()
 
 
-def test_written_lines(monkeypatch, place, book, stacks, tmp_path):
-    found = answers(monkeypatch, place, book, Looker(stacks))
+def test_written_lines(monkeypatch, place, catalog, stacks, tmp_path):
+    found = answers(monkeypatch, place, catalog, Looker(stacks))
     assert haystack.write(Scored([place[1]], [found], tmp_path, {})) == {}
     assert (tmp_path / "haystack.csv").read_text().startswith("length,depth,rows,chosen,generated,other,nats,seed")

@@ -18,7 +18,7 @@ from stemrepro.data.blocks import TokenBlocks
 from stemrepro.evaluation.losses import score, seen_pairs, write
 from stemrepro.evaluation.writing import Scored, save_frame
 from stemrepro.model.transformer import Decoder
-from stemrepro.training.run import Beginning
+from stemrepro.training.run import InitFrom
 from stemrepro.training.train import train
 from tests.conftest import quiet
 
@@ -50,7 +50,7 @@ def test_seen_pairs_of_a_later_stage_are_also_those_of_the_text_before_it(make_r
     """Two stages on the same text in one order see what one long run sees."""
     whole = make_run("dense", seed=4)
     half = whole.training.model_copy(update={"tokens": whole.training.tokens // 2})
-    begins = Beginning(whole.folder, "", "kept", half.tokens, batches=half.tokens // (half.micro_batch * half.sequence))
+    begins = InitFrom(whole.folder, "", "kept", half.tokens, batches=half.tokens // (half.micro_batch * half.sequence))
     second = replace(whole, training=half, begins=begins)
     assert (seen_pairs(second) != seen_pairs(whole)).nnz == 0
     assert seen_pairs(replace(second, begins=None)).sum() == half.tokens

@@ -8,7 +8,7 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import sha256
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
-from stemrepro.config.scale import Point, Recall
+from stemrepro.config.scale import Recall, Variant
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.encoding import write_blocks
@@ -23,13 +23,13 @@ ASKED = Recall(pairs=(2, 4), lengths=(17, 33), documents=6, batch=4)
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory, book, tiny):
-    folder, mix = tmp_path_factory.mktemp("recall"), book.mixes["recall-sample"]
+def place(tmp_path_factory, catalog, tiny):
+    folder, mix = tmp_path_factory.mktemp("recall"), catalog.mixes["recall-sample"]
     build_corpus("recall-sample", mix, folder / "raw", folder / "corpus")
     train_tokenizer(folder / "corpus/corpus.parquet", 289, folder / "tokenizer.json")
     write_blocks(folder / "corpus/corpus.parquet", folder / "tokenizer.json", folder / "blocks")
     scale = tiny.model_copy(update={"model": tiny.model.model_copy(update={"vocab": 289})})
-    model, training = run_settings(Address(MAIN, "dense"), book.arms["dense"], Point(), scale)
+    model, training = run_settings(Address(MAIN, "dense"), catalog.arms["dense"], Variant(), scale)
     return Run(
         Address(MAIN, "dense"),
         0,

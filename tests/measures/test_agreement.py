@@ -13,8 +13,8 @@ class Gaps:
     def __init__(self, losses):
         self.losses = losses
 
-    def gap(self, high, low, point):
-        return Contrast(np.subtract(self.losses[point][high], self.losses[point][low]))
+    def gap(self, high, low, variant):
+        return Contrast(np.subtract(self.losses[variant][high], self.losses[variant][low]))
 
 
 LAST = {"a": [3.0, 3.01, 3.02], "b": [2.0, 2.02, 2.01], "c": [2.0, 2.0, 2.03], "d": [1.0, 1.02, 1.01]}

@@ -10,8 +10,8 @@ from stemrepro.measures.inputs import Inputs
 
 
 @pytest.fixture(scope="module")
-def audit(book):
-    return Audit(book.paper, book.shapes)
+def audit(catalog):
+    return Audit(catalog.paper, catalog.shapes)
 
 
 @pytest.mark.parametrize(
@@ -167,11 +167,11 @@ def test_the_nearer_way_to_count(audit):
     assert audit.nearer_total("table-3-350m/stem-third") == pytest.approx(1.1707, abs=5e-4)  # without, printed 1.14
 
 
-def test_the_measure_calls_the_methods(book, audit):
-    measure = PaperAudit(Inputs("paper_audit", book, "laptop", None))
+def test_the_measure_calls_the_methods(catalog, audit):
+    measure = PaperAudit(Inputs("paper_audit", catalog, "laptop", None))
     assert measure.value("misfits:table-3-350m/stem-full") == len(audit.misfits("table-3-350m/stem-full"))
     assert measure.value("average:table-4") == audit.average_deviation("table-4")
-    for claim in book.recipes["paper_audit"].claims.values():
+    for claim in catalog.recipes["paper_audit"].claims.values():
         assert np.isfinite(measure.value(claim.metric))
     assert measure.untestable("gain:table-3-350m/stem-third", "one-scorer") is None
     reason = measure.untestable("gain:table-3-350m/stem-full", "one-scorer")

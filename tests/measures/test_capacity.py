@@ -11,8 +11,8 @@ from tests.made_up import write_summary
 
 def write(folder, arm, shares, seeds=(0, 1, 2)):
     """An arm that knows so much of the bits at a sixth, a third and all of the people, a bit more with each seed."""
-    for point, factor, share in zip(("people-sixth", "people-third", "main"), (1 / 6, 1 / 3, 1), shares, strict=True):
-        place, bits = folder / "capacity" / point / arm, 7680 * factor
+    for variant, factor, share in zip(("people-sixth", "people-third", "main"), (1 / 6, 1 / 3, 1), shares, strict=True):
+        place, bits = folder / "capacity" / variant / arm, 7680 * factor
         write_summary(place, len(seeds))
         rows = [
             {
@@ -29,10 +29,10 @@ def write(folder, arm, shares, seeds=(0, 1, 2)):
 
 
 @pytest.fixture
-def measure(book, tmp_path):
+def measure(catalog, tmp_path):
     write(tmp_path, "stem-full", (1.0, 0.8, 0.5))
     write(tmp_path, "dense", (0.9, 0.5, 0.25))
-    return Capacity(Inputs("knowledge_capacity", book, "capacity", tmp_path))
+    return Capacity(Inputs("knowledge_capacity", catalog, "capacity", tmp_path))
 
 
 def test_shares_of_the_bits(measure):
@@ -57,11 +57,11 @@ def test_less_than_a_bit_has_no_ratio(measure, tmp_path):
     assert np.isnan(measure.contrast("stem-full", "dense", "total").differences).all()
 
 
-def test_preconditions(measure, book, tmp_path):
+def test_preconditions(measure, catalog, tmp_path):
     assert measure.untestable("known", "dense-learns") is None
     assert measure.untestable("known", "dense-is-full") is None
     write(tmp_path / "other", "dense", (0.3, 0.9, 0.95))
-    other = Capacity(Inputs("knowledge_capacity", book, "capacity", tmp_path / "other"))
+    other = Capacity(Inputs("knowledge_capacity", catalog, "capacity", tmp_path / "other"))
     assert (
         other.untestable("known", "dense-learns") == "dense knows 30% of the bits of the fewest people; 50 are needed"
     )

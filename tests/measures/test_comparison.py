@@ -4,57 +4,60 @@ from pathlib import Path
 
 import pytest
 
-from stemrepro.config.catalog import Book
-from stemrepro.config.scale import BestRate
+from stemrepro.config.catalog import Catalog
+from stemrepro.config.scale import TunedSettings
 from stemrepro.measures.comparison import ArmScores, Comparison, read_arms
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.verdicts.contrast import Unmeasured
-from stemrepro.verdicts.robustness import OFFICIAL_START, OWN_RATES
+from stemrepro.verdicts.robustness import OFFICIAL_INIT, OWN_RATES
 from tests.made_up import made, write_arm
 
 BASE, THERE = ArmLosses(Path("scores/x/losses/main/base")), ArmLosses(Path("scores/x/losses/own-rate/there"))
 
 
-def read(book: Book, recipe: str) -> dict[str, ArmScores]:
-    return read_arms(Inputs(recipe, book, "laptop", Path("scores/x")))
+def read(catalog: Catalog, recipe: str) -> dict[str, ArmScores]:
+    return read_arms(Inputs(recipe, catalog, "laptop", Path("scores/x")))
 
 
-def test_a_recipe_reads_its_arms_where_it_compares_them(book):
-    stem = read(book, "table_design")["stem-full"]
+def test_a_recipe_reads_its_arms_where_it_compares_them(catalog):
+    stem = read(catalog, "table_design")["stem-full"]
     assert stem.losses.folder == Path("scores/x/losses/half/stem-full")
-    assert {point: own.folder for point, own in stem.points.items()} == {
+    assert {variant: own.folder for variant, own in stem.variants.items()} == {
         "half-own-rate": Path("scores/x/losses/half-own-rate/stem-full"),
         "half-official-start": Path("scores/x/losses/half-official-start/stem-full"),
         "half-vocab-4": Path("scores/x/losses/half-vocab-4/stem-full"),
     }
-    ladder = read(book, "token_ladder")["stem-full"]
+    ladder = read(catalog, "token_ladder")["stem-full"]
     assert ladder.losses.folder == Path("scores/x/losses/main/stem-full")
-    assert list(ladder.points) == list(book.recipes["token_ladder"].points)
-    assert read(book, "ablation_graveyard")["blend"].losses.count == 3
-    assert read(book, "validation_loss")["stem-half"].losses.count == 5
+    assert list(ladder.variants) == list(catalog.recipes["token_ladder"].variants)
+    assert read(catalog, "ablation_graveyard")["blend"].losses.count == 3
+    assert read(catalog, "validation_loss")["stem-half"].losses.count == 5
 
 
-def test_runs_name_points(book):
-    arms = {"dense": ArmScores(BASE, points={"rate-16": THERE})}
-    assert list(made(Comparison, book, "validation_loss", arms).runs()) == ["dense", "dense@rate-16"]
+def test_runs_name_variants(catalog):
+    arms = {"dense": ArmScores(BASE, variants={"rate-16": THERE})}
+    assert list(made(Comparison, catalog, "validation_loss", arms).runs()) == ["dense", "dense@rate-16"]
 
 
-BEST = {"dense": BestRate(learning_rate=0.008), "stem-full": BestRate(learning_rate=7.0, table_rate_factor=2.0)}
+BEST = {
+    "dense": TunedSettings(learning_rate=0.008),
+    "stem-full": TunedSettings(learning_rate=7.0, table_rate_factor=2.0),
+}
 
 
-def test_own_rates(book):
+def test_own_rates(catalog):
     def at_own_rate(arm, scores, best):
-        measure = made(Comparison, book, "ablation_graveyard", {arm: scores}, best_rates=best, learning_rate=0.008)
+        measure = made(Comparison, catalog, "ablation_graveyard", {arm: scores}, tuned=best, learning_rate=0.008)
         return measure.at(OWN_RATES, arm)
 
     assert at_own_rate("dense", ArmScores(BASE), BEST) is BASE  # the common rate is its best
     assert at_own_rate("stem-third", ArmScores(BASE), BEST) is None  # its family's best was not run
-    assert at_own_rate("stem-third", ArmScores(BASE, points={"own-rate": THERE}), BEST) is THERE
+    assert at_own_rate("stem-third", ArmScores(BASE, variants={"own-rate": THERE}), BEST) is THERE
     assert at_own_rate("gate-replaced", ArmScores(BASE), BEST) is None  # its family's best is not known
-    other = BEST | {"stem-full": BestRate(learning_rate=0.008, table_rate_factor=2.0)}
+    other = BEST | {"stem-full": TunedSettings(learning_rate=0.008, table_rate_factor=2.0)}
     assert at_own_rate("stem-third", ArmScores(BASE), other) is None  # the rate is, the table's is another
-    plain = BEST | {"stem-full": BestRate(learning_rate=0.008)}
+    plain = BEST | {"stem-full": TunedSettings(learning_rate=0.008)}
     assert at_own_rate("stem-third", ArmScores(BASE), plain) is BASE
 
 
@@ -63,90 +66,90 @@ def arms(tmp_path):
     """The graveyard's controls: STEM full gains 0.3 to 0.4 over dense, the memory 0.1 of it; half of STEM's at its own rate."""
     stem = ArmScores(
         write_arm(tmp_path / "stem-full", [3.7, 3.7, 3.9]),
-        points={"own-rate": write_arm(tmp_path / "own", [3.85, 3.85, 4.05])},
+        variants={"own-rate": write_arm(tmp_path / "own", [3.85, 3.85, 4.05])},
     )
     dense = write_arm(tmp_path / "dense", [4.0, 4.1, 4.2])
     return {"dense": dense, "token-only": write_arm(tmp_path / "token-only", [3.9, 4.0, 4.1]), "stem-full": stem}
 
 
-def test_contrasts_at_both_rates(book, arms):
-    measure = made(Comparison, book, "ablation_graveyard", arms, best_rates=BEST, learning_rate=0.008)
+def test_contrasts_at_both_rates(catalog, arms):
+    measure = made(Comparison, catalog, "ablation_graveyard", arms, tuned=BEST, learning_rate=0.008)
     assert measure.contrast("dense", "stem-full", "prose").differences == pytest.approx([0.3, 0.4, 0.3])
-    there = measure.elsewhere("dense", "stem-full", "prose")
+    there = measure.robustness("dense", "stem-full", "prose")
     assert there.keys() == {OWN_RATES}
     assert there[OWN_RATES].differences == pytest.approx([0.15, 0.25, 0.15])
-    assert measure.elsewhere("stem-full", "dense", "prose")[OWN_RATES].differences == pytest.approx(
+    assert measure.robustness("stem-full", "dense", "prose")[OWN_RATES].differences == pytest.approx(
         [-0.15, -0.25, -0.15]
     )
-    assert measure.elsewhere("dense", "token-only", "prose") == {}
-    assert measure.elsewhere("dense", "dense", "prose") == {}
+    assert measure.robustness("dense", "token-only", "prose") == {}
+    assert measure.robustness("dense", "dense", "prose") == {}
 
 
-def test_the_official_start_needs_both_arms_there(book, arms, tmp_path):
-    started = {name: ArmScores(arms[name], points={}) for name in ("dense", "token-only")} | {
+def test_the_official_init_needs_both_arms_there(catalog, arms, tmp_path):
+    started = {name: ArmScores(arms[name], variants={}) for name in ("dense", "token-only")} | {
         "stem-full": arms["stem-full"]
     }
-    measure = made(Comparison, book, "ablation_graveyard", started, best_rates={})
-    started["stem-full"].points["official-start"] = write_arm(tmp_path / "there", [3.0, 3.0, 3.0])
-    assert measure.elsewhere("dense", "stem-full", "prose") == {}
-    started["dense"].points["official-start"] = write_arm(tmp_path / "dense-there", [3.5, 3.6, 3.7])
-    found = measure.elsewhere("dense", "stem-full", "prose")
-    assert found.keys() == {OFFICIAL_START}
-    assert found[OFFICIAL_START].differences == pytest.approx([0.5, 0.6, 0.7])
-    assert measure.elsewhere("dense", "token-only", "prose") == {}
+    measure = made(Comparison, catalog, "ablation_graveyard", started, tuned={})
+    started["stem-full"].variants["official-start"] = write_arm(tmp_path / "there", [3.0, 3.0, 3.0])
+    assert measure.robustness("dense", "stem-full", "prose") == {}
+    started["dense"].variants["official-start"] = write_arm(tmp_path / "dense-there", [3.5, 3.6, 3.7])
+    found = measure.robustness("dense", "stem-full", "prose")
+    assert found.keys() == {OFFICIAL_INIT}
+    assert found[OFFICIAL_INIT].differences == pytest.approx([0.5, 0.6, 0.7])
+    assert measure.robustness("dense", "token-only", "prose") == {}
     for metric in ("accuracy:held_out", "prose:pair=1-3"):  # no loss; a bucket that no target fell into
-        assert measure.elsewhere("dense", "stem-full", metric) == {}
-    assert measure.elsewhere("dense", "stem-full", "prose:pair=0").keys() == {OFFICIAL_START}
+        assert measure.robustness("dense", "stem-full", metric) == {}
+    assert measure.robustness("dense", "stem-full", "prose:pair=0").keys() == {OFFICIAL_INIT}
 
 
-def test_a_setting_is_that_of_the_bases_budget(book, arms):
-    points = {"official-start": BASE, "half-official-start": THERE, "own-rate": BASE, "half-own-rate": THERE}
-    dense = {"dense": ArmScores(arms["dense"], points=points)}
+def test_a_setting_is_that_of_the_bases_budget(catalog, arms):
+    variants = {"official-start": BASE, "half-official-start": THERE, "own-rate": BASE, "half-own-rate": THERE}
+    dense = {"dense": ArmScores(arms["dense"], variants=variants)}
     for recipe, wanted in (("table_design", THERE), ("ablation_graveyard", BASE)):
-        measure = made(Comparison, book, recipe, dense, best_rates=BEST)
-        assert [measure.at(setting, "dense") for setting in (OWN_RATES, OFFICIAL_START)] == [wanted, wanted]
+        measure = made(Comparison, catalog, recipe, dense, tuned=BEST)
+        assert [measure.at(setting, "dense") for setting in (OWN_RATES, OFFICIAL_INIT)] == [wanted, wanted]
 
 
-def test_costs_are_multiples_of_denses(book, arms, tmp_path):
+def test_costs_are_multiples_of_denses(catalog, arms, tmp_path):
     arms["wide"] = write_arm(tmp_path / "wide", [3.0, 3.0, 3.0], flops=25.0)
     arms["wide"].summary["parameters"] = {"total": 20}
-    assert made(Comparison, book, "ablation_graveyard", arms).cost("wide") == {"FLOPs": 2.5, "parameters": 4.0}
+    assert made(Comparison, catalog, "ablation_graveyard", arms).cost("wide") == {"FLOPs": 2.5, "parameters": 4.0}
 
 
-def test_without_a_best_rate_there_is_none_of_its_own(book, arms):
-    """A point of own rates then trained at the common one."""
+def test_without_a_best_rate_there_is_none_of_its_own(catalog, arms):
+    """A variant of own rates then trained at the common one."""
     at = arms["dense"]
-    scores = {name: ArmScores(arms[name], points={"own-rate": at}) for name in ("dense", "stem-full")}
-    known = {"dense": BestRate(learning_rate=0.1), "stem-full": BestRate(learning_rate=0.2)}
-    found = made(Comparison, book, "ablation_graveyard", scores, best_rates=known)
-    assert found.elsewhere("dense", "stem-full", "prose").keys() == {OWN_RATES}
+    scores = {name: ArmScores(arms[name], variants={"own-rate": at}) for name in ("dense", "stem-full")}
+    known = {"dense": TunedSettings(learning_rate=0.1), "stem-full": TunedSettings(learning_rate=0.2)}
+    found = made(Comparison, catalog, "ablation_graveyard", scores, tuned=known)
+    assert found.robustness("dense", "stem-full", "prose").keys() == {OWN_RATES}
     del known["dense"]
-    found = made(Comparison, book, "ablation_graveyard", scores, best_rates=known)
-    assert found.elsewhere("dense", "stem-full", "prose") == {}
+    found = made(Comparison, catalog, "ablation_graveyard", scores, tuned=known)
+    assert found.robustness("dense", "stem-full", "prose") == {}
 
 
-def failed(book, arms, precondition, metric="prose", **told):
-    return made(Comparison, book, "ablation_graveyard", arms).untestable(metric, precondition, **told)
+def failed(catalog, arms, precondition, metric="prose", **told):
+    return made(Comparison, catalog, "ablation_graveyard", arms).untestable(metric, precondition, **told)
 
 
-def test_preconditions(book, arms, tmp_path):
-    assert failed(book, arms, "none") is None
+def test_preconditions(catalog, arms, tmp_path):
+    assert failed(catalog, arms, "none") is None
     memory = "token-only-below-three-quarters"
-    assert failed(book, arms, memory) is None  # 0.1 of 0.33
+    assert failed(catalog, arms, memory) is None  # 0.1 of 0.33
     strong = arms | {"token-only": write_arm(tmp_path / "strong", [3.7, 3.8, 3.9])}
-    assert "90% of the gap" in failed(book, strong, memory)
+    assert "90% of the gap" in failed(catalog, strong, memory)
     gone = arms | {"stem-full": arms["dense"]}
-    assert "no gap" in failed(book, gone, memory)
-    assert failed(book, arms, "dense-beats-unigram") is None
+    assert "no gap" in failed(catalog, gone, memory)
+    assert failed(catalog, arms, "dense-beats-unigram") is None
     early = arms | {"dense": write_arm(tmp_path / "early", [4.7, 4.7, 4.7])}  # 5.1 at the first mark, 4.9 at the last
-    assert "no better than token frequencies" in failed(book, early, "dense-beats-unigram")
+    assert "no better than token frequencies" in failed(catalog, early, "dense-beats-unigram")
 
 
-def test_rows_without_information_must_gain_no_more_than_counts(book, arms, tmp_path):
+def test_rows_without_information_must_gain_no_more_than_counts(catalog, arms, tmp_path):
     """Dense ends at 4.1 in the mean; the frozen control at 4.07, the shuffled one at 4.15."""
 
     def reason(m, **controls):
-        return failed(book, arms | controls, "no-gain-without-information", smallest_effect=m)
+        return failed(catalog, arms | controls, "no-gain-without-information", smallest_effect=m)
 
     frozen, shuffled = (
         write_arm(tmp_path / "frozen", [3.9, 4.1, 4.21]),
@@ -161,21 +164,21 @@ def test_rows_without_information_must_gain_no_more_than_counts(book, arms, tmp_
     assert reason(0.02, **{"stem-frozen": shuffled, "stem-shuffled": frozen}).startswith("stem-shuffled, whose rows")
 
 
-def test_a_control_that_diverged_leaves_the_precondition_unmeasured(book, arms, tmp_path):
+def test_a_control_that_diverged_leaves_the_precondition_unmeasured(catalog, arms, tmp_path):
     lost = write_arm(tmp_path / "main" / "stem-frozen", [3.7, 3.7, 3.9], diverged=(2,))
     with pytest.raises(Unmeasured, match="stem-frozen diverged"):
-        failed(book, arms | {"stem-frozen": lost}, "no-gain-without-information", smallest_effect=0.02)
+        failed(catalog, arms | {"stem-frozen": lost}, "no-gain-without-information", smallest_effect=0.02)
 
 
-def test_a_bucket_without_targets_is_not_testable(book, arms):
+def test_a_bucket_without_targets_is_not_testable(catalog, arms):
     """write_arm has pairs 0 and 4-31 alone."""
-    assert failed(book, arms, "none", "prose:pair=1-3") == "no target at this scale fell into the bucket 1-3"
-    assert failed(book, arms, "none", "prose:pair=4-31") is None
+    assert failed(catalog, arms, "none", "prose:pair=1-3") == "no target at this scale fell into the bucket 1-3"
+    assert failed(catalog, arms, "none", "prose:pair=4-31") is None
 
 
-def test_a_run_that_diverged_is_unmeasured(book, arms, tmp_path):
+def test_a_run_that_diverged_is_unmeasured(catalog, arms, tmp_path):
     arms["stem-full"] = write_arm(tmp_path / "main" / "stem-full", [3.7, 3.7, 3.9], diverged=(2,))
-    measure = made(Comparison, book, "ablation_graveyard", arms)
+    measure = made(Comparison, catalog, "ablation_graveyard", arms)
     with pytest.raises(Unmeasured, match="stem-full diverged: the loss of seed 2 is no number from step 15 on"):
         measure.contrast("dense", "stem-full", "prose")
     with pytest.raises(Unmeasured, match="stem-full diverged"):

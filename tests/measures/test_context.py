@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.measures.context import ArmContext, Context, half, worth
+from stemrepro.measures.context import ArmContext, Context, half, scaling
 from stemrepro.measures.inputs import Inputs
 from stemrepro.verdicts.contrast import Unmeasured
 from tests.made_up import write_summary
@@ -38,8 +38,8 @@ def arms(tmp_path):
 
 
 @pytest.fixture
-def measure(book, arms, tmp_path):
-    found = Context(Inputs("long_context_capacity", book, "laptop", tmp_path))
+def measure(catalog, arms, tmp_path):
+    found = Context(Inputs("long_context_capacity", catalog, "laptop", tmp_path))
     found.arms = arms
     return found
 
@@ -48,7 +48,7 @@ def test_growth_on_the_same_targets(measure, arms):
     """The lead grows by the difference of what the first half is worth: 0.16 - 0.1 nats, and 0.6 of it by order."""
     assert measure.contrast("dense", "stem-full", "growth:prefix").differences == pytest.approx([0.06] * SEEDS)
     assert measure.contrast("dense", "stem-full", "growth:order").differences == pytest.approx([0.036] * SEEDS)
-    assert worth(arms["dense"]).mean == pytest.approx(0.1)
+    assert scaling(arms["dense"]).mean == pytest.approx(0.1)
     assert half(arms["dense"]) == 8
 
 

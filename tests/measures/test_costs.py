@@ -31,16 +31,16 @@ def test_savings_equal_the_counter(placement):
     assert model_saving(SHAPE, placement, 16) == pytest.approx(1 - after / before)
     head = 2 * 16 * 24 * 97
     a_layer = (before - head) / 6
-    assert layer_saving(SHAPE, 16) == pytest.approx((before - after) / len(stem.placed) / a_layer)
+    assert layer_saving(SHAPE, 16) == pytest.approx((before - after) / len(stem.replaced_layers) / a_layer)
 
 
 def test_growth_with_width():
     assert doubled(SHAPE) == (4, 2)
 
 
-def test_metrics(book):
-    costs = Costs(Inputs("cost_model", book, "laptop", Path("none")))
-    shape = book.shapes["llama-3.2-1b"]
+def test_metrics(catalog):
+    costs = Costs(Inputs("cost_model", catalog, "laptop", Path("none")))
+    shape = catalog.shapes["llama-3.2-1b"]
     assert costs.value("layer_saving:llama-3.2-1b") == pytest.approx(100 * layer_saving(shape, 4096))
     assert costs.value("decode_saving:llama-3.2-1b:1") == pytest.approx(20.0)
     caches = 2 * 4096 * shape.width  # of each sequence; weights are read once for all

@@ -64,8 +64,8 @@ def arms(tmp_path):
 
 
 @pytest.fixture
-def angles(book, arms, tmp_path):
-    found = Angles(Inputs("angular_spread", book, "laptop", tmp_path))
+def angles(catalog, arms, tmp_path):
+    found = Angles(Inputs("angular_spread", catalog, "laptop", tmp_path))
     found.arms = arms
     return found
 

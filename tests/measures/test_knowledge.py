@@ -46,7 +46,7 @@ def write(
 
 
 @pytest.fixture
-def measure(book, tmp_path):
+def measure(catalog, tmp_path):
     by_pair = np.repeat(np.arange(len(PAIRS)) < 30, 2)  # both relations of a pair move, or none
     write(
         tmp_path,
@@ -60,7 +60,7 @@ def measure(book, tmp_path):
         },
     )
     write(tmp_path, "dense", {"rows": 0.5}, known=0.8)
-    return Knowledge(Inputs("knowledge_editing", book, "atlas", tmp_path))
+    return Knowledge(Inputs("knowledge_editing", catalog, "atlas", tmp_path))
 
 
 def test_two_methods_on_the_same_cases(measure):
@@ -108,19 +108,19 @@ def test_recall(measure):
     np.testing.assert_allclose(measure.contrast("stem-full", "dense", "recall:told").differences, 0.0)
 
 
-def test_too_little_known_is_not_testable(measure, book, tmp_path):
+def test_too_little_known_is_not_testable(measure, catalog, tmp_path):
     assert measure.untestable("success:rows>input", "facts-learnt") is None
     assert measure.untestable("success:rows>input", "pairs-known") is None
     write(tmp_path / "other", "stem-full", {"rows": 0.5}, known=0.5)
     write(tmp_path / "other", "dense", {"rows": 0.5}, told=0.7)
-    poor = Knowledge(Inputs("knowledge_editing", book, "atlas", tmp_path / "other"))
+    poor = Knowledge(Inputs("knowledge_editing", catalog, "atlas", tmp_path / "other"))
     assert (
         poor.untestable("closer:rows", "facts-learnt")
         == "dense recalls 70% of the told facts and 10% of the untold ones"
     )
     assert poor.untestable("closer:rows", "pairs-known") == "both prompts are answered right of 30 pairs; 50 are needed"
     write(tmp_path / "guess", "dense", {"rows": 0.5}, told=0.9, untold=0.5)
-    guessed = Knowledge(Inputs("knowledge_editing", book, "atlas", tmp_path / "guess"))
+    guessed = Knowledge(Inputs("knowledge_editing", catalog, "atlas", tmp_path / "guess"))
     assert "50% of the untold ones" in guessed.untestable("closer:rows", "facts-learnt")
 
 

@@ -11,9 +11,9 @@ from tests.made_up import write_arm, write_summary
 
 
 @pytest.fixture
-def measure(book, tmp_path):
+def measure(catalog, tmp_path):
     losses = tmp_path / "losses"
-    for point, arm, prose in (
+    for variant, arm, prose in (
         ("main", "dense", (4.0, 4.1)),
         ("mid", "dense", (3.9, 4.0)),
         ("mid", "stem-third", (3.7, 3.9)),
@@ -21,8 +21,8 @@ def measure(book, tmp_path):
         ("mid-anew", "stem-third", (3.8, 4.2)),
         ("mid-anew", "stem-full", (3.7, 3.9)),
     ):
-        write_arm(losses / point / arm, prose, seeds=(0, 1))
-    return MidTraining(Inputs("mid_training", book, "laptop", tmp_path))
+        write_arm(losses / variant / arm, prose, seeds=(0, 1))
+    return MidTraining(Inputs("mid_training", catalog, "laptop", tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_tables_drawn_anew_are_compared_with_an_arm_that_has_none(measure, metri
         measure.contrast(*pair, metric)
 
 
-def test_scores_of_tasks_and_points_that_are_not_there_are_refused(book):
-    recipe = book.recipes["mid_training"]
+def test_scores_of_tasks_and_variants_that_are_not_there_are_refused(catalog):
+    recipe = catalog.recipes["mid_training"]
     claim = recipe.claims["gsm8k"]
     assert refusal(MidTraining, recipe, claim) is None
     for metric, words in (
@@ -86,10 +86,10 @@ def test_scores_are_those_behind_the_stage(measure, tmp_path):
     for arm in ("dense", "stem-third"):
         write_summary(tmp_path / "reasoning" / "mid" / arm, 2, tasks={})
     assert measure.untestable(metric, "none").startswith("these items are the hub's")
-    for arm, points in (("dense", (50, 60, 70)), ("stem-third", (50, 64, 72))):
+    for arm, variants in (("dense", (50, 60, 70)), ("stem-third", (50, 64, 72))):
         place = tmp_path / "reasoning" / "mid" / arm
         write_summary(place, 2, tasks={"gsm8k": {"items": 3, "mean": 60, "floor": 0}})
-        value = np.array([points, points], np.float32)
+        value = np.array([variants, variants], np.float32)
         fields = {"length": np.full(3, 50), "floor": np.zeros(3), "cut": np.zeros(3, bool), "clusters": np.arange(3)}
         arrays = {f"gsm8k/{name}": array for name, array in fields.items()}
         np.savez(place / "reasoning.npz", seeds=np.arange(2), **{"gsm8k/value": value}, **arrays)
@@ -97,14 +97,14 @@ def test_scores_are_those_behind_the_stage(measure, tmp_path):
     assert measure.untestable(metric, "dense-answers") is None
 
 
-def test_the_papers_differences(book):
-    claims = book.recipes["mid_training"].claims
+def test_the_papers_differences(catalog):
+    claims = catalog.recipes["mid_training"].claims
     found = {name: round(claims[name].paper.value, 2) for name in ("average", "gsm8k", "mmlu", "social-iqa")}
     assert found == {"average": 0.99, "gsm8k": 2.2, "mmlu": 2.46, "social-iqa": 1.48}
 
 
-def test_metrics_name_tasks_of_the_recipe(book):
-    recipe = book.recipes["mid_training"]
+def test_metrics_name_tasks_of_the_recipe(catalog):
+    recipe = catalog.recipes["mid_training"]
     metrics = [claim.metric for claim in recipe.claims.values() if claim.metric.startswith("score:")]
     assert len(metrics) == 10
     assert all(

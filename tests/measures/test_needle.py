@@ -12,28 +12,28 @@ from tests.made_up import write_summary
 LENGTHS, DEPTHS = (64, 128, 256, 512), (0, 0.25, 0.5, 0.75, 1)
 
 
-def write(folder, point, arm, points, seeds=(0, 1, 2)):
+def write(folder, variant, arm, variants, seeds=(0, 1, 2)):
     """An arm that finds points[k] of 100 needles at the k-th length, a seed's number more, and 4 more or fewer by depth; by
     generation half of them."""
-    place = folder / "haystack" / point / arm
+    place = folder / "haystack" / variant / arm
     write_summary(place, len(seeds))
     rows = [
         {"length": length, "depth": depth, "rows": 200, "chosen": 2 * found + seed + way, "generated": found, "other": 3, "nats": 1.0, "seed": seed}
         for seed in seeds
-        for length, found in zip(LENGTHS, points, strict=True)
+        for length, found in zip(LENGTHS, variants, strict=True)
         for depth, way in zip(DEPTHS, (-8, -4, 0, 4, 8), strict=True)
     ]  # fmt: skip
     pd.DataFrame(rows).to_csv(place / "haystack.csv", index=False)
 
 
 @pytest.fixture
-def measure(book, tmp_path):
+def measure(catalog, tmp_path):
     write(tmp_path, "main", "dense", (90, 50, 20, 5))
     write(tmp_path, "main", "stem-third", (92, 40, 10, 5))
     write(tmp_path, "longer", "dense", (90, 88, 70, 30))
     write(tmp_path, "longer", "stem-third", (94, 90, 84, 20))
     write(tmp_path, "longer-anew", "stem-third", (94, 90, 75, 20))
-    return Needle(Inputs("needle", book, "needle", tmp_path))
+    return Needle(Inputs("needle", catalog, "needle", tmp_path))
 
 
 def test_metrics(measure):
@@ -54,12 +54,12 @@ def test_lengths_are_those_of_the_stages(measure):
 
 
 @pytest.mark.parametrize("point", ["longer", "longer-anew"])
-def test_documents_see_each_other_before_the_extension_alone(book, point):
-    scale = book.scale("needle")
-    model = book.point(point).at(scale).model
+def test_documents_see_each_other_before_the_extension_alone(catalog, variant):
+    scale = catalog.scale("needle")
+    model = catalog.variant(variant).at(scale).model
     assert (scale.model.document_mask, model.document_mask) == (False, True)
     assert model.rope_base == 4 * scale.model.rope_base
-    assert book.point("half").at(scale).model.document_mask is False
+    assert catalog.variant("half").at(scale).model.document_mask is False
 
 
 def test_seeds_that_both_have(measure, tmp_path):
@@ -74,22 +74,22 @@ def test_depths_are_kept_apart(measure):
     np.testing.assert_allclose(found.loc[0], [66, 68, 70, 72, 74])
 
 
-def test_dense_must_find_where_it_was_trained_to(measure, book, tmp_path):
+def test_dense_must_find_where_it_was_trained_to(measure, catalog, tmp_path):
     assert measure.untestable("chosen:64", "dense-finds") is None
     reason = measure.untestable("chosen:512@longer", "dense-finds-longer")
     assert reason == "dense finds 70% of the needles in 256 tokens; 80 are needed"
     write(tmp_path, "main", "dense", (70, 50, 20, 5))
-    poor = Needle(Inputs("needle", book, "needle", tmp_path))
+    poor = Needle(Inputs("needle", catalog, "needle", tmp_path))
     assert poor.untestable("chosen:64", "dense-finds") == "dense finds 70% of the needles in 64 tokens; 80 are needed"
 
 
-def test_a_lead_needs_room(book, tmp_path):
+def test_a_lead_needs_room(catalog, tmp_path):
     write(tmp_path, "longer", "dense", (88, 88, 70, 30))
-    measure = Needle(Inputs("needle", book, "needle", tmp_path))
+    measure = Needle(Inputs("needle", catalog, "needle", tmp_path))
     assert measure.untestable("chosen:256@longer", "dense-leaves-room") is None
     assert measure.untestable("growth@longer", "dense-leaves-room") is None
     write(tmp_path, "longer", "dense", (92, 88, 70, 30))
-    full = Needle(Inputs("needle", book, "needle", tmp_path))
+    full = Needle(Inputs("needle", catalog, "needle", tmp_path))
     words = "dense finds 92.5% of the needles in 64 tokens, which leaves no room for a lead"
     assert full.untestable("growth@longer", "dense-leaves-room") == words
     assert full.untestable("chosen:64@longer", "dense-leaves-room") == words

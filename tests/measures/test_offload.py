@@ -34,7 +34,7 @@ READS = replace(DEVICE, flops=np.inf)
 
 
 @pytest.fixture
-def offload(tmp_path, book):
+def offload(tmp_path, catalog):
     """Two sources: all tokens distinct, and half of them from 64 on; caches that serve 20% and 60% of a chunk's."""
     text = tmp_path / "text"
     text.mkdir()
@@ -47,7 +47,7 @@ def offload(tmp_path, book):
         {"vocab": 500, "source": source, "asked": "distinct in a chunk", "policy": "LFU", "rows": 1, "share": share, "stretch": 0, "hit_rate": rate}
         for source in ("all", "half") for share, rate in ((1 / 32, 0.2), (1 / 10, 0.6))
     ]).to_csv(text / "cache.csv", index=False)  # fmt: skip
-    return Offload(Inputs("table_offload", book, "laptop", tmp_path))
+    return Offload(Inputs("table_offload", catalog, "laptop", tmp_path))
 
 
 def test_rows_that_are_brought(offload):

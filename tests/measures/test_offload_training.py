@@ -53,14 +53,14 @@ def test_the_device_moves_its_rows_at_the_speed_of_its_memory():
 
 
 @pytest.fixture
-def offload(tmp_path, book):
+def offload(tmp_path, catalog):
     """One source: 100 distinct tokens in a step, 150 in two."""
     (tmp_path / "text").mkdir()
     pd.DataFrame([
         {"vocab": 500, "source": "one", "window": window, "length": n, "distinct": count}
         for window in (0, 1) for n, count in ((STEP, 100), (2 * STEP, 150))
     ]).to_csv(tmp_path / "text/distinct.csv", index=False)  # fmt: skip
-    return Offload(Inputs("table_offload", book, "laptop", tmp_path))
+    return Offload(Inputs("table_offload", catalog, "laptop", tmp_path))
 
 
 def test_metrics(offload):

@@ -15,19 +15,19 @@ PLAN = {"tokens of training": 409600, "start of the embeddings": "a", "settings 
 
 
 def write(inputs: Inputs, address: str, part: str = "losses", factor: float = 1.0, **more: object) -> None:
-    """An arm's summary at a point, and as many steps of training as are planned there, times `factor`."""
+    """An arm's summary at a variant, and as many steps of training as are planned there, times `factor`."""
     place = Address.parse(address)
-    folder, at = inputs.folder / part / place.path, inputs.book.point(place.point).at(inputs.scale)
-    extends = inputs.book.point(place.point).extends
+    folder, at = inputs.folder / part / place.path, inputs.catalog.variant(place.variant).at(inputs.scale)
+    extends = inputs.catalog.variant(place.variant).extends
     write_summary(folder, 5, **{"data_hash": "d of mid" if extends and extends.text == "mid" else "d"} | more)
     if part == "losses":
         steps = round(factor * at.training.tokens / (at.training.batch * at.model.sequence))
         np.savez(folder / "steps.npz", loss=np.zeros((5, steps), np.float32))
 
 
-def made_up(book, tmp_path, recipe: str, **more: object) -> Inputs:
+def made_up(catalog, tmp_path, recipe: str, **more: object) -> Inputs:
     """All scores of a recipe, of one plan."""
-    inputs = Inputs(recipe, book, "laptop", tmp_path / "scores/laptop")
+    inputs = Inputs(recipe, catalog, "laptop", tmp_path / "scores/laptop")
     for address, parts in inputs.recipe.scored().items():
         for part in parts:
             write(inputs, str(address), part, **more)
@@ -51,8 +51,8 @@ def made_up(book, tmp_path, recipe: str, **more: object) -> Inputs:
         ("retrofit", [("dense@second-half", "losses", {"factor": 2.0})], r"dense@second-half and losses of stem-third@second-half .*: 800 and 400\)"),
     ],
 )  # fmt: skip
-def test_text_and_budget_of_scores_with_and_without_a_plan(book, tmp_path, plan, recipe, changed, words):
-    inputs = made_up(book, tmp_path, recipe, **plan)
+def test_text_and_budget_of_scores_with_and_without_a_plan(catalog, tmp_path, plan, recipe, changed, words):
+    inputs = made_up(catalog, tmp_path, recipe, **plan)
     for address, part, more in changed:
         write(inputs, address, part, **plan | more)
     with pytest.raises(UserError, match=words) as error:
@@ -72,8 +72,8 @@ def test_text_and_budget_of_scores_with_and_without_a_plan(book, tmp_path, plan,
         ("stem-full@own-rate", "losses", "tokens of training", True),
     ],
 )
-def test_settings_that_arms_share(book, tmp_path, address, part, what, refused):
-    inputs = made_up(book, tmp_path, "ablation_graveyard", plan=PLAN)
+def test_settings_that_arms_share(catalog, tmp_path, address, part, what, refused):
+    inputs = made_up(catalog, tmp_path, "ablation_graveyard", plan=PLAN)
     write(inputs, address, part, plan=PLAN | {what: "other"})
     if refused:
         with pytest.raises(UserError, match=rf"losses of {address} at scale .*\({what}: .* and other\)"):
@@ -82,14 +82,14 @@ def test_settings_that_arms_share(book, tmp_path, address, part, what, refused):
         measured(inputs)
 
 
-def test_another_budget_of_all_scores_is_one_plan_and_so_are_scores_from_before_plans(book, tmp_path):
-    inputs = made_up(book, tmp_path, "training_stability", factor=0.5)
+def test_another_budget_of_all_scores_is_one_plan_and_so_are_scores_from_before_plans(catalog, tmp_path):
+    inputs = made_up(catalog, tmp_path, "training_stability", factor=0.5)
     write(inputs, "dense", factor=0.5, plan=PLAN)
     measured(inputs)
 
 
-def test_other_scores_of_the_same_arm_are_of_its_runs(book, tmp_path):
-    inputs = made_up(book, tmp_path, "angular_spread", plan=PLAN)
+def test_other_scores_of_the_same_arm_are_of_its_runs(catalog, tmp_path):
+    inputs = made_up(catalog, tmp_path, "angular_spread", plan=PLAN)
     path = inputs.folder / "geometry/main/dense/summary.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"plan": PLAN | {"tokens of training": 1}}))
     with pytest.raises(UserError, match=r"of dense and .* of dense at scale 'laptop' .*tokens of training"):

@@ -52,12 +52,12 @@ LEADS = np.array([[0.1, 0.2, 0], [1.0, 1.1, 1.3], [0.5, 0, 0.1], [9.0, 0, 0]])
 
 
 @pytest.fixture
-def measure(book, tmp_path):
+def measure(catalog, tmp_path):
     losses(tmp_path, "dense", DENSE, np.full((4, 3), 12.0))
     losses(tmp_path, "stem-full", FULL, 12 - LEADS)
     items(tmp_path, "dense", np.array([20.0, 30, 40, 60]))
     items(tmp_path, "stem-third", np.array([24.0, 30, 44, 62]))
-    return Reasoning(Inputs("contextual_reasoning", book, "laptop", tmp_path))
+    return Reasoning(Inputs("contextual_reasoning", catalog, "laptop", tmp_path))
 
 
 def test_growths_compare_the_same_words(measure):
@@ -131,14 +131,14 @@ def test_arms_scored_on_other_items_are_refused(measure, tmp_path):
         fresh.contrast("dense", "stem-full", "growth:far")
 
 
-def test_metrics_name_tasks_of_the_recipe(book):
-    recipe = book.recipes["contextual_reasoning"]
+def test_metrics_name_tasks_of_the_recipe(catalog):
+    recipe = catalog.recipes["contextual_reasoning"]
     metrics = [claim.metric for claim in recipe.claims.values() if claim.metric.startswith("score:")]
     assert len(metrics) == 15
     assert all(re.split(":", metric)[1] in {*recipe.tasks, *recipe.groups} for metric in metrics)
 
 
-def test_the_papers_differences(book):
-    claims = book.recipes["contextual_reasoning"].claims
+def test_the_papers_differences(catalog):
+    claims = catalog.recipes["contextual_reasoning"].claims
     found = {name: round(claims[name].paper.value, 2) for name in ("bbh", "multihop-8k", "code-8k", "longbench-12k")}
     assert found == {"bbh": 2.68, "multihop-8k": 1.63, "code-8k": 8.3, "longbench-12k": 0.7}

@@ -10,7 +10,7 @@ from stemrepro.measures.recall import Recall
 from tests.made_up import write_summary
 
 
-def write(folder, arm, points, seeds=(0, 1, 2)):
+def write(folder, arm, variants, seeds=(0, 1, 2)):
     """An arm that says points[length][k] of 200 values right at the k-th number of pairs; half of that the first time."""
     place = folder / "recall/main" / arm
     write_summary(place, len(seeds))
@@ -25,17 +25,17 @@ def write(folder, arm, points, seeds=(0, 1, 2)):
             "seed": seed,
         }
         for seed in seeds
-        for length, own in points.items()
+        for length, own in variants.items()
         for pairs, right in zip((2, 4, 8, 16), own, strict=True)
     ]
     pd.DataFrame(rows).to_csv(place / "recall.csv", index=False)
 
 
 @pytest.fixture
-def measure(book, tmp_path):
+def measure(catalog, tmp_path):
     write(tmp_path, "stem-full", {65: (90, 80, 70, 60), 129: (50, 40, 30, 20)})
     write(tmp_path, "dense", {65: (92, 72, 52, 32), 129: (60, 50, 40, 30)})
-    return Recall(Inputs("associative_recall", book, "recall", tmp_path))
+    return Recall(Inputs("associative_recall", catalog, "recall", tmp_path))
 
 
 def test_metrics(measure):
@@ -49,10 +49,10 @@ def test_metrics(measure):
     np.testing.assert_allclose(found("pairs-slope"), 10.0)
 
 
-def test_dense_must_recall_the_easiest(measure, book, tmp_path):
+def test_dense_must_recall_the_easiest(measure, catalog, tmp_path):
     assert measure.untestable("recalled", "dense-recalls") is None
     write(tmp_path, "dense", {65: (80, 72, 52, 32), 129: (60, 50, 40, 30)})
-    poor = Recall(Inputs("associative_recall", book, "recall", tmp_path))
+    poor = Recall(Inputs("associative_recall", catalog, "recall", tmp_path))
     assert (
         poor.untestable("recalled", "dense-recalls") == "dense says 80% of the values right with 2 pairs; 90 are needed"
     )

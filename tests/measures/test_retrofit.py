@@ -27,16 +27,16 @@ FIRST = {"second-half": 5.0, "second-half-token-means": 5.5, "second-half-mean-r
 
 
 @pytest.fixture
-def measure(book, tmp_path):
-    for (point, arm), prose in PROSE.items():
-        place = tmp_path / "losses" / point / arm
+def measure(catalog, tmp_path):
+    for (variant, arm), prose in PROSE.items():
+        place = tmp_path / "losses" / variant / arm
         write_arm(place, prose, seeds=(0, 1))
-        if point in FIRST:
+        if variant in FIRST:
             loss = np.tile(np.linspace(4.0, 3.0, 20), (2, 1)) + np.array([[0.0], [0.2]])
-            loss[:, 0] = FIRST[point] + np.array([0, 0.1])
-            loss[:, 2:4] += EARLY[point]
+            loss[:, 0] = FIRST[variant] + np.array([0, 0.1])
+            loss[:, 2:4] += EARLY[variant]
             np.savez(place / "steps.npz", seeds=np.arange(2), loss=loss, norm=np.ones_like(loss))
-    return Retrofit(Inputs("retrofit", book, "laptop", tmp_path))
+    return Retrofit(Inputs("retrofit", catalog, "laptop", tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_differences(measure, metric, expected):
         measure.contrast("stem-full", "stem-third", metric)
 
 
-def test_every_claim_is_of_a_metric_that_is_measured(book, measure):
-    recipe = book.recipes["retrofit"]
+def test_every_claim_is_of_a_metric_that_is_measured(catalog, measure):
+    recipe = catalog.recipes["retrofit"]
     assert {claim.metric.partition(":")[0] for claim in recipe.claims.values()} == {
         "gain",
         "lead",

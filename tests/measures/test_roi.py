@@ -28,9 +28,9 @@ def test_the_first_passage_counts():
 
 
 @pytest.fixture
-def roi(book, tmp_path):
+def roi(catalog, tmp_path):
     """STEM: half of dense's FLOPs, dense's final loss at its first of two marks, 60% against 40% right, chance at 25%."""
-    recipe = book.recipes["training_roi"]
+    recipe = catalog.recipes["training_roi"]
     tasks = {name: task.model_copy(update={"score": "acc"}) for name, task in recipe.tasks.items()}
     recipe = recipe.model_copy(update={"tasks": tasks})
 
@@ -41,7 +41,7 @@ def roi(book, tmp_path):
     dense = write_arm(tmp_path / "dense", [4.0, 4.0], seeds=(0, 1), marks=(1.0, 0.0), flops=8.0)
     stem = write_arm(tmp_path / "stem", [3.0, 3.0], seeds=(0, 1), marks=(1.0, 0.0), flops=4.0)
     arms = {"dense": ArmScores(dense, items("dense", 4)), "stem-full": ArmScores(stem, items("stem", 6))}
-    return made(TrainingRoi, book, "training_roi", arms)
+    return made(TrainingRoi, catalog, "training_roi", arms)
 
 
 @pytest.mark.parametrize(
@@ -65,10 +65,10 @@ def test_an_arm_that_never_gets_there_saves_less_than_nothing(roi):
 
 def test_the_error_between_items_is_one_of_logarithms(roi):
     """Relative to what the accuracy is above chance: 0.6 - 0.25."""
-    points = items.contrast(roi.arms["stem-full"].items, roi.arms["dense"].items, "accuracy:held_out").item_se
-    assert points > 0
-    assert roi.contrast("dense", "stem-full", "roi").item_se == pytest.approx(points / 60)
-    assert roi.contrast("dense", "stem-full", "roi-above-chance").item_se == pytest.approx(points / 35)
+    percent = items.contrast(roi.arms["stem-full"].items, roi.arms["dense"].items, "accuracy:held_out").item_se
+    assert variants > 0
+    assert roi.contrast("dense", "stem-full", "roi").item_se == pytest.approx(percent / 60)
+    assert roi.contrast("dense", "stem-full", "roi-above-chance").item_se == pytest.approx(percent / 35)
 
 
 def test_accuracies_need_a_dense_arm_that_knows_something(roi):
@@ -79,16 +79,16 @@ def test_accuracies_need_a_dense_arm_that_knows_something(roi):
     assert "less than 2 points above" in roi.untestable("roi", "dense-beats-answer-only")
 
 
-def test_what_losses_say_is_also_taken_at_the_official_start(roi, tmp_path):
+def test_what_losses_say_is_also_taken_at_the_official_init(roi, tmp_path):
     """There STEM has no gain in loss: both curves are the same but for FLOPs, of which it saves half."""
     for arm, flops in (("dense", 8.0), ("stem-full", 4.0)):
         there = write_arm(tmp_path / f"{arm}-there", [4.0, 4.0], seeds=(0, 1), marks=(1.0, 0.0), flops=flops)
-        roi.arms[arm].points["official-start"] = there
-    assert roi.elsewhere("dense", "stem-full", "flops")["official start"].differences == pytest.approx([np.log(2)] * 2)
-    equal = roi.elsewhere("dense", "stem-full", "equal-flops")["official start"].differences
+        roi.arms[arm].variants["official-start"] = there
+    assert roi.robustness("dense", "stem-full", "flops")["official start"].differences == pytest.approx([np.log(2)] * 2)
+    equal = roi.robustness("dense", "stem-full", "equal-flops")["official start"].differences
     assert equal == pytest.approx([5.0 - 4.0] * 2)  # dense is at its first mark when STEM has ended
-    assert roi.elsewhere("dense", "stem-full", "roi") == {}
-    assert roi.elsewhere("dense", "stem-full", "accuracy-factor") == {}
+    assert roi.robustness("dense", "stem-full", "roi") == {}
+    assert roi.robustness("dense", "stem-full", "accuracy-factor") == {}
 
 
 def test_rows_without_information_speak_of_losses_here_too(roi, tmp_path):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stemrepro.config.scale import BestRate, Point
+from stemrepro.config.scale import TunedSettings, Variant
 from stemrepro.measures.comparison import ArmScores
 from stemrepro.measures.stability import (
     Stability,
@@ -144,12 +144,12 @@ class Whole:
 def arms():
     """Two arms: dense spikes once in the loss of its first seed, STEM in the gradient norm of both; STEM bears less at its own rate."""
 
-    def arm(loss_spikes, norm_spikes, points):
+    def arm(loss_spikes, norm_spikes, variants):
         series = {key: np.stack([falling(seed=0), falling(seed=1)]) for key in ("loss", "norm")}
         for key, at in (("loss", loss_spikes), ("norm", norm_spikes)):
             for seed in at:
                 series[key][seed, 200] += 3
-        return ArmScores(Whole(series, {"seeds": 2}), points=points)
+        return ArmScores(Whole(series, {"seeds": 2}), variants=variants)
 
     clipped = {"rate-16": Ended((5.0, 5.0), 16.0), "rate-64": Ended((7.0, 7.0), 64.0)}
     own = {"rate-16-own": Ended((7.0, 7.0), 16.0), "rate-64-own": Ended((7.0, 7.0), 64.0)}
@@ -161,12 +161,12 @@ def arms():
     }
 
 
-BEST = {"dense": BestRate(learning_rate=1), "stem-full": BestRate(learning_rate=1, table_rate_factor=8)}
+BEST = {"dense": TunedSettings(learning_rate=1), "stem-full": TunedSettings(learning_rate=1, table_rate_factor=8)}
 
 
 @pytest.fixture
-def stability(book, arms):
-    return made(Stability, book, "training_stability", arms, learning_rate=1.0, best_rates=BEST)
+def stability(catalog, arms):
+    return made(Stability, catalog, "training_stability", arms, learning_rate=1.0, tuned=BEST)
 
 
 def test_contrasts_at_the_common_rate(stability):
@@ -182,39 +182,41 @@ def test_contrasts_at_the_common_rate(stability):
 
 def test_contrasts_at_own_rates(stability):
     def own(metric):
-        return stability.elsewhere("dense", "stem-third", metric)["own rates"].differences
+        return stability.robustness("dense", "stem-third", metric)["own rates"].differences
 
     assert own("learning-rate-limit") == pytest.approx([1.0, 1.0])  # dense half way from 16 to 64, STEM at 16
     assert own("rate-sensitivity") == pytest.approx([1.0, 1.0])  # dense 5 and 7, STEM 7 at both
     assert own("spikes") == pytest.approx([1000 / 350])  # over the seeds that both have
-    assert stability.elsewhere("dense", "stem-third", "blow-ups") == {}
-    assert stability.elsewhere("dense", "dense", "spikes") == {}
+    assert stability.robustness("dense", "stem-third", "blow-ups") == {}
+    assert stability.robustness("dense", "dense", "spikes") == {}
 
 
 def test_at_own_rates_both_arms_need_the_same_rates(stability, arms):
     """Else the one that was also tried at lower ones would seem more sensitive."""
-    del arms["stem-third"].points["rate-16-own"]
+    del arms["stem-third"].variants["rate-16-own"]
     for metric in ("rate-sensitivity", "learning-rate-limit"):
-        assert stability.elsewhere("dense", "stem-third", metric) == {}
-    assert stability.elsewhere("dense", "stem-third", "spikes").keys() == {"own rates"}
+        assert stability.robustness("dense", "stem-third", metric) == {}
+    assert stability.robustness("dense", "stem-third", "spikes").keys() == {"own rates"}
 
 
-def test_at_the_official_start_whole_runs_are_compared(book, arms):
-    more = book.model_copy(update={"points": book.points | {"official-start": Point()}})
-    stability = made(Stability, more, "training_stability", arms, learning_rate=1.0, best_rates=BEST)
+def test_at_the_official_init_whole_runs_are_compared(catalog, arms):
+    more = catalog.model_copy(update={"variants": catalog.variants | {"official-start": Variant()}})
+    stability = made(Stability, more, "training_stability", arms, learning_rate=1.0, tuned=BEST)
     for arm, at in (("dense", 200), ("stem-third", None)):
         series = {key: np.stack([falling(seed=0), falling(seed=1)]) for key in ("loss", "norm")}
         if at:
             series["loss"][:, at] += 3
-        arms[arm].points["official-start"] = Whole(series, {"seeds": 2})
-    there = {metric: stability.elsewhere("dense", "stem-third", metric) for metric in ("spikes", "learning-rate-limit")}
+        arms[arm].variants["official-start"] = Whole(series, {"seeds": 2})
+    there = {
+        metric: stability.robustness("dense", "stem-third", metric) for metric in ("spikes", "learning-rate-limit")
+    }
     assert there["spikes"]["official start"].differences == pytest.approx([1000 / 350] * 2)
     assert there["learning-rate-limit"].keys() == {"own rates"}
 
 
 def test_where_nothing_blows_up_nothing_is_known(stability, arms):
     for arm in arms.values():
-        arm.points = {"rate-16": Ended((5.0, 5.0), 16.0), "rate-64": Ended((6.5, 6.5), 64.0)}
+        arm.variants = {"rate-16": Ended((5.0, 5.0), 16.0), "rate-64": Ended((6.5, 6.5), 64.0)}
     with pytest.raises(Unmeasured, match="no run of either arm blew up at any rate"):
         stability.contrast("dense", "stem-third", "blow-ups")
     assert stability.blow_ups([Ended((5.0, 6.0), 1.0), Ended((np.nan, 6.0), 2.0)]).tolist() == [0.5, 0.0]
@@ -226,50 +228,58 @@ def test_where_nothing_blows_up_nothing_is_known(stability, arms):
         ((5.4, 5.5), 0.125, None),  # 0.55 below the entropy of 6
         ((5.5, 5.6), 0.125, "ends 0.45 nats below token frequencies; 0.5 are needed"),
         ((6.1, 6.2), 0.125, "ends -0.15 nats below"),
-        ((5.0, 5.0), 0.5, r"no short run of dense at the common rate \(a point with rate 1 and 0.125 of the tokens\)"),
+        (
+            (5.0, 5.0),
+            0.5,
+            r"no short run of dense at the common rate \(a variant with rate 1 and 0.125 of the tokens\)",
+        ),
         (None, 0.125, "no short run of dense at the common rate"),
     ],
 )
-def test_dense_must_clear_token_frequencies_in_a_short_run(book, arms, ends, tokens, words):
-    points = {"rate-1": Point(tokens=tokens)}
+def test_dense_must_clear_token_frequencies_in_a_short_run(catalog, arms, ends, tokens, words):
+    variants = {"rate-1": Variant(tokens=tokens)}
     if ends:
-        arms["dense"].points["rate-1"] = Ended(ends, 1.0)
-    more = book.model_copy(update={"points": book.points | points})
-    measure = made(Stability, more, "training_stability", arms, learning_rate=1.0, best_rates=BEST)
+        arms["dense"].variants["rate-1"] = Ended(ends, 1.0)
+    more = catalog.model_copy(update={"variants": catalog.variants | variants})
+    measure = made(Stability, more, "training_stability", arms, learning_rate=1.0, tuned=BEST)
     reason = measure.untestable("rate-sensitivity", "dense-clears-unigram")
     assert reason is None if words is None else re.search(words, reason)
 
 
-def test_a_short_run_differs_from_the_scale_in_rate_and_budget_alone(book, arms):
+def test_a_short_run_differs_from_the_scale_in_rate_and_budget_alone(catalog, arms):
     """The one at the common rate among them; not those of other budgets, widths and starts."""
-    points = {"rate-1": Point(tokens=0.125), "narrow": Point(tokens=0.125, width=0.5), "half": Point(tokens=0.5)}
-    more = book.model_copy(update={"points": book.points | points})
+    variants = {
+        "rate-1": Variant(tokens=0.125),
+        "narrow": Variant(tokens=0.125, width=0.5),
+        "half": Variant(tokens=0.5),
+    }
+    more = catalog.model_copy(update={"variants": catalog.variants | variants})
     dense = arms["dense"]
-    dense.points |= {name: Ended((5.0, 5.0), 1.0) for name in points}
-    measure = made(Stability, more, "training_stability", arms, learning_rate=1.0, best_rates=BEST)
+    dense.variants |= {name: Ended((5.0, 5.0), 1.0) for name in variants}
+    measure = made(Stability, more, "training_stability", arms, learning_rate=1.0, tuned=BEST)
     assert list(measure.short_runs("dense")) == ["rate-16", "rate-64", "rate-1"]
     assert list(measure.short_runs("dense", clipped=False)) == ["rate-16", "rate-64", "rate-16-unclipped", "rate-1"]
     assert list(measure.short_runs("dense", own=True)) == ["rate-16", "rate-64", "rate-1"]
     assert list(measure.short_runs("stem-third", own=True)) == ["rate-16-own", "rate-64-own"]
 
 
-def test_longer_runs_at_high_rates_are_counted_by_themselves(book, arms):
-    more = book.model_copy(update={"points": book.points | {"rate-2": Point(rate=2, clip=1e9)}})
+def test_longer_runs_at_high_rates_are_counted_by_themselves(catalog, arms):
+    more = catalog.model_copy(update={"variants": catalog.variants | {"rate-2": Variant(learning_rate=2, clip=1e9)}})
     before = made(Stability, more, "training_stability", arms)
     short = {arm: before.short_runs(arm, clipped=False).keys() for arm in arms}
     with pytest.raises(Unmeasured, match="there are no longer runs at high rates"):
         before.contrast("dense", "stem-third", "long-blow-ups")
     for arm, ends in (("dense", (np.nan, 5.0)), ("stem-third", (5.0, 5.0))):
-        arms[arm].points["rate-2"] = Ended(ends, 2.0)
+        arms[arm].variants["rate-2"] = Ended(ends, 2.0)
     after = made(Stability, more, "training_stability", arms)
     assert {arm: after.short_runs(arm, clipped=False).keys() for arm in arms} == short
     assert after.contrast("dense", "stem-third", "long-blow-ups").differences == pytest.approx([1.0, 0.0])
-    assert after.elsewhere("dense", "stem-third", "long-blow-ups") == {}
+    assert after.robustness("dense", "stem-third", "long-blow-ups") == {}
 
 
-def test_where_both_learn_at_every_rate_no_limit_is_known(book, arms):
-    bears = {name: ArmScores(own.losses, points={"rate-16": Ended((5.0, 7.0), 16.0)}) for name, own in arms.items()}
-    stability = made(Stability, book, "training_stability", bears, learning_rate=1.0, best_rates=BEST)
+def test_where_both_learn_at_every_rate_no_limit_is_known(catalog, arms):
+    bears = {name: ArmScores(own.losses, variants={"rate-16": Ended((5.0, 7.0), 16.0)}) for name, own in arms.items()}
+    stability = made(Stability, catalog, "training_stability", bears, learning_rate=1.0, tuned=BEST)
     with pytest.raises(Unmeasured, match="in 1 of 2 seeds both arms learn more than token frequencies at every rate"):
         stability.contrast("dense", "stem-third", "learning-rate-limit")
     assert (
@@ -277,19 +287,19 @@ def test_where_both_learn_at_every_rate_no_limit_is_known(book, arms):
     )  # a condition never looks at the claim's own arms
 
 
-def test_a_count_of_spikes_needs_steps_enough(stability, book):
+def test_a_count_of_spikes_needs_steps_enough(stability, catalog):
     assert "fewer than 1" in stability.untestable("spikes", "spikes-expected")
     scale = stability.inputs.scale
     tokens = scale.training.batch * scale.model.sequence
     long = {"dense": Whole({"loss": np.zeros((1, round(2.09e11 / 3 / tokens) + 1))}, {})}
-    assert made(Stability, book, "training_stability", long).untestable("spikes", "spikes-expected") is None
+    assert made(Stability, catalog, "training_stability", long).untestable("spikes", "spikes-expected") is None
 
 
-def test_early_is_the_first_mark_of_training(book, tmp_path):
+def test_early_is_the_first_mark_of_training(catalog, tmp_path):
     arms = {
         "stem-third": write_arm(tmp_path / "a", [3.0, 3.1, 3.2], marks=(0.5, 0.0)),
         "hash-moe": write_arm(tmp_path / "b", [3.3, 3.3, 3.3], marks=(0.9, 0.7)),
     }
-    measure = made(Stability, book, "training_stability", arms)
+    measure = made(Stability, catalog, "training_stability", arms)
     found = measure.contrast("hash-moe", "stem-third", "early").differences
     assert found == pytest.approx([4.2 - 3.5, 4.2 - 3.6, 4.2 - 3.7])

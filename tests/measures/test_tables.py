@@ -12,10 +12,10 @@ from tests.made_up import made, write_arm
 def arms(tmp_path):
     """STEM gains 0.2 in the scale's vocabulary, 0.4 at its own rate, 0.6 in a vocabulary four times as large."""
 
-    def arm(name, here, there, **points):
-        own = {point: write_arm(tmp_path / f"{name}-{point}", prose) for point, prose in points.items()}
+    def arm(name, here, there, **variants):
+        own = {variant: write_arm(tmp_path / f"{name}-{variant}", prose) for variant, prose in variants.items()}
         other = write_arm(tmp_path / f"{name}-vocab", there)
-        return ArmScores(write_arm(tmp_path / name, here), points={"half-vocab-4": other} | own)
+        return ArmScores(write_arm(tmp_path / name, here), variants={"half-vocab-4": other} | own)
 
     return {
         "dense": arm("dense", [4.0, 4.1, 4.2], [3.6, 3.7, 3.8]),
@@ -24,8 +24,8 @@ def arms(tmp_path):
 
 
 @pytest.fixture
-def tables(arms, book):
-    return made(Tables, book, "table_design", arms)
+def tables(arms, catalog):
+    return made(Tables, catalog, "table_design", arms)
 
 
 def test_vocabularies_are_in_order(tables):
@@ -45,20 +45,20 @@ def test_other_metrics_are_a_comparisons(tables):
 
 
 def test_own_rates_are_known_for_dense_and_stem_full_alone(tables):
-    found = tables.elsewhere("dense", "stem-full", "prose")
+    found = tables.robustness("dense", "stem-full", "prose")
     assert found.keys() == {"own rates"}
     assert found["own rates"].differences == pytest.approx([0.4] * 3)
-    assert tables.elsewhere("dense", "stem-full", "vocabulary") == {}
+    assert tables.robustness("dense", "stem-full", "vocabulary") == {}
 
 
-def test_the_official_start_is_that_of_half_the_tokens(tables, tmp_path):
+def test_the_official_init_is_that_of_half_the_tokens(tables, tmp_path):
     """Also of arms whose own best rates are not known."""
     for number, arm in enumerate(("stem-small", "stem-full", "dense")):
-        points = {"half-official-start": write_arm(tmp_path / f"{arm}-there", [3.0 - number] * 3)}
-        points["official-start"] = write_arm(tmp_path / f"{arm}-whole", [9.0] * 3)
+        variants = {"half-official-start": write_arm(tmp_path / f"{arm}-there", [3.0 - number] * 3)}
+        variants["official-start"] = write_arm(tmp_path / f"{arm}-whole", [9.0] * 3)
         kept = tables.arms.setdefault(arm, ArmScores(tables.arms["dense"].losses))
-        kept.points.update(points)
-    found = tables.elsewhere("stem-small", "stem-full", "prose")
+        kept.variants.update(variants)
+    found = tables.robustness("stem-small", "stem-full", "prose")
     assert found.keys() == {"official start"}
     assert found["official start"].differences == pytest.approx([1.0] * 3)
-    assert tables.elsewhere("dense", "stem-full", "prose").keys() == {"own rates", "official start"}
+    assert tables.robustness("dense", "stem-full", "prose").keys() == {"own rates", "official start"}

@@ -14,15 +14,15 @@ from stemrepro.model.ffn.stem_shuffled import StemShuffled
 from stemrepro.model.ffn.topk_moe import TopkMoE
 from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder, build
-from stemrepro.training.module import BALANCE, LanguageModule
+from stemrepro.training.module import LOAD_BALANCING, LanguageModule
 from tests.conftest import ROOT
 
 ARMS = load(ROOT / "recipes").arms
 
 
 @pytest.mark.parametrize("arm", ARMS)
-def test_counts_and_backbone_at_the_laptop_scale(book, arm):
-    config = shaped(book.scales["laptop"].model, ARMS[arm])
+def test_counts_and_backbone_at_the_laptop_scale(catalog, arm):
+    config = shaped(catalog.scales["laptop"].model, ARMS[arm])
     with torch.device("meta"):
         model = Decoder(config)
     assert sum(p.numel() for p in model.parameters()) == parameter_counts(config)["total"]
@@ -32,17 +32,17 @@ def test_counts_and_backbone_at_the_laptop_scale(book, arm):
 @pytest.mark.parametrize(
     "arm", [name for name, arm in ARMS.items() if arm.match != "flops" and arm.ffn_factor == 1 and name != "dense-wide"]
 )
-def test_what_arms_have_in_common_starts_equal(book, arm):
-    dense = dict(build(shaped(book.scales["smoke"].model, ARMS["dense"]), 3).named_parameters())
-    other = dict(build(shaped(book.scales["smoke"].model, ARMS[arm]), 3).named_parameters())
+def test_what_arms_have_in_common_starts_equal(catalog, arm):
+    dense = dict(build(shaped(catalog.scales["smoke"].model, ARMS["dense"]), 3).named_parameters())
+    other = dict(build(shaped(catalog.scales["smoke"].model, ARMS[arm]), 3).named_parameters())
     shared = [name for name in dense if name in other]
     assert {"embedding.weight", "blocks.0.ffn.gate.weight", "blocks.5.attention.out.weight"} <= set(shared)
     assert all(torch.equal(dense[name], other[name]) for name in shared)
 
 
 @pytest.mark.parametrize("shape", ["laptop", "mobilellm-350m"])
-def test_matched_arms_match(book, shape):
-    form = book.scales[shape].model if shape in book.scales else book.shapes[shape]
+def test_matched_arms_match(catalog, shape):
+    form = catalog.scales[shape].model if shape in catalog.scales else catalog.shapes[shape]
     totals = {name: parameter_counts(shaped(form, arm))["total"] for name, arm in ARMS.items()}
     for name, other in (("dense-wide", "stem-full"), ("hash-moe", "stem-third"), ("topk-moe", "stem-third")):
         assert totals[name] == pytest.approx(totals[other], rel=0.06), name
@@ -53,8 +53,8 @@ def test_matched_arms_match(book, shape):
     assert costs["up-removed"] == costs["stem-full"]
 
 
-def test_a_factor_widens_every_ffn_alike(book):
-    dense, other = (shaped(book.scales["laptop"].model, ARMS[name]) for name in ("dense", "dense-equal-latency"))
+def test_a_factor_widens_every_ffn_alike(catalog):
+    dense, other = (shaped(catalog.scales["laptop"].model, ARMS[name]) for name in ("dense", "dense-equal-latency"))
     assert other == replace(dense, ffn_width=round(ARMS["dense-equal-latency"].ffn_factor * dense.ffn_width))
 
 
@@ -69,8 +69,8 @@ def test_fields_of_an_arm_that_do_not_go_together(fields, words):
         Arm.model_validate(fields)
 
 
-def test_shared_tables_are_one(book):
-    model = build(shaped(book.scales["smoke"].model, ARMS["stem-shared"]), 0)
+def test_shared_tables_are_one(catalog):
+    model = build(shaped(catalog.scales["smoke"].model, ARMS["stem-shared"]), 0)
     names = [name for name in model.state_dict() if is_table(name)]
     assert names == ["blocks.1.ffn.table.weight"]
     assert all(model.blocks[layer].ffn.table is model.blocks[1].ffn.table for layer in (2, 3, 4, 5))
@@ -109,6 +109,8 @@ def test_a_learned_router_is_balanced_beside_the_loss(make_run):
     batch = torch.randint(0, 300, (2, 33))
     found = module.training_step(batch, 0)
     plain = token_losses(module.model(batch[:, :-1]), batch[:, 1:]).mean()
-    balance = BALANCE * sum(b.ffn.balance for b in module.model.blocks if isinstance(b.ffn, TopkMoE))
-    torch.testing.assert_close(found["loss"], plain + balance)
-    torch.testing.assert_close(found["balance"], balance)
+    load_balancing_loss = LOAD_BALANCING * sum(
+        b.ffn.load_balancing_loss for b in module.model.blocks if isinstance(b.ffn, TopkMoE)
+    )
+    torch.testing.assert_close(found["loss"], plain + load_balancing_loss)
+    torch.testing.assert_close(found["load_balancing_loss"], load_balancing_loss)

@@ -8,7 +8,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from stemrepro.model.config import ModelConfig, placed_layers
+from stemrepro.model.config import ModelConfig, layers_of
 from stemrepro.model.cost import (
     break_even_bandwidth,
     cache_bytes,
@@ -39,7 +39,7 @@ def config(ffn: str = "dense", placement: str = "none", **fields: object) -> Mod
         "experts": 4,
         "slots": 3 if ffn == "stem-slots" else 0,
     } | fields
-    return ModelConfig(**fields, ffn=ffn, placed=placed_layers(placement, fields["layers"]))
+    return ModelConfig(**fields, ffn=ffn, replaced_layers=layers_of(placement, fields["layers"]))
 
 
 ARMS = [("stem", placement) for placement in ("third", "third-shifted", "early", "late", "half", "full", "single")]
@@ -68,9 +68,9 @@ def test_flops_equal_the_counter(ffn, placement):
     assert counter.get_total_flops() == 2 * 16 * flops_per_token(model.config, 16)
 
 
-@pytest.mark.parametrize(("ffn", "chosen"), [("hash-moe", 1), ("topk-moe", 1), ("topk-moe", 3)])
-def test_a_mixture_costs_what_its_chosen_experts_cost(ffn, chosen):
-    model, tokens = Decoder(config(ffn, "third", chosen=chosen)), torch.randint(0, 97, (2, 16))
+@pytest.mark.parametrize(("ffn", "top_k"), [("hash-moe", 1), ("topk-moe", 1), ("topk-moe", 3)])
+def test_a_mixture_costs_what_its_chosen_experts_cost(ffn, top_k):
+    model, tokens = Decoder(config(ffn, "third", top_k=top_k)), torch.randint(0, 97, (2, 16))
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         model(tokens)
     assert counter.get_total_flops() == 2 * 16 * flops_per_token(model.config, 16)

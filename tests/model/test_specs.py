@@ -54,12 +54,12 @@ def test_every_entry_has_a_class_in_a_file_of_its_name(name):
 
 @pytest.mark.parametrize("name", [name for name, entry in FFNS.items() if entry.grows_by != "experts"])
 def test_counting_a_module_gives_the_closed_form(name):
-    config = ModelConfig(**SHAPE, ffn=name, placed=(1,))
+    config = ModelConfig(**SHAPE, ffn=name, replaced_layers=(1,))
     assert _counted.__wrapped__(name, config) == FFNS[name].cost(config)
 
 
 def test_a_network_of_ones_own_is_loaded_and_counted(own):
-    config = ModelConfig(**SHAPE, ffn=own, placed=(1, 3))
+    config = ModelConfig(**SHAPE, ffn=own, replaced_layers=(1, 3))
     stem = replace(config, ffn="stem")
     assert parameter_counts(config) == parameter_counts(stem)
     assert flops_per_token(config, 16) == flops_per_token(stem, 16)
@@ -96,16 +96,16 @@ def test_a_file_of_ones_own_that_is_wrong(own, text, words):
 def test_a_network_that_can_not_be_counted_says_so(own):
     Path("my/silu.py").write_text(OWN.replace("sigmoid()", "nothing()"))
     with pytest.raises(UserError, match=r"'my/silu\.py:SiluRows' can't be counted, a forward pass of one token"):
-        parameter_counts(ModelConfig(**SHAPE, ffn=own, placed=(1,)))
+        parameter_counts(ModelConfig(**SHAPE, ffn=own, replaced_layers=(1,)))
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [({"ffn": "topk-moe", "experts": 4, "chosen": 5}, "a token uses 1 to 4 experts"),
+    [({"ffn": "topk-moe", "experts": 4, "top_k": 5}, "a token uses 1 to 4 experts"),
      ({"ffn": "hash-moe", "experts": 0}, "experts 0, chosen 1"),
      ({"ffn": "stem-slots", "slots": 0}, "slots 0: 'stem-slots' needs 1 or more rows a token"),
      ({"ffn": "ple", "rank": 0}, "'ple' needs the width of its narrow table")],
 )  # fmt: skip
 def test_what_a_network_needs(change, words):
     with pytest.raises(UserError, match=words):
-        check(ModelConfig(**SHAPE | {"placed": (1,)} | change))
+        check(ModelConfig(**SHAPE | {"replaced_layers": (1,)} | change))

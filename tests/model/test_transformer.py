@@ -41,7 +41,7 @@ def test_dense_logits_equal_llama(kv_heads):
 
 def test_arms_share_the_backbone_they_have_in_common():
     dense = build(ModelConfig(**SHAPE), seed=3).state_dict()
-    stem = build(ModelConfig(**SHAPE, ffn="stem", placed=(1, 2)), seed=3).state_dict()
+    stem = build(ModelConfig(**SHAPE, ffn="stem", replaced_layers=(1, 2)), seed=3).state_dict()
     shared = dense.keys() & stem.keys()
     assert len(dense.keys() - shared) == 2  # the up-projections of layers 1 and 2
     assert all(torch.equal(dense[name], stem[name]) for name in shared)
@@ -52,7 +52,15 @@ def test_arms_share_the_backbone_they_have_in_common():
 @pytest.mark.parametrize(("init", "std"), [("xavier", (2 / (4000 + 64)) ** 0.5), ("normal", 1.0)])
 def test_table_initialisation(init, std):
     config = ModelConfig(
-        vocab=4000, width=16, layers=2, heads=2, kv_heads=1, ffn_width=64, ffn="stem", placed=(1,), table_init=init
+        vocab=4000,
+        width=16,
+        layers=2,
+        heads=2,
+        kv_heads=1,
+        ffn_width=64,
+        ffn="stem",
+        replaced_layers=(1,),
+        table_init=init,
     )
     table = next(p for n, p in build(config, 0).named_parameters() if is_table(n))
     assert float(table.std()) == pytest.approx(std, rel=0.02)
@@ -68,7 +76,7 @@ def test_backbone_initialisation():
 
 
 def test_no_token_sees_a_later_one():
-    model = build(ModelConfig(**SHAPE, ffn="stem", placed=(1, 2)), seed=0)
+    model = build(ModelConfig(**SHAPE, ffn="stem", replaced_layers=(1, 2)), seed=0)
     tokens = torch.arange(1, 13)[None]
     changed = tokens.clone()
     changed[0, 8] = 40

@@ -12,12 +12,12 @@ from stemrepro.model.cost import row_bytes
 from stemrepro.model.generate import continuations
 from stemrepro.model.transformer import build
 from stemrepro.offload.link import Link
-from stemrepro.offload.offload import Shelf, mapped, offload
+from stemrepro.offload.offload import OffloadedTables, mapped, offload
 from stemrepro.offload.row_cache import RowCache
 
 VOCAB = 61
 CONFIG = ModelConfig(
-    vocab=VOCAB, width=16, layers=5, heads=2, kv_heads=1, ffn_width=24, ffn="stem", placed=(1, 2, 3, 4)
+    vocab=VOCAB, width=16, layers=5, heads=2, kv_heads=1, ffn_width=24, ffn="stem", replaced_layers=(1, 2, 3, 4)
 )
 TOKENS = torch.randint(0, VOCAB, (3, 17), generator=torch.Generator().manual_seed(5))
 
@@ -65,13 +65,13 @@ def homes():
 def test_the_same_logits_in_every_home(ffn, home):
     config = replace(CONFIG, ffn=ffn, rank=5 if ffn == "ple" else 0, value_layers=(1,))
     resident, moved = build(config, 3), build(config, 3)
-    shelf = offload(moved, **homes()[home])
+    offloaded = offload(moved, **homes()[home])
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for length in (17, 1, 30, 17, 2):
             tokens = torch.randint(0, VOCAB, (2, length), generator=generator)
             assert torch.equal(moved(tokens), resident(tokens))
-    assert len(shelf.tables) == len([name for name, _ in resident.named_parameters() if "table" in name])
+    assert len(offloaded.tables) == len([name for name, _ in resident.named_parameters() if "table" in name])
     assert not [name for name, _ in moved.named_parameters() if "table" in name]
 
 
@@ -110,24 +110,28 @@ def test_synchronous_rows_are_brought_when_they_are_asked_for():
 def test_bytes_are_those_of_the_cost_model():
     for distinct, rows in ((False, TOKENS.numel()), (True, len(set(TOKENS.flatten().tolist())))):
         model = build(CONFIG, 3)
-        shelf = offload(model, distinct=distinct)
+        offloaded = offload(model, distinct=distinct)
         with torch.no_grad():
             model(TOKENS)
-        assert shelf.link.moved == row_bytes(CONFIG, rows, width=4)
-        assert (shelf.counts.tokens, shelf.counts.rows, shelf.counts.fetched) == (TOKENS.numel(), rows, rows)
+        assert offloaded.link.moved == row_bytes(CONFIG, rows, width=4)
+        assert (offloaded.counts.tokens, offloaded.counts.rows, offloaded.counts.fetched) == (
+            TOKENS.numel(),
+            rows,
+            rows,
+        )
 
 
 def test_counts_and_bytes_with_a_cache():
     model = build(CONFIG, 3)
-    shelf = offload(model, cache=RowCache(VOCAB, VOCAB))
+    offloaded = offload(model, cache=RowCache(VOCAB, VOCAB))
     rows = len(set(TOKENS.flatten().tolist()))
     with torch.no_grad():
         model(TOKENS)
         model(TOKENS[:, :4])
-    assert shelf.link.moved == row_bytes(CONFIG, rows, width=4)
-    assert shelf.counts.found == TOKENS[:, :4].numel()
-    assert shelf.counts.rows == rows + len(set(TOKENS[:, :4].flatten().tolist()))
-    assert shelf.device_bytes == 4 * 24 * (4 * VOCAB + 2 * rows)
+    assert offloaded.link.moved == row_bytes(CONFIG, rows, width=4)
+    assert offloaded.counts.found == TOKENS[:, :4].numel()
+    assert offloaded.counts.rows == rows + len(set(TOKENS[:, :4].flatten().tolist()))
+    assert offloaded.device_bytes == 4 * 24 * (4 * VOCAB + 2 * rows)
 
 
 @pytest.mark.parametrize("fails_at", range(4))
@@ -196,21 +200,21 @@ def test_it_serves_inside_and_outside_inference_mode_and_by_name(cached):
 
 def test_rows_of_other_tokens_and_out_of_turn_are_refused():
     model = build(CONFIG, 3)
-    shelf = offload(model)
+    offloaded = offload(model)
     with pytest.raises(RuntimeError, match="no pass"):
-        shelf.take(0, TOKENS)
-    shelf.begin(TOKENS)
+        offloaded.take(0, TOKENS)
+    offloaded.begin(TOKENS)
     with pytest.raises(RuntimeError, match="no pass"):
-        shelf.take(0, TOKENS.clone())
+        offloaded.take(0, TOKENS.clone())
     with pytest.raises(RuntimeError, match="turn"):
-        shelf.take(1, TOKENS)
+        offloaded.take(1, TOKENS)
     with pytest.raises(ValueError, match="0 to 60"):
-        shelf.begin(torch.tensor([[3, VOCAB]]))
+        offloaded.begin(torch.tensor([[3, VOCAB]]))
 
 
 @pytest.mark.parametrize(
     ("changes", "named"),
-    [({"ffn": "dense", "placed": ()}, "no table"), ({"ffn": "stem-shuffled"}, "stem-shuffled"), ({"pair_rows": 50}, "stem"),
+    [({"ffn": "dense", "replaced_layers": ()}, "no table"), ({"ffn": "stem-shuffled"}, "stem-shuffled"), ({"pair_rows": 50}, "stem"),
      ({"table_shared": True}, "stem")],
 )  # fmt: skip
 def test_arms_that_have_nothing_to_offload(changes, named):
@@ -223,7 +227,7 @@ def test_arms_that_have_nothing_to_offload(changes, named):
 )
 def test_homes_without_meaning(settings, named):
     with pytest.raises(ValueError, match=named):
-        Shelf([torch.zeros(3, 2)], Link(), **settings)
+        OffloadedTables([torch.zeros(3, 2)], Link(), **settings)
 
 
 def test_a_table_larger_than_memory_stays_on_disk(tmp_path):
@@ -235,9 +239,9 @@ def test_a_table_larger_than_memory_stays_on_disk(tmp_path):
         for place, row in zip(places.tolist(), rows, strict=True):
             file.seek(place * width * 4)
             file.write(row.numpy().tobytes())
-    shelf = Shelf([mapped(path, vocab, width, torch.float32)], Link())
+    offloaded = OffloadedTables([mapped(path, vocab, width, torch.float32)], Link())
     tokens = places[[1, 0, 2, 1]][None]
-    shelf.begin(tokens)
-    assert torch.equal(shelf.take(0, tokens)[0], rows[[1, 0, 2, 1]])
+    offloaded.begin(tokens)
+    assert torch.equal(offloaded.take(0, tokens)[0], rows[[1, 0, 2, 1]])
     with pytest.raises(UserError, match="has 274,877,906,944 bytes"):
         mapped(path, vocab, width, torch.bfloat16)

@@ -34,54 +34,57 @@ def check(planned):
     return lambda: plan.check(ROOT / "recipes", planned.parent.parent)
 
 
-def only(book, *names):
+def only(catalog, *names):
     """A book of some recipes."""
-    return book.model_copy(update={"recipes": {name: book.recipes[name] for name in names}})
+    return catalog.model_copy(update={"recipes": {name: catalog.recipes[name] for name in names}})
 
 
-def runs(book, scale="laptop"):
-    return plan.make_params(book, scale).planned(scale)
+def runs(catalog, scale="laptop"):
+    return plan.make_params(catalog, scale).planned(scale)
 
 
 @pytest.mark.parametrize("scale", ["laptop", "smoke", "ladder"])
-def test_what_git_holds_follows_from_the_recipes_whatever_is_planned(book, scale):
-    assert pipeline_texts(book, scale)[DRAWING] == (ROOT / DRAWING).read_text(), "run 'stemrepro plan'"
+def test_what_git_holds_follows_from_the_recipes_whatever_is_planned(catalog, scale):
+    assert pipeline_texts(catalog, scale)[DRAWING] == (ROOT / DRAWING).read_text(), "run 'stemrepro plan'"
 
 
-def test_dvc_draws_what_is_committed_and_no_more(book):
+def test_dvc_draws_what_is_committed_and_no_more(catalog):
     """Every verdict below results/ has one stage in dvc.yaml, and every stage there a verdict."""
-    stages = {(scale, name) for name, stage in drawing(book).items() for scale in stage["matrix"]["scale"]}
+    stages = {(scale, name) for name, stage in drawing(catalog).items() for scale in stage["matrix"]["scale"]}
     committed = {path.parent.parts[-2:] for path in ROOT.glob("results/*/*/verdicts.json")}
-    known = {scale for scale, own in book.scales.items() if own.scoreboard == "results"}
-    drawn = {own for own in stages if own[1] in book.recipes}
+    known = {scale for scale, own in catalog.scales.items() if own.scoreboard == "results"}
+    drawn = {own for own in stages if own[1] in catalog.recipes}
     assert drawn == {own for own in committed if own[0] in known}
     assert {name for _, name in stages - drawn} == {"metrics", "report"}
 
 
-def test_a_plan_draws_only_what_dvc_yaml_does_not(book):
-    assert not set(pipeline(book, "laptop")) & {*book.recipes, "metrics", "report"}
-    assert {*book.at("smoke").recipes, "metrics", "report"} <= set(pipeline(book, "smoke"))
+def test_a_plan_draws_only_what_dvc_yaml_does_not(catalog):
+    assert not set(pipeline(catalog, "laptop")) & {*catalog.recipes, "metrics", "report"}
+    assert {*catalog.at("smoke").recipes, "metrics", "report"} <= set(pipeline(catalog, "smoke"))
 
 
-def test_what_dvc_is_asked_for(book):
-    assert targets(book, "laptop", ("rivals",)) == ["rivals@laptop"]
-    assert targets(book, "smoke", ("rivals", "needle")) == ["plan/dvc.yaml:rivals@smoke", "plan/dvc.yaml:needle@smoke"]
-    assert targets(book, "smoke", ()) == ["plan/dvc.yaml"]
-    assert targets(book, "ladder", ()) == ["plan/dvc.yaml", "token_ladder@ladder", "metrics@ladder", "report@laptop"]
+def test_what_dvc_is_asked_for(catalog):
+    assert targets(catalog, "laptop", ("rivals",)) == ["rivals@laptop"]
+    assert targets(catalog, "smoke", ("rivals", "needle")) == [
+        "plan/dvc.yaml:rivals@smoke",
+        "plan/dvc.yaml:needle@smoke",
+    ]
+    assert targets(catalog, "smoke", ()) == ["plan/dvc.yaml"]
+    assert targets(catalog, "ladder", ()) == ["plan/dvc.yaml", "token_ladder@ladder", "metrics@ladder", "report@laptop"]
 
 
-def test_what_is_planned_does_not_hang_on_results(book, tmp_path, monkeypatch):
+def test_what_is_planned_does_not_hang_on_results(catalog, tmp_path, monkeypatch):
     """Which a kill while they are drawn takes away. Nor does another scale's page wait for the ladder's, which git holds."""
     for name in ("analysis", "recipes"):
         (tmp_path / name).symlink_to(ROOT / name)
     monkeypatch.chdir(tmp_path)
-    texts = pipeline_texts(book, "smoke")
+    texts = pipeline_texts(catalog, "smoke")
     assert texts[DRAWING] == (ROOT / DRAWING).read_text()
     assert "results/ladder" not in texts[PIPELINE]
 
 
-def test_what_is_written_is_read_back(planned, book):
-    assert read_params(planned) == plan.make_params(book, "laptop")
+def test_what_is_written_is_read_back(planned, catalog):
+    assert read_params(planned) == plan.make_params(catalog, "laptop")
     assert read_params(planned).text() == planned.read_text()
 
 
@@ -120,17 +123,17 @@ def test_inside_an_experiment_the_difference_is_the_experiment(planned, check, m
     assert "run.laptop.main.dense.training.weight_decay: 0.2" in capsys.readouterr().out
 
 
-def test_no_recipe_takes_the_place_of_a_stage(book):
-    own = {name for scale in book.scales for name in pipeline(book, scale)} | set(drawing(book))
-    own -= set(book.recipes)
+def test_no_recipe_takes_the_place_of_a_stage(catalog):
+    own = {name for scale in catalog.scales for name in pipeline(catalog, scale)} | set(drawing(catalog))
+    own -= set(catalog.recipes)
     assert own <= set(RESERVED)
 
 
-def test_a_plan_of_one_recipe_stays_one(book, tmp_path):
+def test_a_plan_of_one_recipe_stays_one(catalog, tmp_path):
     """Planned for a recipe, `plan --check` compares with that recipe's plan."""
     plan.write("laptop", ("table_design",), ROOT / "recipes", tmp_path)
     params = plan.check(ROOT / "recipes", tmp_path)
-    assert set(params.planned("laptop")) == set(book.recipes["table_design"].wanted())
+    assert set(params.planned("laptop")) == set(catalog.recipes["table_design"].wanted())
 
 
 @pytest.mark.parametrize(
@@ -155,10 +158,10 @@ def test_a_missing_params_file_says_how_to_write_it(tmp_path):
         read_params(tmp_path / "params.yaml")
 
 
-def test_every_planned_run_has_the_settings_of_its_address(planned, book):
-    params, scale = read_params(planned), book.scale("laptop")
+def test_every_planned_run_has_the_settings_of_its_address(planned, catalog):
+    params, scale = read_params(planned), catalog.scale("laptop")
     for address, own in params.planned("laptop").items():
-        asked = run_settings(address, book.arms[address.arm], book.point(address.point), scale)
+        asked = run_settings(address, catalog.arms[address.arm], catalog.variant(address.variant), scale)
         assert (own.model, own.training) == asked
     with pytest.raises(UserError, match=r"planned for scale 'laptop'; run 'stemrepro plan --scale smoke'"):
         params.planned("smoke")
@@ -170,79 +173,79 @@ def test_every_planned_run_has_the_settings_of_its_address(planned, book):
     ]
 
 
-def test_an_address_has_the_seeds_of_the_recipe_that_takes_most(book):
-    graveyard = book.recipes["ablation_graveyard"]
+def test_an_address_has_the_seeds_of_the_recipe_that_takes_most(catalog):
+    graveyard = catalog.recipes["ablation_graveyard"]
     more = graveyard.model_copy(update={"more_seeds": graveyard.more_seeds | {"dense": 8}})
-    found = runs(book.model_copy(update={"recipes": book.recipes | {"ablation_graveyard": more}}))
+    found = runs(catalog.model_copy(update={"recipes": catalog.recipes | {"ablation_graveyard": more}}))
     assert found[Address(MAIN, "dense")].seeds["losses"] == tuple(range(8))
     assert found[Address(MAIN, "dense")].trained == tuple(range(8))
     assert found[Address(MAIN, "dense")].seeds["benchmarks"] == tuple(range(5))  # extra seeds are for losses
     assert found[Address(MAIN, "blend")].seeds["benchmarks"] == tuple(range(3))  # and fewer are for all
     assert found[Address(MAIN, "stem-half")].trained == tuple(range(5))
     assert "benchmarks" not in found[Address(MAIN, "topk-moe")].seeds
-    assert runs(book, "smoke")[Address(MAIN, "dense")].trained == (0,)
+    assert runs(catalog, "smoke")[Address(MAIN, "dense")].trained == (0,)
 
 
-def test_a_plan_of_one_recipe_makes_no_less_than_one_of_all(book):
+def test_a_plan_of_one_recipe_makes_no_less_than_one_of_all(catalog):
     """An address has one folder of scores; a recipe planned alone once removed what others had scored there."""
-    whole = plan.make_params(book, "laptop").planned("laptop")
-    for name in book.at("laptop").recipes:
-        for address, alone in plan.make_params(book, "laptop", (name,)).planned("laptop").items():
+    whole = plan.make_params(catalog, "laptop").planned("laptop")
+    for name in catalog.at("laptop").recipes:
+        for address, alone in plan.make_params(catalog, "laptop", (name,)).planned("laptop").items():
             assert alone.losses in ("none", whole[address].losses)
             assert alone.seeds.items() <= whole[address].seeds.items()
-            assert set(alone.seeds) <= set(book.recipes[name].wanted()[address]) | {"losses"}
+            assert set(alone.seeds) <= set(catalog.recipes[name].wanted()[address]) | {"losses"}
 
 
-def test_no_run_is_trained_for_two_recipes(book):
+def test_no_run_is_trained_for_two_recipes(catalog):
     """rivals and ablation_graveyard meet at the official start; each run has one folder."""
     shared = {Address("official-start", arm) for arm in ("dense", "stem-full", "token-only")}
-    assert shared <= set(book.recipes["rivals"].wanted())
-    assert shared <= set(book.recipes["ablation_graveyard"].wanted())
+    assert shared <= set(catalog.recipes["rivals"].wanted())
+    assert shared <= set(catalog.recipes["ablation_graveyard"].wanted())
     settings = [
-        own.model_dump(include={"model", "training", "begins", "people", "text"}) for own in runs(book).values()
+        own.model_dump(include={"model", "training", "init_from", "people", "text"}) for own in runs(catalog).values()
     ]
     assert max(Counter(map(repr, settings)).values()) == 1
 
 
-def test_points_change_what_they_name(book):
-    found, base = runs(book), book.scale("laptop")
+def test_variants_change_what_they_name(catalog):
+    found, base = runs(catalog), catalog.scale("laptop")
     half, official = found[Address("half", "stem-full")], found[Address("official-start", "stem-full")]
     assert (official.model.embedding_std, official.model.head_std) == (None, None)
     assert official.training.embedding_rate_factor == official.training.embedding_decay_factor == 1
     assert half.training.tokens == base.training.tokens // 2
-    assert half.training.marks == base.training.marks // 2
+    assert half.training.evals == base.training.evals // 2
     assert (half.training.learning_rate, half.trained) == (base.learning_rate, (0, 1, 2, 3, 4))
     assert found[Address("rate-16-unclipped", "stem-third")].training.clip == 1e9
     assert found[Address("half-vocab-4", "dense")].model.vocab == 4096
-    assert plan.make_params(book, "laptop").scale["laptop"].vocabularies == (4096,)
+    assert plan.make_params(catalog, "laptop").scale["laptop"].vocabularies == (4096,)
 
 
-def test_a_blend_is_planned_for_the_point_with_most_tokens(book):
-    there = book.recipes["mid_training"].model_copy(deep=True)
-    assert plan.make_params(book, "laptop", ("rivals",)).scale["laptop"].mid.tokens == 81920
-    later = book.points["mid"].model_copy(update={"tokens": 0.25})
-    more = book.model_copy(
-        update={"points": book.points | {"mid": later}, "recipes": book.recipes | {"mid_training": there}}
+def test_a_blend_is_planned_for_the_variant_with_most_tokens(catalog):
+    there = catalog.recipes["mid_training"].model_copy(deep=True)
+    assert plan.make_params(catalog, "laptop", ("rivals",)).scale["laptop"].mid.tokens == 81920
+    later = catalog.variants["mid"].model_copy(update={"tokens": 0.25})
+    more = catalog.model_copy(
+        update={"variants": catalog.variants | {"mid": later}, "recipes": catalog.recipes | {"mid_training": there}}
     )
     planned = plan.make_params(more, "laptop").scale["laptop"].mid
-    assert (planned.name, planned.tokens, planned.mix) == ("mid", 204800, book.mixes["mid"])
-    assert plan.make_params(book, "needle").scale["needle"].mid is None
+    assert (planned.name, planned.tokens, planned.mix) == ("mid", 204800, catalog.mixes["mid"])
+    assert plan.make_params(catalog, "needle").scale["needle"].mid is None
 
 
-def test_a_point_that_needs_a_blend_needs_a_scale_with_one(book):
-    scales = book.scales | {"laptop": book.scale("laptop").model_copy(update={"mid": None})}
+def test_a_variant_that_needs_a_blend_needs_a_scale_with_one(catalog):
+    scales = catalog.scales | {"laptop": catalog.scale("laptop").model_copy(update={"mid": None})}
     with pytest.raises(
-        UserError, match=r"point 'mid' goes on with a blend; name one under 'mid' in recipes/scales/laptop\.yaml"
+        UserError, match=r"variant 'mid' goes on with a blend; name one under 'mid' in recipes/scales/laptop\.yaml"
     ):
-        plan.make_params(book.model_copy(update={"scales": scales}), "laptop")
+        plan.make_params(catalog.model_copy(update={"scales": scales}), "laptop")
 
 
-def test_own_rates_are_those_of_the_family(book):
+def test_own_rates_are_those_of_the_family(catalog):
     best = {"stem-full": {"learning_rate": 0.5, "table_rate_factor": 3.0}}
-    scale = Scale.model_validate(book.scale("laptop").model_dump() | {"best_rates": best})
+    scale = Scale.model_validate(catalog.scale("laptop").model_dump() | {"tuned": best})
 
-    def rates(arm, point):
-        training = run_settings(Address(point, arm), book.arms[arm], book.point(point), scale)[1]
+    def rates(arm, variant):
+        training = run_settings(Address(variant, arm), catalog.arms[arm], catalog.variant(variant), scale)[1]
         return training.learning_rate, training.table_rate_factor
 
     assert rates("stem-third", "own-rate") == (0.5, 3.0)
@@ -252,43 +255,43 @@ def test_own_rates_are_those_of_the_family(book):
     assert rates("stem-fast", MAIN) == (scale.learning_rate, 8.0)
 
 
-def test_the_estimate_counts_points_disk_and_cores(book):
-    tokens = book.scale("laptop").training.tokens
-    found = estimate.estimate(plan.make_params(only(book, "validation_loss"), "laptop"), cores=2)
+def test_the_estimate_counts_variants_disk_and_cores(catalog):
+    tokens = catalog.scale("laptop").training.tokens
+    found = estimate.estimate(plan.make_params(only(catalog, "validation_loss"), "laptop"), cores=2)
     count = 6 * 5 + 3 + 6 * 3  # five seeds, shuffled rows, and the official start
     assert (found["runs"], found["tokens"]) == (count, count * tokens)
-    largest = max(parameter_counts(own.model)["total"] for own in runs(only(book, "validation_loss")).values())
+    largest = max(parameter_counts(own.model)["total"] for own in runs(only(catalog, "validation_loss")).values())
     assert 0 < found["disk"] < found["runs"] * 8 * largest
-    slower = estimate.estimate(plan.make_params(only(book, "validation_loss"), "laptop"), cores=1)
+    slower = estimate.estimate(plan.make_params(only(catalog, "validation_loss"), "laptop"), cores=1)
     assert slower["seconds"] == pytest.approx(2 * found["seconds"])
-    half = estimate.estimate(plan.make_params(only(book, "table_design"), "laptop"))
+    half = estimate.estimate(plan.make_params(only(catalog, "table_design"), "laptop"))
     assert half["runs"] == 3 * (15 + 1 + 3 + 2)
     assert half["tokens"] == pytest.approx(tokens / 2 * half["runs"])
 
 
-def test_a_recipe_with_a_base_asks_for_no_runs_at_the_scale(book):
-    found = runs(only(book, "table_design"))
-    assert {address.point for address in found} == set(book.recipes["table_design"].points)
+def test_a_recipe_with_a_base_asks_for_no_runs_at_the_scale(catalog):
+    found = runs(only(catalog, "table_design"))
+    assert {address.variant for address in found} == set(catalog.recipes["table_design"].variants)
     assert sum(len(own.trained) for own in found.values()) == 3 * (15 + 1 + 3 + 2)
 
 
-def test_the_plan_prints_layers_and_an_estimate(book):
+def test_the_plan_prints_layers_and_an_estimate(catalog):
     console = Console(file=io.StringIO(), width=120)
-    estimate.show(book, plan.make_params(book, "laptop"), console)
+    estimate.show(catalog, plan.make_params(catalog, "laptop"), console)
     shown = " ".join(console.file.getvalue().split())
     assert "1, 3, 5" in shown
-    assert f"{sum(len(own.trained) for own in runs(book).values())} runs ({len(runs(book))} addresses at" in shown
+    assert f"{sum(len(own.trained) for own in runs(catalog).values())} runs ({len(runs(catalog))} addresses at" in shown
     assert re.search(r"about [\d h]+ min of training on this machine's CPU", shown)
     assert "H100" not in shown
     assert [estimate.ranges(layers) for layers in ((), (3,), (1, 2, 4, 7, 8, 9))] == ["none", "3", "1-2, 4, 7-9"]
 
 
-def test_what_no_cpu_is_meant_for_is_said_in_days_of_a_gpu(book, monkeypatch):
+def test_what_no_cpu_is_meant_for_is_said_in_days_of_a_gpu(catalog, monkeypatch):
     monkeypatch.setattr(
         estimate, "estimate", lambda _: {"runs": 4, "tokens": 1, "flops": 2.7e22, "seconds": 3.4e11, "disk": 1}
     )
     console = Console(file=io.StringIO(), width=200)
-    estimate.show(book, plan.make_params(only(book, "paper_audit"), "smoke"), console)
+    estimate.show(catalog, plan.make_params(only(catalog, "paper_audit"), "smoke"), console)
     assert "about 10,800 years of training on this machine's CPU" in console.file.getvalue()
     assert "about 781.2 days of one H100 at 40% of its peak" in console.file.getvalue()  # 2.7e22 / 4e14 / 86,400
 
@@ -300,9 +303,9 @@ def test_what_no_cpu_is_meant_for_is_said_in_days_of_a_gpu(book, monkeypatch):
         ("capacity", 64, r"the scale's sequence of 64 must be a multiple of it"),
     ],
 )
-def test_documents_of_made_text_fill_training_sequences(book, scale, sequence, words):
+def test_documents_of_made_text_fill_training_sequences(catalog, scale, sequence, words):
     """Else models would be asked at places that they were never trained at."""
-    own = book.scale(scale)
+    own = catalog.scale(scale)
     other = own.model_copy(update={"model": own.model.model_copy(update={"sequence": sequence})})
     with pytest.raises(UserError, match=words):
-        plan.make_params(book.model_copy(update={"scales": book.scales | {scale: other}}), scale)
+        plan.make_params(catalog.model_copy(update={"scales": catalog.scales | {scale: other}}), scale)

@@ -68,7 +68,7 @@ def test_losses_are_those_of_the_models_before_and_behind(home):
     dense, _ = load_folder(home / WORDS[0])
     train_text, held_out = (TokenBlocks(home / "data/tiny/blocks", split, 32, 300) for split in ("train", "validation"))
     text = [train_text.batch(0, 0, 15)[:, :-1]]
-    stem = ModelConfig(**vars(dense.config) | {"ffn": "stem", "placed": (1, 3)})
+    stem = ModelConfig(**vars(dense.config) | {"ffn": "stem", "replaced_layers": (1, 3)})
     expected = {("dense", 0): dense}
     for name, kind in (("token means", "token-means"), ("mean row", "mean-row")):
         expected[name, 0] = Decoder(stem).eval()
@@ -132,7 +132,7 @@ def changed(folder, change):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda c: c | {"begins": {"parent": "abc", "tables": "kept"}}, "dense/seed0 goes on from another run"),
+        (lambda c: c | {"init_from": {"parent": "abc", "tables": "kept"}}, "dense/seed0 goes on from another run"),
         (lambda c: c | {"data": c["data"] | {"train_sha256": "0" * 64}}, "isn't the text that runs/tiny/main/dense/seed0 was trained on"),
     ],
 )  # fmt: skip

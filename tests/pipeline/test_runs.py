@@ -21,7 +21,7 @@ def test_a_run_that_is_asked_for_alone_knows_the_shorter_ones_on_its_trunk(make_
     (tmp_path / "data/tiny").mkdir(parents=True)
     (tmp_path / "data/tiny/blocks").symlink_to(sample / "blocks")
     run, step = make_run("dense"), tiny.training.batch * tiny.model.sequence
-    trunk = {"schedule": "trunk", "warmup": None, "warmup_tokens": 2 * step}
+    trunk = {"schedule": "wsd", "warmup": None, "warmup_tokens": 2 * step}
 
     def planned(steps, **fields):
         training = run.training.model_copy(update={"tokens": steps * step} | fields)
@@ -31,43 +31,43 @@ def test_a_run_that_is_asked_for_alone_knows_the_shorter_ones_on_its_trunk(make_
     plan |= {Address(MAIN, "dense"): planned(12)}
     folders = tmp_path / "data", tmp_path / "runs"
     long = asked_runs("tiny", "sample", plan, {Address("long", "dense"): plan[Address("long", "dense")]}, *folders)
-    assert [(own.address.point, own.seed, own.shorter) for own in long] == [
+    assert [(own.address.variant, own.seed, own.prefixes) for own in long] == [
         ("long", seed, (tmp_path / f"runs/tiny/short/dense/seed{seed}",)) for seed in (0, 1)
     ]
     (plain, _) = asked_runs("tiny", "sample", plan, {Address(MAIN, "dense"): plan[Address(MAIN, "dense")]}, *folders)
-    assert plain.shorter == ()
+    assert plain.prefixes == ()
 
 
 def test_runs_that_go_on_from_others_are_planned_with_them(sample, tmp_path, monkeypatch):
-    """The whole way: a point that extends, the plan's file, and back to runs; also where only the later ones are asked for."""
+    """The whole way: a variant that extends, the plan's file, and back to runs; also where only the later ones are asked for."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "recipes", "recipes")
     (tmp_path / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(TINY | {"seeds": [0, 1]}))
     (tmp_path / "data/tiny").mkdir(parents=True)
     (tmp_path / "data/tiny/blocks").symlink_to(sample / "blocks")
-    points, recipe = tmp_path / "recipes/points.yaml", tmp_path / "recipes/rivals.yaml"
-    points.write_text(points.read_text() + "later: {tokens: 0.5, extends: {sequence: 2, rope: 10, tables: anew}}\n")
+    variants, recipe = tmp_path / "recipes/variants.yaml", tmp_path / "recipes/rivals.yaml"
+    variants.write_text(variants.read_text() + "later: {tokens: 0.5, extends: {sequence: 2, rope: 10, tables: anew}}\n")
     settings = yaml.safe_load(recipe.read_text())
-    settings["points"]["later"] = {"arms": ["dense", "stem-full"], "seeds": 2}
+    settings["variants"]["later"] = {"arms": ["dense", "stem-full"], "seeds": 2}
     recipe.write_text(yaml.safe_dump(settings))
     planning.write("tiny", ("rivals",))
     planned = read_params().planned("tiny")
     every = {(run.address, run.seed): run for run in runs_of("tiny", "sample", planned)}
     later, parent = every[Address("later", "stem-full"), 1], every[Address(MAIN, "stem-full"), 1]
-    assert (later.begins.folder, later.begins.parent, later.begins.tables) == (
+    assert (later.init_from.folder, later.init_from.parent, later.init_from.tables) == (
         parent.folder,
         digest(parent.config),
         "anew",
     )
     assert (later.training.sequence, later.training.batch) == (2 * parent.training.sequence, parent.training.batch // 2)
     assert later.model.rope_base == 10 * parent.model.rope_base
-    assert {str(address) for (address, _), run in every.items() if run.goes_on} == {"dense", "stem-full"}
+    assert {str(address) for (address, _), run in every.items() if run.keep_final_checkpoint} == {"dense", "stem-full"}
     own = {Address("later", "dense"): planned[Address("later", "dense")]}
-    assert [run.begins.folder for run in asked_runs("tiny", "sample", planned, own)] == [
+    assert [run.init_from.folder for run in asked_runs("tiny", "sample", planned, own)] == [
         every[Address(MAIN, "dense"), seed].folder for seed in (0, 1)
     ]
     own = {Address(MAIN, "dense"): planned[Address(MAIN, "dense")]}
-    assert all(run.goes_on for run in asked_runs("tiny", "sample", planned, own)[:2])
+    assert all(run.keep_final_checkpoint for run in asked_runs("tiny", "sample", planned, own)[:2])
 
 
 def test_a_stage_on_a_blend_reads_it_and_its_parent_does_not(sample, tmp_path, monkeypatch):
@@ -91,5 +91,5 @@ def test_a_stage_on_a_blend_reads_it_and_its_parent_does_not(sample, tmp_path, m
     assert (later.blocks, later.mix) == (Path("data/tiny/mid/blocks"), "mid")
     assert (parent.blocks, parent.mix) == (Path("data/tiny/blocks"), "sample")
     assert later.data_hash != parent.data_hash
-    assert later.begins.parent == digest(parent.config)
-    assert later.begins.tokens == 0
+    assert later.init_from.parent == digest(parent.config)
+    assert later.init_from.tokens == 0

@@ -73,7 +73,7 @@ def test_a_summary_tells_the_plan_that_arms_share(make_run, given, tiny, tmp_pat
     write_scores("losses", [run], [losses.score(run, quiet, **given)], given, tmp_path / "scores", "key")
     told = read_summary(tmp_path / "scores/summary.json")["plan"]
     assert told["tokens of training"] == run.training.tokens
-    rates = {"learning_rate": 0.5, "table_rate_factor": 2.0, "save_every": 3, "marks": 2, "micro_batch": 1}
+    rates = {"learning_rate": 0.5, "table_rate_factor": 2.0, "save_every": 3, "evals": 2, "micro_batch": 1}
     alike = replace(make_run("stem-full"), training=run.training.model_copy(update=rates))
     assert plan_of(alike, given | {"level": "context"}) == told
     for what, change, more in (

@@ -115,9 +115,9 @@ def restored(project):
     project.call(*PLAN)
 
 
-def test_every_recipe_gives_figures_and_verdicts(project, book):
+def test_every_recipe_gives_figures_and_verdicts(project, catalog):
     for name in RECIPES:
-        recipe, folder = book.recipes[name], project.folder / "results" / "smoke" / name
+        recipe, folder = catalog.recipes[name], project.folder / "results" / "smoke" / name
         assert {"figure.pdf", "figure.svg", "figure.png", "data.csv", "verdicts.json", "provenance.json"} <= {
             p.name for p in folder.iterdir()
         }
@@ -171,8 +171,8 @@ def test_verify_compares_with_the_committed_verdicts(project):
     assert "no committed verdicts for scale 'smoke'" in shown
 
 
-def test_nothing_is_left_to_do(project, book):
-    assert {stage.split("@")[0] for stage in project.left} <= {*book.recipes, "report"}
+def test_nothing_is_left_to_do(project, catalog):
+    assert {stage.split("@")[0] for stage in project.left} <= {*catalog.recipes, "report"}
     assert project.left.isdisjoint(name.removeprefix(OF_PLAN) for name in TARGETS)
     output = project.call("dvc", "repro", *TARGETS)
     assert "Running stage" not in output
@@ -238,7 +238,7 @@ def test_editing_one_arm_trains_and_scores_one_arm(restored):
     restored.call(*PLAN)
     both = targets("validation_loss", "benchmark_scores")
     trained, scored, stages = anew(restored, *both)
-    assert trained == {f"runs/smoke/{point}/stem-half/seed0" for point in ("main", "official-start")}
+    assert trained == {f"runs/smoke/{variant}/stem-half/seed0" for variant in ("main", "official-start")}
     of_the_scale = {f"scores/smoke/{part}/main/stem-half" for part in ("losses", "benchmarks")}
     assert scored == of_the_scale | {"scores/smoke/losses/official-start/stem-half"}
     assert "validation_loss@smoke" in stages
@@ -315,8 +315,8 @@ def test_an_unplanned_edit_is_refused(restored):
     )
     message = restored.call("dvc", "repro", f"{OF_PLAN}check@smoke-sample", code=255)
     keys = "; ".join(
-        f"run.smoke.{point}.stem-half.training.table_rate_factor: 1.0, planned 2.0"
-        for point in ("main", "official-start")
+        f"run.smoke.{variant}.stem-half.training.table_rate_factor: 1.0, planned 2.0"
+        for variant in ("main", "official-start")
     )
     assert f"plan/params.yaml no longer follows from recipes/ ({keys}); run 'stemrepro plan --scale smoke'" in message
 

@@ -22,7 +22,7 @@ def row(claim: str, **fields: object) -> dict:
     return {
         "claim": claim, "sentence": "It is so.", "origin": "control", "primary": False, "kind": "greater", "metric": "prose",
         "unit": "nats/token", "arms": ["dense", "stem-full"], "paper": None, "expected": None, "untested": None, "transportable": False, "smallest_effect": 0.02, "ours": 0.1, "ci_low": 0.05,
-        "ci_high": 0.15, "level": 0.95, "differences": [0.08, 0.12, 0.1, 0.09, 0.11], "own_rate": None, "seed_se": 0.01, "item_se": None, "p": 0.01, "seeds": 5, "scale": "laptop",
+        "ci_high": 0.15, "level": 0.95, "differences": [0.08, 0.12, 0.1, 0.09, 0.11], "tuned": None, "seed_se": 0.01, "item_se": None, "p": 0.01, "seeds": 5, "scale": "laptop",
         "verdict": "reproduced", "reason": "lower bound 0.050 exceeds 0.02",
     } | fields  # fmt: skip
 
@@ -66,9 +66,9 @@ def changes(new: dict, old: dict) -> str:
         ("ci_high", None),
         ("seed_se", 0.1),
         ("item_se", 0.01),
-        ("own_rate", 0.01),
-        ("official_start", 0.01),
-        ("official_start_agrees", False),
+        ("tuned", 0.01),
+        ("official_init", 0.01),
+        ("official_init_agrees", False),
         ("ours", None),
         ("differences", [9.0] * 5),
         ("differences", [0.12, 0.08, 0.1, 0.09, 0.11]),
@@ -132,8 +132,8 @@ def repository(tmp_path, monkeypatch):
     results("rivals", row("a"), row("b", arms=["dense", "stem-third"]))
     results("cost_model", exact("c"))
     for arm in ("dense", "stem-third", "stem-full"):
-        for point in ("main", "own-rate", "official-start"):
-            write_json(f"scores/laptop/losses/{point}/{arm}/summary.json", {"key": "k"})
+        for variant in ("main", "own-rate", "official-start"):
+            write_json(f"scores/laptop/losses/{variant}/{arm}/summary.json", {"key": "k"})
     for command in (["init", "-q"], ["add", "-A"], ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "x"]):
         subprocess.run(["git", *command], check=True)
     return tmp_path

@@ -59,7 +59,7 @@ def words(figure: Figure) -> list[tuple[str, Text, Bbox]]:
 
 
 def overlap(one: Bbox, two: Bbox, slack: float = 1.0) -> bool:
-    """Do two boxes share more than a hair, in pixels?"""
+    """Does two boxes share more than a hair, in pixels?"""
     both = Bbox.intersection(one, two)
     return both is not None and both.width > slack and both.height > slack
 

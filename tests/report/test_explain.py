@@ -40,8 +40,8 @@ def some(wanted, kind: str = "greater") -> tuple[str, str, dict]:
     )
 
 
-def told(book, scale: str, recipe: str, row: dict, **folders) -> str:
-    return explain(book, f"{recipe}/{row['claim']}", scale, **{"results": RESULTS, "scores": SCORES} | folders)
+def told(catalog, scale: str, recipe: str, row: dict, **folders) -> str:
+    return explain(catalog, f"{recipe}/{row['claim']}", scale, **{"results": RESULTS, "scores": SCORES} | folders)
 
 
 def equal(new: object, old: object) -> bool:
@@ -58,10 +58,10 @@ def columns(text: str, name: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("scale", "recipe"), COMMITTED)
-def test_every_committed_claim(scale, recipe, book, monkeypatch):
+def test_every_committed_claim(scale, recipe, catalog, monkeypatch):
     """Today's code gives the committed verdicts of the committed scores: an edit of a measure, a claim or the rule shows here unless its
     results are made anew ('make figures'). Steps end in the verdict, the table has its numbers, and no line is longer than 80 columns."""
-    inputs = Inputs(recipe, book, scale, SCORES / scale)
+    inputs = Inputs(recipe, catalog, scale, SCORES / scale)
     found = judged(inputs, measured(inputs))
     monkeypatch.setattr(explaining, "measured", lambda _: None)
     monkeypatch.setattr(explaining, "judged", lambda *_: found)
@@ -73,7 +73,7 @@ def test_every_committed_claim(scale, recipe, book, monkeypatch):
             "claim"
         ]
     for key, row in rows.items():
-        text = told(book, scale, recipe, row)
+        text = told(catalog, scale, recipe, row)
         assert max(map(len, text.splitlines())) <= 80, text
         assert "BUT" not in text
         rule = text.partition("\nThe rule\n")[2].partition("\n\n")[0].splitlines()
@@ -86,20 +86,20 @@ def test_every_committed_claim(scale, recipe, book, monkeypatch):
         for bound, field in (("from", "ci_low"), ("to", "ci_high")):  # one seed, as at the smoke scale, has none
             wanted = float("nan") if row[field] is None else row[field]
             assert columns(text, bound)[0, 0] == pytest.approx(wanted, abs=1e-4, nan_ok=True)
-        settings = [row[field] for field in ("own_rate", "official_start") if row.get(field) is not None]
+        settings = [row[field] for field in ("tuned", "official_init") if row.get(field) is not None]
         assert means[1:] == pytest.approx(settings, abs=1e-4)
 
 
-def test_the_page_holds_what_the_command_says(book, tmp_path):
+def test_the_page_holds_what_the_command_says(catalog, tmp_path):
     """Claim by claim, but for the commit and the minutes, which are another machine's business."""
     scale, recipe, row = some(lambda row: row["ours"])
-    rows, inputs = list(rows_of(scale, recipe).values()), Inputs(recipe, book, scale, SCORES / scale)
+    rows, inputs = list(rows_of(scale, recipe).values()), Inputs(recipe, catalog, scale, SCORES / scale)
     page = explained(inputs, rows, judged(inputs, measured(inputs)), RESULTS)
     assert "{" not in re.sub(r"<style>.*</style>", "", page, flags=re.S)
     told_there = dict(re.findall(r'<section id="([\w.-]+)">.*?<pre>(.*?)</pre>', page, flags=re.S))
     assert list(told_there) == [own["claim"] for own in rows]
     assert re.findall(r'href="#([\w.-]+)"', page) == list(told_there)
-    command = told(book, scale, recipe, row)
+    command = told(catalog, scale, recipe, row)
     assert "made by commit" in command
     assert "made by commit" not in page
     own = unescape(told_there[row["claim"]]).partition("  the commit stands in")[0]
@@ -107,55 +107,55 @@ def test_the_page_holds_what_the_command_says(book, tmp_path):
     assert len(own) > 1000
 
 
-def test_exact_claim_has_numbers_in_place_of_seeds(book):
+def test_exact_claim_has_numbers_in_place_of_seeds(catalog):
     scale, recipe, row = some(lambda row: row["verdict"] == "contradicted", "exact")
-    text = told(book, scale, recipe, row)
+    text = told(catalog, scale, recipe, row)
     assert f"computed {row['ours']:.6g}, the paper's {row['paper']['value']:g}, what counts" in text
     assert "2. Is the number the paper's? No:" in text
     assert "seed 0" not in text
 
 
-def test_claim_that_cannot_be_tested_says_why(book):
+def test_claim_that_cannot_be_tested_says_why(catalog):
     scale, recipe, row = some(lambda row: row["verdict"] == NOT_TESTABLE)
-    text = " ".join(told(book, scale, recipe, row).split())
+    text = " ".join(told(catalog, scale, recipe, row).split())
     assert f"1. Can it be tested here? No: {row['reason']} Verdict: {word(row)}" in text
     assert "2. " not in text.partition("The rule")[2].partition("Verdict")[0]
 
 
-def test_cells_that_the_number_is_computed_from(book):
-    text = told(book, *some(lambda row: row["paper"] and "ln " in row["paper"]["source"]))
+def test_cells_that_the_number_is_computed_from(catalog):
+    text = told(catalog, *some(lambda row: row["paper"] and "ln " in row["paper"]["source"]))
     names = re.findall(r"^  cell ([\w.-]+/[\w.-]+/[\w.-]+): ([\d.]+)", text, flags=re.M)
     assert len(names) in (2, 4)
-    assert all(book.paper.value(name) == float(value) for name, value in names)
+    assert all(catalog.paper.value(name) == float(value) for name, value in names)
 
 
-def test_without_scores_the_committed_numbers_stand(book, tmp_path):
+def test_without_scores_the_committed_numbers_stand(catalog, tmp_path):
     scale, recipe, row = some(lambda row: row["ours"] and row["verdict"] != NOT_TESTABLE)
-    text = " ".join(told(book, scale, recipe, row, scores=tmp_path).split())
+    text = " ".join(told(catalog, scale, recipe, row, scores=tmp_path).split())
     assert "these need the scores" in text
     assert f"ours {row['ours']:g}" in text
     assert f"verdicts.json says: {row['reason']} Verdict: {word(row)}" in text
     with pytest.raises(UserError, match=r"neither .* nor .*; run 'make reproduce RECIPE="):
-        told(book, scale, recipe, row, scores=tmp_path, results=tmp_path)
+        told(catalog, scale, recipe, row, scores=tmp_path, results=tmp_path)
 
 
 @pytest.mark.parametrize("change", [{"verdict": INCONCLUSIVE}, {"ours": 7.0}], ids=str)
-def test_another_verdict_or_number_than_the_committed_is_said(change, book, tmp_path):
+def test_another_verdict_or_number_than_the_committed_is_said(change, catalog, tmp_path):
     scale, recipe, row = some(lambda row: row["verdict"] == "reproduced")
     shutil.copytree(RESULTS / scale / recipe, tmp_path / scale / recipe)
     rows = rows_of(scale, recipe) | {row["claim"]: row | change}
     (tmp_path / scale / recipe / "verdicts.json").write_text(json.dumps(list(rows.values())))
-    text = told(book, scale, recipe, row, results=tmp_path)
+    text = told(catalog, scale, recipe, row, results=tmp_path)
     assert "BUT verdicts.json" in text
     assert f"Verdict: {word(row)}" in text  # what the scores give
 
 
-def test_names(book):
-    keys = [key for recipe in book.recipes.values() for key in recipe.claims]
+def test_names(catalog):
+    keys = [key for recipe in catalog.recipes.values() for key in recipe.claims]
     one, several = (next(key for key in keys if (keys.count(key) == 1) == single) for single in (True, False))
-    owner = next(name for name, recipe in book.recipes.items() if one in recipe.claims)
-    assert find(book, one) == find(book, f"{owner}/{one}")
-    having = [name for name, recipe in book.recipes.items() if several in recipe.claims]
+    owner = next(name for name, recipe in catalog.recipes.items() if one in recipe.claims)
+    assert find(catalog, one) == find(catalog, f"{owner}/{one}")
+    having = [name for name, recipe in catalog.recipes.items() if several in recipe.claims]
     for name, words in (
         (several, " or ".join(f"{name}/{several}" for name in having)),
         (one[:-1], f"did you mean '{one}'"),
@@ -164,16 +164,16 @@ def test_names(book):
         (owner, f"'{owner}' is a recipe"),
     ):
         with pytest.raises(UserError, match=re.escape(words)):
-            find(book, name)
+            find(catalog, name)
 
 
-def test_scales(book):
-    for name, recipe in book.recipes.items():
+def test_scales(catalog):
+    for name, recipe in catalog.recipes.items():
         own = "laptop" if "laptop" in (recipe.scales or ("laptop",)) else recipe.scales[0]
-        assert find(book, f"{name}/{next(iter(recipe.claims))}")[2] == own
-    elsewhere = next(name for name, recipe in book.recipes.items() if recipe.scales and "gpu" not in recipe.scales)
+        assert find(catalog, f"{name}/{next(iter(recipe.claims))}")[2] == own
+    robustness = next(name for name, recipe in catalog.recipes.items() if recipe.scales and "gpu" not in recipe.scales)
     with pytest.raises(UserError, match="isn't run at scale 'gpu'"):
-        find(book, f"{elsewhere}/{next(iter(book.recipes[elsewhere].claims))}", "gpu")
+        find(catalog, f"{robustness}/{next(iter(catalog.recipes[robustness].claims))}", "gpu")
 
 
 def test_command(monkeypatch):

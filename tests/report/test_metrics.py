@@ -28,8 +28,8 @@ def read(folder: Path) -> dict:
     return {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
 
 
-def test_gaps_are_of_the_seeds_that_both_have(book, scores, tmp_path):
-    assert write_metrics(book, "laptop", scores, tmp_path / "metrics") == 3
+def test_gaps_are_of_the_seeds_that_both_have(catalog, scores, tmp_path):
+    assert write_metrics(catalog, "laptop", scores, tmp_path / "metrics") == 3
     found = read(tmp_path / "metrics/laptop")
     assert found["dense"] == {
         "kflops": 302.1,
@@ -40,26 +40,26 @@ def test_gaps_are_of_the_seeds_that_both_have(book, scores, tmp_path):
     assert found["stem-third"].keys() == {"kflops", "params"}  # a run of it diverged
 
 
-def test_arms_of_two_plans_have_no_gap(book, scores, tmp_path):
+def test_arms_of_two_plans_have_no_gap(catalog, scores, tmp_path):
     path = scores / "laptop/losses/main/stem-full"
     told = json.loads((path / "summary.json").read_text())
     write_summary(path, told.pop("seeds"), **told | {"data_hash": "of another text"})
-    write_metrics(book, "laptop", scores, tmp_path / "metrics")
+    write_metrics(catalog, "laptop", scores, tmp_path / "metrics")
     assert read(tmp_path / "metrics/laptop")["stem-full"].keys() == {"kflops", "params", "prose"}
     assert gap(scores / "laptop", Address(MAIN, "stem-full")) is None
 
 
-def test_an_arm_that_no_recipe_compares_any_more_is_listed_no_more(book, scores, tmp_path):
+def test_an_arm_that_no_recipe_compares_any_more_is_listed_no_more(catalog, scores, tmp_path):
     (tmp_path / "metrics/laptop").mkdir(parents=True)
     (tmp_path / "metrics/laptop/gone.json").write_text("{}")
-    write_metrics(book, "laptop", scores, tmp_path / "metrics")
+    write_metrics(catalog, "laptop", scores, tmp_path / "metrics")
     assert read(tmp_path / "metrics/laptop").keys() == {"dense", "stem-full", "stem-third"}
 
 
-def test_without_dense_there_is_nothing_to_compare_with(book, scores, tmp_path):
+def test_without_dense_there_is_nothing_to_compare_with(catalog, scores, tmp_path):
     (scores / "laptop/losses/main/dense/summary.json").unlink()
     with pytest.raises(UserError, match="main/dense is missing, which the other arms are compared with"):
-        write_metrics(book, "laptop", scores, tmp_path / "metrics")
+        write_metrics(catalog, "laptop", scores, tmp_path / "metrics")
 
 
 CLAIMS = [
@@ -70,11 +70,11 @@ CLAIMS = [
 ]
 
 
-def test_they_agree_with_the_claims(book):
+def test_they_agree_with_the_claims(catalog):
     """Every committed claim about the loss on prose of dense and another arm, at the scale itself."""
     met = set()
     for scale, recipe, row in CLAIMS:
-        if book.recipes[recipe].base != "main":
+        if catalog.recipes[recipe].base != "main":
             continue
         (other,), folder = set(row["arms"]) - {"dense"}, ROOT / "metrics" / scale
         sign = 1 if row["arms"][0] == "dense" else -1
@@ -85,8 +85,8 @@ def test_they_agree_with_the_claims(book):
 
 
 @pytest.mark.parametrize("scale", sorted(path.name for path in ROOT.glob("metrics/*") if "smoke" not in path.name))
-def test_the_committed_ones_follow_from_the_scores(book, scale, tmp_path):
+def test_the_committed_ones_follow_from_the_scores(catalog, scale, tmp_path):
     """Else `stemrepro metrics --scale ...` writes them anew."""
-    write_metrics(book, scale, ROOT / "scores", tmp_path)
+    write_metrics(catalog, scale, ROOT / "scores", tmp_path)
     assert read(tmp_path / scale) == read(ROOT / "metrics" / scale)
-    assert set(read(ROOT / "metrics" / scale)) <= set(compared_arms(book.at(scale)))
+    assert set(read(ROOT / "metrics" / scale)) <= set(compared_arms(catalog.at(scale)))

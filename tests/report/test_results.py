@@ -16,9 +16,9 @@ from stemrepro.report import forest
 from stemrepro.report.judging import evidence_for, judged
 from stemrepro.report.results import mean_row, save, save_panels, verdict_rows
 from stemrepro.report.style import settle, sheet, use_style
-from stemrepro.report.verdicts import AT_OFFICIAL_START
+from stemrepro.report.verdicts import AT_OFFICIAL_INIT
 from stemrepro.verdicts.contrast import Contrast, Unmeasured
-from stemrepro.verdicts.robustness import OFFICIAL_START, OWN_RATES
+from stemrepro.verdicts.robustness import OFFICIAL_INIT, OWN_RATES
 from stemrepro.verdicts.rule import NOT_RUN, TOO_SHORT, TOO_SMALL
 
 VALUES = {
@@ -40,17 +40,17 @@ class Given:
         "counts": Precondition("", TOO_SMALL, (), by_effect=True),
     }
 
-    def __init__(self, book, claims):
-        recipe = book.recipes["rivals"].model_copy(update={"claims": claims})
-        self.inputs = type("Inputs", (), {"recipe": recipe, "scale_name": "laptop", "book": book})()
+    def __init__(self, catalog, claims):
+        recipe = catalog.recipes["rivals"].model_copy(update={"claims": claims})
+        self.inputs = type("Inputs", (), {"recipe": recipe, "scale_name": "laptop", "book": catalog})()
 
     def contrast(self, high, low, metric):
         if "lost" in (high, low):
             raise Unmeasured("lost diverged at step 3")
         return Contrast(VALUES[high] - VALUES[low], item_se=0.01, item_df=9)
 
-    def elsewhere(self, high, low, metric):
-        there = {OWN_RATES: 2, OFFICIAL_START: 3}
+    def robustness(self, high, low, metric):
+        there = {OWN_RATES: 2, OFFICIAL_INIT: 3}
         factors = there if metric == "everywhere" else {OWN_RATES: 2} if metric == "both rates" else {}
         return {setting: Contrast(factor * (VALUES[high] - VALUES[low])) for setting, factor in factors.items()}
 
@@ -80,8 +80,8 @@ def claim(*arms, kind="greater", metric="plain", m=0.1, **more):
 
 
 @pytest.fixture
-def given(book):
-    return Given(book, {
+def given(catalog):
+    return Given(catalog, {
         "larger": claim("high", "low", metric="both rates"),
         "turned": claim("low", "high"),
         "order": claim("high", "middle", "low", kind="ordering"),
@@ -95,7 +95,7 @@ def test_rows_have_the_sign_of_the_claim_and_what_they_rest_on(given):
     rows = {row["claim"]: row for row in verdict_rows("laptop", judged(given.inputs, given))}
     assert rows["larger"]["ours"] == pytest.approx(1.925)
     assert rows["turned"]["ours"] == pytest.approx(-1.925)
-    assert (rows["larger"]["own_rate"], rows["turned"]["own_rate"]) == (pytest.approx(3.85), None)
+    assert (rows["larger"]["tuned"], rows["turned"]["tuned"]) == (pytest.approx(3.85), None)
     assert rows["order"]["ours"] == pytest.approx(0.9625)  # the weakest pair
     assert rows["larger"]["ci_low"] < 1.925 < rows["larger"]["ci_high"]
     assert rows["larger"]["item_se"] == 0.01
@@ -125,28 +125,28 @@ def test_the_first_precondition_that_fails_gives_the_reason(given, metric, asked
     assert (facts.failed_precondition, facts.untested) == reason
 
 
-def test_a_row_has_the_official_start_where_it_was_run(book):
+def test_a_row_has_the_official_init_where_it_was_run(catalog):
     order = claim("high", "middle", "low", metric="everywhere", kind="ordering")
     given = Given(
-        book, {"both": claim("high", "low", metric="everywhere"), "one": claim("high", "low"), "order": order}
+        catalog, {"both": claim("high", "low", metric="everywhere"), "one": claim("high", "low"), "order": order}
     )
     rows = {row["claim"]: row for row in verdict_rows("laptop", judged(given.inputs, given))}
-    assert (rows["both"]["official_start"], rows["both"]["official_start_agrees"]) == (pytest.approx(3 * 1.925), True)
-    assert rows["both"]["own_rate"] == pytest.approx(2 * 1.925)
-    assert rows["order"]["official_start"] == pytest.approx(3 * 0.9625)  # the weakest pair
-    assert not rows["one"].keys() & AT_OFFICIAL_START
+    assert (rows["both"]["official_init"], rows["both"]["official_init_agrees"]) == (pytest.approx(3 * 1.925), True)
+    assert rows["both"]["tuned"] == pytest.approx(2 * 1.925)
+    assert rows["order"]["official_init"] == pytest.approx(3 * 0.9625)  # the weakest pair
+    assert not rows["one"].keys() & AT_OFFICIAL_INIT
     noise = Contrast(np.array([-9.0, 9.0, -8.0, 9.5]))
-    given.elsewhere = lambda *_: {OFFICIAL_START: noise}
+    given.robustness = lambda *_: {OFFICIAL_INIT: noise}
     row = verdict_rows("laptop", judged(given.inputs, given))[0]
-    assert (row["official_start"], row["official_start_agrees"]) == (pytest.approx(noise.mean), False)
+    assert (row["official_init"], row["official_init_agrees"]) == (pytest.approx(noise.mean), False)
     assert row["verdict"] == "reproduced"  # noise turns nothing
 
 
 def test_an_ordering_needs_all_of_its_pairs_in_a_setting(given):
     there = Contrast(np.ones(4))
-    given.elsewhere = lambda high, low, metric: {OFFICIAL_START: there} if high == "high" else {}
+    given.robustness = lambda high, low, metric: {OFFICIAL_INIT: there} if high == "high" else {}
     facts = evidence_for(claim("high", "middle", "low", kind="ordering"), given)
-    assert facts.elsewhere == {}
+    assert facts.robustness == {}
 
 
 def test_the_rule_is_told_what_the_claim_says(given):
@@ -173,8 +173,8 @@ def test_a_line_of_data_is_a_mean_with_its_95_percent_interval():
     assert (row["ci_low"], row["ci_high"]) == (pytest.approx(2 - half), pytest.approx(2 + half))
 
 
-def test_the_forest_shows_every_claim_in_units_of_what_counts(given, book):
-    use_style(book.arms)
+def test_the_forest_shows_every_claim_in_units_of_what_counts(given, catalog):
+    use_style(catalog.arms)
     data = forest.collect(given).set_index("what")
     assert list(data.index) == list(given.inputs.recipe.claims)
     assert data.loc["larger", "value"] == pytest.approx(19.25)
@@ -185,19 +185,19 @@ def test_the_forest_shows_every_claim_in_units_of_what_counts(given, book):
     assert len(figure.axes[0].get_yticklabels()) == 6
 
 
-def test_gains_in_other_settings_are_rows_and_marks_of_their_own(given, book, monkeypatch):
-    use_style(book.arms)
+def test_gains_in_other_settings_are_rows_and_marks_of_their_own(given, catalog, monkeypatch):
+    use_style(catalog.arms)
     monkeypatch.setitem(VALUES, "dense", VALUES["high"])
     monkeypatch.setitem(VALUES, "stem-full", VALUES["low"])
-    given.elsewhere = lambda high, low, _: Given.elsewhere(given, high, low, "everywhere")
-    rows = forest.rows_elsewhere(given, "stem-full")
+    given.robustness = lambda high, low, _: Given.robustness(given, high, low, "everywhere")
+    rows = forest.robustness_rows(given, "stem-full")
     assert [(row["panel"], row["x"]) for row in rows] == [
         ("loss, own rate", "own rate"), ("loss, official start", "official start")
     ]  # fmt: skip
     assert [row["value"] for row in rows] == pytest.approx([2 * 1.925, 3 * 1.925])
     for count in (1, 2):  # without and with the official start
         axes, data = Figure().subplots(), pd.DataFrame(rows[:count])
-        forest.draw_elsewhere(axes, data, ["stem-full"], shift=0.2)
+        forest.draw_robustness(axes, data, ["stem-full"], shift=0.2)
         forest.mark_settings(axes, data)
         drawn = [line for line in axes.lines if line.get_marker() == "D"]
         assert [line.get_fillstyle() for line in drawn] == ["full", "left"][:count]
@@ -205,8 +205,8 @@ def test_gains_in_other_settings_are_rows_and_marks_of_their_own(given, book, mo
         assert len(axes.get_legend_handles_labels()[1]) == 1 + count
 
 
-def test_equal_results_are_equal_bytes(given, book, tmp_path):
-    use_style(book.arms)
+def test_equal_results_are_equal_bytes(given, catalog, tmp_path):
+    use_style(catalog.arms)
     rows = verdict_rows("laptop", judged(given.inputs, given))
     for name in ("one", "two"):
         data = forest.collect(given)
@@ -223,12 +223,12 @@ def test_equal_results_are_equal_bytes(given, book, tmp_path):
     assert json.loads((tmp_path / "one/verdicts.json").read_text()) == rows
 
 
-def test_results_of_an_unpacked_bundle_name_its_commit(given, book, tmp_path, monkeypatch):
+def test_results_of_an_unpacked_bundle_name_its_commit(given, catalog, tmp_path, monkeypatch):
     """And not that of a repository that lies around it."""
     monkeypatch.chdir(tmp_path)
     Path("COMMIT").write_text("90f2922\n")
     Path("MANIFEST.sha256").write_text("")
-    use_style(book.arms)
+    use_style(catalog.arms)
     data = forest.collect(given)
     save(
         tmp_path / "a",
@@ -240,8 +240,8 @@ def test_results_of_an_unpacked_bundle_name_its_commit(given, book, tmp_path, mo
     assert json.loads((tmp_path / "a/provenance.json").read_text())["commit"] == "90f2922"
 
 
-def test_every_panel_is_written_alone_and_those_that_are_gone_are_removed(book, tmp_path):
-    use_style(book.arms)
+def test_every_panel_is_written_alone_and_those_that_are_gone_are_removed(catalog, tmp_path):
+    use_style(catalog.arms)
     for layout, letters in (("ab;cd", "abcd"), ("ab", "ab")):
         figure, grid = sheet(layout, 3, {letter: f"Panel {letter}" for letter in letters})
         for axes in grid.values():

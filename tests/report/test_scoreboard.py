@@ -97,20 +97,20 @@ def test_claims_stand_beside_the_ladders_last_rung(project):
     assert "286" not in (project / "gpu/index.html").read_text()
 
 
-def test_scales_of_a_claim_stand_beside_each_other(project, book):
+def test_scales_of_a_claim_stand_beside_each_other(project, catalog):
     """validation_loss was run at two; what has no interval there, or another unit, is not drawn."""
     name, path = "validation_loss", project / "gpu/validation_loss/verdicts.json"
     rows = json.loads(path.read_text())
     rows[0] |= {"ours": 0.4, "ci_low": 0.3, "ci_high": 0.5, "scale": "gpu"}
-    rows[1] |= {"unit": "points", "scale": "gpu"}
+    rows[1] |= {"unit": "variants", "scale": "gpu"}
     path.write_text(json.dumps(rows))
-    page = scoreboard.section(project, "laptop", name, book, project, {})
+    page = scoreboard.section(project, "laptop", name, catalog, project, {})
     found = {own["claim"]: own for own in page["rows"]}
     assert "at scale gpu +0.400 (+0.300 to +0.500 at 95%) nats/token: reproduced" in found[f"{name}-0"]["evidence"]
     assert "; at gpu +0.4</title>" in found[f"{name}-0"]["drawing"]
     assert "; at gpu" not in found[f"{name}-1"]["drawing"]
     assert "gpu" not in found[f"{name}-2"]["evidence"]  # computed
-    assert "laptop" not in scoreboard.section(project, "laptop", "rivals", book, project, {})["rows"][0]["evidence"]
+    assert "laptop" not in scoreboard.section(project, "laptop", "rivals", catalog, project, {})["rows"][0]["evidence"]
 
 
 def test_what_could_not_be_tested_is_told_by_reason():
@@ -145,10 +145,10 @@ def test_a_recipe_of_another_scale_stands_on_the_page_that_they_share(project):
     assert before == 1 + len(VERDICTS) * (len(load().at("laptop").recipes) + 1)
 
 
-def test_claims_are_counted_by_whose_they_are(project, book):
+def test_claims_are_counted_by_whose_they_are(project, catalog):
     """A control that comes out the other way is no contradiction of the paper."""
     rows = [row for path in project.glob("*/*/verdicts.json") for row in read_verdicts(path)]
-    count = len(book.at("laptop").recipes) + 1
+    count = len(catalog.at("laptop").recipes) + 1
     lines = tally_table(rows)
     assert lines[2] == f"| the paper's result ({3 * count}) | {count} | {count} | 0 | 0 | {count} model too small |"
     assert lines[3] == f"| the paper's arithmetic ({count}) | 0 | 0 | {count} | 0 | 0 |"
@@ -233,12 +233,12 @@ def test_claims_as_data(project):
     assert float(first["ci_low"]) == 0.05
 
 
-def test_captions_say_what_is_drawn_and_how_many_seeds(book):
+def test_captions_say_what_is_drawn_and_how_many_seeds(catalog):
     made = [row("a", "reproduced"), row("b", "reproduced", seeds=3)]
-    found = scoreboard.caption("mid_training", book.recipes["mid_training"], made)
+    found = scoreboard.caption("mid_training", catalog.recipes["mid_training"], made)
     assert found.startswith("Mid-training: leads over dense before and behind it by kind of text")
     assert "(3 to 5 seeds)" in found
-    assert scoreboard.caption("paper_audit", book.recipes["paper_audit"], made).endswith("no chance, no seeds.")
+    assert scoreboard.caption("paper_audit", catalog.recipes["paper_audit"], made).endswith("no chance, no seeds.")
 
 
 @pytest.fixture(scope="module")
@@ -275,12 +275,12 @@ def test_no_error_and_no_request(page):
     assert sum(url.startswith("file:") for url in page.requests) == 1
 
 
-def test_pictures_have_size_and_alternative_text(page, book):
+def test_pictures_have_size_and_alternative_text(page, catalog):
     page.click("#open")
     images = page.eval_on_selector_all(
         "img", "all => all.map(i => [i.naturalWidth, i.naturalHeight, i.clientWidth, i.alt])"
     )
-    assert len(images) == len(book.at("laptop").recipes) + 1
+    assert len(images) == len(catalog.at("laptop").recipes) + 1
     assert all(
         width > 0 and height > 0 and drawn > 300 and "Its claims:" in alt for width, height, drawn, alt in images
     )
@@ -297,15 +297,15 @@ def test_a_figure_of_panels_stands_there_panel_by_panel(project):
     assert (project / "index.html").read_text().count('alt="Panel b of it."') == 1
 
 
-def test_filters_by_verdict_scale_and_words(page, book):
+def test_filters_by_verdict_scale_and_words(page, catalog):
     every = shown(page)
-    assert len(every) == 5 * (len(book.at("laptop").recipes) + 1)
+    assert len(every) == 5 * (len(catalog.at("laptop").recipes) + 1)
     buttons = {verdict: page.locator(f"button[data-verdict='{verdict}']") for verdict in VERDICTS}
     one, other = VERDICTS.index("contradicted"), VERDICTS.index("inconclusive")
     buttons["contradicted"].click()  # alone
     assert buttons["inconclusive"].get_attribute("aria-pressed") == "false"
     assert shown(page) == [name for name in every if name.endswith(f"-{one}")]
-    count = len(book.at("laptop").recipes) + 1
+    count = len(catalog.at("laptop").recipes) + 1
     assert (
         page.locator("#shown").inner_text() == f"{count} of the paper's {4 * count} claims, 0 of our {count} controls"
     )
@@ -344,9 +344,11 @@ def test_what_is_chosen_stays_in_the_address_and_through_a_reload(page):
     assert page.problems == []
 
 
-def test_a_table_of_the_paper_is_one_thing_to_look_for(page, book):
+def test_a_table_of_the_paper_is_one_thing_to_look_for(page, catalog):
     page.fill("#words", "table 5")
-    asked = {name for name, recipe in book.at("laptop").recipes.items() if "table 5" in paper_items(recipe.paper_item)}
+    asked = {
+        name for name, recipe in catalog.at("laptop").recipes.items() if "table 5" in paper_items(recipe.paper_item)
+    }
     assert {name.split("-")[0] for name in shown(page)} == asked
     assert "contextual_reasoning" in asked
     page.fill("#words", "fig 5")  # the made-up claims have their number from Fig. 5b

@@ -60,11 +60,11 @@ def test_settling_moves_nothing_that_could_be_seen():
     plt.close("all")
 
 
-def test_every_arm_has_a_look_of_its_own(book):
-    use_style(book.arms)
-    looks = [(ARM_COLOUR[arm], ARM_MARKER[arm]) for arm in book.arms]
+def test_every_arm_has_a_look_of_its_own(catalog):
+    use_style(catalog.arms)
+    looks = [(ARM_COLOUR[arm], ARM_MARKER[arm]) for arm in catalog.arms]
     assert len(set(looks)) == len(looks)
-    assert len({ARM_LABEL[arm] for arm in book.arms}) == len(book.arms)
+    assert len({ARM_LABEL[arm] for arm in catalog.arms}) == len(catalog.arms)
 
 
 def test_hues_are_those_that_the_colour_blind_tell_apart():
@@ -82,11 +82,11 @@ SCALES = {
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in ROOT.glob("analysis/*.py")))
-def test_nothing_that_code_can_see_is_wrong_with_a_figure_or_a_panel_of_it(book, name, monkeypatch):
+def test_nothing_that_code_can_see_is_wrong_with_a_figure_or_a_panel_of_it(catalog, name, monkeypatch):
     monkeypatch.chdir(ROOT)
-    use_style(book.arms)
-    recipe, scale = book.recipes[name], SCALES.get(name, "laptop")
-    measure = measured(Inputs(name, book, scale, ROOT / "scores" / scale))
+    use_style(catalog.arms)
+    recipe, scale = catalog.recipes[name], SCALES.get(name, "laptop")
+    measure = measured(Inputs(name, catalog, scale, ROOT / "scores" / scale))
     drawn = module(ROOT / f"analysis/{name}.py", [])
     data = drawn.collect(measure)
     for draw in (drawn.draw, *([drawn.front] if recipe.front else [])):
@@ -142,10 +142,10 @@ def test_marks_of_one_shape_must_differ_in_grey():
     assert alike([blue, Line2D([], [], color=HUES["red"], marker="s")], ["blue", "square"]) == []
 
 
-def test_arms_of_one_hue_differ_in_grey(book):
-    use_style(book.arms)
-    looks = [(ARM_COLOUR[arm], ARM_MARKER[arm], ARM_DASHES[arm]) for arm in book.arms]
-    assert len({look for look in looks}) == len(book.arms)
+def test_arms_of_one_hue_differ_in_grey(catalog):
+    use_style(catalog.arms)
+    looks = [(ARM_COLOUR[arm], ARM_MARKER[arm], ARM_DASHES[arm]) for arm in catalog.arms]
+    assert len({look for look in looks}) == len(catalog.arms)
     assert lightness("#000000") == pytest.approx(0)
     assert lightness("#ffffff") == pytest.approx(100)
     assert lightness("#777777") == pytest.approx(50.03, abs=0.05)  # CIE L* of the middle grey of sRGB

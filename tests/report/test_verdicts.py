@@ -9,7 +9,7 @@ from stemrepro.config.recipe import ORIGINS
 from stemrepro.report.verdicts import read_verdicts, tally, tally_table, word
 from stemrepro.verdicts.rule import VERDICTS
 
-NUMBERS = ("smallest_effect", "ours", "ci_low", "ci_high", "level", "own_rate", "seed_se", "item_se", "p")
+NUMBERS = ("smallest_effect", "ours", "ci_low", "ci_high", "level", "tuned", "seed_se", "item_se", "p")
 ROW = dict.fromkeys(("claim", "sentence", "kind", "metric", "unit", "scale", "reason"), "x") | dict.fromkeys(
     NUMBERS, 1.0
 )
@@ -44,8 +44,8 @@ def test_the_tally_counts_by_origin_and_verdict():
     assert lines[list(ORIGINS).index("control")] == "| our control (2) | 2 | 0 | 0 | 0 | 0 |"
 
 
-def test_the_official_start_may_be_left_out(tmp_path):
-    rows = [ROW | {"claim": "a"}, ROW | {"claim": "b", "official_start": 0.1, "official_start_agrees": False}]
+def test_the_official_init_may_be_left_out(tmp_path):
+    rows = [ROW | {"claim": "a"}, ROW | {"claim": "b", "official_init": 0.1, "official_init_agrees": False}]
     path = tmp_path / "verdicts.json"
     path.write_text(json.dumps(rows))
     assert read_verdicts(path) == rows
@@ -70,10 +70,10 @@ def test_the_official_start_may_be_left_out(tmp_path):
         (json.dumps([ROW | {"arms": None}]), r"arms: .*None"),
         (json.dumps([ROW | {"paper": {"unit": "nats"}}]), r"paper\.value: Field required"),
         (json.dumps([ROW | {"sentence": 3}]), r"sentence: .*3"),
-        (json.dumps([ROW | {"official_start": 0.1}]), "official_start_agrees stand together"),
-        (json.dumps([ROW | {"official_start_agrees": True}]), "official_start_agrees stand together"),
-        (json.dumps([ROW | {"official_start": "much", "official_start_agrees": True}]), r"official_start: .*'much'"),
-        (json.dumps([ROW | {"official_start": 0.1, "official_start_agrees": 1}]), r"official_start_agrees: .*1"),
+        (json.dumps([ROW | {"official_init": 0.1}]), "official_init_agrees stand together"),
+        (json.dumps([ROW | {"official_init_agrees": True}]), "official_init_agrees stand together"),
+        (json.dumps([ROW | {"official_init": "much", "official_init_agrees": True}]), r"official_init: .*'much'"),
+        (json.dumps([ROW | {"official_init": 0.1, "official_init_agrees": 1}]), r"official_init_agrees: .*1"),
         (json.dumps([ROW | {"verdict": "true"}]), r"verdict: .*'reproduced'.*'true'"),
         (json.dumps([ROW | {"origin": "ours"}]), r"origin: .*'control'.*'ours'"),
         (json.dumps([ROW, ROW]), "has a claim twice"),

@@ -12,16 +12,16 @@ def test_intervals_show_their_level():
 
 
 def test_evidence_names_both_errors_and_the_contrast_at_own_rates():
-    shown = row("a", VERDICTS[1], seeds=5, seed_se=0.0123, item_se=None, own_rate=None)
+    shown = row("a", VERDICTS[1], seeds=5, seed_se=0.0123, item_se=None, tuned=None)
     assert words.evidence(shown) == "5 seeds, error between seeds 0.012"
     both = "5 seeds, error between seeds 0.012, between items 0.2, at own best learning rates -0.050"
-    assert words.evidence(shown | {"item_se": 0.2, "own_rate": -0.05}) == both
+    assert words.evidence(shown | {"item_se": 0.2, "tuned": -0.05}) == both
 
 
 @pytest.mark.parametrize(("agrees", "said"), [(True, "the same sign"), (False, "the same sign is not shown")])
-def test_evidence_says_whether_a_claim_has_its_sign_at_the_official_start(agrees, said):
-    shown = row("a", VERDICTS[1], seeds=5, seed_se=None, item_se=None, own_rate=None)
-    shown |= {"official_start": 0.1234, "official_start_agrees": agrees}
+def test_evidence_says_whether_a_claim_has_its_sign_at_the_official_init(same_sign, said):
+    shown = row("a", VERDICTS[1], seeds=5, seed_se=None, item_se=None, tuned=None)
+    shown |= {"official_init": 0.1234, "official_init_agrees": same_sign}
     assert words.evidence(shown) == f"5 seeds, at the official start +0.123 ({said})"
 
 

@@ -21,8 +21,8 @@ SPACE = {
 
 
 @pytest.fixture(autouse=True)
-def style(book):
-    use_style(book.arms)
+def style(catalog):
+    use_style(catalog.arms)
     yield
     plt.close("all")
 

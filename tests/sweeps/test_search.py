@@ -54,7 +54,7 @@ GRID = {
 
 
 @pytest.fixture
-def project(sample, tiny, book, tmp_path, monkeypatch):
+def project(sample, tiny, catalog, tmp_path, monkeypatch):
     """A folder with recipes/, a scale `tiny` and its blocks; in it the book."""
     shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
     (tmp_path / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(TINY))
@@ -62,7 +62,7 @@ def project(sample, tiny, book, tmp_path, monkeypatch):
     (tmp_path / "data/tiny/blocks").symlink_to(sample / "blocks")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
-    return book.model_copy(update={"scales": {"tiny": tiny}})
+    return catalog.model_copy(update={"scales": {"tiny": tiny}})
 
 
 def sweep_file(project_path, value, name="sweep"):
@@ -123,21 +123,23 @@ class Rows(Stem):
 """
 
 
-def swept(value, book, call=fake_objective):
+def swept(value, catalog, call=fake_objective):
     """What is said of other results, what is listed, and how many trials of each arm there are in the studies."""
     sweep, data, out = Sweep.model_validate(value), Path("data/tiny/blocks"), Path("sweeps")
-    parts = parts_of("s", sweep, sweep.space, partial(trials.identity, book=book, scale="tiny", data=data, out=out))
-    work_all(parts, sweep, partial(call, sweep=sweep, book=book, scale="tiny", data=data, out=out), out)
+    parts = parts_of(
+        "s", sweep, sweep.space, partial(trials.identity, catalog=catalog, scale="tiny", data=data, out=out)
+    )
+    work_all(parts, sweep, partial(call, sweep=sweep, catalog=catalog, scale="tiny", data=data, out=out), out)
     studies = [(part, open_study(part.name, sweep, out)) for part in parts]
     arms = Counter(trial.user_attrs["settings"]["arm"] for _, study in studies for trial in study.get_trials())
     return kept(out, studies), pd.concat([trial_table(study, part) for part, study in studies]), arms
 
 
-def with_tokens(book, share):
+def with_tokens(catalog, share):
     """The book with a scale of other budget."""
-    scale = book.scales["tiny"]
+    scale = catalog.scales["tiny"]
     training = scale.training.model_copy(update={"tokens": int(share * scale.training.tokens)})
-    return book.model_copy(update={"scales": {"tiny": scale.model_copy(update={"training": training})}})
+    return catalog.model_copy(update={"scales": {"tiny": scale.model_copy(update={"training": training})}})
 
 
 def test_results_of_other_code_text_or_budget_are_not_shown_as_todays(project, tmp_path):
@@ -145,19 +147,19 @@ def test_results_of_other_code_text_or_budget_are_not_shown_as_todays(project, t
     network, blocks, text = Path("my/rows.py"), tmp_path / "data/tiny/blocks", tmp_path / "other"
     atomic_write(network, OWN)
     arms = project.arms | {"mine": Arm(ffn="my/rows.py:Rows", placement="full")}
-    book = project.model_copy(update={"arms": arms})
+    catalog = project.model_copy(update={"arms": arms})
     space = {"arm": ["dense", "mine"], "learning_rate": [0.01], "seed": [100]}
     value = {"title": "t", "sampler": "grid", "space": space}
-    words, first, _ = swept(value, book, trials.objective)
+    words, first, _ = swept(value, catalog, trials.objective)
     assert words == ""
     network.write_text(OWN.replace("super()", "0 * super()"))
     for known in (run_code, _source, ffn_class):  # as in another process
         known.cache_clear()
-    words, other, trained = swept(value, book, trials.objective)
+    words, other, trained = swept(value, catalog, trials.objective)
     assert words.startswith("1 results in sweeps/study.db are of other code, text, settings or points")
     assert (other["prose"] == first["prose"]).tolist() == [True, False]
     assert trained == {"dense": 1, "mine": 2}
-    _, half, trained = swept(value, with_tokens(book, 0.5), trials.objective)
+    _, half, trained = swept(value, with_tokens(catalog, 0.5), trials.objective)
     assert len(half) == 2
     assert not set(half["prose"]) & set(other["prose"])
     assert trained == {"dense": 2, "mine": 3}
@@ -168,7 +170,7 @@ def test_results_of_other_code_text_or_budget_are_not_shown_as_todays(project, t
     write_json(text / "index.json", index)
     blocks.unlink()
     blocks.symlink_to(text)
-    assert swept(value, with_tokens(book, 0.5), trials.objective)[2] == {"dense": 3, "mine": 4}
+    assert swept(value, with_tokens(catalog, 0.5), trials.objective)[2] == {"dense": 3, "mine": 4}
 
 
 def test_a_finished_grid_grows_by_an_arm_and_a_choice_and_shrinks(project):
@@ -246,7 +248,7 @@ def test_a_trial_is_a_run_scored_on_the_tune_split(project, tmp_path):
     space = {"arm": ("stem-full",), "learning_rate": (0.01,), "table_rate_factor": (2.0,), "seed": (100,)}
     sweep = Sweep(title="t", sampler="grid", space=space)
     data, out = tmp_path / "data/tiny/blocks", tmp_path / "sweeps"
-    call = partial(trials.objective, sweep=sweep, space=space, book=project, scale="tiny", data=data, out=out)
+    call = partial(trials.objective, sweep=sweep, space=space, catalog=project, scale="tiny", data=data, out=out)
     (part,) = parts_of("s", sweep, space, digest)
     work(part, sweep, call, out)
     study = open_study("s", sweep, out)
@@ -313,25 +315,25 @@ def test_an_unknown_arm_is_named_before_anything_runs(project, tmp_path):
         run_sweep(file, project, "tiny", tmp_path / "data/tiny/blocks", tmp_path / "results", 1, 0, Console(quiet=True))
 
 
-def test_the_shipped_sweeps_are_valid(book):
+def test_the_shipped_sweeps_are_valid(catalog):
     for path in (ROOT / "recipes/sweeps").glob("*.yaml"):
         sweep = read_sweep(path)
-        assert set(sweep.space["arm"]) <= set(book.arms)
-        used = {seed for scale in book.scales.values() for seed in scale.seeds}
+        assert set(sweep.space["arm"]) <= set(catalog.arms)
+        used = {seed for scale in catalog.scales.values() for seed in scale.seeds}
         assert not used & set(sweep.space["seed"])
     assert isinstance(read_sweep(ROOT / "recipes/sweeps/tables.yaml").space["learning_rate"], Range)
 
 
-def test_the_laptops_start_and_best_rates_are_the_studys_winners(book):
+def test_the_laptops_start_and_best_rates_are_the_studys_winners(catalog):
     """The common start of all arms is dense's best."""
     best = (
         pd.read_csv(ROOT / "results/start/sweeps/start/best.csv")
         .set_index("arm")
         .drop(columns=["prose", "at_edge"], errors="ignore")
     )
-    laptop = book.scales["laptop"]
-    assert laptop.best_rates.keys() == set(best.index)
-    for arm, own in laptop.best_rates.items():
+    laptop = catalog.scales["laptop"]
+    assert laptop.tuned.keys() == set(best.index)
+    for arm, own in laptop.tuned.items():
         assert own.model_dump(exclude_none=True) == best.loc[arm].to_dict()
     common = laptop.model.model_dump() | laptop.training.model_dump() | {"learning_rate": laptop.learning_rate}
     dense = best.loc["dense"].drop("table_rate_factor")

@@ -77,8 +77,8 @@ def made_scores(project, tiny, make_run):
     return float((found["dense"] - found["stem-third"]).mean())  # pandas leaves out the seed that one lacks
 
 
-def tracker(book):
-    return Tracker("tiny", book, Path("runs"), Path("scores"), Path("results"))
+def tracker(catalog):
+    return Tracker("tiny", catalog, Path("runs"), Path("scores"), Path("results"))
 
 
 def content(experiment):
@@ -94,25 +94,25 @@ def content(experiment):
     return found
 
 
-def test_runs_at_points_stand_in_an_experiment_of_their_own(project, book):
+def test_runs_at_points_stand_in_an_experiment_of_their_own(project, catalog):
     shutil.copytree("runs/tiny/main/stem-third", "runs/tiny/rate-4/stem-third")
     for seed in (0, 1):
         config = Path(f"runs/tiny/rate-4/stem-third/seed{seed}/config.yaml")
-        config.write_text(config.read_text().replace("point: main", "point: rate-4"))
-    sync = tracker(book)
+        config.write_text(config.read_text().replace("variant: main", "variant: rate-4"))
+    sync = tracker(catalog)
     assert sync.sync("stem-third@rate-4") == (1, 2)
     client = MlflowClient(tracking_uri())
-    assert client.get_experiment(sync.points).name == "stemrepro tiny, points"
+    assert client.get_experiment(sync.variants).name == "stemrepro tiny, variants"
     assert not client.search_runs([sync.experiment])  # they would bury the arms
-    runs = {run.info.run_name: run for run in client.search_runs([sync.points])}
+    runs = {run.info.run_name: run for run in client.search_runs([sync.variants])}
     assert set(runs) == {"stem-third@rate-4", "stem-third@rate-4 seed 0", "stem-third@rate-4 seed 1"}
     tags = runs["stem-third@rate-4 seed 1"].data.tags
-    assert (tags["recipes"], tags["point"], tags["dvc_stage"]) == ("training_stability", "rate-4", "train@tiny")
+    assert (tags["recipes"], tags["variant"], tags["dvc_stage"]) == ("training_stability", "rate-4", "train@tiny")
     assert sync.sync() == (2, 4)
 
 
-def test_a_run_has_its_parameters_metrics_and_tags(project, book):
-    sync = tracker(book)
+def test_a_run_has_its_parameters_metrics_and_tags(project, catalog):
+    sync = tracker(catalog)
     assert sync.sync() == (1, 2)
     runs = {run.info.run_name: run for run in MlflowClient(tracking_uri()).search_runs([sync.experiment])}
     assert set(runs) == {"stem-third", "stem-third seed 0", "stem-third seed 1"}
@@ -127,10 +127,10 @@ def test_a_run_has_its_parameters_metrics_and_tags(project, book):
         "scale": "tiny",
         "arm": "stem-third",
         "seed": "1",
-        "point": "main",
+        "variant": "main",
         "dvc_stage": "train@tiny",
         "recipes": ", ".join(
-            name for name, recipe in book.recipes.items() if Address(MAIN, "stem-third") in recipe.wanted()
+            name for name, recipe in catalog.recipes.items() if Address(MAIN, "stem-third") in recipe.wanted()
         ),
     }
     assert expected.items() <= run.data.tags.items()
@@ -146,16 +146,16 @@ def test_a_run_has_its_parameters_metrics_and_tags(project, book):
     assert mean.data.metrics["loss_curve/bible"] == pytest.approx((other + run.data.metrics["loss_curve/bible"]) / 2)
 
 
-def test_a_long_run_is_thinned_but_for_its_marks(project, book, monkeypatch):
+def test_a_long_run_is_thinned_but_for_its_marks(project, catalog, monkeypatch):
     """No more than POINTS steps of twelve, evenly, and every mark wherever it stands; also when rows come in two goes."""
     monkeypatch.setattr(tracking, "POINTS", 4)
     path = Path("runs/tiny/main/stem-third/seed1/metrics.jsonl")
     lines = path.read_text().splitlines(keepends=True)
     rows = [json.loads(line) for line in lines]
     path.write_text("".join(lines[:7]))
-    tracker(book).sync()
+    tracker(catalog).sync()
     path.write_text("".join(lines))
-    sync = tracker(book)
+    sync = tracker(catalog)
     sync.sync()
     runs = {run.info.run_name: run for run in MlflowClient(tracking_uri()).search_runs([sync.experiment])}
     history = MlflowClient(tracking_uri()).get_metric_history(runs["stem-third seed 1"].info.run_id, "training/loss")
@@ -164,7 +164,7 @@ def test_a_long_run_is_thinned_but_for_its_marks(project, book, monkeypatch):
     assert [m.step for m in history] == sorted(marks | {3, 6, 9, 12})
 
 
-def test_a_second_look_takes_up_only_what_changed(project, book, monkeypatch):
+def test_a_second_look_takes_up_only_what_changed(project, catalog, monkeypatch):
     """A look at every run would take longer than the pause between two."""
     shutil.copytree("runs/tiny/main/stem-third", "runs/tiny/main/dense")
     for seed in (0, 1):
@@ -172,7 +172,7 @@ def test_a_second_look_takes_up_only_what_changed(project, book, monkeypatch):
         config.write_text(config.read_text().replace("arm: stem-third", "arm: dense"))
     looked, once = [], Tracker.sync_arm
     monkeypatch.setattr(Tracker, "sync_arm", lambda self, address: looked.append(address.arm) or once(self, address))
-    sync = tracker(book)
+    sync = tracker(catalog)
     assert (sync.sync().runs, looked) == (4, ["dense", "stem-third"])
     assert (sync.sync().runs, looked) == (4, ["dense", "stem-third"])
     with open("runs/tiny/main/stem-third/seed0/metrics.jsonl", "a") as file:
@@ -184,19 +184,19 @@ def test_a_second_look_takes_up_only_what_changed(project, book, monkeypatch):
     assert (sync.sync().runs, looked[3:]) == (4, ["dense", "stem-third"])
 
 
-def test_again_changes_nothing_and_a_deleted_database_is_rebuilt(project, book, empty_database, monkeypatch):
-    sync = tracker(book)
+def test_again_changes_nothing_and_a_deleted_database_is_rebuilt(project, catalog, empty_database, monkeypatch):
+    sync = tracker(catalog)
     sync.sync()
     before = content(sync.experiment)
-    tracker(book).sync()
+    tracker(catalog).sync()
     assert content(sync.experiment) == before
     database(project / "rebuilt.db", empty_database, monkeypatch)
-    again = tracker(book)
+    again = tracker(catalog)
     again.sync()
     assert content(again.experiment) == before
 
 
-def test_one_run_through_kill_and_resume(project, book, empty_database, monkeypatch):
+def test_one_run_through_kill_and_resume(project, catalog, empty_database, monkeypatch):
     """Synced while it trains, after a kill that lost rows, and at its end."""
     folder = Path("runs/tiny/main/stem-third/seed1")
     rows, weights, about = (
@@ -204,7 +204,7 @@ def test_one_run_through_kill_and_resume(project, book, empty_database, monkeypa
         (folder / "weights.safetensors").read_bytes(),
         (folder / "provenance.json").read_text(),
     )
-    sync = tracker(book)
+    sync = tracker(catalog)
     sync.sync()
     complete = content(sync.experiment)
     database(project / "live.db", empty_database, monkeypatch)
@@ -213,7 +213,7 @@ def test_one_run_through_kill_and_resume(project, book, empty_database, monkeypa
     lines = rows.splitlines(keepends=True)
     for count in (5, 10, 5, 12):
         (folder / "metrics.jsonl").write_text("".join(lines[:count]))
-        live = tracker(book)
+        live = tracker(catalog)
         live.sync()
         statuses = {name: status for name, status, *_ in content(live.experiment).values()}
         assert statuses == {"stem-third": "RUNNING", "stem-third seed 0": "FINISHED", "stem-third seed 1": "RUNNING"}
@@ -224,7 +224,7 @@ def test_one_run_through_kill_and_resume(project, book, empty_database, monkeypa
 
 
 def test_scores_and_figures_of_the_same_settings(
-    project, book, sample, asked, tiny, make_run, empty_database, monkeypatch
+    project, catalog, sample, asked, tiny, make_run, empty_database, monkeypatch
 ):
     runs = [make_run("stem-third", seed) for seed in (0, 1)]
     given = {"asked": tiny.evaluation, "level": "losses"}
@@ -236,7 +236,7 @@ def test_scores_and_figures_of_the_same_settings(
     figure = Path("results/tiny/validation_loss/figure.png")
     figure.parent.mkdir(parents=True)
     figure.write_bytes(b"picture")
-    sync = tracker(book)
+    sync = tracker(catalog)
     sync.sync()
     client = MlflowClient(tracking_uri())
     runs = {run.info.run_name: run for run in client.search_runs([sync.experiment])}
@@ -252,7 +252,7 @@ def test_scores_and_figures_of_the_same_settings(
     summary = Path("scores/tiny/losses/main/stem-third/summary.json")
     summary.write_text(summary.read_text().replace(json.loads(summary.read_text())["params_hash"], "other"))
     database(project / "fresh.db", empty_database, monkeypatch)
-    fresh = tracker(book)
+    fresh = tracker(catalog)
     fresh.sync()
     scored = {key for key, found in content(fresh.experiment).items() if "final/prose_loss" in found[3]}
     assert scored == {
@@ -274,8 +274,8 @@ def change(rate, seeds=(0, 1), arm="stem-third"):
         path.write_text(re.sub("learning_rate: .*", f"learning_rate: {rate}", path.read_text()))
 
 
-def test_what_was_retrained_leaves_the_view_and_can_come_back(project, book):
-    sync = tracker(book)
+def test_what_was_retrained_leaves_the_view_and_can_come_back(project, catalog):
+    sync = tracker(catalog)
     sync.sync()
     before = kept(sync)
     config = Path("runs/tiny/main/stem-third/seed0/config.yaml").read_text()
@@ -291,17 +291,17 @@ def test_what_was_retrained_leaves_the_view_and_can_come_back(project, book):
     ]
     assert {run.data.params["training.learning_rate"] for run in children} == {"0.5"}
     change(first)
-    tracker(book).sync()
+    tracker(catalog).sync()
     assert kept(sync) == before
     assert kept(sync, ViewType.DELETED_ONLY) == after
 
 
-def test_a_run_whose_folder_is_gone_leaves_and_so_does_an_arm(project, book):
+def test_a_run_whose_folder_is_gone_leaves_and_so_does_an_arm(project, catalog):
     shutil.copytree("runs/tiny/main/stem-third", "runs/tiny/main/dense")
     for seed in (0, 1):
         config = Path(f"runs/tiny/main/dense/seed{seed}/config.yaml")
         config.write_text(config.read_text().replace("arm: stem-third", "arm: dense"))
-    sync = tracker(book)
+    sync = tracker(catalog)
     table = pd.DataFrame([{"arm": "dense", "learning_rate": 0.1, "seed": 0, "prose": 4.0, "state": "COMPLETE"}])
     sync.sync_sweep("rates", table, Path("results"))
     sync.sync()
@@ -315,10 +315,10 @@ def test_a_run_whose_folder_is_gone_leaves_and_so_does_an_arm(project, book):
     assert [name for name, _ in kept(sync)] == ["dense 0.1 seed 0", "stem-third", "stem-third seed 0", "sweep rates"]
 
 
-def test_a_setting_that_was_tried_anew_shows_its_new_loss(project, book):
+def test_a_setting_that_was_tried_anew_shows_its_new_loss(project, catalog):
     table, sync = (
         pd.DataFrame([{"arm": "dense", "learning_rate": 0.1, "seed": 0, "prose": 4.0, "state": "complete"}]),
-        tracker(book),
+        tracker(catalog),
     )
     for prose in (4.0, 4.5, 4.5):
         sync.sync_sweep("rates", table.assign(prose=prose), Path("results"))
@@ -335,7 +335,7 @@ def names_of(sync, folder):
     return sorted(run.info.run_name for run in runs if run.data.tags["clone"].startswith(f"{folder} "))
 
 
-def test_two_clones_in_one_place_keep_their_own(project, book, empty_database, monkeypatch):
+def test_two_clones_in_one_place_keep_their_own(project, catalog, empty_database, monkeypatch):
     """Each has runs of the same arm, at another rate; a copy of one is a third."""
     database(project / "shared.db", empty_database, monkeypatch)
     every = ["stem-third", "stem-third seed 0", "stem-third seed 1"]
@@ -346,29 +346,29 @@ def test_two_clones_in_one_place_keep_their_own(project, book, empty_database, m
     change(0.5)
     for folder in "aba":
         monkeypatch.chdir(project / folder)
-        sync = tracker(book)
+        sync = tracker(catalog)
         assert sync.sync() == (1, 2)
     assert names_of(sync, "a") == names_of(sync, "b") == every
     monkeypatch.chdir(project / "b")
     shutil.rmtree("runs/tiny/main/stem-third/seed1")
-    tracker(book).sync()
+    tracker(catalog).sync()
     assert (names_of(sync, "a"), names_of(sync, "b")) == (every, every[:2])
     shutil.copytree(project / "a", project / "c")
     monkeypatch.chdir(project / "c")
     shutil.rmtree("runs")
-    tracker(book).sync()
+    tracker(catalog).sync()
     assert names_of(sync, "a") == every
     (project / "a").rename(project / "moved")
     monkeypatch.chdir(project / "moved")
-    tracker(book).sync()
+    tracker(catalog).sync()
     shutil.rmtree("runs")
-    tracker(book).sync()
+    tracker(catalog).sync()
     assert (names_of(sync, "a"), names_of(sync, "b")) == ([], every[:2])
     table = json.loads(MlflowClient(tracking_uri()).get_experiment(sync.experiment).tags["mlflow.sharedViewState.arms"])
     assert "tags.`clone`" in json.loads(table["state"])["selectedColumns"]
 
 
-def test_a_copied_folder_leaves_the_first_alone(project, book, made_scores, monkeypatch):
+def test_a_copied_folder_leaves_the_first_alone(project, catalog, made_scores, monkeypatch):
     """MLflow notes absolute places of artifacts in its database, which the copy has too."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     (project / "a").mkdir()
@@ -402,10 +402,10 @@ def test_a_copied_folder_leaves_the_first_alone(project, book, made_scores, monk
     assert all(place.startswith(f"{project}/c/mlruns/") for place in places)
 
 
-def test_an_arm_whose_runs_are_elsewhere_has_its_scores(project, book, made_scores):
+def test_an_arm_whose_runs_are_robustness_has_its_scores(project, catalog, made_scores):
     """As in a clone: gap, costs, seeds and words, and no run below."""
     shutil.rmtree("runs")
-    sync = tracker(book)
+    sync = tracker(catalog)
     assert sync.sync() == (2, 0)
     runs = {run.info.run_name: run for run in MlflowClient(tracking_uri()).search_runs([sync.experiment])}
     assert set(runs) == {"dense", "stem-third"}
@@ -415,40 +415,40 @@ def test_an_arm_whose_runs_are_elsewhere_has_its_scores(project, book, made_scor
     assert "feed-forward network `stem`" in runs["stem-third"].data.tags["mlflow.note.content"]
 
 
-def test_a_mean_that_falls_is_shown(project, book, made_scores):
+def test_a_mean_that_falls_is_shown(project, catalog, made_scores):
     """Of values at one step MLflow shows the one of the latest time, of these the highest."""
-    sync = tracker(book)
+    sync = tracker(catalog)
     sync.sync()
     client = MlflowClient(tracking_uri())
     (arm,) = client.search_runs([sync.experiment], "tags.kind = 'arm' and tags.arm = 'stem-third'")
     client.log_metric(arm.info.run_id, "final/prose_loss", 99.0, step=0)
     assert client.get_run(arm.info.run_id).data.metrics["final/prose_loss"] == 99
     time.sleep(0.01)
-    tracker(book).sync()
+    tracker(catalog).sync()
     assert client.get_run(arm.info.run_id).data.metrics["final/prose_loss"] == arm.data.metrics["final/prose_loss"]
 
 
-def test_a_diverged_run_failed(project, book):
+def test_a_diverged_run_failed(project, catalog):
     folder = Path("runs/tiny/main/stem-third/seed1")
     (folder / "weights.safetensors").rename(folder / "diverged.json")
-    sync = tracker(book)
+    sync = tracker(catalog)
     sync.sync()
     statuses = {name: status for name, status, *_ in content(sync.experiment).values()}
     assert statuses == {"stem-third": "FINISHED", "stem-third seed 0": "FINISHED", "stem-third seed 1": "FAILED"}
 
 
-def test_what_is_known_to_be_tracked_is_not_looked_at_again(project, book):
+def test_what_is_known_to_be_tracked_is_not_looked_at_again(project, catalog):
     """Until a file on either side changes: MLflow takes seconds to open."""
     assert held("tiny") is None
     before = sources("tiny")
-    sync = tracker(book)
+    sync = tracker(catalog)
     remember("tiny", Held(*sync.sync(), sync.place), before)
     assert held("tiny") == (1, 2, sync.place)
     about = Path("runs/tiny/main/stem-third/seed1/provenance.json")
     text = about.read_text()
     about.write_text("null")
     assert held("tiny") is None
-    assert tracker(book).sync().runs == 2  # whoever wrote that: the run counts, its commit isn't known
+    assert tracker(catalog).sync().runs == 2  # whoever wrote that: the run counts, its commit isn't known
     about.write_text(text)
     remember("tiny", Held(*sync.sync(), sync.place), sources("tiny"))
     Path("mlflow.db").unlink()
@@ -473,12 +473,12 @@ def test_the_address_is_that_of_the_server(monkeypatch):
     assert page("#/experiments/1", 5001) == "https://mlflow.example.org/#/experiments/1"
 
 
-def test_a_locked_database(project, book, monkeypatch):
+def test_a_locked_database(project, catalog, monkeypatch):
     def impatient(_connection, _cursor, statement, parameters, _context, _many):
         return statement.replace("busy_timeout = 20000", "busy_timeout = 100"), parameters
 
     event.listen(Engine, "before_cursor_execute", impatient, retval=True)
-    sync = tracker(book)
+    sync = tracker(catalog)
     holder = sqlite3.connect("mlflow.db", timeout=0)
     holder.execute("BEGIN EXCLUSIVE")
     with pytest.raises(UserError, match=r"mlflow\.db is locked by another process"):
@@ -488,18 +488,18 @@ def test_a_locked_database(project, book, monkeypatch):
     assert sync.sync().runs == 2
 
 
-def test_a_missing_damaged_or_unreachable_one(project, book, monkeypatch):
+def test_a_missing_damaged_or_unreachable_one(project, catalog, monkeypatch):
     Path("bad.db").write_bytes(b"no database" * 1000)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{project}/bad.db")
     with pytest.raises(UserError, match=r"bad\.db is damaged; delete the file and run 'stemrepro track'"):
-        tracker(book).sync()
+        tracker(catalog).sync()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with pytest.raises(UserError, match=r"MLflow at http://127\.0\.0\.1:9 can't be used"):
-        tracker(book).sync()
+        tracker(catalog).sync()
 
 
-def test_a_kill_while_it_is_made_leaves_none(project, book, monkeypatch):
+def test_a_kill_while_it_is_made_leaves_none(project, catalog, monkeypatch):
     (project / "kill.py").write_text(
         "import os, signal, sys\n"
         "os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -511,17 +511,17 @@ def test_a_kill_while_it_is_made_leaves_none(project, book, monkeypatch):
     killed = subprocess.run([sys.executable, "kill.py"], env=os.environ | {"PYTHONPATH": str(ROOT)})
     assert killed.returncode == -9
     assert not Path("own.db").exists()
-    assert tracker(book).sync() == (1, 2)
+    assert tracker(catalog).sync() == (1, 2)
     assert not Path("own.db.new").exists()
 
 
-def test_one_that_was_killed_while_mlflow_made_it(project, book):
+def test_one_that_was_killed_while_mlflow_made_it(project, catalog):
     """Its last table is missing, and the step that adds columns isn't noted."""
     with closing(sqlite3.connect(project / "mlflow.db")) as base, base:
         base.execute("DROP TABLE experiments")
         base.execute("UPDATE alembic_version SET version_num = '2d6e25af4d3e'")
     with pytest.raises(UserError, match=r"mlflow\.db is damaged; delete the file and run 'stemrepro track'"):
-        tracker(book).sync()
+        tracker(catalog).sync()
 
 
 def columns(browser, address):
@@ -537,7 +537,7 @@ def columns(browser, address):
     return [name for _, name in found], page.inner_text("body")
 
 
-def test_a_server(project, book, made_scores, monkeypatch, capfd):
+def test_a_server(project, catalog, made_scores, monkeypatch, capfd):
     """The server that `make ui` starts takes the runs as well as the file does, and serves its page."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -565,7 +565,7 @@ def test_a_server(project, book, made_scores, monkeypatch, capfd):
                 time.sleep(0.1)
         assert b"<title>MLflow" in page
         monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-        sync = tracker(book)
+        sync = tracker(catalog)
         assert sync.sync() == (2, 2)
         assert len(content(sync.experiment)) == 4
         assert "View run" not in capfd.readouterr().out
@@ -584,13 +584,13 @@ def test_a_server(project, book, made_scores, monkeypatch, capfd):
         server.wait()
 
 
-def test_a_run_with_a_network_of_somebody_elses_file_is_shown_and_the_file_not_executed(project, book):
+def test_a_run_with_a_network_of_somebody_elses_file_is_shown_and_the_file_not_executed(project, catalog):
     folders = [Path(f"runs/tiny/main/stem-third/seed{seed}") for seed in (0, 1)]
     (folders[0] / "evil.py").write_text("from pathlib import Path\nPath('executed').touch()\n")
     for folder in folders:
         config = (folder / "config.yaml").read_text()
         (folder / "config.yaml").write_text(config.replace("ffn: stem\n", f"ffn: {folders[0]}/evil.py:Rows\n"))
-    sync = tracker(book)
+    sync = tracker(catalog)
     assert sync.sync() == (1, 2)
     (arm,) = MlflowClient(tracking_uri()).search_runs([sync.experiment], "attributes.run_name = 'stem-third'")
     assert arm.data.params["model.ffn"].endswith("evil.py:Rows")
@@ -599,7 +599,7 @@ def test_a_run_with_a_network_of_somebody_elses_file_is_shown_and_the_file_not_e
     assert not Path("executed").exists()
 
 
-def test_a_damaged_run_folder_is_named(project, book):
+def test_a_damaged_run_folder_is_named(project, catalog):
     Path("runs/tiny/main/stem-third/seed0/config.yaml").write_text("arm: {name")
     with pytest.raises(UserError, match=r"seed0/config\.yaml is missing or damaged"):
-        tracker(book).sync()
+        tracker(catalog).sync()

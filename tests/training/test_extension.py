@@ -12,23 +12,23 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import digest
 from stemrepro.config.address import Address
 from stemrepro.config.arm import run_settings
-from stemrepro.config.scale import Extension, Point
+from stemrepro.config.scale import Extension, Variant
 from stemrepro.model.transformer import build
 from stemrepro.training import callbacks
 from stemrepro.training.checkpoint import beginning_of
 from stemrepro.training.module import LanguageModule
-from stemrepro.training.run import Beginning
+from stemrepro.training.run import InitFrom
 from stemrepro.training.schedule import rate_factor
 from stemrepro.training.train import train
 from tests.conftest import quiet
 from tests.training.test_train import rows, train_until
 
 
-def longer(parent, book, tiny, tables="kept", arm="stem-full"):
-    """The run at a point twice as long, half the tokens, ten times the rotary base, that goes on from a parent."""
-    point = Point(tokens=0.5, rate=0.5, extends=Extension(sequence=2, rope=10, tables=tables))
-    model, training = run_settings(Address("longer", arm), book.arms[arm], point, tiny)
-    begins = Beginning(parent.folder, digest(parent.config), tables, parent.training.tokens)
+def longer(parent, catalog, tiny, tables="kept", arm="stem-full"):
+    """The run at a variant twice as long, half the tokens, ten times the rotary base, that goes on from a parent."""
+    variant = Variant(tokens=0.5, rate=0.5, extends=Extension(sequence=2, rope=10, tables=tables))
+    model, training = run_settings(Address("longer", arm), catalog.arms[arm], variant, tiny)
+    init_from = InitFrom(parent.folder, digest(parent.config), tables, parent.training.tokens)
     folder = parent.folder.parents[2] / "longer" / arm / f"seed{parent.seed}"
     return replace(
         parent,
@@ -36,21 +36,21 @@ def longer(parent, book, tiny, tables="kept", arm="stem-full"):
         model=model,
         training=training,
         folder=folder,
-        begins=begins,
-        goes_on=False,
+        init_from=init_from,
+        keep_final_checkpoint=False,
     )
 
 
 @pytest.fixture
 def parent(make_run):
-    run = replace(make_run("stem-full"), goes_on=True)
+    run = replace(make_run("stem-full"), keep_final_checkpoint=True)
     train(run, quiet)
     return run
 
 
 def plain_steps(run, model, optimizer, first=0):
     """The steps of a run by a plain loop over the micro-batches from `first` on; returns their losses."""
-    training, blocks, losses = run.training, LanguageModule(replace(run, begins=None)).blocks, []
+    training, blocks, losses = run.training, LanguageModule(replace(run, init_from=None)).blocks, []
     parts = training.batch // training.micro_batch
     for step in range(training.steps):
         for group in optimizer.param_groups:
@@ -70,9 +70,9 @@ def plain_steps(run, model, optimizer, first=0):
 
 
 @pytest.mark.parametrize("tables", ["kept", "anew"])
-def test_two_stages_equal_a_plain_loop_through_both(parent, book, tiny, tables):
+def test_two_stages_equal_a_plain_loop_through_both(parent, catalog, tiny, tables):
     """One model and one optimiser all the way; where tables are anew, both forget them in between."""
-    child = longer(parent, book, tiny, tables)
+    child = longer(parent, catalog, tiny, tables)
     train(child, quiet)
     model = build(parent.model, parent.seed)
     table = {name: p for name, p in model.named_parameters() if "table" in name}
@@ -100,12 +100,12 @@ def test_two_stages_equal_a_plain_loop_through_both(parent, book, tiny, tables):
         torch.testing.assert_close(weight, model.state_dict()[name], atol=2e-5, rtol=1e-3)
 
 
-def test_the_first_step_is_of_the_parents_model_on_longer_text(parent, book, tiny):
-    child = longer(parent, book, tiny)
+def test_the_first_step_is_of_the_parents_model_on_longer_text(parent, catalog, tiny):
+    child = longer(parent, catalog, tiny)
     train(child, quiet)
     model = build(child.model, 5).eval()
     model.load_state_dict(load_file(parent.weights))
-    blocks = LanguageModule(replace(child, begins=None)).blocks
+    blocks = LanguageModule(replace(child, init_from=None)).blocks
     batches = [
         blocks.batch(child.seed, k, child.training.micro_batch)
         for k in range(child.training.batch // child.training.micro_batch)
@@ -119,8 +119,8 @@ def test_the_first_step_is_of_the_parents_model_on_longer_text(parent, book, tin
     assert rows(child)[0]["loss"] == pytest.approx(np.mean(first), abs=1e-5)
 
 
-def test_tables_anew_are_those_that_the_seed_draws_and_the_rest_is_the_parents(parent, book, tiny):
-    child = longer(parent, book, tiny, "anew")
+def test_tables_anew_are_those_that_the_seed_draws_and_the_rest_is_the_parents(parent, catalog, tiny):
+    child = longer(parent, catalog, tiny, "anew")
     module = LanguageModule(child)
     module.take_over(beginning_of(child))
     drawn, trained = build(child.model, child.seed).state_dict(), load_file(parent.weights)
@@ -135,8 +135,8 @@ def test_tables_anew_are_those_that_the_seed_draws_and_the_rest_is_the_parents(p
 
 
 @pytest.mark.parametrize("stop", [3, 5])
-def test_a_killed_extension_resumes_to_the_same_bytes(parent, book, tiny, stop, monkeypatch):
-    child = longer(parent, book, tiny)
+def test_a_killed_extension_resumes_to_the_same_bytes(parent, catalog, tiny, stop, monkeypatch):
+    child = longer(parent, catalog, tiny)
     train(child, quiet)
     expected = {path.name: path.read_bytes() for path in child.folder.iterdir() if path.name != "provenance.json"}
     for path in child.folder.iterdir():
@@ -149,9 +149,9 @@ def test_a_killed_extension_resumes_to_the_same_bytes(parent, book, tiny, stop, 
     } == expected
 
 
-def test_a_parent_that_is_missing_or_another_is_named(parent, book, tiny):
-    child = longer(parent, book, tiny)
-    other = replace(child, begins=replace(child.begins, parent="another"))
+def test_a_parent_that_is_missing_or_another_is_named(parent, catalog, tiny):
+    child = longer(parent, catalog, tiny)
+    other = replace(child, init_from=replace(child.init_from, parent="another"))
     with pytest.raises(UserError, match=r"end\.ckpt was made with other settings than those planned"):
         train(other, quiet, replace=True)
     parent.end.write_bytes(parent.end.read_bytes()[:-1])
@@ -163,17 +163,17 @@ def test_a_parent_that_is_missing_or_another_is_named(parent, book, tiny):
     ):
         train(child, quiet, replace=True)
     (parent.folder / "diverged.json").write_text('{"step": 3}')
-    with pytest.raises(UserError, match="goes on from a run that diverged; leave 'stem-full' out of that point"):
+    with pytest.raises(UserError, match="goes on from a run that diverged; leave 'stem-full' out of that variant"):
         train(child, quiet, replace=True)
 
 
-def test_the_passes_over_the_text_count_those_of_the_run_before(parent, book, tiny):
-    child = longer(parent, book, tiny)
+def test_the_passes_over_the_text_count_those_of_the_run_before(parent, catalog, tiny):
+    child = longer(parent, catalog, tiny)
     train(child, quiet)
     there = LanguageModule(child).blocks
     both = (parent.training.tokens + child.training.tokens) / (there.count * there.length)
     assert json.loads((child.folder / "provenance.json").read_text())["epochs"] == pytest.approx(both, abs=1e-4)
-    greedy = replace(child, begins=replace(child.begins, tokens=10**9))
+    greedy = replace(child, init_from=replace(child.init_from, tokens=10**9))
     with pytest.raises(UserError, match="more than 4 are refused"):
         train(replace(greedy, folder=child.folder.with_name("other")), quiet)
 
@@ -182,19 +182,19 @@ def test_a_finished_run_without_its_end_is_trained_again_where_another_goes_on_f
     before = parent.weights.read_bytes()
     parent.end.unlink()
     assert not parent.ended
-    assert replace(parent, goes_on=False).ended
+    assert replace(parent, keep_final_checkpoint=False).ended
     train(parent, quiet)
     assert parent.end.exists()
     assert parent.weights.read_bytes() == before
 
 
-def test_what_it_goes_on_from_is_part_of_its_settings(parent, book, tiny):
-    child = longer(parent, book, tiny)
-    assert child.config["begins"] == {"parent": digest(parent.config), "tables": "kept"}
-    assert "begins" not in parent.config
+def test_what_it_goes_on_from_is_part_of_its_settings(parent, catalog, tiny):
+    child = longer(parent, catalog, tiny)
+    assert child.config["init_from"] == {"parent": digest(parent.config), "tables": "kept"}
+    assert "init_from" not in parent.config
     train(child, quiet)
     with pytest.raises(UserError, match=r"begins\.tables: kept there, anew asked"):
-        train(longer(parent, book, tiny, "anew"), quiet)
+        train(longer(parent, catalog, tiny, "anew"), quiet)
     assert json.loads((child.folder / "provenance.json").read_text())["resumed_from"] is None
 
 
@@ -202,7 +202,7 @@ def test_what_it_goes_on_from_is_part_of_its_settings(parent, book, tiny):
     ("fields", "words"),
     [
         ({"extends": {"sequence": 2}, "width": 2}, "width can't stand beside it"),
-        ({"extends": {"sequence": 2}, "own_rate": True}, "own_rate can't stand beside it"),
+        ({"extends": {"sequence": 2}, "tuned": True}, "tuned can't stand beside it"),
         ({"extends": {"sequence": 0}}, "greater than 0"),
         ({"extends": {"sequence": 2, "tables": "some"}}, "'kept', 'anew', 'token-means' or 'mean-row'"),
         ({"extends": {"tables": "token-means"}}, "are made of an arm, and no others are"),
@@ -211,14 +211,14 @@ def test_what_it_goes_on_from_is_part_of_its_settings(parent, book, tiny):
         ({"extends": {"arm": "dense", "tables": "mean-row", "text": "mid"}}, "leave 'sequence' and 'text' out"),
     ],
 )
-def test_points_that_can_not_extend(fields, words):
+def test_variants_that_can_not_extend(fields, words):
     with pytest.raises(ValueError, match=words):
-        Point.model_validate(fields)
+        Variant.model_validate(fields)
 
 
 def test_a_step_has_as_many_tokens_as_before(tiny):
-    there = Point(tokens=0.5, extends=Extension(sequence=2, rope=4)).at(tiny)
+    there = Variant(tokens=0.5, extends=Extension(sequence=2, rope=4)).at(tiny)
     assert there.model.sequence * there.training.batch == tiny.model.sequence * tiny.training.batch
     assert there.model.rope_base == 4 * tiny.model.rope_base
     with pytest.raises(ValueError, match=r"extends\.sequence 8: 256 tokens a sequence, 0\.5 of them a step"):
-        Point(extends=Extension(sequence=8)).at(tiny)
+        Variant(extends=Extension(sequence=8)).at(tiny)

@@ -66,17 +66,17 @@ def test_killed_at_a_random_step(make_run, wholes, threads):
     assert files(killed) == expected, f"killed after step {stop}"
 
 
-@pytest.mark.parametrize("point", WRITES)
-def test_killed_while_writing(make_run, wholes, point):
+@pytest.mark.parametrize("variant", WRITES)
+def test_killed_while_writing(make_run, wholes, variant):
     run = make_run("stem-full", seed=1)
     expected = whole(run, 1, wholes)
     killed = other(run, "killed")
-    process, pipe = start(killed, die_at_write=WRITES[point] - 1)
+    process, pipe = start(killed, die_at_write=WRITES[variant] - 1)
     died = last_step(pipe)
     process.join()
     assert process.exitcode == -signal.SIGKILL
     assert not killed.weights.exists()
-    assert died == {1: 0, 3: 4, 4: 4, 5: 4, 12: 12}[WRITES[point]]
+    assert died == {1: 0, 3: 4, 4: 4, 5: 4, 12: 12}[WRITES[variant]]
     finish(killed)
     assert files(killed) == expected
 

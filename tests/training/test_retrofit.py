@@ -10,9 +10,9 @@ from safetensors.torch import load_file
 from stemrepro.common.files import digest
 from stemrepro.config.address import Address
 from stemrepro.config.arm import run_settings
-from stemrepro.config.scale import Extension, Point
+from stemrepro.config.scale import Extension, Variant
 from stemrepro.model.transformer import build
-from stemrepro.pipeline.runs import begun
+from stemrepro.pipeline.runs import initial
 from stemrepro.training import callbacks
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.retrofit import text
@@ -27,25 +27,27 @@ ROW_TOKENS = 10 * 32
 
 @pytest.fixture
 def parent(make_run):
-    run = replace(make_run("dense"), goes_on=True)
+    run = replace(make_run("dense"), keep_final_checkpoint=True)
     train(run, quiet)
     return run
 
 
-def second(parent, book, tiny, arm, tables, row_tokens=ROW_TOKENS):
+def second(parent, catalog, tiny, arm, tables, row_tokens=ROW_TOKENS):
     """The second half of an arm behind a dense run of twelve steps: six more."""
     extends = Extension(tables=tables, arm=None if tables == "kept" else "dense")
-    model, training = run_settings(Address("second", arm), book.arms[arm], Point(tokens=0.5, extends=extends), tiny)
+    model, training = run_settings(
+        Address("second", arm), catalog.arms[arm], Variant(tokens=0.5, extends=extends), tiny
+    )
     run = replace(
         parent,
         address=Address("second", arm),
         model=model,
         training=training,
         folder=parent.folder.parents[2] / "second" / f"{arm}-{tables}" / "seed0",
-        goes_on=False,
+        keep_final_checkpoint=False,
     )
-    begins = begun(run, parent, tables, same_text=True)
-    return replace(run, begins=replace(begins, row_tokens=row_tokens if begins.row_tokens else 0))
+    init_from = initial(run, parent, tables, same_text=True)
+    return replace(run, init_from=replace(init_from, row_tokens=row_tokens if init_from.row_tokens else 0))
 
 
 def adamw(model):
@@ -80,16 +82,16 @@ def plain_table(model, layer, blocks, kind):
 
 @pytest.mark.parametrize("kind", ["token-means", "mean-row"])
 @pytest.mark.parametrize("arm", ["stem-full", "stem-third"])
-def test_a_retrofit_equals_a_plain_loop_through_both_stages(parent, book, tiny, arm, kind):
+def test_a_retrofit_equals_a_plain_loop_through_both_stages(parent, catalog, tiny, arm, kind):
     """Dense for twelve steps, then tables for up-projections and six steps more on the text that follows; the optimiser keeps what it
     knows of all that stays."""
-    child = second(parent, book, tiny, arm, kind)
+    child = second(parent, catalog, tiny, arm, kind)
     train(child, quiet)
     dense = build(parent.model, parent.seed)
     before = adamw(dense)
     plain_steps(parent, dense, before)
     stem = build(child.model, child.seed)
-    blocks, old = LanguageModule(replace(parent, begins=None)).blocks, dict(dense.named_parameters())
+    blocks, old = LanguageModule(replace(parent, init_from=None)).blocks, dict(dense.named_parameters())
     optimizer = adamw(stem)
     with torch.no_grad():
         for name, parameter in stem.named_parameters():
@@ -105,9 +107,9 @@ def test_a_retrofit_equals_a_plain_loop_through_both_stages(parent, book, tiny, 
         torch.testing.assert_close(weight, stem.state_dict()[name], atol=5e-5, rtol=1e-3)
 
 
-def test_dense_goes_on_with_the_text_that_follows(parent, book, tiny):
-    child = second(parent, book, tiny, "dense", "kept")
-    assert child.begins.batches == 24
+def test_dense_goes_on_with_the_text_that_follows(parent, catalog, tiny):
+    child = second(parent, catalog, tiny, "dense", "kept")
+    assert child.init_from.batches == 24
     train(child, quiet)
     model = build(parent.model, parent.seed)
     optimizer = adamw(model)
@@ -118,8 +120,8 @@ def test_dense_goes_on_with_the_text_that_follows(parent, book, tiny):
 
 
 @pytest.mark.parametrize("stop", [3, 5])
-def test_a_killed_retrofit_resumes_to_the_same_bytes(parent, book, tiny, stop, monkeypatch):
-    child = second(parent, book, tiny, "stem-full", "token-means")
+def test_a_killed_retrofit_resumes_to_the_same_bytes(parent, catalog, tiny, stop, monkeypatch):
+    child = second(parent, catalog, tiny, "stem-full", "token-means")
     train(child, quiet)
     expected = {path.name: path.read_bytes() for path in child.folder.iterdir() if path.name != "provenance.json"}
     for path in child.folder.iterdir():
@@ -132,18 +134,18 @@ def test_a_killed_retrofit_resumes_to_the_same_bytes(parent, book, tiny, stop, m
 
 
 @pytest.mark.parametrize("row_tokens", [32, 96, ROW_TOKENS])
-def test_the_text_is_the_first_that_the_dense_run_read(parent, book, tiny, row_tokens):
-    child = second(parent, book, tiny, "stem-full", "mean-row", row_tokens)
-    blocks = LanguageModule(replace(parent, begins=None)).blocks
+def test_the_text_is_the_first_that_the_dense_run_read(parent, catalog, tiny, row_tokens):
+    child = second(parent, catalog, tiny, "stem-full", "mean-row", row_tokens)
+    blocks = LanguageModule(replace(parent, init_from=None)).blocks
     found = torch.cat(list(text(child, blocks)))
     assert torch.equal(found, blocks.batch(0, 0, row_tokens // 32)[:, :-1])
 
 
-def test_what_rows_are_made_of_is_part_of_the_settings(parent, book, tiny):
-    child = second(parent, book, tiny, "stem-full", "token-means")
+def test_what_rows_are_made_of_is_part_of_the_settings(parent, catalog, tiny):
+    child = second(parent, catalog, tiny, "stem-full", "token-means")
     made_of = {"parent": digest(parent.config), "tables": "token-means", "row_tokens": ROW_TOKENS}
-    assert child.config["begins"] == made_of
-    assert begun(child, parent, "token-means", same_text=True).row_tokens == parent.training.tokens
+    assert child.config["init_from"] == made_of
+    assert initial(child, parent, "token-means", same_text=True).row_tokens == parent.training.tokens
     plenty = replace(parent, training=parent.training.model_copy(update={"tokens": 10**6 * 128}))
-    assert begun(child, plenty, "token-means", same_text=True).row_tokens == 128 * 300
-    assert "row_tokens" not in second(parent, book, tiny, "dense", "kept").config["begins"]
+    assert initial(child, plenty, "token-means", same_text=True).row_tokens == 128 * 300
+    assert "row_tokens" not in second(parent, catalog, tiny, "dense", "kept").config["init_from"]

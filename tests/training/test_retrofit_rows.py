@@ -9,8 +9,8 @@ from stemrepro.model.transformer import Decoder, build, rotary_angles
 from stemrepro.training.retrofit_rows import read_means, retrofitted
 
 SHAPE = {"vocab": 23, "width": 16, "layers": 4, "heads": 2, "kv_heads": 1, "ffn_width": 20}
-DENSE, PLACED = ModelConfig(**SHAPE), (1, 3)
-STEM = ModelConfig(**SHAPE, ffn="stem", placed=PLACED)
+DENSE, REPLACED = ModelConfig(**SHAPE), (1, 3)
+STEM = ModelConfig(**SHAPE, ffn="stem", replaced_layers=REPLACED)
 SEEN = 17
 """Tokens 17 to 22 are in no text."""
 
@@ -51,7 +51,7 @@ def inputs_of(model, layer, tokens):
 def test_rows_are_those_of_a_plain_loop(kind):
     model, text = noisy(DENSE), drawn(4)
     state = retrofitted(model, STEM, text, kind)
-    for layer in PLACED:
+    for layer in REPLACED:
         of_token, every = {}, []
         for batch in text:
             for tokens in batch:
@@ -70,7 +70,7 @@ def test_all_but_the_up_projections_stays():
     model = noisy(DENSE)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     state = retrofitted(model, STEM, drawn(1), "token-means")
-    assert before.keys() - state.keys() == {f"blocks.{layer}.ffn.up.weight" for layer in PLACED}
+    assert before.keys() - state.keys() == {f"blocks.{layer}.ffn.up.weight" for layer in REPLACED}
     assert all(torch.equal(state[name], before[name]) for name in before.keys() & state.keys())
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert not any(block.ffn._forward_pre_hooks for block in model.blocks)
@@ -94,7 +94,7 @@ def test_with_attention_token_means_are_nearer_than_the_mean_row():
     """On the very text, in the mean square of what stands in the up-projection's place: of all functions of the token the means are best."""
     model, text = noisy(DENSE), drawn(6)
     found = {kind: retrofitted(model, STEM, text, kind) for kind in ("token-means", "mean-row")}
-    for layer in PLACED:
+    for layer in REPLACED:
         up, gone = model.blocks[layer].ffn.up.weight.detach().double(), {}
         for kind, state in found.items():
             table = state[f"blocks.{layer}.ffn.table.weight"].double()
@@ -106,15 +106,17 @@ def test_with_attention_token_means_are_nearer_than_the_mean_row():
 def test_what_can_not_be_retrofitted_is_named():
     model = noisy(DENSE)
     with pytest.raises(UserError, match="ffn 'token-only' can't be retrofitted"):
-        retrofitted(model, ModelConfig(**SHAPE, ffn="token-only", placed=PLACED), drawn(1), "token-means")
+        retrofitted(model, ModelConfig(**SHAPE, ffn="token-only", replaced_layers=REPLACED), drawn(1), "token-means")
     with pytest.raises(UserError, match="'stem' with a shared table can't be retrofitted"):
-        retrofitted(model, ModelConfig(**SHAPE, ffn="stem", placed=PLACED, table_shared=True), drawn(1), "mean-row")
+        retrofitted(
+            model, ModelConfig(**SHAPE, ffn="stem", replaced_layers=REPLACED, table_shared=True), drawn(1), "mean-row"
+        )
     with pytest.raises(UserError, match="no layer is to have a table"):
         retrofitted(model, ModelConfig(**SHAPE, ffn="stem"), drawn(1), "token-means")
-    wider = ModelConfig(**SHAPE | {"ffn_width": 24}, ffn="stem", placed=PLACED)
+    wider = ModelConfig(**SHAPE | {"ffn_width": 24}, ffn="stem", replaced_layers=REPLACED)
     with pytest.raises(UserError, match="a dense model of the same shape"):
         retrofitted(model, wider, drawn(1), "token-means")
     with pytest.raises(UserError, match="a dense model of the same shape"):
         retrofitted(noisy(STEM), STEM, drawn(1), "token-means")
     with pytest.raises(UserError, match="has no token"):
-        read_means(model, PLACED, [])
+        read_means(model, REPLACED, [])

@@ -12,13 +12,13 @@ from stemrepro.training.run import run_code
 
 
 @pytest.mark.parametrize(
-    ("text", "point", "arm"), [("dense", MAIN, "dense"), ("stem-full@rate-16", "rate-16", "stem-full")]
+    ("text", "variant", "arm"), [("dense", MAIN, "dense"), ("stem-full@rate-16", "rate-16", "stem-full")]
 )
-def test_an_address_is_read_as_it_is_written(text, point, arm):
+def test_an_address_is_read_as_it_is_written(text, variant, arm):
     address = Address.parse(text)
-    assert (address.point, address.arm) == (point, arm)
+    assert (address.variant, address.arm) == (variant, arm)
     assert str(address) == text
-    assert address.path.parts == (point, arm)
+    assert address.path.parts == (variant, arm)
 
 
 def test_settings_and_text_are_a_runs_identity_and_seed_folder_and_looks_are_not(make_run):

@@ -16,13 +16,13 @@ from stemrepro.cli import app
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import digest
 from stemrepro.config.address import Address
-from stemrepro.evaluation.edit_session import Visitor
+from stemrepro.evaluation.edit_session import EditSession
 from stemrepro.evaluation.lm import StemLM
 from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.ffn.loading import ffn_class
 from stemrepro.training.checkpoint import AtomicCheckpointIO
 from stemrepro.training.retrofit import beginning
-from stemrepro.training.run import Beginning
+from stemrepro.training.run import InitFrom
 from stemrepro.training.run_folder import read_config, read_metrics
 from tests.common.test_yaml_records import BOMB
 from tests.conftest import ROOT
@@ -78,14 +78,14 @@ def call(*words):
     return done.stdout
 
 
-def goes_on(run):
+def keep_final_checkpoint(run):
     """What a retrofit begins with whose parent's checkpoint came with the folder."""
     AtomicCheckpointIO().save_checkpoint(
         {"run_config": read_config(RUN), "state_dict": load_file(run.weights), "optimizer_states": [{"state": {}}]},
         RUN / "end.ckpt",
     )
-    begins = Beginning(RUN, digest(read_config(RUN)), "mean-row", 0, row_tokens=64)
-    return beginning(replace(run, address=Address("second", "stem-full"), begins=begins), blocks=None)
+    init_from = InitFrom(RUN, digest(read_config(RUN)), "mean-row", 0, row_tokens=64)
+    return beginning(replace(run, address=Address("second", "stem-full"), init_from=init_from), blocks=None)
 
 
 EDIT = ("edit", "--run", RUN, "--from", "France", "--to", "Spain")
@@ -97,9 +97,9 @@ READERS = {
     "retrofit": lambda run: call("retrofit", RUN, "out"),
     "load": lambda run: load(RUN),
     "folder": lambda run: load_folder(RUN),
-    "visitor": lambda run: Visitor(RUN, Path("data")),
+    "visitor": lambda run: EditSession(RUN, Path("data")),
     "lm": lambda run: StemLM.from_folder(RUN, "data/tiny/tokenizer.json"),
-    "goes on": goes_on,
+    "goes on": keep_final_checkpoint,
 }
 
 
@@ -132,7 +132,7 @@ MODEL = {
     "kv_heads": (0,),
     "layers": (0, 10**7, 4000),
     "ffn": ("no-such", "../x", "..", None, ["stem"], "base", "loading", "stem-lowrank", "hash-moe"),
-    "placed": ([-1], [99], 3, list(range(1, 5000))),
+    "replaced_layers": ([-1], [99], 3, list(range(1, 5000))),
     "table_init": ("evil",),
     "table_shared": ("no",),
     "norm_eps": (math.inf, -1.0),

@@ -8,14 +8,14 @@ import pytest
 from stemrepro.common.errors import UserError
 from stemrepro.common.yaml_records import parse
 from stemrepro.config.training import RunTraining
-from stemrepro.training.schedule import branch_step, mark_steps, rate_factor
+from stemrepro.training.schedule import branch_step, eval_steps, rate_factor
 from tests.conftest import TINY
 
 
 def training(**fields) -> RunTraining:
     """Of 100 steps of 4 x 32 tokens."""
     base = TINY["training"] | {"tokens": 32 * 4 * 100, "sequence": 32, "learning_rate": 0.01, "final_rate": 0.2}
-    if fields.get("schedule") == "trunk":
+    if fields.get("schedule") == "wsd":
         base = base | {"warmup": None}
     return RunTraining.model_validate(base | fields)
 
@@ -31,7 +31,7 @@ def test_rate_rises_then_falls_on_a_cosine():
 
 
 def test_rate_of_a_trunk_stays_then_falls_on_a_line():
-    own = training(schedule="trunk", warmup_tokens=32 * 4 * 5, cooldown=0.25)
+    own = training(schedule="wsd", warmup_tokens=32 * 4 * 5, decay=0.25)
     factors = [rate_factor(step, own) for step in range(100)]
     assert factors[:5] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
     assert branch_step(own) == 75
@@ -40,23 +40,23 @@ def test_rate_of_a_trunk_stays_then_falls_on_a_line():
     assert factors[99] == pytest.approx(1 - 0.8 * 24 / 25)
 
 
-def test_longer_runs_on_a_trunk_have_the_same_rates_and_marks_up_to_the_cooldown():
-    short = training(schedule="trunk", warmup_tokens=640, marks=2, tokens=32 * 4 * 100)
-    long = training(schedule="trunk", warmup_tokens=640, marks=2, tokens=32 * 4 * 900)
+def test_longer_runs_on_a_trunk_have_the_same_rates_and_marks_up_to_the_decay():
+    short = training(schedule="wsd", warmup_tokens=640, evals=2, tokens=32 * 4 * 100)
+    long = training(schedule="wsd", warmup_tokens=640, evals=2, tokens=32 * 4 * 900)
     shared = range(branch_step(short))
     assert [rate_factor(step, short) for step in shared] == [rate_factor(step, long) for step in shared]
-    assert mark_steps(short) - {100} == {step for step in mark_steps(long) if step <= 100}
-    assert mark_steps(short) == {32, 45, 64, 91, 100}
+    assert eval_steps(short) - {100} == {step for step in eval_steps(long) if step <= 100}
+    assert eval_steps(short) == {32, 45, 64, 91, 100}
 
 
 def test_marks_of_a_cosine_are_evenly_spaced():
-    assert mark_steps(training(marks=4)) == {25, 50, 75, 100}
+    assert eval_steps(training(evals=4)) == {25, 50, 75, 100}
 
 
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"schedule": "trunk", "warmup": None}, "schedule 'trunk' needs warmup_tokens, and no warmup"),
+        ({"schedule": "wsd", "warmup": None}, "schedule 'wsd' needs warmup_tokens, and no warmup"),
         ({"schedule": "cosine", "warmup_tokens": 640}, "schedule 'cosine' needs warmup, and no warmup_tokens"),
     ],
 )

@@ -86,7 +86,7 @@ def test_a_run_equals_a_plain_training_loop(make_run):
 def test_resume_is_bit_exact(make_run, tmp_path, arm, stop, report_every_step):
     """Killed before, at and after checkpoints (steps 5 and 10): weights, metrics rows, snapshots and the checkpoint for those
     that go on from there are those of a run that nothing happened to."""
-    whole = replace(make_run(arm, seed=1), goes_on=True)
+    whole = replace(make_run(arm, seed=1), keep_final_checkpoint=True)
     train(whole, quiet)
     expected = {path.name: path.read_bytes() for path in whole.folder.iterdir() if path.name != "provenance.json"}
     for path in whole.folder.iterdir():
@@ -103,38 +103,38 @@ def test_resume_is_bit_exact(make_run, tmp_path, arm, stop, report_every_step):
 
 def on_a_trunk(run, folder, steps, **fields):
     """The same run on a trunk, of so many steps, in a folder of its own."""
-    own = {"schedule": "trunk", "warmup": None, "warmup_tokens": 256, "snapshots": (), "tokens": 128 * steps} | fields
+    own = {"schedule": "wsd", "warmup": None, "warmup_tokens": 256, "snapshots": (), "tokens": 128 * steps} | fields
     return replace(run, folder=folder, training=run.training.model_copy(update=own))
 
 
 def test_a_longer_run_goes_on_from_a_shorter_ones_trunk(make_run, tmp_path):
     """It ends with the bytes of a run that started anew, and learns that from the settings: with another rate it starts anew."""
     run = make_run("stem-full")
-    short, shorter = on_a_trunk(run, tmp_path / "b", 12), on_a_trunk(run, tmp_path / "a", 5)
+    short, prefixes = on_a_trunk(run, tmp_path / "b", 12), on_a_trunk(run, tmp_path / "a", 5)
     anew = on_a_trunk(run, tmp_path / "anew", 20)
     train(anew, quiet)
-    for own in with_trunks([short, shorter]):
+    for own in with_trunks([short, prefixes]):
         train(own, quiet)
     (long,) = [
-        own for own in with_trunks([short, on_a_trunk(run, tmp_path / "c", 20), shorter]) if own.folder.name == "c"
+        own for own in with_trunks([short, on_a_trunk(run, tmp_path / "c", 20), prefixes]) if own.folder.name == "c"
     ]
-    assert long.shorter == (shorter.folder, short.folder)
+    assert long.prefixes == (prefixes.folder, short.folder)
     train(long, quiet)
-    assert json.loads((long.folder / "provenance.json").read_text())["resumed_from"] == "trunk.ckpt"
+    assert json.loads((long.folder / "provenance.json").read_text())["resumed_from"] == "stable.ckpt"
     for name in ("weights.safetensors", "metrics.jsonl"):
         assert (long.folder / name).read_bytes() == (anew.folder / name).read_bytes(), name
     other = on_a_trunk(run, tmp_path / "other", 20, learning_rate=0.02)
-    train(replace(other, shorter=long.shorter), quiet)
+    train(replace(other, prefixes=long.prefixes), quiet)
     assert json.loads((other.folder / "provenance.json").read_text())["resumed_from"] is None
 
 
-def test_a_cooldown_is_never_gone_on_from(make_run, tmp_path):
+def test_a_decay_is_never_gone_on_from(make_run, tmp_path):
     run = make_run("dense")
     long, short = on_a_trunk(run, tmp_path / "long", 20), on_a_trunk(run, tmp_path / "short", 18)
     train(long, quiet)
     train(
-        replace(short, shorter=(long.folder,)), quiet
-    )  # the long one's last step before its cool-down is 16, the short one's 14
+        replace(short, prefixes=(long.folder,)), quiet
+    )  # the long one's last step before its decay is 16, the short one's 14
     assert json.loads((short.folder / "provenance.json").read_text())["resumed_from"] is None
 
 
@@ -264,7 +264,7 @@ def test_snapshots_hold_the_tables_only(make_run):
     train(run, quiet)
     tables = load_file(run.folder / "tables-050.safetensors")
     assert {(str(t.dtype), tuple(t.shape)) for t in tables.values()} == {("torch.bfloat16", (300, 24))}
-    assert len(tables) == len(run.model.placed) == 2
+    assert len(tables) == len(run.model.replaced_layers) == 2
     dense = make_run("dense")
     train(dense, quiet)
     assert not list(dense.folder.glob("tables-*"))
@@ -336,7 +336,7 @@ def test_a_compiled_run_has_the_losses_of_an_eager_one(make_run, tiny, tmp_path,
     """With a cache of its own: torch's is shared by processes, also by those under another instruction set. Nothing is compiled anew for
     experts that get other numbers of tokens at each step."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiled"))
-    short = tiny.training.model_copy(update={"tokens": 32 * 4 * 3, "marks": 1})
+    short = tiny.training.model_copy(update={"tokens": 32 * 4 * 3, "evals": 1})
     eager = make_run(arm, scale=tiny.model_copy(update={"training": short}))
     training = eager.training.model_copy(update={"compile": True})
     compiled = replace(eager, training=training, folder=eager.folder.with_name("compiled"))

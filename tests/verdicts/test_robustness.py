@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stemrepro.verdicts.contrast import Contrast
-from stemrepro.verdicts.robustness import ELSEWHERE, OFFICIAL_START, POINTS, agrees, sign, turned
+from stemrepro.verdicts.robustness import OFFICIAL_INIT, ROBUSTNESS, VARIANTS, same_sign, sign, sign_flips
 
 
 def around(mean, sd=0.002):
@@ -15,8 +15,8 @@ def around(mean, sd=0.002):
     ("mean", "sd", "nothing", "expected"),
     [(0.05, 0.002, 0, 1), (-0.05, 0.002, 0, -1), (0.05, 0.1, 0, 0), (0.05, 0.002, 0.06, 0), (-0.07, 0.002, 0.06, -1), (0.07, 0.002, 0.06, 1)],
 )  # fmt: skip
-def test_a_sign_stands_out_of_its_noise(mean, sd, nothing, expected):
-    assert sign(around(mean, sd), nothing) == expected
+def test_a_sign_stands_out_of_its_noise(mean, sd, null_band, expected):
+    assert sign(around(mean, sd), null_band) == expected
 
 
 def test_a_sign_is_one_at_95_percent():
@@ -40,23 +40,23 @@ def test_a_sign_is_one_at_95_percent():
         (0.05, -0.05, 0.02, False),
     ],
 )
-def test_a_claim_holds_in_both_settings_where_the_same_sign_stands_out(common, there, nothing, expected):
-    assert agrees((around(common),), (around(there),), nothing) is expected
+def test_a_claim_holds_in_both_settings_where_the_same_sign_stands_out(common, there, null_band, expected):
+    assert same_sign((around(common),), (around(there),), null_band) is expected
 
 
 def test_every_pair_of_an_ordering_has_to_agree():
     common = (around(0.05), around(0.05))
-    assert agrees(common, (around(0.05), around(0.02)), 0)
-    assert not agrees(common, (around(0.05), around(-0.02)), 0)
+    assert same_sign(common, (around(0.05), around(0.02)), 0)
+    assert not same_sign(common, (around(0.05), around(-0.02)), 0)
 
 
 def test_only_two_clear_signs_turn():
-    assert turned((around(0.05),), {OFFICIAL_START: (around(0.01),)}, 0) is None
-    assert turned((around(0.05),), {OFFICIAL_START: (around(-0.01, sd=0.05),)}, 0) is None
-    reason = turned((around(-0.05),), {OFFICIAL_START: (around(0.01),)}, 0)
+    assert sign_flips((around(0.05),), {OFFICIAL_INIT: (around(0.01),)}, 0) is None
+    assert sign_flips((around(0.05),), {OFFICIAL_INIT: (around(-0.01, sd=0.05),)}, 0) is None
+    reason = sign_flips((around(-0.05),), {OFFICIAL_INIT: (around(0.01),)}, 0)
     assert reason == "the sign turns at the official start of the embeddings: -0.050 at the common start, +0.010 there"
-    assert turned((around(0.05),), {}, 0) is None
+    assert sign_flips((around(0.05),), {}, 0) is None
 
 
-def test_every_setting_has_a_point():
-    assert POINTS.keys() == ELSEWHERE.keys()
+def test_every_setting_has_a_variant():
+    assert VARIANTS.keys() == ROBUSTNESS.keys()

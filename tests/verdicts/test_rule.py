@@ -7,7 +7,7 @@ from scipy import stats
 from statsmodels.stats.weightstats import DescrStatsW
 
 from stemrepro.verdicts.contrast import Contrast
-from stemrepro.verdicts.robustness import OFFICIAL_START, OWN_RATES
+from stemrepro.verdicts.robustness import OFFICIAL_INIT, OWN_RATES
 from stemrepro.verdicts.rule import (
     CONTRADICTED,
     DIRECTION,
@@ -232,28 +232,30 @@ def test_exact_claims_take_no_part_in_the_correction_for_many_claims():
     ("setting", "words"),
     [
         (OWN_RATES, "at own best rates: +0.300 at the common rate, -0.107 there"),
-        (OFFICIAL_START, "at the official start of the embeddings: +0.300 at the common start, -0.107 there"),
+        (OFFICIAL_INIT, "at the official start of the embeddings: +0.300 at the common start, -0.107 there"),
     ],
 )
 def test_a_sign_that_turns_in_another_setting_is_inconclusive(setting, words):
     common, there = Contrast(np.array([0.3, 0.31, 0.29, 0.3, 0.3])), Contrast(np.array([-0.1, -0.1, -0.12]))
-    found = judge([Evidence("greater", (common,), 0.02, elsewhere={setting: (there,)})])[0]
+    found = judge([Evidence("greater", (common,), 0.02, robustness={setting: (there,)})])[0]
     assert found.verdict == INCONCLUSIVE
     assert found.reason == f"the sign turns {words}"
-    assert judge([Evidence("greater", (common,), 0.02, elsewhere={setting: (common,)})])[0].verdict == DIRECTION
-    blocked = Evidence("greater", (common,), 0.02, failed_precondition="no", elsewhere={setting: (there,)})
+    assert judge([Evidence("greater", (common,), 0.02, robustness={setting: (common,)})])[0].verdict == DIRECTION
+    blocked = Evidence("greater", (common,), 0.02, failed_precondition="no", robustness={setting: (there,)})
     assert judge([blocked])[0].reason == "no"
 
 
 def test_one_setting_that_turns_is_enough():
-    settings = {OWN_RATES: (around(0.05),), OFFICIAL_START: (around(-0.05),)}
-    found = judge([Evidence("greater", (around(0.05),), 0.02, elsewhere=settings)])[0]
+    settings = {OWN_RATES: (around(0.05),), OFFICIAL_INIT: (around(-0.05),)}
+    found = judge([Evidence("greater", (around(0.05),), 0.02, robustness=settings)])[0]
     assert found.reason.startswith("the sign turns at the official start")
 
 
 def test_any_pair_of_an_ordering_turns():
-    there = {OFFICIAL_START: (around(0.05), around(-0.05))}
-    assert judge([Evidence("ordering", (around(0.05), around(0.04)), 0.02, elsewhere=there)])[0].verdict == INCONCLUSIVE
+    there = {OFFICIAL_INIT: (around(0.05), around(-0.05))}
+    assert (
+        judge([Evidence("ordering", (around(0.05), around(0.04)), 0.02, robustness=there)])[0].verdict == INCONCLUSIVE
+    )
 
 
 @pytest.mark.parametrize(
@@ -268,14 +270,14 @@ def test_any_pair_of_an_ordering_turns():
         ("not-better", around(0.05), around(-0.05), INCONCLUSIVE),
     ],
 )
-@pytest.mark.parametrize("setting", [OWN_RATES, OFFICIAL_START])
+@pytest.mark.parametrize("setting", [OWN_RATES, OFFICIAL_INIT])
 def test_a_sign_speaks_where_it_stands_out_of_its_noise(setting, kind, common, there, expected):
-    assert judge([Evidence(kind, (common,), 0.02, elsewhere={setting: (there,)})])[0].verdict == expected
+    assert judge([Evidence(kind, (common,), 0.02, robustness={setting: (there,)})])[0].verdict == expected
 
 
 def test_what_could_not_be_measured_is_inconclusive_and_takes_no_place():
-    nothing = Contrast(np.array([np.nan]))
-    lost = Evidence("greater", (nothing,), 0.02, unmeasured="stem-full diverged at step 9")
+    null_band = Contrast(np.array([np.nan]))
+    lost = Evidence("greater", (null_band,), 0.02, unmeasured="stem-full diverged at step 9")
     alone = judge([Evidence("greater", (around(0.05),), 0.02)])
     first, second = judge([Evidence("greater", (around(0.05),), 0.02), lost])
     assert first == alone[0]
@@ -309,13 +311,13 @@ def made_up(rng: np.random.Generator) -> Evidence:
         size + rng.choice([0.002, 0.02, 0.1]) * rng.standard_normal(seeds)
         for _ in range(3 if kind == "ordering" else 1)
     ]
-    control, transportable, primary, elsewhere = (bool(rng.random() < share) for share in (0.3, 0.7, 0.3, 0.3))
+    control, transportable, primary, robustness = (bool(rng.random() < share) for share in (0.3, 0.7, 0.3, 0.3))
     contrasts = tuple(map(Contrast, pairs))
     return Evidence(
         kind, contrasts, 0.02, control=control, transportable=transportable, primary=primary,
         paper_effect=None if control else rng.choice([0.01, 0.05, 0.2, 2]),
         failed_precondition="at chance" if rng.random() < 0.05 else None, unmeasured="diverged" if rng.random() < 0.05 else None,
-        elsewhere={OWN_RATES: tuple(c.reversed() for c in contrasts)} if elsewhere else {},
+        robustness={OWN_RATES: tuple(c.reversed() for c in contrasts)} if robustness else {},
     )  # fmt: skip
 
 
@@ -323,9 +325,9 @@ def in_one_go(e: Evidence, zero: float, above: float) -> str:
     """The rule of docs/verdicts.md as it is told there, without steps."""
     if e.failed_precondition:
         return NOT_TESTABLE
-    nothing = 0.02 if e.kind == "equivalent" else 0.0
-    signs = [low > nothing or high < -nothing for low, high in (c.interval(0.05) for c in e.contrasts)]
-    if e.unmeasured or e.seeds < (5 if e.primary else 3) or (e.elsewhere and any(signs)):  # there it is the opposite
+    null_band = 0.02 if e.kind == "equivalent" else 0.0
+    signs = [low > null_band or high < -null_band for low, high in (c.interval(0.05) for c in e.contrasts)]
+    if e.unmeasured or e.seeds < (5 if e.primary else 3) or (e.robustness and any(signs)):  # there it is the opposite
         return INCONCLUSIVE
     bounds = {level: [c.interval(level) for c in e.contrasts] for level in (zero, above, 0.10)}
     inside = all(low > -0.02 and high < 0.02 for low, high in bounds[0.10])

@@ -14,5 +14,5 @@ class StemConfig(LlamaConfig):
 
     model_type = "stem"
     ffn: str = "dense"
-    placed: list[int] | tuple[int, ...] = ()
+    replaced_layers: list[int] | tuple[int, ...] = ()
     row_width: int = 0

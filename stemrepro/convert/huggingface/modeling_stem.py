@@ -87,7 +87,7 @@ class StemDecoderLayer(LlamaDecoderLayer):
 
     def __init__(self, config: StemConfig, layer_idx: int):
         super().__init__(config, layer_idx)
-        self.mlp = StemMLP(config, config.ffn if layer_idx in config.placed else "dense")
+        self.mlp = StemMLP(config, config.ffn if layer_idx in config.replaced_layers else "dense")
 
     def forward(self, hidden_states, token_ids, **kwargs):
         attended, _ = self.self_attn(hidden_states=self.input_layernorm(hidden_states), **kwargs)

@@ -7,7 +7,7 @@ Places = tuple[Tensor, Tensor]
 
 
 def matrix(inputs: int, outputs: int) -> nn.Linear:
-    """A linear map without bias."""
+    """Return a linear map without bias."""
     return nn.Linear(inputs, outputs, bias=False)
 
 
@@ -21,26 +21,26 @@ class FFN(nn.Module):
         reads_embedding: x is the token's input embedding under the block's norm, not the residual stream.
     """
 
-    balance: Tensor | None = None
+    load_balancing_loss: Tensor | None = None
     reads_embedding = False
 
     def start_step(self, stream: str) -> None:
         """Called before every training step; `stream` names the random stream of this seed, step and layer."""
 
     def up_vectors(self, x: Tensor, tokens: Tensor, places: Places) -> Tensor | None:
-        """The vectors [n, ffn_width] that stand in the up-projection's place, or None; x [batch, seq, width], tokens [batch, seq]."""
+        """Return the vectors [n, ffn_width] that stand in the up-projection's place, or None; x [batch, seq, width], tokens [batch, seq]."""
         return None
 
     def gate_vectors(self, x: Tensor, places: Places) -> Tensor | None:
-        """What these are multiplied by [n, ffn_width], or None."""
+        """Return what these are multiplied by [n, ffn_width], or None."""
         return None
 
 
 def is_table(parameter_name: str) -> bool:
-    """True for the name of a token-indexed table's parameter."""
+    """Return true for the name of a token-indexed table's parameter."""
     return parameter_name.endswith(("ffn.table.weight", "attention.table.weight", "pairs.table.weight"))
 
 
 def table_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The tables of a model by parameter name, each [vocab, its width]; that of pairs [pair_rows, width]."""
+    """Return the tables of a model by parameter name, each [vocab, its width]; that of pairs [pair_rows, width]."""
     return {name: parameter for name, parameter in model.named_parameters() if is_table(name)}

@@ -17,7 +17,7 @@ class SwiGLU(FFN):
         self.down = matrix(config.ffn_width, config.width)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """x [batch, seq, width], tokens [batch, seq] (unused) -> [batch, seq, width]."""
+        """X [batch, seq, width], tokens [batch, seq] (unused) -> [batch, seq, width]."""
         return self.down(F.silu(self.gate(x)) * self.up(x))
 
     def up_vectors(self, x: Tensor, tokens: Tensor, places: Places) -> Tensor:

@@ -18,7 +18,7 @@ class Experts(nn.Module):
 
     @torch.compiler.disable  # the parts have other sizes at every step, each of which would be compiled anew
     def forward(self, x: Tensor, expert: Tensor) -> Tensor:
-        """Each input through its expert: x [n, width], expert [n] -> [n, width]. No input is dropped."""
+        """Return each input through its expert: x [n, width], expert [n] -> [n, width]. No input is dropped."""
         order = expert.argsort(stable=True)
         counts = torch.bincount(expert, minlength=len(self.gate)).tolist()
         parts = [

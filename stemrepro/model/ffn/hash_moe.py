@@ -10,7 +10,8 @@ from stemrepro.model.ffn.experts import Experts
 
 class HashMoE(FFN):
     """Hash Layers (Roller et al. 2021), simplified: y = FFN_h(token)(x), one expert a token by a fixed random assignment that gives each
-    expert as many tokens of the vocabulary (theirs can also balance by frequency)."""
+    expert as many tokens of the vocabulary (theirs can also balance by frequency).
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -19,5 +20,5 @@ class HashMoE(FFN):
         self.register_buffer("expert_of", order % config.experts, persistent=False)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
+        """X [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
         return self.experts(x.flatten(0, 1), self.expert_of[tokens.flatten()]).view_as(x)

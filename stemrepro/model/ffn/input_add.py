@@ -14,5 +14,5 @@ class InputAdd(SwiGLU):
         self.table = nn.Embedding(config.vocab, config.width)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
+        """X [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
         return super().forward(x, tokens) + self.table(tokens)

@@ -21,5 +21,5 @@ class JTok(SwiGLU):
         self.scale = nn.Parameter(torch.ones(config.width))
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
+        """X [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
         return super().forward(x, tokens) * (1 + self.scale * F.normalize(self.table(tokens), dim=-1))

@@ -11,7 +11,7 @@ from stemrepro.model.ffn.naming import module_of
 
 @cache
 def ffn_class(name: str) -> type[FFN]:
-    """The class of a network: the one that its module defines, or the named one of a file of your own.
+    """Return the class of a network: the one that its module defines, or the named one of a file of your own.
 
     Raises:
         UserError: the file can't be imported or has no such class.

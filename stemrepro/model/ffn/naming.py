@@ -11,7 +11,7 @@ OWN_FILE = re.compile(r"(?P<file>[\w./-]+\.py):(?P<name>[A-Za-z_]\w*)")
 
 
 def own_file(name: str) -> Path:
-    """The file of a network outside the package, there or not; UserError unless it lies below the repository's root, also behind links."""
+    """Return the file of a network outside the package, there or not; UserError unless it lies below the repository's root, also behind links."""
     file, root = Path(OWN_FILE.fullmatch(name)["file"]), Path.cwd().resolve()
     if file.is_absolute() or ".." in file.parts or not file.resolve().is_relative_to(root):
         raise UserError(f"ffn '{name}': the file must lie below the repository's root")
@@ -21,7 +21,7 @@ def own_file(name: str) -> Path:
 
 
 def module_of(name: str) -> str | Path:
-    """The module of a network, "stem-dagger" -> "stemrepro.model.ffn.stem_dagger"; of "my/silu.py:SiluRows" the file.
+    """Return the module of a network, "stem-dagger" -> "stemrepro.model.ffn.stem_dagger"; of "my/silu.py:SiluRows" the file.
 
     Raises:
         UserError: that file isn't there, or lies elsewhere.

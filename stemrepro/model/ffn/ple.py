@@ -18,6 +18,6 @@ class PerLayerEmbedding(SwiGLU):
         self.project = matrix(config.rank, config.width)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
+        """X [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
         side = self.project(F.gelu(self.narrow(x), approximate="tanh") * self.table(tokens))
         return super().forward(x, tokens) + side

@@ -15,5 +15,5 @@ class StemDagger(SwiGLU):
         self.table = nn.Embedding(config.vocab, config.ffn_width)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
+        """X [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
         return self.down(F.silu(self.gate(x)) * (self.up(x) + self.table(tokens)))

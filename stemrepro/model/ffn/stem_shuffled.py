@@ -20,7 +20,7 @@ class StemShuffled(Stem):
         self.register_buffer("order", torch.arange(config.vocab))
 
     def start_step(self, stream: str) -> None:
-        """Deals the rows out anew, by the stream's name."""
+        """Deal the rows out anew, by the stream's name."""
         key = int.from_bytes(hashlib.sha256(stream.encode()).digest()[:7], "big")
         generator = torch.Generator().manual_seed(key)
         self.order.copy_(torch.randperm(len(self.order), generator=generator))

@@ -26,7 +26,7 @@ class StemSlots(Stem):
         return self.table(tokens * self.slots + self.router(x).argmax(dim=-1))
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
+        """X [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
         return self.down(F.silu(self.gate(x)) * self.chosen(x, tokens))
 
     def up_vectors(self, x: Tensor, tokens: Tensor, places: Places) -> Tensor:

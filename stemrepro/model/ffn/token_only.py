@@ -15,7 +15,7 @@ class TokenOnly(FFN):
         self.down = matrix(config.ffn_width, config.width)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """x [batch, seq, width] (unused), tokens [batch, seq] -> [batch, seq, width]."""
+        """X [batch, seq, width] (unused), tokens [batch, seq] -> [batch, seq, width]."""
         return self.down(self.table(tokens))
 
     def up_vectors(self, x: Tensor, tokens: Tensor, places: Places) -> Tensor:

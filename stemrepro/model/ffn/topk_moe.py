@@ -19,15 +19,15 @@ class TopkMoE(FFN):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.router = matrix(config.width, config.experts)
-        self.experts, self.chosen = Experts(config), config.chosen
+        self.experts, self.top_k = Experts(config), config.top_k
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """x [batch, seq, width], tokens [batch, seq] (unused) -> [batch, seq, width]."""
+        """X [batch, seq, width], tokens [batch, seq] (unused) -> [batch, seq, width]."""
         flat = x.flatten(0, 1)
         probability = self.router(flat).softmax(dim=-1)
-        weight, expert = probability.topk(self.chosen, dim=-1)
+        weight, expert = probability.topk(self.top_k, dim=-1)
         weight = weight / weight.sum(dim=-1, keepdim=True)
         share = F.one_hot(expert, probability.shape[1]).float().mean(dim=(0, 1))
-        self.balance = probability.shape[1] * (share * probability.mean(dim=0)).sum()
-        found = self.experts(flat.repeat_interleave(self.chosen, dim=0), expert.flatten())
-        return (found.unflatten(0, (-1, self.chosen)) * weight.unsqueeze(-1)).sum(dim=1).view_as(x)
+        self.load_balancing_loss = probability.shape[1] * (share * probability.mean(dim=0)).sum()
+        found = self.experts(flat.repeat_interleave(self.top_k, dim=0), expert.flatten())
+        return (found.unflatten(0, (-1, self.top_k)) * weight.unsqueeze(-1)).sum(dim=1).view_as(x)

@@ -20,7 +20,7 @@ class UpRemoved(FFN):
         self.down = matrix(config.ffn_width, config.width)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """x [batch, seq, width], tokens [batch, seq] (unused) -> [batch, seq, width]."""
+        """X [batch, seq, width], tokens [batch, seq] (unused) -> [batch, seq, width]."""
         return self.down(F.silu(self.gate(x)))
 
     def gate_vectors(self, x: Tensor, places: Places) -> Tensor:

@@ -45,7 +45,7 @@ def test_up_removed_is_stem_with_rows_of_ones(inputs):
     assert removed.up_vectors(*inputs, places) is None
 
 
-def test_slots_read_the_row_that_the_random_router_points_at(inputs):
+def test_slots_read_the_row_that_the_random_router_variants_at(inputs):
     x, tokens = inputs
     ffn = StemSlots(replace(CONFIG, slots=3))
     assert ffn.table.weight.shape == (33, 10)
@@ -53,9 +53,9 @@ def test_slots_read_the_row_that_the_random_router_points_at(inputs):
 
     def middle(f, v, token):
         scores = [float(row @ v) for row in f.router.weight]
-        chosen = scores.index(max(scores))
-        seen.add(chosen)
-        row = f.table.weight.unflatten(0, (11, 3))[token, chosen]
+        top_k = scores.index(max(scores))
+        seen.add(top_k)
+        row = f.table.weight.unflatten(0, (11, 3))[token, top_k]
         return [silu(g @ v) * float(u) for g, u in zip(f.gate.weight, row, strict=True)]
 
     torch.testing.assert_close(ffn(x, tokens), by_loop(ffn, x, tokens, middle))
@@ -66,14 +66,14 @@ def test_slots_read_the_row_that_the_random_router_points_at(inputs):
 
 
 def test_one_slot_is_stem(inputs):
-    stem = build(ModelConfig(**SHAPE, ffn="stem", placed=(1, 2)), seed=0)
-    slots = build(ModelConfig(**SHAPE, ffn="stem-slots", slots=1, placed=(1, 2)), seed=0)
+    stem = build(ModelConfig(**SHAPE, ffn="stem", replaced_layers=(1, 2)), seed=0)
+    slots = build(ModelConfig(**SHAPE, ffn="stem-slots", slots=1, replaced_layers=(1, 2)), seed=0)
     assert torch.equal(stem(inputs[1]), slots(inputs[1]))
 
 
 def test_rows_of_slots_start_as_large_as_stems():
     shape = SHAPE | {"vocab": 3000, "ffn_width": 40}
-    slots = build(ModelConfig(**shape, ffn="stem-slots", slots=4, placed=(1,)), seed=0).blocks[1].ffn
+    slots = build(ModelConfig(**shape, ffn="stem-slots", slots=4, replaced_layers=(1,)), seed=0).blocks[1].ffn
     assert float(slots.table.weight.std()) == pytest.approx((2 / 3040) ** 0.5, rel=0.02)
 
 
@@ -107,14 +107,14 @@ def test_normed_rows_equal_a_plain_loop(inputs):
 
 
 def test_normed_rows_start_with_a_gain_of_one():
-    ffn = build(ModelConfig(**SHAPE, ffn="stem-normed", placed=(1,)), seed=0).blocks[1].ffn
+    ffn = build(ModelConfig(**SHAPE, ffn="stem-normed", replaced_layers=(1,)), seed=0).blocks[1].ffn
     assert ffn.row_norm.weight.tolist() == [1.0] * 10
     assert ffn.row_norm.eps == CONFIG.norm_eps
 
 
 def test_the_tokens_ffn_folds_into_a_table():
     """Each layer's output is a function of the token alone, in any context: the plain loop's, of the token's embedding."""
-    model = build(ModelConfig(**SHAPE, ffn="token-ffn", placed=(1, 2)), seed=0)
+    model = build(ModelConfig(**SHAPE, ffn="token-ffn", replaced_layers=(1, 2)), seed=0)
     torch.nn.init.normal_(model.blocks[1].ffn_norm.weight, 1, 0.3)
     tokens, found = torch.tensor([[1, 3, 3, 0, 10], [2, 1, 4, 3, 7]]), {}
     for layer in (0, 1, 2):
@@ -135,6 +135,6 @@ def test_the_tokens_ffn_folds_into_a_table():
 
 def test_the_tokens_ffn_has_denses_parameters():
     dense = build(ModelConfig(**SHAPE), seed=0).state_dict()
-    other = build(ModelConfig(**SHAPE, ffn="token-ffn", placed=(1, 2)), seed=0).state_dict()
+    other = build(ModelConfig(**SHAPE, ffn="token-ffn", replaced_layers=(1, 2)), seed=0).state_dict()
     assert dense.keys() == other.keys()
     assert all(torch.equal(dense[name], other[name]) for name in dense)

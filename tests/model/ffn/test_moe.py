@@ -9,7 +9,7 @@ from stemrepro.model.ffn.experts import Experts
 from stemrepro.model.ffn.hash_moe import HashMoE
 from stemrepro.model.ffn.topk_moe import TopkMoE
 
-CONFIG = ModelConfig(vocab=23, width=8, layers=2, heads=2, kv_heads=1, ffn_width=10, experts=4, chosen=2)
+CONFIG = ModelConfig(vocab=23, width=8, layers=2, heads=2, kv_heads=1, ffn_width=10, experts=4, top_k=2)
 
 
 @pytest.fixture
@@ -63,18 +63,18 @@ def test_topk_mixes_the_best_experts(inputs):
                 choices[e] += 1 / 42
                 expected += probability[e] / sum(probability[i] for i in best) * alone(moe.experts, e)(x[b, t], None)
             torch.testing.assert_close(out[b, t], expected, atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(moe.balance, 4 * (choices * means).sum())
+    torch.testing.assert_close(moe.load_balancing_loss, 4 * (choices * means).sum())
 
 
 def test_an_even_router_has_balance_one(inputs):
     moe = filled(TopkMoE(CONFIG))
     torch.nn.init.zeros_(moe.router.weight)
     moe(*inputs)
-    assert float(moe.balance) == pytest.approx(1.0)
+    assert float(moe.load_balancing_loss) == pytest.approx(1.0)
 
 
 def test_gradients_reach_used_experts_and_the_router(inputs):
     x, tokens = inputs
     moe = filled(TopkMoE(CONFIG))
-    (moe(x, tokens).square().sum() + moe.balance).backward()
+    (moe(x, tokens).square().sum() + moe.load_balancing_loss).backward()
     assert all(parameter.grad.abs().sum() > 0 for parameter in moe.parameters())

@@ -18,7 +18,7 @@ from stemrepro.model.ffn.token_only import TokenOnly
 from stemrepro.model.specs import FFNS
 
 CONFIG = ModelConfig(
-    vocab=11, width=8, layers=2, heads=2, kv_heads=1, ffn_width=10, rank=3, experts=4, chosen=2, slots=3
+    vocab=11, width=8, layers=2, heads=2, kv_heads=1, ffn_width=10, rank=3, experts=4, top_k=2, slots=3
 )
 
 

@@ -68,7 +68,7 @@ def test_jtok_scales_the_dense_output_channel_by_channel(inputs):
 
 
 def test_jtok_starts_with_a_scale_of_one():
-    model = build(replace(CONFIG, ffn="jtok", placed=(1,)), seed=0)
+    model = build(replace(CONFIG, ffn="jtok", replaced_layers=(1,)), seed=0)
     assert model.blocks[1].ffn.scale.tolist() == [1.0] * 8
 
 

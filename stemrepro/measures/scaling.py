@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from stemrepro.common.errors import UserError, unknown
-from stemrepro.config.scale import Point
+from stemrepro.config.scale import Variant
 from stemrepro.measures import factorial, losses
 from stemrepro.measures.base import Precondition
 from stemrepro.measures.comparison import NO_GAIN, Comparison
@@ -24,8 +24,8 @@ MULTIPLIERS = {
 }
 
 
-class Worth(Comparison):
-    """A ladder of budgets, at one width or more. A rung is a point, or the scale itself, its last."""
+class Scaling(Comparison):
+    """A ladder of budgets, at one width or more. A rung is a variant, or the scale itself, its last."""
 
     metrics: ClassVar[dict[str, str]] = (
         losses.METRICS
@@ -34,7 +34,7 @@ class Worth(Comparison):
             rf"{name}(@[a-z0-9-]+)?": f"{words}; at the scale itself, or at the rung after @"
             for name, words in MULTIPLIERS.items()
         }
-        | {r"prose@[a-z0-9-]+": "prose loss at a point of the recipe"}
+        | {r"prose@[a-z0-9-]+": "prose loss at a variant of the recipe"}
         | {r"interaction(@[a-z0-9-]+)?": factorial.WORDS}
         | {
             r"width@[a-z0-9-]+": "prose gap of two arms at the scale's width less that at a wider rung, at equal tokens a parameter"
@@ -44,41 +44,41 @@ class Worth(Comparison):
 
     def __init__(self, inputs: Inputs) -> None:
         super().__init__(inputs)
-        named = {name: inputs.book.points[name] for name in inputs.recipe.points}
+        named = {name: inputs.catalog.variants[name] for name in inputs.recipe.variants}
         # Another start, or each arm's own rate, measures a place anew and is no place of its own.
-        self.points = {name: own for name, own in named.items() if not (own.official_start or own.own_rate)}
+        self.variants = {name: own for name, own in named.items() if not (own.official_init or own.tuned)}
         self._laws: dict[tuple[str, bool], list[PowerLaw]] = {}
 
     def rungs(self, width: float = 1.0) -> dict[str | None, int]:
         """Rungs of a width (a factor of the scale's) -> their tokens, in rising order; None is the scale itself."""
-        everywhere: dict[str | None, Point] = {**self.points, None: Point()}
+        everywhere: dict[str | None, Variant] = {**self.variants, None: Variant()}
         tokens = {
-            name: point.at(self.inputs.scale).training.tokens
-            for name, point in everywhere.items()
-            if point.width == width
+            name: variant.at(self.inputs.scale).training.tokens
+            for name, variant in everywhere.items()
+            if variant.width == width
         }
         return dict(sorted(tokens.items(), key=lambda own: own[1]))
 
     def widths(self) -> list[float]:
         """Factors of the scale's width that there are rungs of."""
-        return sorted({1.0} | {point.width for point in self.points.values()})
+        return sorted({1.0} | {variant.width for variant in self.variants.values()})
 
-    def losses(self, arm: str, point: str | None) -> ArmLosses:
-        """An arm's losses at a rung, of the seeds that all rungs share: the first so many."""
+    def losses(self, arm: str, variant: str | None) -> ArmLosses:
+        """Return an arm's losses at a rung, of the seeds that all rungs share: the first so many."""
         recipe = self.inputs.recipe
-        seeds = min(recipe.seeds_of(arm), *(recipe.points[name].seeds for name in self.points))
-        return self.all_losses(arm, point).first(seeds)
+        seeds = min(recipe.seeds_of(arm), *(recipe.variants[name].seeds for name in self.variants))
+        return self.all_losses(arm, variant).first(seeds)
 
-    def all_losses(self, arm: str, point: str | None) -> ArmLosses:
-        """The same of all its seeds there, or at any point of the recipe.
+    def all_losses(self, arm: str, variant: str | None) -> ArmLosses:
+        """Return the same of all its seeds there, or at any point of the recipe.
 
         Raises:
             UserError: the recipe doesn't want the arm there.
         """
         own = self.arms[arm]
-        if point and point not in own.points:
-            raise UserError(f"the recipe has no arm '{arm}' at '{point}'; add it to the point's arms")
-        return own.points[point] if point else own.losses
+        if variant and variant not in own.variants:
+            raise UserError(f"the recipe has no arm '{arm}' at '{variant}'; add it to the variant's arms")
+        return own.variants[variant] if variant else own.losses
 
     def slope(self, high: str, low: str, part: slice = slice(None)) -> Contrast:
         """Least-squares slope of the gap over log2 of the tokens, by seed; over all rungs or a part of them."""
@@ -86,33 +86,34 @@ class Worth(Comparison):
         gaps = [losses.contrast(self.losses(high, at), self.losses(low, at), "prose") for at in rungs]
         return Contrast(losses.slope(np.array(list(rungs.values())), np.stack([gap.differences for gap in gaps])))
 
-    def gap(self, high: str, low: str, point: str | None, metric: str = "prose") -> Contrast:
+    def gap(self, high: str, low: str, variant: str | None, metric: str = "prose") -> Contrast:
         """loss(high) - loss(low) at one rung, over all of its seeds."""
-        return losses.contrast(self.all_losses(high, point), self.all_losses(low, point), metric)
+        return losses.contrast(self.all_losses(high, variant), self.all_losses(low, variant), metric)
 
-    def relative_gap(self, high: str, low: str, point: str | None) -> Contrast:
-        """The gap in bits a byte at one rung, in % of the first arm's: the same number in any vocabulary and unit of loss."""
-        first, second = paired(self.all_losses(high, point), self.all_losses(low, point))
+    def relative_gap(self, high: str, low: str, variant: str | None) -> Contrast:
+        """Return the gap in bits a byte at one rung, in % of the first arm's: the same number in any vocabulary and unit of loss."""
+        first, second = paired(self.all_losses(high, variant), self.all_losses(low, variant))
         return Contrast((100 * (1 - second.bits_per_byte() / first.bits_per_byte())).to_numpy())
 
-    def wider_dense(self, arm: str, point: str) -> Contrast:
-        """An arm's prose loss at the scale's width less that of dense at a wider rung, at equal tokens, by seed: the arm's is taken between
-        its rungs, along a straight line in the logarithm of tokens."""
-        rungs, at = self.rungs(), np.log(self.tokens_at(point))
+    def wider_dense(self, arm: str, variant: str) -> Contrast:
+        """Return an arm's prose loss at the scale's width less that of dense at a wider rung, at equal tokens, by seed: the arm's is taken between
+        its rungs, along a straight line in the logarithm of tokens.
+        """
+        rungs, at = self.rungs(), np.log(self.tokens_at(variant))
         own = self._rows(arm, list(rungs)).T
-        wide = self.losses("dense", point).whole().loss("prose").to_numpy()
+        wide = self.losses("dense", variant).whole().loss("prose").to_numpy()
         return Contrast(np.array([np.interp(at, np.log(list(rungs.values())), row) for row in own]) - wide)
 
-    def over_law(self, arm: str, point: str | None) -> Contrast:
-        """An arm's prose loss at a rung of the scale's width less dense's fitted law at as many training FLOPs, by seed."""
-        equal = self.narrow_tokens(point) * self.flops(arm) / self.flops("dense")
-        own = self.losses(arm, point).whole().loss("prose").to_numpy()
+    def over_law(self, arm: str, variant: str | None) -> Contrast:
+        """Return an arm's prose loss at a rung of the scale's width less dense's fitted law at as many training FLOPs, by seed."""
+        equal = self.narrow_tokens(variant) * self.flops(arm) / self.flops("dense")
+        own = self.losses(arm, variant).whole().loss("prose").to_numpy()
         return Contrast(own - [float(law.loss(equal)) for law in self.laws("dense")])
 
     def _rows(self, arm: str, rungs: Collection[str | None]) -> np.ndarray:
         if not rungs:
             raise UserError("there is no rung below the first one")
-        return np.stack([self.losses(arm, point).whole().loss("prose").to_numpy() for point in rungs])
+        return np.stack([self.losses(arm, variant).whole().loss("prose").to_numpy() for variant in rungs])
 
     def laws(self, arm: str, widths: bool = False) -> list[PowerLaw]:
         """Power laws fitted to an arm's own ladder, a law a seed: over tokens at the scale's width, or over parameters and tokens.
@@ -133,17 +134,17 @@ class Worth(Comparison):
     def fitted_to(
         self, arm: str, widths: bool, only: Collection[str | None] | None = None
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...], bool]:
-        """What a law is fitted to: losses [places, seeds], sizes [places] of each axis, and whether the axes share an exponent.
+        """Return what a law is fitted to: losses [places, seeds], sizes [places] of each axis, and whether the axes share an exponent.
 
         Args:
             only: rungs to take, of all that there are.
         """
         every = self.widths() if widths else [1.0]
         if widths and len(every) < 2:
-            raise UserError("a law over parameters needs rungs of two widths; the recipe's points have one")
+            raise UserError("a law over parameters needs rungs of two widths; the recipe's variants have one")
         rows, sizes, tokens = [], [], []
         for width in every:
-            rungs = {point: own for point, own in self.rungs(width).items() if only is None or point in only}
+            rungs = {variant: own for variant, own in self.rungs(width).items() if only is None or variant in only}
             rows.append(self._rows(arm, rungs))
             tokens += rungs.values()
             sizes += [self.parameters(arm, width)] * len(rungs) if widths else []
@@ -157,14 +158,14 @@ class Worth(Comparison):
 
     def parameters(self, arm: str, width: float = 1.0, which: str = "total") -> float:
         """Parameters of an arm at a width: all, those of its tables, ..."""
-        point = next(iter(self.rungs(width)))
-        return float(self.all_losses(arm, point).summary["parameters"][which])
+        variant = next(iter(self.rungs(width)))
+        return float(self.all_losses(arm, variant).summary["parameters"][which])
 
     def tokens_a_parameter(self, width: float = 1.0) -> dict[str | None, float]:
         """Rungs of a width -> tokens a parameter, all of dense's, as the paper counts them."""
-        return {point: tokens / self.parameters("dense", width) for point, tokens in self.rungs(width).items()}
+        return {variant: tokens / self.parameters("dense", width) for variant, tokens in self.rungs(width).items()}
 
-    def multiplier(self, high: str, low: str, axis: str, point: str | None) -> np.ndarray:
+    def multiplier(self, high: str, low: str, axis: str, variant: str | None) -> np.ndarray:
         """log2 of how many times a rung's tokens (or the first arm's parameters) give the first arm the second's loss there, by seed.
 
         Raises:
@@ -172,15 +173,15 @@ class Worth(Comparison):
             Unmeasured: a seed's loss lies below what the first arm's law ever reaches, or so far beyond its last rung that the ladder would
                 have to be drawn on by more than its own length.
         """
-        tokens, over = self.narrow_tokens(point), axis == "parameters"
-        targets = self.losses(low, point).whole().loss("prose").to_numpy()
+        tokens, over = self.narrow_tokens(variant), axis == "parameters"
+        targets = self.losses(low, variant).whole().loss("prose").to_numpy()
         sizes = [self.parameters(high, w) for w in self.widths()] if over else list(self.rungs().values())
         own = self.parameters(high) if over else tokens
         reached = [
             law.reach(loss, None, tokens) if over else law.reach(loss, None)
             for law, loss in zip(self.laws(high, over), targets, strict=True)
         ]
-        where = point or "the last rung"
+        where = variant or "the last rung"
         if never := int(np.isinf(reached).sum()):
             raise Unmeasured(
                 f"{high} never reaches {low}'s loss at {where}: in {never} of {len(reached)} seeds it lies below the floor of {high}'s law"
@@ -193,51 +194,51 @@ class Worth(Comparison):
             )
         return np.log2(np.array(reached) / own)
 
-    def below(self, point: str | None) -> list[str | None]:
+    def below(self, variant: str | None) -> list[str | None]:
         """Rungs from which one is foretold: the shorter ones of its width, and all of the scale's width if that is another."""
-        width, tokens = self.width_of(point), self.tokens_at(point)
+        width, tokens = self.width_of(variant), self.tokens_at(variant)
         shorter = [name for name, own in self.rungs(width).items() if own < tokens]
         return shorter if width == 1 else [*self.rungs(), *shorter]
 
-    def width_of(self, point: str | None) -> float:
+    def width_of(self, variant: str | None) -> float:
         """Factor of the scale's width at a rung.
 
         Raises:
             UserError: there is no such rung.
         """
-        if point is not None and point not in self.points:
-            raise unknown("rung", point, self.points, self.inputs.name)
-        return self.points[point].width if point else 1.0
+        if variant is not None and variant not in self.variants:
+            raise unknown("rung", variant, self.variants, self.inputs.name)
+        return self.variants[variant].width if variant else 1.0
 
-    def tokens_at(self, point: str | None) -> int:
-        """Tokens of a rung.
+    def tokens_at(self, variant: str | None) -> int:
+        """Return tokens of a rung.
 
         Raises:
             UserError: there is no such rung.
         """
-        return self.rungs(self.width_of(point))[point]
+        return self.rungs(self.width_of(variant))[variant]
 
-    def narrow_tokens(self, point: str | None) -> int:
-        """Tokens of a rung of the scale's own width, which a law over tokens alone is of.
+    def narrow_tokens(self, variant: str | None) -> int:
+        """Return tokens of a rung of the scale's own width, which a law over tokens alone is of.
 
         Raises:
             UserError: it is of another width, or there is no such rung.
         """
-        if self.width_of(point) != 1:
+        if self.width_of(variant) != 1:
             names = ", ".join(name for name in self.rungs() if name)
-            raise UserError(f"'{point}' is no rung at the scale's width; there are {names}")
-        return self.tokens_at(point)
+            raise UserError(f"'{variant}' is no rung at the scale's width; there are {names}")
+        return self.tokens_at(variant)
 
-    def forecast(self, arms: tuple[str, ...], point: str | None) -> Contrast:
-        """An arm's prose loss at a rung, or the gap between two arms, foretold from others alone (`below`); of another width than the
+    def forecast(self, arms: tuple[str, ...], variant: str | None) -> Contrast:
+        """Return an arm's prose loss at a rung, or the gap between two arms, foretold from others alone (`below`); of another width than the
         scale's by the law over parameters and tokens.
 
         Raises:
             UserError: no such rung, or too few to fit.
         """
-        width, tokens, ladders = self.width_of(point), self.tokens_at(point), []
+        width, tokens, ladders = self.width_of(variant), self.tokens_at(variant), []
         for arm in arms:
-            losses, sizes, tied = self.fitted_to(arm, width != 1, self.below(point))
+            losses, sizes, tied = self.fitted_to(arm, width != 1, self.below(variant))
             at = (self.parameters(arm, width), tokens) if width != 1 else (tokens,)
             ladders.append(Below(losses, sizes, at, tied))
         return forecast(tuple(ladders), (1, -1)[: len(arms)])
@@ -255,40 +256,40 @@ class Worth(Comparison):
             )
         return times.get(arm, 1.0)
 
-    def over_width(self, high: str, low: str, point: str) -> Contrast:
-        """The gap of two arms at the scale's width less that at a wider rung, after as many tokens a parameter of dense's.
+    def over_width(self, high: str, low: str, variant: str) -> Contrast:
+        """Return the gap of two arms at the scale's width less that at a wider rung, after as many tokens a parameter of dense's.
 
         Raises:
             UserError: the scale's width has no rung of as many tokens a parameter, to 5%.
         """
-        wide = self.tokens_a_parameter(self.width_of(point))[point]
+        wide = self.tokens_a_parameter(self.width_of(variant))[variant]
         narrow, x = min(self.tokens_a_parameter().items(), key=lambda own: abs(np.log(own[1] / wide)))
         if not 0.95 < x / wide < 1.05:
             raise UserError(
-                f"'{point}' has {wide:.3g} tokens a parameter; the nearest rung of the scale's width has {x:.3g}"
+                f"'{variant}' has {wide:.3g} tokens a parameter; the nearest rung of the scale's width has {x:.3g}"
             )
-        pair, wider = ((self.all_losses(high, at), self.all_losses(low, at)) for at in (narrow, point))
+        pair, wider = ((self.all_losses(high, at), self.all_losses(low, at)) for at in (narrow, variant))
         return losses.interaction(pair, wider, "prose")
 
-    def interaction(self, high: str, low: str, point: str | None = None) -> Contrast:
+    def interaction(self, high: str, low: str, variant: str | None = None) -> Contrast:
         """See stemrepro.measures.factorial; at one rung."""
-        return factorial.interaction(high, low, tuple(self.arms), lambda arm: self.all_losses(arm, point))
+        return factorial.interaction(high, low, tuple(self.arms), lambda arm: self.all_losses(arm, variant))
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
         """See `metrics`."""
-        name, _, point = metric.partition("@")
+        name, _, variant = metric.partition("@")
         if metric == "tokens":
             return self.slope(high, low)
         if name == factorial.INTERACTION:
-            return self.interaction(high, low, point or None)
+            return self.interaction(high, low, variant or None)
         if name == "width":
-            return self.over_width(high, low, point)
-        if name == "prose" and point:
-            return self.gap(high, low, point)
+            return self.over_width(high, low, variant)
+        if name == "prose" and variant:
+            return self.gap(high, low, variant)
         if name not in MULTIPLIERS:
             return super().contrast(high, low, metric)
         axis = "parameters" if name == "parameter-multiplier" else "tokens"
-        times = self.multiplier(high, low, axis, point or None)
+        times = self.multiplier(high, low, axis, variant or None)
         if name == "flop-multiplier":
             times = times + np.log2(self.flops(high) / self.flops(low))
         if name == "time-multiplier":

@@ -4,7 +4,7 @@ import pytest
 from stemrepro.common.errors import UserError
 from stemrepro.measures.base import refusal
 from stemrepro.measures.comparison import NO_GAIN, ArmScores
-from stemrepro.measures.worth import Worth
+from stemrepro.measures.scaling import Scaling
 from stemrepro.report.judging import evidence_for
 from stemrepro.verdicts.contrast import Unmeasured
 from stemrepro.verdicts.rule import NOT_TESTABLE, judge
@@ -20,39 +20,41 @@ def law(tokens, parameters=NARROW):
 
 
 @pytest.fixture
-def build(book, tmp_path):
+def build(catalog, tmp_path):
     """A measure of arms, each a function of tokens and parameters, with 5 seeds at the first rung and 3 elsewhere."""
 
     def build(arms, **more):
-        measure = made(Worth, book, "token_ladder", {})
+        measure = made(Scaling, catalog, "token_ladder", {})
         for name, loss in arms.items():
-            points = {}
+            variants = {}
             for width, size in ((1.0, NARROW), (2.0, WIDE)):
-                for point, tokens in measure.rungs(width).items():
-                    prose = [loss(tokens, size) + 0.01 * seed for seed in range(5 if point == "rung-1" else 3)]
+                for variant, tokens in measure.rungs(width).items():
+                    prose = [loss(tokens, size) + 0.01 * seed for seed in range(5 if variant == "rung-1" else 3)]
                     about = {"parameters": size} | more.get(name, {})
-                    points[point] = write_arm(tmp_path / str(point) / name, prose, tuple(range(len(prose))), **about)
-            measure.arms[name] = ArmScores(points.pop(None), points=points)
+                    variants[variant] = write_arm(
+                        tmp_path / str(variant) / name, prose, tuple(range(len(prose))), **about
+                    )
+            measure.arms[name] = ArmScores(variants.pop(None), variants=variants)
         return measure
 
     return build
 
 
-def test_rungs_of_a_width_are_in_order_with_the_scale_last(book):
-    measure = made(Worth, book, "token_ladder", {})
+def test_rungs_of_a_width_are_in_order_with_the_scale_last(catalog):
+    measure = made(Scaling, catalog, "token_ladder", {})
     assert list(measure.rungs()) == ["rung-1", "rung-2", "rung-3", "rung-4", None]
     assert list(measure.rungs(2.0)) == ["wide-rung-1", "wide-rung-2", "wide-rung-3"]
     assert measure.widths() == [1.0, 2.0]
 
 
-def test_another_start_is_no_rung(book):
+def test_another_start_is_no_rung(catalog):
     """It has a rung's tokens, whose place it would take."""
-    measure = made(Worth, book, "token_ladder", {})
-    assert "rung-1-official-start" in measure.inputs.recipe.points
+    measure = made(Scaling, catalog, "token_ladder", {})
+    assert "rung-1-official-start" in measure.inputs.recipe.variants
     assert len(measure.rungs()) == 5
 
 
-def test_an_arm_at_a_point_where_the_recipe_lacks_it_is_named(build):
+def test_an_arm_at_a_variant_where_the_recipe_lacks_it_is_named(build):
     with pytest.raises(UserError, match="no arm 'dense' at 'rung-9'"):
         build({"dense": law}).losses("dense", "rung-9")
 
@@ -118,9 +120,9 @@ def test_slopes_are_over_the_seeds_that_all_rungs_share(build):
     assert measure.fitted_to("dense", False)[0].shape == (5, 3)
 
 
-def test_a_slope_may_be_of_a_part_of_the_ladder(build, book):
+def test_a_slope_may_be_of_a_part_of_the_ladder(build, catalog):
     """A gap that grows by 0.03 a doubling up to the third rung and stays there."""
-    first, _, third, *_ = made(Worth, book, "token_ladder", {}).rungs().values()
+    first, _, third, *_ = made(Scaling, catalog, "token_ladder", {}).rungs().values()
 
     def kinked(tokens, parameters):
         return law(tokens, parameters) - 0.03 * np.log2(min(tokens, third) / first)
@@ -137,8 +139,8 @@ def test_a_wider_dense_model_stands_beside_an_arm_at_equal_tokens(build):
         return 5 - 0.1 * np.log2(tokens / 1e5)
 
     measure = build({"dense": lambda tokens, parameters: 4.0, "stem-full": line})
-    for point, tokens in measure.rungs(2.0).items():
-        found = measure.wider_dense("stem-full", point).differences
+    for variant, tokens in measure.rungs(2.0).items():
+        found = measure.wider_dense("stem-full", variant).differences
         assert found == pytest.approx([line(tokens, None) - 4.0] * 3)
 
 
@@ -155,15 +157,15 @@ def test_dense_lies_on_its_own_law_and_an_arm_is_compared_at_equal_flops(build):
     assert measure.over_law("stem-full", None).mean == pytest.approx(law(tokens) - law(tokens / 2), abs=1e-4)
 
 
-def test_interaction_by_hand(book, tmp_path):
+def test_interaction_by_hand(catalog, tmp_path):
     losses = {"dense": [3.0, 3.1], "up-removed": [3.2, 3.25], "stem-dagger-full": [2.7, 2.8], "stem-full": [2.8, 2.85]}
     arms = {name: write_arm(tmp_path / name, own, (0, 1)) for name, own in losses.items()}
-    measure = made(Worth, book, "token_ladder", arms)
+    measure = made(Scaling, catalog, "token_ladder", arms)
     found = measure.contrast("dense", "up-removed", "interaction")
     assert found.differences == pytest.approx([-0.2 + 0.1, -0.15 + 0.05])
     assert found.item_se > 0
     assert measure.contrast("up-removed", "dense", "interaction").differences == pytest.approx([0.1, 0.1])
-    measure.arms = {name: ArmScores(arm.losses, points={"rung-1": arm.losses}) for name, arm in measure.arms.items()}
+    measure.arms = {name: ArmScores(arm.losses, variants={"rung-1": arm.losses}) for name, arm in measure.arms.items()}
     assert measure.contrast("dense", "up-removed", "interaction@rung-1").differences == pytest.approx(found.differences)
     del measure.arms["stem-dagger-full"]
     with pytest.raises(UserError, match="needs the arm 'stem-dagger-full'"):
@@ -172,21 +174,21 @@ def test_interaction_by_hand(book, tmp_path):
         measure.contrast("dense", "stem-full", "interaction")
 
 
-def test_interaction_takes_the_seeds_that_all_four_arms_have(book, tmp_path):
+def test_interaction_takes_the_seeds_that_all_four_arms_have(catalog, tmp_path):
     arms = {
         name: write_arm(tmp_path / name, [value] * count, tuple(range(count)))
         for name, value, count in (("dense", 3.0, 5), ("up-removed", 3.2, 4), ("stem-dagger-full", 2.7, 3), ("stem-full", 2.8, 5))
     }  # fmt: skip
-    measure = made(Worth, book, "token_ladder", arms)
+    measure = made(Scaling, catalog, "token_ladder", arms)
     assert measure.contrast("dense", "up-removed", "interaction").differences == pytest.approx([-0.1] * 3)
 
 
 @pytest.mark.parametrize(("gain", "testable"), [(-0.1, True), (0.01, True), (0.05, False)])
-def test_claims_about_tables_need_frozen_rows_that_gain_nothing(build, book, gain, testable):
+def test_claims_about_tables_need_frozen_rows_that_gain_nothing(build, catalog, gain, testable):
     measure = build({
         "dense": law, "stem-third": lambda t, n: law(t, n) - 0.1, "stem-frozen": lambda t, n: law(t, n) - gain,
     })  # fmt: skip
-    claims = book.recipes["token_ladder"].claims
+    claims = catalog.recipes["token_ladder"].claims
     claim = claims["third-below-dense-at-the-papers-ratio"]
     verdict = judge([evidence_for(claim, measure)])[0].verdict
     assert (verdict != NOT_TESTABLE) == testable
@@ -196,8 +198,8 @@ def test_claims_about_tables_need_frozen_rows_that_gain_nothing(build, book, gai
     }
 
 
-def test_metrics_are_checked_with_the_point_they_name(book):
-    recipe = book.recipes["token_ladder"]
+def test_metrics_are_checked_with_the_variant_they_name(catalog):
+    recipe = catalog.recipes["token_ladder"]
     claim = recipe.claims["table-at-equal-flops"].model_copy(update={"preconditions": ()})
     for metric in (
         "token-multiplier",
@@ -206,10 +208,10 @@ def test_metrics_are_checked_with_the_point_they_name(book):
         "flop-multiplier",
         "interaction",
     ):
-        assert refusal(Worth, recipe, claim.model_copy(update={"metric": metric})) is None
+        assert refusal(Scaling, recipe, claim.model_copy(update={"metric": metric})) is None
     strange = claim.model_copy(update={"metric": "token-multiplier@half"})
-    assert "'half', which is not among the recipe's points" in refusal(Worth, recipe, strange)
-    assert "is unknown" in refusal(Worth, recipe, claim.model_copy(update={"metric": "byte-multiplier"}))
+    assert "'half', which is not among the recipe's variants" in refusal(Scaling, recipe, strange)
+    assert "is unknown" in refusal(Scaling, recipe, claim.model_copy(update={"metric": "byte-multiplier"}))
 
 
 def test_only_rungs_of_the_scales_width_have_a_multiplier(build):
@@ -224,8 +226,8 @@ def test_a_forecast_reads_the_rungs_below_alone(build):
     measure = build({"dense": law, "stem-full": lambda t, n: law(2 * t, n)})
     at = measure.tokens_at("rung-4")
     for arm in measure.arms.values():
-        for point in ("rung-4", None):
-            own = arm.points[point] if point else arm.losses
+        for variant in ("rung-4", None):
+            own = arm.variants[variant] if variant else arm.losses
             for file in own.folder.iterdir():
                 file.unlink()
     luck = 0.01  # the mean of three seeds
@@ -240,9 +242,9 @@ def test_a_wider_rung_is_foretold_from_the_scales_width_and_its_own_shorter_rung
     """Both widths are on one law, which the rung is then drawn on from; its own scores are gone."""
     measure = build({"dense": law, "stem-full": lambda t, n: law(2 * t, n)})
     for arm in measure.arms.values():
-        for file in arm.points["wide-rung-3"].folder.iterdir():
+        for file in arm.variants["wide-rung-3"].folder.iterdir():
             file.unlink()
-    at = measure.points["wide-rung-3"].at(measure.inputs.scale).training.tokens
+    at = measure.variants["wide-rung-3"].at(measure.inputs.scale).training.tokens
     assert measure.forecast(("dense",), "wide-rung-3").mean == pytest.approx(law(at, WIDE) + 0.01, abs=2e-3)
     gap = measure.forecast(("dense", "stem-full"), "wide-rung-3")
     assert gap.mean == pytest.approx(law(at, WIDE) - law(2 * at, WIDE), abs=2e-3)
@@ -263,7 +265,7 @@ def test_a_gap_at_another_width_is_compared_after_as_many_tokens_a_parameter(bui
         found = measure.contrast("dense", "stem-full", f"width@{wide}").differences
         assert found == pytest.approx([0.2] * 3, abs=1e-3)
     assert measure.contrast("stem-full", "dense", "width@wide-rung-2").mean == pytest.approx(-0.2, abs=1e-3)
-    del measure.points["rung-3"]
+    del measure.variants["rung-3"]
     with pytest.raises(
         UserError, match=r"'wide-rung-3' has 0.76.? tokens a parameter; the nearest rung of the scale's width has"
     ):
