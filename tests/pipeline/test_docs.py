@@ -162,7 +162,7 @@ def test_tables_count_every_claim(which, monkeypatch):
         ("laptop/rivals/data.csv::panel=loss::value::.2f", "2 rows are panel=loss"),
         ("laptop/rivals/data.csv::panel=FLOPs::value::.2f", "one with a value"),
         ("laptop/nothing/data.csv::panel=FLOPs::value::.2f", "is missing"),
-        ("recipes/paper.yaml::table-9/a/b::value::.2f", "no cell 'table-9/a/b'"),
+        ("recipes/paper.yaml::table-9/a/b::value::.2f", "'table-9/a/b' is unknown"),
         ("laptop::scale::cost::d", "field 'cost' is unknown"),
         ("laptop/rivals/data.csv::what=dense::panel::.2f", "'loss' can't be written as '.2f'"),
         ("laptop/rivals/data.csv::what=hash::panel::table", "no row is what=hash"),
