@@ -42,8 +42,18 @@ ui: $(BIN)/.installed
 	  *) exec mlflow server --backend-store-uri "$${MLFLOW_TRACKING_URI:-sqlite:///mlflow.db}" --host 127.0.0.1 --port $(PORT) --workers 1 ;; \
 	esac
 
-bundle: $(BIN)/.installed
-	@stemrepro bundle
+# The same commit gives the same bytes: nothing is compressed, line ends and time zone are set.
+bundle:
+	@changed=$$(git status --porcelain --untracked-files=normal) || exit; \
+	[ -z "$$changed" ] || { printf 'a bundle is made of a commit; commit or undo first:\n%s\n' "$$changed" >&2; exit 2; }
+	@set -e; export TZ=UTC; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; mkdir -p bundle; \
+	name=stemrepro-$$(sed -n 's/^version = "\(.*\)".*/\1/p' pyproject.toml)-$$(git rev-parse --short=7 HEAD); \
+	git -c core.autocrlf=false archive HEAD | tar -xf - -C "$$folder"; \
+	sum=$$(command -v sha256sum || echo shasum -a 256); \
+	git ls-tree -rz --name-only HEAD | (cd "$$folder" && xargs -0 $$sum) > "$$folder/MANIFEST.sha256"; \
+	git -c core.autocrlf=false archive -0 -o "bundle/$$name.zip" --prefix="$$name/" \
+	  --add-file="$$folder/MANIFEST.sha256" HEAD; \
+	$$sum "bundle/$$name.zip"
 
 lint: $(BIN)/.installed-dev
 	@ruff check . && ruff format --check .

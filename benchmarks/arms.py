@@ -14,10 +14,10 @@ from statistics import median
 
 import torch
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 
 from benchmarks.runs import as_a_worker, run_at
+from stemrepro.common.progress import track
 from stemrepro.measures.catalog import load
 from stemrepro.model.cost import flops_per_token
 from stemrepro.training.module import LanguageModule
@@ -66,7 +66,7 @@ def main() -> None:
         module = LanguageModule(run_at(catalog, scale, name, blocks, Path("none")))
         modules[name] = module, module.configure_optimizers()["optimizer"]
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in modules}
-    for number in track(range(options.steps + 3), "steps", transient=True):
+    for number in track(range(options.steps + 3), "steps"):
         batch = torch.randint(0, scale.model.vocab, (size, length + 1), generator=torch.Generator().manual_seed(number))
         for name, (module, optimizer) in modules.items():
             found = step(module, optimizer, batch, options.bf16)

@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from rich.console import Console
-from rich.progress import track
 from rich.table import Column, Table
 
 from benchmarks.arms import step
 from benchmarks.runs import as_a_worker, run_at
+from stemrepro.common.progress import track
 from stemrepro.measures.catalog import load
 from stemrepro.model.cost import flops_per_token
 from stemrepro.training.module import LanguageModule
@@ -52,7 +52,7 @@ def main() -> None:
     steps |= {f"{arm}, compiled": own_step(LanguageModule(run, compile=True)) for arm, run in runs.items()}
     seconds, order = np.empty((options.rounds + WARM_UP, len(steps))), list(range(len(steps)))
     calls, size = list(steps.values()), (scale.training.micro_batch, length + 1)
-    for number in track(range(len(seconds)), "rounds, after compiling", transient=True):
+    for number in track(range(len(seconds)), "rounds, after compiling"):
         batch = torch.randint(1, shape.vocab, size, generator=torch.Generator().manual_seed(number))
         random.Random(number).shuffle(order)
         for place in order:

@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 
 from benchmarks.arms import step
 from benchmarks.runs import as_a_worker, run_at
+from stemrepro.common.progress import track
 from stemrepro.measures.catalog import load
 from stemrepro.training.module import LanguageModule
 
@@ -53,7 +53,7 @@ def main() -> None:
     optimizers = [module.configure_optimizers()["optimizer"] for module in modules]
     seconds, order = np.empty((options.rounds + WARM_UP, len(modules))), list(range(len(modules)))
     shape = scale.training.micro_batch, scale.model.sequence + 1
-    for number in track(range(len(seconds)), "rounds", transient=True):
+    for number in track(range(len(seconds)), "rounds"):
         batch = torch.randint(0, scale.model.vocab, shape, generator=torch.Generator().manual_seed(number))
         random.Random(number).shuffle(order)
         for place in order:

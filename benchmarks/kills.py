@@ -23,9 +23,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pandas as pd
-from rich.progress import track
 
 from benchmarks.runs import run_at
+from stemrepro.common.progress import track
 from stemrepro.common.workers import fork_server
 from stemrepro.training.run import Run
 
@@ -198,7 +198,7 @@ def main() -> None:
         names = sorted(path.name for path in base.folder.iterdir() if path.name != "provenance.json")
         return all((base.folder / name).read_bytes() == (run.folder / name).read_bytes() for name in names)
 
-    for number in track(range(options.kills), description="kills"):
+    for number in track(range(options.kills), "kills"):
         while (found := kill_once(run, number % 2 == 1, rng)) is None:
             same.append(compare())
             shutil.rmtree(run.folder)

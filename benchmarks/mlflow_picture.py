@@ -18,8 +18,8 @@ from pathlib import Path
 
 from stemrepro.common.files import atomic_write
 from stemrepro.measures.catalog import load
-from stemrepro.report.browser import chromium
 from stemrepro.tracking.sync import Tracker
+from tests.browser import chromium
 
 SCALE, PICTURE = "laptop", Path("docs/mlflow.png")
 SIZE = {"width": 1680, "height": 1270}

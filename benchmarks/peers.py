@@ -32,7 +32,7 @@ from benchmarks.peer_training import Steps
 from benchmarks.runs import as_a_worker
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write
-from stemrepro.common.progress import Course, Piece, duration, shown
+from stemrepro.common.progress import bar, duration
 from stemrepro.common.provenance import provenance
 from stemrepro.config.catalog import Catalog
 from stemrepro.config.mixes import SampleMix
@@ -155,16 +155,10 @@ def on_gpu(catalog: Catalog, home: Path, peak: float | None) -> list[Part]:
 
 def measured(parts: list[Part]) -> list[Row]:
     """Return the rows of all parts, shown while they come."""
-    course, rows = Course("measured", [Piece(part.name, part.rounds, part.seconds) for part in parts]), []
-    with shown(lambda: course):
-        for number, part in enumerate(parts):
-            course.begin(number)
-
-            def tick(number: int = number) -> None:
-                course.report(number, course.units(number) + 1)
-
-            rows += part.rows(tick)
-            course.end(number)
+    rows: list[Row] = []
+    with bar("measured", sum(part.seconds for part in parts)) as shown:
+        for part in parts:
+            rows += part.rows(lambda part=part: shown.update(part.seconds / part.rounds))
     return rows
 
 

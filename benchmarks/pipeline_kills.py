@@ -23,9 +23,9 @@ from pathlib import Path
 
 import pandas as pd
 import psutil
-from rich.progress import track
 
 from stemrepro.common.files import atomic_write
+from stemrepro.common.progress import track
 from stemrepro.common.provenance import provenance
 
 BIN = Path(sys.executable).parent
@@ -167,7 +167,7 @@ def run(
             raise RuntimeError(f"{what}, pass {passes}: {len(other)} files differ: {', '.join(other[:9])}")
 
     process = None
-    for number in track(range(kills), description=f"kills of {what}"):
+    for number in track(range(kills), f"kills of {what}"):
         aim = AIMS[number % len(AIMS)]
         while True:
             if process is None:

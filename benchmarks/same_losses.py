@@ -21,12 +21,12 @@ from pathlib import Path
 
 import yaml
 from rich.console import Console
-from rich.progress import track
 from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, digest
+from stemrepro.common.progress import track
 from stemrepro.pipeline.params import read_params
 from stemrepro.pipeline.runs import runs_of
 from stemrepro.training.checkpoint import END, STABLE, AtomicCheckpointIO
@@ -102,7 +102,7 @@ def trained(place: Path, steps: int, words: str) -> dict[str, dict]:
             )  # fmt: skip
             shown = []
             lines = (shown.append(line) for line in process.stdout)
-            for _ in track((line for line in lines if "TRAINED" in shown[-1]), words, total=arms, transient=True):
+            for _ in track((line for line in lines if "TRAINED" in shown[-1]), words, total=arms):
                 pass
             if process.wait() or not out.exists():
                 raise UserError(f"{words} failed:\n{''.join(shown[-40:])}")

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -74,12 +73,10 @@ def data(
     scale: Annotated[str, typer.Option(help="scale, for the other steps", autocompletion=names.scales)] = "laptop",
 ) -> None:
     """One step of the data's way: fetch, corpus, items, tokenizer, blocks; vocabularies, people and mid (of variants); or counts, of the text alone."""
-    from stemrepro.common.progress import duration, lines
-
-    since, of_mix = time.monotonic(), step in OF_MIX
-    name = mix if of_mix else scale
-    with lines(lambda: f"data {step} of {name}: {duration(time.monotonic() - since)} so far"):
-        (_data_of_mix if of_mix else _data_of_scale)(step, name)
+    if step in OF_MIX:
+        _data_of_mix(step, mix)
+    else:
+        _data_of_scale(step, scale)
 
 
 def _data_of_mix(step: str, mix: str) -> None:

@@ -4,7 +4,6 @@ Completion runs whenever the tab key is pressed, so it reads the keys of YAML fi
 """
 
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from pathlib import Path
 
 import typer
@@ -18,8 +17,6 @@ from stemrepro.pipeline.params import Params, Planned, read_params
 SWEEPS = RECIPES / "sweeps"
 OTHERS = ("arms", "mixes", "paper", "variants", "shapes")
 """Files of recipes/ that are no recipes."""
-MOST_LISTED = 12
-NEAREST = 5
 AFTER = {"step": "stemrepro data", "part": "--part", "confidence": "--confidence", "placement": "--stem"}
 
 
@@ -98,19 +95,11 @@ def one_of(what: str, known: tuple[str, ...]) -> dict:
     return {"parser": parse, "metavar": f"[{'|'.join(known)}]", "autocompletion": lambda: list(known)}
 
 
-def missing(what: str, name: str, known: Iterable[str], where: str) -> UserError:
-    """As stemrepro.common.errors.unknown, with the nearest names alone where there are many."""
-    known = list(known)
-    if len(known) <= MOST_LISTED:
-        return unknown(what, name, known, where)
-    return unknown(what, name, get_close_matches(name, known, n=NEAREST, cutoff=0), f"{where}, among others,")
-
-
 def checked(what: str, given: Iterable[str], known: Callable[[], list[str]], where: str) -> None:
     """Raise UserError for the first of some names that isn't there."""
     for name in given:
         if name not in (there := known()):
-            raise missing(what, name, there, where)
+            raise unknown(what, name, there, where)
 
 
 def check_scale(name: str) -> None:
@@ -149,9 +138,9 @@ def _not_planned(scale: str, name: str, there: list[str]) -> UserError:
 
     catalog, address = load(), Address.parse(name)
     if address.arm not in catalog.arms:
-        return missing("arm", address.arm, catalog.arms, "recipes/arms.yaml")
+        return unknown("arm", address.arm, catalog.arms, "recipes/arms.yaml")
     if address.variant not in (MAIN, *catalog.variants):
-        return missing("variant", address.variant, catalog.variants, "recipes/variants.yaml")
+        return unknown("variant", address.variant, catalog.variants, "recipes/variants.yaml")
     wanting = [own for own, recipe in catalog.at(scale).recipes.items() if address in recipe.wanted()]
     if wanting:
         which = " or ".join(wanting)
@@ -183,13 +172,12 @@ def check_tracked(scale: str, given: list[str]) -> None:
 def check_sweep(file: Path) -> None:
     """Raise UserError where there is no such sweep."""
     if not file.is_file():
-        near = get_close_matches(file.stem, _stems(SWEEPS), n=1)
-        meant = f"; did you mean '{SWEEPS / near[0]}.yaml'?" if near else ""
-        raise UserError(f"{file} is missing{meant} ({SWEEPS}/ has {', '.join(_stems(SWEEPS)) or 'none'})")
+        name = file if file.suffix else SWEEPS / f"{file}.yaml"
+        raise unknown("sweep", name.as_posix(), sweeps(), f"{SWEEPS}/")
 
 
 def check_run(folder: Path) -> None:
     """Raise UserError where a folder holds no run."""
     if not (folder / "config.yaml").exists():
         there = sorted(config.parent.as_posix() for config in RUNS.glob("*/*/*/seed*/config.yaml"))
-        raise missing("run", folder.as_posix(), there, f"{RUNS}/")
+        raise unknown("run", folder.as_posix(), there, f"{RUNS}/")

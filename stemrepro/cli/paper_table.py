@@ -2,11 +2,10 @@
 
 import csv
 import io
-from difflib import get_close_matches
 
 from rich.console import Console
 
-from stemrepro.common.errors import UserError
+from stemrepro.common.errors import UserError, unknown
 from stemrepro.config.paper import Paper
 
 
@@ -29,19 +28,14 @@ def find(paper: Paper, words: list[str], confidence: str | None, missing: bool) 
 
 
 def _nothing(paper: Paper, words: list[str]) -> UserError:
-    """Return the error for words that no cell holds: the nearest word of a cell's name, where one is near."""
-    cells = [row["cell"] for row in paper.listing()]
-    parts = dict.fromkeys(
-        [cell.partition("/")[0] for cell in cells] + [part for cell in cells for part in cell.split("/")]
-    )
-    near = {word: get_close_matches(word.lower(), parts, n=1) for word in words if not _held(word, cells)}
-    meant = [f"'{own[0]}'" for own in near.values() if own]
-    hint = f"; did you mean {' and '.join(meant)}?" if meant else ";"
-    return UserError(f"no number of the paper matches {' '.join(words) or 'that'}{hint} 'stemrepro paper' lists all")
-
-
-def _held(word: str, cells: list[str]) -> bool:
-    return any(word.lower() in cell for cell in cells)
+    """Return the error for words that match no cell: of the first that none holds the nearest word of a cell's name."""
+    rows = list(paper.listing())
+    text = " ".join(str(value) for row in rows for value in row.values()).lower()
+    parts = dict.fromkeys(part for row in rows for part in row["cell"].split("/"))
+    for word in map(str.lower, words):
+        if word not in text:
+            return unknown("word", word, parts, f"{paper.file}")
+    return UserError(f"no number of the paper matches {' '.join(words) or 'that'}; 'stemrepro paper' lists all")
 
 
 def show(rows: list[dict], as_csv: bool, console: Console) -> None:

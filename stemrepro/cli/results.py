@@ -1,7 +1,6 @@
 """Commands about results: verdicts, pages, comparisons, MLflow, and the paper's numbers."""
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,12 +25,12 @@ def analyse(
 ) -> None:
     """Judge claims and draws figures from the scores, without training."""
     from stemrepro.cli.summary import verdicts
-    from stemrepro.common.progress import tracked
+    from stemrepro.common.progress import track
     from stemrepro.measures.catalog import load
     from stemrepro.report.analyse import analyse as run
 
     rows = []
-    for name in tracked(recipes or list(load().at(scale).recipes), "analyses"):
+    for name in track(recipes or list(load().at(scale).recipes), "analyses"):
         rows += run(name, scale, SCORES, RESULTS)
     print(verdicts(rows, [RESULTS / scale / name for name in recipes] if recipes else [RESULTS / scale]))
     if not recipes:
@@ -193,22 +192,3 @@ def docs() -> None:
 
     changed = write_pages(RESULTS)
     print(f"brought up to date: {', '.join(map(str, changed))}" if changed else "all pages are up to date")
-
-
-@app.command("print")
-def print_report() -> None:
-    """Print docs/report.md as docs/report.pdf, after its template was rendered."""
-    from stemrepro.pipeline.docs import write_pages
-    from stemrepro.report.pdf import write_pdf
-
-    write_pages(RESULTS)
-    print(f"printed: {write_pdf(Path('docs/report.md'))}")
-
-
-@app.command()
-def bundle() -> None:
-    """Write all that is committed, with hashes and Zenodo's metadata, as one file below bundle/."""
-    from stemrepro.cli.bundle import write_bundle
-
-    path, size, files, sha256 = write_bundle()
-    print(f"{path}: {size / 1e6:.1f} MB, {files} files\nsha256 {sha256}")

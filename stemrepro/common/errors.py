@@ -3,13 +3,16 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+MOST_LISTED, NEAREST = 20, 5
+"""Of more names than that an error lists the nearest alone."""
+
 
 class UserError(Exception):
     """Bad input. The message is one sentence that names the file, the key or the value and says what would be right."""
 
 
 def unknown(what: str, name: str, known: Iterable[str], where: str) -> UserError:
-    """Return the error for a name that isn't there: the nearest that is, and all of them.
+    """Return the error for a name that isn't there: the nearest that is, and all of them, or some where there are many.
 
     Args:
         what: "arm", "scale", ...
@@ -19,4 +22,6 @@ def unknown(what: str, name: str, known: Iterable[str], where: str) -> UserError
     names = list(known)
     near = get_close_matches(name, names, n=1)
     meant = f"; did you mean '{near[0]}'?" if near else ""
+    if len(names) > MOST_LISTED:
+        names, where = get_close_matches(name, names, n=NEAREST, cutoff=0), f"{where}, among others,"
     return UserError(f"{what} {name!r} is unknown{meant} ({where} has {', '.join(names) or 'none'})")

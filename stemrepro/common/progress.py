@@ -1,28 +1,20 @@
-"""How far long work is and how long it will take yet: bars on a terminal, a line a minute anywhere else (a log, CI, nohup).
-
-Where no cursor can be moved rich draws nothing before the end, and a bar that goes away then is never seen; so the lines are ours.
-"""
+"""How far long work is and how long it will take: a bar on a terminal, a line a minute in a log."""
 
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from threading import Event, Thread
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Protocol, TypeVar
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from tqdm import tqdm
 
-LINE_SECONDS = 60.0
-DRAW_SECONDS = 0.5
-MOST_NAMED = 4
-"""Tasks in flight that a line tells of."""
+BAR = "{desc}: {percentage:3.0f}%|{bar:10}| {elapsed} so far, {remaining} left{postfix}"
+LINE = "{desc}: {percentage:.0f}%, {remaining} left{postfix}"
+DRAW_SECONDS, LINE_SECONDS = 0.5, 60.0
+WIDTH = 80
 Item = TypeVar("Item")
 
 
 class Task(Protocol):
-    """Something that takes its time: `total` units of its own, and what it costs beside the others."""
+    """Something that takes its time: `total` units, of `cost` compared with other tasks; one that resumes may begin in its middle."""
 
     name: str
     total: int
@@ -30,14 +22,15 @@ class Task(Protocol):
     resumes: bool
 
 
-@dataclass(frozen=True)
-class Piece:
-    """A task that is done in one piece."""
+class _Log:
+    """stderr where it is no terminal: each state of a bar is a line."""
 
-    name: str
-    total: int = 1
-    cost: float = 1.0
-    resumes: bool = False
+    def write(self, text: str) -> None:
+        if line := text.strip():
+            print(line, file=sys.stderr)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
 
 
 def duration(seconds: float) -> str:
@@ -50,192 +43,83 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min"
 
 
-class Course:
-    """Tasks that run some at a time: how far each is, and how long all of them will take yet.
+def bar(what: str, total: float | None, done: float = 0, lines: bool = True) -> tqdm:
+    """Return a bar on stderr that goes away at its end. The time left is by the mean pace, without what was done before.
 
-    The time left is the work left at the pace of the tasks seen so far, so it is known before any of them has ended. Work is the share
-    of a task that is done times its cost. Where a task that resumes began is known from its first report only; what lies before it
-    isn't counted.
+    Args:
+        total: None where nobody knows it.
+        lines: is it shown in a log too?
+    """
+    terminal = sys.stderr.isatty()
+    style = {"bar_format": BAR if terminal else LINE} if total else {}
+    return tqdm(
+        desc=what, total=total, initial=done, file=sys.stderr if terminal else _Log(), disable=not (terminal or lines),
+        dynamic_ncols=terminal, ncols=None if terminal else WIDTH, mininterval=DRAW_SECONDS if terminal else LINE_SECONDS,
+        position=None if terminal else 0, miniters=0, smoothing=0, delay=1e-9, leave=False, **style,
+    )  # fmt: skip
+
+
+def track(items: Iterable[Item], what: str, total: float | None = None) -> Iterator[Item]:
+    """Items one after the other under a bar; `total` of those that have no length."""
+    with bar(what, len(items) if total is None and isinstance(items, Sized) else total) as shown:
+        for item in items:
+            yield item
+            shown.update()
+
+
+class Course:
+    """Tasks that run some at a time: one bar of all by their cost, and on a terminal one of each that runs.
 
     Args:
         what: is done to the tasks, in a word.
-        side: how many run at a time.
-        unit: of the tasks' totals, in the plural; "" for shares alone.
         done: tasks that had nothing left to do.
     """
 
-    def __init__(
-        self,
-        what: str,
-        tasks: Sequence[Task],
-        side: int = 1,
-        unit: str = "",
-        done: int = 0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.what, self.tasks, self.side, self.unit, self.before, self.clock = (
-            what,
-            list(tasks),
-            side,
-            unit,
-            done,
-            clock,
-        )
-        # Lists of fixed lengths: another thread reads them while this one writes.
-        self.first: list[tuple[int, float] | None] = [None] * len(self.tasks)
-        self.last: list[tuple[int, float] | None] = [None] * len(self.tasks)
-        self.notes = [""] * len(self.tasks)
-        self.running = [False] * len(self.tasks)
-        self.ended = [False] * len(self.tasks)
+    def __init__(self, what: str, tasks: Sequence[Task], done: int = 0) -> None:
+        self.tasks, self.done, self.ended = list(tasks), done, set()
+        self.cost = sum(task.cost for task in tasks)
+        self.running: dict[int, tqdm] = {}
+        self.everything = bar(what, 1.0)
 
     def begin(self, number: int) -> None:
         """A task starts."""
-        if self.ended[number]:  # reports of other processes may come late
-            return
-        self.running[number] = True
-        if not self.tasks[number].resumes:
-            self.first[number] = self.last[number] = (0, self.clock())
+        if number not in self.ended:  # reports of other processes may come late
+            task = self.tasks[number]
+            self.running[number] = bar(task.name, task.total, -1 if task.resumes else 0, lines=False)
 
     def report(self, number: int, done: int, note: str = "") -> None:
-        """So many units of a task are done."""
-        if self.ended[number]:
+        """So many units of a task are done. What lies before the first report of one that resumes is no pace."""
+        if number in self.ended:
             return
-        now = self.clock()
-        self.first[number] = self.first[number] or (done, now)
-        self.last[number], self.notes[number] = (done, now), note
+        if number not in self.running:
+            self.begin(number)
+        task, own = self.tasks[number], self.running[number]
+        share = task.cost / self.cost / task.total
+        if own.n < 0:
+            own.n = own.initial = done
+            self.everything.total -= share * done
+        self.everything.n += share * (done - own.n)
+        own.n = done
+        own.set_postfix_str(note, refresh=False)
+        own.update(0)
+        self.draw()
 
     def end(self, number: int) -> None:
         """A task is done."""
         self.report(number, self.tasks[number].total)
-        self.running[number], self.ended[number] = False, True
+        self.running.pop(number).close()
+        self.ended.add(number)
+        self.draw()
 
-    def units(self, number: int) -> int:
-        """Units of a task that are done."""
-        last = self.last[number]
-        return last[0] if last else 0
+    def draw(self) -> None:
+        """Show how things stand, when it is time to."""
+        words = [f"{self.done + len(self.ended)} of {self.done + len(self.tasks)}"]
+        if not sys.stderr.isatty():
+            words += [f"{self.tasks[k].name} {max(0, own.n) / own.total:.0%}" for k, own in self.running.items()]
+        self.everything.set_postfix_str(", ".join(words), refresh=False)
+        self.everything.update(0)
 
-    def left(self) -> float | None:
-        """Seconds until all is done; None while nothing is known of the pace."""
-        gained = spent = 0.0
-        rest = []
-        for n, task in enumerate(self.tasks):
-            if (first := self.first[n]) and (last := self.last[n]):
-                gained += task.cost * (last[0] - first[0]) / task.total
-                spent += last[1] - first[1]
-            rest.append(task.cost * (1 - self.units(n) / task.total))
-        if gained <= 0 or spent <= 0:
-            return None
-        unended = sum(share > 0 for share in rest)
-        return spent / gained * max(sum(rest) / max(1, min(self.side, unended)), *rest)
-
-    def left_in_words(self) -> str:
-        """ "about 4 min left", "" while that isn't known."""
-        left = self.left()
-        return "" if left is None else f"about {duration(left)} left"
-
-    def _share(self, number: int) -> str:
-        done, total = self.units(number), self.tasks[number].total
-        about = [f"{done:,} of {total:,}"] if self.unit else [f"{100 * done / total:.0f}%"] if total > 1 else []
-        return f" ({', '.join([*about, self.notes[number]] if self.notes[number] else about)})" if about else ""
-
-    def line(self) -> str:
-        """Return all that is known, in one line."""
-        named = [f"{self.tasks[n].name}{self._share(n)}" for n, runs in enumerate(self.running) if runs]
-        more = [f"{len(named) - MOST_NAMED} more"] if len(named) > MOST_NAMED else []
-        done, total = sum(map(self.units, range(len(self.tasks)))), sum(task.total for task in self.tasks)
-        said = [f"{self.before + sum(self.ended)} of {self.before + len(self.tasks)} have ended"]
-        said += [f"{done:,} of {total:,} {self.unit}"] if self.unit else []
-        said += [left] if (left := self.left_in_words()) else []
-        now = f"; now {', '.join(named[:MOST_NAMED] + more)}" if named else ""
-        return f"{self.what}: {', '.join(said)}{now}"
-
-
-class _Bars:
-    """A bar for each task that runs, under one of all."""
-
-    def __init__(self, progress: Progress, course: Course) -> None:
-        self.progress = progress
-        self.everything = progress.add_task(course.what, total=None, note="")
-        self.bars = [progress.add_task(task.name, total=task.total, note="", visible=False) for task in course.tasks]
-
-    def draw(self, course: Course) -> None:
-        """Show how things stand."""
-        total, ended = course.before + len(course.tasks), course.before + sum(course.ended)
-        self.progress.update(self.everything, total=total, completed=ended, note=course.left_in_words())
-        for n, (bar, task) in enumerate(zip(self.bars, course.tasks, strict=False)):
-            visible = course.running[n] and task.total > 1
-            about = {
-                "description": task.name,
-                "total": task.total,
-                "completed": course.units(n),
-                "note": course.notes[n],
-            }
-            self.progress.update(bar, visible=visible, **about)
-
-
-@contextmanager
-def every(seconds: float, act: Callable[[], None]) -> Iterator[None]:
-    """Call `act` each time so many seconds have gone by, beside the body."""
-    stop = Event()
-
-    def beat() -> None:
-        while not stop.wait(seconds):
-            act()
-
-    beating = Thread(target=beat, daemon=True)
-    beating.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        beating.join()
-
-
-def moves(console: Console) -> bool:
-    """Can bars be drawn there? FORCE_COLOR makes rich say so of files too."""
-    return console.is_interactive and console.file.isatty()
-
-
-@contextmanager
-def lines(say: Callable[[], str]) -> Iterator[None]:
-    """Print a line a minute beside the body; none on a terminal, where there are bars."""
-    if moves(Console(file=sys.stderr)):
-        yield
-        return
-    with every(LINE_SECONDS, lambda: print(say(), file=sys.stderr, flush=True)):
-        yield
-
-
-@contextmanager
-def shown(course: Callable[[], Course]) -> Iterator[None]:
-    """Show beside the body, on stderr, how far a course is.
-
-    Args:
-        course: as it is when it is asked for.
-    """
-    console = Console(file=sys.stderr)
-    if not moves(console):
-        with lines(lambda: course().line()):
-            yield
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=16),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
-        bars = _Bars(progress, course())
-        with every(DRAW_SECONDS, lambda: bars.draw(course())):
-            yield
-
-
-def tracked(items: Iterable[Item], what: str) -> Iterator[Item]:
-    """Items one after the other, shown as a course."""
-    items = list(items)
-    course = Course(what, [Piece(str(item)) for item in items])
-    with shown(lambda: course):
-        for number, item in enumerate(items):
-            course.begin(number)
-            yield item
-            course.end(number)
+    def close(self) -> None:
+        """Take all bars away."""
+        for shown in (*self.running.values(), self.everything):
+            shown.close()

@@ -28,6 +28,8 @@ PACKAGES = (
 NO_COMMIT = ("not a git repository", "unknown revision", "not in 'HEAD'")
 """What git says where there is none."""
 SAID = "STEMREPRO_GIT_SAID"
+COMMIT = Path("COMMIT")
+"""`git archive` writes the commit's hash into this file (.gitattributes); a clone has git's placeholder, '$Format...'."""
 
 
 def _git(*arguments: str) -> str:
@@ -36,8 +38,14 @@ def _git(*arguments: str) -> str:
     ).stdout.strip()
 
 
+def _unpacked() -> str:
+    """Return the commit of an unpacked archive with '+unpacked', as nobody knows whether its code was edited; else 'unknown'."""
+    source = COMMIT.read_text(encoding="utf-8").strip() if COMMIT.is_file() else ""
+    return "unknown" if source.startswith("$") or not source else f"{source}+unpacked"
+
+
 def commit() -> str:
-    """Return the commit that holds the working directory, with '+changes' when tracked files differ from it, or 'unknown'.
+    """Return the commit that holds the working directory, with '+changes' when tracked files differ from it; or that of `_unpacked`.
 
     Where git refuses to say, as it does of another user's repository, its reason is printed once a command.
     """
@@ -45,13 +53,13 @@ def commit() -> str:
         head, _ = _git("rev-parse", "HEAD", "HEAD:./").split()  # a repository around a copy of ours has no such folder
         changed = _git("status", "--porcelain", "--untracked-files=no", "--", "stemrepro", "analysis", "recipes")
     except OSError:
-        return "unknown"
+        return _unpacked()
     except subprocess.CalledProcessError as error:
         said = " ".join(error.stderr.split())
         if not any(words in said for words in NO_COMMIT) and SAID not in os.environ:
             os.environ[SAID] = "1"  # processes that start from here on keep still
             print(f"stemrepro: results that are made here name no commit, as git refuses: {said}", file=sys.stderr)
-        return "unknown"
+        return _unpacked()
     return head + ("+changes" if changed else "")
 
 

@@ -3,9 +3,6 @@
 The processes come from a fork server that has imported what they need, so that start-up is paid once. Allocator
 thresholds and thread counts are set here, before the server starts, because glibc reads them at process start only:
 keeping freed pages is worth 6% of a step at the laptop scale (docs/LOG.md) and more where tensors are larger.
-
-More processes than cores pack jobs well, as all end together, but share caches badly. So no more compute at a time than there
-are cores for; the others wait for their turn, which is passed on every second.
 """
 
 import math
@@ -20,12 +17,13 @@ import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from dataclasses import dataclass, field
 from multiprocessing import util
 from queue import Empty
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.progress import Course, duration, shown
+from stemrepro.common.progress import Course, duration
 from stemrepro.common.stopping import leave_with_parent, stops_held
 
 ENVIRONMENT = {
@@ -33,7 +31,6 @@ ENVIRONMENT = {
     "MALLOC_TRIM_THRESHOLD_": "17179869184",
     "TQDM_DISABLE": "1",  # lm-eval's bars between ours
 }
-TURN_SECONDS = 1.0
 LONGEST_PLACE, SHORT_PLACES = 70, ("/tmp", "/var/tmp", "/dev/shm")
 """Of a socket's path the system allows some 100 characters; multiprocessing adds 32 to the folder's."""
 NO_MEMORY = ("can't allocate memory", "out of memory")
@@ -65,7 +62,7 @@ class Job:
 
 
 _shared: dict = {}
-"""What a worker has from its parent: the queue of reports, and the turns."""
+"""What a worker has from its parent: the queue of reports."""
 
 
 def _leave_with_parent() -> None:
@@ -74,29 +71,21 @@ def _leave_with_parent() -> None:
     os._exit(1)
 
 
-def _begin(queue: object, turn: object, threads: int) -> None:
+def _begin(queue: object, threads: int) -> None:
     import torch
 
     leave_with_parent()
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
-    _shared.update(queue=queue, turn=turn)
+    _shared.update(queue=queue)
 
 
 def _work(number: int, job: Job) -> object:
-    queue, turn = _shared["queue"], _shared["turn"]
+    queue = _shared["queue"]
     queue.put((number, None))
-    turn.acquire()
-    since = time.monotonic()
 
     def report(*values: float) -> None:
-        nonlocal since
         queue.put((number, values))
-        if time.monotonic() - since > TURN_SECONDS:
-            turn.release()
-            time.sleep(0.001)  # or this process would have the turn again before one that waits wakes up
-            turn.acquire()
-            since = time.monotonic()
 
     try:
         return pkgutil.resolve_name(job.function)(job.run, report, **job.arguments)
@@ -106,8 +95,6 @@ def _work(number: int, job: Job) -> object:
         if isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY):
             raise UserError(f"no memory was left for {job.name} and those that ran beside it; {AGAIN}") from error
         raise UserError(f"{job.name} failed:\n{traceback.format_exc()}") from error
-    finally:
-        turn.release()
 
 
 def _take(queue: object, course: Course) -> bool:
@@ -166,17 +153,15 @@ def run_jobs(
     threads: int,
     preload: str,
     what: str = "jobs",
-    unit: str = "",
     done: int = 0,
     later: Sequence[Job] = (),
 ) -> Iterator[tuple[int, object]]:
-    """Run jobs, `workers` at a time, and yields (number, result) of each as it ends.
+    """Run jobs, `workers` at a time or as many as there are cores for, and yields (number, result) of each as it ends.
 
     Args:
         threads: torch threads in each worker.
         preload: module that the fork server imports beforehand.
         what: is done, in a word, for what is shown meanwhile.
-        unit: of the jobs' totals; "" where these are but a scale.
         done: jobs of the same kind that had nothing left to do.
         later: jobs that another call will run, for the time that is left.
 
@@ -187,10 +172,10 @@ def run_jobs(
         return
     context = fork_server(threads, preload)
     queue, others = context.Queue(), multiprocessing.active_children()
-    turn = context.Semaphore(max(1, (os.cpu_count() or 1) // threads))
-    course = Course(what, [*jobs, *later], workers, unit, done)
-    pool = ProcessPoolExecutor(min(workers, len(jobs)), context, _begin, (queue, turn, threads))
-    with shown(lambda: course):
+    side = max(1, min(workers, len(jobs), (os.cpu_count() or 1) // threads))
+    course = Course(what, [*jobs, *later], done)
+    pool = ProcessPoolExecutor(side, context, _begin, (queue, threads))
+    with closing(course):
         try:
             numbers: dict[Future, int] = {}
             with stops_held():
@@ -198,10 +183,11 @@ def run_jobs(
             silent_since = time.monotonic()
             while numbers:
                 ended, _ = wait(numbers, timeout=0.5, return_when=FIRST_COMPLETED)
+                course.draw()
                 if _take(queue, course) or ended:
                     silent_since = time.monotonic()
-                elif time.monotonic() - silent_since > SILENCE and any(course.running):
-                    names = ", ".join(job.name for n, job in enumerate(jobs) if course.running[n])
+                elif time.monotonic() - silent_since > SILENCE and course.running:
+                    names = ", ".join(job.name for n, job in enumerate(jobs) if n in course.running)
                     warnings.warn(
                         f"no word for {duration(SILENCE)} of {names}; if it hangs, stop with Ctrl-C and run again: what is done is kept",
                         stacklevel=1,
@@ -212,7 +198,7 @@ def run_jobs(
                     try:
                         result = future.result()
                     except BrokenProcessPool as error:
-                        running = [job.name for n, job in enumerate(jobs) if course.running[n]]
+                        running = [job.name for n, job in enumerate(jobs) if n in course.running]
                         names = ", ".join(running) or jobs[number].name
                         raise UserError(f"a worker was killed while these ran: {names}; {AGAIN}") from error
                     except UserError:

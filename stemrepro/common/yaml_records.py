@@ -63,14 +63,7 @@ def checked_name(name: object, file: Path, pattern: re.Pattern[str] = NAME) -> s
     return name
 
 
-MOST_NODES = 100_000
-"""Values that a file may hold once its aliases are unfolded; a few nested ones can stand for billions."""
-MOST_LEVELS = 50
-"""Of brackets within brackets: the parser in C takes the process along when it runs out of stack."""
-_Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class _Loader(_Base):
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
     """YAML whose mappings name a key once."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
@@ -82,43 +75,14 @@ class _Loader(_Base):
         return super().construct_mapping(node, deep)
 
 
-def _unfolded(node: yaml.Node, sizes: dict[int, float]) -> float:
-    """Return values below a node, an alias counted each time it is used; infinite for a node that holds itself."""
-    if id(node) not in sizes:
-        sizes[id(node)] = float("inf")
-        inner = node.value if isinstance(node, yaml.CollectionNode) else []
-        parts = [part for item in inner for part in (item if isinstance(item, tuple) else (item,))]
-        sizes[id(node)] = 1 + sum(_unfolded(part, sizes) for part in parts)
-    return sizes[id(node)]
-
-
-def _levels(text: str) -> int:
-    """Return how deep values lie within each other, as far as MOST_LEVELS."""
-    depth = deepest = 0
-    for event in yaml.parse(text, Loader=_Base):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        deepest = max(deepest, depth)
-        if deepest > MOST_LEVELS:
-            break
-    return deepest
-
-
 def read_yaml(path: Path) -> dict:
     """Return the mapping that a YAML file holds.
 
     Raises:
-        UserError: the file is missing, unreadable, names a key twice, is nested deeper than MOST_LEVELS or unfolds to more than
-            MOST_NODES values.
+        UserError: the file is missing, unreadable or no YAML, or names a key twice.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-        if _levels(text) > MOST_LEVELS:
-            raise UserError(f"{path}: its values lie more than {MOST_LEVELS} levels deep")
-        loader = _Loader(text)
-        node = loader.get_single_node()
-        if node and _unfolded(node, {}) > MOST_NODES:
-            raise UserError(f"{path}: its aliases unfold to more than {MOST_NODES:,} values; write them out")
-        value = loader.construct_document(node) if node else None
+        value = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except FileNotFoundError as error:
         raise UserError(f"{path} is missing; run from the repository's root") from error
     except (OSError, UnicodeDecodeError) as error:

@@ -5,13 +5,12 @@ A cell is named block/row/column, "table-3-350m/dense/average". A cell without a
 
 import math
 from collections.abc import Iterator
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
-from stemrepro.common.errors import UserError
+from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.sums import total
 from stemrepro.common.yaml_records import Strict, parse, read_yaml
 
@@ -77,8 +76,8 @@ class Paper:
                     raise UserError(
                         f"{file}: {name}.rows.{row} has {len(cells)} cells for {len(block.columns)} columns"
                     )
-            if unknown := block.by_column.keys() - set(block.columns):
-                raise UserError(f"{file}: {name}.by_column names '{min(unknown)}', which is not among its columns")
+            if others := block.by_column.keys() - set(block.columns):
+                raise UserError(f"{file}: {name}.by_column names '{min(others)}', which is not among its columns")
 
     def cell(self, name: str) -> Cell:
         """Return a cell with all its fields; `value` is None where nothing was found.
@@ -91,11 +90,7 @@ class Paper:
         block = self.blocks.get(block_name)
         if block is None or row not in block.rows or column not in block.columns:
             cells = (f"{key}/{r}/{c}" for key, own in self.blocks.items() for r in own.rows for c in own.columns)
-            near = get_close_matches(name, cells, n=1)
-            meant = f"; did you mean '{near[0]}'?" if near else ";"
-            raise UserError(
-                f"{self.file}: no cell '{name}'{meant} cells are named block/row/column ('stemrepro paper' lists)"
-            )
+            raise unknown("cell (block/row/column)", name, cells, f"{self.file}")
         found = block.rows[row][block.columns.index(column)]
         own = found if isinstance(found, Cell) else Cell(value=found)
         general = block.by_column.get(column, Cell())

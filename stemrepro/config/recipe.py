@@ -44,7 +44,6 @@ class Claim(Strict):
     )
     paper: PaperNumber | Cells | None = Field(None, description="once loaded a number, never cells")
     expected: float | None = Field(None, description="what an exact control says, where the paper has no number")
-    transportable: bool = Field(False, description="may the paper's size be expected at our scales?")
     unit: str = "nats/token"
     preconditions: tuple[str, ...] = Field(
         (),
@@ -62,8 +61,6 @@ class Claim(Strict):
             )
         if self.expected is not None and (self.kind != "exact" or self.origin != "control"):
             raise ValueError("'expected' is for controls of kind 'exact', about which the paper has no number")
-        if self.origin == "control" and self.transportable:
-            raise ValueError("a control has no size in the paper that could be transported")
         return self
 
 

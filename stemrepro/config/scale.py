@@ -144,7 +144,7 @@ class Scale(Strict):
     named_only: bool = Field(
         False, exclude_if=lambda value: not value, description="only recipes that name the scale are run at it"
     )
-    workers: Positive = Field(description="runs at the same time; the operating system shares the cores")
+    workers: Positive = Field(description="runs at the same time, as far as there are cores for")
     learning_rate: Factor = Field(description="peak rate, the same for every arm as in the paper")
     tuned: dict[Name, TunedSettings] = Field(
         default_factory=dict, description="winners of results/start/sweeps/start, by family of arms"

@@ -11,10 +11,9 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.progress import track
-
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import sha256
+from stemrepro.common.progress import track
 from stemrepro.config.mixes import Mix, in_the_sample
 from stemrepro.config.sources import SOURCES
 
@@ -121,5 +120,5 @@ def fetch(mix: Mix, folder: Path, pins: Path = PINS) -> None:
         beside = {"facts": {SOURCES["factbook"]["archive"]}, "archives": {BENCHMARKS}}.get(mix.kind, set())
         needed = {SOURCES[source]["archive"] for source in mix.sources} | beside
         archives = [archive for archive in pinned(pins) if archive.name in needed]
-        for archive in track(archives, description="archives", transient=True):
+        for archive in track(archives, "archives"):
             check(archive, archive.path(folder) or download(archive, folder))

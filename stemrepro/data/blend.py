@@ -9,11 +9,11 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from rich.progress import track
 from tokenizers import Tokenizer
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import read_json
+from stemrepro.common.progress import track
 from stemrepro.config.mixes import BlendMix
 from stemrepro.data.archives import fetch
 from stemrepro.data.card import data_card
@@ -103,7 +103,7 @@ def write_blend(name: str, mix: BlendMix, tokens: int, own: Path, tokenizer_file
             near[part] = sum(lost.values())
             report["compared"] = "each text within itself"
     rows = []
-    for part, every in track(texts.items(), "blending", transient=True):
+    for part, every in track(texts.items(), "blending"):
         rows += [row for row in every if row["split"] != "train"]
         rows += so_many(part, every, round(shares[part] * tokens), tokenizer)
     write_corpus(rows, out / "corpus", report | {"mix": name})

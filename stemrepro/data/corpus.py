@@ -18,10 +18,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from datasketch import MinHash, MinHashLSH
-from rich.progress import track
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import read_json, write_json
+from stemrepro.common.progress import track
 from stemrepro.config.mixes import Mix
 from stemrepro.config.sources import SOURCES
 from stemrepro.data import atlas, invented, needles, recall
@@ -196,14 +196,14 @@ def build_corpus(name: str, mix: Mix, raw: Path, out: Path) -> None:
     Raises:
         UserError: an input is missing or damaged, or a source has no document in one of the splits.
     """
-    documents = list(track(read_documents(mix, raw), "reading", transient=True, total=None))
+    documents = list(track(read_documents(mix, raw), "reading"))
     compared = WITH_SYMBOLS if mix.kind == "hub" else PLAIN
     unique = list(drop_repeated_passages(documents, compared))
     removed: dict = {"repeated_passages_only": len(documents) - len(unique)}
     if mix.kind == "archives" and mix.near_duplicates == "passages":
         kept, removed["near_duplicate_passages"] = drop_near_passages(unique)
     else:
-        kept = list(drop_near_duplicates(track(unique, "near duplicates", transient=True), compared))
+        kept = list(drop_near_duplicates(track(unique, "near duplicates"), compared))
     removed["near_duplicates"] = len(unique) - len(kept)
     prose = kept
     if mix.kind in ("facts", "needles"):

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from cachetools import Cache, LFUCache, LRUCache
-from rich.progress import track
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write
+from stemrepro.common.progress import track
 from stemrepro.config.scale import Counting
 from stemrepro.data.integrity import read_corpus
 from stemrepro.data.tokenizer import read_tokenizer, train_tokenizer
@@ -43,7 +43,7 @@ def streams(corpus: Path, tokenizer_file: Path) -> dict[str, np.ndarray]:
         texts = [row["text"] for row in rows if row["source"] == source]
         parts = [
             ids
-            for first in track(range(0, len(texts), 512), f"encoding {source}", transient=True)
+            for first in track(range(0, len(texts), 512), f"encoding {source}")
             for encoded in tokenizer.encode_batch(texts[first : first + 512])
             for ids in (encoded.ids, [END_OF_DOCUMENT])
         ]
@@ -106,7 +106,7 @@ def cache_rows(stream: np.ndarray, vocab: int, name: str) -> Iterator[dict]:
     """Hit rates by policy, size and what is asked for, a stretch of the stream a line."""
     for asked, keys in (("every token", stream), ("distinct in a chunk", chunk_keys(stream))):
         parts = np.array_split(np.arange(len(keys)), STRETCHES + 1)[1:]
-        for share in track(CACHE_SHARES, f"caches for {name}, {asked}", transient=True):
+        for share in track(CACHE_SHARES, f"caches for {name}, {asked}"):
             size = max(1, round(share * vocab))
             runs = {
                 "LRU": hits(LRUCache(size), keys),

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import numpy as np
-from rich.progress import track
 
 from stemrepro.common.files import atomic_write, sha256, write_json
+from stemrepro.common.progress import track
 from stemrepro.data.integrity import SPLITS, read_corpus
 from stemrepro.data.readers import order
 from stemrepro.data.tokenizer import read_tokenizer, token_bytes
@@ -29,7 +29,7 @@ def write_blocks(corpus: Path, tokenizer_file: Path, out: Path) -> None:
             chosen.sort(key=lambda row: row["source"])
         tokens: list[np.ndarray] = []
         documents, start = [], 0
-        for first in track(range(0, len(chosen), 512), f"encoding {split}", transient=True):
+        for first in track(range(0, len(chosen), 512), f"encoding {split}"):
             part = chosen[first : first + 512]
             for row, encoded in zip(part, tokenizer.encode_batch([row["text"] for row in part]), strict=True):
                 tokens.append(np.array([*encoded.ids, END_OF_DOCUMENT], dtype=np.uint16))

@@ -17,10 +17,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import digest, read_json, sha256, write_json
+from stemrepro.common.progress import bar
 from stemrepro.config.mixes import HubMix
 
 LEADING = re.compile(r"\A\ufeff?(?:[^\S\n]*\n)*")
@@ -170,16 +169,14 @@ def take(mix: HubMix, folder: Path) -> None:
         return
     about.unlink(missing_ok=True)
     limit, size, count, empty = mix.megabytes * 10**6, 0, 0, 0
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     unfinished = folder / "documents.jsonl.part"
-    with open(unfinished, "w", encoding="utf-8") as file, Progress(*columns, transient=True) as progress:
-        bar = progress.add_task(mix.dataset, total=limit)
+    with open(unfinished, "w", encoding="utf-8") as file, bar(mix.dataset, limit) as progress:
         for number, text in enumerate(texts(mix, revision)):
             empty += text is None
             if text:
                 file.write(json.dumps({"id": f"{number:09d}", "text": text}, ensure_ascii=False) + "\n")
                 size, count = size + len(text.encode()), count + 1
-                progress.update(bar, completed=min(size, limit))
+                progress.update(len(text.encode()))
             if size >= limit:
                 break
         file.flush()

@@ -20,10 +20,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rich.progress import track
-
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, write_json
+from stemrepro.common.progress import track
 from stemrepro.config.mixes import MADE, Mix
 from stemrepro.data.archives import BENCHMARKS as ARCHIVE
 from stemrepro.data.archives import SAMPLE, pinned
@@ -277,7 +276,7 @@ def write_items(mix: Mix, raw: Path, corpus: Path, out: Path) -> None:
                 held_out[task], malformed[task] = parse(task, lines)
     texts = [(row["source"], row["text"]) for row in rows if row["split"] == "train"]
     every = [item for items in held_out.values() for item in items]
-    known = overlapping(every, track(texts, "items in the training text", transient=True)) if every else {}
+    known = overlapping(every, track(texts, "items in the training text")) if every else {}
     for item, reasons in defined(held_out["gloss_word_heldout"], rows).items():
         known.setdefault(item, set()).update(reasons)
     for task, items in (tasks | held_out).items():

@@ -8,7 +8,8 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
-from rich.progress import track
+
+from stemrepro.common.progress import track
 
 WORDS = 5
 JACCARD = 0.8
@@ -18,7 +19,7 @@ def _shingles(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Return the distinct 5-grams of each text as numbers -> (text [n], 5-gram [n]), by text and then by 5-gram."""
     vocabulary: dict[str, int] = {}
     numbers, owners = [], []
-    for owner, text in enumerate(track(texts, "words", transient=True)):
+    for owner, text in enumerate(track(texts, "words")):
         words = re.findall(r"\w+", text.casefold())
         if len(words) >= WORDS:
             numbers.append(np.array([vocabulary.setdefault(word, len(vocabulary)) for word in words]))
@@ -52,7 +53,7 @@ def near_duplicates(texts: Sequence[str]) -> np.ndarray:
     tried = np.split(gram[chosen], np.cumsum(np.bincount(owner[chosen], minlength=len(texts)))[:-1])
     kept: dict[int, list[int]] = {}
     repeated = np.zeros(len(texts), dtype=bool)
-    for text in track(range(len(texts)), "near-duplicates", transient=True):
+    for text in track(range(len(texts)), "near-duplicates"):
         own = gram[starts[text] : starts[text + 1]]
         rare = tried[text].tolist()
         for other in dict.fromkeys(other for number in rare for other in kept.get(number, ())):

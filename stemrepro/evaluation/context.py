@@ -27,9 +27,9 @@ def shuffled_prefixes(rows: torch.Tensor, numbers: np.ndarray, half: int) -> tor
     return rows
 
 
-def _sums(values: np.ndarray, documents: np.ndarray, buckets: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Sum of `values` [n, t] by document [n] and bucket of the position [t] -> [documents, buckets]."""
-    keys = documents[:, None] * shape[1] + buckets
+def sums(values: np.ndarray, documents: np.ndarray, buckets: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """Sum of values [n, T] by document and bucket, each [n, T] or of a shape that broadcasts to it -> `shape`."""
+    keys = documents * shape[1] + buckets
     return np.bincount(keys.ravel(), weights=values.ravel(), minlength=shape[0] * shape[1]).reshape(shape)
 
 
@@ -81,8 +81,8 @@ def context_sums(
     ones = np.ones((len(kept), length))
     return {
         "document": chosen,
-        "by_position": _sums(nats[kept], place, by_position, wide),
-        "by_position_tokens": _sums(ones, place, by_position, wide).astype(int),
-        "by_target": np.stack([_sums(losses[c], place, by_offset, narrow) for c in CONTEXTS]),
-        "by_target_tokens": _sums(ones[:, half:], place, by_offset, narrow).astype(int),
+        "by_position": sums(nats[kept], place[:, None], by_position, wide),
+        "by_position_tokens": sums(ones, place[:, None], by_position, wide).astype(int),
+        "by_target": np.stack([sums(losses[c], place[:, None], by_offset, narrow) for c in CONTEXTS]),
+        "by_target_tokens": sums(ones[:, half:], place[:, None], by_offset, narrow).astype(int),
     }

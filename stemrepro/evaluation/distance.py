@@ -14,6 +14,7 @@ from stemrepro.config.buckets import position_edges
 from stemrepro.config.scale import Evaluation
 from stemrepro.config.sources import prose
 from stemrepro.data.blocks import TokenBlocks
+from stemrepro.evaluation.context import sums
 from stemrepro.evaluation.losses import validation_losses
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_arrays
@@ -36,12 +37,6 @@ def last_same(inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
             if target in last:
                 found[row, place] = place - last[target] + 1
     return found
-
-
-def sums(values: np.ndarray, document: np.ndarray, bucket: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Sum of values [n, T] by document and bucket, both [n, T] -> `shape`."""
-    keys = document * shape[1] + bucket
-    return np.bincount(keys.ravel(), weights=values.ravel(), minlength=shape[0] * shape[1]).reshape(shape)
 
 
 def score(run: Run, report: Callable, asked: Evaluation) -> dict[str, np.ndarray]:

@@ -1,6 +1,5 @@
 """One trained run to play with: continuations of a prompt, and what it says when it reads another entity's rows."""
 
-import difflib
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -89,10 +88,7 @@ class EditSession:
     def check_name(self, name: str) -> None:
         """Raise UserError with the nearest names where a run's facts are about others."""
         if self.names and name not in self.names:
-            near = difflib.get_close_matches(name, self.names, n=3, cutoff=0.4) or self.names[:5]
-            raise UserError(
-                f"this run has learnt nothing of '{name}'; it knows {len(self.names)} countries, the nearest: {', '.join(near)}"
-            )
+            raise unknown("country", name, self.names, "the run's text")
 
     def question(self, prompt: str, name: str) -> Question:
         """Return the prompt and where the name stands in it; UserError where it doesn't."""

@@ -6,7 +6,7 @@ every mismatch of lengths, every kind of table, and a dense model's up-projectio
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -96,12 +96,10 @@ def capture(modules: list[nn.Module]) -> Iterator[list[Tensor]]:
 
         return hook
 
-    handles = [module.register_forward_hook(keep(place)) for place, module in enumerate(modules)]
-    try:
+    with ExitStack() as hooks:
+        for place, module in enumerate(modules):
+            hooks.enter_context(module.register_forward_hook(keep(place)))
         yield kept
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @contextmanager
@@ -123,9 +121,7 @@ def patch(modules: list[nn.Module], read: list[Tensor], weights: Tensor) -> Iter
 
         return hook
 
-    handles = [module.register_forward_hook(replacing(vectors)) for module, vectors in zip(modules, read, strict=True)]
-    try:
+    with ExitStack() as hooks:
+        for module, vectors in zip(modules, read, strict=True):
+            hooks.enter_context(module.register_forward_hook(replacing(vectors)))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()

@@ -9,6 +9,7 @@ cosines.csv, density.npz, spread.npz, summary.json.
 
 import math
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import numpy as np
 import pandas as pd
@@ -96,13 +97,10 @@ def ffn_vectors(model: Decoder, rows: Tensor, positions: Tensor) -> dict[int, di
 
         return hook
 
-    handles = [b.ffn.register_forward_pre_hook(keep(layer)) for layer, b in enumerate(model.blocks) if layer]
-    try:
-        with torch.no_grad():
-            model(rows.to(next(model.parameters()).device))
-    finally:
-        for handle in handles:
-            handle.remove()
+    with ExitStack() as hooks, torch.no_grad():
+        for layer, block in enumerate(model.blocks[1:], 1):
+            hooks.enter_context(block.ffn.register_forward_pre_hook(keep(layer)))
+        model(rows.to(next(model.parameters()).device))
     return {layer: {what: vectors.cpu() for what, vectors in kinds.items()} for layer, kinds in found.items()}
 
 

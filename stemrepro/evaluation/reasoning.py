@@ -8,7 +8,6 @@ stand together, so that each item counts the same.
 import logging
 from collections import Counter
 from collections.abc import Callable
-from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +38,7 @@ def members(manager: TaskManager, name: str) -> dict[str, ConfigurableTask]:
         UserError: lm-eval has no such task or group.
     """
     if name not in (known := [*manager.all_tasks, *manager.all_groups]):
-        raise unknown("task", name, get_close_matches(name, known, n=5), "lm-eval, of names near it,")  # of thousands
+        raise unknown("task", name, known, "lm-eval")
     found = dict(manager.load([name])["tasks"])
     for task in found.values():
         task.set_fewshot_seed(SHOTS)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, digest
-from stemrepro.common.progress import tracked
+from stemrepro.common.progress import track
 from stemrepro.common.sums import total
 from stemrepro.config.address import Address
 from stemrepro.config.retrofit import check
@@ -153,7 +153,7 @@ def _ended(run: Run) -> dict[str, Tensor]:
 def _rows(states: dict[str, dict[str, Tensor]], runs: dict[str, Run], behind: int) -> Iterator[dict]:
     """Return losses of all runs' weights, so many steps behind the retrofit."""
     when = "right behind the retrofit" if not behind else f"after {behind} steps"
-    for name in tracked(runs, f"losses {when}"):
+    for name in track(runs, f"losses {when}"):
         yield {"model": name, "steps": behind} | _losses(runs[name], states[name])
 
 

@@ -14,7 +14,6 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import digest, sha256, write_json
 from stemrepro.common.paths import DATA, RUNS, SCORES
 from stemrepro.common.provenance import provenance
-from stemrepro.common.unpacked import bundled
 from stemrepro.common.workers import Job, run_jobs
 from stemrepro.common.yaml_records import Strict
 from stemrepro.config.address import Address
@@ -182,7 +181,7 @@ def write_scores(part: Part, members: list[Run], results: list[dict], given: dic
     first = members[0]
     summary = {"key": key, "params_hash": first.params_hash, "data_hash": first.data_hash[:12], "seeds": len(members)}
     summary |= {"plan": plan_of(first, given)}
-    write_json(out / "provenance.json", provenance() | bundled() | {"key": key})
+    write_json(out / "provenance.json", provenance() | {"key": key})
     write_json(out / "summary.json", about | summary | ({"diverged": ended} if ended else {}))
 
 

@@ -21,7 +21,6 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import read_json
 from stemrepro.common.paths import DATA, PARAMS, RUNS, SCORES
 from stemrepro.common.provenance import provenance
-from stemrepro.common.unpacked import COMMIT, MANIFEST
 from stemrepro.common.yaml_records import read_yaml
 from stemrepro.config.address import Address
 from stemrepro.config.recipe import Recipe
@@ -66,20 +65,16 @@ def committed_recipes(folder: Path) -> set[str]:
     """
     held = ["git", "rev-parse", "HEAD:./"]  # fails in a copy that another repository lies around
     command = ["git", "ls-tree", "-r", "--name-only", "HEAD", f"{folder.as_posix()}/"]
-    known = ["git", "cat-file", "-e", f"HEAD:./{COMMIT}"]
     try:
-        lost = COMMIT.exists() and subprocess.run(known, capture_output=True).returncode
         shown = subprocess.run(held, capture_output=True, text=True)
         shown = shown if shown.returncode else subprocess.run(command, capture_output=True, text=True)
     except OSError as error:
         raise UserError(f"verify compares with the committed results, but git can't be run ({error})") from error
-    if lost:  # also where a repository lies around the bundle
-        raise UserError(
-            f"verify compares with the committed results, and this unpacked bundle has no commit; 'sha256sum -c {MANIFEST}' names what "
-            f"changed, and docs/artifact.md says how a fresh one gets a commit"
-        )
     if shown.returncode:
-        raise UserError(f"verify compares with the committed results, but git says: {' '.join(shown.stderr.split())}")
+        raise UserError(
+            f"verify compares with the committed results, but git says: {' '.join(shown.stderr.split())}; "
+            "docs/artifact.md says how an unpacked archive gets a commit"
+        )
     return {Path(line).parent.name for line in shown.stdout.splitlines() if line.endswith("/verdicts.json")}
 
 

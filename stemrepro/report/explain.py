@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from itertools import pairwise
 from math import isclose, nan
 from pathlib import Path
@@ -60,7 +59,7 @@ def find(catalog: Catalog, name: str, scale: str | None = None) -> tuple[str, st
         raise UserError(f"'{claim}' is a recipe; name one of its claims: {claim}/{f', {claim}/'.join(catalog.recipes[claim].claims)}")  # fmt: skip
     if not having:
         known = dict.fromkeys(key for it in catalog.recipes.values() for key in it.claims)
-        raise unknown("claim", claim, get_close_matches(claim, known, n=5, cutoff=0), "recipes/, among others,")
+        raise unknown("claim", claim, known, "recipes/")
     if len(having) > 1:
         known = " or ".join(f"{own}/{claim}" for own in having)
         raise UserError(f"several recipes have a claim '{claim}'; say {known}")

@@ -67,7 +67,6 @@ def evidence_for(claim: Claim, measure: Measure) -> Evidence:
         smallest_effect=claim.smallest_effect,
         paper_effect=claim.paper.value if claim.paper else None,
         expected=claim.expected,
-        transportable=claim.transportable,
         primary=claim.primary,
         control=claim.origin == "control",
         failed_precondition=failed and failed[0],

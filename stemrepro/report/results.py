@@ -8,7 +8,6 @@ from matplotlib.figure import Figure
 
 from stemrepro.common.files import atomic_write, digest, sha256, write_json
 from stemrepro.common.provenance import provenance
-from stemrepro.common.unpacked import bundled
 from stemrepro.measures.base import Measure
 from stemrepro.measures.inputs import Inputs
 from stemrepro.report.judging import Judged
@@ -72,7 +71,6 @@ def verdict_rows(scale: str, found: dict[str, Judged]) -> list[dict]:
             "scale": scale,
             "verdict": result.verdict,
             "untested": facts.untested or None,
-            "transportable": claim.transportable,
             "reason": result.reason,
             **_at_official_init(facts),
         })  # fmt: skip
@@ -141,4 +139,4 @@ def save(folder: Path, figures: dict[str, Figure], data: pd.DataFrame, rows: lis
     save_panels(folder / "panels", figures["figure"])
     atomic_write(folder / "data.csv", data.to_csv(index=False, float_format="%.6g"))
     write_json(folder / "verdicts.json", rows)
-    write_json(folder / "provenance.json", provenance() | bundled() | inputs)
+    write_json(folder / "provenance.json", provenance() | inputs)

@@ -49,7 +49,6 @@ class Row(Strict):
     scale: str
     verdict: Literal[VERDICTS]
     untested: Literal[UNTESTED] | None
-    transportable: bool
     reason: str
     official_init: float | None = None
     official_init_same_sign: bool = False
@@ -109,7 +108,7 @@ def untested(rows: list[dict]) -> str:
 def out_of_reach(rows: list[dict]) -> str:
     """Return which verdict the rule as it is keeps from which of the paper's results, in a sentence; empty where it keeps none."""
     results = [row for row in rows if row["origin"] == "paper"]
-    sized = [row for row in results if row["kind"] == "greater" and not row["transportable"]]
+    sized = [row for row in results if row["kind"] == "greater"]
     if not sized:
         return ""
     return (

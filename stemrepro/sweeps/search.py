@@ -8,22 +8,22 @@ those that are left. Every command that was started writes the results at its en
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from optuna.trial import Trial
 from rich.console import Console
+from tqdm import tqdm
 
 from stemrepro.common.files import damaged, digest, locked, read_json, write_json
 from stemrepro.common.paths import RUNS, SCORES
-from stemrepro.common.progress import shown
+from stemrepro.common.progress import bar
 from stemrepro.common.provenance import commit, provenance
 from stemrepro.common.stopping import started
-from stemrepro.common.unpacked import bundled
 from stemrepro.config.catalog import Catalog
 from stemrepro.sweeps.best import best_by, best_settings, edges, sentences
-from stemrepro.sweeps.going import Going
 from stemrepro.sweeps.results import write_results
 from stemrepro.sweeps.spec import Space, Sweep, read_sweep
 from stemrepro.sweeps.study import (
@@ -84,6 +84,17 @@ def work_together(command: list[str], number: int, alone: Callable[[], None]) ->
         return sum(other.wait() != 0 for other in others)
 
 
+def counting(shown: tqdm, ended: Callable[[], int]) -> Callable[[Trial, float], None]:
+    """Return a function that tells a bar the share of this worker's trial; what all workers have ended is counted as each trial begins."""
+    ended_before = cache(lambda study, number: ended())
+
+    def report(trial: Trial, share: float) -> None:
+        shown.n = ended_before(trial.study.study_name, trial.number) + share
+        shown.update(0)
+
+    return report
+
+
 def run_sweep(
     file: Path, catalog: Catalog, scale: str, data: Path, results: Path, number: int, worker: int, console: Console
 ) -> None:
@@ -116,11 +127,10 @@ def run_sweep(
                 study.enqueue_trial(variant, skip_if_exists=True)
         if not number_of_extensions and (words := kept(out, studies)):
             console.print(words, highlight=False)
-        going = Going(name, (study for _, study in studies), *progress_of(studies, sweep), number)
-        with shown(going.course):
-            lost = work_together(
-                command, number, partial(work_all, parts, sweep, partial(call, report=going.report), out)
-            )
+        done, total = progress_of(studies, sweep)
+        with bar(f"sweep {name}", total, done) as shown:
+            report = counting(shown, lambda studies=studies: progress_of(studies, sweep)[0])
+            lost = work_together(command, number, partial(work_all, parts, sweep, partial(call, report=report), out))
         if lost:
             console.print(f"{lost} of {number} workers failed or were killed; their trials were taken over")
         for part, study in studies:
@@ -138,7 +148,7 @@ def run_sweep(
         parts = parts_of(name, sweep, grown_space(sweep, grown), known)
     with locked(out):  # others that were started with the same command end at the same time
         write_results(sweep, table, folder, catalog.arms)
-        write_json(folder / "provenance.json", provenance() | bundled() | {"trials": len(table)})
+        write_json(folder / "provenance.json", provenance() | {"trials": len(table)})
         Tracker(scale, catalog, RUNS, SCORES, results).sync_sweep(name, table, folder)
     console.print(best_settings(table).to_string(index=False))
     for sentence in sentences(edges(table, sweep.space)):

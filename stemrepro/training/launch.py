@@ -26,8 +26,8 @@ def train_runs(runs: list[Run], workers: int, replace: bool, done: int = 0) -> N
     ]
     first = [job for job in jobs if not job.run.init_from]
     later = [job for job in jobs if job.run.init_from]  # these go on from others
-    preload, shown = "stemrepro.training.train", ("training", "steps")
-    for _ in run_jobs(first, workers, threads, preload, *shown, done, later):
+    preload, shown = "stemrepro.training.train", "training"
+    for _ in run_jobs(first, workers, threads, preload, shown, done, later):
         pass
-    for _ in run_jobs(later, workers, threads, preload, *shown, done + len(first)):
+    for _ in run_jobs(later, workers, threads, preload, shown, done + len(first)):
         pass

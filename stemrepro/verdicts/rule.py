@@ -5,8 +5,7 @@ it positive. `m` is the smallest effect that counts, `E` the paper's effect. In 
 
 1. not testable at this scale: a precondition fails, judged without the contrast;
 2. inconclusive: fewer than 3 seeds, or fewer than 5 for a primary claim, or a run that diverged;
-3. reproduced: the adjusted lower bound exceeds m, E is transportable and the interval meets [E/2, 2E]; of a control, which has no E,
-   the lower bound alone tells;
+3. reproduced, of a control alone: the adjusted lower bound exceeds m. The paper's sizes aren't expected at these scales;
 4. direction only: the adjusted lower bound exceeds 0 otherwise;
 5. contradicted: the adjusted upper bound is below 0 (opposite), or the 90% interval lies inside +-m (absent);
 6. inconclusive: the rest.
@@ -59,7 +58,6 @@ class Evidence:
         smallest_effect: m.
         paper_effect: E, or None.
         expected: what an exact claim says where the paper has no number.
-        transportable: may E be expected at this scale?
         primary: one of the at most eight.
         control: a question of ours, to which the paper has no size.
         failed_precondition: why the claim can't be tested here, or None; judged without the contrasts.
@@ -74,7 +72,6 @@ class Evidence:
     smallest_effect: float
     paper_effect: float | None = None
     expected: float | None = None
-    transportable: bool = False
     primary: bool = False
     control: bool = False
     failed_precondition: str | None = None
@@ -241,29 +238,18 @@ def _of_exact(e: Evidence) -> Step:
 
 
 def _of_greater(e: Evidence, contrast: Contrast, zero: float, above: float) -> Iterator[Step]:
-    m, size = e.smallest_effect, e.paper_effect
-    (low, high), (strict_low, strict_high) = contrast.interval(zero), contrast.interval(above)
+    m, (low, high), (strict_low, _) = e.smallest_effect, contrast.interval(zero), contrast.interval(above)
     why = f"lower bound {strict_low:.3f} exceeds {m:g}"
     alone = REPRODUCED if e.control or e.kind == "ordering" else ""
     yield Step(f"Does the lower bound exceed {m:g}?", strict_low > m, interval(contrast, above), yes=alone, reason=why)
-    if strict_low > m:
-        expected = bool(size and e.transportable)
-        told = f"it is {size:g}, and the recipe says {'so' if expected else 'no'}" if size else "it gives none"
-        yield Step("May the paper's size be expected here?", expected, told)
-        if expected:
-            meets, range_ = strict_low <= 2 * size and strict_high >= size / 2, f"{size / 2:g} to {2 * size:g}"
-            why = f"{why} and the interval meets half to twice the paper's {size:g}"
-            yield Step("Is half to twice it met?", meets, range_, yes=REPRODUCED, reason=why)
     if high < m:
         short = f"it is smaller than what counts, {m:g}"
     elif strict_low <= m:
         short = f"the effect is not shown to exceed {m:g}"
-    elif size is None:
+    elif e.paper_effect is None:
         short = "the paper gives no size to compare with"
-    elif not e.transportable:
-        short = "the paper's size can't be expected at this scale"
     else:
-        short = f"the interval misses half to twice the paper's {size:g}"
+        short = "the paper's size can't be expected at this scale"
     said, why = interval(contrast, zero), f"lower bound {low:.3f} exceeds 0; {short}"
     yield Step("Does the lower bound exceed 0?", low > 0, said, yes=DIRECTION, reason=why)
     why = f"opposite: upper bound {high:.3f} is below 0"

@@ -65,7 +65,7 @@ def project(sample, tmp_path, monkeypatch):
         (("track", "--scale", "nope"), "scale 'nope' is unknown"),
         (("verify", "--scale", "laptop"), "has no verdicts"),
         (("cost", "--shape", "gpt-9"), "shape 'gpt-9' is unknown"),
-        (("paper", "chess"), "no number of the paper matches chess"),
+        (("paper", "chess"), "word 'chess' is unknown"),
         (("sweep", "nowhere.yaml", "--scale", "tiny"), "nowhere.yaml is missing"),
     ],
 )

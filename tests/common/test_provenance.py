@@ -54,9 +54,23 @@ def test_a_repository_around_a_copy_is_another_ones(repository, monkeypatch, cap
     (repository / "unpacked").mkdir()
     monkeypatch.chdir("unpacked")
     assert commit() == "unknown"
-    with pytest.raises(UserError, match=r"^verify compares .* git says: fatal: path 'unpacked/' .* not in 'HEAD'$"):
+    with pytest.raises(UserError, match=r"^verify compares .* git says: fatal: path 'unpacked/' .* not in 'HEAD'; "):
         committed_recipes(repository / "results")
     assert capsys.readouterr().err == ""
+
+
+def test_an_unpacked_archive_names_its_commit_and_a_clone_its_own(repository, monkeypatch):
+    """Also where another repository lies around it."""
+    (repository / "COMMIT").write_text("$Format:%H$\n")
+    assert commit() == git("rev-parse", "HEAD")
+    (repository / "unpacked").mkdir()
+    monkeypatch.chdir("unpacked")
+    (repository / "unpacked/COMMIT").write_text("$Format:%H$\n")
+    assert commit() == "unknown"
+    (repository / "unpacked/COMMIT").write_text("90f2922\n")
+    assert commit() == "90f2922+unpacked"
+    monkeypatch.setenv("PATH", "")
+    assert commit() == "90f2922+unpacked"
 
 
 def test_without_a_commit_nothing_is_said_but_where_dvc_will_refuse(folder, capsys):

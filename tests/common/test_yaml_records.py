@@ -11,10 +11,6 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.yaml_records import checked_name, read_yaml
 from stemrepro.config.catalog import MODULE
 
-BOMB = "a0: &a0 [x]\n" + "".join(
-    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10)
-)  # 10^9 values in 300 bytes
-
 
 @pytest.mark.parametrize(
     ("content", "words"),
@@ -25,10 +21,7 @@ BOMB = "a0: &a0 [x]\n" + "".join(
         ("? [1, 2]\n: 3", "a key must be a word"),
         ("- 1\n- 2", "must hold keys and values"),
         ("", "must hold keys and values"),
-        (BOMB, r"aliases unfold to more than 100,000 values"),
-        ("a: &a {b: *a}", r"aliases unfold to more than"),
         ("a: !!python/object/apply:os.system ['true']", "is not valid YAML"),
-        ("a: " + "[" * 100_000, "values lie more than 50 levels deep"),
     ],
 )
 def test_what_is_refused(tmp_path, content, words):

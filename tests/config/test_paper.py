@@ -70,7 +70,7 @@ def test_numbers_that_follow_from_cells(paper):
 
 @pytest.mark.parametrize("name", ["table-3-350m", "table-3-350m/dense", "table-3-350m/dense/chess", "x/y/z"])
 def test_unknown_cells_are_named(paper, name):
-    with pytest.raises(UserError, match="no cell"):
+    with pytest.raises(UserError, match=f"'{name}' is unknown"):
         paper.cell(name)
 
 
@@ -82,7 +82,7 @@ def test_listing_filters_and_prints(paper, capsys):
     }
     assert all(row["value"] is None for row in find(paper, [], None, True))
     assert {row["confidence"] for row in find(paper, ["fig-5b"], "figure", False)} == {"figure"}
-    with pytest.raises(UserError, match="no number of the paper matches chess"):
+    with pytest.raises(UserError, match="word 'chess' is unknown"):
         find(paper, ["chess"], None, False)
     show(find(paper, ["fig-1b"], None, False), False, Console(width=120))
     output = capsys.readouterr().out

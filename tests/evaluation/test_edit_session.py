@@ -55,7 +55,7 @@ def test_generation_is_the_models_own_choice(session):
 
 def test_what_the_run_does_not_know_is_said_with_the_nearest(session, names):
     near = names[0][:-1] + "x"
-    with pytest.raises(UserError, match=rf"learnt nothing of '{near}'; it knows 20 countries, the nearest: {names[0]}"):
+    with pytest.raises(UserError, match=rf"country '{near}' is unknown; did you mean '{names[0]}'"):
         session.edit("The capital of {} is", near, names[1])
     with pytest.raises(UserError, match="does not name"):
         session.edit("The capital is", names[0], names[1])

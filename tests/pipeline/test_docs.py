@@ -117,8 +117,8 @@ def project(tmp_path, monkeypatch):
     folder = tmp_path / "results/laptop/rivals"
     folder.mkdir(parents=True)
     row = json.loads((ROOT / "results/laptop/rivals/verdicts.json").read_text())[0]
-    numbers = {"ours": -0.4567, "ci_low": -0.5, "ci_high": -0.25, "own_rate": 0.125, "seeds": 5}
-    nothing = dict.fromkeys(("ours", "ci_low", "ci_high", "own_rate"))
+    numbers = {"ours": -0.4567, "ci_low": -0.5, "ci_high": -0.25, "tuned": 0.125, "seeds": 5}
+    nothing = dict.fromkeys(("ours", "ci_low", "ci_high", "tuned"))
     rows = [row | {"claim": "a"} | numbers, row | {"claim": "unmeasured"} | nothing]
     (folder / "verdicts.json").write_text(json.dumps(rows))
     (folder / "data.csv").write_text(
@@ -145,8 +145,8 @@ def written(template: str) -> str:
         ('claim("laptop/rivals/a") | number("+.1f")', "-0.5"),
         ('claim("laptop/rivals/a") | interval', "-0.50 to -0.25"),
         ('claim("laptop/rivals/a") | minus | both(".3f")', "0.457 (0.250 to 0.500)"),
-        ('claim("laptop/rivals/a", "own_rate") | number(".3f")', "0.125"),
-        ('claim("laptop/rivals/a", "own_rate") | both', "0.12"),
+        ('claim("laptop/rivals/a", "tuned") | number(".3f")', "0.125"),
+        ('claim("laptop/rivals/a", "tuned") | both', "0.12"),
         ('claim("laptop/rivals/a", "seeds") | number(".0f")', "5"),
         ('verdict("laptop/rivals/a")', "holds"),
         ('data("laptop/rivals", what="dense")', "3.14 (3.00 to 3.50)"),
@@ -197,7 +197,7 @@ def test_tables_count_every_claim(which, project):
         ('{{ claim("laptop/rivals/unmesured") }}', "claim 'unmesured' is unknown; did you mean 'unmeasured'?"),
         ('{{ claim("laptop/rivals/a", "sedes") }}', "field 'sedes' is unknown; did you mean 'seeds'?"),
         ('{{ claim("laptop/rivals/unmeasured") }}', "field 'ours' is unknown"),
-        ('{{ claim("laptop/rivals/a", "own_rate") | interval }}', "0.125 has no interval"),
+        ('{{ claim("laptop/rivals/a", "tuned") | interval }}', "0.125 has no interval"),
         ('{{ claim("laptop/rivals/a") | number("twice") }}', "Invalid format specifier 'twice'"),
         ('{{ verdict("laptop/rivals/b") }}', "claim 'b' is unknown"),
         ('{{ data("laptop/nothing", panel="loss") }}', "results/laptop/nothing/data.csv is missing"),

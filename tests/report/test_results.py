@@ -1,7 +1,6 @@
 """From measures to verdicts.json: signs, units, what couldn't be measured; and the figure that every recipe has."""
 
 import json
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -152,12 +151,12 @@ def test_an_ordering_needs_all_of_its_pairs_in_a_setting(given):
 def test_the_rule_is_told_what_the_claim_says(given):
     """Of a result of the paper's, unlike of a control, the size counts."""
     size = PaperNumber(value=2.0, unit="units", source="Table 0", confidence="read")
-    asked = claim("high", "low", origin="paper", primary=True, transportable=True, paper=size)
+    asked = claim("high", "low", origin="paper", primary=True, paper=size)
     facts = evidence_for(asked, given)
-    assert (facts.primary, facts.transportable, facts.paper_effect, facts.control) == (True, True, 2.0, False)
+    assert (facts.primary, facts.paper_effect, facts.control) == (True, 2.0, False)
     assert (facts.smallest_effect, facts.kind) == (0.1, "greater")
     plain = evidence_for(claim("high", "low", origin="paper"), given)
-    assert (plain.primary, plain.transportable, plain.paper_effect, plain.control) == (False, False, None, False)
+    assert (plain.primary, plain.paper_effect, plain.control) == (False, None, False)
     assert evidence_for(claim("high", "low"), given).control
 
 
@@ -221,23 +220,6 @@ def test_equal_results_are_equal_bytes(given, catalog, tmp_path):
         for name in files - {"provenance.json"}
     )
     assert json.loads((tmp_path / "one/verdicts.json").read_text()) == rows
-
-
-def test_results_of_an_unpacked_bundle_name_its_commit(given, catalog, tmp_path, monkeypatch):
-    """And not that of a repository that lies around it."""
-    monkeypatch.chdir(tmp_path)
-    Path("COMMIT").write_text("90f2922\n")
-    Path("MANIFEST.sha256").write_text("")
-    use_style(catalog.arms)
-    data = forest.collect(given)
-    save(
-        tmp_path / "a",
-        {"figure": forest.draw(data, given)},
-        data,
-        verdict_rows("laptop", judged(given.inputs, given)),
-        {"params_hash": "p", "data_hash": None},
-    )
-    assert json.loads((tmp_path / "a/provenance.json").read_text())["commit"] == "90f2922"
 
 
 def test_every_panel_is_written_alone_and_those_that_are_gone_are_removed(catalog, tmp_path):

@@ -11,11 +11,11 @@ from axe_playwright_python.sync_playwright import Axe
 from stemrepro.common.errors import UserError
 from stemrepro.measures.catalog import load
 from stemrepro.report import scoreboard
-from stemrepro.report.browser import chromium
 from stemrepro.report.scoreboard import write_scoreboard
 from stemrepro.report.verdicts import CONTROL_WORDS, read_verdicts, recipe_table, tally_table
 from stemrepro.report.words import paper_items
 from stemrepro.verdicts.rule import VERDICTS
+from tests.browser import chromium
 from tests.conftest import ROOT
 from tests.report.made_up import row
 

@@ -14,7 +14,7 @@ ROW = dict.fromkeys(("claim", "sentence", "kind", "metric", "unit", "scale", "re
     NUMBERS, 1.0
 )
 ROW |= {"origin": "paper", "verdict": "reproduced", "arms": ["dense"], "primary": False, "paper": None, "seeds": 3}
-ROW |= {"expected": None, "untested": None, "transportable": False}
+ROW |= {"expected": None, "untested": None}
 
 
 def row(origin, verdict, claim="a"):

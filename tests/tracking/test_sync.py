@@ -25,13 +25,13 @@ from stemrepro.config.address import MAIN, Address
 from stemrepro.config.sources import prose as prose_of
 from stemrepro.evaluation import benchmarks, losses
 from stemrepro.pipeline.score import write_scores
-from stemrepro.report.browser import chromium
 from stemrepro.tracking import state as tracked
 from stemrepro.tracking import sync as tracking
 from stemrepro.tracking.page import WIDTHS
 from stemrepro.tracking.state import Held, held, page, remember, sources, tracking_uri
 from stemrepro.tracking.sync import Tracker
 from stemrepro.training.train import train
+from tests.browser import chromium
 from tests.conftest import ROOT, quiet
 
 

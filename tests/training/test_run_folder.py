@@ -24,7 +24,6 @@ from stemrepro.training.checkpoint import AtomicCheckpointIO
 from stemrepro.training.retrofit import beginning
 from stemrepro.training.run import InitFrom
 from stemrepro.training.run_folder import read_config, read_metrics
-from tests.common.test_yaml_records import BOMB
 from tests.conftest import ROOT
 
 RUN = Path("runs/tiny/main/stem-full/seed0")
@@ -169,7 +168,7 @@ def test_settings_of_no_run_are_named_by_key(home, change, words):
         read_config(RUN)
 
 
-@pytest.mark.parametrize("text", [BOMB, "a: " + "[" * 3000, "arm: a\narm: b", "3", "a: 2026-99-99", "\x00"])
+@pytest.mark.parametrize("text", ["a: " + "[" * 3000, "arm: a\narm: b", "3", "a: 2026-99-99", "\x00"])
 def test_yaml_that_is_no_settings_is_refused_and_differs_in_everything(home, text):
     (RUN / "config.yaml").write_text(text)
     with pytest.raises(UserError, match=r"config\.yaml is missing or damaged") as refused:

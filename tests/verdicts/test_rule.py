@@ -36,13 +36,11 @@ def verdict(*contrasts: Contrast, kind: str = "greater", **fields: object) -> st
 @pytest.mark.parametrize(
     ("mean", "fields", "expected"),
     [
-        (0.05, {"paper_effect": 0.05, "transportable": True}, REPRODUCED),
-        (0.05, {"paper_effect": 0.05, "transportable": True, "primary": True}, REPRODUCED),
-        (0.05, {"paper_effect": 0.05}, DIRECTION),  # not transportable
+        (0.05, {"control": True}, REPRODUCED),
+        (0.05, {"control": True, "primary": True}, REPRODUCED),
+        (0.05, {"paper_effect": 0.05}, DIRECTION),  # whatever its size
         (0.05, {}, DIRECTION),  # no paper number
-        (0.50, {"paper_effect": 0.05, "transportable": True}, DIRECTION),  # ten times the paper's size
-        (0.03, {"paper_effect": 0.20, "transportable": True}, DIRECTION),  # a seventh of it
-        (0.01, {"paper_effect": 0.05, "transportable": True}, DIRECTION),  # real, smaller than what counts
+        (0.01, {"control": True}, DIRECTION),  # real, smaller than what counts
         (0.0, {}, CONTRADICTED),  # absent
         (-0.05, {}, CONTRADICTED),  # opposite
         (0.05, {"failed_precondition": "dense is at chance"}, NOT_TESTABLE),
@@ -50,15 +48,6 @@ def verdict(*contrasts: Contrast, kind: str = "greater", **fields: object) -> st
 )
 def test_known_verdicts(mean, fields, expected):
     assert verdict(around(mean), **fields) == expected
-
-
-@pytest.mark.parametrize(
-    ("effect", "paper", "expected"),
-    [(0.097, 0.05, REPRODUCED), (0.103, 0.05, DIRECTION), (0.052, 0.10, REPRODUCED), (0.048, 0.10, DIRECTION)],
-)
-def test_half_to_twice_the_papers_size_is_its_size(effect, paper, expected):
-    """The interval is 0.0014 to either side."""
-    assert verdict(around(effect, sd=0.001), paper_effect=paper, transportable=True) == expected
 
 
 def test_absent_and_equivalent_are_shown_at_90_percent():
@@ -183,8 +172,7 @@ def test_false_positives_of_secondary_claims_stay_under_ten_percent(seeds, count
 
 def test_effects_that_do_not_count_are_rarely_reproduced():
     """Every true effect equals the smallest that counts, where a careless rule would call one in fifteen reproduced."""
-    fields = {"paper_effect": 0.04, "transportable": True}
-    rate = positive_rate([0.02] * 8, True, {REPRODUCED}, 3000, 8, fields)
+    rate = positive_rate([0.02] * 8, True, {REPRODUCED}, 3000, 8, {"control": True})
     assert rate <= ceiling(0.05, 3000)
 
 
@@ -301,7 +289,6 @@ def test_reasons_of_direction_only():
     assert "the effect is not shown to exceed 0.02" in reason(around(0.021, sd=0.005))
     assert "the paper gives no size to compare with" in reason(around(0.05))
     assert "the paper's size can't be expected at this scale" in reason(around(0.05), paper_effect=0.05)
-    assert "misses half to twice the paper's 0.5" in reason(around(0.05), paper_effect=0.5, transportable=True)
 
 
 def made_up(rng: np.random.Generator) -> Evidence:
@@ -311,10 +298,10 @@ def made_up(rng: np.random.Generator) -> Evidence:
         size + rng.choice([0.002, 0.02, 0.1]) * rng.standard_normal(seeds)
         for _ in range(3 if kind == "ordering" else 1)
     ]
-    control, transportable, primary, robustness = (bool(rng.random() < share) for share in (0.3, 0.7, 0.3, 0.3))
+    control, primary, robustness = (bool(rng.random() < share) for share in (0.3, 0.3, 0.3))
     contrasts = tuple(map(Contrast, pairs))
     return Evidence(
-        kind, contrasts, 0.02, control=control, transportable=transportable, primary=primary,
+        kind, contrasts, 0.02, control=control, primary=primary,
         paper_effect=None if control else rng.choice([0.01, 0.05, 0.2, 2]),
         failed_precondition="at chance" if rng.random() < 0.05 else None, unmeasured="diverged" if rng.random() < 0.05 else None,
         robustness={OWN_RATES: tuple(c.reversed() for c in contrasts)} if robustness else {},
@@ -331,7 +318,7 @@ def in_one_go(e: Evidence, zero: float, above: float) -> str:
         return INCONCLUSIVE
     bounds = {level: [c.interval(level) for c in e.contrasts] for level in (zero, above, 0.10)}
     inside = all(low > -0.02 and high < 0.02 for low, high in bounds[0.10])
-    (low, high), (strict, strict_high) = bounds[zero][0], bounds[above][0]
+    (low, high), (strict, _) = bounds[zero][0], bounds[above][0]
     if e.kind == "equivalent":
         return REPRODUCED if inside else CONTRADICTED if low > 0.02 or high < -0.02 else INCONCLUSIVE
     if e.kind == "not-better":
@@ -344,8 +331,7 @@ def in_one_go(e: Evidence, zero: float, above: float) -> str:
         if all(low > 0 or strict > 0.02 for (low, _), (strict, _) in zip(bounds[zero], bounds[above], strict=True)):
             return REPRODUCED if all(low > 0.02 for low, _ in bounds[above]) else DIRECTION
         return INCONCLUSIVE
-    size = e.paper_effect
-    if strict > 0.02 and (e.control or (e.transportable and size and size / 2 <= strict_high and strict <= 2 * size)):
+    if strict > 0.02 and e.control:
         return REPRODUCED
     return DIRECTION if low > 0 else CONTRADICTED if high < 0 or inside else INCONCLUSIVE
 
@@ -371,7 +357,6 @@ def test_answers_turn_with_the_sign():
     )
     assert there == [
         ("Does the lower bound exceed 0.02?", True),
-        ("May the paper's size be expected here?", False),
         ("Does the lower bound exceed 0?", True),
     ]
     assert back == [

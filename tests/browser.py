@@ -1,4 +1,4 @@
-"""Chromium without a window, as pages are printed, photographed and tested with; it is asked for nowhere else."""
+"""Chromium without a window: pages are tested and photographed with it."""
 
 import os
 import shutil
