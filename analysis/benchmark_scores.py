@@ -41,20 +41,20 @@ def collect(measure: Comparison) -> pd.DataFrame:
     for task in measure.inputs.recipe.tasks:
         if not dense.tasks(task):
             continue
-        metric, about = f"accuracy:{task}", dense.summary["tasks"][task]
+        about = dense.summary["tasks"][task]
         rows += [
-            {"panel": "floor", "what": task, "arm": name, "value": value}
-            for name, value in dense.floors(metric).items()
+            {"panel": "floor", "what": task, "arm": name, "value": value} for name, value in dense.floors(task).items()
         ]
         rows.append({"panel": "truncated", "what": task, "arm": "all", "value": 100 * about["truncated"]})
-        rows += [row("accuracy", task, arm, scores.sample(metric).contrast()) for arm, scores in arms.items()]
+        rows += [row("accuracy", task, arm, scores.sample("accuracy", task).contrast()) for arm, scores in arms.items()]
         if task in paper.blocks["table-3-350m"].columns:
             values = {arm: paper.row(f"table-3-350m/{arm}")[task] for arm in PAPER_ARMS}
             rows += [{"panel": "paper", "what": task, "arm": arm, "value": value} for arm, value in values.items()]
     for score in ("accuracy", "margin"):
         for what in ROWS:
-            if np.isfinite(dense.sample(f"{score}:{what}").by_seed).all():
-                rows.append(row(f"{score} of dense", what, "dense", dense.sample(f"{score}:{what}").contrast()))
+            own = dense.sample(**measure.parse(f"{score}:{what}").fields)
+            if np.isfinite(own.by_seed).all():
+                rows.append(row(f"{score} of dense", what, "dense", own.contrast()))
                 rows += [
                     row(f"{score} - dense", what, arm, measure.contrast(arm, "dense", f"{score}:{what}"))
                     for arm in arms

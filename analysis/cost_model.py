@@ -35,7 +35,7 @@ def family(width: int) -> Shape:
 
 def collect(measure: Costs) -> pd.DataFrame:
     """Everything that is drawn, one line a number."""
-    rows, shapes = [], measure.shapes
+    rows, shapes = [], measure.inputs.catalog.shapes
 
     def add(panel: str, model: str, what: str, x: float, value: float) -> None:
         rows.append({"panel": panel, "model": model, "what": what, "x": x, "value": value})

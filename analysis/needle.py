@@ -40,7 +40,7 @@ def collect(measure: Needle) -> pd.DataFrame:
             rows.append(mean_row(f"another key's value, {place.variant}", place.arm, length, wrong))
         if place.variant == KEPT and place.arm != "dense":
             rows += [
-                mean_row("lead", place.arm, length, Contrast(measure.lead(place.arm, "dense", KEPT, length)))
+                mean_row("lead", place.arm, length, measure.lead(place.arm, "dense", length, variant=KEPT))
                 for length in asked.lengths
             ]
     for variant in (KEPT, ANEW):

@@ -16,9 +16,8 @@ HATCHES = {"table-3-350m": None, "table-3-1b": "////", "table-4": "...."}
 GAINS = {"table-3-350m": "#0173b2", "table-3-1b": "#d55e00", "table-4": "#029e73"}
 
 
-def collect(measure: PaperAudit) -> pd.DataFrame:
+def collect(audit: PaperAudit) -> pd.DataFrame:
     """Everything that is drawn, one line a number."""
-    audit = measure.audit
     fits = granularity(audit)
     kinds = np.select([fits.fits_items & fits.fits_padded, fits.fits_items, fits.fits_padded],
                       ["both", "true size only", "padded size only"], "neither")  # fmt: skip
@@ -41,7 +40,7 @@ def collect(measure: PaperAudit) -> pd.DataFrame:
                     )
     for row in ("table-3-350m/stem-third", "table-3-350m/stem-half", "table-3-350m/stem-full", "table-3-1b/stem-third"):
         values = {"printed": audit.paper.value(f"{row}/total")}
-        values |= {name: audit.total(f"{row}:{name}") for name in ("kept", "tensors")}
+        values |= {name: audit.total(row, name) for name in ("kept", "tensors")}
         rows.append(pd.DataFrame([{"panel": "total", "row": row, "what": k, "value": v} for k, v in values.items()]))
     for row in ("table-3-350m/stem-third", "table-3-350m/stem-full", "table-3-1b/stem-third"):
         size = audit.counts(row)["tables"] / audit.counts(f"{row.split('/')[0]}/dense")["total"]
@@ -57,8 +56,8 @@ def collect(measure: PaperAudit) -> pd.DataFrame:
             frame.append({"panel": "item error", "row": block, "what": where, "value": error})
         rows.append(pd.DataFrame(frame))
     shares = {
-        "a replaced FFN": audit.ffn_saved(""),
-        "a replaced layer\n(Table 1, 4,096 tokens)": audit.saved("llama-3.2-1b"),
+        "a replaced FFN": audit.ffn_saved(),
+        "a replaced layer\n(Table 1, 4,096 tokens)": audit.saved(audit.shapes["llama-3.2-1b"]),
         "the model, 1B, 1/3": audit.flops_saved("table-3-1b/stem-third"),
         "the model, 350M, 1/3": audit.flops_saved("table-3-350m/stem-third"),
         "the model, 350M, 1/2": audit.flops_saved("table-3-350m/stem-half"),

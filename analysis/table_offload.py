@@ -67,7 +67,7 @@ def collect(measure: Offload) -> pd.DataFrame:
         for length, share in zip(*measure.distinct_share(source), strict=True):
             add("distinct", "", source, length, 100 * share)
     for model, placement in ((model, placement) for model in MODELS for placement in PLACEMENTS):
-        shape = measure.shape(model)
+        shape = measure.inputs.catalog.shapes[model]
         _, stem = dense_and_stem(shape, placement)
         resident = model_seconds(shape, placement, PROMPT, device, Home(host=False), 0)
         for name, home in HOMES.items():
@@ -84,11 +84,11 @@ def collect(measure: Offload) -> pd.DataFrame:
         add("break-even", model, placement, 0, bandwidth / 1e9)
         for batch in BATCHES:
             for name in ("when asked for", "ahead"):
-                found = measure.slowdown(model, placement, DEVICE, [decode(int(batch))], HOMES[name])
+                found = measure.slowdown(shape, placement, device, [decode(int(batch))], HOMES[name])
                 add("decode", model, f"{placement}: {name}", batch, found)
         for tokens in measure.steps():
             for name in ("when asked for", "ahead"):
-                found = measure.training(model, placement, DEVICE, tokens, ahead=name == "ahead")
+                found = measure.training(shape, placement, device, name == "ahead", tokens)
                 add("training", model, f"{placement}: {name}", tokens, found)
         tokens = measure.steps()[-1]
         work = shape, placement, tokens, device, measure.step_rows(tokens)
@@ -96,7 +96,7 @@ def collect(measure: Offload) -> pd.DataFrame:
             share = 100 * getattr(from_host(*work), part) / on_device(*work)
             add("training parts", model, f"{placement}: {part}", tokens, share)
     for model in MODELS:
-        dense, _ = dense_and_stem(measure.shape(model), "third")
+        dense, _ = dense_and_stem(measure.inputs.catalog.shapes[model], "third")
         add("memory", model, "dense", BYTES * parameter_counts(dense)["active"] / 1e9, 0)
     return pd.DataFrame(rows)
 

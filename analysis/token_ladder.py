@@ -11,6 +11,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from stemrepro.config.paper import Paper
 from stemrepro.measures.agreement import agreement
+from stemrepro.measures.losses import Bucket
 from stemrepro.measures.scaling import Scaling
 from stemrepro.report.ladder import PAIR
 from stemrepro.report.results import mean_row
@@ -85,7 +86,7 @@ def collect(measure: Scaling) -> pd.DataFrame:
         ]
         there = set(measure.all_losses("dense", variant).losses.query("by == 'pair'")["bucket"]) & PAIRS.keys()
         for bucket in (bucket for bucket in PAIRS if bucket in there):
-            gap = measure.gap("dense", "stem-full", variant, f"prose:pair={bucket}")
+            gap = measure.gap("dense", "stem-full", variant, Bucket("pair", bucket))
             rows.append(mean_row("by pair", bucket, x, gap))
     rows += [
         mean_row("part", "interaction", x, measure.interaction("up-removed", "dense", variant))

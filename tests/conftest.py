@@ -10,7 +10,8 @@ from stemrepro.common.files import sha256
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import Arm, run_settings
 from stemrepro.config.mixes import SampleMix
-from stemrepro.config.scale import PlannedTasks, Scale, Variant
+from stemrepro.config.scale import Scale, Variant
+from stemrepro.config.scores import PlannedTasks
 from stemrepro.data.archives import fetch
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.encoding import write_blocks

@@ -8,7 +8,7 @@ import pandas as pd
 
 from stemrepro.config.catalog import Catalog
 from stemrepro.measures.base import Measure
-from stemrepro.measures.comparison import ArmScores
+from stemrepro.measures.comparison import ComparedArm
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.losses import ArmLosses
 
@@ -76,5 +76,5 @@ def made(kind: type[Measure], catalog: Catalog, recipe: str, arms: dict, **scale
     measure = kind(
         Inputs(recipe, catalog.model_copy(update={"scales": {"laptop": laptop}}), "laptop", Path("scores/laptop"))
     )
-    measure.arms = {name: arm if isinstance(arm, ArmScores) else ArmScores(arm) for name, arm in arms.items()}
+    measure.arms = {name: arm if isinstance(arm, ComparedArm) else ComparedArm(arm) for name, arm in arms.items()}
     return measure

@@ -10,7 +10,7 @@ import yaml
 from typer.testing import CliRunner
 
 from stemrepro.cli import app
-from stemrepro.config.scale import PARTS
+from stemrepro.config.scores import PARTS
 from stemrepro.pipeline import plan
 from stemrepro.pipeline.runs import runs_of
 from stemrepro.pipeline.score import pending, write_scores

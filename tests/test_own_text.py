@@ -11,7 +11,7 @@ import yaml
 from stemrepro.cli.making import data
 from stemrepro.common.files import read_rows
 from stemrepro.config.address import MAIN, Address
-from stemrepro.config.scale import PARTS
+from stemrepro.config.scores import PARTS
 from stemrepro.data.archives import SAMPLE
 from stemrepro.pipeline import plan
 from stemrepro.pipeline.runs import runs_of

@@ -13,7 +13,7 @@ from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.paths import DATA, RESULTS, RUNS, SCORES
 from stemrepro.common.provenance import commit, no_repository
 from stemrepro.common.stopping import leave_with_parent, started
-from stemrepro.config.scale import PARTS
+from stemrepro.config.scores import PARTS
 
 OF_MIX = ("fetch", "corpus", "items")
 STEPS = (*OF_MIX, "tokenizer", "blocks", "vocabularies", "people", "mid", "counts")

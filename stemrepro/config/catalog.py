@@ -18,7 +18,8 @@ from stemrepro.config.mixes import BlendMix, Mix, parse_mix
 from stemrepro.config.paper import Cells, Paper
 from stemrepro.config.recipe import Recipe
 from stemrepro.config.retrofit import check
-from stemrepro.config.scale import PARTS, Scale, Shape, Variant
+from stemrepro.config.scale import Scale, Shape, Variant
+from stemrepro.config.scores import PARTS
 
 NO_RECIPES = ("arms", "mixes", "paper", "variants", "shapes")
 RESERVED = ("check", "fetch", "corpus", "items", "tokenizer", "blocks", "vocabularies", "people", "mid", "counts", "train", *PARTS,

@@ -7,7 +7,7 @@ from pydantic import Field, StringConstraints, model_validator
 from stemrepro.common.yaml_records import Factor, Name, Positive, Strict
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.paper import Cells, PaperNumber
-from stemrepro.config.scale import Part
+from stemrepro.config.scores import LOSSES, PARTS, PartName
 
 Key = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=64)]
 """Names that lm-eval or Python give: tasks, groups of them, claims."""
@@ -18,10 +18,6 @@ ORIGINS: dict[Origin, str] = {
     "control": "our control",
 }
 """Whose sentence a claim is: a result of the paper's, what follows from its own numbers and shapes, or a question of ours."""
-
-
-OF_LOSSES = ("losses", "context", "steps")
-"""Kinds of scores that lie in the part "losses"."""
 
 
 class Claim(Strict):
@@ -78,7 +74,7 @@ class VariantRequest(Strict):
 
     arms: tuple[Name, ...] = Field((), description="trained there; all of the recipe's when left out")
     seeds: Positive = 3
-    scores: tuple[Literal["losses", "steps", "capacity", "haystack", "reasoning"], ...] = Field(
+    scores: tuple[Literal["steps", *(name for name, part in PARTS.items() if part.at_points)], ...] = Field(
         ("losses",), description="steps: only losses and gradient norms of training"
     )
 
@@ -99,7 +95,7 @@ class Recipe(Strict):
     base: Name = Field(MAIN, description="the variant at which its arms are compared, in place of the scale itself")
     seeds: Positive = Field(5, description="seeds of each arm at the scale, the first of the scale's")
     more_seeds: dict[Name, Positive] = Field(default_factory=dict, description="arms with another number of seeds")
-    scores: tuple[Literal["context", Part], ...] = Field(
+    scores: tuple[Literal["context", PartName], ...] = Field(
         ("losses",), description="what it reads of its arms at the scale; context: losses also by position and context"
     )
     variants: dict[Name, VariantRequest] = Field(default_factory=dict, description="where else it wants arms")
@@ -130,8 +126,10 @@ class Recipe(Strict):
                 raise ValueError(f"{key} names '{strange[0]}', which is not among the recipe's arms")
         if self.base != MAIN and (self.base not in self.variants or set(self.arms) - set(self.arms_at(self.base))):
             raise ValueError(f"base '{self.base}' is no variant at which all of the recipe's arms are trained")
-        if len({"benchmarks", "reasoning"} & set(self.scores)) != bool(self.tasks):
-            raise ValueError("tasks need the scores 'benchmarks' or 'reasoning', one of the two, and these need tasks")
+        of_tasks = [name for name, part in PARTS.items() if part.tasks]
+        if len(set(of_tasks) & set(self.scores)) != bool(self.tasks):
+            choices = " or ".join(f"'{name}'" for name in of_tasks)
+            raise ValueError(f"tasks need the scores {choices}, one of the two, and these need tasks")
         if "benchmarks" in self.scores and {task.score for task in self.tasks.values()} - {"acc", "acc_norm"}:
             raise ValueError("the scores 'benchmarks' know acc and acc_norm; other metrics need the scores 'reasoning'")
         for group, members in self.groups.items():
@@ -160,7 +158,7 @@ class Recipe(Strict):
     def scored(self) -> dict[Address, list[str]]:
         """Return the parts of the scores that it reads of each address, as their folders are called."""
         return {
-            address: list(dict.fromkeys("losses" if kind in OF_LOSSES else kind for kind in kinds))
+            address: list(dict.fromkeys("losses" if kind in LOSSES else kind for kind in kinds))
             for address, kinds in self.wanted().items()
         }
 

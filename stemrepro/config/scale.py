@@ -1,11 +1,12 @@
 """How big: the fields of recipes/scales/*.yaml, and the variants of recipes/variants.yaml that lie beside a scale."""
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from stemrepro.common.yaml_records import Factor, Fraction, Name, Positive, Strict
 from stemrepro.config.retrofit import KINDS, Kind
+from stemrepro.config.scores import Benchmarks, Evaluation, Geometry, OfSomeScales
 from stemrepro.config.training import Training
 
 
@@ -28,84 +29,12 @@ class Shape(Strict):
     head_std: Factor | None = Field(None, description="the same of the output head; 1 / sqrt(width) when left out")
 
 
-Part = Literal[
-    "losses", "benchmarks", "geometry", "facts", "edits", "recall", "capacity", "haystack", "distance", "reasoning"
-]
-PARTS: tuple[Part, ...] = get_args(Part)
-"""Kinds of scores."""
-
-
-class Evaluation(Strict):
-    """How runs of a scale are scored."""
-
-    tokens: Positive = Field(description="validation tokens a source")
-    batch: Positive = Field(description="sequences at once")
-
-
-class Benchmarks(Strict):
-    """How runs of a scale are scored on the benchmarks that its recipes name."""
-
-    items: Positive = Field(description="items a task, at most")
-    batch: Positive = Field(description="sequences at once")
-    hub: bool = Field(False, description="lm-eval's own tasks from the Hugging Face hub, not the archive's")
-
-
-class PlannedTasks(Benchmarks):
-    """How runs are scored on which benchmarks."""
-
-    tasks: tuple[str, ...] = Field(description="those that the recipes name and the mix has, by lm-eval's name")
-
-
-class PlannedReasoning(Strict):
-    """How runs are scored on which tasks of reasoning."""
-
-    items: Positive = Field(description="a task, at most")
-    batch: Positive = Field(description="sequences at once")
-    tasks: dict[str, str] = Field(description="lm-eval's metric, by its name of a task or group; none without the hub")
-
-
 class Counting(Strict):
     """What is counted in the text without any model: distinct tokens and hits of row caches."""
 
     vocab: Positive = Field(description="a second vocabulary, nearer the paper's than the model's is")
     length: Positive = Field(description="tokens of the longest context")
     cache_tokens: Positive = Field(description="tokens a source that are streamed through the caches, at most")
-
-
-class Geometry(Strict):
-    """How the vectors of a model are compared."""
-
-    tokens: Positive = Field(description="distinct tokens, one occurrence each, whose FFN vectors are compared")
-    bins: Positive = Field(description="bins of a density between cosines -1 and 1")
-
-
-class Knowledge(Strict):
-    """How a model is asked for facts, and how it is edited; of scales whose text is a mix of facts."""
-
-    pairs: Positive = Field(description="pairs of countries of each kind of lengths that are edited")
-    batch: Positive = Field(description="prompts at once")
-
-
-class Recall(Strict):
-    """How recall in context is asked for; of scales whose text is a mix of keys and values."""
-
-    pairs: tuple[Positive, ...] = Field(min_length=1, description="numbers of pairs")
-    lengths: tuple[Positive, ...] = Field(
-        min_length=1, description="tokens of a document; a quarter of them at most are given pairs"
-    )
-    documents: Positive = Field(description="of each number and length")
-    batch: Positive = Field(description="documents at once")
-
-
-class Haystack(Strict):
-    """How a needle is asked for; of scales whose text is a mix of needles."""
-
-    lengths: tuple[Positive, ...] = Field(min_length=1, description="tokens of what is read, the question with it")
-    depths: tuple[Annotated[float, Field(ge=0, le=1)], ...] = Field(
-        min_length=1, description="of the needle: 0 where the row begins, 1 before the question"
-    )
-    rows: Positive = Field(description="of each length and depth")
-    batch: Positive = Field(description="rows at once")
 
 
 class TunedSettings(Strict):
@@ -120,7 +49,7 @@ class TunedSettings(Strict):
     warmup: Fraction | None = None
 
 
-class Scale(Strict):
+class Scale(OfSomeScales):
     """How big: data, shape, budget, seeds."""
 
     data: Name = Field(description="a mix of recipes/mixes.yaml")
@@ -138,9 +67,6 @@ class Scale(Strict):
     benchmarks: Benchmarks
     counting: Counting
     geometry: Geometry
-    knowledge: Knowledge | None = Field(None, exclude_if=lambda value: value is None)
-    recall: Recall | None = Field(None, exclude_if=lambda value: value is None)
-    haystack: Haystack | None = Field(None, exclude_if=lambda value: value is None)
     named_only: bool = Field(
         False, exclude_if=lambda value: not value, description="only recipes that name the scale are run at it"
     )

@@ -21,7 +21,7 @@ from lm_eval.tasks import TaskManager
 from tokenizers import Tokenizer
 
 from stemrepro.common.errors import UserError
-from stemrepro.config.scale import PlannedTasks
+from stemrepro.config.scores import PlannedTasks
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.lm import StemLM, task_manager

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from stemrepro.config.buckets import position_edges
-from stemrepro.config.scale import Evaluation
+from stemrepro.config.scores import Evaluation
 from stemrepro.config.sources import prose
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.evaluation.context import sums

@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from stemrepro.common.files import atomic_write
-from stemrepro.config.scale import Knowledge
+from stemrepro.config.scores import Knowledge
 from stemrepro.data.atlas import Atlas, read_atlas
 from stemrepro.data.relations import RELATIONS, held_out_prompt
 from stemrepro.data.tokenizer import read_tokenizer, token_bytes

@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 
 from stemrepro.common.files import atomic_write
-from stemrepro.config.scale import Knowledge
+from stemrepro.config.scores import Knowledge
 from stemrepro.data.atlas import Atlas, Fact, read_atlas
 from stemrepro.data.relations import HELD_OUT, held_out_prompt, trained_prompts
 from stemrepro.data.tokenizer import read_tokenizer

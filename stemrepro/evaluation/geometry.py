@@ -21,7 +21,7 @@ from torch import Tensor
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.buckets import BUCKETS, bucket_name
-from stemrepro.config.scale import Geometry
+from stemrepro.config.scores import Geometry
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.evaluation.losses import seen_pairs
 from stemrepro.evaluation.weights import load_run

@@ -17,7 +17,7 @@ import torch
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.mixes import NeedlesMix
-from stemrepro.config.scale import Haystack
+from stemrepro.config.scores import Haystack
 from stemrepro.data.integrity import read_corpus
 from stemrepro.data.needles import BARE, SOURCE, Deal, clauses, needle, prose_of, question
 from stemrepro.data.tokenizer import read_tokenizer

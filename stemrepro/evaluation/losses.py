@@ -15,7 +15,7 @@ from scipy.sparse import coo_array, csr_array
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.buckets import BUCKETS, bucket_name
-from stemrepro.config.scale import Evaluation
+from stemrepro.config.scores import Evaluation
 from stemrepro.config.sources import prose
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.evaluation.context import context_sums

@@ -16,7 +16,7 @@ from lm_eval.evaluator import evaluate
 from lm_eval.tasks import TaskManager
 
 from stemrepro.common.errors import UserError, unknown
-from stemrepro.config.scale import PlannedReasoning
+from stemrepro.config.scores import PlannedReasoning
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.lm import StemLM
 from stemrepro.evaluation.weights import load_run

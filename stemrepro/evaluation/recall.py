@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 
 from stemrepro.common.errors import UserError
-from stemrepro.config.scale import Recall
+from stemrepro.config.scores import Recall
 from stemrepro.data.recall import made_up_words, pairs_and_queries
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.weights import load_run

@@ -5,21 +5,20 @@ Nothing here is random but the item error, whose discordance is assumed and stat
 """
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 
-from stemrepro.common.errors import UserError
 from stemrepro.config.arm import Arm, shaped
+from stemrepro.config.catalog import Catalog
 from stemrepro.config.paper import Paper
+from stemrepro.config.recipe import Recipe
 from stemrepro.config.scale import Shape
-from stemrepro.measures.base import Precondition
-from stemrepro.measures.inputs import Inputs
+from stemrepro.measures.base import Measure, Precondition
+from stemrepro.measures.metric import Field, metric
 from stemrepro.model.config import layers_of
 from stemrepro.model.cost import parameter_counts, table_1_saving
-from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.rule import CONFOUNDED
 
 EIGHT = ("arc_easy", "arc_challenge", "boolq", "piqa", "social_iqa", "hellaswag", "openbookqa", "winogrande")
@@ -57,12 +56,36 @@ def item_error(first: np.ndarray, second: np.ndarray, items: np.ndarray, discord
     return float(100 * np.sqrt(((q - (p - r) ** 2) / items).sum()) / len(items))
 
 
-@dataclass(frozen=True)
-class Audit:
+def _blocks(catalog: Catalog, recipe: Recipe) -> tuple[str, ...]:
+    return tuple(catalog.paper.blocks)
+
+
+def _rows(catalog: Catalog, recipe: Recipe) -> tuple[str, ...]:
+    return tuple(f"{name}/{row}" for name, block in catalog.paper.blocks.items() for row in block.rows)
+
+
+class PaperAudit(Measure):
     """Quantities that follow from the paper's printed numbers and published shapes; a row is "table-3-350m/dense"."""
 
-    paper: Paper
-    shapes: dict[str, Shape]
+    fields: ClassVar[dict[str, Field]] = {
+        "block": _blocks,
+        "row": _rows,
+        "without": {f"without {task}": task for task in EIGHT},
+        "prefix": ("multihop", "code", ""),
+    }
+    preconditions: ClassVar[dict[str, Precondition]] = {
+        "one-scorer": Precondition("the item counts that explain the row explain dense's too", CONFOUNDED, ())
+    }
+
+    @property
+    def paper(self) -> Paper:
+        """The paper's numbers."""
+        return self.inputs.catalog.paper
+
+    @property
+    def shapes(self) -> dict[str, Shape]:
+        """Published shapes."""
+        return self.inputs.catalog.shapes
 
     def accuracies(self, row: str) -> np.ndarray:
         """Return the eight accuracies of a row, "table-3-350m/dense", in percent [8]; nan where none was found."""
@@ -72,12 +95,16 @@ class Audit:
         """Sizes of the eight test sets, or `padded` to a multiple of 128 [8]."""
         return np.array([int(self.paper.value(f"test-sizes/{kind}/{task}")) for task in EIGHT])
 
+    @metric(
+        "average:{block}", "largest distance of a printed average from the mean of its tasks, in points", exact=True
+    )
     def average_deviation(self, block: str) -> float:
         """Largest distance between a printed average and the mean of its eight tasks, over the rows that have all, in points."""
         rows = [f"{block}/{row}" for row in self.paper.blocks[block].rows]
         gaps = [abs(self.accuracies(row).mean() - self.paper.value(f"{row}/average")) for row in rows]
         return float(np.nanmax(gaps))
 
+    @metric("roi:{row}", "average accuracy per forward GFLOP relative to dense", exact=True)
     def roi(self, row: str) -> float:
         """Training ROI: average accuracy per forward GFLOP, relative to dense."""
         block = row.split("/")[0]
@@ -90,22 +117,24 @@ class Audit:
         ffn = "dense" if arm == "dense" else "stem"
         return parameter_counts(shaped(self.shapes[SHAPE_OF[block]], Arm(ffn=ffn, placement=PLACEMENT_OF[arm])))
 
+    @metric("active:{row}", "active parameters in billions, from the shape", exact=True)
     def active(self, row: str) -> float:
         """Active parameters in billions: all but the tables."""
         return self.counts(row)["active"] / 1e9
 
+    @metric("gflops:{row}", "forward GFLOPs a token by the paper's rule", exact=True)
     def gflops(self, row: str) -> float:
         """Forward GFLOPs a token by the paper's rule: 2 x active parameters."""
         return 2 * self.active(row)
 
-    def total(self, name: str) -> float:
-        """Total parameters in billions: "row:tensors" counts every real tensor, "row:kept" subtracts no up-projection."""
-        row, _, convention = name.partition(":")
+    def total(self, row: str, convention: Literal["tensors", "kept"]) -> float:
+        """Total parameters in billions: "tensors" counts every real tensor, "kept" subtracts no up-projection."""
         return self.counts(row)[{"tensors": "total", "kept": "paper_total"}[convention]] / 1e9
 
+    @metric("nearer_total:{row}", "total parameters in billions by the nearer of two ways to count", exact=True)
     def nearer_total(self, row: str) -> float:
         """Return the one of the two ways to count that comes nearer to the printed total, in billions."""
-        ways = [self.total(f"{row}:{convention}") for convention in ("tensors", "kept")]
+        ways = [self.total(row, convention) for convention in ("tensors", "kept")]
         return min(ways, key=lambda value: abs(value - self.paper.value(f"{row}/total")))
 
     def hash_totals(self, row: str) -> dict[int, float]:
@@ -115,10 +144,12 @@ class Audit:
         dense = self.counts(row.replace("hash-moe", "dense"))["total"]
         return {layers: (dense + layers * (HASH_EXPERTS - 1) * expert) / 1e9 for layers in range(1, shape.layers + 1)}
 
+    @metric("hash_total:{row}", "total parameters in billions of the nearest number of Hash-MoE layers", exact=True)
     def hash_total(self, row: str) -> float:
         """Return the total nearest to the printed one that any number of Hash-MoE layers gives."""
         return min(self.hash_totals(row).values(), key=lambda value: abs(value - self.paper.value(f"{row}/total")))
 
+    @metric("table_spread:{block}", "largest less smallest table that printed totals imply, in billions", exact=True)
     def table_spread(self, block: str) -> float:
         """(total - dense) / STEM layers of the printed totals, largest less smallest, in billions: 0 if tables are of one size."""
         layers = self.shapes[SHAPE_OF[block]].layers
@@ -130,14 +161,20 @@ class Audit:
         ]
         return max(sizes) - min(sizes)
 
-    def saved(self, shape: str) -> float:
+    @metric("saved:{shape}", "percent of a layer's multiply-adds that Table 1 says is saved", exact=True)
+    def saved(self, shape: Shape) -> float:
         """Return share of a layer's multiply-adds that Table 1 says STEM saves, in percent, at 4,096 tokens."""
-        return 100 * table_1_saving(self.shapes[shape], 4096)
+        return 100 * table_1_saving(shape, 4096)
 
     def misfits(self, row: str) -> list[str]:
         """Return the tasks whose accuracy is no whole number of right answers out of the test's items."""
         pairs = zip(EIGHT, self.accuracies(row), self.items(), strict=True)
         return [task for task, value, size in pairs if not math.isnan(value) and not fits(value, size)]
+
+    @metric("misfits:{row}", "tasks whose accuracy is no whole number of right answers", exact=True)
+    def count_misfits(self, row: str) -> int:
+        """Count the misfits of a row."""
+        return len(self.misfits(row))
 
     def scorer(self, row: str) -> str:
         """Return which item counts explain a row: "true sizes", "padded sizes" (to 128) or "neither"."""
@@ -154,7 +191,8 @@ class Audit:
         pairs = zip(self.accuracies(row), self.items(kind), strict=True)
         return math.prod(chance_of_fit(int(size)) for value, size in pairs if not math.isnan(value))
 
-    def ffn_saved(self, _: str) -> float:
+    @metric("ffn_saved:", "percent of a replaced FFN's multiply-adds that is saved", exact=True)
+    def ffn_saved(self) -> float:
         """Return share of a replaced FFN's matrix multiply-adds that is saved, in percent."""
         shape = self.shapes["llama-3.2-1b"]
         dense, stem = (shaped(shape, Arm(ffn=f, placement=p)) for f, p in (("dense", "none"), ("stem", "full")))
@@ -162,28 +200,31 @@ class Audit:
         removed = (parameter_counts(dense)["active"] - parameter_counts(stem)["active"]) / len(stem.replaced_layers)
         return 100 * removed / (3 * matrix)
 
+    @metric("flops_saved:{row}", "percent of the model's printed GFLOPs that is saved", exact=True)
     def flops_saved(self, row: str) -> float:
         """Return share of the model's forward GFLOPs that is saved by the printed numbers, in percent."""
         return 100 * (1 - self.paper.value(f"{row}/gflops") / self.paper.value(f"{row.split('/')[0]}/dense/gflops"))
 
-    def gain(self, name: str) -> float:
-        """Average difference to dense in points, "row" or "row:without task"."""
-        row, _, without = name.partition(":without ")
+    @metric("gain:{row}[:{without}]", "average difference to dense in points", exact=True)
+    def gain(self, row: str, without: str | None = None) -> float:
+        """Average difference to dense in points, of all tasks or without one."""
         kept = [task != without for task in EIGHT]
         return float((self.accuracies(row) - self.accuracies(f"{row.split('/')[0]}/dense"))[kept].mean())
 
+    @metric("within_items:{block}", "1 where a gain is within what other items might have given", exact=True)
     def within_items(self, block: str) -> int:
         """1 where the mean gain of STEM 1/3 over dense is within the 95% half width that the items alone give two unrelated models."""
         first, second = self.accuracies(f"{block}/stem-third"), self.accuracies(f"{block}/dense")
         return int((first - second).mean() <= Z95 * item_error(first, second, self.items(), None))
 
-    def shrinks(self, name: str) -> int:
-        """From one length bucket to the next, how often STEM's lead gets smaller: "table-5:multihop", "table-6:"."""
-        block, _, prefix = name.partition(":")
+    @metric("shrinks:{block}:{prefix}", "how often the lead gets smaller with length", exact=True)
+    def shrinks(self, block: str, prefix: str) -> int:
+        """From one length bucket to the next, how often STEM's lead gets smaller, over columns that begin so."""
         own, dense = self.paper.row(f"{block}/stem-third"), self.paper.row(f"{block}/dense")
         lead = [own[column] - dense[column] for column in own if column.startswith(prefix)]
         return int((np.diff(lead) < 0).sum())
 
+    @metric("below_majority:{block}", "BoolQ cells below the most frequent answer", exact=True)
     def below_majority(self, block: str) -> int:
         """BoolQ cells of a block that are lower than always giving the set's most frequent answer."""
         most = (
@@ -195,8 +236,16 @@ class Audit:
         """Do the item counts that explain a row explain dense's too?"""
         return self.scorer(row) == self.scorer(f"{row.split('/')[0]}/dense") != "neither"
 
+    def untestable(self, metric: str, precondition: str) -> str | None:
+        """Say whether two rows come from two scorers: then their difference says nothing of the models."""
+        row = self.parse(metric).fields.get("row")
+        if precondition == "one-scorer" and not self.one_scorer(row):
+            ways = " and ".join(self.scorer(name) for name in (f"{row.split('/')[0]}/dense", row))
+            return f"the two rows come from two scorers ({ways})"
+        return None
 
-def granularity(audit: Audit) -> pd.DataFrame:
+
+def granularity(audit: PaperAudit) -> pd.DataFrame:
     """Return every accuracy of Tables 3 and 4: does it fit the true test size, the padded one, and how likely is that by accident?"""
     rows = []
     for block in ("table-3-350m", "table-3-1b", "table-4"):
@@ -211,59 +260,3 @@ def granularity(audit: Audit) -> pd.DataFrame:
                         "chance_items": chance_of_fit(size), "chance_padded": chance_of_fit(padded),
                     })  # fmt: skip
     return pd.DataFrame(rows)
-
-
-class PaperAudit:
-    """Quantities by name, "metric:row" or "metric:row:detail"; nothing is trained."""
-
-    metrics: ClassVar[dict[str, str]] = {
-        "average:.+": "largest distance of a printed average from the mean of its tasks, in points",
-        "roi:.+": "average accuracy per forward GFLOP relative to dense",
-        "active:.+": "active parameters in billions, from the shape",
-        "gflops:.+": "forward GFLOPs a token by the paper's rule",
-        "nearer_total:.+": "total parameters in billions by the nearer of two ways to count",
-        "hash_total:.+": "total parameters in billions of the nearest number of Hash-MoE layers",
-        "table_spread:.+": "largest less smallest table that printed totals imply, in billions",
-        "saved:.+": "percent of a layer's multiply-adds that Table 1 says is saved",
-        "misfits:.+": "tasks whose accuracy is no whole number of right answers",
-        "ffn_saved:.*": "percent of a replaced FFN's multiply-adds that is saved",
-        "flops_saved:.+": "percent of the model's printed GFLOPs that is saved",
-        "gain:.+": "average difference to dense in points",
-        "shrinks:.+": "how often the lead gets smaller with length",
-        "below_majority:.+": "BoolQ cells below the most frequent answer",
-        "within_items:.+": "1 where a gain is within what other items might have given",
-    }
-    preconditions: ClassVar[dict[str, Precondition]] = {
-        "one-scorer": Precondition("the item counts that explain the row explain dense's too", CONFOUNDED, ())
-    }
-    reads_text: ClassVar[bool] = False
-
-    def __init__(self, inputs: Inputs) -> None:
-        self.inputs, self.audit = inputs, Audit(inputs.catalog.paper, inputs.catalog.shapes)
-
-    def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """No metric compares arms of ours."""
-        raise UserError(f"metric '{metric}' is a number by itself, not a contrast of arms")
-
-    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
-        """Nothing is trained."""
-        return {}
-
-    def value(self, metric: str) -> float:
-        """Return the method of Audit that the metric names."""
-        name, _, rest = metric.partition(":")
-        names = {"average": "average_deviation"}
-        found = getattr(self.audit, names.get(name, name))(rest)
-        return float(len(found) if isinstance(found, list) else found)
-
-    def untestable(self, metric: str, precondition: str) -> str | None:
-        """one-scorer: a difference of rows from two scorers says nothing of the models."""
-        row = metric.split(":")[1]
-        if precondition == "one-scorer" and not self.audit.one_scorer(row):
-            ways = " and ".join(self.audit.scorer(name) for name in (f"{row.split('/')[0]}/dense", row))
-            return f"the two rows come from two scorers ({ways})"
-        return None
-
-    def runs(self) -> dict:
-        """None."""
-        return {}

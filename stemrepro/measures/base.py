@@ -2,20 +2,21 @@
 
 import itertools
 import pkgutil
-import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol
+from types import MappingProxyType
+from typing import ClassVar
 
-from stemrepro.common.errors import unknown
+from stemrepro.common.errors import UserError, unknown
+from stemrepro.config.catalog import Catalog
 from stemrepro.config.recipe import Claim, Recipe
 from stemrepro.measures import MEASURES
 from stemrepro.measures.inputs import Inputs
+from stemrepro.measures.metric import LOSS_UNIT, Asked, Field, parse
 from stemrepro.measures.plans import check_one_plan
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.rule import NOT_RUN
-
-LOSS_UNIT = "nats/token"
 
 
 @dataclass(frozen=True)
@@ -42,35 +43,57 @@ class Precondition:
         return self.arms + self.any_of
 
 
-class Measure(Protocol):
-    """The meaning of metrics. Each is a pattern of `metrics`, each condition one of `preconditions`."""
+class Measure:
+    """The meaning of metrics. Each is what a method declares by `metric`, each condition one of `preconditions`.
 
-    metrics: ClassVar[dict[str, str]]
-    """Pattern of a metric -> what it is."""
-    preconditions: ClassVar[dict[str, Precondition]]
-    reads_text: ClassVar[bool]
+    Args:
+        inputs: a recipe, and the scores of its arms; UserError names a file that is missing or damaged.
+    """
+
+    fields: ClassVar[dict[str, Field]] = {
+        "point": lambda catalog, recipe: tuple(recipe.variants),
+        "task": lambda catalog, recipe: (*recipe.tasks, *recipe.groups),
+        "shape": lambda catalog, recipe: catalog.shapes,
+    }
+    """What the words in the braces of metrics may be, besides those of its parents."""
+    preconditions: ClassVar[dict[str, Precondition]] = {}
+    reads_text: ClassVar[bool] = False
     """Does it also read what was counted in the text alone?"""
-    inputs: Inputs
+    arms: Mapping = MappingProxyType({})
+    """Scores of the recipe's arms by name; none where nothing is trained."""
 
     def __init__(self, inputs: Inputs) -> None:
-        """Read what the recipe's arms have; UserError names a file that is missing or damaged."""
+        self.inputs = inputs
+
+    def parse(self, metric: str) -> Asked:
+        """Read a metric; UserError names what it can't be."""
+        return parse(type(self), metric, self.inputs.catalog, self.inputs.recipe)
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """metric(high) - metric(low), a value a seed; Unmeasured where a run diverged."""
-
-    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
-        """Return the same in other settings, by a name of stemrepro.verdicts.robustness.ELSEWHERE, as far as both arms were trained there."""
+        """Return metric(high) - metric(low), a value a seed; Unmeasured where a run diverged."""
+        asked = self.parse(metric)
+        return asked.metric.method(self, high, low, **asked.fields)
 
     def value(self, metric: str) -> float:
         """Return the number of an exact claim."""
+        asked = self.parse(metric)
+        return asked.metric.method(self, **asked.fields)
+
+    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
+        """Return the same in other settings, by a name of stemrepro.verdicts.robustness.ELSEWHERE, as far as both arms were trained there."""
+        return {}
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return why a metric can't be tested under a condition, or None; the condition "none" is that of the metric itself. It isn't told which
-        arms the claim compares; under a condition with `by_effect` it is told the claim's `smallest_effect` as well.
+        """Say why a metric can't be tested under a condition, or None; the condition "none" is that of the metric itself.
+
+        It gets no names of arms, so that it can't look at the result. Under a condition with `by_effect` it also gets the claim's
+        `smallest_effect`.
         """
+        return None
 
     def runs(self) -> dict:
-        """Everything with a `summary` that lies behind the recipe's results, by name."""
+        """Return everything with a `summary` that lies behind the recipe's results, by name."""
+        return dict(self.arms)
 
 
 def measure_class(name: str) -> type[Measure]:
@@ -92,20 +115,15 @@ def measured(inputs: Inputs) -> Measure:
     return measure_class(inputs.recipe.measure)(inputs)
 
 
-def refusal(measure: type[Measure], recipe: Recipe, claim: Claim) -> str | None:
-    """Return why a measure can't judge a claim of a recipe, or None."""
-    if not any(re.fullmatch(pattern, claim.metric) for pattern in measure.metrics):
-        there = "; ".join(f"{pattern} ({words})" for pattern, words in measure.metrics.items())
-        return f"metric '{claim.metric}' is unknown; there are {there}"
-    score, _, what = claim.metric.partition(":")
-    if score in ("accuracy", "margin") and what.removesuffix(":seen") not in {*recipe.tasks, *recipe.groups}:
-        return f"metric '{claim.metric}' names neither a task nor a group of the recipe"
-    if score == "score" and re.split("[:@]", what)[0] not in {*recipe.tasks, *recipe.groups}:
-        return f"metric '{claim.metric}' names neither a task nor a group of the recipe"
-    if (variant := claim.metric.partition("@")[2]) and variant not in recipe.variants:
-        return f"metric '{claim.metric}' is taken at '{variant}', which is not among the recipe's variants"
-    if score == "score" and variant and "reasoning" not in recipe.variants[variant].scores:
-        return f"metric '{claim.metric}' is taken at '{variant}', where the recipe asks for no scores 'reasoning'"
+def refusal(measure: type[Measure], catalog: Catalog, recipe: Recipe, claim: Claim) -> str | None:
+    """Say why a measure can't judge a claim of a recipe, or return None."""
+    try:
+        asked = parse(measure, claim.metric, catalog, recipe)
+    except UserError as error:
+        return str(error)
+    if asked.metric.exact != (claim.kind == "exact"):
+        kinds = ("is a number by itself", "must") if asked.metric.exact else ("is a contrast of arms", "can't")
+        return f"metric '{claim.metric}' {kinds[0]}, so that the claim's kind {kinds[1]} be 'exact'"
     reasons = (_refused_precondition(measure, recipe, claim, name) for name in claim.preconditions)
     return next(filter(None, reasons), None)
 

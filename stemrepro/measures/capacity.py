@@ -6,13 +6,11 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from stemrepro.common.errors import UserError
-from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
-from stemrepro.measures.base import Precondition
-from stemrepro.measures.inputs import Inputs
-from stemrepro.measures.reading import ArmScores, read_csv
+from stemrepro.measures.base import Measure, Precondition
+from stemrepro.measures.metric import Field, metric
+from stemrepro.measures.reading import ArmScores, difference
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.rule import TOO_EASY, TOO_SMALL
@@ -24,27 +22,20 @@ class ArmCapacity(ArmScores):
     @cached_property
     def frame(self) -> pd.DataFrame:
         """A line a seed: people, facts, bits there, bits known (below 0 where a model is worse than a guess), share of first choices."""
-        path = self.whole().folder / "capacity.csv"
-        frame = read_csv(path, "seed", "people", "facts", "bits", "known", "first", negative=("known",)).set_index(
-            "seed"
-        )
-        if len(frame) != self.summary["seeds"]:
-            raise damaged(path, f"it has {len(frame)} seeds, summary.json {self.summary['seeds']}")
-        return frame
+        numbers = ("people", "facts", "bits", "known", "first")
+        return self.lines("capacity.csv", *numbers, negative=("known",)).set_index("seed")
 
 
 LEARNT, FULL = 50.0, 90.0
 """Percent of the bits that dense must know of the fewest people, and must not know of the most."""
 
 
-class Capacity:
+class Capacity(Measure):
     """What the recipe's arms hold at each number of people."""
 
-    metrics: ClassVar[dict[str, str]] = {
-        "known": "percent of the bits known of the most people, difference of two arms",
-        "known:[a-z0-9-]+": "the same at a variant of the recipe, or at main",
-        "(total|active|flop)": "bits known of the most people per parameter, per active parameter or per forward FLOP of a token, "
-        "doublings by which the first arm exceeds the second",
+    fields: ClassVar[dict[str, Field]] = {
+        "point": lambda catalog, recipe: (MAIN, *recipe.variants),
+        "cost": ("total", "active", "flop"),
     }
     preconditions: ClassVar[dict[str, Precondition]] = {
         "dense-learns": Precondition(
@@ -54,10 +45,6 @@ class Capacity:
             f"dense knows less than {FULL:g}% of the bits of the most people", TOO_EASY, ("dense",)
         ),
     }
-    reads_text: ClassVar[bool] = False
-
-    def __init__(self, inputs: Inputs) -> None:
-        self.inputs = inputs
 
     @cached_property
     def sizes(self) -> dict[str, float]:
@@ -70,9 +57,8 @@ class Capacity:
     @cached_property
     def arms(self) -> dict[str, dict[str, ArmCapacity]]:
         """The recipe's arms, by variant."""
-        folder = self.inputs.folder / "capacity"
         return {
-            arm: {variant: ArmCapacity(folder / Address(variant, arm).path) for variant in self.sizes}
+            arm: {variant: ArmCapacity(self.inputs.scores("capacity", arm, variant)) for variant in self.sizes}
             for arm in self.inputs.recipe.arms
         }
 
@@ -97,26 +83,23 @@ class Capacity:
         """Bits known [seeds]."""
         return self.arms[arm][variant].frame["known"].to_numpy()
 
-    def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """Return a difference of two arms by seed, over the seeds that both have; nan where a ratio has none, as less than a bit is known."""
-        name, _, variant = metric.partition(":")
-        if name == "known":
-            one, other = (self.percent(arm, variant or self.most) for arm in (high, low))
-        else:
-            one, other = (
-                np.log2(np.where((bits := self.bits(arm, self.most)) >= 1, bits, np.nan) / self.costs(arm)[name])
-                for arm in (high, low)
-            )
-        count = min(len(one), len(other))
-        return Contrast(one[:count] - other[:count])
+    @metric("known", "percent of the bits known of the most people, difference of two arms")
+    @metric("known:{point}", "the same at a variant of the recipe, or at main")
+    def share_known(self, high: str, low: str, variant: str | None = None) -> Contrast:
+        """Return a difference in percent of the bits, by seed."""
+        return difference(*(self.percent(arm, variant or self.most) for arm in (high, low)))
 
-    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
-        """Capacity is measured at the common rate alone."""
-        return {}
-
-    def value(self, metric: str) -> float:
-        """No metric of arms is exact."""
-        raise UserError(f"metric '{metric}' is a contrast of arms, not a number by itself")
+    @metric(
+        "{cost}",
+        "bits known of the most people per parameter, per active parameter or per forward FLOP of a token, "
+        "doublings by which the first arm exceeds the second",
+    )
+    def known_per_cost(self, high: str, low: str, cost: str) -> Contrast:
+        """Return log2 of a ratio by seed; NaN where less than a bit is known."""
+        bits = {arm: self.bits(arm, self.most) for arm in (high, low)}
+        return difference(
+            *(np.log2(np.where(own >= 1, own, np.nan) / self.costs(arm)[cost]) for arm, own in bits.items())
+        )
 
     def untestable(self, metric: str, precondition: str) -> str | None:
         """Return whether dense learns at all, and whether there is more than it can hold."""

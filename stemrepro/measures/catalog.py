@@ -18,6 +18,6 @@ def load(folder: Path = RECIPES) -> Catalog:
         except UserError as error:
             raise UserError(f"{file}: {error}") from error
         for key, claim in recipe.claims.items():
-            if reason := refusal(measure, recipe, claim):
+            if reason := refusal(measure, catalog, recipe, claim):
                 raise UserError(f"{file}: claim '{key}': {reason}")
     return catalog

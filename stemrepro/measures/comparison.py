@@ -1,22 +1,20 @@
 """Losses and benchmark scores of arms, paired, in the common setting and in others."""
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
-from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
-from stemrepro.config.buckets import BUCKETS, bucket_name
 from stemrepro.config.scale import Variant
 from stemrepro.measures import factorial, items, losses
-from stemrepro.measures.base import Precondition
+from stemrepro.measures.base import Measure, Precondition
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.items import ArmItems
-from stemrepro.measures.losses import ArmLosses
+from stemrepro.measures.losses import ArmLosses, Bucket
+from stemrepro.measures.metric import Field, metric
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.robustness import OWN_RATES, ROBUSTNESS, VARIANTS
 from stemrepro.verdicts.rule import CONFOUNDED, TOO_SHORT, TOO_SMALL
@@ -30,7 +28,7 @@ UNINFORMED = ("stem-frozen", "stem-shuffled")
 
 
 @dataclass
-class ArmScores:
+class ComparedArm:
     """One arm: losses where the recipe compares its arms, benchmark items where it has tasks, losses or steps at variants."""
 
     losses: ArmLosses
@@ -48,7 +46,7 @@ def losses_at(folder: Path, address: Address, count: int | None = None) -> ArmLo
     return ArmLosses(folder / "losses" / address.path, count)
 
 
-def read_arms(inputs: Inputs) -> dict[str, ArmScores]:
+def read_arms(inputs: Inputs) -> dict[str, ComparedArm]:
     """Everything that a recipe reads of its arms."""
     recipe, folder, arms = inputs.recipe, inputs.folder, {}
     for arm in recipe.arms:
@@ -58,15 +56,15 @@ def read_arms(inputs: Inputs) -> dict[str, ArmScores]:
             if variant != recipe.base
         }
         compared = losses_at(folder, Address(recipe.base, arm), recipe.seeds_of(arm))
-        own_items = ArmItems(folder / "benchmarks" / Address(MAIN, arm).path, recipe) if recipe.tasks else None
-        arms[arm] = ArmScores(compared, own_items, variants)
+        own_items = ArmItems(inputs.scores("benchmarks", arm), recipe) if recipe.tasks else None
+        arms[arm] = ComparedArm(compared, own_items, variants)
     return arms
 
 
-class Comparison:
+class Comparison(Measure):
     """Contrasts of losses and benchmark scores; the arms are those of the recipe."""
 
-    metrics: ClassVar[dict[str, str]] = losses.METRICS | items.METRICS | {factorial.INTERACTION: factorial.WORDS}
+    fields: ClassVar[dict[str, Field]] = {"mix": losses.MIXES, "bucket": losses.NAMED, "seen": {"seen": True}}
     preconditions: ClassVar[dict[str, Precondition]] = {
         MEMORY: Precondition(
             "a memory of the last token explains less than three quarters of the gap between dense and STEM full", CONFOUNDED,
@@ -79,29 +77,47 @@ class Comparison:
             ("dense",), any_of=UNINFORMED, by_effect=True,
         ),
     }  # fmt: skip
-    reads_text: ClassVar[bool] = False
 
     def __init__(self, inputs: Inputs) -> None:
         self.inputs, self.arms = inputs, read_arms(inputs)
 
-    def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """metric(high) - metric(low) by seed, over the seeds that both have; nan for a bucket that no target fell into."""
-        if self.empty_bucket(metric):
-            return Contrast(np.full(self.arms[high].summary["seeds"], np.nan))
-        if metric == factorial.INTERACTION:
-            return factorial.interaction(high, low, tuple(self.arms), lambda arm: self.arms[arm].losses)
-        if metric.startswith(items.SCORES):
-            return items.contrast(self.arms[high].items, self.arms[low].items, metric)
-        return losses.contrast(self.arms[high].losses, self.arms[low].losses, metric)
+    def pair(self, high: str, low: str, setting: str | None = None) -> tuple[ArmLosses, ArmLosses]:
+        """Return two arms' losses where the recipe compares its arms, or in another setting."""
+        return tuple(self.at(setting, arm) if setting else self.arms[arm].losses for arm in (high, low))
 
-    def empty_bucket(self, metric: str) -> str | None:
-        """Return the bucket that a metric restricts losses to, when no target of the scale fell into it."""
-        by, _, bucket = metric.partition(":")[2].partition("=")
-        if by not in BUCKETS:
-            return None
-        names = [bucket_name(BUCKETS[by], number) for number in range(len(BUCKETS[by]))]
+    @metric("{mix}", "loss in nats per token, every source of a mix the same weight", robustness=True)
+    @metric("{mix}:{bucket}", "the same of the targets in a bucket", robustness=True)
+    def loss(
+        self, high: str, low: str, mix: str, bucket: Bucket | None = None, setting: str | None = None
+    ) -> Contrast | None:
+        """Return a difference of losses by seed; NaN for a bucket that no target fell into, which other settings leave out."""
+        if bucket and self.is_empty(bucket):
+            return None if setting else Contrast(np.full(self.arms[high].summary["seeds"], np.nan))
+        return losses.contrast(*self.pair(high, low, setting), mix, bucket)
+
+    @metric("drift", "change of the prose gap from the first mark of training to its last", robustness=True)
+    def drift(self, high: str, low: str, setting: str | None = None) -> Contrast:
+        """Return how the prose gap changes during training, by seed."""
+        return losses.drift(*self.pair(high, low, setting))
+
+    @metric(
+        "{score=accuracy}:{task}[:{seen}]",
+        "accuracy in points of a task or group, each task under its own acc or acc_norm",
+    )
+    @metric("{score=margin}:{task}[:{seen}]", "bits that the prompt adds to the right answer over the wrong ones")
+    def score(self, high: str, low: str, score: str, task: str, seen: bool = False) -> Contrast:
+        """Return a difference of benchmark scores by seed, with the error between items."""
+        return items.contrast(self.arms[high].items, self.arms[low].items, score, task, seen)
+
+    @metric("interaction", factorial.WORDS)
+    def interaction(self, high: str, low: str) -> Contrast:
+        """See stemrepro.measures.factorial."""
+        return factorial.interaction(high, low, tuple(self.arms), lambda arm: self.arms[arm].losses)
+
+    def is_empty(self, bucket: Bucket) -> bool:
+        """Say whether no target of the scale fell into a bucket."""
         rows = next(iter(self.arms.values())).losses.losses
-        return bucket if bucket in names and not ((rows.by == by) & (rows.bucket == bucket)).any() else None
+        return not ((rows.by == bucket.by) & (rows.bucket == bucket.name)).any()
 
     def at(self, setting: str, arm: str) -> ArmLosses | None:
         """Return losses of an arm in another setting, at the budget at which the recipe compares its arms; None where it wasn't trained there.
@@ -120,31 +136,22 @@ class Comparison:
 
     def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
         """Return the same in other settings; none where an arm wasn't trained there, or where the setting is the common one for both."""
-        found = {}
-        for setting in ROBUSTNESS:
+        asked, found = self.parse(metric), {}
+        for setting in ROBUSTNESS if asked.metric.robustness else ():
             pair = {arm: self.at(setting, arm) for arm in (high, low)}
             if None in pair.values() or all(pair[arm] is self.arms[arm].losses for arm in pair):
                 continue
-            if (contrast := self.contrast_at(setting, high, low, metric)) is not None:
+            if (contrast := asked.metric.method(self, high, low, setting=setting, **asked.fields)) is not None:
                 found[setting] = contrast
         return found
 
-    def contrast_at(self, setting: str, high: str, low: str, metric: str) -> Contrast | None:
-        """Return a contrast in another setting, where both arms were trained; None for metrics that aren't taken there: all but losses."""
-        if self.empty_bucket(metric) or not any(re.fullmatch(pattern, metric) for pattern in losses.METRICS):
-            return None
-        return losses.contrast(self.at(setting, high), self.at(setting, low), metric)
-
-    def value(self, metric: str) -> float:
-        """No metric of arms is exact."""
-        raise UserError(f"metric '{metric}' is a contrast of arms, not a number by itself")
-
     def untestable(self, metric: str, precondition: str, smallest_effect: float = np.nan) -> str | None:
         """See Measure.untestable and `preconditions`."""
-        if bucket := self.empty_bucket(metric):
-            return f"no target at this scale fell into the bucket {bucket}"
+        asked = self.parse(metric)
+        if (bucket := asked.fields.get("bucket")) and self.is_empty(bucket):
+            return f"no target at this scale fell into the bucket {bucket.name}"
         if precondition == ANSWERS:
-            return items.untestable(self.arms["dense"].items, metric)
+            return items.untestable(self.arms["dense"].items, **asked.fields)
         if precondition == MEMORY:
             return self._memory_explains()
         if precondition == UNIGRAM:

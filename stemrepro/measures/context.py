@@ -3,21 +3,19 @@
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged
-from stemrepro.config.address import MAIN, Address
 from stemrepro.config.buckets import CONTEXTS, position_edges
 from stemrepro.measures.base import Precondition
 from stemrepro.measures.bootstrap import bootstrap_error
-from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.losses import ArmLosses
+from stemrepro.measures.metric import metric
 from stemrepro.measures.reading import SEEDS, Array, read_npz
-from stemrepro.measures.text import METRICS as TEXT_METRICS
-from stemrepro.measures.text import TextCounts
+from stemrepro.measures.text import CountsText
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.rule import TOO_SMALL
 
@@ -95,15 +93,13 @@ CONTEXT_WORTH = 0.02
 """Nats that dense must gain from the first half for a context effect to be testable."""
 
 
-def parts(arm: ArmContext, growth: str) -> tuple[Part, Part]:
+def parts(arm: ArmContext, growth: Literal["position", "prefix", "order"]) -> tuple[Part, Part]:
     """Return the two conditions whose difference a growth is: late and early, behind more and less."""
     if growth == "position":
         return part(arm, "position", half(arm)), part(arm, "position", *EARLY)
     if growth == "prefix":
         return part(arm, "intact"), part(arm, "alone")
-    if growth == "order":
-        return part(arm, "intact"), part(arm, "shuffled")
-    raise UserError(f"growth '{growth}' is unknown; there are position, prefix, order")
+    return part(arm, "intact"), part(arm, "shuffled")
 
 
 def mean_difference(first: Part, second: Part, more: Part | None, fewer: Part | None, source: np.ndarray) -> Contrast:
@@ -128,49 +124,39 @@ def context_gain(arm: ArmContext) -> Contrast:
     return mean_difference(part(arm, "alone"), part(arm, "intact"), None, None, arm.arrays["source"])
 
 
-class Context:
+class Context(CountsText):
     """Growth of a difference of two arms with context, and counts in the text."""
 
-    metrics: ClassVar[dict[str, str]] = {
-        "growth:position": "a difference in the second half of a block less that in positions 1 to 7",
-        "growth:prefix": "a difference on the second half's targets behind the first half less that behind nothing",
-        "growth:order": "the same behind the first half as it stands less that behind the same tokens shuffled",
-        **TEXT_METRICS,
-    }
     preconditions: ClassVar[dict[str, Precondition]] = {
         "dense-uses-context": Precondition("half a block of context is worth something to dense", TOO_SMALL, ("dense",))
     }
-    reads_text: ClassVar[bool] = True
-
-    def __init__(self, inputs: Inputs) -> None:
-        self.inputs, self.text = inputs, TextCounts(inputs.folder / "text")
 
     @cached_property
     def arms(self) -> dict[str, ArmContext]:
         """Losses by position and context of the recipe's arms."""
-        recipe, folder = self.inputs.recipe, self.inputs.folder / "losses"
-        return {arm: ArmContext(folder / Address(MAIN, arm).path, recipe.seeds_of(arm)) for arm in recipe.arms}
+        recipe = self.inputs.recipe
+        return {arm: ArmContext(self.inputs.scores("losses", arm), recipe.seeds_of(arm)) for arm in recipe.arms}
 
-    def contrast(self, high: str, low: str, metric: str) -> Contrast:
+    @metric("growth:{growth=position}", "a difference in the second half of a block less that in positions 1 to 7")
+    @metric(
+        "growth:{growth=prefix}",
+        "a difference on the second half's targets behind the first half less that behind nothing",
+    )
+    @metric(
+        "growth:{growth=order}", "the same behind the first half as it stands less that behind the same tokens shuffled"
+    )
+    def growth(self, high: str, low: str, growth: str) -> Contrast:
         """Return how much more loss(high) - loss(low) is under the first condition of a growth than under the second.
 
         Raises:
             UserError: arms scored on different seeds or documents.
         """
-        first, second, growth = self.arms[high], self.arms[low], metric.partition(":")[2]
+        first, second = self.arms[high], self.arms[low]
         for name in ("seeds", "by_position_tokens", "by_target_tokens"):
             if not np.array_equal(first.arrays[name], second.arrays[name]):
                 raise UserError(f"{first.folder} and {second.folder} were scored on different seeds or documents")
         (late, early), (late_low, early_low) = parts(first, growth), parts(second, growth)
         return mean_difference(late, late_low, early, early_low, first.arrays["source"])
-
-    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
-        """Contexts are scored at the common rate alone."""
-        return {}
-
-    def value(self, metric: str) -> float:
-        """Return a count in the text."""
-        return self.text.value(metric)
 
     def untestable(self, metric: str, precondition: str) -> str | None:
         """dense-uses-context: the first half of a block must be worth CONTEXT_WORTH nats a token to dense on the second half's
@@ -179,7 +165,3 @@ class Context:
         if precondition == "dense-uses-context" and (gain := context_gain(self.arms["dense"]).mean) < CONTEXT_WORTH:
             return f"half a block of context is worth {gain:.3f} nats to dense; {CONTEXT_WORTH:g} are needed"
         return None
-
-    def runs(self) -> dict[str, ArmContext]:
-        """Return the arms."""
-        return self.arms

@@ -3,15 +3,14 @@
 from dataclasses import replace
 from typing import ClassVar
 
-from stemrepro.common.errors import UserError, unknown
 from stemrepro.config.arm import Arm, shaped
 from stemrepro.config.scale import Shape
-from stemrepro.measures.base import Precondition
-from stemrepro.measures.inputs import Inputs
+from stemrepro.measures.base import Measure
+from stemrepro.measures.metric import WHOLE, Field, metric
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import flops_per_token, row_bytes, table_1_decode_saving
-from stemrepro.verdicts.contrast import Contrast
 
+PLACEMENTS = ("third", "half", "full")
 LENGTH = 4096
 """Tokens of context for every claim; with it Table 1 gives the paper's Qwen2.5 fractions."""
 
@@ -42,45 +41,32 @@ def doubled(shape: Shape) -> tuple[float, float]:
     return compute, row_bytes(large, 1) / row_bytes(small, 1)
 
 
-class Costs:
+class Costs(Measure):
     """Closed forms of published shapes; nothing is trained."""
 
-    metrics: ClassVar[dict[str, str]] = {
-        r"layer_saving:[a-z0-9.-]+": "percent of a replaced layer's forward FLOPs that is saved",
-        r"model_saving:[a-z0-9.-]+:(third|half|full)": "percent of a model's forward FLOPs that is saved",
-        r"decode_saving:[a-z0-9.-]+:\d+": "percent of a replaced layer's memory reads in decoding so many sequences",
-        r"doubled:[a-z0-9.-]+:(compute|rows)": "by what FLOPs or row bytes grow when widths double",
-    }
-    preconditions: ClassVar[dict[str, Precondition]] = {}
-    reads_text: ClassVar[bool] = False
+    fields: ClassVar[dict[str, Field]] = {"placement": PLACEMENTS, "sequences": WHOLE, "what": ("compute", "rows")}
 
-    def __init__(self, inputs: Inputs) -> None:
-        self.inputs, self.shapes = inputs, inputs.catalog.shapes
+    @metric("layer_saving:{shape}", "percent of a replaced layer's forward FLOPs that is saved", exact=True)
+    def layer_saving(self, shape: Shape) -> float:
+        """Return the percentage at LENGTH tokens of context."""
+        return 100 * layer_saving(shape)
 
-    def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """No metric compares arms."""
-        raise UserError(f"metric '{metric}' is a number by itself, not a contrast of arms")
+    @metric("model_saving:{shape}:{placement}", "percent of a model's forward FLOPs that is saved", exact=True)
+    def model_saving(self, shape: Shape, placement: str) -> float:
+        """Return the percentage at LENGTH tokens of context."""
+        return 100 * model_saving(shape, placement)
 
-    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
-        """Nothing is trained."""
-        return {}
+    @metric(
+        "decode_saving:{shape}:{sequences}",
+        "percent of a replaced layer's memory reads in decoding so many sequences",
+        exact=True,
+    )
+    def decode_saving(self, shape: Shape, sequences: int) -> float:
+        """Return the percentage at LENGTH tokens of context."""
+        return 100 * table_1_decode_saving(shape, LENGTH, sequences)
 
-    def value(self, metric: str) -> float:
-        """Return the number of an exact claim; UserError for an unknown shape."""
-        name, shape, *rest = metric.split(":")
-        if shape not in self.shapes:
-            raise unknown("shape", shape, self.shapes, "recipes/shapes.yaml")
-        if name == "layer_saving":
-            return 100 * layer_saving(self.shapes[shape])
-        if name == "model_saving":
-            return 100 * model_saving(self.shapes[shape], rest[0])
-        if name == "decode_saving":
-            return 100 * table_1_decode_saving(self.shapes[shape], LENGTH, int(rest[0]))
-        return dict(zip(("compute", "rows"), doubled(self.shapes[shape]), strict=True))[rest[0]]
-
-    def untestable(self, metric: str, precondition: str) -> None:
-        """Closed forms have no preconditions."""
-
-    def runs(self) -> dict:
-        """None."""
-        return {}
+    @metric("doubled:{shape}:{what}", "by what FLOPs or row bytes grow when widths double", exact=True)
+    def doubled(self, shape: Shape, what: str) -> float:
+        """Return the factor."""
+        compute, rows = doubled(shape)
+        return compute if what == "compute" else rows

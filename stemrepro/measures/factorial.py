@@ -7,7 +7,6 @@ from stemrepro.measures import losses
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.verdicts.contrast import Contrast
 
-INTERACTION = "interaction"
 WORDS = "what the up-projection is worth without a table less what it is worth with one, prose loss"
 WITH_TABLE = {
     ("dense", "up-removed"): ("stem-dagger-full", "stem-full"),

@@ -10,9 +10,9 @@ import pandas as pd
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
-from stemrepro.measures.base import Precondition
-from stemrepro.measures.inputs import Inputs
-from stemrepro.measures.reading import SEEDS, ArmScores, Array, read_csv, read_npz, read_summary
+from stemrepro.measures.base import Measure
+from stemrepro.measures.metric import Field, metric
+from stemrepro.measures.reading import SEEDS, ArmScores, Array, read_npz
 from stemrepro.verdicts.contrast import Contrast
 
 SPREAD = {"seeds": SEEDS, "spread": Array("numbers", "seeds vocabulary", gaps=True)}
@@ -42,32 +42,21 @@ class ArmGeometry(ArmScores):
         UserError: a file is missing or damaged.
     """
 
+    keys = ("width", "ffn_width", "layers")
+
     def __init__(self, folder: Path, arm: str) -> None:
         place = Address(MAIN, arm).path
-        self.folder, self.losses = folder / "geometry" / place, folder / "losses" / place
-        self.summary = read_summary(self.folder / "summary.json", "width", "ffn_width", "layers")
-        self.arm = arm
+        super().__init__(folder / "geometry" / place)
+        self.losses, self.arm = folder / "losses" / place, arm
+        _ = self.summary
 
     @cached_property
     def cosines(self) -> pd.DataFrame:
         """Statistics by seed, share of training, layer, kind, bucket and centring; Unmeasured where a run diverged."""
-        path = self.whole().folder / "cosines.csv"
-        frame = read_csv(
-            path,
-            "seed",
-            "share",
-            "layer",
-            "p95",
-            "mean",
-            "mode",
-            "peak",
-            negative=("mean", "mode"),
-            words=("what", "bucket"),
-            flags=("centred",),
-        )
-        if frame["seed"].nunique() != self.summary["seeds"]:
-            raise damaged(path, f"seeds are missing; summary.json has {self.summary['seeds']}")
-        return frame
+        by = ("share", "layer", "what", "bucket", "centred")
+        numbers = ("share", "layer", "p95", "mean", "mode", "peak")
+        named = {"words": ("what", "bucket"), "flags": ("centred",)}
+        return self.lines("cosines.csv", *numbers, by=by, negative=("mean", "mode"), **named)
 
     def density(self, kind: str, layers: list[int]) -> np.ndarray:
         """Density of a kind's cosines at the end in some layers [layers, bins], the mean over seeds."""
@@ -184,71 +173,68 @@ def gain_correlation(dense: ArmGeometry, arm: ArmGeometry, classes: int | None =
     return Contrast(np.array([partial_rank_correlation(*triple) for triple in triples]))
 
 
-KINDS = "(up|gated|rows)(:centred)?"
-
-
-class Angles:
+class Angles(Measure):
     """Cosines between vectors of the recipe's arms."""
 
-    metrics: ClassVar[dict[str, str]] = {
-        f"p95:{KINDS}": "95th percentile of |cos|, difference of two arms",
-        f"mode:{KINDS}": "where the density of cosines peaks, difference of two arms",
-        f"excess:{KINDS}": "p95 over that of random directions of the same rank, difference of two arms",
-        "floor:rows": "an arm's p95 less that of random directions",
-        "learnt:rows": "an arm's p95 at the start of training less that at its end",
-        "depth:rows": "an arm's p95 in the deepest table less that in the first",
-        "frequency:rows": "an arm's p95 of frequent tokens' rows less that of rare ones'",
-        "gain:rows": "rank correlation over tokens of spread and gain over the first arm, at equal frequency",
-    }
-    preconditions: ClassVar[dict[str, Precondition]] = {}
-    reads_text: ClassVar[bool] = False
-
-    def __init__(self, inputs: Inputs) -> None:
-        self.inputs = inputs
+    fields: ClassVar[dict[str, Field]] = {"what": ("up", "gated", "rows"), "centred": {"centred": True}}
 
     @cached_property
     def arms(self) -> dict[str, ArmGeometry]:
         """The recipe's arms."""
         return {arm: ArmGeometry(self.inputs.folder, arm) for arm in self.inputs.recipe.arms}
 
-    def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """Return a difference of two arms, or of two states of one (floor, learnt, depth, frequency), by seed.
+    @metric("{statistic=p95}:{what}[:{centred}]", "95th percentile of |cos|, difference of two arms")
+    @metric("{statistic=mode}:{what}[:{centred}]", "where the density of cosines peaks, difference of two arms")
+    @metric(
+        "{statistic=excess}:{what}[:{centred}]",
+        "p95 over that of random directions of the same rank, difference of two arms",
+    )
+    def between(self, high: str, low: str, statistic: str, what: str, centred: bool = False) -> Contrast:
+        """Return a difference of two arms by seed, the mean over layers that both have.
 
         Raises:
-            UserError: arms with different seeds.
+            UserError: they have different seeds.
         """
-        statistic, what, *rest = metric.split(":")
-        first, second, centred = self.arms[high], self.arms[low], rest == ["centred"]
-        if statistic in ("p95", "mode", "excess"):
-            layers = [layer for layer in first.layers if layer in second.layers]
-            name = "p95" if statistic == "excess" else statistic
-            one, other = (arm.by_layer(name, what, centred)[layers].mean(axis=1) for arm in (first, second))
-            if list(one.index) != list(other.index):
-                raise UserError(f"{first.folder} and {second.folder} have different seeds")
-            if statistic == "excess":
-                one, other = one / first.random(what), other / second.random(what)
-            return Contrast((one - other).to_numpy())
-        if statistic == "floor":
-            return Contrast(first.by_layer("p95", what).mean(axis=1).to_numpy() - first.random(what))
-        if statistic == "learnt":
-            start, end = (first.by_layer("p95", what, share=share).mean(axis=1) for share in (0.0, 1.0))
-            return Contrast((start - end).to_numpy())
-        if statistic == "depth":
-            by_layer = first.by_layer("p95", what)
-            return Contrast((by_layer[max(by_layer.columns)] - by_layer[min(by_layer.columns)]).to_numpy())
-        if statistic == "frequency":
-            if self.untestable(metric, "none"):
-                return Contrast(np.full(first.summary["seeds"], np.nan))
-            return Contrast(bucket_mean(first, "p95", FREQUENT) - bucket_mean(first, "p95", RARE))
-        return gain_correlation(first, second)
+        first, second = self.arms[high], self.arms[low]
+        layers = [layer for layer in first.layers if layer in second.layers]
+        name = "p95" if statistic == "excess" else statistic
+        one, other = (arm.by_layer(name, what, centred)[layers].mean(axis=1) for arm in (first, second))
+        if list(one.index) != list(other.index):
+            raise UserError(f"{first.folder} and {second.folder} have different seeds")
+        if statistic == "excess":
+            one, other = one / first.random(what), other / second.random(what)
+        return Contrast((one - other).to_numpy())
 
-    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
-        """Angles are taken at the common rate alone."""
-        return {}
+    @metric("floor:rows", "an arm's p95 less that of random directions")
+    def over_random(self, high: str, low: str) -> Contrast:
+        """Return the first arm's p95 less that of random directions, by seed."""
+        first = self.arms[high]
+        return Contrast(first.by_layer("p95", "rows").mean(axis=1).to_numpy() - first.random("rows"))
 
-    def value(self, metric: str) -> float:
-        """No metric of arms is exact."""
-        raise UserError(f"metric '{metric}' is a contrast of arms, not a number by itself")
+    @metric("learnt:rows", "an arm's p95 at the start of training less that at its end")
+    def learnt(self, high: str, low: str) -> Contrast:
+        """Return what training takes off the first arm's p95, by seed."""
+        start, end = (self.arms[high].by_layer("p95", "rows", share=share).mean(axis=1) for share in (0.0, 1.0))
+        return Contrast((start - end).to_numpy())
+
+    @metric("depth:rows", "an arm's p95 in the deepest table less that in the first")
+    def over_depth(self, high: str, low: str) -> Contrast:
+        """Return a difference of two tables of the first arm by seed."""
+        by_layer = self.arms[high].by_layer("p95", "rows")
+        return Contrast((by_layer[max(by_layer.columns)] - by_layer[min(by_layer.columns)]).to_numpy())
+
+    @metric("frequency:rows", "an arm's p95 of frequent tokens' rows less that of rare ones'")
+    def over_frequency(self, high: str, low: str) -> Contrast:
+        """Return a difference of two kinds of rows of the first arm by seed; NaN where there are too few."""
+        first = self.arms[high]
+        if self.untestable("frequency:rows", "none"):
+            return Contrast(np.full(first.summary["seeds"], np.nan))
+        return Contrast(bucket_mean(first, "p95", FREQUENT) - bucket_mean(first, "p95", RARE))
+
+    @metric("gain:rows", "rank correlation over tokens of spread and gain over the first arm, at equal frequency")
+    def gain(self, high: str, low: str) -> Contrast:
+        """Return the correlation by seed."""
+        return gain_correlation(self.arms[high], self.arms[low])
 
     def untestable(self, metric: str, precondition: str) -> str | None:
         """Return whether the text has enough tokens of the kinds that a metric compares: a matter of the data, the same for all arms."""
@@ -264,7 +250,3 @@ class Angles:
         ):
             return "too few tokens are frequent, or too few are rare"
         return None
-
-    def runs(self) -> dict[str, ArmGeometry]:
-        """Return the arms."""
-        return self.arms

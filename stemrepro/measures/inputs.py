@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from stemrepro.config.address import MAIN, Address
 from stemrepro.config.catalog import Catalog
 from stemrepro.config.recipe import Recipe
 from stemrepro.config.scale import Scale
@@ -31,3 +32,12 @@ class Inputs:
     def scale(self) -> Scale:
         """The scale itself."""
         return self.catalog.scale(self.scale_name)
+
+    def scores(self, part: str, arm: str, variant: str = MAIN) -> Path:
+        """Return the folder of a kind of scores of an arm."""
+        return self.folder / part / Address(variant, arm).path
+
+    def places(self) -> list[Address]:
+        """Return every arm at the scale itself, then the recipe's variants with their arms."""
+        variants = [Address(variant, arm) for variant in self.recipe.variants for arm in self.recipe.arms_at(variant)]
+        return [Address(MAIN, arm) for arm in self.recipe.arms] + variants

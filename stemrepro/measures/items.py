@@ -1,19 +1,16 @@
 """The benchmark items of an arm that `stemrepro evaluate` wrote, and paired differences of arms, item by item.
 
-A metric is "score:what" or "score:what:seen". `score` is "accuracy" (points; under each task's own acc or acc_norm) or
-"margin" (bits). `what` is a task or a group of the recipe, whose tasks all count the same. ":seen" keeps, for each seed,
-the items whose fact stood in what that seed was trained on (all of them count the same).
+A score is "accuracy" (points; under each task's own acc or acc_norm) or "margin" (bits), of a task or a group of the recipe, whose
+tasks all count the same. `seen` keeps, for each seed, the items whose fact stood in what that seed was trained on (all of them count the same).
 """
 
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 
 from stemrepro.common.errors import UserError
-from stemrepro.config.recipe import Recipe
-from stemrepro.measures.reading import SEEDS, ArmScores, Array, read_npz, read_summary
+from stemrepro.measures.reading import ArmTasks, Array
 from stemrepro.verdicts.contrast import Contrast
 
 TASK = dict.fromkeys(("acc", "acc_norm", "answer_acc", "answer_acc_norm"), Array("yes or no", "seeds items")) | {
@@ -54,87 +51,61 @@ class Sample:
         return Contrast(self.by_seed, float(np.sqrt(groups / (groups - 1) * (sums**2).sum())), groups - 1)
 
 
-class ArmItems(ArmScores):
+class ArmItems(ArmTasks):
     """Benchmark scores of one arm: what `stemrepro evaluate --part benchmarks` wrote.
 
     Raises:
         UserError: a file is missing or unreadable.
     """
 
-    def __init__(self, folder: Path, recipe: Recipe) -> None:
-        super().__init__(folder)
-        self.recipe = recipe
-
-    @cached_property
-    def summary(self) -> dict:
-        """Means over seeds by task, and hashes."""
-        return read_summary(self.folder / "summary.json", "tasks")
-
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
         """items.npz as stemrepro.evaluation.benchmarks writes it."""
-        path, tasks = self.folder / "items.npz", self.summary["tasks"]
-        seeds = self.summary["seeds"] - len(self.summary.get("diverged", {}))
-        arrays = read_npz(path, {"seeds": SEEDS}, seeds=seeds)
-        for task, about in tasks.items():
-            wanted = {f"{task}/{field}": array for field, array in TASK.items()}
-            arrays |= read_npz(path, wanted, seeds=seeds, items=about["items"])
-        return arrays
+        return self.read_items("items.npz", TASK)
 
-    def tasks(self, what: str) -> list[str]:
-        """Return the tasks of a group, or the task itself, as far as this scale has them."""
-        return [task for task in self.recipe.groups.get(what, (what,)) if task in self.summary["tasks"]]
+    def sample(self, score: str, task: str, seen: bool = False, alone: bool = False) -> Sample:
+        """Return values, weights and clusters of a score on a task or group.
 
-    def sample(self, metric: str, alone: bool = False) -> Sample:
-        """Return values, weights and clusters for a metric; with `alone` of the answers without their prompt."""
-        score, what, *rest = metric.split(":")
-        if score not in ("accuracy", "margin") or rest not in ([], ["seen"]):
-            raise UserError(
-                f"metric '{metric}': it must be accuracy or margin, ':', a task or group, and ':seen' or nothing"
-            )
+        Args:
+            seen: only items whose fact a seed was trained on.
+            alone: of the answers without their prompt.
+        """
         values, weights, clusters = [], [], []
-        for task in self.tasks(what):
-            field = "margin" if score == "margin" else ("answer_" if alone else "") + self.recipe.tasks[task].score
-            value = self.arrays[f"{task}/{field}"].astype(float) * (100 if score == "accuracy" else 1)
-            seen = self.arrays[f"{task}/seen"] > 0
-            weights.append(seen.astype(float) if rest else np.full(value.shape, 1 / value.shape[1]))
+        for name in self.tasks(task):
+            field = "margin" if score == "margin" else ("answer_" if alone else "") + self.recipe.tasks[name].score
+            value = self.arrays[f"{name}/{field}"].astype(float) * (100 if score == "accuracy" else 1)
+            stood = (self.arrays[f"{name}/seen"] > 0).astype(float)
+            weights.append(stood if seen else np.full(value.shape, 1 / value.shape[1]))
             values.append(value)
-            clusters.append(self.arrays[f"{task}/clusters"])
+            clusters.append(self.arrays[f"{name}/clusters"])
         seeds = len(self.arrays["seeds"])
         total = np.concatenate(weights, axis=1).sum(axis=1, keepdims=True) if weights else np.zeros((seeds, 1))
         if not (total > 0).all():
             return Sample(np.empty((seeds, 0)), np.empty((seeds, 0)), np.empty(0))
         return Sample(np.concatenate(values, axis=1), np.concatenate(weights, axis=1) / total, np.concatenate(clusters))
 
-    def floors(self, metric: str) -> dict[str, float]:
-        """Accuracies on a metric's items that need no knowledge, in points."""
-        tasks = [self.summary["tasks"][task] for task in self.tasks(metric.split(":")[1])]
+    def floors(self, task: str, seen: bool = False) -> dict[str, float]:
+        """Return accuracies on a task or group that need no knowledge, in points."""
+        tasks = [self.summary["tasks"][name] for name in self.tasks(task)]
         chance, frequent = (100 * float(np.mean([task[name] for task in tasks])) for name in ("chance", "majority"))
-        alone = float(self.sample(metric, alone=True).by_seed.mean())
+        alone = float(self.sample("accuracy", task, seen, alone=True).by_seed.mean())
         return {"chance": chance, "the most frequent answer": frequent, "answers alone": alone}
 
-    def floor(self, metric: str) -> tuple[float, str]:
+    def floor(self, task: str, seen: bool = False) -> tuple[float, str]:
         """Return the best of the floors and what it is; of a group the mean over its tasks. The items that were seen are few in a
         task, so these count as one task.
         """
-        tasks = self.tasks(metric.split(":")[1])
-        metrics = [metric] if metric.endswith(":seen") else [f"accuracy:{task}" for task in tasks]
-        floors = [self.floors(metric) for metric in metrics]
-        what = max(floors[0], key=floors[0].get) if len(floors) == 1 else "what needs no knowledge"
-        return float(np.mean([max(floor.values()) for floor in floors])), what
+        floors = [self.floors(task, seen)] if seen else [self.floors(name) for name in self.tasks(task)]
+        best = max(floors[0], key=floors[0].get) if len(floors) == 1 else "what needs no knowledge"
+        return float(np.mean([max(floor.values()) for floor in floors])), best
 
 
-SCORES = ("accuracy", "margin")
-METRICS = {
-    r"accuracy:[a-z0-9_]+(:seen)?": "accuracy in points of a task or group, each task under its own acc or acc_norm",
-    r"margin:[a-z0-9_]+(:seen)?": "bits that the prompt adds to the right answer over the wrong ones",
-}
 ACCURACY_LEAD = 2.0  # points by which dense must beat chance, majority and the answers alone
 MARGIN_LEAD = 0.05  # bits that the prompt must add to dense's right answers over wrong ones
 
 
-def contrast(high: ArmItems, low: ArmItems, metric: str) -> Contrast:
-    """metric(high) - metric(low) by seed, over the seeds that both have, item by item, with the error between items.
+def contrast(high: ArmItems, low: ArmItems, score: str, task: str, seen: bool = False) -> Contrast:
+    """Return score(high) - score(low) by seed, over the seeds that both have, item by item, with the error between items.
 
     Raises:
         UserError: these are not the same, or the items aren't.
@@ -142,28 +113,28 @@ def contrast(high: ArmItems, low: ArmItems, metric: str) -> Contrast:
     """
     count = min(len(high.whole().arrays["seeds"]), len(low.whole().arrays["seeds"]))
     same = np.array_equal(high.arrays["seeds"][:count], low.arrays["seeds"][:count])
-    first, second = high.sample(metric).of_seeds(count), low.sample(metric).of_seeds(count)
+    first, second = (arm.sample(score, task, seen).of_seeds(count) for arm in (high, low))
     if not (same and np.array_equal(first.clusters, second.clusters) and np.array_equal(first.weights, second.weights)):
         raise UserError(f"{high.folder} and {low.folder} were scored on different seeds or items")
     return Sample(first.values - second.values, first.weights, first.clusters).contrast()
 
 
-def untestable(dense: ArmItems, metric: str) -> str | None:
-    """Return why a metric can't be tested at this scale, or None; judged by the dense arm alone.
+def untestable(dense: ArmItems, score: str, task: str, seen: bool = False) -> str | None:
+    """Say why a score can't be tested at this scale, or None; judged by the dense arm alone.
 
     Dense must score 2 points above chance, the most frequent answer and the answers without their prompt (in a group, above the mean of
     each task's best of these); for margins, its prompts must add 0.05 bits to right answers over wrong ones. Unmeasured where it diverged.
     """
-    if not dense.whole().tasks(metric.split(":")[1]):
+    if not dense.whole().tasks(task):
         return "this scale has no items of it"
-    score = float(dense.sample(metric).by_seed.mean())
-    if np.isnan(score):
+    mean = float(dense.sample(score, task, seen).by_seed.mean())
+    if np.isnan(mean):
         return "no item's fact was seen in training"
-    if metric.startswith("margin"):
-        if score < MARGIN_LEAD:
-            return f"dense's prompts add {score:.3f} bits to right answers over wrong ones; {MARGIN_LEAD:g} are needed"
+    if score == "margin":
+        if mean < MARGIN_LEAD:
+            return f"dense's prompts add {mean:.3f} bits to right answers over wrong ones; {MARGIN_LEAD:g} are needed"
         return None
-    floor, what = dense.floor(metric)
-    if score < floor + ACCURACY_LEAD:
-        return f"dense scores {score:.1f}, less than {ACCURACY_LEAD:g} points above the {floor:.1f} of {what}"
+    floor, which = dense.floor(task, seen)
+    if mean < floor + ACCURACY_LEAD:
+        return f"dense scores {mean:.1f}, less than {ACCURACY_LEAD:g} points above the {floor:.1f} of {which}"
     return None

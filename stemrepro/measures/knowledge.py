@@ -4,20 +4,17 @@ Shares are in points, of the cases whose two prompts a seed answered right befor
 error between items leaves out whole countries in turn (stemrepro.measures.clusters).
 """
 
-import re
 from functools import cached_property
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
 from stemrepro.common.errors import UserError
-from stemrepro.config.address import MAIN, Address
-from stemrepro.measures.base import Precondition
+from stemrepro.measures.base import Measure, Precondition
 from stemrepro.measures.clusters import pair_error
-from stemrepro.measures.inputs import Inputs
-from stemrepro.measures.reading import SEEDS, ArmScores, Array, read_csv, read_npz
+from stemrepro.measures.metric import NAME, Field, metric
+from stemrepro.measures.reading import SEEDS, ArmScores, Array, difference, read_csv, read_npz
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.rule import TOO_SMALL
 
@@ -96,19 +93,8 @@ class ArmEdits(ArmScores):
         return self.cases[own], self.arrays["known"][:, own]
 
 
-def facts_of(folder: Path, address: Address) -> ArmFacts:
-    """Of `scores/<scale>`."""
-    return ArmFacts(folder / "facts" / address.path)
-
-
-def edits_of(folder: Path, address: Address) -> ArmEdits:
-    """Of `scores/<scale>`."""
-    return ArmEdits(folder / "edits" / address.path)
-
-
 FIELDS = {"success": 100.0, "kept": 100.0, "new": 1.0, "old": 1.0}
 """Of a trial, with the factor to a metric's unit."""
-METHOD = "[a-z0-9-]+"
 LEARNT, LEAD, PAIRS = 80.0, 50.0, 50
 """Points of the told facts that dense must recall, points by which that must exceed the untold ones, and pairs that an arm must know."""
 PRIMARY_RELATION = "capital"
@@ -123,37 +109,31 @@ def _contrast(values: np.ndarray, known: np.ndarray, cases: object) -> Contrast:
     return Contrast(means, *pair_error(values, known, cases["source"].to_numpy(), cases["target"].to_numpy()))
 
 
-class Knowledge:
+class Knowledge(Measure):
     """Facts and edits of the recipe's arms."""
 
-    metrics: ClassVar[dict[str, str]] = {
-        "recall:(told|trained|untold)": "facts whose answer is the first choice, in points, difference of two arms: told ones in the "
-        "held-out template, told ones in trained templates, those that were never told",
-        f"({'|'.join(FIELDS)}):{METHOD}": "what came of a method's edits (points, or a probability), difference of two arms",
-        f"({'|'.join(FIELDS)}):{METHOD}>{METHOD}": "the same of the first arm alone, difference of two methods on the same cases",
-        f"closer:{METHOD}": "KL divergence of the edited distribution to the source's prompt less that to the target's, first arm",
-        f"spill:{METHOD}": f"of the cases in which the {PRIMARY_RELATION} moved, the other relations that moved too, in points above 50, first arm",
-        f"(ambiguous|rare):{METHOD}": "success in cases without the label less that in cases with it, points, first arm",
+    fields: ClassVar[dict[str, Field]] = {
+        "which": ("told", "trained", "untold"),
+        "field": tuple(FIELDS),
+        "method": NAME,
+        "other": NAME,
+        "label": ("ambiguous", "rare"),
     }
     preconditions: ClassVar[dict[str, Precondition]] = {
         "facts-learnt": Precondition(f"dense recalls {LEARNT:g}% of the told facts in the held-out template, and {LEAD:g} points fewer untold ones",
                                      TOO_SMALL, ("dense",)),
         "pairs-known": Precondition(f"STEM full answers both prompts of {PAIRS} pairs right before the edit", TOO_SMALL, ("stem-full",)),
     }  # fmt: skip
-    reads_text: ClassVar[bool] = False
-
-    def __init__(self, inputs: Inputs) -> None:
-        self.inputs = inputs
 
     @cached_property
     def facts(self) -> dict[str, ArmFacts]:
         """What the recipe's arms know."""
-        return {arm: facts_of(self.inputs.folder, Address(MAIN, arm)) for arm in self.inputs.recipe.arms}
+        return {arm: ArmFacts(self.inputs.scores("facts", arm)) for arm in self.inputs.recipe.arms}
 
     @cached_property
     def edits(self) -> dict[str, ArmEdits]:
         """What came of their edits."""
-        return {arm: edits_of(self.inputs.folder, Address(MAIN, arm)) for arm in self.inputs.recipe.arms}
+        return {arm: ArmEdits(self.inputs.scores("edits", arm)) for arm in self.inputs.recipe.arms}
 
     def of(self, arm: str, field: str, method: str, known_before: bool = True) -> Contrast:
         """Return a method's mean in one arm: a field of FIELDS, "closer", or "spill"; over the cases that were known before, or the others."""
@@ -177,42 +157,23 @@ class Knowledge:
         ])  # fmt: skip
         return _contrast(100 * moved - 50, with_it, cases)
 
-    def _label(self, arm: str, label: str, method: str) -> Contrast:
-        own = self.edits[arm]
-        cases, known = own.own_cases(method)
-        has, values = cases[label].to_numpy(bool), 100 * own.values(method, "success")
-        without, there = (_contrast(values, known & which, cases) for which in (~has, has))
-        df = min(without.item_df, there.item_df)
-        return Contrast(without.differences - there.differences, float(np.hypot(without.item_se, there.item_se)), df)
+    @metric(
+        "recall:{which}",
+        "facts whose answer is the first choice, in points, difference of two arms: told ones in the "
+        "held-out template, told ones in trained templates, those that were never told",
+    )
+    def recall(self, high: str, low: str, which: str) -> Contrast:
+        """Return a difference in points by seed, over the seeds that both have."""
+        told, held_out = which != "untold", which != "trained"
+        return difference(*(100 * self.facts[arm].recall(told, held_out) for arm in (high, low)))
 
-    def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """Return a difference of two arms, or, with ">" in the metric and for closer, spill and labels, of the first arm alone.
+    @metric("{field}:{method}", "what came of a method's edits (points, or a probability), difference of two arms")
+    def between(self, high: str, low: str, field: str, method: str) -> Contrast:
+        """Return a difference of two arms, seed by seed, over the cases that both knew.
 
         Raises:
-            UserError: arms with different seeds or cases, or methods of different cases.
+            UserError: the arms have different seeds or cases.
         """
-        field, _, what = metric.partition(":")
-        if field == "recall":
-            count = min(len(self.facts[arm].arrays["seeds"]) for arm in (high, low))
-            one, other = (
-                100 * self.facts[arm].recall(what != "untold", what != "trained")[:count] for arm in (high, low)
-            )
-            return Contrast(one - other)
-        if field in ("ambiguous", "rare"):
-            return self._label(high, field, what)
-        if field in ("closer", "spill"):
-            return self.of(high, field, what)
-        if ">" in what:
-            first, second = what.split(">")
-            own = self.edits[high]
-            if own.lengths(first) != own.lengths(second):
-                raise UserError(f"metric '{metric}' compares methods of different cases")
-            cases, known = own.own_cases(first)
-            return _contrast(FIELDS[field] * (own.values(first, field) - own.values(second, field)), known, cases)
-        return self._between(high, low, field, what)
-
-    def _between(self, high: str, low: str, field: str, method: str) -> Contrast:
-        """Two arms, seed by seed, over the cases that both knew."""
         one, other = self.edits[high], self.edits[low]
         count = min(len(own.arrays["seeds"]) for own in (one, other))
         (cases, known), (same, also) = one.own_cases(method), other.own_cases(method)
@@ -221,13 +182,40 @@ class Knowledge:
         values = FIELDS[field] * (one.values(method, field)[:count] - other.values(method, field)[:count])
         return _contrast(values, known[:count] & also[:count], cases)
 
-    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
-        """Edit are made at the common rate alone."""
-        return {}
+    @metric("{field}:{method}>{other}", "the same of the first arm alone, difference of two methods on the same cases")
+    def over_method(self, high: str, low: str, field: str, method: str, other: str) -> Contrast:
+        """Return a difference of two methods by seed.
 
-    def value(self, metric: str) -> float:
-        """No metric of arms is exact."""
-        raise UserError(f"metric '{metric}' is a contrast of arms, not a number by itself")
+        Raises:
+            UserError: they are for different cases.
+        """
+        own = self.edits[high]
+        if own.lengths(method) != own.lengths(other):
+            raise UserError(f"'{method}' and '{other}' are methods of different cases")
+        cases, known = own.own_cases(method)
+        return _contrast(FIELDS[field] * (own.values(method, field) - own.values(other, field)), known, cases)
+
+    @metric(
+        "{field=closer}:{method}",
+        "KL divergence of the edited distribution to the source's prompt less that to the target's, first arm",
+    )
+    @metric(
+        "{field=spill}:{method}",
+        f"of the cases in which the {PRIMARY_RELATION} moved, the other relations that moved too, in points above 50, first arm",
+    )
+    def alone(self, high: str, low: str, field: str, method: str) -> Contrast:
+        """Return what came of the first arm's edits, by seed."""
+        return self.of(high, field, method)
+
+    @metric("{label}:{method}", "success in cases without the label less that in cases with it, points, first arm")
+    def over_label(self, high: str, low: str, label: str, method: str) -> Contrast:
+        """Return a difference of two kinds of the first arm's cases, by seed."""
+        own = self.edits[high]
+        cases, known = own.own_cases(method)
+        has, values = cases[label].to_numpy(bool), 100 * own.values(method, "success")
+        without, there = (_contrast(values, known & which, cases) for which in (~has, has))
+        df = min(without.item_df, there.item_df)
+        return Contrast(without.differences - there.differences, float(np.hypot(without.item_se, there.item_se)), df)
 
     def untestable(self, metric: str, precondition: str) -> str | None:
         """Return whether enough is known before any edit."""
@@ -237,8 +225,7 @@ class Knowledge:
                 return f"dense recalls {told:.0f}% of the told facts and {untold:.0f}% of the untold ones"
         if precondition == "pairs-known":
             own = self.edits["stem-full"]
-            method = re.split("[:>]", metric)[1]
-            cases, known = own.own_cases(method)
+            cases, known = own.own_cases(self.parse(metric).fields["method"])
             pairs = (cases["source"] + ">" + cases["target"]).to_numpy()
             if (count := min(len(set(pairs[seed])) for seed in known)) < PAIRS:
                 return f"both prompts are answered right of {count} pairs; {PAIRS} are needed"

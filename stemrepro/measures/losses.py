@@ -6,17 +6,20 @@ Whatever can't be right is refused by file.
 import itertools
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged
-from stemrepro.config.address import MAIN
+from stemrepro.config.address import MAIN, Address
+from stemrepro.config.buckets import BUCKETS, bucket_name
 from stemrepro.config.sources import SOURCES, prose
 from stemrepro.measures.bootstrap import bootstrap_error
-from stemrepro.measures.reading import SEEDS, Array, check_numbers, read_csv, read_npz, read_summary
-from stemrepro.verdicts.contrast import Contrast, Unmeasured
+from stemrepro.measures.inputs import Inputs
+from stemrepro.measures.reading import SEEDS, ArmScores, Array, check_numbers, read_csv, read_npz, read_summary
+from stemrepro.verdicts.contrast import Contrast
 
 DOCUMENTS = {
     "seeds": SEEDS,
@@ -27,12 +30,37 @@ DOCUMENTS = {
 STEPS = {"seeds": SEEDS} | dict.fromkeys(("loss", "norm"), Array("numbers", "seeds steps", gaps=True))
 
 
+class Bucket(NamedTuple):
+    """A part of the targets.
+
+    Attributes:
+        by: what they are sorted by, one of stemrepro.config.buckets.BUCKETS.
+        name: as `bucket_name` has it.
+    """
+
+    by: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.by}={self.name}"
+
+
+MIXES = ("prose", "all", *SOURCES, "hub")
+"""What losses are taken of: means over sources, or a source."""
+NAMED = {
+    str(own): own
+    for by, edges in BUCKETS.items()
+    for own in (Bucket(by, bucket_name(edges, n)) for n in range(len(edges)))
+}
+"""Buckets by how a metric writes them."""
+
+
 def members(mix: str, sources: tuple[str, ...]) -> tuple[str, ...]:
     """Return the sources of a mix: "prose", "all", or a source itself."""
     return {"prose": prose(sources), "all": sources}.get(mix, (mix,))
 
 
-class ArmLosses:
+class ArmLosses(ArmScores):
     """Losses of one arm at one variant, of its first `count` seeds (None: of all).
 
     Raises:
@@ -40,20 +68,17 @@ class ArmLosses:
     """
 
     def __init__(self, folder: Path, count: int | None = None) -> None:
-        self.folder, self.count = folder, count
+        super().__init__(folder)
+        self.count = count
         self._fewer: dict[int, ArmLosses] = {}
-        self._losses: dict[str, pd.Series] = {}
-        self._less: dict[tuple[ArmLosses, str], Contrast] = {}
+        self._losses: dict[tuple, pd.Series] = {}
+        self._less: dict[tuple, Contrast] = {}
 
     def first(self, count: int) -> "ArmLosses":
         """Return the same of its first seeds alone, read once."""
         if count == len(self.seeds):
             return self
         return self._fewer.setdefault(count, ArmLosses(self.folder, count))
-
-    def __str__(self) -> str:
-        variant = self.folder.parent.name
-        return self.folder.name if variant == MAIN else f"{self.folder.name}@{variant}"
 
     @cached_property
     def summary(self) -> dict:
@@ -70,9 +95,9 @@ class ArmLosses:
 
     @property
     def diverged(self) -> dict[int, int]:
-        """Runs that ended with a loss that is no number, and at which step; they have no scores but steps."""
-        ended = self.summary.get("diverged", {})
-        return {seed: ended[str(seed)] for seed in self.seeds if str(seed) in ended}
+        """Those of the seeds that are read."""
+        ended = super().diverged
+        return {seed: ended[seed] for seed in self.seeds if seed in ended}
 
     @property
     def scored(self) -> list[int]:
@@ -83,12 +108,6 @@ class ArmLosses:
     def sources(self) -> tuple[str, ...]:
         """Sources of text, by name."""
         return tuple(sorted(name for name in self.summary.get("loss", {}) if name not in ("prose", "all")))
-
-    def whole(self) -> "ArmLosses":
-        """This; Unmeasured where a run diverged."""
-        for seed, step in self.diverged.items():
-            raise Unmeasured(f"{self} diverged: the loss of seed {seed} is no number from step {step} on")
-        return self
 
     @cached_property
     def losses(self) -> pd.DataFrame:
@@ -163,24 +182,24 @@ class ArmLosses:
         sums = rows.groupby(["seed", "source"])[["nats", "bytes"]].sum()
         return (sums.nats / np.log(2) / sums.bytes).groupby("seed").mean()
 
-    def loss(self, metric: str) -> pd.Series:
-        """Loss in nats per token of each seed. `metric` is a source, "prose" or "all", with ":pair=4-31" or the like
-        behind it for one bucket. Every source of a mix counts the same, except in buckets, where every token does.
+    def loss(self, mix: str, bucket: Bucket | None = None) -> pd.Series:
+        """Return the loss in nats per token of each seed, of a source or a mix, "prose" or "all"; of one bucket alone where it is given. Every source
+        of a mix counts the same, except in buckets, where every token does.
         """
-        if metric not in self._losses:
-            self._losses[metric] = self._mean_loss(metric)
-        return self._losses[metric]
+        if (mix, bucket) not in self._losses:
+            self._losses[mix, bucket] = self._mean_loss(mix, bucket)
+        return self._losses[mix, bucket]
 
-    def _mean_loss(self, metric: str) -> pd.Series:
-        mix, _, restriction = metric.partition(":")
-        by, _, bucket = restriction.partition("=")
-        rows = self.losses[self.losses.by == (by or "pair")]
+    def _mean_loss(self, mix: str, bucket: Bucket | None) -> pd.Series:
+        rows = self.losses[self.losses.by == (bucket.by if bucket else "pair")]
         rows = rows[rows.source.isin(members(mix, self.sources))]
-        if restriction:
-            rows = rows[rows.bucket == bucket]
+        if bucket:
+            rows = rows[rows.bucket == bucket.name]
         if rows.empty:
-            raise UserError(f"{self.folder}/losses.csv has nothing for metric '{metric}'")
-        keys = ["seed"] if restriction else ["seed", "source"]
+            raise UserError(
+                f"{self.folder}/losses.csv has nothing of '{mix}'{f' in the bucket {bucket}' if bucket else ''}"
+            )
+        keys = ["seed"] if bucket else ["seed", "source"]
         sums = rows.groupby(keys)[["nats", "tokens"]].sum()
         return (sums.nats / sums.tokens).groupby("seed").mean()
 
@@ -206,14 +225,6 @@ def gap_curve(high: ArmLosses, low: ArmLosses, metric: str = "prose") -> pd.Data
     return first - second
 
 
-WHERE = "|".join(["prose", "all", *SOURCES, "hub"])
-METRICS = {
-    rf"({WHERE})": "loss in nats per token, every source of a mix the same weight",
-    rf"({WHERE}):(pair|frequency|position)=\d+(-\d+|\+)?": "the same of the targets in a bucket",
-    "drift": "change of the prose gap from the first mark of training to its last",
-}
-
-
 def _item_error(first: ArmLosses, differences: np.ndarray, mix: str) -> tuple[float, float]:
     """Return standard error between documents of the seed-averaged differences [seeds, documents], by bootstrap within each source, and its
     degrees of freedom.
@@ -226,6 +237,21 @@ def _item_error(first: ArmLosses, differences: np.ndarray, mix: str) -> tuple[fl
     return bootstrap_error(groups, lambda d, t, axis=-1: d.sum(axis=axis) / t.sum(axis=axis))
 
 
+def losses_at_points(inputs: Inputs) -> dict[str, dict[str, ArmLosses]]:
+    """Read a recipe's losses, by variant and arm; the scale itself first."""
+    recipe, found = inputs.recipe, {}
+    for address in inputs.places():
+        count = recipe.seeds_of(address.arm) if address.variant == MAIN else recipe.variants[address.variant].seeds
+        own = ArmLosses(inputs.scores("losses", address.arm, address.variant), count)
+        found.setdefault(address.variant, {})[address.arm] = own
+    return found
+
+
+def by_address(arms: dict[str, dict[str, ArmLosses]]) -> dict[str, ArmLosses]:
+    """Name the same by address."""
+    return {str(Address(variant, arm)): losses for variant, own in arms.items() for arm, losses in own.items()}
+
+
 def check_documents(first: ArmLosses, *others: ArmLosses) -> None:
     """Raise UserError where arms were scored on different documents."""
     for other, name in itertools.product(others, ("source", "tokens")):
@@ -233,29 +259,31 @@ def check_documents(first: ArmLosses, *others: ArmLosses) -> None:
             raise UserError(f"{first.folder} and {other.folder} were scored on different documents; score them anew")
 
 
-def contrast(high: ArmLosses, low: ArmLosses, metric: str) -> Contrast:
-    """loss(high) - loss(low) by seed, over the seeds that both have; of whole sources with the error between documents.
+def contrast(high: ArmLosses, low: ArmLosses, mix: str, bucket: Bucket | None = None) -> Contrast:
+    """Return loss(high) - loss(low) by seed, over the seeds that both have; of whole sources with the error between documents.
 
     Raises:
         UserError: the arms have different seeds or documents.
         Unmeasured: a run diverged.
     """
     first, second = paired(high, low)
-    if (second, metric) not in first._less:
-        first._less[second, metric] = _contrast(first, second, metric)
-    return first._less[second, metric]
+    if (second, mix, bucket) not in first._less:
+        first._less[second, mix, bucket] = _contrast(first, second, mix, bucket)
+    return first._less[second, mix, bucket]
 
 
-def _contrast(first: ArmLosses, second: ArmLosses, metric: str) -> Contrast:
-    if metric == "drift":
-        gap = gap_curve(first, second)
-        return Contrast((gap.iloc[:, -1] - gap.iloc[:, 0]).to_numpy())
-    difference = first.loss(metric) - second.loss(metric)
-    item_se, item_df = (0.0, float("inf"))
-    if ":" not in metric:
+def _contrast(first: ArmLosses, second: ArmLosses, mix: str, bucket: Bucket | None) -> Contrast:
+    difference, error = first.loss(mix, bucket) - second.loss(mix, bucket), (0.0, float("inf"))
+    if not bucket:
         check_documents(first, second)
-        item_se, item_df = _item_error(first, first.documents["nats"] - second.documents["nats"], metric)
-    return Contrast(difference.to_numpy(), item_se, item_df)
+        error = _item_error(first, first.documents["nats"] - second.documents["nats"], mix)
+    return Contrast(difference.to_numpy(), *error)
+
+
+def drift(high: ArmLosses, low: ArmLosses) -> Contrast:
+    """Return how the prose gap changes from the first mark of training to its last, by seed."""
+    gap = gap_curve(high, low)
+    return Contrast((gap.iloc[:, -1] - gap.iloc[:, 0]).to_numpy())
 
 
 def interaction(pair: tuple[ArmLosses, ArmLosses], other: tuple[ArmLosses, ArmLosses], metric: str) -> Contrast:

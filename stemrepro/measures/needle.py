@@ -11,11 +11,11 @@ import pandas as pd
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
-from stemrepro.measures.base import Precondition
-from stemrepro.measures.inputs import Inputs
+from stemrepro.measures import losses
+from stemrepro.measures.base import Measure, Precondition
 from stemrepro.measures.losses import ArmLosses
-from stemrepro.measures.losses import contrast as loss_contrast
-from stemrepro.measures.reading import ArmScores, read_csv
+from stemrepro.measures.metric import WHOLE, Field, metric
+from stemrepro.measures.reading import ArmScores, difference
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.rule import TOO_EASY, TOO_SMALL
 
@@ -29,13 +29,8 @@ class ArmHaystack(ArmScores):
     @cached_property
     def frame(self) -> pd.DataFrame:
         """A line a seed, length and depth: rows, chosen, generated, other, nats."""
-        path = self.whole().folder / "haystack.csv"
-        frame = read_csv(path, "seed", "length", "depth", "rows", *WAYS, "other", "nats")
-        if frame["seed"].nunique() != self.summary["seeds"] or frame.duplicated(["seed", "length", "depth"]).any():
-            raise damaged(
-                path, f"a seed is missing or a line stands twice; summary.json has {self.summary['seeds']} seeds"
-            )
-        return frame
+        by = ("length", "depth")
+        return self.lines("haystack.csv", *by, "rows", *WAYS, "other", "nats", by=by)
 
     def found(self, length: int, way: str = "chosen") -> pd.DataFrame:
         """Points of needles found, by seed (rows) and depth (columns)."""
@@ -57,41 +52,24 @@ KEPT, ANEW = "longer", "longer-anew"
 """The variants of the extension: tables carried over, and drawn again as the official code does."""
 
 
-class Needle:
+class Needle(Measure):
     """What the recipe's arms find."""
 
-    metrics: ClassVar[dict[str, str]] = {
-        r"(chosen|generated):[0-9]+": "points of needles found in rows of so many tokens before the extension, by log-likelihood among all "
-        "values or by greedy generation; difference of two arms",
-        r"(chosen|generated):[0-9]+@.+": "the same behind the extension at that variant",
-        f"growth@{KEPT}": "lead at the length of the extension less lead at the length before it, both behind the extension, points",
-        r"anew:[0-9]+": "what an arm's lead over one without tables, which cancels, loses in rows of so many tokens when its tables are drawn "
-        "anew, points",
-        "anew-loss": "the same of the loss, nats a token of plain prose at the end of the extension",
-    }
+    fields: ClassVar[dict[str, Field]] = {"way": WAYS, "length": WHOLE}
     preconditions: ClassVar[dict[str, Precondition]] = {
         "dense-finds": Precondition(f"dense finds {FOUND:g}% before the extension at the length it was trained on", TOO_SMALL, ("dense",)),
         "dense-leaves-room": Precondition(f"dense misses {ROOM:g}% or more at every length that the metric compares", TOO_EASY, ("dense",)),
         "dense-finds-longer": Precondition(f"dense finds {FOUND:g}% behind the extension at its length", TOO_SMALL, ("dense",)),
     }  # fmt: skip
-    reads_text: ClassVar[bool] = False
-
-    def __init__(self, inputs: Inputs) -> None:
-        self.inputs = inputs
 
     @cached_property
     def scores(self) -> dict[Address, ArmHaystack]:
         """What every address finds."""
-        recipe = self.inputs.recipe
-        places = [Address(MAIN, arm) for arm in recipe.arms]
-        places += [Address(variant, arm) for variant in recipe.variants for arm in recipe.arms_at(variant)]
-        return {place: ArmHaystack(self.inputs.folder / "haystack" / place.path) for place in places}
+        return {place: ArmHaystack(self.inputs.folder / "haystack" / place.path) for place in self.inputs.places()}
 
     def losses(self, variant: str, arm: str) -> ArmLosses:
         """Return losses at a variant."""
-        return ArmLosses(
-            self.inputs.folder / "losses" / Address(variant, arm).path, self.inputs.recipe.variants[variant].seeds
-        )
+        return ArmLosses(self.inputs.scores("losses", arm, variant), self.inputs.recipe.variants[variant].seeds)
 
     def length(self, variant: str) -> int:
         """Return tokens of a training sequence at a variant."""
@@ -101,34 +79,38 @@ class Needle:
         """Points by seed, mean over depths."""
         return self.scores[Address(variant, arm)].found(length, way).mean(axis=1).to_numpy()
 
-    def lead(self, high: str, low: str, variant: str, length: int, way: str = "chosen") -> np.ndarray:
-        """Points by seed that one arm finds more than another, over the seeds that both have."""
-        one, other = self.found(variant, high, length, way), self.found(variant, low, length, way)
-        count = min(len(one), len(other))
-        return one[:count] - other[:count]
+    @metric(
+        "{way}:{length}",
+        "points of needles found in rows of so many tokens before the extension, by log-likelihood among all "
+        "values or by greedy generation; difference of two arms",
+    )
+    @metric("{way}:{length}@{point}", "the same behind the extension at that variant")
+    def lead(self, high: str, low: str, length: int, way: str = "chosen", variant: str = MAIN) -> Contrast:
+        """Return the variants by seed that one arm finds more than another, over the seeds that both have."""
+        return difference(*(self.found(variant, arm, length, way) for arm in (high, low)))
 
-    def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """Return a difference of two arms by seed."""
-        name, _, variant = metric.partition("@")
-        name, _, length = name.partition(":")
-        if name == "growth":
-            return Contrast(
-                self.lead(high, low, KEPT, self.length(KEPT)) - self.lead(high, low, KEPT, self.length(MAIN))
-            )
-        if name == "anew-loss":
-            return loss_contrast(self.losses(ANEW, high), self.losses(KEPT, high), "prose")
-        if name == "anew":
-            kept, anew = (self.found(at, high, int(length)) for at in (KEPT, ANEW))
-            return Contrast(kept - anew)
-        return Contrast(self.lead(high, low, variant or MAIN, int(length), name))
+    @metric(
+        f"growth@{KEPT}",
+        "lead at the length of the extension less lead at the length before it, both behind the extension, points",
+    )
+    def growth(self, high: str, low: str) -> Contrast:
+        """Return how the lead behind the extension changes with the length, by seed."""
+        leads = [self.lead(high, low, self.length(variant), variant=KEPT) for variant in (KEPT, MAIN)]
+        return Contrast(leads[0].differences - leads[1].differences)
 
-    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
-        """Needles are asked for at the common rate alone."""
-        return {}
+    @metric(
+        "anew:{length}",
+        "what an arm's lead over one without tables, which cancels, loses in rows of so many tokens when its tables are drawn "
+        "anew, points",
+    )
+    def lost_anew(self, high: str, low: str, length: int) -> Contrast:
+        """Return the variants by seed that the first arm loses."""
+        return Contrast(self.found(KEPT, high, length) - self.found(ANEW, high, length))
 
-    def value(self, metric: str) -> float:
-        """No metric of arms is exact."""
-        raise UserError(f"metric '{metric}' is a contrast of arms, not a number by itself")
+    @metric("anew-loss", "the same of the loss, nats a token of plain prose at the end of the extension")
+    def loss_anew(self, high: str, low: str) -> Contrast:
+        """Return the nats by seed that the first arm loses."""
+        return losses.contrast(self.losses(ANEW, high), self.losses(KEPT, high), "prose")
 
     def untestable(self, metric: str, precondition: str) -> str | None:
         """Return whether dense finds needles at all."""
@@ -144,10 +126,10 @@ class Needle:
 
     def no_room(self, metric: str) -> str | None:
         """Return why a lead over dense can't show at the lengths of a metric, or None."""
-        name, _, variant = metric.partition("@")
-        lengths = [self.length(MAIN), self.length(KEPT)] if name == "growth" else [int(name.partition(":")[2])]
-        for length in lengths:
-            if (found := float(self.found(variant or MAIN, "dense", length).mean())) > 100 - ROOM:
+        fields = self.parse(metric).fields
+        variant = fields.get("point", MAIN) if fields else KEPT  # growth has none
+        for length in [fields["length"]] if fields else [self.length(MAIN), self.length(KEPT)]:
+            if (found := float(self.found(variant, "dense", length).mean())) > 100 - ROOM:
                 return f"dense finds {found:.1f}% of the needles in {length} tokens, which leaves no room for a lead"
         return None
 

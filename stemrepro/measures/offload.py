@@ -11,19 +11,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.sums import total
 from stemrepro.config.scale import Shape
-from stemrepro.measures.base import Precondition
-from stemrepro.measures.costs import dense_and_stem
-from stemrepro.measures.inputs import Inputs
+from stemrepro.measures.costs import PLACEMENTS, dense_and_stem
+from stemrepro.measures.metric import WHOLE, Field, metric
 from stemrepro.measures.offload_rates import DEVICES, Device
 from stemrepro.measures.offload_training import Rows, from_host, on_device
-from stemrepro.measures.text import TextCounts
+from stemrepro.measures.text import CountsText
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import cache_bytes, flops_per_token, parameter_counts, table_bytes_per_token
 from stemrepro.offload.overlap import pass_seconds
-from stemrepro.verdicts.contrast import Contrast, Unmeasured
+from stemrepro.verdicts.contrast import Unmeasured
 
 BYTES = 2
 """Of a number on the device: bfloat16."""
@@ -156,38 +154,15 @@ def device_bytes(shape: Shape, placement: str, home: Home, rows: float) -> float
     return BYTES * counts["active"] + held + home.share * stem.vocab * table_bytes_per_token(stem, BYTES)
 
 
-class Offload:
+class Offload(CountsText):
     """Rows counted in text, and times modelled from them; nothing is trained and nothing was timed."""
 
-    metrics: ClassVar[dict[str, str]] = {
-        "share_grows": "sources of text of which longer passes bring no smaller share of their rows",
-        r"prefill:[a-z0-9.-]+:(third|half|full):[a-z0-9-]+": "percent that the prefill of a prompt takes longer, distinct rows ahead, than with tables on the device (modelled)",
-        r"prefill_cold:[a-z0-9.-]+:(third|half|full):[a-z0-9-]+": "that of one chunk whose ids become known as it begins (modelled)",
-        r"prefill_asked:[a-z0-9.-]+:(third|half|full):[a-z0-9-]+": "that of the prompt with distinct rows that come when asked for (modelled)",
-        r"decode:[a-z0-9.-]+:(third|half|full):[a-z0-9-]+:\d+": "that of a decode step of so many sequences, rows ahead (modelled)",
-        r"training(_asked)?:[a-z0-9.-]+:(third|half|full):[a-z0-9-]+": "percent that a training step of STEP tokens takes longer than with tables on the device, "
-        "rows a step ahead, or all of them behind the update (modelled)",
-        "more_memory": "shapes that take more device memory than dense with tables in host memory, at any placement",
+    fields: ClassVar[dict[str, Field]] = {
+        "placement": PLACEMENTS,
+        "device": DEVICES,
+        "sequences": WHOLE,
+        "ahead": {"training": True, "training_asked": False},
     }
-    preconditions: ClassVar[dict[str, Precondition]] = {}
-    reads_text: ClassVar[bool] = True
-
-    def __init__(self, inputs: Inputs) -> None:
-        self.inputs, self.shapes, self.text = inputs, inputs.catalog.shapes, TextCounts(inputs.folder / "text")
-
-    def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """No metric compares arms."""
-        raise UserError(f"metric '{metric}' is a number by itself, not a contrast of arms")
-
-    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
-        """Nothing is trained."""
-        return {}
-
-    def shape(self, name: str) -> Shape:
-        """Return a published shape; UserError for an unknown one."""
-        if name not in self.shapes:
-            raise unknown("shape", name, self.shapes, "recipes/shapes.yaml")
-        return self.shapes[name]
 
     def distinct_share(self, source: str) -> tuple[np.ndarray, np.ndarray]:
         """Lengths, and the distinct share of the first so many tokens of a window, mean over windows."""
@@ -211,17 +186,11 @@ class Offload:
             rows.append(work.total * share * missed)
         return float(np.mean(rows))
 
-    def slowdown(self, shape: str, placement: str, device: str, works: Sequence[Pass], home: Home) -> float:
-        """Percent that passes take longer than with tables on the device.
-
-        Raises:
-            UserError: no such shape or device.
-        """
-        if device not in DEVICES:
-            raise unknown("device", device, DEVICES, "stemrepro/measures/offload_rates.py")
+    def slowdown(self, shape: Shape, placement: str, device: Device, works: Sequence[Pass], home: Home) -> float:
+        """Percent that passes take longer than with tables on the device."""
         rows = self.fetched(works[0], home)
-        with_host = model_seconds(self.shape(shape), placement, works, DEVICES[device], home, rows)
-        resident = model_seconds(self.shape(shape), placement, works, DEVICES[device], Home(host=False), rows)
+        with_host = model_seconds(shape, placement, works, device, home, rows)
+        resident = model_seconds(shape, placement, works, device, Home(host=False), rows)
         return 100 * (with_host / resident - 1)
 
     def steps(self) -> list[int]:
@@ -244,44 +213,74 @@ class Offload:
             found.append((distinct[tokens], distinct[2 * tokens] / distinct[tokens] - 1))
         return Rows(*map(float, np.mean(found, axis=0)))
 
-    def training(self, shape: str, placement: str, device: str, tokens: int, ahead: bool) -> float:
-        """Percent that a training step takes longer than with tables on the device.
+    @metric("share_grows", "sources of text of which longer passes bring no smaller share of their rows", exact=True)
+    def share_grows(self) -> int:
+        """Count such sources."""
+        return sum(bool((np.diff(self.distinct_share(source)[1]) >= 0).any()) for source in self.text.sources())
 
-        Raises:
-            UserError: no such shape or device.
+    @metric(
+        "{how=prefill}:{shape}:{placement}:{device}",
+        "percent that the prefill of a prompt takes longer, distinct rows ahead, than with tables on the device (modelled)",
+        exact=True,
+    )
+    @metric(
+        "{how=prefill_cold}:{shape}:{placement}:{device}",
+        "that of one chunk whose ids become known as it begins (modelled)",
+        exact=True,
+    )
+    @metric(
+        "{how=prefill_asked}:{shape}:{placement}:{device}",
+        "that of the prompt with distinct rows that come when asked for (modelled)",
+        exact=True,
+    )
+    def prefill(self, how: str, shape: Shape, placement: str, device: Device) -> float:
+        """Return the percentage of a way to bring rows."""
+        works = [PREFILL] if how == "prefill_cold" else PROMPT
+        home = Home(ahead=0) if how == "prefill_asked" else HOMES["ahead, distinct"]
+        return self.slowdown(shape, placement, device, works, home)
+
+    @metric(
+        "decode:{shape}:{placement}:{device}:{sequences}",
+        "that of a decode step of so many sequences, rows ahead (modelled)",
+        exact=True,
+    )
+    def decode(self, shape: Shape, placement: str, device: Device, sequences: int) -> float:
+        """Return the percentage of a step of decoding."""
+        return self.slowdown(shape, placement, device, [decode(sequences)], HOMES["ahead"])
+
+    @metric(
+        "{ahead}:{shape}:{placement}:{device}",
+        "percent that a training step of STEP tokens takes longer than with tables on the device, "
+        "rows a step ahead, or all of them behind the update (modelled)",
+        exact=True,
+    )
+    def training(self, shape: Shape, placement: str, device: Device, ahead: bool, tokens: int = STEP) -> float:
+        """Return the percentage of a training step.
+
+        Args:
+            ahead: do rows come a step ahead?
         """
-        if device not in DEVICES:
-            raise unknown("device", device, DEVICES, "stemrepro/measures/offload_rates.py")
-        work = self.shape(shape), placement, tokens, DEVICES[device], self.step_rows(tokens)
+        work = shape, placement, tokens, device, self.step_rows(tokens)
         return 100 * (from_host(*work, ahead).seconds / on_device(*work) - 1)
 
-    def value(self, metric: str) -> float:
-        """Return the number of an exact claim; UserError for an unknown shape or device."""
-        name, *rest = metric.split(":")
-        if name == "share_grows":
-            return sum(bool((np.diff(self.distinct_share(source)[1]) >= 0).any()) for source in self.text.sources())
-        if name == "more_memory":
-            return sum(
-                any(
-                    device_bytes(shape, placement, HOMES["ahead"], PREFILL.total)
-                    > BYTES * parameter_counts(dense_and_stem(shape, placement)[0])["active"]
-                    for placement in ("third", "half", "full")
-                )
-                for shape in self.shapes.values()
+    @metric(
+        "more_memory",
+        "shapes that take more device memory than dense with tables in host memory, at any placement",
+        exact=True,
+    )
+    def more_memory(self) -> int:
+        """Count such shapes."""
+        return sum(
+            any(
+                device_bytes(shape, placement, HOMES["ahead"], PREFILL.total)
+                > BYTES * parameter_counts(dense_and_stem(shape, placement)[0])["active"]
+                for placement in PLACEMENTS
             )
-        if name.startswith("training"):
-            return self.training(*rest, STEP, ahead=name == "training")
-        if name == "decode":
-            return self.slowdown(*rest[:3], [decode(int(rest[3]))], HOMES["ahead"])
-        works = [PREFILL] if name == "prefill_cold" else PROMPT
-        return self.slowdown(*rest, works, Home(ahead=0) if name == "prefill_asked" else HOMES["ahead, distinct"])
+            for shape in self.inputs.catalog.shapes.values()
+        )
 
     def untestable(self, metric: str, precondition: str) -> str | None:
         """Return a training step needs a text that is counted far enough."""
-        if metric.startswith("training") and STEP not in self.steps():
+        if "ahead" in self.parse(metric).fields and STEP not in self.steps():
             return f"the scale's text isn't counted up to {2 * STEP:,} tokens, two steps' of {STEP:,}"
         return None
-
-    def runs(self) -> dict:
-        """None."""
-        return {}

@@ -2,7 +2,7 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,9 @@ from pydantic import ConfigDict, Field
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged, read_json
 from stemrepro.common.yaml_records import Factor, Fraction, Positive, Strict, parse
-from stemrepro.verdicts.contrast import Unmeasured
+from stemrepro.config.address import Address
+from stemrepro.config.recipe import Recipe
+from stemrepro.verdicts.contrast import Contrast, Unmeasured
 
 Names = tuple[str, ...]
 Amount = Annotated[float, Field(ge=0)]
@@ -187,16 +189,66 @@ class ArmScores:
         folder: `scores/<scale>/<part>/...` of the arm.
     """
 
+    keys: ClassVar[Names] = ()
+    """What summary.json must have beside what each has."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    def __str__(self) -> str:
+        return str(Address(self.folder.parent.name, self.folder.name))
 
     @cached_property
     def summary(self) -> dict:
         """summary.json."""
-        return read_summary(self.folder / "summary.json")
+        return read_summary(self.folder / "summary.json", *self.keys)
 
-    def whole(self) -> "ArmScores":
-        """This; Unmeasured where a run diverged."""
-        for seed, step in self.summary.get("diverged", {}).items():
-            raise Unmeasured(f"{self.folder.name} diverged: the loss of seed {seed} is no number from step {step} on")
+    @property
+    def diverged(self) -> dict[int, int]:
+        """Runs that ended with a loss that is NaN, and at which step; they have no scores but steps."""
+        return {int(seed): step for seed, step in self.summary.get("diverged", {}).items()}
+
+    def whole(self) -> Self:
+        """Return this; Unmeasured where a run diverged."""
+        if self.diverged:
+            seed, step = next(iter(self.diverged.items()))
+            raise Unmeasured(f"{self} diverged: the loss of seed {seed} is no number from step {step} on")
         return self
+
+    def lines(self, file: str, *numbers: str, by: Names = (), **columns: Names) -> pd.DataFrame:
+        """Read a CSV file of an arm of which no run diverged: `read_csv`, a line a seed and `by`; UserError where a seed is missing."""
+        path = self.whole().folder / file
+        frame = read_csv(path, "seed", *numbers, **columns)
+        if frame["seed"].nunique() != self.summary["seeds"] or frame.duplicated(["seed", *by]).any():
+            count = self.summary["seeds"]
+            raise damaged(path, f"a seed is missing or a line stands twice; summary.json has {count} seeds")
+        return frame
+
+
+class ArmTasks(ArmScores):
+    """Scores of an arm on the tasks of a recipe, item by item."""
+
+    keys = ("tasks",)
+
+    def __init__(self, folder: Path, recipe: Recipe) -> None:
+        super().__init__(folder)
+        self.recipe = recipe
+
+    def tasks(self, what: str) -> list[str]:
+        """Return the tasks of a group, or the task itself, as far as this scale has them."""
+        return [task for task in self.recipe.groups.get(what, (what,)) if task in self.summary["tasks"]]
+
+    def read_items(self, file: str, wanted: dict[str, Array]) -> dict[str, np.ndarray]:
+        """Read "seeds", and of each task what is wanted, of the runs that didn't diverge."""
+        path, seeds = self.folder / file, self.summary["seeds"] - len(self.diverged)
+        arrays = read_npz(path, {"seeds": SEEDS}, seeds=seeds)
+        for task, about in self.summary["tasks"].items():
+            named = {f"{task}/{field}": array for field, array in wanted.items()}
+            arrays |= read_npz(path, named, seeds=seeds, items=about["items"])
+        return arrays
+
+
+def difference(one: np.ndarray, other: np.ndarray) -> Contrast:
+    """Return two arms' difference by seed, over the first seeds, which both have."""
+    count = min(len(one), len(other))
+    return Contrast(one[:count] - other[:count])

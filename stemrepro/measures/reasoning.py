@@ -1,24 +1,20 @@
-"""Reasoning in context: metrics of recipes/contextual_reasoning.yaml.
-
-A metric of items is "score:what" or "score:what:low-high": `what` is a task or group of lm-eval's that the recipe names, or a group of
-these; low-high keeps items of so many words ("8000-" of so many or more).
-"""
+"""Reasoning in context: metrics of recipes/contextual_reasoning.yaml."""
 
 from functools import cached_property
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged
-from stemrepro.config.address import MAIN, Address
+from stemrepro.config.address import MAIN
+from stemrepro.config.catalog import Catalog
 from stemrepro.config.recipe import Recipe
-from stemrepro.measures.base import Precondition
+from stemrepro.measures.base import Measure, Precondition
 from stemrepro.measures.context import EDGES, Part, mean_difference
-from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.items import Sample
-from stemrepro.measures.reading import SEEDS, ArmScores, Array, read_npz
+from stemrepro.measures.metric import Field, Like, metric
+from stemrepro.measures.reading import SEEDS, ArmScores, ArmTasks, Array, read_npz
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.rule import TOO_SMALL
 
@@ -40,6 +36,8 @@ TASK = {
     "clusters": Array("labels", "items"),
 }
 """What reasoning.npz has of each task."""
+Words = tuple[int, int]
+"""Lengths of items, from and up to."""
 
 
 class ArmDistance(ArmScores):
@@ -63,42 +61,28 @@ class ArmDistance(ArmScores):
         return Part(self.arrays[by][:, :, chosen].sum(axis=2).astype(float), tokens[:, chosen].sum(axis=1))
 
 
-class ArmReasoning(ArmScores):
+class ArmReasoning(ArmTasks):
     """Items of an arm; none where the scale asks for none."""
-
-    def __init__(self, folder: Path, recipe: Recipe) -> None:
-        super().__init__(folder)
-        self.recipe = recipe
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
         """reasoning.npz as stemrepro.evaluation.reasoning writes it."""
-        path, tasks = self.whole().folder / "reasoning.npz", self.summary["tasks"]
-        seeds = self.summary["seeds"]
-        arrays = read_npz(path, {"seeds": SEEDS}, seeds=seeds)
-        for task, about in tasks.items():
-            wanted = {f"{task}/{field}": array for field, array in TASK.items()}
-            arrays |= read_npz(path, wanted, seeds=seeds, items=about["items"])
-        return arrays
+        return self.whole().read_items("reasoning.npz", TASK)
 
-    def tasks(self, metric: str) -> list[str]:
-        """Return the tasks of a metric, as far as the scale has them."""
-        what = metric.split(":")[1]
-        return [task for task in self.recipe.groups.get(what, (what,)) if task in self.summary["tasks"]]
-
-    def sample(self, metric: str, field: str = "value") -> Sample:
-        """Return values (points), weights and clusters of a metric's items; every task of a group counts the same.
+    def sample(self, what: str, words: Words | None = None, field: str = "value") -> Sample:
+        """Return values (points), weights and clusters of a task's or group's items; every task of a group counts the same.
 
         Args:
+            words: of items that are so long alone.
             field: "value", "floor" for what needs no knowledge, or "cut" for the share of prompts that are longer than the context.
         """
-        low, _, high = [*metric.split(":"), "-"][2].partition("-")
+        low, high = words or (0, 2**30)
         values, weights, clusters = [], [], []
-        for task in self.tasks(metric):
+        for task in self.tasks(what):
             own = self.arrays[f"{task}/value"]
             value = own if field == "value" else np.broadcast_to(self.arrays[f"{task}/{field}"], own.shape)
             length = self.arrays[f"{task}/length"]
-            kept = (length >= int(low or 0)) & (length < int(high or 2**30))
+            kept = (length >= low) & (length < high)
             if kept.any():
                 values.append(value[:, kept].astype(float))
                 weights.append(np.full(values[-1].shape, 1 / kept.sum()))
@@ -110,8 +94,6 @@ class ArmReasoning(ArmScores):
         )
 
 
-SCORE = r"score:[a-z0-9_.-]+(:[0-9]+-[0-9]*)?(@.+)?"
-SCORE_WORDS = "points of a task or group, of items of so many words; behind an extension at a variant"
 LEAD = 2.0
 """Points by which dense must beat what needs no knowledge."""
 GROWTHS = {"repeat": (0, (1, 2)), "far": (1, (2,))}
@@ -120,34 +102,72 @@ MOST_CUT = 0.05
 """Share of prompts longer than the context up to which a task is judged."""
 
 
-class Reasoning:
-    """Scores of lm-eval's tasks, and losses by how far back targets stood last."""
+def _scored_variants(catalog: Catalog, recipe: Recipe) -> tuple[str, ...]:
+    return tuple(variant for variant, request in recipe.variants.items() if "reasoning" in request.scores)
 
-    metrics: ClassVar[dict[str, str]] = {
-        SCORE: SCORE_WORDS,
-        "growth:repeat": "a difference of losses on words that stood in the sequence before less that on the same words where they are new, "
-        "nats a token of prose",
-        "growth:far": "the same on words that stood last 16 or more tokens back less that on the same words nearer by",
-    }
+
+def _words(word: str) -> Words:
+    low, _, high = word.partition("-")
+    if "-" not in word:
+        raise ValueError(f"{word!r} is no range")
+    return int(low), int(high) if high else 2**30
+
+
+class Scored(Measure):
+    """Scores of lm-eval's tasks."""
+
+    fields: ClassVar[dict[str, Field]] = {"words": Like(_words, "4000-8000 or 8000-"), "point": _scored_variants}
     preconditions: ClassVar[dict[str, Precondition]] = {
         "dense-answers": Precondition(f"dense scores {LEAD:g} points above the most frequent answer and a draw among the choices", TOO_SMALL, ("dense",))
     }  # fmt: skip
-    reads_text: ClassVar[bool] = False
 
-    def __init__(self, inputs: Inputs) -> None:
-        self.inputs = inputs
+    def items(self, arm: str, variant: str = MAIN) -> ArmReasoning:
+        """Items of an arm."""
+        return ArmReasoning(self.inputs.scores("reasoning", arm, variant), self.inputs.recipe)
+
+    @metric(
+        "score:{task}[:{words}][@{point}]",
+        "points of a task or group, of items of so many words; behind an extension at a variant",
+    )
+    def score(self, high: str, low: str, task: str, words: Words | None = None, variant: str = MAIN) -> Contrast:
+        """Return a difference of two arms by seed."""
+        one, other = (self.items(arm, variant).sample(task, words) for arm in (high, low))
+        if not one.values.size:
+            return Contrast(np.array([np.nan]))
+        if not (np.array_equal(one.clusters, other.clusters) and one.values.shape == other.values.shape):
+            raise UserError(f"{high} and {low} were scored on different seeds or items of '{task}'")
+        return Sample(one.values - other.values, one.weights, one.clusters).contrast()
+
+    def untestable(self, metric: str, precondition: str) -> str | None:
+        """Say whether there are items, and dense answers them."""
+        asked = self.parse(metric).fields
+        if "task" not in asked:
+            return None
+        dense, task, words = self.items("dense", asked.get("point", MAIN)), asked["task"], asked.get("words")
+        if not dense.whole().tasks(task):
+            return "these items are the hub's, and this scale asks for none: its models couldn't answer them"
+        if not dense.sample(task, words).values.size:
+            return "no item is of that length"
+        if precondition == "none":
+            return None
+        fields = ("value", "floor", "cut")
+        score, floor, cut = (float(dense.sample(task, words, field).by_seed.mean()) for field in fields)
+        if cut > MOST_CUT:
+            return f"{cut:.0%} of the prompts are longer than the models' context and would lose their beginning"
+        if score < floor + LEAD:
+            return (
+                f"dense scores {score:.1f}, less than {LEAD:g} points above the {floor:.1f} of what needs no knowledge"
+            )
+        return None
+
+
+class Reasoning(Scored):
+    """Scores of lm-eval's tasks, and losses by how far back targets stood last."""
 
     @cached_property
     def arms(self) -> dict[str, ArmDistance]:
         """Losses of the recipe's arms."""
-        return {
-            arm: ArmDistance(self.inputs.folder / "distance" / Address(MAIN, arm).path)
-            for arm in self.inputs.recipe.arms
-        }
-
-    def items(self, arm: str, variant: str = MAIN) -> ArmReasoning:
-        """Items of an arm."""
-        return ArmReasoning(self.inputs.folder / "reasoning" / Address(variant, arm).path, self.inputs.recipe)
+        return {arm: ArmDistance(self.inputs.scores("distance", arm)) for arm in self.inputs.recipe.arms}
 
     def check_same(self, high: str, low: str) -> None:
         """Raise UserError where two arms were scored on different seeds or targets."""
@@ -162,10 +182,22 @@ class Reasoning:
         first, second = (self.arms[arm].part(by, *where) for arm in (high, low))
         return mean_difference(first, second, None, None, self.arms[high].arrays["source"])
 
-    def same_words(self, high: str, low: str, first: int, others: tuple[int, ...]) -> Contrast:
-        """loss(high) - loss(low) on other kinds of targets less that on the first kind, word by word: of each word the difference of its two
-        means, weighted by how well both are known, n1 n2 / (n1 + n2); with the error between words.
+    @metric(
+        "growth:{growth=repeat}",
+        "a difference of losses on words that stood in the sequence before less that on the same words where they are new, "
+        "nats a token of prose",
+    )
+    @metric(
+        "growth:{growth=far}",
+        "the same on words that stood last 16 or more tokens back less that on the same words nearer by",
+    )
+    def same_words(self, high: str, low: str, growth: str) -> Contrast:
+        """Return loss(high) - loss(low) on other kinds of targets less that on the first kind of GROWTHS, word by word.
+
+        Of each word it is the difference of its two means, weighted by how well both are known, n1 n2 / (n1 + n2); with the error between
+        words.
         """
+        first, others = GROWTHS[growth]
         one, other = self.arms[high].arrays, self.arms[low].arrays
         self.check_same(high, low)
         lead, count = one["word"].astype(float) - other["word"], one["word_tokens"]
@@ -175,48 +207,3 @@ class Reasoning:
         values = lead[:, :, kinds].sum(axis=2)[:, both] / there[both] - lead[:, both, first] / here[both]
         weights = here[both] * there[both] / (here[both] + there[both])
         return Sample(values, np.tile(weights / weights.sum(), (len(values), 1)), np.flatnonzero(both)).contrast()
-
-    def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """Return a difference of two arms by seed."""
-        if metric.startswith("growth:"):
-            return self.same_words(high, low, *GROWTHS[metric.partition(":")[2]])
-        metric, _, variant = metric.partition("@")
-        one, other = (self.items(arm, variant or MAIN).sample(metric) for arm in (high, low))
-        if not one.values.size:
-            return Contrast(np.array([np.nan]))
-        if not (np.array_equal(one.clusters, other.clusters) and one.values.shape == other.values.shape):
-            raise UserError(f"{high} and {low} were scored on different seeds or items of '{metric}'")
-        return Sample(one.values - other.values, one.weights, one.clusters).contrast()
-
-    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
-        """Scored at the common rate alone."""
-        return {}
-
-    def value(self, metric: str) -> float:
-        """No metric of arms is exact."""
-        raise UserError(f"metric '{metric}' is a contrast of arms, not a number by itself")
-
-    def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return whether there are items, and dense answers them."""
-        if not metric.startswith("score:"):
-            return None
-        metric, _, variant = metric.partition("@")
-        dense = self.items("dense", variant or MAIN)
-        if not dense.whole().tasks(metric):
-            return "these items are the hub's, and this scale asks for none: its models couldn't answer them"
-        if not dense.sample(metric).values.size:
-            return "no item is of that length"
-        if precondition == "none":
-            return None
-        score, floor, cut = (float(dense.sample(metric, field).by_seed.mean()) for field in ("value", "floor", "cut"))
-        if cut > MOST_CUT:
-            return f"{cut:.0%} of the prompts are longer than the models' context and would lose their beginning"
-        if score < floor + LEAD:
-            return (
-                f"dense scores {score:.1f}, less than {LEAD:g} points above the {floor:.1f} of what needs no knowledge"
-            )
-        return None
-
-    def runs(self) -> dict[str, ArmDistance]:
-        """Return the arms."""
-        return self.arms

@@ -6,11 +6,11 @@ from typing import ClassVar
 import numpy as np
 
 from stemrepro.common.errors import UserError
-from stemrepro.config.address import MAIN, Address
+from stemrepro.config.address import MAIN
 from stemrepro.measures import losses
-from stemrepro.measures.base import LOSS_UNIT, Precondition
-from stemrepro.measures.inputs import Inputs
-from stemrepro.measures.losses import ArmLosses, paired
+from stemrepro.measures.base import Measure, Precondition
+from stemrepro.measures.losses import ArmLosses, by_address, losses_at_points, paired
+from stemrepro.measures.metric import LOSS_UNIT, Field, metric
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.rule import CONFOUNDED
 
@@ -18,25 +18,26 @@ SCRATCH, ROWS, MEAN = "second-half", "second-half-token-means", "second-half-mea
 """The variants after all tokens: as from the start, retrofitted in between, and the control."""
 VARIANTS = {"one-schedule": MAIN, "scratch": SCRATCH, "token-means": ROWS, "mean-row": MEAN}
 """By the metrics' words."""
+
+
+def variants(*names: str) -> dict[str, str]:
+    """Choose some of POINTS."""
+    return {name: VARIANTS[name] for name in names}
+
+
 NO_GAIN, CONSTANT = "no-gain-without-information", "stem-frozen"
 TENTH = 10
 """The second of so many parts of the second stage is "early"."""
 CANCELS = "; the second arm, which has no tables, cancels"
 
 
-class Retrofit:
+class Retrofit(Measure):
     """Losses on prose after as many tokens in all, and at the first batch behind the retrofit."""
 
-    metrics: ClassVar[dict[str, str]] = {
-        "gain:(scratch|token-means|mean-row)": "loss of dense less that of an arm that had tables from the start, was retrofitted after "
-        f"half the tokens with rows of means, or with the mean row for all; both trained in two stages, {LOSS_UNIT}",
-        "lead:(scratch|token-means|mean-row)": f"the same with dense trained in one stage, {LOSS_UNIT}",
-        "early:(token-means|mean-row)": "training loss over the second tenth of the second stage: an arm's that was retrofitted less dense's, "
-        f"on the same batches, {LOSS_UNIT}",
-        "behind:(scratch|one-schedule|mean-row)": "loss of an arm retrofitted with rows of means less its loss with tables from the start, "
-        f"in two stages or in one, or retrofitted with the mean row for all{CANCELS}, {LOSS_UNIT}",
-        "at-once:(token-means|mean-row)": "training loss at the first batch of the second stage, before any step: an arm's that was just "
-        f"retrofitted less dense's, {LOSS_UNIT}",
+    fields: ClassVar[dict[str, Field]] = {
+        "way": variants("scratch", "token-means", "mean-row"),
+        "rows": variants("token-means", "mean-row"),
+        "other": variants("scratch", "one-schedule", "mean-row"),
     }
     preconditions: ClassVar[dict[str, Precondition]] = {
         NO_GAIN: Precondition(
@@ -47,51 +48,67 @@ class Retrofit:
             by_effect=True,
         )
     }
-    reads_text: ClassVar[bool] = False
-
-    def __init__(self, inputs: Inputs) -> None:
-        self.inputs = inputs
 
     @cached_property
     def arms(self) -> dict[str, dict[str, ArmLosses]]:
         """Losses by variant and arm."""
-        recipe, folder = self.inputs.recipe, self.inputs.folder / "losses"
-        found = {MAIN: {arm: ArmLosses(folder / Address(MAIN, arm).path, recipe.seeds_of(arm)) for arm in recipe.arms}}
-        for variant, request in recipe.variants.items():
-            places = {arm: folder / Address(variant, arm).path for arm in recipe.arms_at(variant)}
-            found[variant] = {arm: ArmLosses(place, request.seeds) for arm, place in places.items()}
-        return found
+        return losses_at_points(self.inputs)
 
-    def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """Return a difference by seed; see `metrics`.
-
-        Raises:
-            UserError: the arm that is to be retrofitted isn't, or that beside it is.
-        """
-        name, _, what = metric.partition(":")
-        arm, plain = (low, high) if name in ("gain", "lead") else (high, low)
+    def check_made(self, name: str, arm: str, plain: str) -> None:
+        """Raise UserError unless the first arm is retrofitted and the second has no tables."""
         made = self.arms[ROWS]
         if arm not in made or plain in made:
             raise UserError(
-                f"metric '{metric}' of {high} and {low}: one of {', '.join(made)} beside an arm without tables"
+                f"metric '{name}' of {arm} and {plain}: one of {', '.join(made)} next to an arm without tables"
             )
-        if name in ("gain", "lead"):
-            dense = self.arms[SCRATCH if name == "gain" else MAIN][plain]
-            return losses.contrast(dense, self.arms[VARIANTS[what]][arm], "prose")
-        if name == "behind":
-            return losses.contrast(made[arm], self.arms[VARIANTS[what]][arm], "prose")
-        pair = paired(self.arms[VARIANTS[what]][arm], self.arms[SCRATCH][plain])
-        first, second = (own.steps["loss"] for own in pair)
-        part = slice(0, 1) if name == "at-once" else slice(first.shape[1] // TENTH, 2 * first.shape[1] // TENTH)
+
+    @metric(
+        "{name=gain}:{way}",
+        "loss of dense less that of an arm that had tables from the start, was retrofitted after "
+        f"half the tokens with rows of means, or with the mean row for all; both trained in two stages, {LOSS_UNIT}",
+    )
+    @metric("{name=lead}:{way}", f"the same with dense trained in one stage, {LOSS_UNIT}")
+    def lead(self, high: str, low: str, name: str, way: str) -> Contrast:
+        """Return what the second arm ends below the first, by seed."""
+        self.check_made(name, low, high)
+        return losses.contrast(self.arms[SCRATCH if name == "gain" else MAIN][high], self.arms[way][low], "prose")
+
+    @metric(
+        "early:{rows}",
+        "training loss over the second tenth of the second stage: an arm's that was retrofitted less dense's, "
+        f"on the same batches, {LOSS_UNIT}",
+    )
+    def early(self, high: str, low: str, rows: str) -> Contrast:
+        """Return a difference of training losses by seed."""
+        self.check_made("early", high, low)
+        first, second = self.second_stage(high, low, rows)
+        part = slice(first.shape[1] // TENTH, 2 * first.shape[1] // TENTH)
         return Contrast((first - second)[:, part].mean(axis=1))
 
-    def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
-        """None: the stages are at one setting."""
-        return {}
+    @metric(
+        "behind:{other}",
+        "loss of an arm retrofitted with rows of means less its loss with tables from the start, "
+        f"in two stages or in one, or retrofitted with the mean row for all{CANCELS}, {LOSS_UNIT}",
+    )
+    def behind(self, high: str, low: str, other: str) -> Contrast:
+        """Return how far the first arm is behind another way to it, by seed."""
+        self.check_made("behind", high, low)
+        return losses.contrast(self.arms[ROWS][high], self.arms[other][high], "prose")
 
-    def value(self, metric: str) -> float:
-        """No metric is exact."""
-        raise UserError(f"metric '{metric}' is a contrast of arms, not a number by itself")
+    @metric(
+        "at-once:{rows}",
+        "training loss at the first batch of the second stage, before any step: an arm's that was just "
+        f"retrofitted less dense's, {LOSS_UNIT}",
+    )
+    def at_once(self, high: str, low: str, rows: str) -> Contrast:
+        """Return a difference of training losses by seed."""
+        self.check_made("at-once", high, low)
+        first, second = self.second_stage(high, low, rows)
+        return Contrast((first - second)[:, 0])
+
+    def second_stage(self, arm: str, plain: str, rows: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return training losses of a retrofitted arm and of one without tables, each [seeds, steps]."""
+        return tuple(own.steps["loss"] for own in paired(self.arms[rows][arm], self.arms[SCRATCH][plain]))
 
     def untestable(self, metric: str, precondition: str, smallest_effect: float = np.nan) -> str | None:
         """See `preconditions`."""
@@ -104,4 +121,4 @@ class Retrofit:
 
     def runs(self) -> dict[str, ArmLosses]:
         """Return what lies behind the results, by address."""
-        return {str(Address(variant, arm)): own for variant, arms in self.arms.items() for arm, own in arms.items()}
+        return by_address(self.arms)

@@ -10,27 +10,26 @@ import numpy as np
 
 from stemrepro.measures import items
 from stemrepro.measures.base import Precondition
-from stemrepro.measures.comparison import ANSWERS, NO_GAIN, ArmScores, Comparison
+from stemrepro.measures.comparison import ANSWERS, NO_GAIN, ComparedArm, Comparison
 from stemrepro.measures.losses import ArmLosses, paired
+from stemrepro.measures.metric import metric
 from stemrepro.verdicts.contrast import Contrast
 
 GROUP = "held_out"
-BY_CURVE = ("flops", "equal-flops")
-"""Metrics that rest on losses during training."""
 
 
-def accuracy(arm: ArmScores) -> np.ndarray:
+def accuracy(arm: ComparedArm) -> np.ndarray:
     """Return mean accuracy of each seed over the held-out benchmarks, in points."""
-    return arm.items.whole().sample(f"accuracy:{GROUP}").by_seed
+    return arm.items.whole().sample("accuracy", GROUP).by_seed
 
 
-def chance(arm: ArmScores) -> float:
+def chance(arm: ComparedArm) -> float:
     """Return mean of what guessing gets on them, in points."""
     tasks = [arm.items.summary["tasks"][task] for task in arm.items.tasks(GROUP)]
     return 100 * float(np.mean([task["chance"] for task in tasks])) if tasks else float("nan")
 
 
-def flop_factor(first: ArmScores, second: ArmScores) -> float:
+def flop_factor(first: ComparedArm, second: ComparedArm) -> float:
     """log(second's FLOPs a token / first's)."""
     return float(np.log(second.summary["forward_flops_per_token"] / first.summary["forward_flops_per_token"]))
 
@@ -60,7 +59,7 @@ def flops_to(flops: np.ndarray, loss: np.ndarray, target: float) -> float:
 
 
 def by_curve(first: ArmLosses, second: ArmLosses, metric: str) -> Contrast:
-    """ "flops" and "equal-flops" of TrainingRoi.metrics, from losses during training."""
+    """ "flops" and "equal-flops" of TrainingRoi, from losses during training."""
     differences = []
     curves = [_curves(arm) for arm in paired(first, second)]
     for seed in curves[0]:
@@ -78,38 +77,40 @@ def by_curve(first: ArmLosses, second: ArmLosses, metric: str) -> Contrast:
 class TrainingRoi(Comparison):
     """Logarithms of ROI and of its factors, and what losses say of the same."""
 
-    metrics: ClassVar[dict[str, str]] = {
-        "roi": "log of (accuracy / training FLOPs), the paper's ROI over dense's",
-        "roi-above-chance": "the same with chance taken off both accuracies",
-        "accuracy-factor": "log of the accuracy alone",
-        "flops": "log of the training FLOPs that the second arm saves on its way to the first's final prose loss, or, where it never gets there, "
-        "less those that the first saves on its way to the second's",
-        "equal-flops": "prose loss once as many FLOPs are spent as the cheaper arm's run has",
-    }
     preconditions: ClassVar[dict[str, Precondition]] = {
         name: Comparison.preconditions[name] for name in (ANSWERS, NO_GAIN)
     }
 
-    def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """Return what the metrics say of two arms, by seed."""
+    @metric("{what=roi}", "log of (accuracy / training FLOPs), the paper's ROI over dense's")
+    @metric("{what=roi-above-chance}", "the same with chance taken off both accuracies")
+    @metric("{what=accuracy-factor}", "log of the accuracy alone")
+    def ratio(self, high: str, low: str, what: str) -> Contrast:
+        """Return a logarithm by seed, with the error between items."""
         first, second = self.arms[high], self.arms[low]
-        if metric in BY_CURVE:
-            return by_curve(first.losses, second.losses, metric)
-        floor = chance(first) if metric == "roi-above-chance" else 0.0
+        floor = chance(first) if what == "roi-above-chance" else 0.0
         with np.errstate(invalid="ignore", divide="ignore"):
             ratio = np.log(accuracy(first) - floor) - np.log(accuracy(second) - floor)
-            between = items.contrast(first.items, second.items, f"accuracy:{GROUP}")
+            between = items.contrast(first.items, second.items, "accuracy", GROUP)
             above = accuracy(second).mean() - floor
             item_se = float(between.item_se / above) if above > 0 else float("nan")  # of a logarithm, to first order
-        gain = 0.0 if metric == "accuracy-factor" else flop_factor(first, second)
+        gain = 0.0 if what == "accuracy-factor" else flop_factor(first, second)
         return Contrast(ratio + gain, item_se, between.item_df)
 
-    def contrast_at(self, setting: str, high: str, low: str, metric: str) -> Contrast | None:
-        """Return what losses say, in another setting; accuracies are taken in the common one alone."""
-        return by_curve(self.at(setting, high), self.at(setting, low), metric) if metric in BY_CURVE else None
+    @metric(
+        "{what=flops}",
+        "log of the training FLOPs that the second arm saves on its way to the first's final prose loss, or, where it never gets there, "
+        "less those that the first saves on its way to the second's",
+        robustness=True,
+    )
+    @metric(
+        "{what=equal-flops}", "prose loss once as many FLOPs are spent as the cheaper arm's run has", robustness=True
+    )
+    def over_flops(self, high: str, low: str, what: str, setting: str | None = None) -> Contrast:
+        """Return what losses during training say, by seed."""
+        return by_curve(*self.pair(high, low, setting), what)
 
     def untestable(self, metric: str, precondition: str, smallest_effect: float = np.nan) -> str | None:
         """Accuracies need a dense arm above what needs no knowledge; for losses see Comparison."""
         if precondition == ANSWERS:
-            return items.untestable(self.arms["dense"].items, f"accuracy:{GROUP}")
+            return items.untestable(self.arms["dense"].items, "accuracy", GROUP)
         return super().untestable(metric, precondition, smallest_effect)

@@ -13,33 +13,16 @@ from stemrepro.measures.comparison import NO_GAIN, Comparison
 from stemrepro.measures.fits import Fitted, PowerLaw, bootstrapped, fit
 from stemrepro.measures.forecast import Below, forecast
 from stemrepro.measures.inputs import Inputs
-from stemrepro.measures.losses import ArmLosses, paired
+from stemrepro.measures.losses import ArmLosses, Bucket, paired
+from stemrepro.measures.metric import metric
 from stemrepro.verdicts.contrast import Contrast, Unmeasured
 
-MULTIPLIERS = {
-    "token-multiplier": "log2 of how many times the tokens the first arm needs to reach the second's loss, by its own fitted law, by seed",
-    "parameter-multiplier": "the same in parameters of the first arm, by its law over both widths",
-    "flop-multiplier": "the same in training FLOPs: the tokens' times the first arm's forward FLOPs over the second's",
-    "time-multiplier": "the same in training time: the tokens' times the first arm's step time over the second's, as the scale has them",
-}
+AT = "; at the scale itself, or at the rung after @"
 
 
 class Scaling(Comparison):
     """A ladder of budgets, at one width or more. A rung is a variant, or the scale itself, its last."""
 
-    metrics: ClassVar[dict[str, str]] = (
-        losses.METRICS
-        | {"tokens": "slope of the prose gap of two arms a doubling of tokens, by seed"}
-        | {
-            rf"{name}(@[a-z0-9-]+)?": f"{words}; at the scale itself, or at the rung after @"
-            for name, words in MULTIPLIERS.items()
-        }
-        | {r"prose@[a-z0-9-]+": "prose loss at a variant of the recipe"}
-        | {r"interaction(@[a-z0-9-]+)?": factorial.WORDS}
-        | {
-            r"width@[a-z0-9-]+": "prose gap of two arms at the scale's width less that at a wider rung, at equal tokens a parameter"
-        }
-    )
     preconditions: ClassVar[dict[str, Precondition]] = {NO_GAIN: Comparison.preconditions[NO_GAIN]}
 
     def __init__(self, inputs: Inputs) -> None:
@@ -80,15 +63,17 @@ class Scaling(Comparison):
             raise UserError(f"the recipe has no arm '{arm}' at '{variant}'; add it to the variant's arms")
         return own.variants[variant] if variant else own.losses
 
+    @metric("tokens", "slope of the prose gap of two arms a doubling of tokens, by seed")
     def slope(self, high: str, low: str, part: slice = slice(None)) -> Contrast:
         """Least-squares slope of the gap over log2 of the tokens, by seed; over all rungs or a part of them."""
         rungs = dict(list(self.rungs().items())[part])
         gaps = [losses.contrast(self.losses(high, at), self.losses(low, at), "prose") for at in rungs]
         return Contrast(losses.slope(np.array(list(rungs.values())), np.stack([gap.differences for gap in gaps])))
 
-    def gap(self, high: str, low: str, variant: str | None, metric: str = "prose") -> Contrast:
-        """loss(high) - loss(low) at one rung, over all of its seeds."""
-        return losses.contrast(self.all_losses(high, variant), self.all_losses(low, variant), metric)
+    @metric("prose@{point}", "prose loss at a variant of the recipe")
+    def gap(self, high: str, low: str, variant: str | None, bucket: Bucket | None = None) -> Contrast:
+        """loss(high) - loss(low) at one rung on prose, over all of its seeds."""
+        return losses.contrast(self.all_losses(high, variant), self.all_losses(low, variant), "prose", bucket)
 
     def relative_gap(self, high: str, low: str, variant: str | None) -> Contrast:
         """Return the gap in bits a byte at one rung, in % of the first arm's: the same number in any vocabulary and unit of loss."""
@@ -256,6 +241,10 @@ class Scaling(Comparison):
             )
         return times.get(arm, 1.0)
 
+    @metric(
+        "width@{point}",
+        "prose gap of two arms at the scale's width less that at a wider rung, at equal tokens a parameter",
+    )
     def over_width(self, high: str, low: str, variant: str) -> Contrast:
         """Return the gap of two arms at the scale's width less that at a wider rung, after as many tokens a parameter of dense's.
 
@@ -271,27 +260,32 @@ class Scaling(Comparison):
         pair, wider = ((self.all_losses(high, at), self.all_losses(low, at)) for at in (narrow, variant))
         return losses.interaction(pair, wider, "prose")
 
+    @metric("interaction[@{point}]", factorial.WORDS)
     def interaction(self, high: str, low: str, variant: str | None = None) -> Contrast:
         """See stemrepro.measures.factorial; at one rung."""
         return factorial.interaction(high, low, tuple(self.arms), lambda arm: self.all_losses(arm, variant))
 
-    def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """See `metrics`."""
-        name, _, variant = metric.partition("@")
-        if metric == "tokens":
-            return self.slope(high, low)
-        if name == factorial.INTERACTION:
-            return self.interaction(high, low, variant or None)
-        if name == "width":
-            return self.over_width(high, low, variant)
-        if name == "prose" and variant:
-            return self.gap(high, low, variant)
-        if name not in MULTIPLIERS:
-            return super().contrast(high, low, metric)
-        axis = "parameters" if name == "parameter-multiplier" else "tokens"
-        times = self.multiplier(high, low, axis, variant or None)
-        if name == "flop-multiplier":
+    @metric(
+        "{of=token-multiplier}[@{point}]",
+        f"log2 of how many times the tokens the first arm needs to reach the second's loss, by its own fitted law, by seed{AT}",
+    )
+    @metric(
+        "{of=parameter-multiplier}[@{point}]",
+        f"the same in parameters of the first arm, by its law over both widths{AT}",
+    )
+    @metric(
+        "{of=flop-multiplier}[@{point}]",
+        f"the same in training FLOPs: the tokens' times the first arm's forward FLOPs over the second's{AT}",
+    )
+    @metric(
+        "{of=time-multiplier}[@{point}]",
+        f"the same in training time: the tokens' times the first arm's step time over the second's, as the scale has them{AT}",
+    )
+    def scaling(self, high: str, low: str, of: str, variant: str | None = None) -> Contrast:
+        """Return a multiplier's log2 by seed; see `multiplier`."""
+        times = self.multiplier(high, low, "parameters" if of == "parameter-multiplier" else "tokens", variant)
+        if of == "flop-multiplier":
             times = times + np.log2(self.flops(high) / self.flops(low))
-        if name == "time-multiplier":
+        if of == "time-multiplier":
             times = times + np.log2(self.step_time(high) / self.step_time(low))
         return Contrast(times)

@@ -8,11 +8,12 @@ import numpy as np
 
 from stemrepro.config.paper import Paper
 from stemrepro.config.scale import Variant
-from stemrepro.measures import losses
 from stemrepro.measures.base import Precondition
 from stemrepro.measures.comparison import NO_GAIN, Comparison
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.losses import ArmLosses
+from stemrepro.measures.metric import metric
+from stemrepro.measures.reading import difference
 from stemrepro.verdicts.contrast import Contrast, Unmeasured
 from stemrepro.verdicts.robustness import OWN_RATES
 from stemrepro.verdicts.rule import TOO_SHORT
@@ -24,12 +25,8 @@ EXPECTED = 1.0
 """Spikes that the paper's rate for Hash-MoE must lead one to expect in all seeds together, for a count to be testable."""
 CLEARED = 0.5
 """Nats below token frequencies that dense must end at in a short run at the common rate, for short runs to say something of high rates."""
-LIMIT, SENSITIVITY, BLOW_UPS, LONG, CLEARS = (
-    "learning-rate-limit", "rate-sensitivity", "blow-ups", "long-blow-ups", "dense-clears-unigram",
-)  # fmt: skip
-"""Metrics of short runs and of longer ones, and a precondition."""
-COUNTED = {"spikes": "loss", "norm-spikes": "norm"}
-"""Metrics that count spikes, and of which series."""
+CLEARS = "dense-clears-unigram"
+"""A precondition."""
 SPIKES = ("largest_at", "second_at", "third_at")
 """Columns of the paper's fig-5a-spikes that name one after the first 5e10 tokens."""
 
@@ -143,15 +140,6 @@ def first_mark(arm: ArmLosses) -> np.ndarray:
 class Stability(Comparison):
     """Spikes at the scale, and short runs: variants that differ from the scale in rate and budget alone."""
 
-    metrics: ClassVar[dict[str, str]] = losses.METRICS | {
-        "spikes": "loss spikes in a thousand steps",
-        "norm-spikes": "spikes of the gradient norm in a thousand steps",
-        LIMIT: "log2 of the rate, over the scale's, from which on a short run learns no more than token frequencies",
-        SENSITIVITY: "short runs' mean loss over the rates tried less the lowest",
-        BLOW_UPS: "share of short runs, clipped or not, that end above their start or a uniform guess, or without a number",
-        LONG: "the same of the longer runs at high rates",
-        "early": "prose loss at the first mark of training",
-    }
     preconditions: ClassVar[dict[str, Precondition]] = {
         NO_GAIN: Comparison.preconditions[NO_GAIN],
         "spikes-expected": Precondition(
@@ -196,57 +184,66 @@ class Stability(Comparison):
         high = {name: variant.tokens for name, variant in self.variants_of(arm).items() if variant.learning_rate != 1}
         return {name: self.arms[arm].variants[name] for name, tokens in high.items() if tokens > min(high.values())}
 
-    def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """metric(high) - metric(low) by seed, at the common rate.
+    @metric("spikes", "loss spikes in a thousand steps", robustness=True)
+    def spikes(self, high: str, low: str, setting: str | None = None) -> Contrast:
+        """Return a difference of counts in the loss, by seed."""
+        return difference(*(rate(arm.steps["loss"]) for arm in self.pair(high, low, setting)))
 
-        Raises:
-            Unmeasured: no run of either arm reaches a limit or blows up at any rate, or a run diverged at the common one.
-        """
-        if metric == LONG:
-            runs = {arm: list(self.long_runs(arm).values()) for arm in (high, low)}
-        else:
-            runs = {arm: list(self.short_runs(arm, clipped=metric != BLOW_UPS).values()) for arm in (high, low)}
-        return self._contrast({arm: self.arms[arm].losses for arm in runs}, runs, high, low, metric)
+    @metric("norm-spikes", "spikes of the gradient norm in a thousand steps", robustness=True)
+    def norm_spikes(self, high: str, low: str, setting: str | None = None) -> Contrast:
+        """Return a difference of counts in the gradient's norm, by seed."""
+        return difference(*(rate(arm.steps["norm"]) for arm in self.pair(high, low, setting)))
 
-    def contrast_at(self, setting: str, high: str, low: str, metric: str) -> Contrast | None:
-        """Return the same in another setting; short runs are compared at own rates, where both arms tried as many times theirs, blow-ups at the
-        common one alone.
-        """
-        if metric in (BLOW_UPS, LONG) or (metric in (LIMIT, SENSITIVITY) and setting != OWN_RATES):
+    def tried(self, high: str, low: str, setting: str | None) -> tuple[list[ArmLosses], ...] | None:
+        """Return two arms' short runs; at own rates where both tried as many times theirs, in no other setting."""
+        short = [self.short_runs(arm, own=setting == OWN_RATES) for arm in (high, low)]
+        rates = [sorted(self.inputs.catalog.variants[name].learning_rate for name in runs) for runs in short]
+        if setting and (setting != OWN_RATES or rates[0] != rates[1]):
             return None
-        short = {arm: self.short_runs(arm, own=True) for arm in (high, low)}
-        tried = [sorted(self.inputs.catalog.variants[name].learning_rate for name in runs) for runs in short.values()]
-        if metric in (LIMIT, SENSITIVITY) and tried[0] != tried[-1]:
-            return None
-        runs = {arm: list(own.values()) for arm, own in short.items()}
-        return self._contrast({arm: self.at(setting, arm) for arm in runs}, runs, high, low, metric)
+        return tuple(list(runs.values()) for runs in short)
 
-    def _contrast(
-        self, pair: dict[str, ArmLosses], short: dict[str, list[ArmLosses]], high: str, low: str, metric: str
-    ) -> Contrast:
-        if metric == LIMIT:
-            neither = np.logical_and(*(unlimited(short[arm]) for arm in (high, low)))
-            if neither.any():
-                raise Unmeasured(
-                    f"in {neither.sum()} of {len(neither)} seeds both arms learn more than token frequencies at every rate that was tried"
-                )
-            first, second = (rate_limit(short[arm], self.inputs.scale.learning_rate) for arm in (high, low))
-        elif metric == SENSITIVITY:
-            first, second = (rate_sensitivity(short[arm]) for arm in (high, low))
-        elif metric in (BLOW_UPS, LONG):
-            if not all(short.values()):
-                raise Unmeasured("there are no longer runs at high rates")
-            first, second = (self.blow_ups(short[arm]) for arm in (high, low))
-            if not (first.any() or second.any()):
-                raise Unmeasured("no run of either arm blew up at any rate that was tried")
-        elif metric in COUNTED:
-            first, second = (rate(pair[arm].steps[COUNTED[metric]]) for arm in (high, low))
-        elif metric == "early":
-            first, second = (first_mark(pair[arm]) for arm in (high, low))
-        else:
-            return losses.contrast(pair[high], pair[low], metric)
-        seeds = min(len(first), len(second))  # the first so many are the same
-        return Contrast(first[:seeds] - second[:seeds])
+    @metric(
+        "learning-rate-limit",
+        "log2 of the rate, over the scale's, from which on a short run learns no more than token frequencies",
+        robustness=True,
+    )
+    def limit(self, high: str, low: str, setting: str | None = None) -> Contrast | None:
+        """Return a difference of limits by seed; Unmeasured where no run of either arm reaches one."""
+        if (tried := self.tried(high, low, setting)) is None:
+            return None
+        neither = np.logical_and(*map(unlimited, tried))
+        if neither.any():
+            raise Unmeasured(
+                f"in {neither.sum()} of {len(neither)} seeds both arms learn more than token frequencies at every rate that was tried"
+            )
+        return difference(*(rate_limit(runs, self.inputs.scale.learning_rate) for runs in tried))
+
+    @metric("rate-sensitivity", "short runs' mean loss over the rates tried less the lowest", robustness=True)
+    def sensitivity(self, high: str, low: str, setting: str | None = None) -> Contrast | None:
+        """Return a difference of what the rate decides, by seed."""
+        tried = self.tried(high, low, setting)
+        return None if tried is None else difference(*map(rate_sensitivity, tried))
+
+    @metric(
+        "{which=blow-ups}",
+        "share of short runs, clipped or not, that end above their start or a uniform guess, or without a number",
+    )
+    @metric("{which=long-blow-ups}", "the same of the longer runs at high rates")
+    def more_blow_ups(self, high: str, low: str, which: str) -> Contrast:
+        """Return a difference of shares by seed; Unmeasured where no run of either arm blows up at any rate."""
+        long = which == "long-blow-ups"
+        runs = [self.long_runs(arm) if long else self.short_runs(arm, clipped=False) for arm in (high, low)]
+        if not all(runs):
+            raise Unmeasured("there are no longer runs at high rates")
+        first, second = (self.blow_ups(list(own.values())) for own in runs)
+        if not (first.any() or second.any()):
+            raise Unmeasured("no run of either arm blew up at any rate that was tried")
+        return difference(first, second)
+
+    @metric("early", "prose loss at the first mark of training", robustness=True)
+    def early(self, high: str, low: str, setting: str | None = None) -> Contrast:
+        """Return a difference of early losses by seed."""
+        return difference(*map(first_mark, self.pair(high, low, setting)))
 
     def blow_ups(self, runs: list[ArmLosses]) -> np.ndarray:
         """Return share of an arm's runs that blew up, by seed."""

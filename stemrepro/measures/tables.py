@@ -1,22 +1,17 @@
 """How tables are made: losses, and bits per byte over vocabularies. Metrics of recipes/table_design.yaml."""
 
-from typing import ClassVar
-
 import numpy as np
 
 from stemrepro.measures import losses
 from stemrepro.measures.comparison import Comparison
 from stemrepro.measures.losses import ArmLosses, paired
+from stemrepro.measures.metric import metric
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.robustness import OWN_RATES
 
 
 class Tables(Comparison):
     """A comparison, also over vocabularies."""
-
-    metrics: ClassVar[dict[str, str]] = Comparison.metrics | {
-        "vocabulary": "slope of the difference in bits per byte a doubling of the vocabulary, by seed",
-    }
 
     def vocabularies(self, arm: str) -> dict[int, ArmLosses]:
         """Return an arm's runs by size of the vocabulary, the scale's among them, all of as much text."""
@@ -28,10 +23,9 @@ class Tables(Comparison):
         }
         return dict(sorted({**others, scale.model.vocab: self.arms[arm].losses}.items()))
 
-    def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """As a comparison; for "vocabulary" see `metrics`."""
-        if metric != "vocabulary":
-            return super().contrast(high, low, metric)
+    @metric("vocabulary", "slope of the difference in bits per byte a doubling of the vocabulary, by seed")
+    def over_vocabularies(self, high: str, low: str) -> Contrast:
+        """Return the slope over the recipe's vocabularies."""
         first, second = self.vocabularies(high), self.vocabularies(low)
         pairs = [paired(first[size], second[size]) for size in first]
         gaps = [(one.bits_per_byte() - other.bits_per_byte()).to_numpy() for one, other in pairs]
@@ -41,6 +35,6 @@ class Tables(Comparison):
         """As a comparison; at own rates only dense against STEM full, none of all that varies a table's rate, start or form, whose best
         rates are not known.
         """
-        known = {high, low} <= {"dense", "stem-full"} and metric.startswith("prose")
+        known = {high, low} <= {"dense", "stem-full"} and self.parse(metric).fields.get("mix") == "prose"
         there = super().robustness(high, low, metric)
         return {setting: found for setting, found in there.items() if known or setting != OWN_RATES}

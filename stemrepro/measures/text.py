@@ -1,24 +1,22 @@
-"""Reads what was counted in a text: distinct tokens by length with Heaps' law, shares of tables and experts touched, caches."""
+"""What was counted in a text: distinct tokens by length with Heaps' law, shares of tables and experts touched, caches."""
 
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
 from stemrepro.common.errors import UserError
+from stemrepro.measures.base import Measure
+from stemrepro.measures.inputs import Inputs
+from stemrepro.measures.metric import NUMBER, WHOLE, Field, metric
 from stemrepro.measures.reading import read_csv
 from stemrepro.verdicts.contrast import Contrast
 
 FIT_FROM = 256
 """Tokens from which Heaps' law is fitted: below, nearly every token is new."""
 MOE_TOKENS = 4096
-METRICS = {
-    "not_sublinear": "sources whose exponent of Heaps' law isn't surely below 1",
-    r"touches_more:\d+:\d+": "sources of which MOE_TOKENS tokens touch no smaller share of a table than of so many experts, so many used",
-    r"cache_below:[a-z0-9 -]+:(static-best|LFU|LRU):[\d.]+:[\d.]+": "sources of which a cache of a share of the rows serves less than so many percent",
-}
-"""Counts that exact claims may ask for."""
 
 
 def experts_touched(tokens: np.ndarray | int, experts: int, chosen: int) -> np.ndarray | float:
@@ -80,21 +78,47 @@ class TextCounts:
         own = self.cache[(self.cache.source == source) & (self.cache.asked == asked) & (self.cache.policy == policy)]
         return Contrast(100 * own[np.isclose(own.share, share)]["hit_rate"].to_numpy())
 
-    def value(self, metric: str) -> float:
-        """Return the number of an exact claim: sources of which something does not hold.
 
-        Raises:
-            UserError: no such metric.
-        """
-        name, *rest = metric.split(":")
-        if name == "not_sublinear":
-            return sum(not self.heaps(source, self.vocab)[0].interval(0.05)[1] < 1 for source in self.sources())
-        if name == "touches_more":
-            experts = experts_touched(MOE_TOKENS, int(rest[0]), int(rest[1]))
-            tables = [self.growth(source, self.vocab) for source in self.sources()]
-            return sum(table[min(MOE_TOKENS, table.columns.max())].mean() / self.vocab >= experts for table in tables)
-        if name == "cache_below":
-            asked, policy, share, limit = rest
-            rates = [self.hit_rate(source, asked, policy, float(share)) for source in self.sources()]
-            return sum(rate.mean < float(limit) for rate in rates)
-        raise UserError(f"metric '{metric}' is unknown; there are not_sublinear, touches_more, cache_below")
+class CountsText(Measure):
+    """Counts in the text alone: sources of which something does not hold."""
+
+    fields: ClassVar[dict[str, Field]] = {
+        "experts": WHOLE,
+        "used": WHOLE,
+        "asked": ("every token", "distinct in a chunk"),
+        "policy": ("static-best", "LFU", "LRU"),
+        "share": NUMBER,
+        "percent": NUMBER,
+    }
+    reads_text: ClassVar[bool] = True
+
+    def __init__(self, inputs: Inputs) -> None:
+        super().__init__(inputs)
+        self.text = TextCounts(inputs.folder / "text")
+
+    @metric("not_sublinear", "sources whose exponent of Heaps' law isn't surely below 1", exact=True)
+    def not_sublinear(self) -> int:
+        """Count sources whose distinct tokens may grow as fast as the text."""
+        text = self.text
+        return sum(not text.heaps(source, text.vocab)[0].interval(0.05)[1] < 1 for source in text.sources())
+
+    @metric(
+        "touches_more:{experts}:{used}",
+        "sources of which MOE_TOKENS tokens touch no smaller share of a table than of so many experts, so many used",
+        exact=True,
+    )
+    def touches_more(self, experts: int, used: int) -> int:
+        """Count sources whose tokens touch a table no less than experts."""
+        share = experts_touched(MOE_TOKENS, experts, used)
+        tables = [self.text.growth(source, self.text.vocab) for source in self.text.sources()]
+        return sum(table[min(MOE_TOKENS, table.columns.max())].mean() / self.text.vocab >= share for table in tables)
+
+    @metric(
+        "cache_below:{asked}:{policy}:{share}:{percent}",
+        "sources of which a cache of a share of the rows serves less than so many percent",
+        exact=True,
+    )
+    def cache_below(self, asked: str, policy: str, share: float, percent: float) -> int:
+        """Count sources that a cache serves less of."""
+        rates = [self.text.hit_rate(source, asked, policy, share) for source in self.text.sources()]
+        return sum(rate.mean < percent for rate in rates)

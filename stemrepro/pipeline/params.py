@@ -13,17 +13,8 @@ from stemrepro.common.yaml_records import Name, Positive, Strict, parse, read_ya
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.mixes import ArchiveMix, BlendMix, FactsMix, HubMix, InventedMix, NeedlesMix, RecallMix, SampleMix
 from stemrepro.config.retrofit import Kind
-from stemrepro.config.scale import (
-    Counting,
-    Evaluation,
-    Geometry,
-    Haystack,
-    Knowledge,
-    Part,
-    PlannedReasoning,
-    PlannedTasks,
-    Recall,
-)
+from stemrepro.config.scale import Counting
+from stemrepro.config.scores import LOSSES, Evaluation, Geometry, OfSomeScales, PartName, PlannedReasoning, PlannedTasks
 from stemrepro.config.training import RunTraining
 from stemrepro.model.config import ModelConfig
 
@@ -47,7 +38,7 @@ class Planned(Strict):
 
     model: ModelConfig
     training: RunTraining
-    losses: Literal["none", "steps", "losses", "context"] = Field(
+    losses: Literal[*LOSSES] = Field(
         description="steps: losses and gradient norms of training; losses: also of validation; context: also by context"
     )
     init_from: PlannedInitFrom | None = Field(None, exclude_if=lambda value: value is None)
@@ -58,7 +49,7 @@ class Planned(Strict):
         description="a text that tells of so many people; 0: the scale's own",
     )
     text: Literal["own", "mid"] = Field("own", exclude_if=lambda value: value == "own", description="mid: the blend")
-    seeds: dict[Part, tuple[int, ...]] = Field(description="scored, by part; those trained are all of them")
+    seeds: dict[PartName, tuple[int, ...]] = Field(description="scored, by part; those trained are all of them")
 
     @property
     def trained(self) -> tuple[int, ...]:
@@ -74,8 +65,8 @@ class PlannedBlend(Strict):
     tokens: Positive = Field(description="of its training split: the most that a run of that stage reads")
 
 
-class ScaleParams(Strict):
-    """What the data stages and the scoring of a scale read."""
+class OfEveryScale(Strict):
+    """What the data stages and the scoring of every scale read."""
 
     data: Name
     vocab: Positive
@@ -90,9 +81,10 @@ class ScaleParams(Strict):
     reasoning: PlannedReasoning | None = Field(None, exclude_if=lambda value: value is None)
     counting: Counting
     geometry: Geometry
-    knowledge: Knowledge | None = Field(None, exclude_if=lambda value: value is None)
-    recall: Recall | None = Field(None, exclude_if=lambda value: value is None)
-    haystack: Haystack | None = Field(None, exclude_if=lambda value: value is None)
+
+
+class ScaleParams(OfSomeScales, OfEveryScale):
+    """The same, and what some scales have besides, in this order."""
 
 
 Runs = dict[Name, dict[Name, Planned]]

@@ -11,14 +11,12 @@ from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
 from stemrepro.config.catalog import Catalog
 from stemrepro.config.recipe import Recipe
-from stemrepro.config.scale import PARTS, PlannedReasoning, PlannedTasks, Scale
+from stemrepro.config.scale import Scale
+from stemrepro.config.scores import LOSSES, PARTS, OfSomeScales, PlannedReasoning, PlannedTasks
 from stemrepro.data.items import has_task
 from stemrepro.measures.catalog import load
 from stemrepro.pipeline.params import Params, Planned, PlannedBlend, PlannedInitFrom, ScaleParams, read_params
 from stemrepro.pipeline.stages import TARGETS, pipeline_texts, targets
-
-LOSSES = ("none", "steps", "losses", "context")
-"""From the least that is scored of a run's losses to the most."""
 
 
 def chosen_recipes(catalog: Catalog, names: tuple[str, ...]) -> dict[str, Recipe]:
@@ -192,9 +190,7 @@ def make_params(catalog: Catalog, scale_name: str, recipes: tuple[str, ...] = ()
                 reasoning=planned_reasoning(scale, chosen),
                 counting=scale.counting,
                 geometry=scale.geometry,
-                knowledge=scale.knowledge,
-                recall=scale.recall,
-                haystack=scale.haystack,
+                **{name: getattr(scale, name) for name in OfSomeScales.model_fields},
             )
         },
         run={scale_name: runs},

@@ -7,7 +7,7 @@ from stemrepro.common.files import digest
 from stemrepro.common.paths import DATA, RUNS
 from stemrepro.config.address import Address
 from stemrepro.config.retrofit import KINDS
-from stemrepro.config.scale import Part
+from stemrepro.config.scores import PartName
 from stemrepro.data.vocabularies import mid_text, own_text
 from stemrepro.pipeline.params import Planned
 from stemrepro.training.run import InitFrom, Run
@@ -20,7 +20,7 @@ def runs_of(
     scale: str,
     mix: str,
     planned: dict[Address, Planned],
-    part: Part | None = None,
+    part: PartName | None = None,
     data: Path = DATA,
     runs: Path = RUNS,
 ) -> list[Run]:

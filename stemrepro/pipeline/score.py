@@ -17,8 +17,7 @@ from stemrepro.common.provenance import provenance
 from stemrepro.common.workers import Job, run_jobs
 from stemrepro.common.yaml_records import Strict
 from stemrepro.config.address import Address
-from stemrepro.config.scale import Part
-from stemrepro.data.atlas import FILE
+from stemrepro.config.scores import FILES, PARTS, PartName
 from stemrepro.measures.plans import MODEL, SCORING, START, STARTS, TRAINING
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.ffn.naming import module_of
@@ -31,65 +30,28 @@ DECIDE_NOTHING = (flops_per_token.__module__, read_config.__module__, *HASHING)
 """Modules that no score of a planned run follows from: costs stand in the key themselves, its settings are the plan's, and rows of its training are only checked."""
 
 
-def arguments(params: Params, scale: str, part: Part, planned: Planned, data: Path = DATA) -> dict:
-    """Return what a part's `score` gets beside the run and the report."""
-    asked = params.scale[scale]
-    if part == "losses":
-        return {"asked": asked.evaluation, "level": planned.losses}
-    if part == "distance":
-        return {"asked": asked.evaluation}
-    if part == "reasoning":
-        return {"asked": asked.reasoning, "tokenizer_file": data / scale / "tokenizer.json"}
-    if part in ("facts", "edits"):
-        if asked.knowledge is None:
-            raise UserError(f"scale '{scale}' says nothing under 'knowledge', which the scores '{part}' need")
-        files = {"tokenizer_file": data / scale / "tokenizer.json", "facts": data / asked.data / "corpus" / FILE}
-        return {"asked": asked.knowledge} | files
+def arguments(params: Params, scale: str, part: PartName, planned: Planned, data: Path = DATA) -> dict:
+    """Say what a part's `score` gets beside the run and the report; UserError where the scale lacks something of it."""
+    asked, kind, given = params.scale[scale], PARTS[part], {}
     mix = params.mix[asked.data]
-    if part == "capacity":
-        if mix.kind != "invented":
-            raise UserError(f"scale '{scale}' needs a mix of kind 'invented' for the scores 'capacity'")
-        return {"mix": mix, "count": planned.people or mix.people, "tokenizer_file": data / scale / "tokenizer.json"}
-    if part == "recall":
-        if asked.recall is None or mix.kind != "recall":
-            raise UserError(
-                f"scale '{scale}' needs a mix of kind 'recall' and its fields under 'recall' for the scores 'recall'"
-            )
-        return {
-            "asked": asked.recall,
-            "tokenizer_file": data / scale / "tokenizer.json",
-            "keys": mix.keys,
-            "values": mix.values,
-        }
-    if part == "haystack":
-        if asked.haystack is None or mix.kind != "needles":
-            raise UserError(
-                f"scale '{scale}' needs a mix of kind 'needles' and its fields under 'haystack' for the scores 'haystack'"
-            )
-        corpus = data / asked.data / "corpus" / "corpus.parquet"
-        return {
-            "asked": asked.haystack,
-            "mix": mix,
-            "tokenizer_file": data / scale / "tokenizer.json",
-            "corpus": corpus,
-        }
-    if part == "geometry":
-        return {"asked": asked.geometry, "tokens": asked.evaluation.tokens}
-    return {
-        "asked": asked.benchmarks,
-        "tokenizer_file": data / scale / "tokenizer.json",
-        "items": data / asked.data / "items",
-    }
+    if kind.mix and mix.kind != kind.mix:
+        raise UserError(f"scale '{scale}' needs a mix of kind '{kind.mix}' for the scores '{part}'")
+    for name in kind.settings[:1]:
+        if (own := getattr(asked, name)) is None:
+            raise UserError(f"scale '{scale}' says nothing under '{name}', which the scores '{part}' need")
+        given["asked"] = own
+    files = {name: data / FILES[name].format(scale=scale, mix=asked.data) for name in kind.files}
+    return given | files | kind.more(asked, mix, planned)
 
 
 def _hash(path: Path) -> str:
     return sha256(path) if path.exists() else ""
 
 
-def score_key(runs: list[Run], part: Part, given: dict) -> str:
+def score_key(runs: list[Run], part: PartName, given: dict) -> str:
     """Return hash of what an arm's scores follow from: runs, text, settings, items, and code."""
     inputs = [given[name] for name in ("tokenizer_file", "facts", "corpus") if name in given]
-    if part == "benchmarks":
+    if "items" in given:
         inputs += [given["items"] / f"{task}.jsonl" for task in given["asked"].tasks]
     model, training = runs[0].model, runs[0].training
     networks = {module_of(model.ffn_of(layer)) for layer in range(model.layers)}
@@ -145,7 +107,7 @@ def _check_finished(runs: list[Run]) -> None:
 def pending(
     params: Params,
     scale: str,
-    part: Part,
+    part: PartName,
     planned: dict[Address, Planned],
     data: Path = DATA,
     runs: Path = RUNS,
@@ -168,7 +130,7 @@ def pending(
             yield members, given, out, key
 
 
-def write_scores(part: Part, members: list[Run], results: list[dict], given: dict, out: Path, key: str) -> None:
+def write_scores(part: PartName, members: list[Run], results: list[dict], given: dict, out: Path, key: str) -> None:
     """Write an arm's scores, summary.json last, and beside it where they were made (which git doesn't hold)."""
     from stemrepro.evaluation.writing import Scored
 
@@ -185,7 +147,7 @@ def write_scores(part: Part, members: list[Run], results: list[dict], given: dic
     write_json(out / "summary.json", about | summary | ({"diverged": ended} if ended else {}))
 
 
-def evaluate(params: Params, scale: str, part: Part, planned: dict[Address, Planned]) -> tuple[int, int]:
+def evaluate(params: Params, scale: str, part: PartName, planned: dict[Address, Planned]) -> tuple[int, int]:
     """Return scores what is not up to date; returns how many arms that were, of how many that have this part."""
     groups = list(pending(params, scale, part, planned))
     total = sum(bool(own.seeds.get(part)) for own in planned.values())

@@ -17,7 +17,7 @@ from stemrepro.common.files import write_json
 from stemrepro.common.paths import ANALYSES, DATA, PARAMS, PLAN, RESULTS
 from stemrepro.config.catalog import Catalog
 from stemrepro.config.mixes import Mix
-from stemrepro.config.scale import PARTS
+from stemrepro.config.scores import FILES, PARTS
 from stemrepro.measures.base import scores_of
 from stemrepro.model.ffn.naming import module_of
 from stemrepro.pipeline.params import Params
@@ -47,16 +47,7 @@ OF_SCALE = {
     "mid": ("data.blend",),
     "counts": ("data.counting",),
     "train": ("training.train",),
-    "losses": ("evaluation.losses",),
-    "benchmarks": ("evaluation.benchmarks",),
-    "geometry": ("evaluation.geometry",),
-    "facts": ("evaluation.facts",),
-    "edits": ("evaluation.edits",),
-    "recall": ("evaluation.recall",),
-    "capacity": ("evaluation.capacity",),
-    "haystack": ("evaluation.haystack",),
-    "distance": ("evaluation.distance",),
-    "reasoning": ("evaluation.reasoning",),
+    **{part: (f"evaluation.{part}",) for part in PARTS},
 }
 """The modules that stages run, by stage."""
 WITH_MODELS = ("train", *PARTS)
@@ -84,16 +75,10 @@ def write_stamps(params: Params, data: Path = DATA) -> None:
         "vocabularies": settings["vocabularies"],
         "counts": settings["counting"],
         "train": runs,
-        "losses": [runs, settings["evaluation"]],
-        "benchmarks": [runs, settings["benchmarks"]],
-        "geometry": [runs, settings["geometry"], settings["evaluation"]],
-        "facts": [runs, settings.get("knowledge")],
-        "edits": [runs, settings.get("knowledge")],
-        "recall": [runs, settings.get("recall")],
-        "haystack": [runs, settings.get("haystack")],
-        "distance": [runs, settings["evaluation"]],
-        "reasoning": [runs, settings.get("reasoning")],
-        "capacity": runs,
+        **{
+            part: [runs, *(settings.get(name) for name in own.settings)] if own.settings else runs
+            for part, own in PARTS.items()
+        },
         "people": [settings.get("people"), params.mix[mix].model_dump(mode="json")],
         "mid": settings.get("mid"),
     }
@@ -203,33 +188,21 @@ def run_stages(others: list[str], parts: set[str]) -> dict[str, dict]:
     plan, runs = f"data/{SCALE}/plan", f"runs/{SCALE}"
     text = [f"data/{SCALE}/{name}" for name in ("blocks", *others)]
 
-    def scores(part: str, matrix: dict, desc: str, deps: list[str]) -> dict:
-        cmd, out = f"stemrepro evaluate --scale {SCALE} --part {part}", f"scores/{SCALE}/{part}"
-        return _stage(matrix, cmd, desc, [f"{plan}/{part}.json", *deps, runs], _kept(out, persist=True))
+    def scores(part: str) -> dict:
+        own, cmd = PARTS[part], f"stemrepro evaluate --scale {SCALE} --part {part}"
+        files = ("/".join(["data", *FILES[name].split("/")[:2]]) for name in own.files)  # what a stage makes, whole
+        deps = [path.format(scale=SCALE, mix=MIX) for path in (*files, *own.depends)] + (text if own.texts else [])
+        matrix = BY_BOTH if any(MIX in path for path in deps) else BY_SCALE
+        kept = _kept(f"scores/{SCALE}/{part}", persist=True)
+        return _stage(matrix, cmd, own.title, [f"{plan}/{part}.json", *deps, runs], kept)
 
-    items = [f"data/{MIX}/items", f"data/{SCALE}/tokenizer.json", text[0], "stemrepro/evaluation/tasks"]
-    known = [f"data/{MIX}/corpus", f"data/{SCALE}/tokenizer.json"]
-    scored = {
-        "losses": scores(
-            "losses", BY_SCALE, "losses of training and of validation, also by position and context", text
-        ),
-        "benchmarks": scores("benchmarks", BY_BOTH, "benchmark scores by lm-eval, item by item", items),
-        "geometry": scores("geometry", BY_SCALE, "angles between FFN vectors", text),
-        "facts": scores("facts", BY_BOTH, "what models know of a mix of facts", known),
-        "edits": scores("edits", BY_BOTH, "what models say when they read another entity's rows", known),
-        "recall": scores("recall", BY_SCALE, "what models recall of their context", [known[1]]),
-        "capacity": scores("capacity", BY_SCALE, "bits of invented people that models hold", [known[1]]),
-        "distance": scores("distance", BY_SCALE, "losses by how far back targets stood last", text),
-        "reasoning": scores("reasoning", BY_SCALE, "tasks of reasoning, by lm-eval", [known[1]]),
-        "haystack": scores("haystack", BY_BOTH, "needles that models find, by length and depth", known),
-    }
     return {
         "train": _stage(
             BY_SCALE, f"stemrepro train --scale {SCALE} --replace",
             "every run that recipes want; finished ones return at once, a killed one resumes",
             [f"{plan}/train.json", *text], [{runs: {"persist": True}}],
         ),
-    } | {part: stage for part, stage in scored.items() if part in parts}  # fmt: skip
+    } | {part: scores(part) for part in PARTS if part in parts}  # fmt: skip
 
 
 def drawn_from(recipe: str, catalog: Catalog) -> list[str]:

@@ -24,7 +24,7 @@ from stemrepro.common.provenance import provenance
 from stemrepro.common.yaml_records import read_yaml
 from stemrepro.config.address import Address
 from stemrepro.config.recipe import Recipe
-from stemrepro.config.scale import Part
+from stemrepro.config.scores import PartName
 from stemrepro.measures.base import measure_class
 from stemrepro.measures.catalog import load
 from stemrepro.pipeline.params import Params, read_params
@@ -184,7 +184,7 @@ class Made:
         self.params, self.scale, self.results, self.catalog = params, scale, results, load()
         self.planned = params.planned(scale) if params and scale in params.run else {}
 
-    def scores(self, address: Address, part: Part) -> str:
+    def scores(self, address: Address, part: PartName) -> str:
         """Return whether the scores of an address follow from runs that lie here, were written here, or came with the clone."""
         from stemrepro.pipeline.runs import runs_of
         from stemrepro.pipeline.score import arguments, score_key

@@ -1,6 +1,5 @@
 """How one claim came to its verdict, as plain text: sentence, the paper's cells, differences seed by seed, the rule's steps, files."""
 
-import re
 from collections.abc import Mapping
 from itertools import pairwise
 from math import isclose, nan
@@ -18,6 +17,7 @@ from stemrepro.config.catalog import Catalog
 from stemrepro.config.recipe import ORIGINS, Claim
 from stemrepro.measures.base import measure_class, measured, scores_of
 from stemrepro.measures.inputs import Inputs
+from stemrepro.measures.metric import metrics_of, parse
 from stemrepro.report.judging import Judged, judged
 from stemrepro.report.verdicts import read_verdicts, word
 from stemrepro.verdicts.contrast import Contrast
@@ -83,11 +83,11 @@ def _cells(catalog: Catalog, recipe: str, key: str, claim: Claim) -> list[str]:
 
 
 def _measured(inputs: Inputs, claim: Claim) -> list[str]:
-    metrics, arms = measure_class(inputs.recipe.measure).metrics, list(dict.fromkeys(claim.arms))
-    number = next(n for n, pattern in enumerate(metrics) if re.fullmatch(pattern, claim.metric))
-    said = [words for words in list(metrics.values())[:number] if not words.startswith("the same")]
-    own = list(metrics.values())[number]
-    lines = [f"{claim.metric}: {own}{f' (the same as: {said[-1]})' if own.startswith('the same') and said else ''}"]
+    measure, arms = measure_class(inputs.recipe.measure), list(dict.fromkeys(claim.arms))
+    metrics, asked = metrics_of(measure), parse(measure, claim.metric, inputs.catalog, inputs.recipe).metric
+    before = [own.words for own in metrics[: metrics.index(asked)] if not own.words.startswith("the same")]
+    same = f" (the same as: {before[-1]})" if asked.words.startswith("the same") and before else ""
+    lines = [f"{claim.metric}: {asked.words}{same}"]
     if claim.kind == "exact":
         return [*lines, "computed: without arms, seeds and chance"]
     variants = dict.fromkeys(at.variant for at in inputs.recipe.wanted() if at.arm in arms)

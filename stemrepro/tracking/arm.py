@@ -44,7 +44,7 @@ def by_seed(catalog: Catalog, scores: Path, address: Address, params_hash: str) 
                 what: f"tasks/{what}" for what in recipe.tasks
             }
             for what, name in names.items():
-                values = items.sample(f"accuracy:{what}").by_seed
+                values = items.sample("accuracy", what).by_seed
                 if np.isfinite(values).all():
                     found[name] = dict(zip(items.arrays["seeds"].tolist(), values.tolist(), strict=True))
     if address.variant == MAIN and (scores / "geometry" / address.path / "summary.json").exists():

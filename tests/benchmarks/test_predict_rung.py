@@ -3,7 +3,7 @@ import pytest
 
 from benchmarks.predict_rung import added, came, lines
 from stemrepro.common.errors import UserError
-from stemrepro.measures.comparison import ArmScores
+from stemrepro.measures.comparison import ComparedArm
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.scaling import Scaling
 from tests.made_up import made, write_arm
@@ -22,7 +22,7 @@ def measure(catalog, tmp_path):
             if variant and variant != "rung-4"
         }
         variants["rung-4"] = ArmLosses(tmp_path / "rung-4" / arm)
-        found.arms[arm] = ArmScores(ArmLosses(tmp_path / "main" / arm), variants=variants)
+        found.arms[arm] = ComparedArm(ArmLosses(tmp_path / "main" / arm), variants=variants)
     return found
 
 

@@ -55,7 +55,7 @@ def test_no_precondition_looks_at_its_own_claim(catalog):
             looked_at = measure.preconditions[precondition].looked_at
             for pair in itertools.combinations(looked_at, 2):
                 asked = claim.model_copy(update={"arms": pair, "preconditions": (precondition,), "kind": "greater"})
-                assert refusal(measure, recipe, asked), (claim.metric, pair, precondition)
+                assert refusal(measure, catalog, recipe, asked), (claim.metric, pair, precondition)
 
 
 def without_controls(recipe):
@@ -106,7 +106,7 @@ def without_controls(recipe):
         ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(kind="bigger"), r"claims\.token-part\.kind: .*'bigger'"),
         ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(origin="ours"), r"claims\.token-part\.origin: .*'paper', 'arithmetic' or 'control' \(got 'ours'\)"),
         ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(arms=["dense"]), r"claims\.token-part: .*'greater' can't have 1 arms: two"),
-        ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(metric="prosee"), r"claim 'token-part': metric 'prosee' is unknown; there are "),
+        ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(metric="prosee"), r"claim 'token-part': metric 'prosee' is unknown; did you mean 'prose'\? \(measure 'comparison' has prose, all,"),
         ("validation_loss.yaml", lambda v: v["claims"]["token-part"].update(preconditions=["spikes-expected"]), r"claim 'token-part': precondition 'spikes-expected' is unknown to this measure; it has "),
         ("validation_loss.yaml", lambda v: v["claims"]["contextual-part"].update(preconditions=["token-only-below-three-quarters"]), r"'contextual-part': precondition .* looks at the claim's own contrast"),
         ("validation_loss.yaml", lambda v: v["claims"]["half-below-dense"].update(preconditions=["token-only-below-three-quarters", "spikes"]), r"claim 'half-below-dense': precondition 'spikes' is unknown"),
@@ -114,7 +114,7 @@ def without_controls(recipe):
         ("table_design.yaml", lambda v: v["claims"]["random-rows"].update(preconditions=["no-gain-without-information"]), r"claim 'random-rows': precondition 'no-gain-without-information' looks at the claim's own contrast"),
         ("table_design.yaml", lambda v: v["claims"]["identity"].update(preconditions=["no-gain-without-information"]), r"claim 'identity': precondition .* looks at the claim's own contrast"),
         ("table_design.yaml", lambda v: v["claims"]["vocabulary"].update(preconditions=["no-gain-without-information"]), r"claim 'vocabulary': precondition .* compares losses with smallest_effect, so unit must be nats/token \(got 'bits/byte a doubling'\)"),
-        ("benchmark_scores.yaml", lambda v: next(iter(v["claims"].values())).update(metric="accuracy:chess"), r"metric 'accuracy:chess' names neither a task nor a group"),
+        ("benchmark_scores.yaml", lambda v: next(iter(v["claims"].values())).update(metric="accuracy:chess"), r"metric 'accuracy:chess': task 'chess' is unknown \(this recipe has "),
         ("paper_audit.yaml", lambda v: v["claims"]["roi-full"].update(arms=["dense"]), r"claims\.roi-full: .*'exact' can't have 1 arms: none"),
         ("paper_audit.yaml", lambda v: v["claims"]["roi-full"].pop("paper"), r"claims\.roi-full: .*needs the paper's number"),
         ("paper_audit.yaml", lambda v: v["claims"]["roi-full"]["paper"].update(cells=["table-9/a/b"]), r"claim 'roi-full': .*cell .* 'table-9/a/b' is unknown; did you mean"),

@@ -16,7 +16,8 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import sha256
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
-from stemrepro.config.scale import PlannedTasks, Variant
+from stemrepro.config.scale import Variant
+from stemrepro.config.scores import PlannedTasks
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.evaluation.benchmarks import item_scores, load_task, margin, score, times_seen, write
 from stemrepro.evaluation.lm import StemLM, task_manager

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-from stemrepro.config.scale import Knowledge
+from stemrepro.config.scores import Knowledge
 from stemrepro.data.atlas import FILE, read_atlas
 from stemrepro.data.tokenizer import read_tokenizer, token_bytes
 from stemrepro.evaluation.edits import FIELDS, Editor, cases, drawn_instead, methods, score, write

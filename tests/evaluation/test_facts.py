@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from stemrepro.common.files import write_json
-from stemrepro.config.scale import Knowledge
+from stemrepro.config.scores import Knowledge
 from stemrepro.data.atlas import FILE, read_atlas
 from stemrepro.data.relations import held_out_prompt, trained_prompts
 from stemrepro.data.tokenizer import read_tokenizer

@@ -11,7 +11,8 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import sha256
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
-from stemrepro.config.scale import Haystack, Variant
+from stemrepro.config.scale import Variant
+from stemrepro.config.scores import Haystack
 from stemrepro.data.archives import fetch
 from stemrepro.data.corpus import build_corpus
 from stemrepro.data.encoding import write_blocks

@@ -10,7 +10,7 @@ from lm_eval.tasks import TaskManager
 from tokenizers import Tokenizer
 
 from stemrepro.common.errors import UserError
-from stemrepro.config.scale import PlannedReasoning
+from stemrepro.config.scores import PlannedReasoning
 from stemrepro.evaluation import reasoning
 from stemrepro.evaluation.lm import StemLM
 from stemrepro.evaluation.reasoning import members, score, score_tasks, write

@@ -6,7 +6,7 @@ import pytest
 
 from stemrepro.config.catalog import Catalog
 from stemrepro.config.scale import TunedSettings
-from stemrepro.measures.comparison import ArmScores, Comparison, read_arms
+from stemrepro.measures.comparison import ComparedArm, Comparison, read_arms
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.verdicts.contrast import Unmeasured
@@ -16,7 +16,7 @@ from tests.made_up import made, write_arm
 BASE, THERE = ArmLosses(Path("scores/x/losses/main/base")), ArmLosses(Path("scores/x/losses/own-rate/there"))
 
 
-def read(catalog: Catalog, recipe: str) -> dict[str, ArmScores]:
+def read(catalog: Catalog, recipe: str) -> dict[str, ComparedArm]:
     return read_arms(Inputs(recipe, catalog, "laptop", Path("scores/x")))
 
 
@@ -36,7 +36,7 @@ def test_a_recipe_reads_its_arms_where_it_compares_them(catalog):
 
 
 def test_runs_name_variants(catalog):
-    arms = {"dense": ArmScores(BASE, variants={"rate-16": THERE})}
+    arms = {"dense": ComparedArm(BASE, variants={"rate-16": THERE})}
     assert list(made(Comparison, catalog, "validation_loss", arms).runs()) == ["dense", "dense@rate-16"]
 
 
@@ -51,20 +51,20 @@ def test_own_rates(catalog):
         measure = made(Comparison, catalog, "ablation_graveyard", {arm: scores}, tuned=best, learning_rate=0.008)
         return measure.at(OWN_RATES, arm)
 
-    assert at_own_rate("dense", ArmScores(BASE), BEST) is BASE  # the common rate is its best
-    assert at_own_rate("stem-third", ArmScores(BASE), BEST) is None  # its family's best was not run
-    assert at_own_rate("stem-third", ArmScores(BASE, variants={"own-rate": THERE}), BEST) is THERE
-    assert at_own_rate("gate-replaced", ArmScores(BASE), BEST) is None  # its family's best is not known
+    assert at_own_rate("dense", ComparedArm(BASE), BEST) is BASE  # the common rate is its best
+    assert at_own_rate("stem-third", ComparedArm(BASE), BEST) is None  # its family's best was not run
+    assert at_own_rate("stem-third", ComparedArm(BASE, variants={"own-rate": THERE}), BEST) is THERE
+    assert at_own_rate("gate-replaced", ComparedArm(BASE), BEST) is None  # its family's best is not known
     other = BEST | {"stem-full": TunedSettings(learning_rate=0.008, table_rate_factor=2.0)}
-    assert at_own_rate("stem-third", ArmScores(BASE), other) is None  # the rate is, the table's is another
+    assert at_own_rate("stem-third", ComparedArm(BASE), other) is None  # the rate is, the table's is another
     plain = BEST | {"stem-full": TunedSettings(learning_rate=0.008)}
-    assert at_own_rate("stem-third", ArmScores(BASE), plain) is BASE
+    assert at_own_rate("stem-third", ComparedArm(BASE), plain) is BASE
 
 
 @pytest.fixture
 def arms(tmp_path):
     """The graveyard's controls: STEM full gains 0.3 to 0.4 over dense, the memory 0.1 of it; half of STEM's at its own rate."""
-    stem = ArmScores(
+    stem = ComparedArm(
         write_arm(tmp_path / "stem-full", [3.7, 3.7, 3.9]),
         variants={"own-rate": write_arm(tmp_path / "own", [3.85, 3.85, 4.05])},
     )
@@ -86,7 +86,7 @@ def test_contrasts_at_both_rates(catalog, arms):
 
 
 def test_the_official_init_needs_both_arms_there(catalog, arms, tmp_path):
-    started = {name: ArmScores(arms[name], variants={}) for name in ("dense", "token-only")} | {
+    started = {name: ComparedArm(arms[name], variants={}) for name in ("dense", "token-only")} | {
         "stem-full": arms["stem-full"]
     }
     measure = made(Comparison, catalog, "ablation_graveyard", started, tuned={})
@@ -104,7 +104,7 @@ def test_the_official_init_needs_both_arms_there(catalog, arms, tmp_path):
 
 def test_a_setting_is_that_of_the_bases_budget(catalog, arms):
     variants = {"official-start": BASE, "half-official-start": THERE, "own-rate": BASE, "half-own-rate": THERE}
-    dense = {"dense": ArmScores(arms["dense"], variants=variants)}
+    dense = {"dense": ComparedArm(arms["dense"], variants=variants)}
     for recipe, wanted in (("table_design", THERE), ("ablation_graveyard", BASE)):
         measure = made(Comparison, catalog, recipe, dense, tuned=BEST)
         assert [measure.at(setting, "dense") for setting in (OWN_RATES, OFFICIAL_INIT)] == [wanted, wanted]
@@ -119,7 +119,7 @@ def test_costs_are_multiples_of_denses(catalog, arms, tmp_path):
 def test_without_a_best_rate_there_is_none_of_its_own(catalog, arms):
     """A variant of own rates then trained at the common one."""
     at = arms["dense"]
-    scores = {name: ArmScores(arms[name], variants={"own-rate": at}) for name in ("dense", "stem-full")}
+    scores = {name: ComparedArm(arms[name], variants={"own-rate": at}) for name in ("dense", "stem-full")}
     known = {"dense": TunedSettings(learning_rate=0.1), "stem-full": TunedSettings(learning_rate=0.2)}
     found = made(Comparison, catalog, "ablation_graveyard", scores, tuned=known)
     assert found.robustness("dense", "stem-full", "prose").keys() == {OWN_RATES}

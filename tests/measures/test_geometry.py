@@ -131,7 +131,9 @@ def test_angles_that_can_not_be_and_runs_that_diverged(tmp_path, arms):
     path = tmp_path / "geometry/main/dense/cosines.csv"
     rows = pd.read_csv(path)
     rows[rows.seed != 1].to_csv(path, index=False)
-    with pytest.raises(UserError, match=r"cosines\.csv is missing or damaged \(seeds are missing"):
+    with pytest.raises(
+        UserError, match=r"cosines\.csv is missing or damaged \(a seed is missing or a line stands twice"
+    ):
         _ = ArmGeometry(tmp_path, "dense").cosines
     write_summary(path.parent, SEEDS, width=16, ffn_width=44, layers=[1], diverged={"0": 3})
     with pytest.raises(Unmeasured, match="dense diverged: the loss of seed 0 is no number from step 3 on"):

@@ -71,7 +71,7 @@ def test_two_methods_on_the_same_cases(measure):
 
 
 def test_methods_of_different_cases_are_refused(measure):
-    with pytest.raises(UserError, match="compares methods of different cases"):
+    with pytest.raises(UserError, match="are methods of different cases"):
         measure.contrast("stem-full", "dense", "success:rows>longer-left-pad")
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.measures.losses import ArmLosses, contrast, interaction, paired, slope
+from stemrepro.measures.losses import ArmLosses, Bucket, contrast, drift, interaction, paired, slope
 from stemrepro.verdicts.contrast import Unmeasured
 from tests.made_up import write_arm
 
@@ -18,9 +18,9 @@ def dense(tmp_path):
 
 
 def test_one_bucket(dense):
-    assert dense.loss("prose:pair=0").tolist() == pytest.approx([5.0, 5.1, 5.2])
-    with pytest.raises(UserError, match="nothing for metric 'prose:pair=7'"):
-        dense.loss("prose:pair=7")
+    assert dense.loss("prose", Bucket("pair", "0")).tolist() == pytest.approx([5.0, 5.1, 5.2])
+    with pytest.raises(UserError, match="nothing of 'prose' in the bucket pair=7"):
+        dense.loss("prose", Bucket("pair", "7"))
 
 
 def test_bits_per_byte_are_of_prose(dense):
@@ -174,7 +174,7 @@ def test_the_error_between_documents_equals_the_closed_form(arms):
 
 
 def test_drift_is_the_change_of_the_gap(arms):
-    assert contrast(arms["dense"], arms["stem-full"], "drift").differences == pytest.approx([-0.2, -0.2, -0.2])
+    assert drift(arms["dense"], arms["stem-full"]).differences == pytest.approx([-0.2, -0.2, -0.2])
 
 
 def test_arms_with_other_documents_or_marks_are_named(arms, tmp_path):
@@ -184,13 +184,13 @@ def test_arms_with_other_documents_or_marks_are_named(arms, tmp_path):
     with pytest.raises(UserError, match="different documents"):
         interaction((arms["dense"], arms["stem-full"]), (arms["dense"], fewer), "prose")
     with pytest.raises(UserError, match="were looked at after other numbers of tokens"):
-        contrast(arms["dense"], fewer, "drift")
+        drift(arms["dense"], fewer)
 
 
 def test_an_arm_with_more_seeds_is_compared_on_the_first(arms):
     found = contrast(ArmLosses(arms["dense"].folder, 2), arms["stem-full"], "prose")
     assert found.differences == pytest.approx([0.3, 0.4])
-    found = contrast(ArmLosses(arms["dense"].folder, 2), arms["stem-full"], "drift")
+    found = drift(ArmLosses(arms["dense"].folder, 2), arms["stem-full"])
     assert found.differences == pytest.approx([-0.2, -0.2])
 
 

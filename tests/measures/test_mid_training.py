@@ -72,12 +72,12 @@ def test_tables_drawn_anew_are_compared_with_an_arm_that_has_none(measure, metri
 def test_scores_of_tasks_and_variants_that_are_not_there_are_refused(catalog):
     recipe = catalog.recipes["mid_training"]
     claim = recipe.claims["gsm8k"]
-    assert refusal(MidTraining, recipe, claim) is None
+    assert refusal(MidTraining, catalog, recipe, claim) is None
     for metric, words in (
-        ("score:gsm8kk@mid", "names neither a task"),
-        ("score:gsm8k@mid-anew", "no scores 'reasoning'"),
+        ("score:gsm8kk@mid", "task 'gsm8kk' is unknown; did you mean 'gsm8k'?"),
+        ("score:gsm8k@mid-anew", "point 'mid-anew' is unknown (this recipe has mid)"),
     ):
-        assert words in refusal(MidTraining, recipe, claim.model_copy(update={"metric": metric}))
+        assert words in refusal(MidTraining, catalog, recipe, claim.model_copy(update={"metric": metric}))
 
 
 def test_scores_are_those_behind_the_stage(measure, tmp_path):

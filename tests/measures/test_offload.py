@@ -111,14 +111,19 @@ def test_memory_is_parameters_and_what_stands_for_tables():
 def test_metrics(offload):
     assert offload.value("share_grows") == 2  # neither source's share falls
     assert offload.value("more_memory") == 0
-    shape = "llama-3.2-1b", "third"
+    shapes, device = offload.inputs.catalog.shapes, DEVICES["h100-pcie-5"]
+    shape = shapes["llama-3.2-1b"], "third"
     asked = offload.value("prefill_asked:llama-3.2-1b:third:h100-pcie-5")
-    assert asked == offload.slowdown(*shape, "h100-pcie-5", PROMPT, Home(ahead=0)) > 10
+    assert asked == offload.slowdown(*shape, device, PROMPT, Home(ahead=0)) > 10
     assert offload.value("prefill:llama-3.2-1b:third:h100-pcie-5") < asked
     cold = offload.value("prefill_cold:llama-3.2-1b:third:h100-pcie-5-staged")
-    assert cold == offload.slowdown(*shape, "h100-pcie-5-staged", [PREFILL], HOMES["ahead, distinct"]) > 1
+    assert cold == offload.slowdown(*shape, DEVICES["h100-pcie-5-staged"], [PREFILL], HOMES["ahead, distinct"]) > 1
     slow = offload.value("decode:mobilellm-350m:full:h100-pcie-5-busy:1")
-    assert slow == offload.slowdown("mobilellm-350m", "full", "h100-pcie-5-busy", [decode(1)], HOMES["ahead"]) > 5
+    assert (
+        slow
+        == offload.slowdown(shapes["mobilellm-350m"], "full", DEVICES["h100-pcie-5-busy"], [decode(1)], HOMES["ahead"])
+        > 5
+    )
     with pytest.raises(UserError, match=r"device 'h100' is unknown"):
         offload.value("prefill:llama-3.2-1b:third:h100")
     with pytest.raises(UserError, match=r"shape 'llama' is unknown"):

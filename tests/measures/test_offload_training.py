@@ -65,7 +65,7 @@ def offload(tmp_path, catalog):
 
 def test_metrics(offload):
     assert offload.step_rows(STEP) == Rows(100, 0.5)
-    shape, device = offload.shape("llama-3.2-1b"), DEVICES["h100-pcie-5"]
+    shape, device = offload.inputs.catalog.shapes["llama-3.2-1b"], DEVICES["h100-pcie-5"]
     here = on_device(shape, "third", STEP, device, Rows(100, 0.5))
     for metric, new in ((f"{SHAPE_OF}:h100-pcie-5", 0.5), (SHAPE_OF.replace(":", "_asked:", 1) + ":h100-pcie-5", 0.0)):
         there = from_host(shape, "third", STEP, device, Rows(100, new), ahead=new > 0).seconds

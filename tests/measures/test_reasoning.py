@@ -123,7 +123,7 @@ def test_prompts_that_are_cut_are_not_judged(measure, tmp_path):
 
 def test_arms_scored_on_other_items_are_refused(measure, tmp_path):
     items(tmp_path, "stem-third", np.array([24.0, 30, 44, 62]), seeds=2)
-    with pytest.raises(UserError, match="different seeds or items of 'score:multihop'"):
+    with pytest.raises(UserError, match="different seeds or items of 'multihop'"):
         measure.contrast("stem-third", "dense", "score:multihop")
     losses(tmp_path, "stem-full", FULL, 12 - LEADS, seeds=2)
     fresh = Reasoning(measure.inputs)

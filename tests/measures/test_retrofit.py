@@ -60,9 +60,9 @@ def measure(catalog, tmp_path):
 def test_differences(measure, metric, expected):
     pair = ("dense", "stem-full") if metric[:4] in ("gain", "lead") else ("stem-full", "dense")
     np.testing.assert_allclose(measure.contrast(*pair, metric).differences, expected, atol=1e-9)
-    with pytest.raises(UserError, match="one of stem-third, stem-full beside an arm without tables"):
+    with pytest.raises(UserError, match="one of stem-third, stem-full next to an arm without tables"):
         measure.contrast(*reversed(pair), metric)
-    with pytest.raises(UserError, match="beside an arm without tables"):
+    with pytest.raises(UserError, match="next to an arm without tables"):
         measure.contrast("stem-full", "stem-third", metric)
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from stemrepro.measures.comparison import ArmScores
+from stemrepro.measures.comparison import ComparedArm
 from stemrepro.measures.rivals import Rivals
 from tests.made_up import made, write_arm
 
@@ -18,7 +18,7 @@ def test_the_share_of_the_gain_is_taken_in_the_common_setting_alone(catalog, tmp
     arms = {}
     for arm, own in {"dense": 4.0, "token-only": 3.9, "stem-full": 3.6}.items():
         there = write_arm(tmp_path / f"{arm}-there", [own - 1] * 3)
-        arms[arm] = ArmScores(write_arm(tmp_path / arm, [own] * 3), variants={"official-start": there})
+        arms[arm] = ComparedArm(write_arm(tmp_path / arm, [own] * 3), variants={"official-start": there})
     rivals = made(Rivals, catalog, "rivals", arms)
     assert rivals.robustness("token-only", "stem-full", "half-of-gain") == {}
     assert list(rivals.robustness("token-only", "stem-full", "prose")) == ["official start"]

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from stemrepro.measures import items
-from stemrepro.measures.comparison import ArmScores
+from stemrepro.measures.comparison import ComparedArm
 from stemrepro.measures.items import ArmItems
 from stemrepro.measures.roi import TrainingRoi, flops_to, loss_at
 from tests.made_up import made, write_arm
@@ -40,7 +40,7 @@ def roi(catalog, tmp_path):
 
     dense = write_arm(tmp_path / "dense", [4.0, 4.0], seeds=(0, 1), marks=(1.0, 0.0), flops=8.0)
     stem = write_arm(tmp_path / "stem", [3.0, 3.0], seeds=(0, 1), marks=(1.0, 0.0), flops=4.0)
-    arms = {"dense": ArmScores(dense, items("dense", 4)), "stem-full": ArmScores(stem, items("stem", 6))}
+    arms = {"dense": ComparedArm(dense, items("dense", 4)), "stem-full": ComparedArm(stem, items("stem", 6))}
     return made(TrainingRoi, catalog, "training_roi", arms)
 
 
@@ -65,7 +65,7 @@ def test_an_arm_that_never_gets_there_saves_less_than_nothing(roi):
 
 def test_the_error_between_items_is_one_of_logarithms(roi):
     """Relative to what the accuracy is above chance: 0.6 - 0.25."""
-    percent = items.contrast(roi.arms["stem-full"].items, roi.arms["dense"].items, "accuracy:held_out").item_se
+    percent = items.contrast(roi.arms["stem-full"].items, roi.arms["dense"].items, "accuracy", "held_out").item_se
     assert percent > 0
     assert roi.contrast("dense", "stem-full", "roi").item_se == pytest.approx(percent / 60)
     assert roi.contrast("dense", "stem-full", "roi-above-chance").item_se == pytest.approx(percent / 35)
@@ -92,6 +92,6 @@ def test_what_losses_say_is_also_taken_at_the_official_init(roi, tmp_path):
 
 
 def test_rows_without_information_speak_of_losses_here_too(roi, tmp_path):
-    roi.arms["stem-frozen"] = ArmScores(write_arm(tmp_path / "frozen", [3.9, 3.9], seeds=(0, 1)))
+    roi.arms["stem-frozen"] = ComparedArm(write_arm(tmp_path / "frozen", [3.9, 3.9], seeds=(0, 1)))
     reason = roi.untestable("equal-flops", "no-gain-without-information", 0.02)
     assert reason.startswith("stem-frozen, whose rows hold nothing that was learnt of a token, ends 0.100 nats")

@@ -3,7 +3,7 @@ import pytest
 
 from stemrepro.common.errors import UserError
 from stemrepro.measures.base import refusal
-from stemrepro.measures.comparison import NO_GAIN, ArmScores
+from stemrepro.measures.comparison import NO_GAIN, ComparedArm
 from stemrepro.measures.scaling import Scaling
 from stemrepro.report.judging import evidence_for
 from stemrepro.verdicts.contrast import Unmeasured
@@ -34,7 +34,7 @@ def build(catalog, tmp_path):
                     variants[variant] = write_arm(
                         tmp_path / str(variant) / name, prose, tuple(range(len(prose))), **about
                     )
-            measure.arms[name] = ArmScores(variants.pop(None), variants=variants)
+            measure.arms[name] = ComparedArm(variants.pop(None), variants=variants)
         return measure
 
     return build
@@ -165,7 +165,9 @@ def test_interaction_by_hand(catalog, tmp_path):
     assert found.differences == pytest.approx([-0.2 + 0.1, -0.15 + 0.05])
     assert found.item_se > 0
     assert measure.contrast("up-removed", "dense", "interaction").differences == pytest.approx([0.1, 0.1])
-    measure.arms = {name: ArmScores(arm.losses, variants={"rung-1": arm.losses}) for name, arm in measure.arms.items()}
+    measure.arms = {
+        name: ComparedArm(arm.losses, variants={"rung-1": arm.losses}) for name, arm in measure.arms.items()
+    }
     assert measure.contrast("dense", "up-removed", "interaction@rung-1").differences == pytest.approx(found.differences)
     del measure.arms["stem-dagger-full"]
     with pytest.raises(UserError, match="needs the arm 'stem-dagger-full'"):
@@ -208,10 +210,12 @@ def test_metrics_are_checked_with_the_variant_they_name(catalog):
         "flop-multiplier",
         "interaction",
     ):
-        assert refusal(Scaling, recipe, claim.model_copy(update={"metric": metric})) is None
+        assert refusal(Scaling, catalog, recipe, claim.model_copy(update={"metric": metric})) is None
     strange = claim.model_copy(update={"metric": "token-multiplier@half"})
-    assert "'half', which is not among the recipe's variants" in refusal(Scaling, recipe, strange)
-    assert "is unknown" in refusal(Scaling, recipe, claim.model_copy(update={"metric": "byte-multiplier"}))
+    assert "metric 'token-multiplier@half': point 'half' is unknown (this recipe has rung-1," in refusal(
+        Scaling, catalog, recipe, strange
+    )
+    assert "is unknown" in refusal(Scaling, catalog, recipe, claim.model_copy(update={"metric": "byte-multiplier"}))
 
 
 def test_only_rungs_of_the_scales_width_have_a_multiplier(build):

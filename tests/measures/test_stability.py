@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from stemrepro.config.scale import TunedSettings, Variant
-from stemrepro.measures.comparison import ArmScores
+from stemrepro.measures.comparison import ComparedArm
 from stemrepro.measures.stability import (
     Stability,
     blown_up,
@@ -149,7 +149,7 @@ def arms():
         for key, at in (("loss", loss_spikes), ("norm", norm_spikes)):
             for seed in at:
                 series[key][seed, 200] += 3
-        return ArmScores(Whole(series, {"seeds": 2}), variants=variants)
+        return ComparedArm(Whole(series, {"seeds": 2}), variants=variants)
 
     clipped = {"rate-16": Ended((5.0, 5.0), 16.0), "rate-64": Ended((7.0, 7.0), 64.0)}
     own = {"rate-16-own": Ended((7.0, 7.0), 16.0), "rate-64-own": Ended((7.0, 7.0), 64.0)}
@@ -278,7 +278,7 @@ def test_longer_runs_at_high_rates_are_counted_by_themselves(catalog, arms):
 
 
 def test_where_both_learn_at_every_rate_no_limit_is_known(catalog, arms):
-    bears = {name: ArmScores(own.losses, variants={"rate-16": Ended((5.0, 7.0), 16.0)}) for name, own in arms.items()}
+    bears = {name: ComparedArm(own.losses, variants={"rate-16": Ended((5.0, 7.0), 16.0)}) for name, own in arms.items()}
     stability = made(Stability, catalog, "training_stability", bears, learning_rate=1.0, tuned=BEST)
     with pytest.raises(Unmeasured, match="in 1 of 2 seeds both arms learn more than token frequencies at every rate"):
         stability.contrast("dense", "stem-third", "learning-rate-limit")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stemrepro.measures.comparison import ArmScores
+from stemrepro.measures.comparison import ComparedArm
 from stemrepro.measures.tables import Tables
 from tests.made_up import made, write_arm
 
@@ -15,7 +15,7 @@ def arms(tmp_path):
     def arm(name, here, there, **variants):
         own = {variant: write_arm(tmp_path / f"{name}-{variant}", prose) for variant, prose in variants.items()}
         other = write_arm(tmp_path / f"{name}-vocab", there)
-        return ArmScores(write_arm(tmp_path / name, here), variants={"half-vocab-4": other} | own)
+        return ComparedArm(write_arm(tmp_path / name, here), variants={"half-vocab-4": other} | own)
 
     return {
         "dense": arm("dense", [4.0, 4.1, 4.2], [3.6, 3.7, 3.8]),
@@ -56,7 +56,7 @@ def test_the_official_init_is_that_of_half_the_tokens(tables, tmp_path):
     for number, arm in enumerate(("stem-small", "stem-full", "dense")):
         variants = {"half-official-start": write_arm(tmp_path / f"{arm}-there", [3.0 - number] * 3)}
         variants["official-start"] = write_arm(tmp_path / f"{arm}-whole", [9.0] * 3)
-        kept = tables.arms.setdefault(arm, ArmScores(tables.arms["dense"].losses))
+        kept = tables.arms.setdefault(arm, ComparedArm(tables.arms["dense"].losses))
         kept.variants.update(variants)
     found = tables.robustness("stem-small", "stem-full", "prose")
     assert found.keys() == {"official start"}

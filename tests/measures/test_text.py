@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.measures.text import TextCounts, experts_touched
+from stemrepro.measures.inputs import Inputs
+from stemrepro.measures.text import CountsText, TextCounts, experts_touched
 
 
 @pytest.fixture
@@ -43,14 +44,14 @@ def test_heaps_law_is_found_again(counts):
         assert [exponent.mean, intercept.mean] == pytest.approx(list(fit))
 
 
-def test_exact_claims_count_sources(counts):
-    assert counts.value("not_sublinear") == 0
-    assert counts.value("cache_below:every token:LFU:0.1:80") == 1
-    assert counts.value("cache_below:every token:LFU:0.1:60") == 0
-    assert counts.value("touches_more:16:1") == 0
-    assert counts.value("touches_more:1000000:1") == 2
-    with pytest.raises(UserError, match="metric 'chess' is unknown"):
-        counts.value("chess")
+def test_exact_claims_count_sources(counts, catalog, tmp_path):
+    measure = CountsText(Inputs("long_context_capacity", catalog, "laptop", tmp_path))
+    measure.text = counts
+    assert measure.value("not_sublinear") == 0
+    assert measure.value("cache_below:every token:LFU:0.1:80") == 1
+    assert measure.value("cache_below:every token:LFU:0.1:60") == 0
+    assert measure.value("touches_more:16:1") == 0
+    assert measure.value("touches_more:1000000:1") == 2
 
 
 def test_hit_rates_are_means_over_stretches(counts):

@@ -1,5 +1,7 @@
 """What is scored anew, and what isn't: the key of a score is that of its runs, its settings and the code that scores."""
 
+import inspect
+import pkgutil
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -9,11 +11,13 @@ from safetensors.torch import load_file, save_file
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN, Address
+from stemrepro.config.scores import PARTS
 from stemrepro.evaluation import losses
 from stemrepro.measures.reading import read_summary
 from stemrepro.pipeline.params import Planned
+from stemrepro.pipeline.plan import make_params
 from stemrepro.pipeline.runs import runs_of
-from stemrepro.pipeline.score import pending, plan_of, score_key, up_to_date, write_scores
+from stemrepro.pipeline.score import arguments, pending, plan_of, score_key, up_to_date, write_scores
 from stemrepro.training.train import train
 from tests.conftest import quiet
 
@@ -91,7 +95,7 @@ def test_a_summary_tells_the_plan_that_arms_share(make_run, given, tiny, tmp_pat
 
 def test_only_runs_that_ended_are_scored_and_each_once(place, tiny):
     planned, run, folders = place
-    plan = SimpleNamespace(scale={"tiny": tiny})
+    plan = SimpleNamespace(scale={"tiny": tiny}, mix={tiny.data: None})
     with pytest.raises(UserError, match=r"weights\.safetensors is missing; train that run first"):
         list(pending(plan, "tiny", "losses", planned, *folders))
     train(run, quiet)
@@ -101,3 +105,28 @@ def test_only_runs_that_ended_are_scored_and_each_once(place, tiny):
     write_scores("losses", members, [losses.score(run, quiet, **asked)], asked, out, key)
     assert list(pending(plan, "tiny", "losses", planned, *folders)) == []
     assert list(pending(plan, "tiny", "benchmarks", planned, *folders)) == []
+
+
+@pytest.fixture(scope="module")
+def plans(catalog):
+    """Scales that have every kind of scores between them."""
+    return {scale: make_params(catalog, scale) for scale in ("smoke", "atlas", "recall", "capacity", "needle")}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_kind_of_scores_gets_what_its_function_takes(plans, part):
+    score, asked = pkgutil.resolve_name(f"stemrepro.evaluation.{part}:score"), 0
+    for scale, params in plans.items():
+        for own in params.planned(scale).values():
+            if part in own.seeds:
+                inspect.signature(score).bind("run", quiet, **arguments(params, scale, part, own))
+                asked += 1
+    assert asked
+
+
+def test_a_scale_that_lacks_what_a_kind_of_scores_needs_is_told_so(plans):
+    own = plans["smoke"].planned("smoke")[DENSE]
+    with pytest.raises(UserError, match="scale 'smoke' says nothing under 'knowledge', which the scores 'edits' need"):
+        arguments(plans["smoke"], "smoke", "edits", own)
+    with pytest.raises(UserError, match="scale 'smoke' needs a mix of kind 'needles' for the scores 'haystack'"):
+        arguments(plans["smoke"], "smoke", "haystack", own)

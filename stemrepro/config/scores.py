@@ -1,0 +1,159 @@
+"""Which kinds of scores there are: the one table of them, and what each is asked with.
+
+A new kind has a line here, a file of stemrepro/evaluation/ that makes it and one of stemrepro/measures/ that reads it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from stemrepro.common.yaml_records import Positive, Strict
+
+
+class Evaluation(Strict):
+    """How runs of a scale are scored."""
+
+    tokens: Positive = Field(description="validation tokens a source")
+    batch: Positive = Field(description="sequences at once")
+
+
+class Benchmarks(Strict):
+    """How runs of a scale are scored on the benchmarks that its recipes name."""
+
+    items: Positive = Field(description="items a task, at most")
+    batch: Positive = Field(description="sequences at once")
+    hub: bool = Field(False, description="lm-eval's own tasks from the Hugging Face hub, not the archive's")
+
+
+class PlannedTasks(Benchmarks):
+    """How runs are scored on which benchmarks."""
+
+    tasks: tuple[str, ...] = Field(description="those that the recipes name and the mix has, by lm-eval's name")
+
+
+class PlannedReasoning(Strict):
+    """How runs are scored on which tasks of reasoning."""
+
+    items: Positive = Field(description="a task, at most")
+    batch: Positive = Field(description="sequences at once")
+    tasks: dict[str, str] = Field(description="lm-eval's metric, by its name of a task or group; none without the hub")
+
+
+class Geometry(Strict):
+    """How the vectors of a model are compared."""
+
+    tokens: Positive = Field(description="distinct tokens, one occurrence each, whose FFN vectors are compared")
+    bins: Positive = Field(description="bins of a density between cosines -1 and 1")
+
+
+class Knowledge(Strict):
+    """How a model is asked for facts, and how it is edited; of scales whose text is a mix of facts."""
+
+    pairs: Positive = Field(description="pairs of countries of each kind of lengths that are edited")
+    batch: Positive = Field(description="prompts at once")
+
+
+class Recall(Strict):
+    """How recall in context is asked for; of scales whose text is a mix of keys and values."""
+
+    pairs: tuple[Positive, ...] = Field(min_length=1, description="numbers of pairs")
+    lengths: tuple[Positive, ...] = Field(
+        min_length=1, description="tokens of a document; a quarter of them at most are given pairs"
+    )
+    documents: Positive = Field(description="of each number and length")
+    batch: Positive = Field(description="documents at once")
+
+
+class Haystack(Strict):
+    """How a needle is asked for; of scales whose text is a mix of needles."""
+
+    lengths: tuple[Positive, ...] = Field(min_length=1, description="tokens of what is read, the question with it")
+    depths: tuple[Annotated[float, Field(ge=0, le=1)], ...] = Field(
+        min_length=1, description="of the needle: 0 where the row begins, 1 before the question"
+    )
+    rows: Positive = Field(description="of each length and depth")
+    batch: Positive = Field(description="rows at once")
+
+
+class OfSomeScales(Strict):
+    """Settings of kinds of scores that not every scale has."""
+
+    knowledge: Knowledge | None = Field(None, exclude_if=lambda value: value is None)
+    recall: Recall | None = Field(None, exclude_if=lambda value: value is None)
+    haystack: Haystack | None = Field(None, exclude_if=lambda value: value is None)
+
+
+FILES = {
+    "tokenizer_file": "{scale}/tokenizer.json",
+    "facts": "{mix}/corpus/facts.json",
+    "corpus": "{mix}/corpus/corpus.parquet",
+    "items": "{mix}/items",
+}
+"""What scoring reads below data/, by argument."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A kind of scores.
+
+    Attributes:
+        title: of the stage that makes it.
+        settings: fields of a scale that decide it. The first is the argument `asked`, which a scale must have.
+        mix: kind of the text that it needs.
+        files: arguments of FILES.
+        more: further arguments, from the scale's settings, its mix and the planned runs.
+        texts: does it read token blocks of all texts?
+        depends: what its stage depends on besides.
+        tasks: is it about the recipe's tasks?
+        at_points: may a recipe want it at variants?
+    """
+
+    title: str
+    settings: tuple[str, ...] = ()
+    mix: str | None = None
+    files: tuple[str, ...] = ()
+    more: Callable[[Any, Any, Any], dict[str, object]] = lambda scale, mix, planned: {}
+    texts: bool = False
+    depends: tuple[str, ...] = ()
+    tasks: bool = False
+    at_points: bool = False
+
+
+PARTS = {
+    "losses": Part(
+        "losses of training and of validation, also by position and context", ("evaluation",), texts=True, at_points=True,
+        more=lambda scale, mix, planned: {"level": planned.losses},
+    ),
+    "benchmarks": Part(
+        "benchmark scores by lm-eval, item by item", ("benchmarks",), files=("items", "tokenizer_file"), tasks=True,
+        depends=("data/{scale}/blocks", "stemrepro/evaluation/tasks"),
+    ),
+    "geometry": Part(
+        "angles between FFN vectors", ("geometry", "evaluation"), texts=True,
+        more=lambda scale, mix, planned: {"tokens": scale.evaluation.tokens},
+    ),
+    "facts": Part("what models know of a mix of facts", ("knowledge",), files=("facts", "tokenizer_file")),
+    "edits": Part("what models say when they read another entity's rows", ("knowledge",), files=("facts", "tokenizer_file")),
+    "recall": Part(
+        "what models recall of their context", ("recall",), "recall", ("tokenizer_file",),
+        more=lambda scale, mix, planned: {"keys": mix.keys, "values": mix.values},
+    ),
+    "capacity": Part(
+        "bits of invented people that models hold", (), "invented", ("tokenizer_file",), at_points=True,
+        more=lambda scale, mix, planned: {"mix": mix, "count": planned.people or mix.people},
+    ),
+    "haystack": Part(
+        "needles that models find, by length and depth", ("haystack",), "needles", ("corpus", "tokenizer_file"), at_points=True,
+        more=lambda scale, mix, planned: {"mix": mix},
+    ),
+    "distance": Part("losses by how far back targets stood last", ("evaluation",), texts=True),
+    "reasoning": Part(
+        "tasks of reasoning, by lm-eval", ("reasoning",), files=("tokenizer_file",), tasks=True, at_points=True,
+    ),
+}  # fmt: skip
+"""By the name of a folder of scores and a file of stemrepro/evaluation/."""
+PartName = Literal[*PARTS]
+LOSSES = ("none", "steps", "losses", "context")
+"""From the least that is scored of a run's losses to the most; all lie in the part "losses"."""
