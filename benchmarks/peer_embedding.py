@@ -52,7 +52,7 @@ def measure(rows: int, width: int, tokens: int, rounds: int, tick: Callable[[], 
         return [Row(MEASURE, what, PEER, UNIT, note=MISSING) for what in WHATS]
     ours = nn.Parameter(table.clone())
     ours.register_hook(summed)
-    optimizer = TouchedAdamW([{"params": [ours], "tables": True}], **SETTINGS)
+    optimizer = TouchedAdamW([ours], **SETTINGS)
 
     def ids(number: int) -> Tensor:
         return torch.randint(rows, (tokens,), generator=torch.Generator().manual_seed(number))

@@ -35,7 +35,8 @@ def test_a_recipe_of_a_made_mix_runs_to_its_figure(tmp_path, monkeypatch, catalo
         shutil.copytree(ROOT / folder, folder)
     path = tmp_path / f"recipes/scales/{scale}.yaml"
     settings = yaml.safe_load(path.read_text())
-    settings["training"] |= {"tokens": 10 * settings["training"]["batch"] * settings["model"]["sequence"], "evals": 1}
+    step = catalog.scales[scale].training.batch * catalog.scales[scale].model.sequence
+    settings["training"] |= {"tokens": 10 * step, "evals": 1}
     path.write_text(yaml.safe_dump(settings))
     _, params = plan.write(scale, (recipe,))
     mix = settings["data"]

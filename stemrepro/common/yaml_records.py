@@ -4,7 +4,7 @@ import json
 import re
 import reprlib
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -17,6 +17,14 @@ Name = Annotated[str, StringConstraints(pattern=f"^{NAME.pattern}$", max_length=
 Positive = Annotated[int, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Factor = Annotated[float, Field(gt=0)]
+
+
+def later(default: Any, **more: Any) -> Any:
+    """Give a field that came after files were written.
+
+    At its default it is left out, so that those files and their hashes stay what they are.
+    """
+    return Field(default, exclude_if=lambda value: value == default, **more)
 
 
 class Strict(BaseModel):

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.yaml_records import Factor, Name, Positive, Strict
+from stemrepro.common.yaml_records import Factor, Name, Positive, Strict, later
 from stemrepro.config.address import Address
 from stemrepro.config.scale import Scale, Shape, Variant
 from stemrepro.config.training import RunTraining, TableHome, TableUpdate
@@ -55,7 +55,7 @@ class Arm(Strict):
     table_rate_factor: Factor = Field(1.0, description="table learning rate / backbone learning rate")
     table_decay_factor: float = Field(1.0, ge=0, description="table weight decay / backbone weight decay")
     table_update: TableUpdate = "dense"
-    table_home: TableHome = "device"
+    table_home: TableHome = later("device")
     table_trained: bool = True
     table_shared: bool = Field(False, description="one table for all replaced layers")
 

@@ -92,6 +92,47 @@ def _records(model: type[Strict], file: Path) -> dict:
     return {checked_name(name, file): parse(model, value, file, name) for name, value in read_yaml(file).items()}
 
 
+def merged(base: dict, changes: dict) -> dict:
+    """Merge changes into a base as RFC 7396 does.
+
+    Mappings are merged key by key, null takes a key away, and any other value replaces the base's.
+    """
+    result = dict(base)
+    for key, value in changes.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict):
+            below = base.get(key)
+            result[key] = merged(below if isinstance(below, dict) else {}, value)
+        else:
+            result[key] = value
+    return result
+
+
+def _scales(folder: Path) -> dict[str, Scale]:
+    """Read every scale, merged into the scale that its `base` names.
+
+    Raises:
+        UserError: a base that isn't there or has a base itself, or values that make no scale.
+    """
+    files = {checked_name(path.stem, path, KEY): path for path in sorted(folder.glob("*.yaml"))}
+    values, scales = {name: read_yaml(path) for name, path in files.items()}, {}
+    for name in sorted(files, key=lambda name: "base" in values[name]):  # a mistake in a base is that file's
+        path, base = files[name], values[name].get("base")
+        if base is None:
+            scales[name] = parse(Scale, values[name], path)
+            continue
+        if str(base) not in files:
+            raise UserError(f"{path}: base: {unknown('scale', str(base), files, 'recipes/scales/')}")
+        if "base" in values[base]:
+            raise UserError(f"{path}: base: '{base}' has a base itself; name a scale that has none")
+        try:
+            scales[name] = parse(Scale, merged(values[base], values[name]), path)
+        except UserError as error:
+            raise UserError(f"{error}; its base is {files[base]}") from error
+    return {name: scales[name] for name in files}
+
+
 def _check_parent(recipe: Recipe, address: Address, place: Address) -> None:
     """Raise UserError unless the recipe asks for the runs that those of an address go on from, too."""
     asked = recipe.wanted()
@@ -151,10 +192,8 @@ def read_recipes(folder: Path = RECIPES) -> Catalog:
         checked_name(name, folder / "mixes.yaml", KEY): parse_mix(value, folder / "mixes.yaml", name)
         for name, value in read_yaml(folder / "mixes.yaml").items()
     }
-    scales = {
-        checked_name(p.stem, p, KEY): parse(Scale, read_yaml(p), p) for p in sorted((folder / "scales").glob("*.yaml"))
-    }
-    for name, scale in scales.items():
+    scales = _scales(folder / "scales")
+    for name, scale in sorted(scales.items(), key=lambda item: item[1].base is not None):
         if scale.data not in mixes:
             raise UserError(
                 f"{folder}/scales/{name}.yaml: data: {unknown('mix', scale.data, mixes, 'recipes/mixes.yaml')}"

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.yaml_records import Fraction, Name, Positive, Strict, parse
+from stemrepro.common.yaml_records import Fraction, Name, Positive, Strict, later, parse
 from stemrepro.config.sources import SOURCES
 
 
@@ -34,9 +34,7 @@ class SampleMix(Strict):
     """Text vendored with the package."""
 
     kind: Literal["sample"]
-    file: Literal["documents", "mathematics", "code"] = Field(
-        "documents", exclude_if=lambda value: value == "documents", description="prose, or text of another kind"
-    )
+    file: Literal["documents", "mathematics", "code"] = later("documents", description="prose, or text of another kind")
 
 
 class HubMix(Strict):
@@ -50,10 +48,8 @@ class HubMix(Strict):
     streaming: bool = Field(True, description="read only as much as is asked for, without downloading the rest")
     text: str = Field("text", description="column that holds a document's text")
     megabytes: Positive = Field(description="text to take, in the dataset's order")
-    document: Literal["file", "line"] = Field(
-        "file",
-        exclude_if=lambda value: value == "file",
-        description="what a document is in .txt files; elsewhere a row is one",
+    document: Literal["file", "line"] = later(
+        "file", description="what a document is in .txt files; elsewhere a row is one"
     )
     licence: str
     attribution: str

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from stemrepro.common.yaml_records import Factor, Fraction, Name, Positive, Strict
 from stemrepro.config.retrofit import KINDS, Kind
 from stemrepro.config.scores import Benchmarks, Evaluation, Geometry, OfSomeScales
-from stemrepro.config.training import Training
+from stemrepro.config.training import Optimizer, Training
 
 
 class Shape(Strict):
@@ -52,10 +52,12 @@ class TunedSettings(Strict):
 class Scale(OfSomeScales):
     """How big: data, shape, budget, seeds."""
 
+    base: Name | None = Field(
+        None, description="a scale whose values stand where the file names none; null takes one away"
+    )
     data: Name = Field(description="a mix of recipes/mixes.yaml")
     mid: Name | None = Field(
         None,
-        exclude_if=lambda value: value is None,
         description="the same of kind 'blend', for variants that go on with it",
     )
     scoreboard: str = Field(
@@ -67,9 +69,7 @@ class Scale(OfSomeScales):
     benchmarks: Benchmarks
     counting: Counting
     geometry: Geometry
-    named_only: bool = Field(
-        False, exclude_if=lambda value: not value, description="only recipes that name the scale are run at it"
-    )
+    named_only: bool = Field(False, description="only recipes that name the scale are run at it")
     workers: Positive = Field(description="runs at the same time, as far as there are cores for")
     learning_rate: Factor = Field(description="peak rate, the same for every arm as in the paper")
     tuned: dict[Name, TunedSettings] = Field(
@@ -134,6 +134,7 @@ class Variant(Strict):
     width: Factor = Field(1.0, description="of width and ffn_width; the number of heads stays")
     learning_rate: Factor = 1.0
     clip: Factor = 1.0
+    optimizer: Optimizer | None = Field(None, description="the scale's own when left out")
     tuned: bool = Field(
         False,
         description="each arm at the tuned settings of its family, where the scale has them; `learning_rate` is a factor of theirs",
@@ -149,15 +150,15 @@ class Variant(Strict):
 
     @property
     def changed(self) -> set[str]:
-        """Its fields that make another model or another text."""
-        return {"vocab", "width", "people", "tuned", "official_init"} & self.model_fields_set
+        """Its fields that make another model, text or optimiser, so that no run goes on from there."""
+        return {"vocab", "width", "people", "optimizer", "tuned", "official_init"} & self.model_fields_set
 
     @model_validator(mode="after")
     def _same_model(self) -> "Variant":
         changed = self.changed
         if self.extends and changed:
             raise ValueError(
-                f"extends goes on with the scale's own model and text; {min(changed)} can't stand beside it"
+                f"extends goes on with the scale's own model, text and optimiser; {min(changed)} can't stand beside it"
             )
         return self
 
@@ -202,6 +203,7 @@ class Variant(Strict):
             "training": training.model_copy(update={
                 "tokens": max(1, round(self.tokens * training.tokens / step)) * step, "clip": self.clip * training.clip,
                 "evals": max(1, round(self.tokens * training.evals)),  # as many tokens apart as at the scale
+                "optimizer": self.optimizer or training.optimizer,
             }),
             "learning_rate": self.learning_rate * scale.learning_rate,
         })  # fmt: skip

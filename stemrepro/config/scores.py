@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from stemrepro.common.yaml_records import Positive, Strict
+from stemrepro.common.yaml_records import Positive, Strict, later
 
 
 class Evaluation(Strict):
@@ -80,9 +80,9 @@ class Haystack(Strict):
 class OfSomeScales(Strict):
     """Settings of kinds of scores that not every scale has."""
 
-    knowledge: Knowledge | None = Field(None, exclude_if=lambda value: value is None)
-    recall: Recall | None = Field(None, exclude_if=lambda value: value is None)
-    haystack: Haystack | None = Field(None, exclude_if=lambda value: value is None)
+    knowledge: Knowledge | None = later(None)
+    recall: Recall | None = later(None)
+    haystack: Haystack | None = later(None)
 
 
 FILES = {

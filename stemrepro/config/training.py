@@ -4,24 +4,22 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from stemrepro.common.yaml_records import Factor, Fraction, Positive, Strict
+from stemrepro.common.yaml_records import Factor, Fraction, Positive, Strict, later
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
+Optimizer = Literal["adamw", "muon"]
 TableUpdate = Annotated[
     Literal["dense", "touched", "rowwise"],
     Field(
         description="dense: AdamW, as the official code; touched: only rows of a batch's tokens move; rowwise: one second moment a row"
     ),
 ]
-
 TableHome = Annotated[
     Literal["device", "host"],
     Field(
-        exclude_if=lambda value: value == "device",
         description="host: tables lie in host memory, a step's rows come to the device and their gradients go back (needs touched)",
     ),
 ]
-"""Came after runs were made: where it changes nothing, settings are written as they were then."""
 
 
 class Training(Strict):
@@ -38,7 +36,11 @@ class Training(Strict):
     warmup_tokens: Positive | None = Field(None, description="tokens that warm up (wsd)")
     decay: Fraction = Field(0.2, description="share of the steps that decay (wsd)")
     final_rate: Fraction = Field(description="final learning rate / peak learning rate")
-    betas: tuple[Beta, Beta]
+    optimizer: Optimizer = later(
+        "adamw",
+        description="muon: torch's Muon for hidden matrices, at the same learning rate; AdamW for all else",
+    )
+    betas: tuple[Beta, Beta] = Field(description="of AdamW; Muon's momentum is torch's 0.95")
     eps: Factor = 1e-8
     weight_decay: float = Field(ge=0)
     embedding_rate_factor: Factor = Field(1.0, description="learning rate of the input embeddings / backbone's")
@@ -79,7 +81,7 @@ class RunTraining(Training):
     table_decay_factor: float = Field(1.0, ge=0, description="table weight decay / backbone weight decay")
     table_update: TableUpdate = "dense"
     table_trained: bool = True
-    table_home: TableHome = "device"
+    table_home: TableHome = later("device")
 
     @model_validator(mode="after")
     def _whole(self) -> "RunTraining":

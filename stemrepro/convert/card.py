@@ -106,7 +106,7 @@ def _limits(about: Exported) -> list[str]:
         lines.append(
             "The layers share one table, which is written for each of them: the file is larger than the model."
         )
-    if model.ffn == "stem-shuffled":
+    if ffn_class(model.ffn).row_address == "order":
         lines.append(
             "Its rows were dealt out anew at every training step; here each token has the row of the last deal."
         )

@@ -4,17 +4,11 @@ from torch import Tensor
 
 from stemrepro.common.errors import UserError
 from stemrepro.model.config import END_OF_DOCUMENT, ModelConfig
+from stemrepro.model.ffn.loading import ffn_class
 from stemrepro.model.ffn.naming import OWN_FILE
+from stemrepro.model.specs import spec
 from stemrepro.model.transformer import Decoder
 
-REFUSED = {
-    "hash-moe": "its experts are whole networks, and nothing is read from a table",
-    "topk-moe": "its experts are whole networks, and nothing is read from a table",
-    "ngram-table": "its rows are read by pairs of tokens, and the cache of transformers keeps no tokens",
-    "stem-slots": "a router chooses among several rows of a token",
-    "token-ffn": "its networks read the input embedding in place of the residual stream",
-}
-"""Networks that modeling_stem.py doesn't have, and why."""
 NAMES = {
     "embedding": "model.embed_tokens", "norm": "model.norm", "head": "lm_head", "attention_norm": "input_layernorm",
     "ffn_norm": "post_attention_layernorm", "attention.query": "self_attn.q_proj", "attention.key": "self_attn.k_proj",
@@ -25,25 +19,35 @@ NAMES = {
 }  # fmt: skip
 
 
+BY_PAIRS = "its rows are read by pairs of tokens, and the cache of transformers keeps no tokens"
+
+
+def _reason(config: ModelConfig) -> str:
+    """Say why modeling_stem.py doesn't have a network, or ""."""
+    if OWN_FILE.fullmatch(config.ffn):
+        return "modeling_stem.py has no network of a file of your own"
+    if "experts" in spec(config.ffn).needs:
+        return "its experts are whole networks, and nothing is read from a table"
+    network = ffn_class(config.ffn)
+    if network.reads_embedding:
+        return "its networks read the input embedding in place of the residual stream"
+    return {"pair": BY_PAIRS, "router": "a router chooses among several rows of a token"}.get(network.row_address, "")
+
+
 def check(config: ModelConfig) -> None:
     """Raise UserError with the reason where a model can't be exported."""
-    what, reason = f"ffn '{config.ffn}'", REFUSED.get(config.ffn, "")
-    if OWN_FILE.fullmatch(config.ffn):
-        reason = "modeling_stem.py has no network of a file of your own"
-    elif config.value_layers:
+    what, reason = f"ffn '{config.ffn}'", _reason(config)
+    if config.value_layers:
         what, reason = f"value_layers {list(config.value_layers)}", "only tables of feed-forward networks are"
     elif config.pair_rows:
-        what, reason = (
-            f"pair_rows {config.pair_rows}",
-            "rows are read by pairs of tokens, and the cache of transformers keeps no tokens",
-        )
+        what, reason = f"pair_rows {config.pair_rows}", BY_PAIRS
     if reason:
         raise UserError(f"a model with {what} can't be exported: {reason}")
 
 
 def exported_ffn(config: ModelConfig) -> str:
-    """Return the network's name in modeling_stem.py: rows that are dealt out anew at every training step stay as they lie at the end."""
-    return "stem" if config.ffn == "stem-shuffled" else config.ffn
+    """Give the network's name in modeling_stem.py: rows that training dealt out anew stay as they lie at the end."""
+    return "stem" if ffn_class(config.ffn).row_address == "order" else config.ffn
 
 
 def settings(model: Decoder, context: int) -> dict:

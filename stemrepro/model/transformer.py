@@ -111,14 +111,15 @@ class Decoder(nn.Module):
             first, *others = (self.blocks[layer].ffn for layer in config.replaced_layers)
             for ffn in others:
                 del ffn.table
-                ffn.__dict__["table"] = first.table  # read, not registered: it is counted, saved and trained once
+                object.__setattr__(ffn, "table", first.table)  # not registered again: it is saved and trained once
         self.norm = nn.RMSNorm(config.width, config.norm_eps)
         self.head = nn.Linear(config.width, config.vocab, bias=False)
 
     @property
     def caches(self) -> bool:
         """Does a token's pass need nothing of the tokens before it but keys and values? Of a network outside the package nobody knows."""
-        return self.pairs is None and self.config.ffn != "ngram-table" and not OWN_FILE.fullmatch(self.config.ffn)
+        pairs = self.pairs is not None or any(block.ffn.row_address == "pair" for block in self.blocks)
+        return not pairs and not OWN_FILE.fullmatch(self.config.ffn)
 
     def forward(self, tokens: Tensor, cache: Cache | None = None) -> Tensor:
         """Return tokens [B, T] -> logits [B, T, V]; with a cache of earlier tokens they go on from those, and are added to it.
@@ -156,7 +157,7 @@ def initialise(model: Decoder, seed: int) -> None:
 
     | parameter               | distribution                                        | where from                 |
     |-------------------------|-----------------------------------------------------|----------------------------|
-    | norms                   | 1                                                   |                            |
+    | norms, scale of jtok    | 1                                                   |                            |
     | matrices                | normal, std 1/sqrt(width), cut at 3 std             | official code              |
     | embedding, head         | the same, or a std of their own                     | official code, or a study  |
     | ffn.down                | normal, std 1/sqrt(ffn_width), cut at 3 std         | official code              |
@@ -176,8 +177,11 @@ def initialise(model: Decoder, seed: int) -> None:
                 / table_std(config.table_init, config.pair_rows, config.width),
             )
             continue
-        if parameter.dim() < 2:
-            nn.init.constant_(parameter, parameter.dim())  # norms 1, mixes 0
+        if parameter.dim() == 0:  # the mix of a blend
+            nn.init.zeros_(parameter)
+            continue
+        if parameter.dim() == 1:  # gains of norms, scales of channels
+            nn.init.ones_(parameter)
             continue
         stream = int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:7], "big")
         generator = torch.Generator().manual_seed(stream)

@@ -17,9 +17,6 @@ from stemrepro.model.transformer import Decoder
 from stemrepro.offload.link import Buffer, Link, link_to
 from stemrepro.offload.row_cache import RowCache
 
-OTHERWISE_READ = {"ngram-table", "stem-shuffled", "stem-slots"}
-"""Networks whose rows are addressed by more than the token."""
-
 
 @dataclass
 class Counts:
@@ -43,7 +40,7 @@ class HostTable(nn.Module):
 
     def __init__(self, offloaded: "OffloadedTables", place: int) -> None:
         super().__init__()
-        self.__dict__["offloaded"], self.place = offloaded, place  # not registered: no part of the model's state
+        self.offloaded, self.place = offloaded, place
 
     def forward(self, tokens: Tensor) -> Tensor:
         """U[token]."""
@@ -187,8 +184,9 @@ def table_owners(model: Decoder) -> list[nn.Module]:
         UserError: the arm has no table, or reads one by something else than the token, or by several layers.
     """
     config = model.config
-    own = bool(OWN_FILE.fullmatch(config.ffn))
-    if own or model.pairs is not None or config.table_shared or config.ffn in OTHERWISE_READ:
+    outside = bool(OWN_FILE.fullmatch(config.ffn))
+    by_token = model.pairs is None and all(block.ffn.row_address == "token" for block in model.blocks)
+    if outside or not by_token or config.table_shared:
         raise UserError(
             f"'{config.ffn}' can't be offloaded: its rows are not addressed by the token alone, a table a layer"
         )

@@ -9,7 +9,7 @@ from pydantic import Field
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.files import atomic_write
 from stemrepro.common.paths import PARAMS
-from stemrepro.common.yaml_records import Name, Positive, Strict, parse, read_yaml
+from stemrepro.common.yaml_records import Name, Positive, Strict, later, parse, read_yaml
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.mixes import ArchiveMix, BlendMix, FactsMix, HubMix, InventedMix, NeedlesMix, RecallMix, SampleMix
 from stemrepro.config.retrofit import Kind
@@ -27,10 +27,8 @@ class PlannedInitFrom(Strict):
     model: ModelConfig
     training: RunTraining
     tables: Literal["kept", "anew", Kind]
-    variant: Name = Field(MAIN, exclude_if=lambda value: value == MAIN)
-    arm: Name | None = Field(
-        None, exclude_if=lambda value: value is None, description="another than that which goes on"
-    )
+    variant: Name = later(MAIN)
+    arm: Name | None = later(None, description="another than that which goes on")
 
 
 class Planned(Strict):
@@ -41,14 +39,9 @@ class Planned(Strict):
     losses: Literal[*LOSSES] = Field(
         description="steps: losses and gradient norms of training; losses: also of validation; context: also by context"
     )
-    init_from: PlannedInitFrom | None = Field(None, exclude_if=lambda value: value is None)
-    people: int = Field(
-        0,
-        ge=0,
-        exclude_if=lambda value: value == 0,
-        description="a text that tells of so many people; 0: the scale's own",
-    )
-    text: Literal["own", "mid"] = Field("own", exclude_if=lambda value: value == "own", description="mid: the blend")
+    init_from: PlannedInitFrom | None = later(None)
+    people: int = later(0, ge=0, description="a text that tells of so many people; 0: the scale's own")
+    text: Literal["own", "mid"] = later("own", description="mid: the blend")
     seeds: dict[PartName, tuple[int, ...]] = Field(description="scored, by part; those trained are all of them")
 
     @property
@@ -71,14 +64,12 @@ class OfEveryScale(Strict):
     data: Name
     vocab: Positive
     vocabularies: tuple[Positive, ...] = Field(description="others, that variants ask for")
-    people: tuple[Positive, ...] = Field(
-        (), exclude_if=lambda value: not value, description="numbers of people that variants ask for"
-    )
-    mid: PlannedBlend | None = Field(None, exclude_if=lambda value: value is None)
+    people: tuple[Positive, ...] = later((), description="numbers of people that variants ask for")
+    mid: PlannedBlend | None = later(None)
     workers: Positive
     evaluation: Evaluation
     benchmarks: PlannedTasks
-    reasoning: PlannedReasoning | None = Field(None, exclude_if=lambda value: value is None)
+    reasoning: PlannedReasoning | None = later(None)
     counting: Counting
     geometry: Geometry
 

@@ -63,8 +63,7 @@ def _beginning(folder: Path, model: Decoder, config: dict) -> None:
     if intact(folder / "end.ckpt"):
         return
     state = {PREFIX + name: value for name, value in model.state_dict().items()}
-    optimizer = {"state": {}, "param_groups": [{"params": list(range(len(list(model.parameters()))))}]}
-    about = {"state_dict": state, "optimizer_states": [optimizer], "run_config": config}
+    about = {"state_dict": state, "optimizer_states": [{"state": {}, "param_groups": []}], "run_config": config}
     AtomicCheckpointIO().save_checkpoint(about, folder / "end.ckpt")
 
 

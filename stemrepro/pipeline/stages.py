@@ -205,20 +205,34 @@ def run_stages(others: list[str], parts: set[str]) -> dict[str, dict]:
     } | {part: scores(part) for part in PARTS if part in parts}  # fmt: skip
 
 
-def drawn_from(recipe: str, catalog: Catalog) -> list[str]:
+def scale_files(catalog: Catalog, scales: Iterable[str]) -> list[str]:
+    """Return the files that the settings of a stage's scales follow from.
+
+    Where one of the scales is another's base, its file can't be named twice, and the whole folder stands for both.
+    """
+    folder, names = "recipes/scales", set(scales)
+    bases = {catalog.scales[name].base for name in names} - {None}
+    return [folder] if bases & names else [f"{folder}/{name}.yaml" for name in (SCALE, *sorted(bases))]
+
+
+def drawn_from(recipe: str, catalog: Catalog, scales: Iterable[str]) -> list[str]:
     """Return the files that a recipe's figure and verdicts follow from, beside its scores."""
     own = [path for path in (ANALYSES / f"{recipe}.py",) if path.exists()]
     outside = own_code(catalog, catalog.recipes[recipe].arms, own)
-    return [HOME, *outside, f"recipes/{recipe}.yaml", *FOR_ALL, f"recipes/scales/{SCALE}.yaml"]
+    return [HOME, *outside, f"recipes/{recipe}.yaml", *FOR_ALL, *scale_files(catalog, scales)]
 
 
-def analysis_stage(name: str, catalog: Catalog, matrix: dict) -> dict:
-    """One recipe's figure, data and verdicts, by its own file of analysis/ or by the forest plot that every recipe has."""
+def analysis_stage(name: str, catalog: Catalog, matrix: dict, scales: Iterable[str]) -> dict:
+    """One recipe's figure, data and verdicts, by its own file of analysis/ or by the forest plot that every recipe has.
+
+    Args:
+        scales: those that the matrix stands for.
+    """
     recipe, out = catalog.recipes[name], f"results/{SCALE}/{name}"
     drawn = ("figure", "front") if recipe.front else ("figure",)
     return _stage(
         matrix, f"stemrepro analyse {name} --scale {SCALE}", recipe.paper_item,
-        [*drawn_from(name, catalog), *(f"scores/{SCALE}/{folder.as_posix()}" for folder in scores_of(recipe))],
+        [*drawn_from(name, catalog, scales), *(f"scores/{SCALE}/{folder.as_posix()}" for folder in scores_of(recipe))],
         _kept(*(f"{out}/{name}.{kind}" for name in drawn for kind in KINDS[:2]), *(f"{out}/{file}" for file in ("panels", "data.csv", "verdicts.json", "explained.html"))),
         plots=_kept(*(f"{out}/{name}.{KINDS[2]}" for name in drawn)),
     )  # fmt: skip
@@ -266,7 +280,7 @@ def drawing(catalog: Catalog) -> dict:
     at = {name: [scale for scale, own in scales.items() if name in own.recipes] for name in catalog.recipes}
     compared = [scale for scale, own in scales.items() if compared_arms(own)]
     return {
-        **{name: analysis_stage(name, catalog, {"scale": where}) for name, where in at.items() if where},
+        **{name: analysis_stage(name, catalog, {"scale": where}, where) for name, where in at.items() if where},
         **({"metrics": metrics_stage({"scale": compared})} if compared else {}),
         "report": report_stage({"scale": list(scales)[:1]}, RESULTS.as_posix(), {s: own.recipes for s, own in scales.items()}),
     }  # fmt: skip
@@ -290,7 +304,7 @@ def pipeline(catalog: Catalog, scale: str) -> dict:
     if scale in published(catalog):
         return stages
     return stages | {
-        **{name: analysis_stage(name, own, BY_SCALE) for name in own.recipes},
+        **{name: analysis_stage(name, own, BY_SCALE, [scale]) for name in own.recipes},
         **({"metrics": metrics_stage(BY_SCALE)} if compared_arms(own) else {}),
         "report": report_stage(BY_SCALE, "${scoreboard}", {SCALE: own.recipes}),
     }

@@ -1,4 +1,4 @@
-"""The LightningModule: next-token loss, AdamW with groups for input embeddings, the rest of the backbone, and tables."""
+"""The LightningModule: next-token loss, optimiser, gradient clipping, batches."""
 
 from collections.abc import Iterator
 
@@ -12,16 +12,13 @@ from stemrepro.model.ffn.base import is_table, table_parameters
 from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import build
 from stemrepro.training.compiling import compiled
-from stemrepro.training.rowwise import RowwiseAdamW
+from stemrepro.training.optimizers import carry, make_optimizer, state_by_name
 from stemrepro.training.run import Run
 from stemrepro.training.schedule import rate_factor
-from stemrepro.training.touched import TouchedAdamW, clip, sparse_gradients
+from stemrepro.training.touched import clip, sparse_gradients
 
 LOAD_BALANCING = 0.01
 """Weight of a learned router's load-balancing loss (Switch Transformers)."""
-
-OPTIMIZERS = {"dense": torch.optim.AdamW, "touched": TouchedAdamW, "rowwise": RowwiseAdamW}
-"""By RunTraining.table_update."""
 
 
 class Batches(IterableDataset):
@@ -58,7 +55,7 @@ class LanguageModule(L.LightningModule):
         self.blocks = TokenBlocks(run.blocks, "train", run.training.sequence, run.model.vocab)
         self.passed = run.init_from.batches if run.init_from else 0
         self.first_batch = self.passed
-        self.carried: dict | None = None
+        self.carried: dict[str, dict] = {}
         self.gradient_norm = torch.zeros(())
 
     def take_over(self, checkpoint: dict) -> None:
@@ -73,21 +70,12 @@ class LanguageModule(L.LightningModule):
             for name, value in checkpoint["state_dict"].items()
             if name.startswith("model.")
         }
+        known = state_by_name(checkpoint["optimizer_states"][0])
         if self.run.init_from.tables == "anew":
             kept = {name: value for name, value in kept.items() if not is_table(name)} | table_parameters(self.model)
+            known = {name: state for name, state in known.items() if not is_table(name)}
         self.model.load_state_dict(kept)
-        self.carried = checkpoint["optimizer_states"][0]
-
-    def _carry(self, optimizer: torch.optim.Optimizer) -> None:
-        """Give an optimiser what that of the run before knew of each parameter."""
-        numbered = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        before = [number for group in self.carried["param_groups"] for number in group["params"]]
-        anew = set(map(id, table_parameters(self.model).values())) if self.run.init_from.tables == "anew" else set()
-        for number, parameter in zip(before, numbered, strict=True):
-            if number in self.carried["state"] and id(parameter) not in anew:
-                optimizer.state[parameter] = {
-                    name: value.clone() for name, value in self.carried["state"][number].items()
-                }
+        self.carried = known
 
     def on_train_batch_start(self, batch: Tensor, batch_idx: int) -> None:
         """Tell every FFN that a step begins; its random stream is named by seed, step and layer."""
@@ -108,34 +96,20 @@ class LanguageModule(L.LightningModule):
         return {"loss": loss + load_balancing_loss, "load_balancing_loss": load_balancing_loss.detach()}
 
     def configure_optimizers(self) -> dict:
-        """One fused AdamW. Weight decay acts on all parameters, as in the official code; its factor on tables is a field."""
+        """Make the optimiser, with what the run before knew, and the schedule of its rates."""
         training = self.run.training
-        tables = list(table_parameters(self.model).values())
-        embedding = self.model.embedding.weight
-        apart = {id(embedding), *map(id, tables)}
-        backbone = [parameter for parameter in self.model.parameters() if id(parameter) not in apart]
-        rate, decay = training.learning_rate, training.weight_decay
-        own = {"lr": rate * training.embedding_rate_factor, "weight_decay": decay * training.embedding_decay_factor}
-        groups = [{"params": [embedding], **own}, {"params": backbone, "lr": rate, "weight_decay": decay}]
-        if tables := [table for table in tables if table.requires_grad]:
-            factors = {"lr": rate * training.table_rate_factor, "weight_decay": decay * training.table_decay_factor}
-            groups.append({"params": tables, **factors, "tables": training.table_update != "dense"})
-        # A fused optimiser takes the scale of 16-bit gradients off by itself, too late for clipping.
-        fused = training.precision != "16-mixed"
-        optimizer = OPTIMIZERS[training.table_update](groups, betas=training.betas, eps=training.eps, fused=fused)
-        if self.carried is not None:
-            self._carry(optimizer)
+        optimizer = make_optimizer(self.model, training)
+        carry(self.carried, optimizer)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_factor(step, training))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def configure_gradient_clipping(self, optimizer: torch.optim.Optimizer, **_: object) -> None:
-        """Clips backbone and tables separately, each to the same norm (official code); keeps the backbone's norm."""
-        embedding, backbone, *tables = [group["params"] for group in optimizer.param_groups]
+        """Clip backbone and tables separately, each to the same norm (official code); keep the backbone's norm."""
         training = self.run.training
-        self.gradient_norm = torch.nn.utils.clip_grad_norm_(embedding + backbone, training.clip).detach()
-        of_tables = clip if training.table_update == "touched" else torch.nn.utils.clip_grad_norm_
-        for clipped in tables:
-            of_tables(clipped, training.clip)
+        backbone = [parameter for name, parameter in self.model.named_parameters() if not is_table(name)]
+        self.gradient_norm = torch.nn.utils.clip_grad_norm_(backbone, training.clip).detach()
+        clip_tables = clip if training.table_update == "touched" else torch.nn.utils.clip_grad_norm_
+        clip_tables(list(table_parameters(self.model).values()), training.clip)
 
     def train_dataloader(self) -> DataLoader:
         """Micro-batches from where the run stands; one epoch is the whole run."""

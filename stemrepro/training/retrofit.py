@@ -7,7 +7,6 @@ from torch import Tensor
 from stemrepro.config.retrofit import KINDS, check
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.model.config import JSON
-from stemrepro.model.ffn.base import table_parameters
 from stemrepro.model.transformer import Decoder
 from stemrepro.training.checkpoint import beginning_of
 from stemrepro.training.retrofit_rows import retrofitted
@@ -23,15 +22,10 @@ def text(run: Run, blocks: TokenBlocks) -> Iterator[Tensor]:
         yield blocks.batch(run.seed, k, size)[: sequences - k * size, :-1]
 
 
-def in_order(model: Decoder) -> list[str]:
-    """Parameters as the optimiser of a run numbers them: the input embedding, the backbone, tables."""
-    names, tables = [name for name, _ in model.named_parameters()], table_parameters(model)
-    return sorted(names, key=lambda name: 2 if name in tables else name != "embedding.weight")
-
-
 def as_stem(checkpoint: dict, run: Run, blocks: TokenBlocks) -> dict:
-    """Return the last checkpoint of a dense run as if a STEM model had been trained: tables in place of the up-projections, of which the
-    optimiser knows nothing; of all else it knows what it knew.
+    """Turn the last checkpoint of a dense run into one of a STEM model: tables stand in place of the up-projections.
+
+    Its optimiser knows each parameter by name, so that it has nothing about tables, and about all else what it had.
 
     Raises:
         UserError: see stemrepro.training.retrofit_rows.
@@ -42,16 +36,7 @@ def as_stem(checkpoint: dict, run: Run, blocks: TokenBlocks) -> dict:
     state = {name.removeprefix(PREFIX): value for name, value in checkpoint["state_dict"].items()}
     dense.load_state_dict(state)
     made = retrofitted(dense, run.model, text(run, blocks), run.init_from.tables)
-    before = checkpoint["optimizer_states"][0]["state"]
-    known = {name: before[number] for number, name in enumerate(in_order(dense)) if number in before}
-    names = in_order(Decoder(run.model))
-    if not run.training.table_trained:
-        names = [name for name in names if name not in table_parameters(Decoder(run.model))]
-    optimizer = {
-        "state": {number: known[name] for number, name in enumerate(names) if name in known},
-        "param_groups": [{"params": list(range(len(names)))}],
-    }
-    return {"state_dict": {PREFIX + name: value for name, value in made.items()}, "optimizer_states": [optimizer]}
+    return checkpoint | {"state_dict": {PREFIX + name: value for name, value in made.items()}}
 
 
 def beginning(run: Run, blocks: TokenBlocks) -> dict:

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from stemrepro.common.errors import UserError
+from stemrepro.config.catalog import merged
 from stemrepro.measures.base import measure_class, refusal
 from stemrepro.measures.catalog import load
 from tests.conftest import ROOT
@@ -69,6 +70,12 @@ def without_controls(recipe):
         ("mixes.yaml", lambda v: v["text"].update(kind="web"), r"mixes\.yaml: text\.kind: choose one of archives, sample, hub, .*\(got 'web'\)"),
         ("mixes.yaml", lambda v: v["fineweb-edu"].update(licence=1), r"mixes\.yaml: fineweb-edu\.licence: .*valid string \(got 1\)"),
         ("scales/laptop.yaml", lambda v: v.update(data="poems"), r"laptop\.yaml: data: mix 'poems' is unknown \(recipes/mixes\.yaml has text"),
+        ("scales/smoke.yaml", lambda v: v.update(base="lapdog"), r"smoke\.yaml: base: scale 'lapdog' is unknown; did you mean 'laptop'\?"),
+        ("scales/smoke.yaml", lambda v: v.update(base="atlas"), r"smoke\.yaml: base: 'atlas' has a base itself; name a scale that has none"),
+        ("scales/laptop.yaml", lambda v: v.update(base="smoke"), r"\.yaml: base: '\S+' has a base itself"),
+        ("scales/smoke.yaml", lambda v: v["training"].update(batch=12), r"smoke\.yaml: training: micro_batch 8 does not divide .*; its base is \S+laptop\.yaml"),
+        ("scales/laptop.yaml", lambda v: v["training"].update(clip=0), r"laptop\.yaml: training\.clip: .*greater than 0 \(got 0\)$"),
+        ("scales/smoke.yaml", lambda v: v["training"].update(optimizer="lion"), r"smoke\.yaml: training\.optimizer: Input should be 'adamw' or 'muon' \(got 'lion'\)"),
         ("benchmark_scores.yaml", lambda v: v["groups"].update(x=["chess"]), r"group 'x' names 'chess'"),
         ("arms.yaml", lambda v: v["dense"].update(colour=1), r"arms\.yaml: unknown key 'dense\.colour'; known are ffn"),
         ("arms.yaml", lambda v: v["dense"].update(ffn="swish"), r"arms\.yaml: dense: .*'swish' is unknown .*dense, stem,"),
@@ -152,6 +159,33 @@ def test_a_claim_may_have_preconditions_and_one_control_of_two_is_enough(folder)
     claims = load(folder).recipes["table_design"].claims
     assert claims["rare-tokens"].preconditions == ("dense-beats-unigram", "no-gain-without-information")
     assert claims["narrow"].preconditions == ()
+
+
+@pytest.mark.parametrize(
+    ("base", "changes", "expected"),
+    [
+        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        ({"a": "c"}, {"a": {"b": 1}}, {"a": {"b": 1}}),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+    ],
+)
+def test_a_scale_is_merged_into_its_base_as_rfc_7396_has_it(base, changes, expected):
+    """Examples of its appendix A."""
+    assert merged(base, changes) == expected
+
+
+def test_a_scale_has_its_bases_values_and_its_own(folder):
+    (folder / "scales/mine.yaml").write_text("base: laptop\nmid: null\nscoreboard: results/mine\nmodel: {width: 64}\n")
+    scales = load(folder).scales
+    laptop, mine = scales["laptop"], scales["mine"]
+    assert (mine.mid, mine.scoreboard, mine.model.width) == (None, "results/mine", 64)
+    changed = {"base": "laptop", "mid": None, "scoreboard": "results/mine", "model": mine.model}
+    assert laptop.model_copy(update=changed) == mine
+    assert laptop.model.model_copy(update={"width": 64}) == mine.model
 
 
 @pytest.mark.parametrize("kind", ["scales", "recipes"])

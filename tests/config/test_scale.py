@@ -1,10 +1,11 @@
 import pytest
 import torch
+from pydantic import ValidationError
 
 from stemrepro.cli import estimate
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import run_settings
-from stemrepro.config.scale import Variant
+from stemrepro.config.scale import Extension, Variant
 from stemrepro.model.cost import parameter_counts
 from stemrepro.model.transformer import Decoder
 from stemrepro.pipeline import plan
@@ -68,6 +69,14 @@ def test_width_keeps_the_heads(tiny):
 def test_rate_and_clip_are_factors(tiny):
     found = Variant(learning_rate=4, clip=10).at(tiny)
     assert (found.learning_rate, found.training.clip) == (4 * tiny.learning_rate, 10 * tiny.training.clip)
+
+
+def test_a_variant_has_the_scales_optimiser_or_its_own(tiny):
+    assert Variant(optimizer="muon").at(tiny).training.optimizer == "muon"
+    scale = Variant(optimizer="muon").at(tiny)
+    assert Variant(learning_rate=2).at(scale).training.optimizer == "muon"
+    with pytest.raises(ValidationError, match="optimizer can't stand beside it"):
+        Variant(optimizer="muon", extends=Extension())
 
 
 def test_a_vocabulary_of_its_own_is_a_whole_number(tiny):

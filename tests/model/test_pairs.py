@@ -51,7 +51,8 @@ def test_the_table_is_the_largest_of_at_most_half_of_the_model_between_multiples
 def test_its_table_is_one_of_the_tables(make_run):
     module = LanguageModule(make_run("bigram-input", table_rate_factor=3.0))
     assert list(table_parameters(module.model)) == ["pairs.table.weight"]
-    _, backbone, tables = module.configure_optimizers()["optimizer"].param_groups
+    groups = {group["name"]: group for group in module.configure_optimizers()["optimizer"].param_groups}
+    backbone, tables = groups["backbone"], groups["tables"]
     assert [id(p) for p in tables["params"]] == [id(module.model.pairs.table.weight)]
     assert id(module.model.pairs.scale) in {id(p) for p in backbone["params"]}
     assert tables["initial_lr"] == 3 * backbone["initial_lr"]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from stemrepro.pipeline.stages import drawing
 from stemrepro.verdicts.rule import VERDICTS
 from tests.conftest import ROOT
 
@@ -113,6 +114,19 @@ def restored(project):
     project.call("git", "checkout", "--", "stemrepro", "recipes", "analysis")
     project.call("git", "clean", "-fdq", "stemrepro", "recipes", "analysis", "my")
     project.call(*PLAN)
+
+
+def test_a_figure_depends_on_its_scale_and_that_ones_base(catalog):
+    """Unless one stage draws for a scale and for its base: DVC refuses a dependency that stands twice."""
+
+    def files(catalog, recipe):
+        return [path for path in drawing(catalog)[recipe]["deps"] if path.startswith("recipes/scales")]
+
+    assert files(catalog, "validation_loss") == ["recipes/scales/${item.scale}.yaml"]
+    assert files(catalog, "knowledge_capacity") == ["recipes/scales/${item.scale}.yaml", "recipes/scales/laptop.yaml"]
+    both = catalog.recipes["knowledge_capacity"].model_copy(update={"scales": ("laptop", "capacity")})
+    catalog = catalog.model_copy(update={"recipes": {"knowledge_capacity": both}})
+    assert files(catalog, "knowledge_capacity") == ["recipes/scales"]
 
 
 def test_every_recipe_gives_figures_and_verdicts(project, catalog):

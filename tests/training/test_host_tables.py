@@ -34,7 +34,7 @@ def target(rows, step):
 def on_device(start):
     table = nn.Parameter(start.clone())
     table.register_hook(summed)
-    optimizer = TouchedAdamW([{"params": [table], "tables": True}], lr=0.03, betas=BETAS, eps=EPS, weight_decay=0.1)
+    optimizer = TouchedAdamW([table], lr=0.03, betas=BETAS, eps=EPS, weight_decay=0.1)
     for step, tokens in enumerate(steps()):
         optimizer.zero_grad()
         target(nn.functional.embedding(tokens, table, sparse=True), step).backward()

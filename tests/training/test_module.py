@@ -10,48 +10,52 @@ from lightning.pytorch.plugins import MixedPrecision
 from stemrepro.training.module import LanguageModule
 
 
+def groups(module):
+    """The optimiser's groups by name."""
+    return {group["name"]: group for group in module.configure_optimizers()["optimizer"].param_groups}
+
+
 def test_code_faithful_tables_have_the_backbones_rate_and_decay(make_run):
-    optimizer = LanguageModule(make_run("stem-full")).configure_optimizers()["optimizer"]
-    _, backbone, tables = optimizer.param_groups
-    assert (
-        (tables["initial_lr"], tables["weight_decay"])
-        == (backbone["initial_lr"], backbone["weight_decay"])
-        == (0.01, 0.1)
-    )
-    assert len(tables["params"]) == 3
+    found = groups(LanguageModule(make_run("stem-full")))
+    assert {name: (group["initial_lr"], group["weight_decay"]) for name, group in found.items()} == {
+        "embedding": (0.01, 0.1), "backbone": (0.01, 0.1), "tables": (0.01, 0.1),
+    }  # fmt: skip
+    assert found["tables"]["param_names"] == [f"blocks.{layer}.ffn.table.weight" for layer in (1, 2, 3)]
 
 
 def test_table_factors_act_on_tables_alone(make_run):
     run = make_run("stem-full", table_rate_factor=5.0, table_decay_factor=0.0)
-    embedding, backbone, tables = LanguageModule(run).configure_optimizers()["optimizer"].param_groups
-    assert (tables["initial_lr"], tables["weight_decay"]) == pytest.approx((0.05, 0.0))
-    for group in (embedding, backbone):
-        assert (group["initial_lr"], group["weight_decay"]) == (0.01, 0.1)
+    found = groups(LanguageModule(run))
+    assert (found["tables"]["initial_lr"], found["tables"]["weight_decay"]) == pytest.approx((0.05, 0.0))
+    for name in ("embedding", "backbone"):
+        assert (found[name]["initial_lr"], found[name]["weight_decay"]) == (0.01, 0.1)
 
 
 def test_embedding_factors_act_on_the_input_embeddings_alone(make_run):
     run = make_run("stem-full")
     own = {"embedding_rate_factor": 4.0, "embedding_decay_factor": 0.5}
     module = LanguageModule(replace(run, training=run.training.model_copy(update=own)))
-    embedding, backbone, tables = module.configure_optimizers()["optimizer"].param_groups
-    assert embedding["params"] == [module.model.embedding.weight]
-    assert (embedding["initial_lr"], embedding["weight_decay"]) == pytest.approx((0.04, 0.05))
-    for group in (backbone, tables):
-        assert (group["initial_lr"], group["weight_decay"]) == (0.01, 0.1)
+    found = groups(module)
+    assert found["embedding"]["params"] == [module.model.embedding.weight]
+    assert (found["embedding"]["initial_lr"], found["embedding"]["weight_decay"]) == pytest.approx((0.04, 0.05))
+    for name in ("backbone", "tables"):
+        assert (found[name]["initial_lr"], found[name]["weight_decay"]) == (0.01, 0.1)
 
 
 def test_dense_has_no_group_of_tables(make_run):
     module = LanguageModule(make_run("dense"))
-    groups = module.configure_optimizers()["optimizer"].param_groups
-    assert len(groups) == 2
-    assert sum(p.numel() for group in groups for p in group["params"]) == sum(p.numel() for p in module.parameters())
+    found = groups(module)
+    assert set(found) == {"embedding", "backbone"}
+    assert sum(p.numel() for group in found.values() for p in group["params"]) == sum(
+        p.numel() for p in module.parameters()
+    )
 
 
 def test_backbone_and_tables_are_clipped_separately(make_run):
     module = LanguageModule(make_run("stem-full"))
     optimizer = module.configure_optimizers()["optimizer"]
-    embedding, backbone, tables = [group["params"] for group in optimizer.param_groups]
-    clipped = (embedding + backbone, tables)
+    parts = {group["name"]: group["params"] for group in optimizer.param_groups}
+    clipped = (parts["embedding"] + parts["backbone"], parts["tables"])
     for own, size in zip(clipped, (100.0, 0.001), strict=True):
         for parameter in own:
             parameter.grad = torch.full_like(parameter, size / sum(p.numel() for p in own) ** 0.5)

@@ -9,7 +9,6 @@ from torch import nn
 from stemrepro.common.errors import UserError
 from stemrepro.model.ffn.base import table_parameters
 from stemrepro.training.module import LanguageModule
-from stemrepro.training.rowwise import RowwiseAdamW
 from stemrepro.training.touched import TouchedAdamW, clip, new_moments, sparse_gradients
 
 SETTINGS = {"lr": 0.02, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
@@ -26,9 +25,7 @@ def test_touched_rows_equal_dense_adamw_and_others_stay():
     start = torch.randn(9, 4, generator=torch.Generator().manual_seed(1))
     rows = [0, 3, 8]
     sparse, dense = torch.nn.Parameter(start.clone()), torch.nn.Parameter(start[rows].clone())
-    backbone = torch.nn.Parameter(torch.ones(2))
-    groups = [{"params": [backbone]}, {"params": [sparse], "tables": True}]
-    steps(TouchedAdamW(groups, **SETTINGS, fused=True), sparse, rows)
+    steps(TouchedAdamW([sparse], **SETTINGS, fused=True), sparse, rows)
     steps(torch.optim.AdamW([dense], **SETTINGS), dense, [0, 1, 2], dense=True)
     torch.testing.assert_close(sparse.detach()[rows], dense.detach())
     others = [1, 2, 4, 5, 6, 7]
@@ -38,43 +35,17 @@ def test_touched_rows_equal_dense_adamw_and_others_stay():
 def test_a_row_counts_its_own_steps():
     """A row touched for the first time at step 50 takes the full first step that bias correction gives."""
     table = torch.nn.Parameter(torch.zeros(3, 4))
-    optimizer = TouchedAdamW([{"params": [table], "tables": True}], **SETTINGS)
+    optimizer = TouchedAdamW([table], **SETTINGS)
     steps(optimizer, table, [0], 50)
     assert torch.equal(table.detach()[1], torch.zeros(4))
     steps(optimizer, table, [1], 1)
     assert table.detach()[1].abs() == pytest.approx(torch.full((4,), 0.02))
 
 
-@pytest.mark.parametrize("kind", [TouchedAdamW, RowwiseAdamW])
-def test_a_closure_makes_the_gradients_of_its_own_step(kind):
-    """Lightning's way: forward and backward run inside `step`, so tables must not move before them."""
-
-    def end(by_closure):
-        table, backbone = torch.nn.Parameter(torch.ones(5, 4)), torch.nn.Parameter(torch.ones(4))
-        optimizer = kind([{"params": [backbone]}, {"params": [table], "tables": True}], **SETTINGS)
-
-        def closure(step):
-            optimizer.zero_grad()
-            rows = nn.functional.embedding(torch.tensor([step, 4]), table, sparse=kind is TouchedAdamW)
-            loss = (rows * backbone - step).square().sum()
-            loss.backward()
-            return loss
-
-        for step in range(4):
-            if by_closure:
-                assert optimizer.step(lambda step=step: closure(step)).requires_grad
-            else:
-                closure(step)
-                optimizer.step()
-        return table.detach(), backbone.detach()
-
-    assert all(map(torch.equal, end(by_closure=True), end(by_closure=False)))
-
-
 def test_its_state_survives_a_save():
     def fresh():
         table = torch.nn.Parameter(torch.ones(5, 4))
-        return table, TouchedAdamW([{"params": [table], "tables": True}], **SETTINGS)
+        return table, TouchedAdamW([table], **SETTINGS)
 
     table, optimizer = fresh()
     steps(optimizer, table, [1, 2], 3)
@@ -137,7 +108,7 @@ def test_without_gradients_nothing_is_clipped():
 def test_a_table_in_sixteen_bits_is_moved_in_sixteen_bits():
     """Rows count their steps in float32, whatever the table has."""
     table = torch.nn.Parameter(torch.ones(3, 4, dtype=torch.bfloat16))
-    optimizer = TouchedAdamW([{"params": [table], "tables": True}], **SETTINGS)
+    optimizer = TouchedAdamW([table], **SETTINGS)
     steps(optimizer, table, [1], 2)
     assert table.dtype == torch.bfloat16
     assert (table[1] != 1).all()

@@ -1,5 +1,7 @@
 """What all feed-forward networks share."""
 
+from typing import Literal
+
 from torch import Tensor, nn
 
 Places = tuple[Tensor, Tensor]
@@ -19,10 +21,13 @@ class FFN(nn.Module):
     Attributes:
         balance: load-balancing loss of the last forward pass, 1 when even; None without a learned router.
         reads_embedding: x is the token's input embedding under the block's norm, not the residual stream.
+        row_address: what chooses a table's row. "token"; "pair": the token and the one before it; "router": the token
+            and x; "order": the token, in an order that is dealt out anew at every training step.
     """
 
     load_balancing_loss: Tensor | None = None
     reads_embedding = False
+    row_address: Literal["token", "pair", "router", "order"] = "token"
 
     def start_step(self, stream: str) -> None:
         """Called before every training step; `stream` names the random stream of this seed, step and layer."""

@@ -19,8 +19,9 @@ def ffn_class(name: str) -> type[FFN]:
     place = module_of(name)
     if isinstance(place, str):
         module = importlib.import_module(place)
-        (found,) = (c for c in vars(module).values() if isinstance(c, type) and c.__module__ == place)
-        return found
+        classes = [own for own in vars(module).values() if isinstance(own, type) and own.__module__ == place]
+        [network] = [own for own in classes if issubclass(own, FFN)]  # a file has one network
+        return network
     loading = importlib.util.spec_from_file_location(f"own_ffn_{place.stem}", place)
     module = importlib.util.module_from_spec(loading)
     try:

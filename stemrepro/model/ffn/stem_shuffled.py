@@ -15,6 +15,8 @@ class StemShuffled(Stem):
     A model that is read to be scored has the last deal.
     """
 
+    row_address = "order"
+
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
         self.register_buffer("order", torch.arange(config.vocab))

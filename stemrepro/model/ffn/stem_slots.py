@@ -15,6 +15,8 @@ class StemSlots(Stem):
     rows, in STEM's place. Rows start with the standard deviation of STEM's; row `token x slots + a` of the table is U[token, a].
     """
 
+    row_address = "router"
+
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
         self.slots = config.slots

@@ -1,0 +1,109 @@
+"""The optimiser of a run: which group a parameter is in, and what updates each group."""
+
+from functools import partial
+
+import torch
+from torch import nn
+
+from stemrepro.config.training import RunTraining
+from stemrepro.model.ffn.base import is_table
+from stemrepro.training.rowwise import RowwiseAdamW
+from stemrepro.training.touched import TouchedAdamW
+
+TABLES = {"dense": torch.optim.AdamW, "touched": TouchedAdamW, "rowwise": RowwiseAdamW}
+"""What updates tables, by RunTraining.table_update."""
+
+
+class Chain(torch.optim.Optimizer):
+    """Steps several optimisers as one.
+
+    They share its groups and its state, so that it is saved and loaded as torch's own are.
+    """
+
+    def __init__(self, optimizers: list[torch.optim.Optimizer]) -> None:
+        self.optimizers = optimizers
+        super().__init__([group for optimizer in optimizers for group in optimizer.param_groups], {})
+        self._share()
+
+    def _share(self) -> None:
+        first = 0
+        for optimizer in self.optimizers:
+            last = first + len(optimizer.param_groups)
+            optimizer.state, optimizer.param_groups = self.state, self.param_groups[first:last]
+            first = last
+
+    def __setstate__(self, state: dict) -> None:
+        """Share a loaded state, which torch puts into a new object."""
+        super().__setstate__(state)
+        self._share()
+
+    def step(self, closure: object = None) -> object:
+        """Make one update of all groups; the closure, which makes the gradients, comes first."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for optimizer in self.optimizers:
+            optimizer.step()
+        return loss
+
+
+def group_of(name: str, parameter: nn.Parameter, training: RunTraining) -> str:
+    """Name a parameter's group: "embedding" of the input, "tables", "matrices" (hidden, with Muon) or "backbone"."""
+    if is_table(name):
+        return "tables"
+    if name == "embedding.weight":
+        return "embedding"
+    hidden = parameter.dim() == 2 and name != "head.weight"
+    return "matrices" if hidden and training.optimizer == "muon" else "backbone"
+
+
+def make_optimizer(model: nn.Module, training: RunTraining) -> Chain:
+    """Make the optimiser of a model's trained parameters, whose groups have the key "name".
+
+    Weight decay acts on all parameters, as in the official code. Muon has torch's momentum. Its steps are scaled to the
+    size of AdamW's, so that one learning rate serves both (match_rms_adamw: Moonlight, arXiv 2502.16982).
+    """
+    members: dict[str, list[tuple[str, nn.Parameter]]] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            members.setdefault(group_of(name, parameter, training), []).append((name, parameter))
+    factors = {
+        "embedding": (training.embedding_rate_factor, training.embedding_decay_factor),
+        "tables": (training.table_rate_factor, training.table_decay_factor),
+    }
+    # A fused optimiser takes the scale of 16-bit gradients off by itself, too late for clipping.
+    adamw = {"betas": training.betas, "eps": training.eps, "fused": training.precision != "16-mixed"}
+    makers = {
+        "matrices": partial(torch.optim.Muon, adjust_lr_fn="match_rms_adamw"),
+        "tables": partial(TABLES[training.table_update], **adamw),
+    }
+    optimizers = []
+    for group, parameters in members.items():
+        rate, decay = factors.get(group, (1.0, 1.0))
+        settings = {"lr": training.learning_rate * rate, "weight_decay": training.weight_decay * decay}
+        make = makers.get(group, partial(torch.optim.AdamW, **adamw))
+        optimizers.append(make([{"name": group, "params": parameters} | settings]))
+    return Chain(optimizers)
+
+
+def state_by_name(saved: dict) -> dict[str, dict]:
+    """Give what a saved optimiser knows of each parameter, by the parameter's name.
+
+    Args:
+        saved: state_dict() of an optimiser that `make_optimizer` gave.
+    """
+    names = {
+        number: name
+        for group in saved["param_groups"]
+        for number, name in zip(group["params"], group["param_names"], strict=True)
+    }
+    return {names[number]: state for number, state in saved["state"].items()}
+
+
+def carry(known: dict[str, dict], optimizer: torch.optim.Optimizer) -> None:
+    """Give an optimiser what another one knew, by parameter name; parameters that it lacks are passed over."""
+    for group in optimizer.param_groups:
+        for name, parameter in zip(group["param_names"], group["params"], strict=True):
+            if name in known:
+                optimizer.state[parameter] = {key: value.clone() for key, value in known[name].items()}
