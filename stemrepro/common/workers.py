@@ -186,8 +186,9 @@ def run_jobs(
     if not jobs:
         return
     context = fork_server(threads, preload)
-    queue, others = context.Queue(), multiprocessing.active_children()
-    turn = context.Semaphore(max(1, (os.cpu_count() or 1) // threads))
+    with stops_held():  # these start multiprocessing's resource tracker, which is to outlive a SIGHUP
+        queue, turn = context.Queue(), context.Semaphore(max(1, (os.cpu_count() or 1) // threads))
+    others = multiprocessing.active_children()
     course = Course(what, [*jobs, *later], workers, unit, done)
     pool = ProcessPoolExecutor(min(workers, len(jobs)), context, _begin, (queue, turn, threads))
     with shown(lambda: course):
