@@ -74,7 +74,7 @@ def load(run: Path | str, data: Path | str = "data", trust: bool = False) -> Loa
         UserError: there is no finished run, no tokenizer of its vocabulary, or its network is such a file.
     """
     folder = Path(run)
-    config = read_config(folder)
+    settings = read_config(folder)
     model, context = load_folder(folder, trust)
     parts = folder.resolve().parts
     if len(parts) < 5:
@@ -83,7 +83,7 @@ def load(run: Path | str, data: Path | str = "data", trust: bool = False) -> Loa
     tokenizer = read_tokenizer(home / "tokenizer.json")
     if tokenizer.get_vocab_size() != vocab:
         tokenizer = read_tokenizer(home / "vocabularies" / str(vocab) / "tokenizer.json")
-    return Loaded(model, tokenizer, config, context)
+    return Loaded(model, tokenizer, settings.written, context)
 
 
 def verdicts(scale: str = "laptop", results: Path | str = "results") -> pd.DataFrame:

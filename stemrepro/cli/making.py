@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from stemrepro.cli.base import Addresses, Scale, app
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.paths import DATA, RESULTS, RUNS, SCORES
 from stemrepro.common.provenance import commit, no_repository
-from stemrepro.common.stopping import leave_with_parent, started
+from stemrepro.common.stopping import leave_with_parent
 from stemrepro.config.scores import PARTS
 
 OF_MIX = ("fetch", "corpus", "items")
@@ -148,6 +149,7 @@ def train(
     """Train all seeds of arms; finished runs return at once, interrupted ones resume."""
     from stemrepro.cli.summary import losses_of_runs
     from stemrepro.pipeline.runs import asked_runs
+    from stemrepro.tracking.follow import followed
     from stemrepro.training.launch import train_runs
 
     params = names.planned(scale)
@@ -155,8 +157,8 @@ def train(
     chosen = asked_runs(scale, params.scale[scale].data, planned, asked)
     commit()  # what git has against saying it is said here, and not by each worker
     left = [run for run in chosen if not run.ended]
-    follower = ["track", "--follow", "--scale", scale, *(runs or [])]
-    with started([] if untracked or not left else [follower]):
+    tracked = [] if untracked else sorted({str(run.address) for run in left})
+    with followed(scale, tracked) if tracked else nullcontext():
         train_runs(left, params.scale[scale].workers, replace, len(chosen) - len(left))
     for run in chosen:
         if (step := run.diverged) is not None:

@@ -1,6 +1,5 @@
 """Commands about results: verdicts, pages, comparisons, MLflow, and the paper's numbers."""
 
-import sys
 from typing import Annotated
 
 import typer
@@ -9,10 +8,9 @@ from stemrepro.cli import names
 from stemrepro.cli.base import Addresses, Scale, app
 from stemrepro.common.errors import UserError
 from stemrepro.common.paths import RECIPES, RESULTS, RUNS, SCORES
-from stemrepro.common.stopping import leave_with_parent
 from stemrepro.config.paper import CONFIDENCES
 
-FOLLOW_SECONDS, PORT = 30, 5000
+PORT = 5000
 
 
 @app.command()
@@ -141,48 +139,31 @@ def cost(
 def track(
     runs: Addresses = None,
     scale: Scale = "laptop",
-    follow: Annotated[bool, typer.Option("--follow", help="keep up with a training until the input ends")] = False,
     port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="where 'make ui' is about to serve (refused where it is taken)")
     ] = None,
 ) -> None:
     """Bring MLflow up to date with run folders and scores; rebuilds a deleted database, and says where the runs are shown."""
-    if follow:
-        leave_with_parent()
-    import select
-
     from stemrepro.measures.catalog import load
-    from stemrepro.tracking.state import Held, check_free, held, page, remember, sources, tracking_uri
+    from stemrepro.tracking.server import address, check_free, tracking_uri
 
     if port:
         check_free(port)
     catalog = load()
     catalog.scale(scale)
-    if not follow:
-        names.check_tracked(scale, runs or [])
-    if not (known := None if follow or runs else held(scale)):
-        from stemrepro.tracking.sync import Tracker
+    names.check_tracked(scale, runs or [])
+    from stemrepro.tracking.sync import Tracker  # imports MLflow, which takes seconds
 
-        tracker, more, before = Tracker(scale, catalog, RUNS, SCORES, RESULTS), follow, sources(scale)
-        while more:
-            tracker.sync(*runs or ())
-            more = not select.select([sys.stdin], [], [], FOLLOW_SECONDS)[0]
-        count = tracker.sync(*runs or ())
-        if follow:
-            return
-        if not count.arms:
-            named = f" of {', '.join(runs)}" if runs else ""
-            raise UserError(
-                f"{RUNS / scale} has no runs{named} to track, {SCORES / scale} no losses; train some first "
-                f"('make reproduce SCALE={scale}')"
-            )
-        known = Held(*count, tracker.place)
-        if not runs:
-            remember(scale, known, before)
-    print(
-        f"{known.arms} arms and {known.runs} runs of scale '{scale}' are in {tracking_uri()}; 'make ui' shows them at"
-    )
-    print(f"  {page(known.place, port or PORT)}")
+    tracker = Tracker(scale, catalog, RUNS, SCORES)
+    arms, count = tracker.sync(*runs or ())
+    if not arms:
+        named = f" of {', '.join(runs)}" if runs else ""
+        raise UserError(
+            f"{RUNS / scale} has no runs{named} to track, {SCORES / scale} no losses; train some first "
+            f"('make reproduce SCALE={scale}')"
+        )
+    print(f"{arms} arms and {count} runs of scale '{scale}' are in {tracking_uri()}; 'make ui' shows them at")
+    print(f"  {address(tracker.experiment().id, port or PORT)}")
 
 
 @app.command()

@@ -171,7 +171,9 @@ def run_jobs(
     if not jobs:
         return
     context = fork_server(threads, preload)
-    queue, others = context.Queue(), multiprocessing.active_children()
+    with stops_held():  # this starts multiprocessing's resource tracker, which is to outlive a SIGHUP
+        queue = context.Queue()
+    others = multiprocessing.active_children()
     side = max(1, min(workers, len(jobs), (os.cpu_count() or 1) // threads))
     course = Course(what, [*jobs, *later], done)
     pool = ProcessPoolExecutor(side, context, _begin, (queue, threads))

@@ -4,12 +4,10 @@ import inspect
 from dataclasses import dataclass
 from pathlib import Path
 
-from stemrepro.config.address import Address
 from stemrepro.measures.losses import ArmLosses
-from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import parameter_counts
 from stemrepro.model.ffn.loading import ffn_class
-from stemrepro.training.run import params_hash
+from stemrepro.training.run_folder import Settings
 
 BOUND = 1e-4
 """How far a logit of the exported model may be from ours, in float32; what is measured is a few 1e-5 at logits up to 20."""
@@ -21,21 +19,15 @@ class Exported:
 
     Attributes:
         scale: the scale's name.
-        config: the run's config.yaml; `model` is its shape.
+        settings: of the run.
         provenance: the run's provenance.json.
         losses: where the scores of the run's arm would be.
     """
 
     scale: str
-    config: dict
-    model: ModelConfig
+    settings: Settings
     provenance: dict
     losses: Path
-
-    @property
-    def address(self) -> Address:
-        """Return arm and variant."""
-        return Address(self.config["variant"], self.config["arm"])
 
 
 def _equation(name: str) -> str:
@@ -44,10 +36,10 @@ def _equation(name: str) -> str:
 
 
 def _record(about: Exported) -> list[str]:
-    config, model, made = about.config, about.model, about.provenance
-    training, counts = config["training"], parameter_counts(model)
+    settings, made = about.settings, about.provenance
+    model, training, counts = settings.model, settings.training, parameter_counts(settings.model)
     rows = {
-        "arm": f"`{about.address}` of scale `{about.scale}`, seed {config['seed']}",
+        "arm": f"`{settings.address}` of scale `{about.scale}`, seed {settings.seed}",
         "feed-forward network": _equation(model.ffn if model.replaced_layers else "dense"),
         "in layers": f"{', '.join(map(str, model.replaced_layers))} of 0 to {model.layers - 1}; the others are dense"
         if model.replaced_layers
@@ -55,21 +47,21 @@ def _record(about: Exported) -> list[str]:
         "shape": f"width {model.width}, {model.heads} heads over {model.kv_heads} of keys and values, feed-forward width "
         f"{model.ffn_width}, vocabulary {model.vocab:,}, rotary base {model.rope_base:g}",
         "parameters": f"{counts['total']:,}: {counts['tables']:,} in tables, {counts['active']:,} that a token goes through",
-        "trained on": f"{training['tokens']:,} tokens of mix `{config['data']['mix']}` in sequences of "
-        f"{training['sequence']} ({made['epochs']:g} epochs; sha256 of the training blocks {config['data']['train_sha256'][:16]})",
-        "settings": f"hash {params_hash(config)}; learning rate {training['learning_rate']:g}, precision {training['precision']}",
+        "trained on": f"{training.tokens:,} tokens of mix `{settings.data.mix}` in sequences of "
+        f"{training.sequence} ({made['epochs']:g} epochs; sha256 of the training blocks {settings.data.train_sha256[:16]})",
+        "settings": f"hash {settings.params_hash}; learning rate {training.learning_rate:g}, precision {training.precision}",
         "commit": f"{made['commit']}, {made['date']}, torch {made['versions'].get('torch', 'unknown')}, {made['machine']}",
     }
-    if begins := config.get("init_from"):
-        rows["goes on from"] = f"the finished run with settings {begins['parent']}, its tables {begins['tables']}"
+    if begins := settings.begins:
+        rows["goes on from"] = f"the finished run with settings {begins.parent}, its tables {begins.tables}"
     return ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows.items())]
 
 
 def _scores(about: Exported) -> list[str]:
-    arm, seed = ArmLosses(about.losses), about.config["seed"]
+    arm, seed = ArmLosses(about.losses), about.settings.seed
     if not (about.losses / "losses.csv").exists():
         return ["This run wasn't scored when it was exported (`stemrepro evaluate`)."]
-    if arm.summary["params_hash"] != params_hash(about.config) or seed not in arm.scored:
+    if arm.summary["params_hash"] != about.settings.params_hash or seed not in arm.scored:
         return [
             "The scores that were there at the export are of other runs or settings than this one's; none are shown."
         ]
@@ -89,10 +81,10 @@ def _scores(about: Exported) -> list[str]:
 
 
 def _limits(about: Exported) -> list[str]:
-    model, tokens = about.model, about.config["training"]["tokens"]
+    model, tokens = about.settings.model, about.settings.training.tokens
     lines = [
         f"A model of a study of architectures, after {tokens:,} tokens; nothing was done to make what it says true or harmless.",
-        f"Positions beyond {about.config['training']['sequence']} were never trained.",
+        f"Positions beyond {about.settings.training.sequence} were never trained.",
         f"In float32 its logits are those of the run's own model within {BOUND:g}; other precisions were not compared.",
     ]
     if model.document_mask:
@@ -118,12 +110,12 @@ def _limits(about: Exported) -> list[str]:
 def card(about: Exported) -> str:
     """README.md of the folder."""
     trust, begins, tags = "", "Plain Llama", "[research]"
-    if about.model.replaced_layers:
+    if about.settings.model.replaced_layers:
         trust, tags = ", trust_remote_code=True", "[research, stem]"
         begins = "`trust_remote_code` runs modeling_stem.py of this folder; read it before"
     return "\n".join([
         "---", "library_name: transformers", "pipeline_tag: text-generation", f"tags: {tags}", "---", "",
-        f"# {about.address}, seed {about.config['seed']}", "",
+        f"# {about.settings.address}, seed {about.settings.seed}", "",
         "A run of stemrepro, which reproduces [STEM: Scaling Transformers with Embedding Modules](https://arxiv.org/abs/2601.10639).", "",
         *_record(about), "",
         "## Load", "", f"{begins}. Made for transformers 5.", "", "```python",

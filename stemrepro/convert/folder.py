@@ -13,12 +13,11 @@ from stemrepro.api import load
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, write_json
 from stemrepro.common.provenance import Trained, read_provenance
-from stemrepro.config.address import Address
 from stemrepro.convert.card import Exported, card
 from stemrepro.convert.weights import check, settings, weights
 from stemrepro.data.tokenizer import END_TEXT
 from stemrepro.model.config import END_OF_DOCUMENT
-from stemrepro.training.run_folder import model_of, read_config
+from stemrepro.training.run_folder import read_config
 
 CODE = Path(__file__).with_name("huggingface")
 """What is copied as it is; it imports nothing of this project."""
@@ -78,16 +77,17 @@ def export(run: Path, out: Path, data: Path, scores: Path, results: Path) -> Non
         raise UserError(f"{out} is there already; name a folder that isn't, or remove it")
     if (run / "diverged.json").exists():
         raise UserError(f"{run} diverged (diverged.json) and has no weights to export; choose another run")
-    check(model_of(read_config(run)))  # before a network is imported that can't be exported
+    made_with = read_config(run)
+    check(made_with.model)  # before a network is imported that can't be exported
     loaded = load(run, data)
-    config, scale = loaded.config, run.resolve().parts[-4]
+    scale = run.resolve().parts[-4]
     made = read_provenance(run / "provenance.json", Trained)
-    folder = scores / scale / "losses" / Address(config["variant"], config["arm"]).path
-    about = Exported(scale, config, loaded.model.config, made, folder)
+    folder = scores / scale / "losses" / made_with.address.path
+    about = Exported(scale, made_with, made, folder)
     ends = {"bos_token_id": END_OF_DOCUMENT, "eos_token_id": END_OF_DOCUMENT, "pad_token_id": END_OF_DOCUMENT}
     files = {
         "README.md": card(about),
-        "data_card.md": _data_card(config["data"]["mix"], scale, results),
+        "data_card.md": _data_card(made_with.data.mix, scale, results),
         "config.json": settings(loaded.model, loaded.context),
         "generation_config.json": ends,
         "model.safetensors": save(weights(loaded.model), {"format": "pt"}),

@@ -63,11 +63,11 @@ class EditSession:
     """
 
     def __init__(self, folder: Path, data: Path, trust: bool = False) -> None:
-        config = read_config(folder)
+        settings = read_config(folder)
         self.model, self.context = load_folder(folder, trust)
         scale = folder.resolve().parts[-4] if len(folder.resolve().parts) > 4 else ""
         self.tokenizer: Tokenizer = read_tokenizer(data / scale / "tokenizer.json")
-        facts = data / config["data"]["mix"] / "corpus" / FILE
+        facts = data / settings.data.mix / "corpus" / FILE
         self.names = tuple(entity.name for entity in read_atlas(facts).entities) if facts.exists() else ()
 
     def tokens(self, text: str) -> list[int]:

@@ -18,7 +18,7 @@ from stemrepro.model.cost import parameter_counts
 from stemrepro.model.ffn.naming import OWN_FILE
 from stemrepro.model.transformer import Decoder
 from stemrepro.training.run import Run
-from stemrepro.training.run_folder import check_trusted, model_of, read_config
+from stemrepro.training.run_folder import check_trusted, read_config
 
 
 def device_of(accelerator: str) -> torch.device:
@@ -98,8 +98,7 @@ def load_folder(folder: Path, trust: bool = False) -> tuple[Decoder, int]:
     Raises:
         UserError: there is none, it is damaged, or its network is such a file.
     """
-    config = read_config(folder)
-    model = model_of(config)
+    settings = read_config(folder)
     if not trust:
-        check_trusted(folder, model)
-    return load_model(folder, model, digest(config), torch.device("cpu")), config["training"]["sequence"]
+        check_trusted(folder, settings.model)
+    return load_model(folder, settings.model, settings.hash, torch.device("cpu")), settings.training.sequence

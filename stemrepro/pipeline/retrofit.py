@@ -16,13 +16,12 @@ from rich.table import Table
 from torch import Tensor
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import atomic_write, digest
+from stemrepro.common.files import atomic_write
 from stemrepro.common.progress import track
 from stemrepro.common.sums import total
 from stemrepro.config.address import Address
 from stemrepro.config.retrofit import check
 from stemrepro.config.sources import prose
-from stemrepro.config.training import RunTraining
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.data.vocabularies import own_text
 from stemrepro.evaluation.weights import load_folder
@@ -34,7 +33,7 @@ from stemrepro.training.explained import explained
 from stemrepro.training.launch import train_runs
 from stemrepro.training.retrofit import PREFIX, beginning
 from stemrepro.training.run import InitFrom, Run
-from stemrepro.training.run_folder import model_of, read_config
+from stemrepro.training.run_folder import read_config
 
 VALIDATION = 16384
 """Tokens a source that losses are taken of, or as many as there are."""
@@ -74,47 +73,46 @@ def planned(run: Path, out: Path, asked: Asked, data: Path) -> dict[str, Run]:
         UserError: the run isn't a finished dense one, its text isn't there, too many tokens are asked for, or `out` holds other runs.
     """
     parts = run.resolve().parts
-    config = read_config(run)
-    dense = model_of(config)
+    settings = read_config(run)
+    dense, before = settings.model, settings.training
     if len(parts) < 5:
         raise UserError(f"{run} is no folder of a run: runs/<scale>/<variant>/<arm>/seed<k>")
-    if config.get("init_from"):
+    if settings.init_from:
         raise UserError(
             f"{run} goes on from another run, whose tokens it doesn't know of; choose a run that begins anew"
         )
     stem = replace(dense, ffn="stem", replaced_layers=layers_of(asked.placement, dense.layers))
     check(dense, stem)
     model, sequence = load_folder(run)
-    before = RunTraining.model_validate(config["training"])
     if not sequence <= asked.tokens <= before.tokens:
         raise UserError(
             f"{asked.tokens:,} tokens for rows: {run} was trained on {before.tokens:,} in sequences of {sequence}; ask for as many "
             "as those at most, and one sequence at least"
         )
     text = own_text(dense.vocab, data / parts[-4])
-    if text.data_hash != config["data"]["train_sha256"]:
+    if text.data_hash != settings.data.train_sha256:
         raise UserError(f"{text.blocks} isn't the text that {run} was trained on; restore that, or train the run again")
     training = before.model_copy(
         update={"tokens": asked.steps * before.batch * sequence, "evals": 1, "snapshots": (), "table_trained": True}
     )
-    home, seed = out / parts[-4], int(config["seed"])
-    parent = home / BEFORE / config["arm"] / f"seed{seed}"
-    _beginning(parent, model, config)
+    home, seed = out / parts[-4], settings.seed
+    parent = home / BEFORE / settings.arm / f"seed{seed}"
+    _beginning(parent, model, settings.written)
 
     def made(variant: str, arm: str, own: ModelConfig, tables: str) -> Run:
         init_from = InitFrom(
-            parent, digest(config), tables, before.tokens, before.tokens // (before.micro_batch * sequence),
+            parent, settings.hash, tables, before.tokens, before.tokens // (before.micro_batch * sequence),
             0 if tables == "kept" else asked.tokens,
         )  # fmt: skip
         place = Address(variant, arm)
-        mix, folder = config["data"]["mix"], home / place.path / f"seed{seed}"
+        mix, folder = settings.data.mix, home / place.path / f"seed{seed}"
         run = Run(place, seed, own, training, folder, mix, text.blocks, text.data_hash, init_from=init_from)
         if folder.exists() and (changes := run.other_settings()):
             raise UserError(f"{folder} holds a run with other settings ({changes}); name another folder to write to")
         return run
 
     return {
-        "dense": made(AFTER, config["arm"], dense, "kept"),
+        "dense": made(AFTER, settings.arm, dense, "kept"),
         "token means": made(AFTER, f"stem-{asked.placement}", stem, "token-means"),
         "mean row": made(CONTROL, f"stem-{asked.placement}", stem, "mean-row"),
     }

@@ -149,7 +149,7 @@ def run_sweep(
     with locked(out):  # others that were started with the same command end at the same time
         write_results(sweep, table, folder, catalog.arms)
         write_json(folder / "provenance.json", provenance() | {"trials": len(table)})
-        Tracker(scale, catalog, RUNS, SCORES, results).sync_sweep(name, table, folder)
+        Tracker(scale, catalog, RUNS, SCORES).sync_sweep(name, table)
     console.print(best_settings(table).to_string(index=False))
     for sentence in sentences(edges(table, sweep.space)):
         console.print(sentence)

@@ -3,16 +3,18 @@
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.files import read_rows
+from stemrepro.common.files import digest, read_rows
 from stemrepro.common.paths import RECIPES
 from stemrepro.common.yaml_records import Name, Positive, Strict, parse, read_yaml
+from stemrepro.config.address import Address
 from stemrepro.config.training import RunTraining
-from stemrepro.model.config import JSON, ModelConfig
+from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.naming import OWN_FILE
 from stemrepro.model.specs import check
+from stemrepro.training.run import params_hash
 
 ARMS = RECIPES / "arms.yaml"
 
@@ -43,24 +45,46 @@ class Settings(Strict):
     data: Text
     code: str
     init_from: Begun | None = None
+    _written: dict = PrivateAttr(default_factory=dict)
+
+    @property
+    def written(self) -> dict:
+        """The same as config.yaml has it. Hashes are made of it, as fields that came later aren't in it."""
+        return self._written
+
+    @property
+    def address(self) -> Address:
+        """Arm and variant."""
+        return Address(self.variant, self.arm)
+
+    @property
+    def hash(self) -> str:
+        """Short hash of all settings, by which weights and runs that go on name the run."""
+        return digest(self.written)
+
+    @property
+    def params_hash(self) -> str:
+        """Short hash of all settings but the seed, which the runs of an arm share."""
+        return params_hash(self.written)
 
 
-def read_config(folder: Path) -> dict:
-    """Return the settings of a run folder as they are written, all of which have been checked.
+def read_config(folder: Path) -> Settings:
+    """Read the settings of a run folder and checks all of them; every reader of a config.yaml has them from here.
 
     Raises:
         UserError: there are none, or they are no run's; names the key.
     """
     path = folder / "config.yaml"
     try:
-        config = read_yaml(path)
-        model = parse(Settings, config, path, exact=True).model
-        if not OWN_FILE.fullmatch(model.ffn):
-            check(model)
+        written = read_yaml(path)
+        settings = parse(Settings, written, path, exact=True)
+        if not OWN_FILE.fullmatch(settings.model.ffn):
+            check(settings.model)
     except UserError as error:
         reason = str(error).removeprefix(f"{path}: ").removeprefix(f"{path} ")
         raise UserError(f"{path} is missing or damaged ({reason}); restore it or train that run again") from error
-    return config
+    settings._written = written
+    return settings
 
 
 class Step(Strict):
@@ -85,11 +109,6 @@ def read_metrics(folder: Path) -> list[dict]:
     for number, row in enumerate(rows, start=1):
         parse(Step, row, path, f"line {number}", exact=True)
     return rows
-
-
-def model_of(config: dict) -> ModelConfig:
-    """Return the model of settings that `read_config` gave."""
-    return JSON.validate_python(config["model"])
 
 
 def named_here(ffn: str) -> bool:

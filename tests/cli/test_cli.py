@@ -231,8 +231,8 @@ def untouched():
 def test_a_stopped_command_leaves_nothing_running_and_the_work_goes_on_from_there(
     project, untouched, command, until, number, whom, code
 ):
-    """A terminal's signal reaches the command, the fork server, workers, the follower, other workers of a sweep; a scheduler's may reach
-    the command alone."""
+    """A terminal's signal reaches the command, the fork server, workers, other workers of a sweep; a scheduler's may reach the command
+    alone."""
     sweep = {"title": "two", "sampler": "grid", "space": {"arm": ARMS, "learning_rate": [0.01], "seed": [0]}}
     (project / "recipes/sweeps/two.yaml").write_text(yaml.safe_dump(sweep))
     if command.startswith("evaluate"):

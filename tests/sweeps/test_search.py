@@ -43,7 +43,7 @@ from stemrepro.sweeps.study import (
     work_all,
 )
 from stemrepro.sweeps.trials import run_of, settings_of
-from stemrepro.tracking.state import tracking_uri
+from stemrepro.tracking.server import tracking_uri
 from stemrepro.training.run import run_code
 from tests.conftest import ROOT, TINY
 

@@ -80,10 +80,14 @@ def call(*words):
 def keep_final_checkpoint(run):
     """What a retrofit begins with whose parent's checkpoint came with the folder."""
     AtomicCheckpointIO().save_checkpoint(
-        {"run_config": read_config(RUN), "state_dict": load_file(run.weights), "optimizer_states": [{"state": {}}]},
+        {
+            "run_config": read_config(RUN).written,
+            "state_dict": load_file(run.weights),
+            "optimizer_states": [{"state": {}}],
+        },
         RUN / "end.ckpt",
     )
-    init_from = InitFrom(RUN, digest(read_config(RUN)), "mean-row", 0, row_tokens=64)
+    init_from = InitFrom(RUN, read_config(RUN).hash, "mean-row", 0, row_tokens=64)
     return beginning(replace(run, address=Address("second", "stem-full"), init_from=init_from), blocks=None)
 
 
@@ -209,7 +213,11 @@ def test_a_record_of_no_run_is_not_exported(home, text, words):
 
 
 def test_a_runs_own_settings_are_read_as_they_are_written(home):
-    assert read_config(RUN) == home.config == yaml.safe_load((RUN / "config.yaml").read_text())
+    settings = read_config(RUN)
+    assert settings.written == home.config == yaml.safe_load((RUN / "config.yaml").read_text())
+    assert (settings.address, settings.seed) == (home.address, home.seed)
+    assert (settings.model, settings.training) == (home.model, home.training)
+    assert (settings.hash, settings.params_hash) == (digest(home.config), home.params_hash)
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
