@@ -74,7 +74,7 @@ class VariantRequest(Strict):
 
     arms: tuple[Name, ...] = Field((), description="trained there; all of the recipe's when left out")
     seeds: Positive = 3
-    scores: tuple[Literal["steps", *(name for name, part in PARTS.items() if part.at_points)], ...] = Field(
+    scores: tuple[Literal["steps", *(name for name, part in PARTS.items() if part.at_variants)], ...] = Field(
         ("losses",), description="steps: only losses and gradient norms of training"
     )
 

@@ -107,7 +107,7 @@ class Part:
         texts: does it read token blocks of all texts?
         depends: what its stage depends on besides.
         tasks: is it about the recipe's tasks?
-        at_points: may a recipe want it at variants?
+        at_variants: may a recipe want it at variants?
     """
 
     title: str
@@ -118,12 +118,12 @@ class Part:
     texts: bool = False
     depends: tuple[str, ...] = ()
     tasks: bool = False
-    at_points: bool = False
+    at_variants: bool = False
 
 
 PARTS = {
     "losses": Part(
-        "losses of training and of validation, also by position and context", ("evaluation",), texts=True, at_points=True,
+        "losses of training and of validation, also by position and context", ("evaluation",), texts=True, at_variants=True,
         more=lambda scale, mix, planned: {"level": planned.losses},
     ),
     "benchmarks": Part(
@@ -141,16 +141,16 @@ PARTS = {
         more=lambda scale, mix, planned: {"keys": mix.keys, "values": mix.values},
     ),
     "capacity": Part(
-        "bits of invented people that models hold", (), "invented", ("tokenizer_file",), at_points=True,
+        "bits of invented people that models hold", (), "invented", ("tokenizer_file",), at_variants=True,
         more=lambda scale, mix, planned: {"mix": mix, "count": planned.people or mix.people},
     ),
     "haystack": Part(
-        "needles that models find, by length and depth", ("haystack",), "needles", ("corpus", "tokenizer_file"), at_points=True,
+        "needles that models find, by length and depth", ("haystack",), "needles", ("corpus", "tokenizer_file"), at_variants=True,
         more=lambda scale, mix, planned: {"mix": mix},
     ),
     "distance": Part("losses by how far back targets stood last", ("evaluation",), texts=True),
     "reasoning": Part(
-        "tasks of reasoning, by lm-eval", ("reasoning",), files=("tokenizer_file",), tasks=True, at_points=True,
+        "tasks of reasoning, by lm-eval", ("reasoning",), files=("tokenizer_file",), tasks=True, at_variants=True,
     ),
 }  # fmt: skip
 """By the name of a folder of scores and a file of stemrepro/evaluation/."""

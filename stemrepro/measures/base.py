@@ -51,7 +51,7 @@ class Measure:
     """
 
     fields: ClassVar[dict[str, Field]] = {
-        "point": lambda catalog, recipe: tuple(recipe.variants),
+        "variant": lambda catalog, recipe: tuple(recipe.variants),
         "task": lambda catalog, recipe: (*recipe.tasks, *recipe.groups),
         "shape": lambda catalog, recipe: catalog.shapes,
     }
@@ -80,7 +80,7 @@ class Measure:
         return asked.metric.method(self, **asked.fields)
 
     def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
-        """Return the same in other settings, by a name of stemrepro.verdicts.robustness.ELSEWHERE, as far as both arms were trained there."""
+        """Return the same in other settings, by a name of stemrepro.verdicts.robustness.ROBUSTNESS, as far as both arms were trained there."""
         return {}
 
     def untestable(self, metric: str, precondition: str) -> str | None:

@@ -34,7 +34,7 @@ class Capacity(Measure):
     """What the recipe's arms hold at each number of people."""
 
     fields: ClassVar[dict[str, Field]] = {
-        "point": lambda catalog, recipe: (MAIN, *recipe.variants),
+        "variant": lambda catalog, recipe: (MAIN, *recipe.variants),
         "cost": ("total", "active", "flop"),
     }
     preconditions: ClassVar[dict[str, Precondition]] = {
@@ -84,7 +84,7 @@ class Capacity(Measure):
         return self.arms[arm][variant].frame["known"].to_numpy()
 
     @metric("known", "percent of the bits known of the most people, difference of two arms")
-    @metric("known:{point}", "the same at a variant of the recipe, or at main")
+    @metric("known:{variant}", "the same at a variant of the recipe, or at main")
     def share_known(self, high: str, low: str, variant: str | None = None) -> Contrast:
         """Return a difference in percent of the bits, by seed."""
         return difference(*(self.percent(arm, variant or self.most) for arm in (high, low)))

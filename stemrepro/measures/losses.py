@@ -237,7 +237,7 @@ def _item_error(first: ArmLosses, differences: np.ndarray, mix: str) -> tuple[fl
     return bootstrap_error(groups, lambda d, t, axis=-1: d.sum(axis=axis) / t.sum(axis=axis))
 
 
-def losses_at_points(inputs: Inputs) -> dict[str, dict[str, ArmLosses]]:
+def losses_at_variants(inputs: Inputs) -> dict[str, dict[str, ArmLosses]]:
     """Read a recipe's losses, by variant and arm; the scale itself first."""
     recipe, found = inputs.recipe, {}
     for address in inputs.places():

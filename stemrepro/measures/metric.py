@@ -1,7 +1,7 @@
 """Metrics: what a measure declares, and the string of a recipe read as one of them.
 
 A metric is words with ':', '@' or '>' between them, as in "score:boolq@mid". A method of a measure declares its spelling,
-"score:{task}[@{point}]". The method gets what is in braces; what is in brackets may be left out. "{score=margin}" is the word "margin"
+"score:{task}[@{variant}]". The method gets what is in braces; what is in brackets may be left out. "{score=margin}" is the word "margin"
 alone, which the method gets too.
 """
 

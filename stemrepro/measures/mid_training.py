@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from stemrepro.common.errors import UserError
 from stemrepro.measures import losses
-from stemrepro.measures.losses import ArmLosses, by_address, losses_at_points
+from stemrepro.measures.losses import ArmLosses, by_address, losses_at_variants
 from stemrepro.measures.metric import LOSS_UNIT, Field, metric
 from stemrepro.measures.reasoning import Scored
 from stemrepro.verdicts.contrast import Contrast
@@ -24,7 +24,7 @@ class MidTraining(Scored):
     @cached_property
     def arms(self) -> dict[str, dict[str, ArmLosses]]:
         """Losses by variant and arm: before the stage, and behind it."""
-        return losses_at_points(self.inputs)
+        return losses_at_variants(self.inputs)
 
     @metric("loss:{text}", f"loss behind the stage on held-out text of a kind, {LOSS_UNIT}")
     def loss(self, high: str, low: str, text: str) -> Contrast:

@@ -84,7 +84,7 @@ class Needle(Measure):
         "points of needles found in rows of so many tokens before the extension, by log-likelihood among all "
         "values or by greedy generation; difference of two arms",
     )
-    @metric("{way}:{length}@{point}", "the same behind the extension at that variant")
+    @metric("{way}:{length}@{variant}", "the same behind the extension at that variant")
     def lead(self, high: str, low: str, length: int, way: str = "chosen", variant: str = MAIN) -> Contrast:
         """Return the variants by seed that one arm finds more than another, over the seeds that both have."""
         return difference(*(self.found(variant, arm, length, way) for arm in (high, low)))
@@ -127,7 +127,7 @@ class Needle(Measure):
     def no_room(self, metric: str) -> str | None:
         """Return why a lead over dense can't show at the lengths of a metric, or None."""
         fields = self.parse(metric).fields
-        variant = fields.get("point", MAIN) if fields else KEPT  # growth has none
+        variant = fields.get("variant", MAIN) if fields else KEPT  # growth has none
         for length in [fields["length"]] if fields else [self.length(MAIN), self.length(KEPT)]:
             if (found := float(self.found(variant, "dense", length).mean())) > 100 - ROOM:
                 return f"dense finds {found:.1f}% of the needles in {length} tokens, which leaves no room for a lead"

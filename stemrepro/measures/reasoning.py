@@ -116,7 +116,7 @@ def _words(word: str) -> Words:
 class Scored(Measure):
     """Scores of lm-eval's tasks."""
 
-    fields: ClassVar[dict[str, Field]] = {"words": Like(_words, "4000-8000 or 8000-"), "point": _scored_variants}
+    fields: ClassVar[dict[str, Field]] = {"words": Like(_words, "4000-8000 or 8000-"), "variant": _scored_variants}
     preconditions: ClassVar[dict[str, Precondition]] = {
         "dense-answers": Precondition(f"dense scores {LEAD:g} points above the most frequent answer and a draw among the choices", TOO_SMALL, ("dense",))
     }  # fmt: skip
@@ -126,7 +126,7 @@ class Scored(Measure):
         return ArmReasoning(self.inputs.scores("reasoning", arm, variant), self.inputs.recipe)
 
     @metric(
-        "score:{task}[:{words}][@{point}]",
+        "score:{task}[:{words}][@{variant}]",
         "points of a task or group, of items of so many words; behind an extension at a variant",
     )
     def score(self, high: str, low: str, task: str, words: Words | None = None, variant: str = MAIN) -> Contrast:
@@ -143,7 +143,7 @@ class Scored(Measure):
         asked = self.parse(metric).fields
         if "task" not in asked:
             return None
-        dense, task, words = self.items("dense", asked.get("point", MAIN)), asked["task"], asked.get("words")
+        dense, task, words = self.items("dense", asked.get("variant", MAIN)), asked["task"], asked.get("words")
         if not dense.whole().tasks(task):
             return "these items are the hub's, and this scale asks for none: its models couldn't answer them"
         if not dense.sample(task, words).values.size:

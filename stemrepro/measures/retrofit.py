@@ -9,7 +9,7 @@ from stemrepro.common.errors import UserError
 from stemrepro.config.address import MAIN
 from stemrepro.measures import losses
 from stemrepro.measures.base import Measure, Precondition
-from stemrepro.measures.losses import ArmLosses, by_address, losses_at_points, paired
+from stemrepro.measures.losses import ArmLosses, by_address, losses_at_variants, paired
 from stemrepro.measures.metric import LOSS_UNIT, Field, metric
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.rule import CONFOUNDED
@@ -52,7 +52,7 @@ class Retrofit(Measure):
     @cached_property
     def arms(self) -> dict[str, dict[str, ArmLosses]]:
         """Losses by variant and arm."""
-        return losses_at_points(self.inputs)
+        return losses_at_variants(self.inputs)
 
     def check_made(self, name: str, arm: str, plain: str) -> None:
         """Raise UserError unless the first arm is retrofitted and the second has no tables."""

@@ -70,7 +70,7 @@ class Scaling(Comparison):
         gaps = [losses.contrast(self.losses(high, at), self.losses(low, at), "prose") for at in rungs]
         return Contrast(losses.slope(np.array(list(rungs.values())), np.stack([gap.differences for gap in gaps])))
 
-    @metric("prose@{point}", "prose loss at a variant of the recipe")
+    @metric("prose@{variant}", "prose loss at a variant of the recipe")
     def gap(self, high: str, low: str, variant: str | None, bucket: Bucket | None = None) -> Contrast:
         """loss(high) - loss(low) at one rung on prose, over all of its seeds."""
         return losses.contrast(self.all_losses(high, variant), self.all_losses(low, variant), "prose", bucket)
@@ -242,7 +242,7 @@ class Scaling(Comparison):
         return times.get(arm, 1.0)
 
     @metric(
-        "width@{point}",
+        "width@{variant}",
         "prose gap of two arms at the scale's width less that at a wider rung, at equal tokens a parameter",
     )
     def over_width(self, high: str, low: str, variant: str) -> Contrast:
@@ -260,25 +260,25 @@ class Scaling(Comparison):
         pair, wider = ((self.all_losses(high, at), self.all_losses(low, at)) for at in (narrow, variant))
         return losses.interaction(pair, wider, "prose")
 
-    @metric("interaction[@{point}]", factorial.WORDS)
+    @metric("interaction[@{variant}]", factorial.WORDS)
     def interaction(self, high: str, low: str, variant: str | None = None) -> Contrast:
         """See stemrepro.measures.factorial; at one rung."""
         return factorial.interaction(high, low, tuple(self.arms), lambda arm: self.all_losses(arm, variant))
 
     @metric(
-        "{of=token-multiplier}[@{point}]",
+        "{of=token-multiplier}[@{variant}]",
         f"log2 of how many times the tokens the first arm needs to reach the second's loss, by its own fitted law, by seed{AT}",
     )
     @metric(
-        "{of=parameter-multiplier}[@{point}]",
+        "{of=parameter-multiplier}[@{variant}]",
         f"the same in parameters of the first arm, by its law over both widths{AT}",
     )
     @metric(
-        "{of=flop-multiplier}[@{point}]",
+        "{of=flop-multiplier}[@{variant}]",
         f"the same in training FLOPs: the tokens' times the first arm's forward FLOPs over the second's{AT}",
     )
     @metric(
-        "{of=time-multiplier}[@{point}]",
+        "{of=time-multiplier}[@{variant}]",
         f"the same in training time: the tokens' times the first arm's step time over the second's, as the scale has them{AT}",
     )
     def scaling(self, high: str, low: str, of: str, variant: str | None = None) -> Contrast:

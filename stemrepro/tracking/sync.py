@@ -217,13 +217,13 @@ class Tracker:
         make_database()
         return MlflowClient(tracking_uri())
 
-    def title(self, at_points: bool) -> str:
+    def title(self, at_variants: bool) -> str:
         """Return the name of the experiment of arms at variants, or of those at the scale itself and of sweeps."""
-        return f"stemrepro {self.scale}, variants" if at_points else f"stemrepro {self.scale}"
+        return f"stemrepro {self.scale}, variants" if at_variants else f"stemrepro {self.scale}"
 
-    def experiment(self, at_points: bool = False) -> Experiment:
+    def experiment(self, at_variants: bool = False) -> Experiment:
         """Return that experiment."""
-        return Experiment(self.client, self.title(at_points), self.own)
+        return Experiment(self.client, self.title(at_variants), self.own)
 
     def run_key(self, settings: Settings) -> str:
         """Return by what the MLflow run of a run folder is found."""
@@ -288,11 +288,11 @@ class Tracker:
         chosen = [address for address in addresses if not names or str(address) in names]
         count = 0
         with locked(self.all_runs), plainly():  # two trackers would both make what neither finds
-            for at_points in (False, True):
-                here = [address for address in chosen if (address.variant != MAIN) == at_points]
-                if not (here or self.client.get_experiment_by_name(self.title(at_points))):
+            for at_variants in (False, True):
+                here = [address for address in chosen if (address.variant != MAIN) == at_variants]
+                if not (here or self.client.get_experiment_by_name(self.title(at_variants))):
                     continue
-                experiment = self.experiment(at_points)
+                experiment = self.experiment(at_variants)
                 keys = set().union(*(self._sync_arm(address, experiment) for address in here))
                 count += sum("/seed" in key for key in keys)
                 experiment.remove(keys, names)

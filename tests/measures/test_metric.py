@@ -11,7 +11,7 @@ from stemrepro.measures.metric import NUMBER, WHOLE, metric, metrics_of
 class Parent(Measure):
     fields = {"way": ("up", "down"), "length": WHOLE, "share": NUMBER, "half": {"half": True}}  # noqa: RUF012
 
-    @metric("{way}:{length}[:{half}][@{point}]", "a difference")
+    @metric("{way}:{length}[:{half}][@{variant}]", "a difference")
     @metric("{way=left}:{length}", "the same of the left")
     def lead(self, high, low, way, length, half=False, variant=None):
         return high, low, way, length, half, variant
