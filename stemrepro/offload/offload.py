@@ -1,7 +1,7 @@
 """Tables in host memory for a model that computes elsewhere: `offload` moves them, and logits stay the same.
 
-All token ids of a pass are known when it begins, so rows can be on their way before a layer asks for them (paper,
-systems text: asynchronous prefetch, de-duplication of ids, a cache of hot rows).
+All token ids of a pass are given when it begins, so rows can be on their way before a layer needs them. The paper's
+systems text has asynchronous prefetch, de-duplication of ids, and a cache of hot rows.
 """
 
 from dataclasses import dataclass
