@@ -50,10 +50,10 @@ def test_seen_pairs_of_a_later_stage_are_also_those_of_the_text_before_it(make_r
     """Two stages on the same text in one order see what one long run sees."""
     whole = make_run("dense", seed=4)
     half = whole.training.model_copy(update={"tokens": whole.training.tokens // 2})
-    begins = InitFrom(whole.folder, "", "kept", half.tokens, batches=half.tokens // (half.micro_batch * half.sequence))
-    second = replace(whole, training=half, begins=begins)
+    earlier = InitFrom(whole.folder, "", "kept", half.tokens, batches=half.tokens // (half.micro_batch * half.sequence))
+    second = replace(whole, training=half, init_from=earlier)
     assert (seen_pairs(second) != seen_pairs(whole)).nnz == 0
-    assert seen_pairs(replace(second, begins=None)).sum() == half.tokens
+    assert seen_pairs(replace(second, init_from=None)).sum() == half.tokens
 
 
 def test_buckets_equal_a_loop_over_tokens(scored, tiny):

@@ -59,14 +59,14 @@ def planned(**tasks):
 
 
 def test_means_are_lm_evals(hub, lm):
-    results = score_tasks(lm, TaskManager(), planned(gsm8k="exact_match", leaderboard_musr="acc_norm"), quiet)
+    scores = score_tasks(lm, TaskManager(), planned(gsm8k="exact_match", leaderboard_musr="acc_norm"), quiet)
     results = simple_evaluate(lm, tasks=["gsm8k", "leaderboard_musr"], limit=4, bootstrap_iters=0)["results"]
-    assert results["gsm8k"]["value"].mean() == pytest.approx(100 * results["gsm8k"]["exact_match,strict-match"])
-    assert results["leaderboard_musr"]["value"].mean() == pytest.approx(
+    assert scores["gsm8k"]["value"].mean() == pytest.approx(100 * results["gsm8k"]["exact_match,strict-match"])
+    assert scores["leaderboard_musr"]["value"].mean() == pytest.approx(
         100 * results["leaderboard_musr"]["acc_norm,none"]
     )
-    assert len(results["gsm8k"]["value"]) == 4  # one filter of the two
-    assert len(results["leaderboard_musr"]["value"]) == 12  # three tasks
+    assert len(scores["gsm8k"]["value"]) == 4  # one filter of the two
+    assert len(scores["leaderboard_musr"]["value"]) == 12  # three tasks
     assert {path for path, _ in hub} == {"openai/gsm8k", "TAUR-Lab/MuSR"}
 
 
