@@ -2,7 +2,8 @@
 
     python -m benchmarks.mlflow_picture
 
-Builds a database of its own, serves it, and photographs the page in Chromium; nothing is trained and nothing else is written.
+Builds a database in a temporary folder, serves it, and photographs the page in Chromium. Nothing is trained and nothing
+else is written.
 """
 
 import os
@@ -23,14 +24,17 @@ from stemrepro.tracking.sync import Tracker
 
 SCALE, PICTURE = "laptop", Path("docs/mlflow.png")
 SIZE = {"width": 1680, "height": 1270}
-CLOSED = "localStorage.setItem('mlflow.assistant.panelOpen_v1', 'false'); localStorage.setItem('mlflow.assistant.fab.autoOpenedOnFirstLoad_v1', 'true')"
-"""MLflow opens a panel beside the table at a first visit."""
+CLOSED = (
+    "localStorage.setItem('mlflow.assistant.panelOpen_v1', 'false'); "
+    "localStorage.setItem('mlflow.assistant.fab.autoOpenedOnFirstLoad_v1', 'true')"
+)
+"""Closes the panel that MLflow opens next to the table at a first visit."""
 WAIT_SECONDS = 60
 
 
 @contextmanager
 def served(database: str, folder: Path) -> Iterator[str]:
-    """The address of an MLflow server over a database, as long as the block lasts."""
+    """Give the address of an MLflow server over a database, as long as the block lasts."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
