@@ -41,7 +41,7 @@ def test_the_detectable_effect_and_the_seeds_that_find_it_are_one_curve():
 
 
 def test_an_error_between_items_stays_whatever_the_seeds():
-    """Its share of 2.8 errors is what no number of seeds gets below."""
+    """Its share of 2.8 errors is a floor that more seeds do not lower."""
     stuck = Spread(0.014, 0.01, 100, 0.05)
     assert stuck.seeds(0.02) == math.inf
     assert stuck.seeds(0.04) < 15
