@@ -1,4 +1,4 @@
-"""Table 3's ablations: every variant's loss and benchmark scores against dense, paired, beside the paper's and the
+"""Table 3's ablations: every variant's loss and benchmark scores against dense, paired, next to the paper's and the
 costs.
 """
 

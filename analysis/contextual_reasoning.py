@@ -1,4 +1,4 @@
-"""Leads by how far back the target stood last and by position; the paper's differences on reasoning tasks beside ours
+"""Leads by how far back the target stood last and by position; the paper's differences on reasoning tasks next to ours
 where there are any.
 """
 

@@ -1,4 +1,4 @@
-"""Mid-training: leads over dense before and behind it by kind of text, with tables kept and drawn anew, and the loss on
+"""Mid-training: leads over dense before and after it by kind of text, with tables kept and drawn anew, and the loss on
 the way.
 """
 

@@ -1,4 +1,4 @@
-"""Needles found by length and depth before and behind the extension, leads over dense by length, and what tables drawn
+"""Needles found by length and depth before and after the extension, leads over dense by length, and what tables drawn
 anew cost.
 """
 
@@ -114,7 +114,7 @@ def draw(data: pd.DataFrame, measure: Needle) -> Figure:
     """Draw heat maps of three arms before and after the extension; leads and losses below."""
     maps = dict(zip("abcdef", product(STAGES.items(), MAPS), strict=True))
     titles = {letter: f"{ARM_LABEL[arm]}, {words}" for letter, ((_, words), arm) in maps.items()}
-    titles |= {"g": "Lead over dense, behind the extension", "h": "Loss during the extension"}
+    titles |= {"g": "Lead over dense, after the extension", "h": "Loss during the extension"}
     figure, grid = sheet("aabbcc;ddeeff;ggghhh", 8.2, titles)
     for letter, ((variant, _), arm) in maps.items():
         axes = grid[letter]

@@ -1,4 +1,4 @@
-"""The paper's own arithmetic: item counts behind its accuracies, parameter totals, item errors, what its gains consist
+"""The paper's own arithmetic: item counts of its accuracies, parameter totals, item errors, what its gains consist
 of.
 """
 
@@ -192,7 +192,7 @@ def draw_saved(axes: Axes, data: pd.DataFrame) -> None:
 def draw(data: pd.DataFrame, measure: PaperAudit) -> Figure:
     """Draw five panels."""
     titles = {
-        "a": "Items behind each accuracy", "b": "Total parameters", "c": "Gains against the item error",
+        "a": "Items of each accuracy", "b": "Total parameters", "c": "Gains against the item error",
         "d": "What the gains consist of", "e": "One third of what?",
     }  # fmt: skip
     figure, grid = sheet(

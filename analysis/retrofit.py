@@ -1,4 +1,4 @@
-"""A retrofit: where STEM made of a trained dense model ends beside dense and tables from the start, and the loss on the
+"""A retrofit: where STEM made of a trained dense model ends next to dense and tables from the start, and the loss on the
 way.
 """
 
@@ -80,7 +80,7 @@ def draw_training(axes: Axes, data: pd.DataFrame) -> None:
 
 def draw(data: pd.DataFrame, measure: Retrofit) -> Figure:
     """Draw leads on the left, training losses on the right."""
-    figure, grid = sheet("ab", 3.7, {"a": "Lead over dense, all tokens seen", "b": "Behind the retrofit"})
+    figure, grid = sheet("ab", 3.7, {"a": "Lead over dense, all tokens seen", "b": "After the retrofit"})
     draw_leads(grid["a"], data)
     draw_training(grid["b"], data)
     one_legend(figure, [grid["b"]], columns=2)

@@ -47,7 +47,7 @@ SPEEDS = np.geomspace(4e9, 4e11, 41)
 BATCHES = 2 ** np.arange(0, 8)
 BELOW = 0.78
 """Height of lines that would cross a legend if they were longer, as a share of the axis."""
-PARTS = {"back": "gradients back", "update": "host's update", "late": "rows behind it"}
+PARTS = {"back": "gradients back", "update": "host's update", "late": "rows after it"}
 """Parts of a training step that nothing hides."""
 SHADES = dict(zip(PARTS, (("#bdbdbd", ""), ("#525252", ""), ("#ffffff", "///")), strict=True))
 SHORT = {

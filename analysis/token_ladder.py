@@ -1,4 +1,4 @@
-"""What is STEM worth, and does it grow or shrink with tokens a parameter? Gaps beside both rival predictions, their
+"""What is STEM worth, and does it grow or shrink with tokens a parameter? Gaps next to both rival predictions, their
 parts and their price.
 """
 
@@ -26,14 +26,14 @@ PARTS = {
     "contextual part": ("token-only", "stem-full"),
     "table at equal FLOPs": ("up-removed", "stem-full"),
     "up-projection without a table": ("up-removed", "dense"),
-    "up-projection beside a table": ("stem-full", "stem-dagger-full"),
+    "up-projection next to a table": ("stem-full", "stem-dagger-full"),
 }
 LOOKS = {
     "token part": ("token-only", "-"),
     "contextual part": ("stem-full", "--"),
     "table at equal FLOPs": ("up-removed", "-"),
     "up-projection without a table": ("dense", "-"),
-    "up-projection beside a table": ("stem-dagger-full", "-"),
+    "up-projection next to a table": ("stem-dagger-full", "-"),
 }
 """Arm whose colour and marker a part has, and its line."""
 SHORT = {
@@ -41,7 +41,7 @@ SHORT = {
     "token part": "token: dense - token-only",
     "table at equal FLOPs": "table: no W_u - full",
     "up-projection without a table": "W_u: no W_u - dense",
-    "up-projection beside a table": "W_u: full - dagger",
+    "up-projection next to a table": "W_u: full - dagger",
 }
 LABEL = {"up-removed": "no W_u (control)"}
 AT_FLOPS = ("dense", "up-removed", "token-only", *STEM)
