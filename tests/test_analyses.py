@@ -147,7 +147,7 @@ def test_a_diverged_arm_makes_its_claims_inconclusive_and_the_others_stay(projec
     assert hit
     for name in hit:
         assert rows[name]["verdict"] == INCONCLUSIVE
-        assert rows[name]["reason"] == "dense-wide diverged: the loss of seed 0 is no number from step 7 on"
+        assert rows[name]["reason"] == "dense-wide diverged: the loss of seed 0 is NaN from step 7 on"
         assert rows[name]["ours"] is None
         assert rows[name]["seeds"] == 0
     assert all(rows[name] == before[name] for name in rows.keys() - hit)

@@ -1,4 +1,4 @@
-"""What is measured: each recipe names one of these, and the metrics of its claims are read by it."""
+"""What is measured: each recipe names one of these, which reads the metrics of its claims."""
 
 MEASURES = {
     "audit": "stemrepro.measures.audit:PaperAudit",
@@ -20,5 +20,7 @@ MEASURES = {
     "tables": "stemrepro.measures.tables:Tables",
     "scaling": "stemrepro.measures.scaling:Scaling",
 }
-"""By the name that a recipe's `measure:` has: a class that is a stemrepro.measures.base.Measure. Named, not imported, so that an edit of
-one leaves the results of recipes with another up to date."""
+"""A subclass of stemrepro.measures.base.Measure by the name that a recipe's `measure:` has.
+
+They are named, not imported: an edit of one leaves the results of recipes with another up to date.
+"""

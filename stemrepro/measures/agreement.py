@@ -1,4 +1,4 @@
-"""Decision accuracy: how often would a cheaper setting call a comparison of two arms as a ladder's last rung does?"""
+"""Decision accuracy: how often a cheaper setting calls a comparison of two arms as a ladder's last rung does."""
 
 from dataclasses import dataclass
 from itertools import combinations
@@ -12,13 +12,13 @@ from stemrepro.verdicts.robustness import sign
 
 @dataclass(frozen=True)
 class Agreement:
-    """Of so many seeds at one variant, means over pairs of arms and over all choices of that many seeds.
+    """Means over pairs of arms, and over all choices of so many seeds, at one variant.
 
     Attributes:
         pairs: comparisons that the last rung can tell.
         same_sign: share whose mean has the last rung's sign.
-        right: share that is called by its own 95% interval, as the last rung calls it.
-        wrong: share that is called, the other way. The rest is left open.
+        right: share that its own 95% interval calls as the last rung does.
+        wrong: share that is called the other way. The rest is left open.
     """
 
     pairs: int
@@ -28,20 +28,22 @@ class Agreement:
 
 
 def agreement(measure: Scaling, arms: tuple[str, ...], variant: str, seeds: int) -> Agreement:
-    """Prose losses of every pair of some arms at a variant, beside the same pair at the scale itself with all of its seeds.
+    """Compare the prose losses of every pair of arms at a variant with those of the same pair at the scale itself.
+
+    At the variant each choice of `seeds` seeds is called; at the scale itself all of its seeds count.
 
     Raises:
-        UserError: an arm isn't wanted at the variant.
+        UserError: the recipe doesn't train an arm at the variant.
     """
     shares, pairs = [], 0
     for pair in combinations(arms, 2):
         if not (end := sign(measure.gap(*pair, None), 0.0)):
             continue
         pairs += 1
-        own = measure.gap(*pair, variant)
-        for chosen in combinations(range(len(own.differences)), seeds):
-            found = Contrast(own.differences[list(chosen)], own.item_se, own.item_df)
-            called = end * sign(found, 0.0)
-            shares.append((end * found.mean > 0, called > 0, called < 0))
+        gap = measure.gap(*pair, variant)
+        for chosen in combinations(range(len(gap.differences)), seeds):
+            contrast = Contrast(gap.differences[list(chosen)], gap.item_se, gap.item_df)
+            called = end * sign(contrast, 0.0)
+            shares.append((end * contrast.mean > 0, called > 0, called < 0))
     same, right, wrong = np.mean(shares, axis=0) if shares else (np.nan,) * 3
     return Agreement(pairs, float(same), float(right), float(wrong))

@@ -1,7 +1,7 @@
 """The paper's own arithmetic: what follows from its printed numbers, without a run of ours.
 
-Nothing here is random but the item error, whose discordance is assumed and stated. Sections of the paper: Table 1 (cost), Tables
-3 and 4 (accuracies, parameters, ROI), Tables 5 and 6 (long context).
+Nothing here is random but the item error, whose discordance is assumed and stated. Sections of the paper: Table 1
+(cost), Tables 3 and 4 (accuracies, parameters, ROI), Tables 5 and 6 (long context).
 """
 
 import math
@@ -29,22 +29,26 @@ Z95 = 1.959964  # of the normal distribution
 
 
 def fits(value: float, items: int, digits: int = 2) -> bool:
-    """Can `value` percent, printed with so many digits, be k right answers out of `items`?"""
+    """Return whether `value` percent, printed with so many digits, can be k right answers out of `items`."""
     nearest = round(value * items / 100)
     half = 0.5 * 10**-digits + 1e-9
     return any(abs(100 * k / items - value) <= half for k in (nearest - 1, nearest, nearest + 1) if 0 <= k <= items)
 
 
 def chance_of_fit(items: int, digits: int = 2) -> float:
-    """Return share of all printable percentages that fit `items`: how often a number from elsewhere would fit by accident."""
+    """Return the share of all printable percentages that fit `items`.
+
+    It says how often a number from elsewhere would fit by accident.
+    """
     return len({round(100 * k / items, digits) for k in range(items + 1)}) / (100 * 10**digits + 1)
 
 
 def item_error(first: np.ndarray, second: np.ndarray, items: np.ndarray, discordance: float | None) -> float:
-    """Return standard error, in points, of the mean difference of two models over tasks, from the finite number of items alone.
+    """Return the standard error, in points, of the mean difference of two models over tasks.
 
-    A task's difference of two right-or-wrong scores has variance (q - d^2) / N, with q the share of items on which just one of
-    the two models is right and d the difference (McNemar's setting).
+    It comes from the finite number of items alone. A task's difference of two right-or-wrong scores has variance (q -
+    d^2) / N. There q is the share of items on which just one of the two models is right, and d the difference
+    (McNemar's setting).
 
     Args:
         first, second: accuracies in percent [tasks].
@@ -88,47 +92,53 @@ class PaperAudit(Measure):
         return self.inputs.catalog.shapes
 
     def accuracies(self, row: str) -> np.ndarray:
-        """Return the eight accuracies of a row, "table-3-350m/dense", in percent [8]; nan where none was found."""
+        """Return the eight accuracies of a row, "table-3-350m/dense", in percent [8]; NaN where the paper has none."""
         return np.array([self.paper.value(f"{row}/{task}") for task in EIGHT])
 
     def items(self, kind: str = "items") -> np.ndarray:
-        """Sizes of the eight test sets, or `padded` to a multiple of 128 [8]."""
+        """Return the sizes of the eight test sets, or `padded` to a multiple of 128 [8]."""
         return np.array([int(self.paper.value(f"test-sizes/{kind}/{task}")) for task in EIGHT])
 
     @metric(
         "average:{block}", "largest distance of a printed average from the mean of its tasks, in points", exact=True
     )
     def average_deviation(self, block: str) -> float:
-        """Largest distance between a printed average and the mean of its eight tasks, over the rows that have all, in points."""
+        """Return the largest distance between a printed average and the mean of its eight tasks, in points.
+
+        It is taken over the rows that have all eight.
+        """
         rows = [f"{block}/{row}" for row in self.paper.blocks[block].rows]
         gaps = [abs(self.accuracies(row).mean() - self.paper.value(f"{row}/average")) for row in rows]
         return float(np.nanmax(gaps))
 
     @metric("roi:{row}", "average accuracy per forward GFLOP relative to dense", exact=True)
     def roi(self, row: str) -> float:
-        """Training ROI: average accuracy per forward GFLOP, relative to dense."""
+        """Return the training ROI: average accuracy per forward GFLOP, relative to dense."""
         block = row.split("/")[0]
-        own, dense = self.paper.row(row), self.paper.row(f"{block}/dense")
-        return (own["average"] / own["gflops"]) / (dense["average"] / dense["gflops"])
+        numbers, dense = self.paper.row(row), self.paper.row(f"{block}/dense")
+        return (numbers["average"] / numbers["gflops"]) / (dense["average"] / dense["gflops"])
 
     def counts(self, row: str) -> dict[str, int]:
-        """Parameters of a row's model in closed form, from the published shape."""
+        """Return the parameters of a row's model in closed form, from the published shape."""
         block, _, arm = row.partition("/")
         ffn = "dense" if arm == "dense" else "stem"
         return parameter_counts(shaped(self.shapes[SHAPE_OF[block]], Arm(ffn=ffn, placement=PLACEMENT_OF[arm])))
 
     @metric("active:{row}", "active parameters in billions, from the shape", exact=True)
     def active(self, row: str) -> float:
-        """Active parameters in billions: all but the tables."""
+        """Return the active parameters in billions: all but the tables."""
         return self.counts(row)["active"] / 1e9
 
-    @metric("gflops:{row}", "forward GFLOPs a token by the paper's rule", exact=True)
+    @metric("gflops:{row}", "forward GFLOPs per token by the paper's rule", exact=True)
     def gflops(self, row: str) -> float:
-        """Forward GFLOPs a token by the paper's rule: 2 x active parameters."""
+        """Return the forward GFLOPs per token by the paper's rule: 2 x active parameters."""
         return 2 * self.active(row)
 
     def total(self, row: str, convention: Literal["tensors", "kept"]) -> float:
-        """Total parameters in billions: "tensors" counts every real tensor, "kept" subtracts no up-projection."""
+        """Return the total parameters in billions.
+
+        By "tensors" every real tensor counts; by "kept" no up-projection is subtracted.
+        """
         return self.counts(row)[{"tensors": "total", "kept": "paper_total"}[convention]] / 1e9
 
     @metric("nearer_total:{row}", "total parameters in billions by the nearer of two ways to count", exact=True)
@@ -138,7 +148,7 @@ class PaperAudit(Measure):
         return min(ways, key=lambda value: abs(value - self.paper.value(f"{row}/total")))
 
     def hash_totals(self, row: str) -> dict[int, float]:
-        """Total parameters in billions of Hash-MoE with 16 experts in so many layers."""
+        """Return the total parameters in billions of Hash-MoE with 16 experts, by the number of its MoE layers."""
         shape = self.shapes[SHAPE_OF[row.split("/")[0]]]
         expert = 3 * shape.width * shape.ffn_width
         dense = self.counts(row.replace("hash-moe", "dense"))["total"]
@@ -151,7 +161,10 @@ class PaperAudit(Measure):
 
     @metric("table_spread:{block}", "largest less smallest table that printed totals imply, in billions", exact=True)
     def table_spread(self, block: str) -> float:
-        """(total - dense) / STEM layers of the printed totals, largest less smallest, in billions: 0 if tables are of one size."""
+        """Return the spread of table sizes that the printed totals imply, largest less smallest, in billions.
+
+        A size is (total - dense) / STEM layers; the spread is 0 if tables are of one size.
+        """
         layers = self.shapes[SHAPE_OF[block]].layers
         dense = self.paper.value(f"{block}/dense/total")
         rows = [row for row in self.paper.blocks[block].rows if row.startswith("stem-")]
@@ -163,7 +176,7 @@ class PaperAudit(Measure):
 
     @metric("saved:{shape}", "percent of a layer's multiply-adds that Table 1 says is saved", exact=True)
     def saved(self, shape: Shape) -> float:
-        """Return share of a layer's multiply-adds that Table 1 says STEM saves, in percent, at 4,096 tokens."""
+        """Return the share of a layer's multiply-adds that Table 1 says STEM saves, in percent, at 4,096 tokens."""
         return 100 * table_1_saving(shape, 4096)
 
     def misfits(self, row: str) -> list[str]:
@@ -184,7 +197,10 @@ class PaperAudit(Measure):
         return "padded sizes" if all(math.isnan(v) or fits(v, n) for v, n in pairs) else "neither"
 
     def chance(self, row: str) -> float:
-        """Return how likely it is that numbers from elsewhere would fit the item counts that explain a row, all of them (nan for none)."""
+        """Return the chance that numbers from elsewhere would all fit the item counts that explain a row.
+
+        It is NaN where no item counts explain the row.
+        """
         kind = {"true sizes": "items", "padded sizes": "padded"}.get(self.scorer(row))
         if kind is None:
             return math.nan
@@ -193,7 +209,7 @@ class PaperAudit(Measure):
 
     @metric("ffn_saved:", "percent of a replaced FFN's multiply-adds that is saved", exact=True)
     def ffn_saved(self) -> float:
-        """Return share of a replaced FFN's matrix multiply-adds that is saved, in percent."""
+        """Return the share of a replaced FFN's matrix multiply-adds that is saved, in percent."""
         shape = self.shapes["llama-3.2-1b"]
         dense, stem = (shaped(shape, Arm(ffn=f, placement=p)) for f, p in (("dense", "none"), ("stem", "full")))
         matrix = shape.width * shape.ffn_width
@@ -202,42 +218,53 @@ class PaperAudit(Measure):
 
     @metric("flops_saved:{row}", "percent of the model's printed GFLOPs that is saved", exact=True)
     def flops_saved(self, row: str) -> float:
-        """Return share of the model's forward GFLOPs that is saved by the printed numbers, in percent."""
+        """Return the share of the model's forward GFLOPs that is saved by the printed numbers, in percent."""
         return 100 * (1 - self.paper.value(f"{row}/gflops") / self.paper.value(f"{row.split('/')[0]}/dense/gflops"))
 
     @metric("gain:{row}[:{without}]", "average difference to dense in points", exact=True)
     def gain(self, row: str, without: str | None = None) -> float:
-        """Average difference to dense in points, of all tasks or without one."""
+        """Return the average difference to dense in points, of all tasks or without one."""
         kept = [task != without for task in EIGHT]
         return float((self.accuracies(row) - self.accuracies(f"{row.split('/')[0]}/dense"))[kept].mean())
 
     @metric("within_items:{block}", "1 where a gain is within what other items might have given", exact=True)
     def within_items(self, block: str) -> int:
-        """1 where the mean gain of STEM 1/3 over dense is within the 95% half width that the items alone give two unrelated models."""
+        """Return 1 where the mean gain of STEM 1/3 over dense is within the items' 95% half width, else 0.
+
+        The half width is what the items alone give two unrelated models.
+        """
         first, second = self.accuracies(f"{block}/stem-third"), self.accuracies(f"{block}/dense")
         return int((first - second).mean() <= Z95 * item_error(first, second, self.items(), None))
 
     @metric("shrinks:{block}:{prefix}", "how often the lead gets smaller with length", exact=True)
     def shrinks(self, block: str, prefix: str) -> int:
-        """From one length bucket to the next, how often STEM's lead gets smaller, over columns that begin so."""
-        own, dense = self.paper.row(f"{block}/stem-third"), self.paper.row(f"{block}/dense")
-        lead = [own[column] - dense[column] for column in own if column.startswith(prefix)]
+        """Count how often STEM's lead gets smaller from one length bucket to the next.
+
+        Args:
+            block: of the paper's numbers.
+            prefix: with which the names of the columns begin.
+        """
+        stem, dense = self.paper.row(f"{block}/stem-third"), self.paper.row(f"{block}/dense")
+        lead = [stem[column] - dense[column] for column in stem if column.startswith(prefix)]
         return int((np.diff(lead) < 0).sum())
 
     @metric("below_majority:{block}", "BoolQ cells below the most frequent answer", exact=True)
     def below_majority(self, block: str) -> int:
-        """BoolQ cells of a block that are lower than always giving the set's most frequent answer."""
+        """Count the BoolQ cells of a block that are lower than always giving the set's most frequent answer."""
         most = (
             100 * self.paper.value("test-sizes/most_frequent_answer/boolq") / self.paper.value("test-sizes/items/boolq")
         )
         return sum(self.paper.value(f"{block}/{row}/boolq") < most for row in self.paper.blocks[block].rows)
 
     def one_scorer(self, row: str) -> bool:
-        """Do the item counts that explain a row explain dense's too?"""
+        """Return whether the item counts that explain a row explain dense's too."""
         return self.scorer(row) == self.scorer(f"{row.split('/')[0]}/dense") != "neither"
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Say whether two rows come from two scorers: then their difference says nothing of the models."""
+        """Return why a row can't be compared with dense's, or None.
+
+        Where two rows come from two scorers, their difference says nothing of the models.
+        """
         row = self.parse(metric).fields.get("row")
         if precondition == "one-scorer" and not self.one_scorer(row):
             ways = " and ".join(self.scorer(name) for name in (f"{row.split('/')[0]}/dense", row))
@@ -246,7 +273,10 @@ class PaperAudit(Measure):
 
 
 def granularity(audit: PaperAudit) -> pd.DataFrame:
-    """Return every accuracy of Tables 3 and 4: does it fit the true test size, the padded one, and how likely is that by accident?"""
+    """Return every accuracy of Tables 3 and 4, and whether it fits the true and the padded test size.
+
+    Next to each fit is the chance of it.
+    """
     rows = []
     for block in ("table-3-350m", "table-3-1b", "table-4"):
         for row in audit.paper.blocks[block].rows:
@@ -255,7 +285,8 @@ def granularity(audit: PaperAudit) -> pd.DataFrame:
                 if not math.isnan(value):
                     rows.append({
                         "block": block, "row": row, "task": task, "value": value, "items": size, "padded": padded,
-                        "right_of_items": round(value * size / 100, 4), "right_of_padded": round(value * padded / 100, 4),
+                        "right_of_items": round(value * size / 100, 4),
+                        "right_of_padded": round(value * padded / 100, 4),
                         "fits_items": fits(value, size), "fits_padded": fits(value, padded),
                         "chance_items": chance_of_fit(size), "chance_padded": chance_of_fit(padded),
                     })  # fmt: skip

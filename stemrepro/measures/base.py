@@ -1,4 +1,7 @@
-"""What a measure is: the meaning of a recipe's metrics. A recipe names one; its claims are checked against it when recipes are read."""
+"""What a measure is: the meaning of a recipe's metrics.
+
+A recipe names one measure. Its claims are checked against that measure when recipes are read.
+"""
 
 import itertools
 import pkgutil
@@ -13,7 +16,7 @@ from stemrepro.config.catalog import Catalog
 from stemrepro.config.recipe import Claim, Recipe
 from stemrepro.measures import MEASURES
 from stemrepro.measures.inputs import Inputs
-from stemrepro.measures.metric import LOSS_UNIT, Asked, Field, parse
+from stemrepro.measures.metric import LOSS_UNIT, Field, Parsed, parse
 from stemrepro.measures.plans import check_one_plan
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.rule import NOT_RUN
@@ -26,8 +29,8 @@ class Precondition:
     Attributes:
         words: what it asks.
         fails: what it is where it fails, one of stemrepro.verdicts.rule.UNTESTED.
-        arms: whose scores it looks at. A claim may share one of them, never its whole contrast: else the claim could not fail.
-        any_of: whose scores it looks at as well, as far as the recipe has them; one it needs.
+        arms: whose scores it looks at. A claim may share one of them, never its whole contrast: else it could not fail.
+        any_of: whose scores it looks at as well, as far as the recipe has them. It needs one of them.
         by_effect: does it compare losses with the smallest effect that counts of the claim?
     """
 
@@ -65,39 +68,42 @@ class Measure:
     def __init__(self, inputs: Inputs) -> None:
         self.inputs = inputs
 
-    def parse(self, metric: str) -> Asked:
+    def parse(self, metric: str) -> Parsed:
         """Read a metric; UserError names what it can't be."""
         return parse(type(self), metric, self.inputs.catalog, self.inputs.recipe)
 
     def contrast(self, high: str, low: str, metric: str) -> Contrast:
-        """Return metric(high) - metric(low), a value a seed; Unmeasured where a run diverged."""
-        asked = self.parse(metric)
-        return asked.metric.method(self, high, low, **asked.fields)
+        """Return metric(high) - metric(low), a value per seed; Unmeasured where a run diverged."""
+        parsed = self.parse(metric)
+        return parsed.metric.method(self, high, low, **parsed.fields)
 
     def value(self, metric: str) -> float:
         """Return the number of an exact claim."""
-        asked = self.parse(metric)
-        return asked.metric.method(self, **asked.fields)
+        parsed = self.parse(metric)
+        return parsed.metric.method(self, **parsed.fields)
 
     def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
-        """Return the same in other settings, by a name of stemrepro.verdicts.robustness.ROBUSTNESS, as far as both arms were trained there."""
+        """Return the same in other settings, as far as both arms were trained there.
+
+        The names are those of stemrepro.verdicts.robustness.ROBUSTNESS.
+        """
         return {}
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Say why a metric can't be tested under a condition, or None; the condition "none" is that of the metric itself.
+        """Return why a metric can't be tested under a condition, or None.
 
-        It gets no names of arms, so that it can't look at the result. Under a condition with `by_effect` it also gets the claim's
-        `smallest_effect`.
+        The condition "none" is that of the metric itself. The method gets no names of arms, so that it can't look at
+        the result. Under a condition with `by_effect` it also gets the claim's `smallest_effect`.
         """
         return None
 
     def runs(self) -> dict:
-        """Return everything with a `summary` that lies behind the recipe's results, by name."""
+        """Return everything with a `summary` from which the recipe's results come, by name."""
         return dict(self.arms)
 
 
 def measure_class(name: str) -> type[Measure]:
-    """Return the measure of a name; UserError names those there are."""
+    """Return the measure of a name; UserError lists the names that exist."""
     if name not in MEASURES:
         raise unknown("measure", name, MEASURES, "stemrepro/measures")
     return pkgutil.resolve_name(MEASURES[name])
@@ -110,19 +116,19 @@ def scores_of(recipe: Recipe) -> list[Path]:
 
 
 def measured(inputs: Inputs) -> Measure:
-    """Return the measure of a recipe, with what there is of its arms; UserError where that is of two plans."""
+    """Return the measure of a recipe, with the scores of its arms; UserError where these are of two plans."""
     check_one_plan(inputs)
     return measure_class(inputs.recipe.measure)(inputs)
 
 
 def refusal(measure: type[Measure], catalog: Catalog, recipe: Recipe, claim: Claim) -> str | None:
-    """Say why a measure can't judge a claim of a recipe, or return None."""
+    """Return why a measure can't judge a claim of a recipe, or None."""
     try:
-        asked = parse(measure, claim.metric, catalog, recipe)
+        parsed = parse(measure, claim.metric, catalog, recipe)
     except UserError as error:
         return str(error)
-    if asked.metric.exact != (claim.kind == "exact"):
-        kinds = ("is a number by itself", "must") if asked.metric.exact else ("is a contrast of arms", "can't")
+    if parsed.metric.exact != (claim.kind == "exact"):
+        kinds = ("is a number by itself", "must") if parsed.metric.exact else ("is a contrast of arms", "can't")
         return f"metric '{claim.metric}' {kinds[0]}, so that the claim's kind {kinds[1]} be 'exact'"
     reasons = (_refused_precondition(measure, recipe, claim, name) for name in claim.preconditions)
     return next(filter(None, reasons), None)
@@ -130,28 +136,40 @@ def refusal(measure: type[Measure], catalog: Catalog, recipe: Recipe, claim: Cla
 
 def _refused_precondition(measure: type[Measure], recipe: Recipe, claim: Claim, name: str) -> str | None:
     if name not in measure.preconditions:
-        known = "; ".join(f"{known} ({own.words})" for known, own in measure.preconditions.items()) or "none"
-        return f"precondition '{name}' is unknown to this measure; it has {known}"
-    asked, arms = measure.preconditions[name], set(recipe.arms)
-    if missing := set(asked.arms) - arms if arms else set():
+        choices = (
+            "; ".join(f"{choice} ({precondition.words})" for choice, precondition in measure.preconditions.items())
+            or "none"
+        )
+        return f"precondition '{name}' is unknown to this measure; it has {choices}"
+    precondition, arms = measure.preconditions[name], set(recipe.arms)
+    if missing := set(precondition.arms) - arms if arms else set():
         return f"precondition '{name}' needs the arm '{min(missing)}', which the recipe lacks"
-    if asked.any_of and not arms & set(asked.any_of):
-        controls = " or ".join(f"'{arm}'" for arm in asked.any_of)
-        return f"precondition '{name}' needs the arm {controls}; add one to the recipe's arms, or leave the precondition out"
-    if asked.by_effect and claim.unit != LOSS_UNIT:
-        return f"precondition '{name}' compares losses with smallest_effect, so unit must be {LOSS_UNIT} (got '{claim.unit}')"
-    if any(set(pair) <= set(asked.looked_at) for pair in itertools.pairwise(claim.arms)):
+    if precondition.any_of and not arms & set(precondition.any_of):
+        controls = " or ".join(f"'{arm}'" for arm in precondition.any_of)
+        return (
+            f"precondition '{name}' needs the arm {controls}; "
+            "add one to the recipe's arms, or leave the precondition out"
+        )
+    if precondition.by_effect and claim.unit != LOSS_UNIT:
+        return (
+            f"precondition '{name}' compares losses with smallest_effect, "
+            f"so unit must be {LOSS_UNIT} (got '{claim.unit}')"
+        )
+    if any(set(pair) <= set(precondition.looked_at) for pair in itertools.pairwise(claim.arms)):
         return f"precondition '{name}' looks at the claim's own contrast, so that the claim could not fail"
     return None
 
 
 def failure(measure: Measure, claim: Claim) -> tuple[str, str] | None:
-    """Return why a claim can't be tested, and of which kind that is, or None: its metric, else the first of its preconditions that fails."""
+    """Return why a claim can't be tested, and of which kind that is, or None.
+
+    The reason is its metric's, else that of the first of its preconditions that fails.
+    """
     if reason := measure.untestable(claim.metric, "none"):
         return reason, NOT_RUN
     for name in claim.preconditions:
-        asked = measure.preconditions[name]
-        told = {"smallest_effect": claim.smallest_effect} if asked.by_effect else {}
-        if reason := measure.untestable(claim.metric, name, **told):
-            return reason, asked.fails
+        precondition = measure.preconditions[name]
+        effect = {"smallest_effect": claim.smallest_effect} if precondition.by_effect else {}
+        if reason := measure.untestable(claim.metric, name, **effect):
+            return reason, precondition.fails
     return None

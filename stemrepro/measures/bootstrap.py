@@ -8,12 +8,12 @@ from stemrepro.common.sums import total
 
 
 def bootstrap_error(groups: list[tuple[np.ndarray, ...]], statistic: Callable) -> tuple[float, float]:
-    """Return standard error of the mean over groups of a statistic, and its degrees of freedom after Satterthwaite.
+    """Return the standard error of the mean over groups of a statistic, and its degrees of freedom after Satterthwaite.
 
     Args:
-        groups: for each source the arrays that the statistic takes, one value a document each [documents]; a source with one
-            document adds nothing to the error.
-        statistic: of those arrays, with an `axis` as scipy.stats.bootstrap asks for.
+        groups: for each source the arrays that the statistic takes, one value per document each [documents]. A source
+            with one document adds nothing to the error.
+        statistic: of those arrays, with an `axis` as scipy.stats.bootstrap needs it.
 
     Returns:
         (0, inf) when no source has two documents.

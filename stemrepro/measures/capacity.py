@@ -1,4 +1,7 @@
-"""How much models hold: metrics of recipes/knowledge_capacity.yaml. Bits are those of attributes drawn by chance, from log-probabilities."""
+"""How much models hold: metrics of recipes/knowledge_capacity.yaml.
+
+Bits are those of attributes drawn by chance, from log-probabilities.
+"""
 
 from functools import cached_property
 from typing import ClassVar
@@ -21,7 +24,10 @@ class ArmCapacity(ArmScores):
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """A line a seed: people, facts, bits there, bits known (below 0 where a model is worse than a guess), share of first choices."""
+        """A line per seed: people, facts, bits of these, bits known, share of first choices.
+
+        Bits known are below 0 where a model is worse than a guess.
+        """
         numbers = ("people", "facts", "bits", "known", "first")
         return self.lines("capacity.csv", *numbers, negative=("known",)).set_index("seed")
 
@@ -48,7 +54,7 @@ class Capacity(Measure):
 
     @cached_property
     def sizes(self) -> dict[str, float]:
-        """Points by their number of people, from few to many, as a factor of the scale's."""
+        """Variants by their number of people, from few to many, as a factor of the scale's."""
         variants = {MAIN: 1.0} | {
             variant: self.inputs.catalog.variant(variant).people for variant in self.inputs.recipe.variants
         }
@@ -68,19 +74,19 @@ class Capacity(Measure):
         return list(self.sizes)[-1]
 
     def costs(self, arm: str) -> dict[str, float]:
-        """ "total" and "active" parameters, and the forward FLOPs of a token ("flop")."""
+        """Return the "total" and "active" parameters of an arm, and its forward FLOPs per token ("flop")."""
         catalog, scale = self.inputs.catalog, self.inputs.scale
         model, training = run_settings(Address(MAIN, arm), catalog.arms[arm], catalog.variant(MAIN), scale)
         counts = parameter_counts(model)
         return {"total": counts["total"], "active": counts["active"], "flop": flops_per_token(model, training.sequence)}
 
     def percent(self, arm: str, variant: str) -> np.ndarray:
-        """Percent of the bits known [seeds]."""
+        """Return the percentage of the bits that an arm knows [seeds]."""
         frame = self.arms[arm][variant].frame
         return (100 * frame["known"] / frame["bits"]).to_numpy()
 
     def bits(self, arm: str, variant: str) -> np.ndarray:
-        """Bits known [seeds]."""
+        """Return the bits that an arm knows [seeds]."""
         return self.arms[arm][variant].frame["known"].to_numpy()
 
     @metric("known", "percent of the bits known of the most people, difference of two arms")
@@ -91,18 +97,18 @@ class Capacity(Measure):
 
     @metric(
         "{cost}",
-        "bits known of the most people per parameter, per active parameter or per forward FLOP of a token, "
+        "bits known of the most people per parameter, per active parameter or per forward FLOP per token, "
         "doublings by which the first arm exceeds the second",
     )
     def known_per_cost(self, high: str, low: str, cost: str) -> Contrast:
         """Return log2 of a ratio by seed; NaN where less than a bit is known."""
         bits = {arm: self.bits(arm, self.most) for arm in (high, low)}
         return difference(
-            *(np.log2(np.where(own >= 1, own, np.nan) / self.costs(arm)[cost]) for arm, own in bits.items())
+            *(np.log2(np.where(known >= 1, known, np.nan) / self.costs(arm)[cost]) for arm, known in bits.items())
         )
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return whether dense learns at all, and whether there is more than it can hold."""
+        """Return why a claim can't be tested, or None: dense learns too little, or can hold all that there is."""
         fewest = next(iter(self.sizes))
         if precondition == "dense-learns" and (few := float(self.percent("dense", fewest).mean())) < LEARNT:
             return f"dense knows {few:.0f}% of the bits of the fewest people; {LEARNT:g} are needed"
@@ -113,5 +119,7 @@ class Capacity(Measure):
     def runs(self) -> dict[str, ArmCapacity]:
         """Return the arms at every number of people."""
         return {
-            str(Address(variant, arm)): own for arm, variants in self.arms.items() for variant, own in variants.items()
+            str(Address(variant, arm)): scores
+            for arm, variants in self.arms.items()
+            for variant, scores in variants.items()
         }

@@ -1,4 +1,4 @@
-"""recipes/, read and checked, every claim of which its recipe's measure can judge."""
+"""The catalogue of recipes/, read and checked: every claim is one that its recipe's measure can judge."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from stemrepro.measures.base import measure_class, refusal
 
 
 def load(folder: Path = RECIPES) -> Catalog:
-    """Read recipes/ and ask every claim's measure whether it knows the metric; UserError where it doesn't."""
+    """Read recipes/ and check that every claim's measure knows its metric; UserError where it doesn't."""
     catalog = read_recipes(folder)
     for name, recipe in catalog.recipes.items():
         file = folder / f"{name}.yaml"

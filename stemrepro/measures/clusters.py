@@ -1,14 +1,17 @@
-"""The error of a mean over pairs: pairs share countries on both sides, so whole countries are left out in turn, not pairs.
+"""The error of a mean over pairs that share countries on both sides.
 
-The delete-one jackknife over countries. A bootstrap that draws countries anew, and a pair as often as both of its countries,
-says the same of many countries and too little of few: a country that is drawn twice makes no pair with itself.
+Whole countries are left out in turn, not pairs. It is the delete-one jackknife over countries. A bootstrap would draw
+countries anew, and a pair as often as both of its countries. It gives the same error for many countries and too small a
+one for few: a country drawn twice makes no pair with itself.
 """
 
 import numpy as np
 
 
 def pair_error(values: np.ndarray, kept: np.ndarray, first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
-    """Return standard error between countries of the mean over seeds of each seed's mean, and its degrees of freedom (countries - 1).
+    """Return the standard error between countries of the mean over seeds, and its degrees of freedom (countries - 1).
+
+    The mean over seeds is of each seed's mean over the pairs that it keeps.
 
     Args:
         values: [seeds, pairs].
@@ -16,7 +19,7 @@ def pair_error(values: np.ndarray, kept: np.ndarray, first: np.ndarray, second: 
         first, second: names of each pair's countries [pairs].
 
     Returns:
-        nan where a seed keeps no pair without some country: then nothing is known of the error.
+        NaN where a seed keeps no pair without some country: then nothing is known of the error.
     """
     names, members = np.unique(np.concatenate([first, second]), return_inverse=True)
     left, right = np.split(members, 2)

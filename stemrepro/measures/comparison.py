@@ -24,12 +24,18 @@ MEMORY, UNIGRAM, ANSWERS, NO_GAIN = (
 )  # fmt: skip
 """Names of preconditions."""
 UNINFORMED = ("stem-frozen", "stem-shuffled")
-"""Arms whose rows hold nothing that was learnt of a token: random ones that never move, and rows dealt out anew at every step."""
+"""Arms whose rows hold nothing learnt of a token: random ones that never move, and ones dealt anew at every step."""
 
 
 @dataclass
 class ComparedArm:
-    """One arm: losses where the recipe compares its arms, benchmark items where it has tasks, losses or steps at variants."""
+    """One arm of a comparison.
+
+    Attributes:
+        losses: where the recipe compares its arms.
+        items: of benchmarks, where the recipe has tasks.
+        variants: losses or steps at variants.
+    """
 
     losses: ArmLosses
     items: ArmItems | None = None
@@ -47,7 +53,7 @@ def losses_at(folder: Path, address: Address, count: int | None = None) -> ArmLo
 
 
 def read_arms(inputs: Inputs) -> dict[str, ComparedArm]:
-    """Everything that a recipe reads of its arms."""
+    """Read all scores of a recipe's arms."""
     recipe, folder, arms = inputs.recipe, inputs.folder, {}
     for arm in recipe.arms:
         variants = {
@@ -56,8 +62,8 @@ def read_arms(inputs: Inputs) -> dict[str, ComparedArm]:
             if variant != recipe.base
         }
         compared = losses_at(folder, Address(recipe.base, arm), recipe.seeds_of(arm))
-        own_items = ArmItems(inputs.scores("benchmarks", arm), recipe) if recipe.tasks else None
-        arms[arm] = ComparedArm(compared, own_items, variants)
+        scored_items = ArmItems(inputs.scores("benchmarks", arm), recipe) if recipe.tasks else None
+        arms[arm] = ComparedArm(compared, scored_items, variants)
     return arms
 
 
@@ -67,14 +73,14 @@ class Comparison(Measure):
     fields: ClassVar[dict[str, Field]] = {"mix": losses.MIXES, "bucket": losses.NAMED, "seen": {"seen": True}}
     preconditions: ClassVar[dict[str, Precondition]] = {
         MEMORY: Precondition(
-            "a memory of the last token explains less than three quarters of the gap between dense and STEM full", CONFOUNDED,
-            ("dense", "token-only", "stem-full"),
+            "a memory of the last token explains less than three quarters of the gap between dense and STEM full",
+            CONFOUNDED, ("dense", "token-only", "stem-full"),
         ),
         UNIGRAM: Precondition("at the first mark dense beats token frequencies", TOO_SHORT, ("dense",)),
         ANSWERS: Precondition("dense scores above what needs no knowledge", TOO_SMALL, ("dense",)),
         NO_GAIN: Precondition(
-            "rows that hold nothing learnt don't end below dense by more than the claim's smallest effect", CONFOUNDED,
-            ("dense",), any_of=UNINFORMED, by_effect=True,
+            "rows that hold nothing learnt don't end below dense by more than the claim's smallest effect",
+            CONFOUNDED, ("dense",), any_of=UNINFORMED, by_effect=True,
         ),
     }  # fmt: skip
 
@@ -90,7 +96,10 @@ class Comparison(Measure):
     def loss(
         self, high: str, low: str, mix: str, bucket: Bucket | None = None, setting: str | None = None
     ) -> Contrast | None:
-        """Return a difference of losses by seed; NaN for a bucket that no target fell into, which other settings leave out."""
+        """Return a difference of losses by seed.
+
+        For a bucket that no target fell into it is NaN, or None in another setting.
+        """
         if bucket and self.is_empty(bucket):
             return None if setting else Contrast(np.full(self.arms[high].summary["seeds"], np.nan))
         return losses.contrast(*self.pair(high, low, setting), mix, bucket)
@@ -111,18 +120,19 @@ class Comparison(Measure):
 
     @metric("interaction", factorial.WORDS)
     def interaction(self, high: str, low: str) -> Contrast:
-        """See stemrepro.measures.factorial."""
+        """Return the contrast of stemrepro.measures.factorial."""
         return factorial.interaction(high, low, tuple(self.arms), lambda arm: self.arms[arm].losses)
 
     def is_empty(self, bucket: Bucket) -> bool:
-        """Say whether no target of the scale fell into a bucket."""
+        """Return whether no target of the scale fell into a bucket."""
         rows = next(iter(self.arms.values())).losses.losses
         return not ((rows.by == bucket.by) & (rows.bucket == bucket.name)).any()
 
     def at(self, setting: str, arm: str) -> ArmLosses | None:
-        """Return losses of an arm in another setting, at the budget at which the recipe compares its arms; None where it wasn't trained there.
+        """Return an arm's losses in another setting, at the recipe's budget; None where it wasn't trained there.
 
-        At own rates these are the scale's own where the family's best rate is the common one, and none where the scale doesn't know it.
+        At own rates these are the scale's own losses where the family's best rate is the common one. They are None
+        where the scale doesn't know that rate.
         """
         base = self.inputs.recipe.base
         runs = self.arms[arm].variants.get(VARIANTS[setting] if base == MAIN else f"{base}-{VARIANTS[setting]}")
@@ -131,27 +141,30 @@ class Comparison(Measure):
         fields, scale = self.inputs.catalog.arms[arm], self.inputs.scale
         if (fields.family or arm) not in scale.tuned:
             return None
-        own, common = (run_settings(Address(MAIN, arm), fields, Variant(tuned=own), scale) for own in (True, False))
-        return runs or (self.arms[arm].losses if own == common else None)
+        tuned, common = (run_settings(Address(MAIN, arm), fields, Variant(tuned=flag), scale) for flag in (True, False))
+        return runs or (self.arms[arm].losses if tuned == common else None)
 
     def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
-        """Return the same in other settings; none where an arm wasn't trained there, or where the setting is the common one for both."""
-        asked, found = self.parse(metric), {}
-        for setting in ROBUSTNESS if asked.metric.robustness else ():
+        """Return the same in other settings.
+
+        A setting is left out where an arm wasn't trained there, or where it is the common one for both.
+        """
+        parsed, settings = self.parse(metric), {}
+        for setting in ROBUSTNESS if parsed.metric.robustness else ():
             pair = {arm: self.at(setting, arm) for arm in (high, low)}
             if None in pair.values() or all(pair[arm] is self.arms[arm].losses for arm in pair):
                 continue
-            if (contrast := asked.metric.method(self, high, low, setting=setting, **asked.fields)) is not None:
-                found[setting] = contrast
-        return found
+            if (contrast := parsed.metric.method(self, high, low, setting=setting, **parsed.fields)) is not None:
+                settings[setting] = contrast
+        return settings
 
     def untestable(self, metric: str, precondition: str, smallest_effect: float = np.nan) -> str | None:
-        """See Measure.untestable and `preconditions`."""
-        asked = self.parse(metric)
-        if (bucket := asked.fields.get("bucket")) and self.is_empty(bucket):
+        """Return what Measure.untestable says, for the conditions of `preconditions`."""
+        parsed = self.parse(metric)
+        if (bucket := parsed.fields.get("bucket")) and self.is_empty(bucket):
             return f"no target at this scale fell into the bucket {bucket.name}"
         if precondition == ANSWERS:
-            return items.untestable(self.arms["dense"].items, **asked.fields)
+            return items.untestable(self.arms["dense"].items, **parsed.fields)
         if precondition == MEMORY:
             return self._memory_explains()
         if precondition == UNIGRAM:
@@ -161,7 +174,7 @@ class Comparison(Measure):
         return None
 
     def _memory_explains(self) -> str | None:
-        """Do dense - token-only make three quarters of dense - STEM full, on prose?"""
+        """Return a reason where dense - token-only is three quarters of dense - STEM full or more, on prose."""
         dense, stem, memory = (self.arms[arm].losses for arm in ("dense", "stem-full", "token-only"))
         gap, part = (losses.contrast(dense, low, "prose").mean for low in (stem, memory))
         if gap <= 0:
@@ -178,7 +191,10 @@ class Comparison(Measure):
         return None
 
     def _gain_without_information(self, smallest_effect: float) -> str | None:
-        """Does a control whose rows say nothing end below dense by more than what counts, on prose, in the mean over seeds?"""
+        """Return a reason where a control whose rows say nothing ends below dense by more than what counts.
+
+        Losses are those on prose, in the mean over seeds.
+        """
         dense, controls = self.arms["dense"].losses, [arm for arm in UNINFORMED if arm in self.arms]
         gains = {arm: losses.contrast(dense, self.arms[arm].losses, "prose").mean for arm in controls}
         worst = max(gains, key=gains.get)
@@ -188,15 +204,17 @@ class Comparison(Measure):
         return None
 
     def runs(self) -> dict[str, ArmLosses | ArmItems]:
-        """Return the scores behind the recipe, where its arms are compared and at variants."""
+        """Return the scores of the recipe, where its arms are compared and at variants."""
         parts = self.inputs.recipe.scores
-        main = {arm: own.losses if "losses" in parts else own.items for arm, own in self.arms.items()}
-        return main | {f"{arm}@{variant}": at for arm, own in self.arms.items() for variant, at in own.variants.items()}
+        main = {arm: scores.losses if "losses" in parts else scores.items for arm, scores in self.arms.items()}
+        return main | {
+            f"{arm}@{variant}": run for arm, scores in self.arms.items() for variant, run in scores.variants.items()
+        }
 
     def cost(self, arm: str) -> dict[str, float]:
-        """Return an arm's FLOPs a token and its parameters in all, as multiples of dense's."""
-        own, dense = self.arms[arm].summary, self.arms["dense"].summary
+        """Return an arm's FLOPs per token and all of its parameters, as multiples of dense's."""
+        summary, dense = self.arms[arm].summary, self.arms["dense"].summary
         return {
-            "FLOPs": own["forward_flops_per_token"] / dense["forward_flops_per_token"],
-            "parameters": own["parameters"]["total"] / dense["parameters"]["total"],
+            "FLOPs": summary["forward_flops_per_token"] / dense["forward_flops_per_token"],
+            "parameters": summary["parameters"]["total"] / dense["parameters"]["total"],
         }

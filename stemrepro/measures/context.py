@@ -1,4 +1,4 @@
-"""What more context is worth to each arm, and counts in the text alone: metrics of recipes/long_context_capacity.yaml."""
+"""The worth of more context to each arm, and counts in the text: metrics of recipes/long_context_capacity.yaml."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,7 +44,7 @@ class ArmContext:
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        """What ARRAYS names, of the seeds that are read; Unmeasured where a run diverged."""
+        """The arrays of ARRAYS, of the seeds that are read; Unmeasured where a run diverged."""
         path = self.losses.whole().folder / "context.npz"
         arrays = read_npz(path, ARRAYS, contexts=len(CONTEXTS))
         kept = np.isin(arrays["seeds"], self.losses.scored)
@@ -83,18 +83,18 @@ def part(arm: ArmContext, what: str, low: int = 0, high: int = 2**30) -> Part:
 
 
 def half(arm: ArmContext) -> int:
-    """Position at which a block's second half begins."""
+    """Return the position at which a block's second half begins."""
     return 2 ** (arm.arrays["by_position_tokens"].shape[1] - 2)
 
 
 EARLY = (1, 8)
-"""Positions that count as early, from and up to."""
+"""Positions that count as early: the first, and the one after the last."""
 CONTEXT_WORTH = 0.02
 """Nats that dense must gain from the first half for a context effect to be testable."""
 
 
 def parts(arm: ArmContext, growth: Literal["position", "prefix", "order"]) -> tuple[Part, Part]:
-    """Return the two conditions whose difference a growth is: late and early, behind more and less."""
+    """Return the two conditions whose difference a growth is: with more context and with less."""
     if growth == "position":
         return part(arm, "position", half(arm)), part(arm, "position", *EARLY)
     if growth == "prefix":
@@ -103,16 +103,18 @@ def parts(arm: ArmContext, growth: Literal["position", "prefix", "order"]) -> tu
 
 
 def mean_difference(first: Part, second: Part, more: Part | None, fewer: Part | None, source: np.ndarray) -> Contrast:
-    """mean(first) - mean(second) by seed, less mean(more) - mean(fewer) where these are given; every source counts the same.
-    The error between documents is a bootstrap within each source, as for whole sources.
+    """Return mean(first) - mean(second) by seed, less mean(more) - mean(fewer) where these are given.
+
+    Every source counts the same. The error between documents is a bootstrap within each source, as for whole sources.
     """
-    upper, lower = first.nats - second.nats, (more.nats - fewer.nats if more else np.zeros_like(first.nats))
+    upper = first.nats - second.nats
+    lower = more.nats - fewer.nats if more else np.zeros_like(first.nats)
     tokens, others = first.tokens.astype(float), (more.tokens if more else first.tokens).astype(float)
     by_seed, groups, names = np.zeros(len(upper)), [], np.unique(source)
     for name in names:
-        own = source == name
-        by_seed += upper[:, own].sum(axis=1) / tokens[own].sum() - lower[:, own].sum(axis=1) / others[own].sum()
-        groups.append((upper[:, own].mean(axis=0), tokens[own], lower[:, own].mean(axis=0), others[own]))
+        rows = source == name
+        by_seed += upper[:, rows].sum(axis=1) / tokens[rows].sum() - lower[:, rows].sum(axis=1) / others[rows].sum()
+        groups.append((upper[:, rows].mean(axis=0), tokens[rows], lower[:, rows].mean(axis=0), others[rows]))
     error = bootstrap_error(
         groups, lambda u, t, v, o, axis=-1: u.sum(axis=axis) / t.sum(axis=axis) - v.sum(axis=axis) / o.sum(axis=axis)
     )
@@ -120,7 +122,7 @@ def mean_difference(first: Part, second: Part, more: Part | None, fewer: Part | 
 
 
 def context_gain(arm: ArmContext) -> Contrast:
-    """Nats a token that the first half takes off the second half's loss."""
+    """Return the nats per token that the first half takes off the second half's loss."""
     return mean_difference(part(arm, "alone"), part(arm, "intact"), None, None, arm.arrays["source"])
 
 
@@ -140,13 +142,11 @@ class Context(CountsText):
     @metric("growth:{growth=position}", "a difference in the second half of a block less that in positions 1 to 7")
     @metric(
         "growth:{growth=prefix}",
-        "a difference on the second half's targets behind the first half less that behind nothing",
+        "a difference on the second half's targets after the first half less that after nothing",
     )
-    @metric(
-        "growth:{growth=order}", "the same behind the first half as it stands less that behind the same tokens shuffled"
-    )
+    @metric("growth:{growth=order}", "the same after the first half as it is less that after the same tokens shuffled")
     def growth(self, high: str, low: str, growth: str) -> Contrast:
-        """Return how much more loss(high) - loss(low) is under the first condition of a growth than under the second.
+        """Return loss(high) - loss(low) under the first condition of a growth less that under the second.
 
         Raises:
             UserError: arms scored on different seeds or documents.
@@ -159,8 +159,10 @@ class Context(CountsText):
         return mean_difference(late, late_low, early, early_low, first.arrays["source"])
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """dense-uses-context: the first half of a block must be worth CONTEXT_WORTH nats a token to dense on the second half's
-        targets.
+        """Return why a metric can't be tested, or None.
+
+        dense-uses-context: the first half of a block must be worth CONTEXT_WORTH nats per token to dense. The targets
+        are those of the second half.
         """
         if precondition == "dense-uses-context" and (gain := context_gain(self.arms["dense"]).mean) < CONTEXT_WORTH:
             return f"half a block of context is worth {gain:.3f} nats to dense; {CONTEXT_WORTH:g} are needed"

@@ -12,7 +12,7 @@ from stemrepro.model.cost import flops_per_token, row_bytes, table_1_decode_savi
 
 PLACEMENTS = ("third", "half", "full")
 LENGTH = 4096
-"""Tokens of context for every claim; with it Table 1 gives the paper's Qwen2.5 fractions."""
+"""Tokens of context for every claim. With it Table 1 gives the paper's Qwen2.5 fractions."""
 
 
 def dense_and_stem(shape: Shape, placement: str) -> tuple[ModelConfig, ModelConfig]:
@@ -21,20 +21,20 @@ def dense_and_stem(shape: Shape, placement: str) -> tuple[ModelConfig, ModelConf
 
 
 def layer_saving(shape: Shape, length: int = LENGTH) -> float:
-    """Return share of a replaced layer's forward FLOPs that is saved, with the shape's own grouped-query attention."""
+    """Return the share of a replaced layer's forward FLOPs that is saved, with the shape's grouped-query attention."""
     dense, _ = dense_and_stem(shape, "full")
     layer = (flops_per_token(dense, length) - 2 * dense.width * dense.vocab) / dense.layers
     return 2 * dense.width * dense.ffn_width / layer
 
 
 def model_saving(shape: Shape, placement: str, length: int = LENGTH) -> float:
-    """Return share of a model's forward FLOPs that is saved, output head included."""
+    """Return the share of a model's forward FLOPs that is saved, output head included."""
     dense, stem = dense_and_stem(shape, placement)
     return 1 - flops_per_token(stem, length) / flops_per_token(dense, length)
 
 
 def doubled(shape: Shape) -> tuple[float, float]:
-    """By what an FFN's forward FLOPs and a token's row bytes grow when width and ffn_width double."""
+    """Return how many times an FFN's forward FLOPs and a token's row bytes grow when width and ffn_width double."""
     _, small = dense_and_stem(shape, "third")
     large = replace(small, width=2 * small.width, ffn_width=2 * small.ffn_width)
     compute = (large.width * large.ffn_width) / (small.width * small.ffn_width)

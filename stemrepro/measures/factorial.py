@@ -1,4 +1,4 @@
-"""The factorial (up-projection kept or removed) x (table or none): what one is worth where the other is there, and where it isn't."""
+"""The factorial (up-projection kept or removed) x (table or none): what one is worth with the other and without it."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ WITH_TABLE = {
 
 
 def interaction(high: str, low: str, arms: tuple[str, ...], losses_of: Callable[[str], ArmLosses]) -> Contrast:
-    """(high - low) less the same difference where both arms have a table, over the seeds that all four have.
+    """Return (high - low) less the same difference where both arms have a table, over the seeds that all four have.
 
     Args:
         arms: those of the recipe.
@@ -28,8 +28,8 @@ def interaction(high: str, low: str, arms: tuple[str, ...], losses_of: Callable[
     if (low, high) in WITH_TABLE:
         return interaction(low, high, arms, losses_of).reversed()
     if (high, low) not in WITH_TABLE:
-        known = "; ".join(f"[{first}, {second}]" for first, second in WITH_TABLE)
-        raise UserError(f"metric 'interaction' is of the pairs without a table, {known}; got [{high}, {low}]")
+        choices = "; ".join(f"[{first}, {second}]" for first, second in WITH_TABLE)
+        raise UserError(f"metric 'interaction' is of the pairs without a table, {choices}; got [{high}, {low}]")
     pair = WITH_TABLE[high, low]
     if missing := [arm for arm in pair if arm not in arms]:
         raise UserError(f"metric 'interaction' of [{high}, {low}] needs the arm '{missing[0]}', which the recipe lacks")

@@ -1,7 +1,8 @@
-"""Saturating power laws of loss, L = floor + amplitude * size^-exponent summed over axes (tokens, parameters), by least squares.
+"""Saturating power laws of loss by least squares: L = floor + amplitude * size^-exponent, summed over axes.
 
-Given the exponents, the floor and the amplitudes are linear and are solved for exactly (non-negative least squares), so that only the
-exponents are searched: first on a grid over all of their range, then between its points. No start has to be guessed.
+Axes are tokens and parameters. Given the exponents, the floor and the amplitudes are linear and are solved for exactly,
+by non-negative least squares. So only the exponents are searched: first on a grid over all of their range, then between
+its points. No start has to be guessed.
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ class PowerLaw:
     """L = floor + sum over axes of amplitude * (size / unit)^-exponent, in nats.
 
     Attributes:
-        units: a size an axis, at which its term is its amplitude.
+        units: a size per axis, at which its term is its amplitude.
     """
 
     floor: float
@@ -30,12 +31,12 @@ class PowerLaw:
     exponents: np.ndarray
 
     def loss(self, *sizes: np.ndarray | float) -> np.ndarray:
-        """Return the law at sizes, one array an axis."""
+        """Return the law at sizes, one array per axis."""
         parts = zip(sizes, self.units, self.amplitudes, self.exponents, strict=True)
         return self.floor + sum(a * (np.asarray(size, float) / unit) ** -e for size, unit, a, e in parts)
 
     def reach(self, loss: float, *sizes: float | None) -> float:
-        """Return the size along the axis given as None at which the law falls to a loss; infinite where it never does."""
+        """Return the size of the axis given as None at which the law falls to a loss; infinite where it never does."""
         axis = sizes.index(None)
         fixed = [i for i in range(len(sizes)) if i != axis]
         rest = loss - self.floor
@@ -55,10 +56,11 @@ class Fitted:
 
 
 def bootstrapped(losses: np.ndarray, *sizes: np.ndarray, tied: bool = False) -> dict[str, Fitted]:
-    """Floor, amplitudes (at the units of the law) and exponents of the law of the mean over seeds, with percentile intervals.
+    """Return floor, amplitudes and exponents of the law of the mean over seeds, with percentile intervals.
 
-    Every drawing takes the seeds anew, with replacement, and as many of the law's residuals, enlarged by what the fit took of them; with as
-    many places as the law has parameters there are none, and the interval is that of the seeds alone.
+    Amplitudes are at the units of the law. Every drawing takes the seeds anew, with replacement. It also takes as many
+    of the law's residuals, enlarged by what the fit took of them. With as many places as the law has parameters no
+    residuals are left, and the interval is that of the seeds alone.
 
     Args:
         losses: [places, seeds].
@@ -75,22 +77,24 @@ def bootstrapped(losses: np.ndarray, *sizes: np.ndarray, tied: bool = False) -> 
     law = fit(mean, *sizes, tied=tied)
     left = len(mean) - (1 + axes + (1 if tied else axes))
     misses = (mean - law.loss(*sizes)) * (np.sqrt(len(mean) / left) if left > 0 else 0.0)
-    rng, found = np.random.default_rng(0), []
+    rng, drawn = np.random.default_rng(0), []
     for _ in range(DRAWS):
         seeds = rng.integers(losses.shape[1], size=losses.shape[1])
         moved = losses[:, seeds].mean(axis=1) - mean
         flipped = rng.choice([-1, 1], len(mean)) * misses[rng.integers(len(mean), size=len(mean))]
-        found.append(numbers(fit(law.loss(*sizes) + moved + flipped, *sizes, tied=tied)))
-    low, high = np.percentile(found, [2.5, 97.5], axis=0)
+        drawn.append(numbers(fit(law.loss(*sizes) + moved + flipped, *sizes, tied=tied)))
+    low, high = np.percentile(drawn, [2.5, 97.5], axis=0)
     names = ["floor", *(f"{what} {axis}" for what in ("amplitude", "exponent") for axis in range(axes))]
     return {
-        name: Fitted(*map(float, own))
-        for name, own in zip(names, zip(numbers(law), low, high, strict=True), strict=True)
+        name: Fitted(*map(float, triple))
+        for name, triple in zip(names, zip(numbers(law), low, high, strict=True), strict=True)
     }
 
 
 def fit(losses: np.ndarray, *sizes: np.ndarray, tied: bool = False) -> PowerLaw:
-    """Return the law nearest to losses [places] at sizes [places], one array an axis; the floor and the amplitudes are never below 0.
+    """Return the law nearest to losses [places] at sizes [places], one array per axis.
+
+    The floor and the amplitudes are never below 0.
 
     Args:
         tied: all axes have one exponent.

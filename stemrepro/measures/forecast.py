@@ -1,8 +1,8 @@
-"""A ladder's next rung, foretold from those below it, before it is run.
+"""A ladder's next rung, predicted from those below it, before it is run.
 
-Every seed's own power law is drawn on to the next rung: the spread between these is the error over seeds. How far the laws miss the rungs
-that they were fitted to is the other error, by bootstrap of the residuals of the seed-averaged ladder. Both enter one t interval as the
-errors over seeds and over items do in any contrast.
+Every seed's own power law is extrapolated to the next rung: the spread between these is the error over seeds. The other
+error is how far the laws miss the rungs that they were fitted to. It comes by bootstrap of the residuals of the
+seed-averaged ladder. Both enter one t interval, as the errors over seeds and over items do in any contrast.
 """
 
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ DRAWS = 200
 
 @dataclass(frozen=True)
 class Below:
-    """An arm's rungs below the one to foretell, and where that one is.
+    """An arm's rungs below the one to predict, and where that one is.
 
     Attributes:
         losses: [rungs, seeds].
         sizes: [rungs] for each axis of the law: tokens, or parameters and tokens.
-        at: of the rung to foretell, one for each axis.
+        at: sizes of the rung to predict, one for each axis.
         tied: the axes have one exponent (see `fits.fit`).
     """
 
@@ -41,21 +41,23 @@ class Below:
         """Return the law of losses [rungs] at these sizes."""
         return fit(losses, *self.sizes, tied=self.tied)
 
-    def drawn_on(self, losses: np.ndarray) -> float:
-        """That law at the rung to foretell."""
+    def extrapolated(self, losses: np.ndarray) -> float:
+        """Return the law of losses [rungs], extrapolated to the rung to predict."""
         return float(self.law(losses).loss(*self.at))
 
 
 def forecast(arms: tuple[Below, ...], signs: tuple[int, ...]) -> Contrast:
-    """Return the signed sum of arms' losses (1 and -1: their gap) at a rung that isn't in the fit, by seed; its `interval` is the prediction's.
+    """Return the signed sum of arms' losses at a rung that isn't in the fit, by seed.
 
-    With as many rungs as the law has parameters nothing is left over to say how well it fits, and the interval holds the seeds alone.
+    Its `interval` is the prediction's. With as many rungs as the law has parameters nothing is left over to say how
+    well it fits, and the interval holds the seeds alone.
 
     Args:
         arms: with the same rungs and the same seeds.
+        signs: of the arms in the sum; 1 and -1 give the gap of two.
 
     Raises:
-        UserError: too few rungs, or the one to foretell isn't above those of its size.
+        UserError: too few rungs, or the one to predict isn't above those of its size.
     """
     rungs, needed, at = len(arms[0].losses), arms[0].fitted, arms[0].at
     if rungs < needed:
@@ -63,8 +65,8 @@ def forecast(arms: tuple[Below, ...], signs: tuple[int, ...]) -> Contrast:
     last = max((tokens for *size, tokens in zip(*arms[0].sizes, strict=True) if tuple(size) == at[:-1]), default=0)
     if at[-1] <= last:
         raise UserError(f"a prediction is of a rung above those fitted, up to {last:g} tokens; got {at[-1]:g}")
-    values = [[arm.drawn_on(own) for own in arm.losses.T] for arm in arms]
-    by_seed = sum(sign * np.array(own) for sign, own in zip(signs, values, strict=True))
+    values = [[arm.extrapolated(losses) for losses in arm.losses.T] for arm in arms]
+    by_seed = sum(sign * np.array(losses) for sign, losses in zip(signs, values, strict=True))
     if (left := rungs - needed) == 0:
         return Contrast(by_seed)
     fitted, residuals = [], []
@@ -72,12 +74,14 @@ def forecast(arms: tuple[Below, ...], signs: tuple[int, ...]) -> Contrast:
         mean = arm.losses.mean(axis=1)
         fitted.append(arm.law(mean).loss(*arm.sizes))
         residuals.append((mean - fitted[-1]) * np.sqrt(rungs / left))
-    rng, found = np.random.default_rng(0), []
+    rng, drawn = np.random.default_rng(0), []
     for _ in range(DRAWS):
         # One drawing for all arms: what moves a rung of one moves the others' with it.
         chosen = rng.integers(rungs, size=rungs + 1)
         flips = rng.choice([-1, 1], rungs + 1)
         moved = [flips * miss[chosen] for miss in residuals]
-        ends = [arm.drawn_on(own + miss[:-1]) + miss[-1] for arm, own, miss in zip(arms, fitted, moved, strict=True)]
-        found.append(sum(sign * end for sign, end in zip(signs, ends, strict=True)))
-    return Contrast(by_seed, float(np.std(found)), float(left))
+        ends = [
+            arm.extrapolated(mean + miss[:-1]) + miss[-1] for arm, mean, miss in zip(arms, fitted, moved, strict=True)
+        ]
+        drawn.append(sum(sign * end for sign, end in zip(signs, ends, strict=True)))
+    return Contrast(by_seed, float(np.std(drawn)), float(left))

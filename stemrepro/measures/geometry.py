@@ -25,7 +25,10 @@ TOKENS = {
 
 
 def random_p95(dimensions: int) -> float:
-    """95th percentile of |cos| between random directions: cos^2 is Beta(1/2, (n - 1)/2); near 1.96 / sqrt(n)."""
+    """Return the 95th percentile of |cos| between random directions in n dimensions.
+
+    cos^2 is Beta(1/2, (n - 1)/2); the percentile is near 1.96 / sqrt(n).
+    """
     from scipy import stats  # a second that reading recipes can do without
 
     return float(np.sqrt(stats.beta.ppf(0.95, 0.5, (dimensions - 1) / 2)))
@@ -59,13 +62,13 @@ class ArmGeometry(ArmScores):
         return self.lines("cosines.csv", *numbers, by=by, negative=("mean", "mode"), **named)
 
     def density(self, kind: str, layers: list[int]) -> np.ndarray:
-        """Density of a kind's cosines at the end in some layers [layers, bins], the mean over seeds."""
+        """Return the density of a kind's cosines at the end in some layers [layers, bins], the mean over seeds."""
         path = self.whole().folder / "density.npz"
         arrays = read_npz(path, {"layers": Array("whole numbers", "layers"), kind: Array("numbers", "layers bins")})
-        there = arrays["layers"].tolist()
-        if missing := set(layers) - set(there):
+        held = arrays["layers"].tolist()
+        if missing := set(layers) - set(held):
             raise damaged(path, f"'layers' lacks {min(missing)}")
-        return arrays[kind][[there.index(layer) for layer in layers]]
+        return arrays[kind][[held.index(layer) for layer in layers]]
 
     @cached_property
     def spread(self) -> np.ndarray:
@@ -74,7 +77,10 @@ class ArmGeometry(ArmScores):
 
     @cached_property
     def tokens(self) -> dict[str, np.ndarray]:
-        """Losses by input token of the seeds whose angles were taken: seeds, tokens [vocab], nats and seen [seeds, vocab]."""
+        """Losses by input token of the seeds whose angles were taken.
+
+        They are seeds, tokens [vocab], nats and seen [seeds, vocab].
+        """
         path, count = self.losses / "tokens.npz", self.whole().summary["seeds"]
         arrays = read_npz(path, TOKENS)
         return arrays | {name: arrays[name][:count] for name in ("seeds", "nats", "seen")}
@@ -90,21 +96,24 @@ class ArmGeometry(ArmScores):
         """Return a statistic: rows are seeds, columns layers.
 
         Raises:
-            UserError: there is none of that kind.
+            UserError: the arm has no vectors of that kind.
         """
-        own = self.cosines
-        own = own[(own.what == what) & (own.bucket == bucket) & (own.centred == centred) & np.isclose(own.share, share)]
-        if own.empty:
+        rows = self.cosines
+        rows = rows[(rows.what == what) & (rows.bucket == bucket) & (rows.centred == centred)]
+        rows = rows[np.isclose(rows.share, share)]
+        if rows.empty:
             raise UserError(f"{self.folder}/cosines.csv has no '{what}' of bucket '{bucket}' at share {share:g}")
-        return own.pivot(index="seed", columns="layer", values=statistic)
+        return rows.pivot(index="seed", columns="layer", values=statistic)
 
     def has(self, what: str, bucket: str = "all") -> bool:
-        """Are there vectors of that kind (and bucket)?"""
+        """Return whether the arm has vectors of that kind (and bucket)."""
         return bool(((self.cosines.what == what) & (self.cosines.bucket == bucket)).any())
 
     def random(self, what: str) -> float:
-        """P95 of |cos| of random directions of the rank that these vectors can have: rows ffn_width, dense up-projection outputs
-        width; gated ones are products of both, which can have any rank.
+        """Return the p95 of |cos| of random directions of the rank that these vectors can have.
+
+        The rank is ffn_width for rows, and width for dense's up-projection outputs. Gated vectors are products of both,
+        which can have any rank.
         """
         dense_up = what == "up" and not self.has("rows")
         return random_p95(self.summary["width"] if dense_up else self.summary["ffn_width"])
@@ -113,21 +122,21 @@ class ArmGeometry(ArmScores):
 FREQUENT, RARE = ("256-2047", "2048+"), ("1-31",)
 """Buckets of a token's training count that count as frequent and as rare."""
 FEWEST_TARGETS = 30
-"""Scored targets behind a token that its loss needs to be used."""
+"""Scored targets after a token that its loss needs to be used."""
 FEWEST_TOKENS = 30
 """Such tokens that a correlation over them needs."""
 
 
 def bucket_mean(arm: ArmGeometry, statistic: str, buckets: tuple[str, ...]) -> np.ndarray:
-    """Return mean over layers and those of the buckets that hold enough rows [seeds]."""
-    found = [arm.by_layer(statistic, "rows", bucket=b).mean(axis=1) for b in buckets if arm.has("rows", b)]
-    if not found:
+    """Return the mean over layers and those of the buckets that hold enough rows [seeds]."""
+    means = [arm.by_layer(statistic, "rows", bucket=b).mean(axis=1) for b in buckets if arm.has("rows", b)]
+    if not means:
         raise UserError(f"{arm.folder}: no table has rows in the buckets {', '.join(buckets)}")
-    return np.mean(found, axis=0)
+    return np.mean(means, axis=0)
 
 
 def partial_rank_correlation(x: np.ndarray, y: np.ndarray, given: np.ndarray) -> float:
-    """Spearman's correlation of x and y with the ranks of `given` taken out of both by least squares."""
+    """Return Spearman's correlation of x and y with the ranks of `given` taken out of both by least squares."""
     from scipy import stats
 
     ranks = [stats.rankdata(values) for values in (x, y, given)]
@@ -137,7 +146,10 @@ def partial_rank_correlation(x: np.ndarray, y: np.ndarray, given: np.ndarray) ->
 
 
 def correlation_within(x: np.ndarray, y: np.ndarray, given: np.ndarray, classes: int) -> float:
-    """Return the same with the mean ranks of equally large classes of `given` taken out instead: a control that assumes no straight line."""
+    """Return the same with the mean ranks of equally large classes of `given` taken out instead.
+
+    It is a control that assumes no straight line.
+    """
     from scipy import stats
 
     which = (stats.rankdata(given) * classes / (len(given) + 1)).astype(int)
@@ -147,8 +159,11 @@ def correlation_within(x: np.ndarray, y: np.ndarray, given: np.ndarray, classes:
 
 
 def token_gains(dense: ArmGeometry, arm: ArmGeometry) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Of the tokens with enough scored targets: their numbers [n], loss of dense less the arm's behind them [seeds, n], mean |cos|
-    of their rows [seeds, n], training counts [seeds, n].
+    """Return gains, spreads and counts of the tokens with enough scored targets.
+
+    Returns:
+        Their ids [n]; dense's loss less the arm's on the targets after them [seeds, n]; mean |cos| of their rows
+        [seeds, n]; training counts [seeds, n].
 
     Raises:
         UserError: the arms were scored on different seeds or tokens.
@@ -163,8 +178,9 @@ def token_gains(dense: ArmGeometry, arm: ArmGeometry) -> tuple[np.ndarray, np.nd
 
 
 def gain_correlation(dense: ArmGeometry, arm: ArmGeometry, classes: int | None = None) -> Contrast:
-    """Rank correlation over tokens of spread (-mean |cos|) and gain over dense at equal training count, a value a seed; with
-    `classes` taken within so many classes of the count.
+    """Return the rank correlation over tokens of spread (-mean |cos|) and gain over dense at equal training count.
+
+    It has a value per seed. With `classes` it is taken within so many classes of the count.
     """
     _, gain, spread, seen = token_gains(dense, arm)
     triples = zip(-spread, gain, seen, strict=True)
@@ -237,7 +253,10 @@ class Angles(Measure):
         return gain_correlation(self.arms[high], self.arms[low])
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return whether the text has enough tokens of the kinds that a metric compares: a matter of the data, the same for all arms."""
+        """Return a reason where the text has too few tokens of the kinds that a metric compares.
+
+        It depends on the data and is the same for all arms.
+        """
         arms = [arm for arm in self.arms.values() if not arm.summary.get("diverged") and arm.has("rows")]
         if not arms:
             return None  # the contrasts say which runs diverged

@@ -1,4 +1,4 @@
-"""What every measure is made from: a recipe and the scores of its arms."""
+"""The inputs of every measure: a recipe and the scores of its arms."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +11,11 @@ from stemrepro.config.scale import Scale
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a measure is made from.
+    """The inputs of a measure.
 
     Attributes:
+        name: of the recipe.
+        catalog: all recipes, arms, variants and scales.
         scale_name: whose scores are read.
         folder: `scores/<scale>`.
     """

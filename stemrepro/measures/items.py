@@ -1,7 +1,8 @@
 """The benchmark items of an arm that `stemrepro evaluate` wrote, and paired differences of arms, item by item.
 
-A score is "accuracy" (points; under each task's own acc or acc_norm) or "margin" (bits), of a task or a group of the recipe, whose
-tasks all count the same. `seen` keeps, for each seed, the items whose fact stood in what that seed was trained on (all of them count the same).
+A score is "accuracy" (points; under each task's own acc or acc_norm) or "margin" (bits). It is that of a task, or of a
+group of the recipe, whose tasks all count the same. `seen` keeps, for each seed, the items whose fact was in that
+seed's training text. All of these count the same.
 """
 
 from dataclasses import dataclass
@@ -30,16 +31,19 @@ class Sample:
     clusters: np.ndarray
 
     def of_seeds(self, count: int) -> "Sample":
-        """Return the same of the first so many seeds."""
+        """Return the same of the first `count` seeds."""
         return Sample(self.values[:count], self.weights[:count], self.clusters)
 
     @property
     def by_seed(self) -> np.ndarray:
-        """Weighted mean of each seed [seeds]; nan where nothing was measured."""
+        """Weighted mean of each seed [seeds]; NaN where nothing was measured."""
         return (self.values * self.weights).sum(axis=1) if self.values.size else np.full(len(self.values), np.nan)
 
     def contrast(self) -> Contrast:
-        """Means of the seeds with the error between clusters of items (linearised, as for a survey's clusters)."""
+        """Return the means of the seeds with the error between clusters of items.
+
+        The error is linearised, as for a survey's clusters.
+        """
         if not self.values.size:
             return Contrast(self.by_seed)
         influence = (self.weights * (self.values - self.by_seed[:, None])).mean(axis=0)
@@ -92,8 +96,9 @@ class ArmItems(ArmTasks):
         return {"chance": chance, "the most frequent answer": frequent, "answers alone": alone}
 
     def floor(self, task: str, seen: bool = False) -> tuple[float, str]:
-        """Return the best of the floors and what it is; of a group the mean over its tasks. The items that were seen are few in a
-        task, so these count as one task.
+        """Return the best of the floors and what it is; of a group the mean over its tasks.
+
+        The items that were seen are few in a task, so these count as one task.
         """
         floors = [self.floors(task, seen)] if seen else [self.floors(name) for name in self.tasks(task)]
         best = max(floors[0], key=floors[0].get) if len(floors) == 1 else "what needs no knowledge"
@@ -105,10 +110,12 @@ MARGIN_LEAD = 0.05  # bits that the prompt must add to dense's right answers ove
 
 
 def contrast(high: ArmItems, low: ArmItems, score: str, task: str, seen: bool = False) -> Contrast:
-    """Return score(high) - score(low) by seed, over the seeds that both have, item by item, with the error between items.
+    """Return score(high) - score(low) by seed, over the seeds that both have, with the error between items.
+
+    Differences are taken item by item.
 
     Raises:
-        UserError: these are not the same, or the items aren't.
+        UserError: the seeds or the items are not the same.
         Unmeasured: a run diverged.
     """
     count = min(len(high.whole().arrays["seeds"]), len(low.whole().arrays["seeds"]))
@@ -120,10 +127,11 @@ def contrast(high: ArmItems, low: ArmItems, score: str, task: str, seen: bool = 
 
 
 def untestable(dense: ArmItems, score: str, task: str, seen: bool = False) -> str | None:
-    """Say why a score can't be tested at this scale, or None; judged by the dense arm alone.
+    """Return why a score can't be tested at this scale, or None; judged by the dense arm alone.
 
-    Dense must score 2 points above chance, the most frequent answer and the answers without their prompt (in a group, above the mean of
-    each task's best of these); for margins, its prompts must add 0.05 bits to right answers over wrong ones. Unmeasured where it diverged.
+    Dense must score 2 points above chance, the most frequent answer and the answers without their prompt. In a group it
+    must score above the mean of each task's best of these. For margins, its prompts must add 0.05 bits to right answers
+    over wrong ones. Unmeasured where dense diverged.
     """
     if not dense.whole().tasks(task):
         return "this scale has no items of it"

@@ -1,7 +1,7 @@
-"""What models know of a mix of facts and how far reading other rows edits it: metrics of recipes/knowledge_editing.yaml.
+"""Facts that models know, and their edits by reading other rows: metrics of recipes/knowledge_editing.yaml.
 
-Shares are in points, of the cases whose two prompts a seed answered right before the edit. Pairs share countries on both sides, so the
-error between items leaves out whole countries in turn (stemrepro.measures.clusters).
+Shares are in points, of the cases whose two prompts a seed answered right before the edit. Pairs share countries on
+both sides, so the error between items leaves out whole countries in turn (stemrepro.measures.clusters).
 """
 
 from functools import cached_property
@@ -27,42 +27,50 @@ KNOWN = {"seeds": SEEDS, "known": Array("yes or no", "seeds cases")}
 TRIALS = dict.fromkeys(("success", "kept"), Array("yes or no", "seeds cases"))
 TRIALS |= dict.fromkeys(("new", "old"), Array("numbers", "seeds cases", most=1))
 TRIALS |= dict.fromkeys(("to_target", "to_source"), Array("numbers", "seeds cases", least=None))
-"""What came of a method's cases; a divergence that is 0 can be rounded to below."""
+"""Results of a method's cases; a divergence of 0 can be rounded to below 0."""
 
 
 class ArmFacts(ArmScores):
-    """What an arm answers when it is asked for facts."""
+    """An arm's answers to prompts for facts."""
 
     @cached_property
     def facts(self) -> pd.DataFrame:
-        """A line a fact: entity, relation, answer, told, ambiguous, rare."""
+        """A line per fact: entity, relation, answer, told, ambiguous, rare."""
         return read_csv(self.folder / "facts.csv", flags=("told", "ambiguous", "rare"))
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        """ "seeds", and "nats" and "first" [seeds, facts, prompts]; the last prompt is the held-out template that is reported."""
+        """Arrays "seeds" [seeds], "nats" and "first" [seeds, facts, prompts].
+
+        The last prompt is the held-out template that is reported.
+        """
         path = self.whole().folder / "facts.npz"
         return read_npz(path, FACTS, seeds=self.summary["seeds"], facts=len(self.facts))
 
     def recall(self, told: bool = True, held_out: bool = True) -> np.ndarray:
-        """Return share of facts whose answer is the first choice [seeds]; in the held-out template, or in those trained on."""
+        """Return the share of facts whose answer is the first choice [seeds].
+
+        Args:
+            told: of facts that training states, else of the others.
+            held_out: in the held-out template, else in those trained on.
+        """
         which = self.facts["told"].to_numpy(bool) == told
         prompts = slice(-1, None) if held_out else slice(None, -2)
         return self.arrays["first"][:, which, prompts].mean(axis=(1, 2))
 
 
 class ArmEdits(ArmScores):
-    """What an arm says when it reads another entity's rows."""
+    """An arm's answers when it reads another entity's rows."""
 
     @cached_property
     def cases(self) -> pd.DataFrame:
-        """A line a case: source, target, relation, lengths, source_tokens, target_tokens, ambiguous, rare."""
+        """A line per case: source, target, relation, lengths, source_tokens, target_tokens, ambiguous, rare."""
         words, flags = ("source", "target", "relation", "lengths"), ("ambiguous", "rare")
         return read_csv(self.folder / "cases.csv", "source_tokens", "target_tokens", words=words, flags=flags)
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        """ "seeds", and "known" [seeds, cases]."""
+        """Arrays "seeds" [seeds] and "known" [seeds, cases]."""
         path = self.whole().folder / "edits.npz"
         return read_npz(path, KNOWN, seeds=self.summary["seeds"], cases=len(self.cases))
 
@@ -82,26 +90,30 @@ class ArmEdits(ArmScores):
         return first if first in ("longer", "shorter") else "equal"
 
     def values(self, method: str, field: str) -> np.ndarray:
-        """Return what came of a method's cases [seeds, its cases]; UserError where it wasn't tried."""
-        name, own = f"{method}/{field}", (self.cases["lengths"] == self.lengths(method)).sum()
+        """Return the results of a method's cases [seeds, its cases]; UserError where it wasn't tried."""
+        name, count = f"{method}/{field}", (self.cases["lengths"] == self.lengths(method)).sum()
         path, seeds = self.whole().folder / "edits.npz", self.summary["seeds"]
-        return read_npz(path, {name: TRIALS[field]}, seeds=seeds, cases=int(own))[name].astype(float)
+        return read_npz(path, {name: TRIALS[field]}, seeds=seeds, cases=int(count))[name].astype(float)
 
     def own_cases(self, method: str) -> tuple[pd.DataFrame, np.ndarray]:
         """Return the cases of a method, and which of them a seed knew before the edit [seeds, its cases]."""
-        own = (self.cases["lengths"] == self.lengths(method)).to_numpy()
-        return self.cases[own], self.arrays["known"][:, own]
+        chosen = (self.cases["lengths"] == self.lengths(method)).to_numpy()
+        return self.cases[chosen], self.arrays["known"][:, chosen]
 
 
 FIELDS = {"success": 100.0, "kept": 100.0, "new": 1.0, "old": 1.0}
-"""Of a trial, with the factor to a metric's unit."""
+"""Fields of a trial, with the factor to a metric's unit."""
 LEARNT, LEAD, PAIRS = 80.0, 50.0, 50
-"""Points of the told facts that dense must recall, points by which that must exceed the untold ones, and pairs that an arm must know."""
+"""What must hold for claims to be testable.
+
+Dense must recall LEARNT points of the told facts, and LEAD points more of these than of the untold ones. STEM full must
+know so many PAIRS.
+"""
 PRIMARY_RELATION = "capital"
 
 
 def _contrast(values: np.ndarray, known: np.ndarray, cases: object) -> Contrast:
-    """Means of each seed over the cases that it knew, [seeds], with the error between countries."""
+    """Return the means of each seed over the cases that it knew [seeds], with the error between countries."""
     counted = known.sum(axis=1)
     means = np.divide(
         np.where(known, values, 0).sum(axis=1), counted, out=np.full(len(values), np.nan), where=counted > 0
@@ -120,40 +132,53 @@ class Knowledge(Measure):
         "label": ("ambiguous", "rare"),
     }
     preconditions: ClassVar[dict[str, Precondition]] = {
-        "facts-learnt": Precondition(f"dense recalls {LEARNT:g}% of the told facts in the held-out template, and {LEAD:g} points fewer untold ones",
-                                     TOO_SMALL, ("dense",)),
-        "pairs-known": Precondition(f"STEM full answers both prompts of {PAIRS} pairs right before the edit", TOO_SMALL, ("stem-full",)),
+        "facts-learnt": Precondition(
+            f"dense recalls {LEARNT:g}% of the told facts in the held-out template, "
+            f"and {LEAD:g} points fewer untold ones",
+            TOO_SMALL, ("dense",),
+        ),
+        "pairs-known": Precondition(
+            f"STEM full answers both prompts of {PAIRS} pairs right before the edit", TOO_SMALL, ("stem-full",)
+        ),
     }  # fmt: skip
 
     @cached_property
     def facts(self) -> dict[str, ArmFacts]:
-        """What the recipe's arms know."""
+        """Facts that the recipe's arms know."""
         return {arm: ArmFacts(self.inputs.scores("facts", arm)) for arm in self.inputs.recipe.arms}
 
     @cached_property
     def edits(self) -> dict[str, ArmEdits]:
-        """What came of their edits."""
+        """Results of the arms' edits."""
         return {arm: ArmEdits(self.inputs.scores("edits", arm)) for arm in self.inputs.recipe.arms}
 
     def of(self, arm: str, field: str, method: str, known_before: bool = True) -> Contrast:
-        """Return a method's mean in one arm: a field of FIELDS, "closer", or "spill"; over the cases that were known before, or the others."""
-        own = self.edits[arm]
-        cases, known = own.own_cases(method)
+        """Return a method's mean in one arm, by seed.
+
+        Args:
+            arm: whose edits these are.
+            field: one of FIELDS, "closer", or "spill".
+            method: of editing.
+            known_before: over the cases that were known before the edit, else over the others.
+        """
+        edits = self.edits[arm]
+        cases, known = edits.own_cases(method)
         known = known == known_before
         if field == "closer":
-            return _contrast(own.values(method, "to_source") - own.values(method, "to_target"), known, cases)
+            return _contrast(edits.values(method, "to_source") - edits.values(method, "to_target"), known, cases)
         if field == "spill":
-            return self._spill(own, method)
-        return _contrast(FIELDS[field] * own.values(method, field), known, cases)
+            return self._spill(edits, method)
+        return _contrast(FIELDS[field] * edits.values(method, field), known, cases)
 
-    def _spill(self, own: ArmEdits, method: str) -> Contrast:
-        """Cases of other relations of pairs whose capital moved: did they move?"""
-        cases, known = own.own_cases(method)
-        moved = own.values(method, "success") > 0
+    def _spill(self, edits: ArmEdits, method: str) -> Contrast:
+        """Return how many cases of other relations moved too, of pairs whose capital moved, in points above 50."""
+        cases, known = edits.own_cases(method)
+        moved = edits.values(method, "success") > 0
         pair = cases["source"] + ">" + cases["target"]
         capital = (cases["relation"] == PRIMARY_RELATION).to_numpy()
         with_it = np.stack([
-            pair.isin(set(pair[capital & known[seed] & moved[seed]])).to_numpy() & ~capital & known[seed] for seed in range(len(known))
+            pair.isin(set(pair[capital & known_row & moved_row])).to_numpy() & ~capital & known_row
+            for known_row, moved_row in zip(known, moved, strict=True)
         ])  # fmt: skip
         return _contrast(100 * moved - 50, with_it, cases)
 
@@ -167,7 +192,7 @@ class Knowledge(Measure):
         told, held_out = which != "untold", which != "trained"
         return difference(*(100 * self.facts[arm].recall(told, held_out) for arm in (high, low)))
 
-    @metric("{field}:{method}", "what came of a method's edits (points, or a probability), difference of two arms")
+    @metric("{field}:{method}", "result of a method's edits (points, or a probability), difference of two arms")
     def between(self, high: str, low: str, field: str, method: str) -> Contrast:
         """Return a difference of two arms, seed by seed, over the cases that both knew.
 
@@ -175,7 +200,7 @@ class Knowledge(Measure):
             UserError: the arms have different seeds or cases.
         """
         one, other = self.edits[high], self.edits[low]
-        count = min(len(own.arrays["seeds"]) for own in (one, other))
+        count = min(len(edits.arrays["seeds"]) for edits in (one, other))
         (cases, known), (same, also) = one.own_cases(method), other.own_cases(method)
         if not (cases.equals(same) and np.array_equal(one.arrays["seeds"][:count], other.arrays["seeds"][:count])):
             raise UserError(f"{one.folder} and {other.folder} were scored on different seeds or cases")
@@ -189,11 +214,11 @@ class Knowledge(Measure):
         Raises:
             UserError: they are for different cases.
         """
-        own = self.edits[high]
-        if own.lengths(method) != own.lengths(other):
+        edits = self.edits[high]
+        if edits.lengths(method) != edits.lengths(other):
             raise UserError(f"'{method}' and '{other}' are methods of different cases")
-        cases, known = own.own_cases(method)
-        return _contrast(FIELDS[field] * (own.values(method, field) - own.values(other, field)), known, cases)
+        cases, known = edits.own_cases(method)
+        return _contrast(FIELDS[field] * (edits.values(method, field) - edits.values(other, field)), known, cases)
 
     @metric(
         "{field=closer}:{method}",
@@ -201,31 +226,34 @@ class Knowledge(Measure):
     )
     @metric(
         "{field=spill}:{method}",
-        f"of the cases in which the {PRIMARY_RELATION} moved, the other relations that moved too, in points above 50, first arm",
+        f"of the cases in which the {PRIMARY_RELATION} moved, the other relations that moved too, "
+        "in points above 50, first arm",
     )
     def alone(self, high: str, low: str, field: str, method: str) -> Contrast:
-        """Return what came of the first arm's edits, by seed."""
+        """Return the result of the first arm's edits, by seed."""
         return self.of(high, field, method)
 
     @metric("{label}:{method}", "success in cases without the label less that in cases with it, points, first arm")
     def over_label(self, high: str, low: str, label: str, method: str) -> Contrast:
         """Return a difference of two kinds of the first arm's cases, by seed."""
-        own = self.edits[high]
-        cases, known = own.own_cases(method)
-        has, values = cases[label].to_numpy(bool), 100 * own.values(method, "success")
-        without, there = (_contrast(values, known & which, cases) for which in (~has, has))
-        df = min(without.item_df, there.item_df)
-        return Contrast(without.differences - there.differences, float(np.hypot(without.item_se, there.item_se)), df)
+        edits = self.edits[high]
+        cases, known = edits.own_cases(method)
+        has, values = cases[label].to_numpy(bool), 100 * edits.values(method, "success")
+        without, labelled = (_contrast(values, known & which, cases) for which in (~has, has))
+        df = min(without.item_df, labelled.item_df)
+        return Contrast(
+            without.differences - labelled.differences, float(np.hypot(without.item_se, labelled.item_se)), df
+        )
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return whether enough is known before any edit."""
+        """Return a reason where too little is known before any edit, or None."""
         if precondition == "facts-learnt":
             told, untold = (100 * self.facts["dense"].recall(told).mean() for told in (True, False))
             if told < LEARNT or told - untold < LEAD:
                 return f"dense recalls {told:.0f}% of the told facts and {untold:.0f}% of the untold ones"
         if precondition == "pairs-known":
-            own = self.edits["stem-full"]
-            cases, known = own.own_cases(self.parse(metric).fields["method"])
+            edits = self.edits["stem-full"]
+            cases, known = edits.own_cases(self.parse(metric).fields["method"])
             pairs = (cases["source"] + ">" + cases["target"]).to_numpy()
             if (count := min(len(set(pairs[seed])) for seed in known)) < PAIRS:
                 return f"both prompts are answered right of {count} pairs; {PAIRS} are needed"

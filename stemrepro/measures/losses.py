@@ -1,4 +1,4 @@
-"""The losses of an arm that `stemrepro evaluate` wrote, and paired differences of arms, which most measures are made of.
+"""The losses of an arm that `stemrepro evaluate` wrote, and paired differences of arms, of which most measures consist.
 
 Whatever can't be right is refused by file.
 """
@@ -46,13 +46,13 @@ class Bucket(NamedTuple):
 
 
 MIXES = ("prose", "all", *SOURCES, "hub")
-"""What losses are taken of: means over sources, or a source."""
+"""Texts of which losses are taken: means over sources, or a source."""
 NAMED = {
-    str(own): own
+    str(bucket): bucket
     for by, edges in BUCKETS.items()
-    for own in (Bucket(by, bucket_name(edges, n)) for n in range(len(edges)))
+    for bucket in (Bucket(by, bucket_name(edges, n)) for n in range(len(edges)))
 }
-"""Buckets by how a metric writes them."""
+"""Buckets by the spelling of metrics."""
 
 
 def members(mix: str, sources: tuple[str, ...]) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ class ArmLosses(ArmScores):
     """Losses of one arm at one variant, of its first `count` seeds (None: of all).
 
     Raises:
-        UserError: a file is missing or damaged, or holds what no run can have given.
+        UserError: a file is missing or damaged, or holds a value that no run can give.
     """
 
     def __init__(self, folder: Path, count: int | None = None) -> None:
@@ -75,14 +75,14 @@ class ArmLosses(ArmScores):
         self._less: dict[tuple, Contrast] = {}
 
     def first(self, count: int) -> "ArmLosses":
-        """Return the same of its first seeds alone, read once."""
+        """Return the losses of the first `count` seeds alone, read once."""
         if count == len(self.seeds):
             return self
         return self._fewer.setdefault(count, ArmLosses(self.folder, count))
 
     @cached_property
     def summary(self) -> dict:
-        """Means over all seeds, costs and hashes; "seeds" is the number of those read."""
+        """Means over all seeds, costs and hashes; "seeds" is the number of seeds that are read."""
         summary = read_summary(self.folder / "summary.json")
         summary["seeds"] = min(summary["seeds"], self.count or summary["seeds"])
         return summary
@@ -95,7 +95,7 @@ class ArmLosses(ArmScores):
 
     @property
     def diverged(self) -> dict[int, int]:
-        """Those of the seeds that are read."""
+        """Runs that diverged among the seeds that are read, and the step of each."""
         ended = super().diverged
         return {seed: ended[seed] for seed in self.seeds if seed in ended}
 
@@ -116,12 +116,12 @@ class ArmLosses(ArmScores):
         rows = read_csv(path, "seed", "tokens", "nats", "bytes", words=("by", "source", "bucket"))
         every, rows = rows, rows[rows["seed"].isin(self.scored)]
         if rows.duplicated(["seed", "by", "source", "bucket"]).any():
-            raise damaged(path, "a line stands twice")
+            raise damaged(path, "a line occurs twice")
         totals = rows.pivot_table(index="seed", columns=["by", "source"], values="tokens", aggfunc="sum")
         # Every seed is scored on the same targets, which each way of sorting them adds up to.
         for source in self.sources:
-            own = totals.xs(source, axis=1, level="source") if source in totals.columns.levels[1] else pd.DataFrame()
-            if list(own.index) != self.scored or own.isna().any(axis=None) or own.stack().nunique() != 1:
+            counts = totals.xs(source, axis=1, level="source") if source in totals.columns.levels[1] else pd.DataFrame()
+            if list(counts.index) != self.scored or counts.isna().any(axis=None) or counts.stack().nunique() != 1:
                 raise damaged(
                     path, f"of source '{source}' something is missing; summary.json has {len(self.scored)} seeds"
                 )
@@ -131,14 +131,15 @@ class ArmLosses(ArmScores):
         return rows
 
     def _check_means(self, path: Path, rows: pd.DataFrame) -> None:
-        """Losses must give the means over all seeds that summary.json has, which was written with them."""
+        """Check that losses give the means over all seeds in summary.json, which was written with them."""
         sums = rows[rows["by"] == "pair"].groupby(["source", "seed"])[["nats", "tokens"]].sum()
         means = (sums["nats"] / sums["tokens"]).groupby("source").mean()
         for source in self.sources:
-            said = self.summary["loss"][source]["nats_per_token"]
-            if source in means and not abs(means[source] - said) <= 2e-6 * max(1, said):
+            expected = self.summary["loss"][source]["nats_per_token"]
+            if source in means and not abs(means[source] - expected) <= 2e-6 * max(1, expected):
                 raise damaged(
-                    path, f"'{source}' comes to {means[source]:.6f} nats a token, in summary.json it is {said:.6f}"
+                    path,
+                    f"'{source}' comes to {means[source]:.6f} nats per token, in summary.json it is {expected:.6f}",
                 )
 
     @cached_property
@@ -166,7 +167,7 @@ class ArmLosses(ArmScores):
 
     @cached_property
     def steps(self) -> dict[str, np.ndarray]:
-        """Loss and norm of the gradient at every step [seeds, steps]; nan from the step on at which a run diverged."""
+        """Loss and norm of the gradient at every step [seeds, steps]; NaN from the step on at which a run diverged."""
         path = self.folder / "steps.npz"
         arrays, steps = read_npz(path, STEPS), {}
         for name in ("loss", "norm"):
@@ -177,14 +178,19 @@ class ArmLosses(ArmScores):
         return steps
 
     def bits_per_byte(self) -> pd.Series:
-        """Loss on prose in bits per byte of each seed; both sources count the same."""
+        """Return the loss on prose in bits per byte of each seed; both sources count the same."""
         rows = self.losses[(self.losses.by == "pair") & self.losses.source.isin(prose(self.sources))]
         sums = rows.groupby(["seed", "source"])[["nats", "bytes"]].sum()
         return (sums.nats / np.log(2) / sums.bytes).groupby("seed").mean()
 
     def loss(self, mix: str, bucket: Bucket | None = None) -> pd.Series:
-        """Return the loss in nats per token of each seed, of a source or a mix, "prose" or "all"; of one bucket alone where it is given. Every source
-        of a mix counts the same, except in buckets, where every token does.
+        """Return the loss in nats per token of each seed.
+
+        Every source of a mix counts the same, except in buckets, where every token does.
+
+        Args:
+            mix: "prose", "all", or a source.
+            bucket: of whose targets the loss is taken alone; None for all targets.
         """
         if (mix, bucket) not in self._losses:
             self._losses[mix, bucket] = self._mean_loss(mix, bucket)
@@ -205,10 +211,10 @@ class ArmLosses(ArmScores):
 
 
 def paired(first: ArmLosses, second: ArmLosses) -> tuple[ArmLosses, ArmLosses]:
-    """Both arms with as many seeds as the one with fewer has.
+    """Return both arms with as many seeds as the one with fewer has.
 
     Raises:
-        UserError: these are not the same.
+        UserError: these seeds are not the same.
         Unmeasured: one of these runs diverged.
     """
     count = min(len(first.seeds), len(second.seeds))
@@ -218,16 +224,24 @@ def paired(first: ArmLosses, second: ArmLosses) -> tuple[ArmLosses, ArmLosses]:
 
 
 def gap_curve(high: ArmLosses, low: ArmLosses, metric: str = "prose") -> pd.DataFrame:
-    """loss(high) - loss(low) at each mark: rows are seeds, columns tokens."""
+    """Return loss(high) - loss(low) at each mark: rows are seeds, columns tokens."""
     first, second = (arm.curve.pivot(index="seed", columns="tokens", values=metric) for arm in paired(high, low))
     if list(first.columns) != list(second.columns):
-        raise UserError(f"{high.folder} and {low.folder} were looked at after other numbers of tokens; score them anew")
+        raise UserError(
+            f"{high.folder} and {low.folder} were evaluated after different numbers of tokens; score them anew"
+        )
     return first - second
 
 
 def _item_error(first: ArmLosses, differences: np.ndarray, mix: str) -> tuple[float, float]:
-    """Return standard error between documents of the seed-averaged differences [seeds, documents], by bootstrap within each source, and its
-    degrees of freedom.
+    """Return the standard error between documents of the seed-averaged differences, and its degrees of freedom.
+
+    It is a bootstrap within each source.
+
+    Args:
+        first: whose sources and documents these are.
+        differences: [seeds, documents].
+        mix: "prose", "all", or a source.
     """
     documents, groups = first.documents, []
     for source in members(mix, first.sources):
@@ -239,17 +253,17 @@ def _item_error(first: ArmLosses, differences: np.ndarray, mix: str) -> tuple[fl
 
 def losses_at_variants(inputs: Inputs) -> dict[str, dict[str, ArmLosses]]:
     """Read a recipe's losses, by variant and arm; the scale itself first."""
-    recipe, found = inputs.recipe, {}
+    recipe, by_variant = inputs.recipe, {}
     for address in inputs.places():
         count = recipe.seeds_of(address.arm) if address.variant == MAIN else recipe.variants[address.variant].seeds
-        own = ArmLosses(inputs.scores("losses", address.arm, address.variant), count)
-        found.setdefault(address.variant, {})[address.arm] = own
-    return found
+        losses = ArmLosses(inputs.scores("losses", address.arm, address.variant), count)
+        by_variant.setdefault(address.variant, {})[address.arm] = losses
+    return by_variant
 
 
 def by_address(arms: dict[str, dict[str, ArmLosses]]) -> dict[str, ArmLosses]:
-    """Name the same by address."""
-    return {str(Address(variant, arm)): losses for variant, own in arms.items() for arm, losses in own.items()}
+    """Return the losses of `losses_at_variants` by address."""
+    return {str(Address(variant, arm)): losses for variant, by_arm in arms.items() for arm, losses in by_arm.items()}
 
 
 def check_documents(first: ArmLosses, *others: ArmLosses) -> None:
@@ -260,7 +274,9 @@ def check_documents(first: ArmLosses, *others: ArmLosses) -> None:
 
 
 def contrast(high: ArmLosses, low: ArmLosses, mix: str, bucket: Bucket | None = None) -> Contrast:
-    """Return loss(high) - loss(low) by seed, over the seeds that both have; of whole sources with the error between documents.
+    """Return loss(high) - loss(low) by seed, over the seeds that both have.
+
+    For whole sources it has the error between documents.
 
     Raises:
         UserError: the arms have different seeds or documents.
@@ -273,7 +289,8 @@ def contrast(high: ArmLosses, low: ArmLosses, mix: str, bucket: Bucket | None = 
 
 
 def _contrast(first: ArmLosses, second: ArmLosses, mix: str, bucket: Bucket | None) -> Contrast:
-    difference, error = first.loss(mix, bucket) - second.loss(mix, bucket), (0.0, float("inf"))
+    difference = first.loss(mix, bucket) - second.loss(mix, bucket)
+    error = 0.0, float("inf")
     if not bucket:
         check_documents(first, second)
         error = _item_error(first, first.documents["nats"] - second.documents["nats"], mix)
@@ -287,8 +304,10 @@ def drift(high: ArmLosses, low: ArmLosses) -> Contrast:
 
 
 def interaction(pair: tuple[ArmLosses, ArmLosses], other: tuple[ArmLosses, ArmLosses], metric: str) -> Contrast:
-    """(loss(pair[0]) - loss(pair[1])) - (loss(other[0]) - loss(other[1])) by seed, over the seeds that all four have; of whole sources,
-    with the error between documents.
+    """Return the difference of two differences of losses by seed, over the seeds that all four arms have.
+
+    It is (loss(pair[0]) - loss(pair[1])) - (loss(other[0]) - loss(other[1])), of whole sources, with the error between
+    documents.
 
     Raises:
         UserError: the arms have different seeds.
@@ -304,5 +323,5 @@ def interaction(pair: tuple[ArmLosses, ArmLosses], other: tuple[ArmLosses, ArmLo
 
 
 def slope(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Least-squares slope of y [places, seeds] over log2 x, by seed."""
+    """Return the least-squares slope of y [places, seeds] over log2 x, by seed."""
     return np.polyfit(np.log2(x), y, 1)[0]

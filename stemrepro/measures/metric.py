@@ -1,8 +1,8 @@
 """Metrics: what a measure declares, and the string of a recipe read as one of them.
 
-A metric is words with ':', '@' or '>' between them, as in "score:boolq@mid". A method of a measure declares its spelling,
-"score:{task}[@{variant}]". The method gets what is in braces; what is in brackets may be left out. "{score=margin}" is the word "margin"
-alone, which the method gets too.
+A metric is words with ':', '@' or '>' between them, as in "score:boolq@mid". A method of a measure declares its
+spelling, "score:{task}[@{variant}]". The method gets what is in braces; what is in brackets may be left out.
+"{score=margin}" is the word "margin" alone, which the method gets too.
 """
 
 import re
@@ -24,7 +24,7 @@ class Like(NamedTuple):
     """A word that no list holds, as a number.
 
     Attributes:
-        read: makes its value; ValueError where it can't.
+        read: returns its value; ValueError where it can't.
         example: one such word.
     """
 
@@ -34,12 +34,17 @@ class Like(NamedTuple):
 
 WHOLE, NUMBER, NAME = Like(int, "8"), Like(float, "0.1"), Like(str, "name")
 Choices = Iterable[str] | Mapping[str, object] | Like
-"""What a word may be; of a mapping the method gets the value."""
+"""The words that are allowed; of a mapping the method gets the value."""
 Field = Choices | Callable[[Catalog, Recipe], Choices]
 
 
 class Place(NamedTuple):
-    """A word of a spelling, or what is between two: its choices, and the name by which the method gets it, if it does."""
+    """A word of a spelling, or a separator between two.
+
+    Attributes:
+        name: by which the method gets it; "" where the method doesn't.
+        field: its choices.
+    """
 
     name: str
     field: Field
@@ -47,14 +52,14 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Metric:
-    """What a measure can be asked for.
+    """A quantity that a measure can give.
 
     Attributes:
-        spelling: see above.
+        spelling: as the module describes it.
         words: what it is.
         method: of the measure, (high, low, **fields) -> Contrast; of an exact one (**fields) -> float.
-        exact: is it a number without arms, seeds and chance?
-        elsewhere: is it also taken in other settings? The method then takes `setting`.
+        exact: whether it is a number without arms, seeds and chance.
+        robustness: whether it is also taken in other settings. The method then takes `setting`.
     """
 
     spelling: str
@@ -84,7 +89,7 @@ def _place(part: str, fields: Mapping[str, Field]) -> Place:
     return Place(name, (word,) if word else fields[name])
 
 
-class Asked(NamedTuple):
+class Parsed(NamedTuple):
     """A metric with its fields."""
 
     metric: Metric
@@ -104,27 +109,27 @@ def metric(spelling: str, words: str, **kinds: bool) -> Callable[[Callable], Cal
 def metrics_of(measure: type) -> list[Metric]:
     """List a measure's metrics, its parents' first. A method that overrides one declares its metrics anew."""
     methods = {name: getattr(measure, name) for kind in reversed(measure.__mro__) for name in vars(kind)}
-    return [own for method in methods.values() for own in getattr(method, "declares", ())]
+    return [declared for method in methods.values() for declared in getattr(method, "declares", ())]
 
 
-def parse(measure: type, text: str, catalog: Catalog, recipe: Recipe) -> Asked:
-    """Read the metric of a recipe; UserError names the first word that can't be, and those that can."""
+def parse(measure: type, text: str, catalog: Catalog, recipe: Recipe) -> Parsed:
+    """Read the metric of a recipe; UserError names the first wrong word, and the words that would be right."""
     fields = {name: field for kind in reversed(measure.__mro__) for name, field in vars(kind).get("fields", {}).items()}
-    left = [(own, way, {}) for own in metrics_of(measure) for way in own.ways(fields)]
+    left = [(candidate, way, {}) for candidate in metrics_of(measure) for way in candidate.ways(fields)]
     words = [*SEPARATORS.split(text), END]
     for number, word in enumerate(words):
-        tried, left, known = left, [], {}
-        for own, way, values in tried:
+        tried, left, names_of = left, [], {}
+        for candidate, way, values in tried:
             name, choices = way[number].name, _choices(way[number].field, catalog, recipe)
-            known |= dict.fromkeys([f"words like {choices.example}"] if isinstance(choices, Like) else choices, name)
+            names_of |= dict.fromkeys([f"words like {choices.example}"] if isinstance(choices, Like) else choices, name)
             try:
                 value = choices.read(word) if isinstance(choices, Like) else choices[word]
             except (KeyError, ValueError):
                 continue
-            left.append((own, way, values | ({name: value} if name else {})))
+            left.append((candidate, way, values | ({name: value} if name else {})))
         if not left:
-            raise _refused(words, number, known, recipe)
-    return Asked(left[0][0], left[0][2])
+            raise _refused(words, number, names_of, recipe)
+    return Parsed(left[0][0], left[0][2])
 
 
 def _choices(field: Field, catalog: Catalog, recipe: Recipe) -> Mapping[str, object] | Like:
@@ -132,13 +137,13 @@ def _choices(field: Field, catalog: Catalog, recipe: Recipe) -> Mapping[str, obj
     return choices if isinstance(choices, Mapping | Like) else {choice: choice for choice in choices}
 
 
-def _refused(words: list[str], number: int, known: dict[str, str], recipe: Recipe) -> UserError:
-    """Name what can stand in place of a word, or of what is between two; `known` has the name of each."""
+def _refused(words: list[str], number: int, names_of: dict[str, str], recipe: Recipe) -> UserError:
+    """Return the error that lists what a word, or a separator, may be; `names_of` has each choice's field name."""
     text, word = "".join(words), words[number]
     if number % 2:
-        *choices, got = (f"'{own}'" if own else "the end" for own in (*known, word))
+        *choices, got = (f"'{choice}'" if choice else "the end" for choice in (*names_of, word))
         return UserError(f"metric '{text}': after '{''.join(words[:number])}' comes {' or '.join(choices)}, not {got}")
     if text == word:
-        return unknown("metric", text, known, f"measure '{recipe.measure}'")
-    names = " or ".join(dict.fromkeys(name or "word" for name in known.values()))
-    return UserError(f"metric '{text}': {unknown(names, word, known, 'this recipe')}")
+        return unknown("metric", text, names_of, f"measure '{recipe.measure}'")
+    names = " or ".join(dict.fromkeys(name or "word" for name in names_of.values()))
+    return UserError(f"metric '{text}': {unknown(names, word, names_of, 'this recipe')}")

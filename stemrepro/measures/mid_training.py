@@ -13,28 +13,28 @@ from stemrepro.verdicts.contrast import Contrast
 KEPT, ANEW = "mid", "mid-anew"
 """The variants of the stage: tables carried over, and drawn again as the official code does."""
 TEXTS = ("prose", "mathematics", "code")
-"""What losses behind the stage are taken of."""
+"""Texts of which losses after the stage are taken."""
 
 
 class MidTraining(Scored):
-    """Losses behind a stage of training on other texts, what tables drawn anew cost there, and lm-eval's scores."""
+    """Losses after a stage of training on other texts, what tables drawn anew cost there, and lm-eval's scores."""
 
     fields: ClassVar[dict[str, Field]] = {"text": TEXTS}
 
     @cached_property
     def arms(self) -> dict[str, dict[str, ArmLosses]]:
-        """Losses by variant and arm: before the stage, and behind it."""
+        """Losses by variant and arm: before the stage, and after it."""
         return losses_at_variants(self.inputs)
 
-    @metric("loss:{text}", f"loss behind the stage on held-out text of a kind, {LOSS_UNIT}")
+    @metric("loss:{text}", f"loss after the stage on held-out text of a kind, {LOSS_UNIT}")
     def loss(self, high: str, low: str, text: str) -> Contrast:
         """Return a difference of two arms by seed."""
         return losses.contrast(self.arms[KEPT][high], self.arms[KEPT][low], text)
 
     @metric(
         "anew:{text}",
-        "what an arm's lead over one without tables, which cancels, loses when its tables are set back to their first draw before the stage, "
-        f"{LOSS_UNIT}",
+        "what an arm's lead over one without tables, which cancels, loses when its tables are set back to their first "
+        f"draw before the stage, {LOSS_UNIT}",
     )
     def lost_anew(self, high: str, low: str, text: str) -> Contrast:
         """Return the first arm's loss with tables drawn anew less that with tables carried over, by seed."""
@@ -54,9 +54,10 @@ class MidTraining(Scored):
         anew = self.arms[ANEW]
         if drawn not in anew or plain in anew:
             raise UserError(
-                f"metric '{name}' of {drawn} and {plain}: one of {', '.join(anew)} (whose tables are drawn anew) next to an arm that has none"
+                f"metric '{name}' of {drawn} and {plain}: one of {', '.join(anew)} (whose tables are drawn anew) "
+                "next to an arm that has none"
             )
 
     def runs(self) -> dict[str, ArmLosses]:
-        """Return what lies behind the results, by address."""
+        """Return the losses from which the results come, by address."""
         return by_address(self.arms)

@@ -1,5 +1,6 @@
-"""Needles found before and behind an extension of the context: metrics of recipes/needle.yaml. Points of needles, mean over depths; the
-same rows for every arm and seed.
+"""Needles found before and after an extension of the context: metrics of recipes/needle.yaml.
+
+They are points of needles, mean over depths. The rows are the same for every arm and seed.
 """
 
 from functools import cached_property
@@ -28,17 +29,17 @@ class ArmHaystack(ArmScores):
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """A line a seed, length and depth: rows, chosen, generated, other, nats."""
+        """A line per seed, length and depth: rows, chosen, generated, other, nats."""
         by = ("length", "depth")
         return self.lines("haystack.csv", *by, "rows", *WAYS, "other", "nats", by=by)
 
     def found(self, length: int, way: str = "chosen") -> pd.DataFrame:
-        """Points of needles found, by seed (rows) and depth (columns)."""
-        own = self.frame[self.frame["length"] == length]
-        if own.empty:
+        """Return points of needles found, by seed (rows) and depth (columns)."""
+        rows = self.frame[self.frame["length"] == length]
+        if rows.empty:
             raise UserError(f"{self.folder}/haystack.csv has no rows of {length} tokens")
-        own = own.assign(percent=100 * own[way] / own["rows"])
-        table = own.pivot(index="seed", columns="depth", values="percent")
+        rows = rows.assign(percent=100 * rows[way] / rows["rows"])
+        table = rows.pivot(index="seed", columns="depth", values="percent")
         if table.isna().any(axis=None) or len(table) != self.summary["seeds"]:
             raise damaged(self.folder / "haystack.csv", f"of {length} tokens a seed or depth is missing")
         return table
@@ -47,24 +48,30 @@ class ArmHaystack(ArmScores):
 FOUND = 80.0
 """Points that dense must find where it was trained to; below them there is no finding to change."""
 ROOM = 10.0
-"""Points that dense must miss where a lead over it is looked for: twice the smallest that counts. Above them nobody can lead."""
+"""Points that dense must miss where a lead over it is claimed: twice the smallest effect. Else nobody can lead."""
 KEPT, ANEW = "longer", "longer-anew"
 """The variants of the extension: tables carried over, and drawn again as the official code does."""
 
 
 class Needle(Measure):
-    """What the recipe's arms find."""
+    """Needles that the recipe's arms find."""
 
     fields: ClassVar[dict[str, Field]] = {"way": WAYS, "length": WHOLE}
     preconditions: ClassVar[dict[str, Precondition]] = {
-        "dense-finds": Precondition(f"dense finds {FOUND:g}% before the extension at the length it was trained on", TOO_SMALL, ("dense",)),
-        "dense-leaves-room": Precondition(f"dense misses {ROOM:g}% or more at every length that the metric compares", TOO_EASY, ("dense",)),
-        "dense-finds-longer": Precondition(f"dense finds {FOUND:g}% behind the extension at its length", TOO_SMALL, ("dense",)),
+        "dense-finds": Precondition(
+            f"dense finds {FOUND:g}% before the extension at the length it was trained on", TOO_SMALL, ("dense",)
+        ),
+        "dense-leaves-room": Precondition(
+            f"dense misses {ROOM:g}% or more at every length that the metric compares", TOO_EASY, ("dense",)
+        ),
+        "dense-finds-longer": Precondition(
+            f"dense finds {FOUND:g}% after the extension at its length", TOO_SMALL, ("dense",)
+        ),
     }  # fmt: skip
 
     @cached_property
     def scores(self) -> dict[Address, ArmHaystack]:
-        """What every address finds."""
+        """Scores of every address."""
         return {place: ArmHaystack(self.inputs.folder / "haystack" / place.path) for place in self.inputs.places()}
 
     def losses(self, variant: str, arm: str) -> ArmLosses:
@@ -76,7 +83,7 @@ class Needle(Measure):
         return self.inputs.catalog.variant(variant).at(self.inputs.scale).model.sequence
 
     def found(self, variant: str, arm: str, length: int, way: str = "chosen") -> np.ndarray:
-        """Points by seed, mean over depths."""
+        """Return points of needles found by seed, mean over depths."""
         return self.scores[Address(variant, arm)].found(length, way).mean(axis=1).to_numpy()
 
     @metric(
@@ -84,44 +91,44 @@ class Needle(Measure):
         "points of needles found in rows of so many tokens before the extension, by log-likelihood among all "
         "values or by greedy generation; difference of two arms",
     )
-    @metric("{way}:{length}@{variant}", "the same behind the extension at that variant")
+    @metric("{way}:{length}@{variant}", "the same after the extension at that variant")
     def lead(self, high: str, low: str, length: int, way: str = "chosen", variant: str = MAIN) -> Contrast:
-        """Return the variants by seed that one arm finds more than another, over the seeds that both have."""
+        """Return the points by seed that one arm finds more than another, over the seeds that both have."""
         return difference(*(self.found(variant, arm, length, way) for arm in (high, low)))
 
     @metric(
         f"growth@{KEPT}",
-        "lead at the length of the extension less lead at the length before it, both behind the extension, points",
+        "lead at the length of the extension less lead at the length before it, both after the extension, points",
     )
     def growth(self, high: str, low: str) -> Contrast:
-        """Return how the lead behind the extension changes with the length, by seed."""
+        """Return how the lead after the extension changes with the length, by seed."""
         leads = [self.lead(high, low, self.length(variant), variant=KEPT) for variant in (KEPT, MAIN)]
         return Contrast(leads[0].differences - leads[1].differences)
 
     @metric(
         "anew:{length}",
-        "what an arm's lead over one without tables, which cancels, loses in rows of so many tokens when its tables are drawn "
-        "anew, points",
+        "what an arm's lead over one without tables, which cancels, loses in rows of so many tokens when its tables "
+        "are drawn anew, points",
     )
     def lost_anew(self, high: str, low: str, length: int) -> Contrast:
-        """Return the variants by seed that the first arm loses."""
+        """Return the points by seed that the first arm loses."""
         return Contrast(self.found(KEPT, high, length) - self.found(ANEW, high, length))
 
-    @metric("anew-loss", "the same of the loss, nats a token of plain prose at the end of the extension")
+    @metric("anew-loss", "the same of the loss, nats per token of plain prose at the end of the extension")
     def loss_anew(self, high: str, low: str) -> Contrast:
         """Return the nats by seed that the first arm loses."""
         return losses.contrast(self.losses(ANEW, high), self.losses(KEPT, high), "prose")
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return whether dense finds needles at all."""
+        """Return a reason where dense finds too few needles, or too many for a lead over it, or None."""
         if precondition == "none":
             return None
         if precondition == "dense-leaves-room":
             return self.no_room(metric)
         variant = KEPT if precondition == "dense-finds-longer" else MAIN
         length = self.length(variant)
-        if (found := float(self.found(variant, "dense", length).mean())) < FOUND:
-            return f"dense finds {found:.0f}% of the needles in {length} tokens; {FOUND:g} are needed"
+        if (points := float(self.found(variant, "dense", length).mean())) < FOUND:
+            return f"dense finds {points:.0f}% of the needles in {length} tokens; {FOUND:g} are needed"
         return None
 
     def no_room(self, metric: str) -> str | None:
@@ -129,10 +136,10 @@ class Needle(Measure):
         fields = self.parse(metric).fields
         variant = fields.get("variant", MAIN) if fields else KEPT  # growth has none
         for length in [fields["length"]] if fields else [self.length(MAIN), self.length(KEPT)]:
-            if (found := float(self.found(variant, "dense", length).mean())) > 100 - ROOM:
-                return f"dense finds {found:.1f}% of the needles in {length} tokens, which leaves no room for a lead"
+            if (points := float(self.found(variant, "dense", length).mean())) > 100 - ROOM:
+                return f"dense finds {points:.1f}% of the needles in {length} tokens, which leaves no room for a lead"
         return None
 
     def runs(self) -> dict[str, ArmHaystack]:
-        """Return what lies behind the results, by address."""
+        """Return the scores from which the results come, by address."""
         return {str(place): scores for place, scores in self.scores.items()}

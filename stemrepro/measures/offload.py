@@ -1,6 +1,9 @@
-"""What tables in host memory cost: bytes counted in text, times by a model of the overlap. Metrics of recipes/table_offload.yaml.
+"""The cost of tables in host memory: metrics of recipes/table_offload.yaml.
 
-Nothing here was timed. Rows come from counts in text, FLOPs and bytes from stemrepro.model.cost, rates from stemrepro.measures.offload_rates.
+Bytes are counted in text; times come from a model of the overlap.
+
+Nothing here was timed. Rows come from counts in text, FLOPs and bytes from stemrepro.model.cost, rates from
+stemrepro.measures.offload_rates.
 """
 
 import itertools
@@ -24,26 +27,29 @@ from stemrepro.offload.overlap import pass_seconds
 from stemrepro.verdicts.contrast import Unmeasured
 
 BYTES = 2
-"""Of a number on the device: bfloat16."""
+"""Bytes of a number on the device: bfloat16."""
 CHUNK, SEQUENCES, PREFIX = 128, 4, 8065
-"""The official offload engine's benchmark: tokens a prefill pass takes of each sequence, sequences, and tokens of each."""
+"""The official offload engine's benchmark: tokens of each sequence in a prefill pass, sequences, and tokens of each."""
 CONTEXT = 4096
 """Tokens before the one that is decoded."""
 AHEAD = 2
 POLICY = "LFU"
 STEP = 16384
-"""Tokens of a training step on one device, four sequences of 4,096: the most whose rows, and those of the step behind, are counted."""
+"""Tokens of a training step on one device: four sequences of 4,096.
+
+It is the most of which the rows of a step, and those of the step after it, are counted.
+"""
 
 
 @dataclass(frozen=True)
 class Home:
-    """Where tables are, and how their rows come.
+    """The place of tables, and the way their rows come.
 
     Attributes:
         host: in host memory, else on the device.
-        ahead: tables ahead that rows are brought; 0 when asked for.
-        distinct: each row of a sequence's chunk once.
-        share: of the rows, held in a cache on the device.
+        ahead: by how many tables rows are brought before they are read; 0 for when they are requested.
+        distinct: whether each row of a sequence's chunk comes once.
+        share: of the rows that a cache on the device holds.
     """
 
     host: bool = True
@@ -68,8 +74,8 @@ class Pass:
 
     Attributes:
         sequences: of a batch.
-        tokens: of each in the pass.
-        context: tokens before them and themselves, in the mean.
+        tokens: of each sequence in the pass.
+        context: tokens before a token and itself, in the mean.
     """
 
     sequences: int
@@ -85,8 +91,11 @@ class Pass:
 PREFILL = Pass(SEQUENCES, CHUNK, PREFIX // 2)
 """A chunk of the official benchmark's prefill, in the middle of the prefix."""
 PROMPT = tuple(Pass(SEQUENCES, CHUNK, CHUNK * number + CHUNK // 2) for number in range(PREFIX // CHUNK))
-"""All of its whole chunks. Their ids are known from the start, so that rows of one come while the device works on that before, as in the
-official engine; stemrepro/offload/offload.py begins anew with each pass."""
+"""All whole chunks of that prefill.
+
+Their ids are known from the start, so that rows of one chunk come while the device works on the chunk before. The
+official engine does so too; stemrepro/offload/offload.py begins anew with each pass.
+"""
 
 
 def decode(sequences: int) -> Pass:
@@ -95,20 +104,24 @@ def decode(sequences: int) -> Pass:
 
 
 @cache
-def layer_seconds(dense: ModelConfig, replaced: bool, work: Pass, flops_a_second: float, memory: float) -> float:
-    """Of one layer: what takes longer, its products or reading its weights, keys and values at so many bytes a second. Kept, because
-    the links of a figure differ in nothing that it hangs on.
+def layer_seconds(dense: ModelConfig, replaced: bool, work: Pass, flops_per_second: float, memory: float) -> float:
+    """Return the device seconds of one layer.
+
+    They are the longer of two times: of its products, or of reading its weights, keys and values at `memory` bytes a
+    second. They are cached, because a figure's links differ in nothing that they depend on.
     """
     product = dense.width * dense.ffn_width if replaced else 0
     flops = (flops_per_token(dense, work.context) - 2 * dense.width * dense.vocab) / dense.layers - 2 * product
     weights = (parameter_counts(dense)["active"] - (2 * dense.vocab + 1) * dense.width) / dense.layers - product
     held = cache_bytes(dense, work.context, work.sequences, BYTES) / dense.layers
-    return max(work.total * flops / flops_a_second, (BYTES * weights + held) / memory)
+    return max(work.total * flops / flops_per_second, (BYTES * weights + held) / memory)
 
 
 def stretches(dense: ModelConfig, replaced: tuple[int, ...], works: Sequence[Pass], device: Device) -> list[float]:
-    """Device seconds before each table is read and after the last, of passes that follow each other: [passes x tables + 1]. A layer's
-    table is read after its attention, here at its start: rows have no longer than this to come. Logits are the last tokens'.
+    """Return device seconds before each table is read and after the last [passes x tables + 1].
+
+    Passes follow each other. A layer's table is read after its attention, here at the layer's start: rows have no
+    longer than this to come. Logits are those of the last tokens alone.
     """
     bounds, seconds = [0, *replaced, dense.layers], [0.0]
     for work in works:
@@ -124,8 +137,17 @@ def stretches(dense: ModelConfig, replaced: tuple[int, ...], works: Sequence[Pas
 def model_seconds(
     shape: Shape, placement: str, works: Sequence[Pass], device: Device, home: Home, fetched: float
 ) -> float:
-    """Seconds of passes that follow each other and whose ids are known from the start, of a model with STEM in these layers; `fetched`
-    rows of each table are brought from the host in each. All have as many tokens.
+    """Return the seconds of passes that follow each other, of a model with STEM.
+
+    The ids of all passes are known from the start, and all have as many tokens.
+
+    Args:
+        shape: of the model.
+        placement: of STEM's layers.
+        works: the passes.
+        device: with its link and host.
+        home: of the tables.
+        fetched: rows of each table that a pass brings from the host.
     """
     dense, stem = dense_and_stem(shape, placement)
     compute = stretches(dense, stem.replaced_layers, works, device)
@@ -140,12 +162,12 @@ def model_seconds(
 
 
 def dense_seconds(shape: Shape, works: Sequence[Pass], device: Device) -> float:
-    """Seconds of such passes of the dense model."""
+    """Return the seconds of such passes of the dense model."""
     return total(stretches(dense_and_stem(shape, "third")[0], (), works, device))
 
 
 def device_bytes(shape: Shape, placement: str, home: Home, rows: float) -> float:
-    """Return bytes on the device: parameters, and tables or what stands for them, buffers of `rows` rows and cache slots."""
+    """Return bytes on the device: parameters, and tables or, in their place, buffers of `rows` rows and cache slots."""
     _, stem = dense_and_stem(shape, placement)
     counts = parameter_counts(stem)
     if not home.host:
@@ -165,14 +187,16 @@ class Offload(CountsText):
     }
 
     def distinct_share(self, source: str) -> tuple[np.ndarray, np.ndarray]:
-        """Lengths, and the distinct share of the first so many tokens of a window, mean over windows."""
+        """Return lengths, and the distinct share of as many first tokens of a window, mean over windows."""
         table = self.text.growth(source, self.text.vocab)
         lengths = table.columns.to_numpy()
         return lengths, table.mean().to_numpy() / lengths
 
     def fetched(self, work: Pass, home: Home) -> float:
-        """Return rows of each table that a pass brings, mean over sources: one a token, or the distinct ones of each sequence (those that two
-        sequences share are counted for both: the most it can be), less what a cache holds of a chunk's distinct ones.
+        """Return rows of each table that a pass brings, mean over sources.
+
+        It is one row per token, or the distinct rows of each sequence, less a cache's share of a chunk's distinct rows.
+        Rows that two sequences share are counted for both: the most it can be.
         """
         if not home.distinct:
             return work.total
@@ -187,31 +211,32 @@ class Offload(CountsText):
         return float(np.mean(rows))
 
     def slowdown(self, shape: Shape, placement: str, device: Device, works: Sequence[Pass], home: Home) -> float:
-        """Percent that passes take longer than with tables on the device."""
+        """Return the percentage that passes take longer than with tables on the device."""
         rows = self.fetched(works[0], home)
         with_host = model_seconds(shape, placement, works, device, home, rows)
         resident = model_seconds(shape, placement, works, device, Home(host=False), rows)
         return 100 * (with_host / resident - 1)
 
     def steps(self) -> list[int]:
-        """Return tokens of training steps whose rows are counted, and with them those of the step behind: the five longest."""
+        """Return the tokens of the five longest steps whose rows, and those of the step after, are counted."""
         lengths = set.intersection(*(set(self.text.growth(s, self.text.vocab).columns) for s in self.text.sources()))
         return sorted(int(tokens) for tokens in lengths if 2 * tokens in lengths)[-5:]
 
     def step_rows(self, tokens: int) -> Rows:
-        """Return rows of each table that a training step of so many tokens reads, and the share of the next step's that it doesn't; mean over
-        sources, of steps that follow each other in the text.
+        """Return rows of each table that a training step reads, and the share of the next step's rows that are new.
+
+        They are means over sources, of steps that follow each other in the text.
 
         Raises:
-            Unmeasured: they aren't counted that far.
+            Unmeasured: rows aren't counted that far.
         """
         if tokens not in self.steps():
             raise Unmeasured(f"the scale's text isn't counted up to {2 * tokens:,} tokens, two steps' of {tokens:,}")
-        found = []
+        rows = []
         for source in self.text.sources():
             distinct = self.text.growth(source, self.text.vocab).mean()
-            found.append((distinct[tokens], distinct[2 * tokens] / distinct[tokens] - 1))
-        return Rows(*map(float, np.mean(found, axis=0)))
+            rows.append((distinct[tokens], distinct[2 * tokens] / distinct[tokens] - 1))
+        return Rows(*map(float, np.mean(rows, axis=0)))
 
     @metric("share_grows", "sources of text of which longer passes bring no smaller share of their rows", exact=True)
     def share_grows(self) -> int:
@@ -220,7 +245,8 @@ class Offload(CountsText):
 
     @metric(
         "{how=prefill}:{shape}:{placement}:{device}",
-        "percent that the prefill of a prompt takes longer, distinct rows ahead, than with tables on the device (modelled)",
+        "percent that the prefill of a prompt takes longer, distinct rows ahead, "
+        "than with tables on the device (modelled)",
         exact=True,
     )
     @metric(
@@ -230,7 +256,7 @@ class Offload(CountsText):
     )
     @metric(
         "{how=prefill_asked}:{shape}:{placement}:{device}",
-        "that of the prompt with distinct rows that come when asked for (modelled)",
+        "that of the prompt with distinct rows that come when requested (modelled)",
         exact=True,
     )
     def prefill(self, how: str, shape: Shape, placement: str, device: Device) -> float:
@@ -251,14 +277,18 @@ class Offload(CountsText):
     @metric(
         "{ahead}:{shape}:{placement}:{device}",
         "percent that a training step of STEP tokens takes longer than with tables on the device, "
-        "rows a step ahead, or all of them behind the update (modelled)",
+        "rows a step ahead, or all of them after the update (modelled)",
         exact=True,
     )
     def training(self, shape: Shape, placement: str, device: Device, ahead: bool, tokens: int = STEP) -> float:
         """Return the percentage of a training step.
 
         Args:
-            ahead: do rows come a step ahead?
+            shape: of the model.
+            placement: of STEM's layers.
+            device: with its link and host.
+            ahead: whether rows come a step ahead.
+            tokens: of the step.
         """
         work = shape, placement, tokens, device, self.step_rows(tokens)
         return 100 * (from_host(*work, ahead).seconds / on_device(*work) - 1)
@@ -280,7 +310,7 @@ class Offload(CountsText):
         )
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return a training step needs a text that is counted far enough."""
+        """Return a reason where a training step needs a text that is counted further, or None."""
         if "ahead" in self.parse(metric).fields and STEP not in self.steps():
             return f"the scale's text isn't counted up to {2 * STEP:,} tokens, two steps' of {STEP:,}"
         return None

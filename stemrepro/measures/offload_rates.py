@@ -1,4 +1,4 @@
-"""What devices, links and hosts are taken to sustain in models of the overlap; what was measured is named."""
+"""Rates that devices, links and hosts are assumed to sustain in models of the overlap; measured ones are named."""
 
 from dataclasses import dataclass
 
@@ -10,13 +10,14 @@ class Device:
     """A device, its link and its host.
 
     Attributes:
-        flops: a second, in bfloat16.
-        memory: bytes a second that it reads of its own memory.
-        link: bytes a second from host memory, or to it.
-        gather: bytes a second that the host gathers into staging; infinite where a kernel reads the pinned rows over the link.
-        latency: seconds until the device sees what was copied, which keep the link free.
-        busy: seconds that a copy keeps the link whatever its size.
-        update: elements of tables a second that the host moves by AdamW.
+        flops: per second, in bfloat16.
+        memory: bytes per second that it reads of its own memory.
+        link: bytes per second from host memory, or to it.
+        gather: bytes per second that the host gathers into staging; infinite where a kernel reads the pinned rows over
+            the link.
+        latency: seconds until the device sees what was copied, while the link is free.
+        busy: seconds that a copy keeps the link, whatever its size.
+        update: elements of tables per second that the host moves by AdamW.
     """
 
     flops: float
@@ -29,16 +30,22 @@ class Device:
 
 
 HOST_GATHER = 14.6e9
-"""Bytes a second, measured: rows of 2,560 bfloat16 by index_select, two cores (docs/performance.csv, "gather")."""
+"""Bytes per second, measured: rows of 2,560 bfloat16 by index_select, two cores (docs/performance.csv, "gather")."""
 HOST_UPDATE = 2.65e8
-"""Elements a second, measured: rows of 2,560 float32 moved by stemrepro.training.touched, two cores (the same, "rows moved")."""
+"""Elements per second, measured: rows of 2,560 float32 moved by stemrepro.training.touched (the same, "rows moved")."""
 SERVER_UPDATE = 2e11 / 28
-"""That of a server whose memory gives 200 GB/s, in one pass over an element's 28 bytes: taken, not measured. Ours takes several passes."""
+"""That of a server whose memory gives 200 GB/s, in one pass over an element's 28 bytes: assumed, not measured.
+
+The code here takes several passes.
+"""
 DEVICES = {
     "h100-pcie-4": Device(4e14, 2.7e12, 25e9, np.inf, 1e-5, 0, SERVER_UPDATE),
     "h100-pcie-5": Device(4e14, 2.7e12, 50e9, np.inf, 1e-5, 0, SERVER_UPDATE),
     "h100-pcie-5-busy": Device(4e14, 2.7e12, 50e9, np.inf, 0, 1e-5, SERVER_UPDATE),
     "h100-pcie-5-staged": Device(4e14, 2.7e12, 50e9, HOST_GATHER, 1e-5, 0, HOST_UPDATE),
 }
-"""40% of an H100's 989 TFLOPs and 80% of its 3.35 TB/s, 80% of a link's nominal 32 and 64 GB/s, 10 microseconds for a copy: taken, not
-measured. "busy": a copy keeps the link for that time. "staged": a host of two cores gathers and moves rows."""
+"""Devices by name; their rates are assumed, not measured.
+
+They are 40% of an H100's 989 TFLOPs, 80% of its 3.35 TB/s, 80% of a link's nominal 32 and 64 GB/s, and 10 microseconds
+for a copy. "busy": a copy keeps the link for that time. "staged": a host of two cores gathers and moves rows.
+"""

@@ -1,8 +1,11 @@
-"""What tables in host memory cost a training step at the least, modelled: the parts of a step of stemrepro/training/host_tables.py.
+"""What tables in host memory cost a training step at the least, modelled by a step's parts.
 
-The device computes a step while the rows that only the next one reads come; then all gradients go back, the host moves the step's rows, and
-the rows that both steps read follow. Clipping needs the norm of all gradients, so none of these can begin earlier. At the least, because a
-step's tokens are neighbours in one source's text, where a batch from everywhere has more distinct ones and shares fewer with the next.
+The parts are those of stemrepro/training/host_tables.py. The device computes a step while the rows that only the next
+one reads come. Then all gradients go back, the host moves the step's rows, and the rows that both steps read follow.
+Clipping needs the norm of all gradients, so none of these can begin earlier.
+
+The cost is a lower bound, because a step's tokens are neighbours in one source's text. A batch from everywhere has more
+distinct tokens and shares fewer with the next.
 """
 
 from dataclasses import dataclass
@@ -16,7 +19,7 @@ from stemrepro.model.cost import flops_per_token, parameter_counts, row_bytes
 NUMBER = 4
 """Bytes of a table's element in training: float32."""
 TOUCHED = 7 * NUMBER
-"""Bytes that AdamW moves an element: weight, gradient and two moments are read, three of them written."""
+"""Bytes that AdamW moves per element: weight, gradient and two moments are read, three of them written."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Step:
 
     Attributes:
         compute: on the device.
-        early: of host and link for rows of the next step, beside `compute`.
+        early: of host and link for rows of the next step, at the same time as `compute`.
         back: of the link for gradients.
         update: of the host.
         late: of host and link for rows that had to wait for the update.
@@ -47,18 +50,18 @@ class Step:
 
     @property
     def seconds(self) -> float:
-        """Of the whole step."""
+        """Seconds of the whole step."""
         return max(self.compute, self.early) + self.back + self.update + self.late
 
 
 def computing(stem: ModelConfig, tokens: int, sequence: int, device: Device) -> float:
-    """Seconds of a step's forward and backward pass, and of the backbone's update."""
+    """Return the seconds of a step's forward and backward pass, and of the backbone's update."""
     backbone = TOUCHED * parameter_counts(stem)["active"] / device.memory
     return 3 * tokens * flops_per_token(stem, sequence // 2) / device.flops + backbone
 
 
 def on_device(shape: Shape, placement: str, tokens: int, device: Device, rows: Rows) -> float:
-    """Seconds of a step over so many tokens whose tables the device holds and moves."""
+    """Return the seconds of a step over so many tokens whose tables the device holds and moves."""
     _, stem = dense_and_stem(shape, placement)
     moved = row_bytes(stem, rows.distinct, TOUCHED) / device.memory
     return computing(stem, tokens, shape.sequence, device) + moved
@@ -68,7 +71,12 @@ def from_host(shape: Shape, placement: str, tokens: int, device: Device, rows: R
     """Return a step over so many tokens with tables in host memory.
 
     Args:
-        ahead: bring what can come a step ahead; else all rows wait for the update of the step before.
+        shape: of the model.
+        placement: of STEM's layers.
+        tokens: of the step.
+        device: with its link and host.
+        rows: of each table.
+        ahead: whether new rows come a step ahead; else all rows wait for the update of the step before.
     """
     _, stem = dense_and_stem(shape, placement)
     size, new = row_bytes(stem, rows.distinct, NUMBER), rows.new if ahead else 0.0

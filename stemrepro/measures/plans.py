@@ -1,8 +1,11 @@
-"""Of which plan scores are: the text, the budget and the settings that all arms at a variant share, as far as their files tell. Scores that a
-recipe compares are of one: else what another text or budget did is taken for what an arm does.
+"""The plan of scores: the text, the budget and the settings that all arms at a variant share.
 
-Arms differ in model and learning rate, at variants of own rates also in their start. Scores that were made before plans were written tell
-of text and steps alone.
+It is known as far as their files tell.
+
+Scores that a recipe compares are of one plan. Else the effect of another text or budget is taken for that of an arm.
+
+Arms differ in model and learning rate, at variants of own rates also in their initialisation. Scores that were made
+before plans were written tell of text and steps alone.
 """
 
 from pathlib import Path
@@ -14,39 +17,44 @@ from stemrepro.measures.reading import Array, read_npz, read_summary
 MODEL = ("vocab", "width", "layers", "heads", "kv_heads", "rope_base", "norm_eps", "document_mask")
 TRAINING = ("schedule", "warmup_tokens", "decay", "final_rate", "betas", "eps", "weight_decay", "clip", "precision")
 STARTS = ("warmup", "embedding_rate_factor", "embedding_decay_factor")
-"""Fields of a run that all arms at a variant share, but for STARTS at own rates. How often a run is saved or looked at is none of them."""
+"""Fields of a run that all arms at a variant share, but for STARTS at own rates.
+
+How often a run is saved or evaluated is none of them.
+"""
 TEXT, STEPS, START, SCORING = "text", "steps of training", "start of the embeddings", "settings of scoring"
 
 
 def plan(folder: Path) -> dict:
-    """Return what the scores of an arm tell of their plan; UserError where they are damaged."""
+    """Return what an arm's scores tell of their plan; UserError where they are damaged."""
     summary, steps = read_summary(folder / "summary.json"), folder / "steps.npz"
-    found = {TEXT: summary["data_hash"], **summary.get("plan", {})}
+    settings = {TEXT: summary["data_hash"], **summary.get("plan", {})}
     if steps.exists():
-        found[STEPS] = read_npz(steps, {"loss": Array("numbers", "seeds steps", gaps=True)})["loss"].shape[1]
+        settings[STEPS] = read_npz(steps, {"loss": Array("numbers", "seeds steps", gaps=True)})["loss"].shape[1]
     if "unigram_nats_per_token" in summary:
-        found["loss of token frequencies in the validation text"] = summary["unigram_nats_per_token"]
-    return found
+        settings["loss of token frequencies in the validation text"] = summary["unigram_nats_per_token"]
+    return settings
 
 
 def other_plan(first: Path, second: Path) -> bool:
-    """Are the scores of two arms at a variant of two plans, but for their start?"""
+    """Return whether the scores of two arms at a variant are of two plans, but for their initialisation."""
     one, other = plan(first), plan(second)
     return any(one[what] != other[what] for what in one.keys() & other.keys() - {START})
 
 
 def check_one_plan(inputs: Inputs) -> None:
-    """Compare the scores that a recipe reads, as far as they are there: at a variant in all that its arms share, over variants in the text,
-    in how they were scored, and in the budget, of which variants take shares.
+    """Compare the plans of the scores that a recipe reads, as far as they exist.
+
+    Scores at a variant agree in all that its arms share. Over variants they agree in the text, in the settings of
+    scoring, and in the budget, of which variants take shares.
 
     Raises:
         UserError: two of them are of two plans.
     """
-    known: dict[tuple, tuple[object, str]] = {}
+    expected: dict[tuple, tuple[object, str]] = {}
     steps: list[tuple[int, int, str]] = []
     for address, parts in inputs.recipe.scored().items():
         variant = inputs.catalog.variant(address.variant)
-        there = variant.at(inputs.scale)
+        scale = variant.at(inputs.scale)
         text = (variant.vocab, variant.people, variant.extends.text if variant.extends else "own")
         for part in parts:
             folder, name = inputs.folder / part / address.path, f"{part} of {address}"
@@ -56,16 +64,16 @@ def check_one_plan(inputs: Inputs) -> None:
                 if what == START and variant.tuned:
                     continue
                 place = {TEXT: text, SCORING: part}.get(what, address.variant)
-                before, other = known.setdefault((what, place), (value, name))
+                before, other = expected.setdefault((what, place), (value, name))
                 if value != before:
                     raise _apart(inputs, other, name, f"{what}: {before} and {value}")
                 if what == STEPS and variant.vocab == 1:
-                    steps.append((there.training.tokens // (there.training.batch * there.model.sequence), value, name))
+                    steps.append((scale.training.tokens // (scale.training.batch * scale.model.sequence), value, name))
     if steps:
         most, ran, longest = max(steps)
-        for planned, own, name in steps:
-            if abs(own - ran * planned / most) > 1.5:  # whole steps on both sides
-                raise _apart(inputs, longest, name, f"{STEPS}: {ran} and {own}, planned {most} and {planned}")
+        for planned, count, name in steps:
+            if abs(count - ran * planned / most) > 1.5:  # whole steps on both sides
+                raise _apart(inputs, longest, name, f"{STEPS}: {ran} and {count}, planned {most} and {planned}")
 
 
 def _apart(inputs: Inputs, one: str, other: str, difference: str) -> UserError:

@@ -1,4 +1,4 @@
-"""Reads score files; a missing or damaged one is named."""
+"""Readers of score files; a missing or damaged one is named."""
 
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,7 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class Task(Strict):
-    """What summary.json says of a benchmark."""
+    """Keys of a benchmark in summary.json."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -31,14 +31,14 @@ class Task(Strict):
 
 
 class Loss(Strict):
-    """What it says of a source of text."""
+    """Keys of a source of text in summary.json."""
 
     nats_per_token: Amount
     bits_per_byte: Amount
 
 
 class Summary(Strict):
-    """What parts write into summary.json; other keys are read by nobody."""
+    """Keys that parts write into summary.json; nothing reads other keys."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -61,35 +61,45 @@ class Summary(Strict):
     tables: Count = 0
 
 
-class Found(dict):
-    """Keys and values of a file; one that is asked for and isn't there is damage of that file."""
+class Keys(dict):
+    """Keys and values of a file; a requested key that is missing is damage of that file."""
 
     def __init__(self, path: Path, values: dict) -> None:
-        super().__init__({key: Found(path, own) if isinstance(own, dict) else own for key, own in values.items()})
+        super().__init__(
+            {key: Keys(path, value) if isinstance(value, dict) else value for key, value in values.items()}
+        )
         self.path = path
 
     def __missing__(self, key: str) -> None:
         raise damaged(self.path, f"no '{key}' in it")
 
 
-def read_summary(path: Path, *keys: str) -> Found:
-    """summary.json of scores: "seeds" (how many), "params_hash", "data_hash" and the asked keys must be there; "diverged", {seed:
-    step}, tells which of these runs have no scores.
+def read_summary(path: Path, *keys: str) -> Keys:
+    """Return summary.json of scores.
+
+    "seeds" (how many), "params_hash", "data_hash" and the requested keys must exist. "diverged", {seed: step}, tells
+    which of these runs have no scores.
     """
     summary = read_json(path)
     try:
         parse(Summary, summary, path, exact=True)
     except UserError as error:
         raise damaged(path, str(error).removeprefix(f"{path}: ")) from error
-    found = Found(path, summary)
+    checked = Keys(path, summary)
     for key in keys:
-        _ = found[key]
-    return found
+        _ = checked[key]
+    return checked
 
 
 def read_csv(path: Path, *numbers: str, negative: Names = (), words: Names = (), flags: Names = ()) -> pd.DataFrame:
-    """Return a CSV file; buckets stay text. The columns `numbers` must be there, finite and, but for those of `negative`, not below 0;
-    those of `words` must be there, and those of `flags` hold True and False.
+    """Return a CSV file; buckets stay text.
+
+    Args:
+        path: of the file.
+        numbers: columns that must be finite and, but for those of `negative`, not below 0.
+        negative: columns of `numbers` that may be below 0.
+        words: columns that must exist.
+        flags: columns that must hold True and False.
     """
     try:
         frame = pd.read_csv(path, dtype={"bucket": str})
@@ -111,17 +121,17 @@ def read_csv(path: Path, *numbers: str, negative: Names = (), words: Names = (),
 
 
 KINDS = {"yes or no": "b", "whole numbers": "iu", "numbers": "fiu", "labels": "Uiu"}
-"""What an array can hold, and numpy's letters for it."""
+"""Kinds of arrays, and numpy's letters for each."""
 
 
 class Array(NamedTuple):
-    """What an array of a file must be.
+    """Requirements of an array of a file.
 
     Attributes:
         kind: one of KINDS.
-        axes: what its axes count. Arrays of a file that share one are equally long there.
+        axes: what its axes count. Arrays of a file that share an axis are equally long along it.
         least, most: bounds of its numbers; None for none.
-        gaps: may numbers be NaN?
+        gaps: whether numbers may be NaN.
     """
 
     kind: str
@@ -135,14 +145,14 @@ SEEDS = Array("whole numbers", "seeds")
 
 
 def read_npz(path: Path, wanted: dict[str, Array], **sizes: int) -> dict[str, np.ndarray]:
-    """Arrays of an npz file by name; nothing in it is executed.
+    """Return arrays of an npz file by name; nothing in it is executed.
 
     Args:
         wanted: those that are read, "seeds" first.
         sizes: lengths of axes that are known elsewhere.
 
     Raises:
-        UserError: an array is missing or isn't what it must be; names it and what would be right.
+        UserError: an array is missing or wrong; names it and what would be right.
     """
     try:
         with np.load(path, allow_pickle=False) as opened:
@@ -156,8 +166,8 @@ def read_npz(path: Path, wanted: dict[str, Array], **sizes: int) -> dict[str, np
         if values.ndim == len(names):
             sizes = dict(zip(names, values.shape, strict=True)) | sizes
         if values.dtype.kind not in KINDS[kind] or values.shape != tuple(sizes.get(axis) for axis in names):
-            asked = f"{kind} of {' x '.join(f'{sizes[axis]} {axis}' if axis in sizes else axis for axis in names)}"
-            raise damaged(path, f"'{name}' must hold {asked}; it holds {values.dtype} in the shape {values.shape}")
+            right = f"{kind} of {' x '.join(f'{sizes[axis]} {axis}' if axis in sizes else axis for axis in names)}"
+            raise damaged(path, f"'{name}' must hold {right}; it holds {values.dtype} in the shape {values.shape}")
         if kind in ("whole numbers", "numbers"):
             check_numbers(path, name, values[~np.isnan(values)] if gaps else values, least, most)
     if "seeds" in arrays and len(set(arrays["seeds"].tolist())) < len(arrays["seeds"]):
@@ -168,7 +178,7 @@ def read_npz(path: Path, wanted: dict[str, Array], **sizes: int) -> dict[str, np
 def check_numbers(
     path: Path, name: str, values: np.ndarray, least: float | None = 0.0, most: float | None = None
 ) -> None:
-    """Raise UserError where an array holds a number that is none, one below `least` or one above `most`."""
+    """Raise UserError where an array holds a number that is not finite, below `least` or above `most`."""
     wrong = ~np.isfinite(values)
     wrong |= False if least is None else values < least
     wrong |= False if most is None else values > most
@@ -190,7 +200,7 @@ class ArmScores:
     """
 
     keys: ClassVar[Names] = ()
-    """What summary.json must have beside what each has."""
+    """Keys that summary.json must have next to those of every part."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -205,23 +215,28 @@ class ArmScores:
 
     @property
     def diverged(self) -> dict[int, int]:
-        """Runs that ended with a loss that is NaN, and at which step; they have no scores but steps."""
+        """Runs that ended with a loss of NaN, and the step of each; they have no scores but steps."""
         return {int(seed): step for seed, step in self.summary.get("diverged", {}).items()}
 
     def whole(self) -> Self:
         """Return this; Unmeasured where a run diverged."""
         if self.diverged:
             seed, step = next(iter(self.diverged.items()))
-            raise Unmeasured(f"{self} diverged: the loss of seed {seed} is no number from step {step} on")
+            raise Unmeasured(f"{self} diverged: the loss of seed {seed} is NaN from step {step} on")
         return self
 
     def lines(self, file: str, *numbers: str, by: Names = (), **columns: Names) -> pd.DataFrame:
-        """Read a CSV file of an arm of which no run diverged: `read_csv`, a line a seed and `by`; UserError where a seed is missing."""
+        """Read a CSV file of an arm of which no run diverged: `read_csv`, with a line per seed and `by`.
+
+        Raises:
+            UserError: a seed is missing.
+            Unmeasured: a run diverged.
+        """
         path = self.whole().folder / file
         frame = read_csv(path, "seed", *numbers, **columns)
         if frame["seed"].nunique() != self.summary["seeds"] or frame.duplicated(["seed", *by]).any():
             count = self.summary["seeds"]
-            raise damaged(path, f"a seed is missing or a line stands twice; summary.json has {count} seeds")
+            raise damaged(path, f"a seed is missing or a line occurs twice; summary.json has {count} seeds")
         return frame
 
 
@@ -235,11 +250,11 @@ class ArmTasks(ArmScores):
         self.recipe = recipe
 
     def tasks(self, what: str) -> list[str]:
-        """Return the tasks of a group, or the task itself, as far as this scale has them."""
+        """Return the tasks of a group, or the task itself, as far as the scale has them."""
         return [task for task in self.recipe.groups.get(what, (what,)) if task in self.summary["tasks"]]
 
     def read_items(self, file: str, wanted: dict[str, Array]) -> dict[str, np.ndarray]:
-        """Read "seeds", and of each task what is wanted, of the runs that didn't diverge."""
+        """Read "seeds", and of each task the arrays `wanted`, of the runs that didn't diverge."""
         path, seeds = self.folder / file, self.summary["seeds"] - len(self.diverged)
         arrays = read_npz(path, {"seeds": SEEDS}, seeds=seeds)
         for task, about in self.summary["tasks"].items():

@@ -35,13 +35,13 @@ TASK = {
     "cut": Array("yes or no", "items"),
     "clusters": Array("labels", "items"),
 }
-"""What reasoning.npz has of each task."""
+"""Arrays of reasoning.npz for each task."""
 Words = tuple[int, int]
-"""Lengths of items, from and up to."""
+"""Range of lengths of items: the first, and the one after the last."""
 
 
 class ArmDistance(ArmScores):
-    """Losses of an arm by how far back targets stood last, and by position."""
+    """Losses of an arm by the distance to a target's last occurrence, and by position."""
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
@@ -54,7 +54,7 @@ class ArmDistance(ArmScores):
         return arrays
 
     def part(self, by: str, low: int, high: int = 2**30) -> Part:
-        """Sum over buckets from `low` up to `high` of `by`, "distance" or "position"."""
+        """Return sums over buckets from `low` up to `high` of `by`, "distance" or "position"."""
         tokens = self.arrays[f"{by}_tokens"]
         edges = np.array(EDGES[: tokens.shape[1]])
         chosen = (edges >= low) & (edges < high)
@@ -62,7 +62,7 @@ class ArmDistance(ArmScores):
 
 
 class ArmReasoning(ArmTasks):
-    """Items of an arm; none where the scale asks for none."""
+    """Items of an arm; none where the scale requests none."""
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
@@ -70,17 +70,21 @@ class ArmReasoning(ArmTasks):
         return self.whole().read_items("reasoning.npz", TASK)
 
     def sample(self, what: str, words: Words | None = None, field: str = "value") -> Sample:
-        """Return values (points), weights and clusters of a task's or group's items; every task of a group counts the same.
+        """Return values (points), weights and clusters of the items of a task or group.
+
+        Every task of a group counts the same.
 
         Args:
-            words: of items that are so long alone.
-            field: "value", "floor" for what needs no knowledge, or "cut" for the share of prompts that are longer than the context.
+            what: the task or group.
+            words: range of the items' lengths; None for all items.
+            field: "value", "floor" for what needs no knowledge, or "cut" for the share of prompts longer than the
+                context.
         """
         low, high = words or (0, 2**30)
         values, weights, clusters = [], [], []
         for task in self.tasks(what):
-            own = self.arrays[f"{task}/value"]
-            value = own if field == "value" else np.broadcast_to(self.arrays[f"{task}/{field}"], own.shape)
+            points = self.arrays[f"{task}/value"]
+            value = points if field == "value" else np.broadcast_to(self.arrays[f"{task}/{field}"], points.shape)
             length = self.arrays[f"{task}/length"]
             kept = (length >= low) & (length < high)
             if kept.any():
@@ -118,16 +122,19 @@ class Scored(Measure):
 
     fields: ClassVar[dict[str, Field]] = {"words": Like(_words, "4000-8000 or 8000-"), "variant": _scored_variants}
     preconditions: ClassVar[dict[str, Precondition]] = {
-        "dense-answers": Precondition(f"dense scores {LEAD:g} points above the most frequent answer and a draw among the choices", TOO_SMALL, ("dense",))
+        "dense-answers": Precondition(
+            f"dense scores {LEAD:g} points above the most frequent answer and a draw among the choices",
+            TOO_SMALL, ("dense",),
+        )
     }  # fmt: skip
 
     def items(self, arm: str, variant: str = MAIN) -> ArmReasoning:
-        """Items of an arm."""
+        """Return the items of an arm."""
         return ArmReasoning(self.inputs.scores("reasoning", arm, variant), self.inputs.recipe)
 
     @metric(
         "score:{task}[:{words}][@{variant}]",
-        "points of a task or group, of items of so many words; behind an extension at a variant",
+        "points of a task or group, of items of so many words; after an extension at a variant",
     )
     def score(self, high: str, low: str, task: str, words: Words | None = None, variant: str = MAIN) -> Contrast:
         """Return a difference of two arms by seed."""
@@ -139,19 +146,19 @@ class Scored(Measure):
         return Sample(one.values - other.values, one.weights, one.clusters).contrast()
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Say whether there are items, and dense answers them."""
-        asked = self.parse(metric).fields
-        if "task" not in asked:
+        """Return a reason where a score has no items, or dense can't answer them, or None."""
+        fields = self.parse(metric).fields
+        if "task" not in fields:
             return None
-        dense, task, words = self.items("dense", asked.get("variant", MAIN)), asked["task"], asked.get("words")
+        dense, task, words = self.items("dense", fields.get("variant", MAIN)), fields["task"], fields.get("words")
         if not dense.whole().tasks(task):
             return "these items are the hub's, and this scale asks for none: its models couldn't answer them"
         if not dense.sample(task, words).values.size:
             return "no item is of that length"
         if precondition == "none":
             return None
-        fields = ("value", "floor", "cut")
-        score, floor, cut = (float(dense.sample(task, words, field).by_seed.mean()) for field in fields)
+        columns = ("value", "floor", "cut")
+        score, floor, cut = (float(dense.sample(task, words, field).by_seed.mean()) for field in columns)
         if cut > MOST_CUT:
             return f"{cut:.0%} of the prompts are longer than the models' context and would lose their beginning"
         if score < floor + LEAD:
@@ -162,7 +169,7 @@ class Scored(Measure):
 
 
 class Reasoning(Scored):
-    """Scores of lm-eval's tasks, and losses by how far back targets stood last."""
+    """Scores of lm-eval's tasks, and losses by the distance to a target's last occurrence."""
 
     @cached_property
     def arms(self) -> dict[str, ArmDistance]:
@@ -177,33 +184,33 @@ class Reasoning(Scored):
                 raise UserError(f"{first.folder} and {second.folder} were scored on different seeds or documents")
 
     def difference(self, high: str, low: str, by: str, where: tuple[int, int]) -> Contrast:
-        """loss(high) - loss(low) on targets from and up to a distance or position."""
+        """Return loss(high) - loss(low) on the targets in a range of distances or positions."""
         self.check_same(high, low)
         first, second = (self.arms[arm].part(by, *where) for arm in (high, low))
         return mean_difference(first, second, None, None, self.arms[high].arrays["source"])
 
     @metric(
         "growth:{growth=repeat}",
-        "a difference of losses on words that stood in the sequence before less that on the same words where they are new, "
-        "nats a token of prose",
+        "a difference of losses on words that occurred in the sequence before less that on the same words where they "
+        "are new, nats per token of prose",
     )
     @metric(
         "growth:{growth=far}",
-        "the same on words that stood last 16 or more tokens back less that on the same words nearer by",
+        "the same on words that occurred last 16 or more tokens back less that on the same words nearer by",
     )
     def same_words(self, high: str, low: str, growth: str) -> Contrast:
         """Return loss(high) - loss(low) on other kinds of targets less that on the first kind of GROWTHS, word by word.
 
-        Of each word it is the difference of its two means, weighted by how well both are known, n1 n2 / (n1 + n2); with the error between
-        words.
+        For each word it is the difference of its two means. The weight of a word is n1 n2 / (n1 + n2), by which its two
+        means are known. The error is that between words.
         """
         first, others = GROWTHS[growth]
         one, other = self.arms[high].arrays, self.arms[low].arrays
         self.check_same(high, low)
         lead, count = one["word"].astype(float) - other["word"], one["word_tokens"]
         kinds = list(others)
-        here, there = count[:, first], count[:, kinds].sum(axis=1)
-        both = (here > 0) & (there > 0)
-        values = lead[:, :, kinds].sum(axis=2)[:, both] / there[both] - lead[:, both, first] / here[both]
-        weights = here[both] * there[both] / (here[both] + there[both])
+        first_count, other_count = count[:, first], count[:, kinds].sum(axis=1)
+        both = (first_count > 0) & (other_count > 0)
+        values = lead[:, :, kinds].sum(axis=2)[:, both] / other_count[both] - lead[:, both, first] / first_count[both]
+        weights = first_count[both] * other_count[both] / (first_count[both] + other_count[both])
         return Sample(values, np.tile(weights / weights.sum(), (len(values), 1)), np.flatnonzero(both)).contrast()

@@ -1,4 +1,7 @@
-"""Recall in context: metrics of recipes/associative_recall.yaml. Accuracies are in points; the same documents for every arm and seed."""
+"""Recall in context: metrics of recipes/associative_recall.yaml.
+
+Accuracies are in points. The documents are the same for every arm and seed.
+"""
 
 from functools import cached_property
 from typing import ClassVar
@@ -15,20 +18,20 @@ from stemrepro.verdicts.rule import TOO_SMALL
 
 
 class ArmRecall(ArmScores):
-    """How often an arm says the right value behind a key, by seed, number of pairs and length."""
+    """How often an arm says the right value after a key, by seed, number of pairs and length."""
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """A line a seed, number of pairs and length: queries, right, first_queries, first_right."""
+        """A line per seed, number of pairs and length: queries, right, first_queries, first_right."""
         by = ("pairs", "length")
         return self.lines("recall.csv", *by, "queries", "right", "first_queries", "first_right", by=by)
 
     def accuracy(self, pairs: int, length: int, first: bool = False) -> pd.Series:
-        """Points of right values by seed; `first`: the first time that a key is asked for."""
-        own = self.frame[(self.frame["pairs"] == pairs) & (self.frame["length"] == length)].set_index("seed")
-        if own.empty:
+        """Return points of right values by seed; with `first` those of each key's first query."""
+        rows = self.frame[(self.frame["pairs"] == pairs) & (self.frame["length"] == length)].set_index("seed")
+        if rows.empty:
             raise UserError(f"{self.folder}/recall.csv has no documents of {pairs} pairs and {length} tokens")
-        return 100 * (own["first_right"] / own["first_queries"] if first else own["right"] / own["queries"])
+        return 100 * (rows["first_right"] / rows["first_queries"] if first else rows["right"] / rows["queries"])
 
 
 SOLVED = 90.0
@@ -36,7 +39,7 @@ SOLVED = 90.0
 
 
 class Recall(Measure):
-    """What the recipe's arms recall."""
+    """Values that the recipe's arms recall."""
 
     fields: ClassVar[dict[str, Field]] = {"pairs": WHOLE}
     preconditions: ClassVar[dict[str, Precondition]] = {
@@ -57,26 +60,26 @@ class Recall(Measure):
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest documents that are asked about."""
+        """Tokens of the longest documents with queries."""
         return max(self.inputs.scale.recall.lengths)
 
     def pairs(self, length: int) -> list[int]:
-        """Numbers of pairs that fit a length."""
+        """Return the numbers of pairs that fit a length."""
         return [pairs for pairs in self.inputs.scale.recall.pairs if 4 * pairs <= length]
 
     def accuracy(self, arm: str, pairs: int, length: int, first: bool = False) -> np.ndarray:
-        """Points of an arm by seed."""
+        """Return the points of an arm by seed."""
         return self.arms[arm].accuracy(pairs, length, first).to_numpy()
 
     def mean(self, arm: str, length: int) -> np.ndarray:
-        """Return mean over the numbers of pairs that training has, by seed."""
+        """Return the mean over the numbers of pairs that training has, by seed."""
         return np.mean([self.accuracy(arm, pairs, length) for pairs in self.pairs(self.trained)], axis=0)
 
     @metric(
         "recalled", "points of right values at the trained length, mean over numbers of pairs, difference of two arms"
     )
     @metric("recalled:{pairs}", "the same with so many pairs")
-    @metric("{what=first}:{pairs}", "the same of the first time that a key is asked for")
+    @metric("{what=first}:{pairs}", "the same of the first query of each key")
     @metric("{what=longer}", "the same as recalled at the longest documents, longer than those trained on")
     def recalled(self, high: str, low: str, pairs: int | None = None, what: str | None = None) -> Contrast:
         """Return a difference in points by seed, over the seeds that both have."""
@@ -93,9 +96,9 @@ class Recall(Measure):
         return Contrast(np.polyfit(np.log2(steps), np.stack(leads), 1)[0])
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return whether dense recalls at all."""
+        """Return a reason where dense recalls too little, or None."""
         if precondition == "dense-recalls":
             fewest = min(self.pairs(self.trained))
-            if (found := float(self.accuracy("dense", fewest, self.trained).mean())) < SOLVED:
-                return f"dense says {found:.0f}% of the values right with {fewest} pairs; {SOLVED:g} are needed"
+            if (points := float(self.accuracy("dense", fewest, self.trained).mean())) < SOLVED:
+                return f"dense says {points:.0f}% of the values right with {fewest} pairs; {SOLVED:g} are needed"
         return None

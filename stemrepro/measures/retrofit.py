@@ -15,13 +15,13 @@ from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.rule import CONFOUNDED
 
 SCRATCH, ROWS, MEAN = "second-half", "second-half-token-means", "second-half-mean-row"
-"""The variants after all tokens: as from the start, retrofitted in between, and the control."""
+"""The variants after all tokens: with tables from the start, retrofitted in between, and the control."""
 VARIANTS = {"one-schedule": MAIN, "scratch": SCRATCH, "token-means": ROWS, "mean-row": MEAN}
-"""By the metrics' words."""
+"""Variants by the words of metrics."""
 
 
 def variants(*names: str) -> dict[str, str]:
-    """Choose some of POINTS."""
+    """Choose some of VARIANTS."""
     return {name: VARIANTS[name] for name in names}
 
 
@@ -32,7 +32,7 @@ CANCELS = "; the second arm, which has no tables, cancels"
 
 
 class Retrofit(Measure):
-    """Losses on prose after as many tokens in all, and at the first batch behind the retrofit."""
+    """Losses on prose after as many tokens in all, and at the first batch after the retrofit."""
 
     fields: ClassVar[dict[str, Field]] = {
         "way": variants("scratch", "token-means", "mean-row"),
@@ -41,8 +41,8 @@ class Retrofit(Measure):
     }
     preconditions: ClassVar[dict[str, Precondition]] = {
         NO_GAIN: Precondition(
-            "stem-frozen, made of dense with one row for all tokens that never learns, ends no more than the smallest effect that counts "
-            "below dense, both in two stages",
+            "stem-frozen, made of dense with one row for all tokens that never learns, ends no more than the smallest "
+            "effect that counts below dense, both in two stages",
             CONFOUNDED,
             ("dense", CONSTANT),
             by_effect=True,
@@ -90,8 +90,8 @@ class Retrofit(Measure):
         "loss of an arm retrofitted with rows of means less its loss with tables from the start, "
         f"in two stages or in one, or retrofitted with the mean row for all{CANCELS}, {LOSS_UNIT}",
     )
-    def behind(self, high: str, low: str, other: str) -> Contrast:
-        """Return how far the first arm is behind another way to it, by seed."""
+    def lag(self, high: str, low: str, other: str) -> Contrast:
+        """Return the first arm's loss less that of another way to it, by seed."""
         self.check_made("behind", high, low)
         return losses.contrast(self.arms[ROWS][high], self.arms[other][high], "prose")
 
@@ -108,17 +108,20 @@ class Retrofit(Measure):
 
     def second_stage(self, arm: str, plain: str, rows: str) -> tuple[np.ndarray, np.ndarray]:
         """Return training losses of a retrofitted arm and of one without tables, each [seeds, steps]."""
-        return tuple(own.steps["loss"] for own in paired(self.arms[rows][arm], self.arms[SCRATCH][plain]))
+        return tuple(run.steps["loss"] for run in paired(self.arms[rows][arm], self.arms[SCRATCH][plain]))
 
     def untestable(self, metric: str, precondition: str, smallest_effect: float = np.nan) -> str | None:
-        """See `preconditions`."""
+        """Return why a metric can't be tested under one of `preconditions`, or None."""
         if precondition != NO_GAIN:
             return None
         gain = losses.contrast(self.arms[SCRATCH]["dense"], self.arms[MEAN][CONSTANT], "prose").mean
         if gain <= smallest_effect:
             return None
-        return f"{CONSTANT}, whose only row never learns, ends {gain:.3f} nats below dense in two stages, more than the {smallest_effect:g} that count"
+        return (
+            f"{CONSTANT}, whose only row never learns, ends {gain:.3f} nats below dense in two stages, "
+            f"more than the {smallest_effect:g} that count"
+        )
 
     def runs(self) -> dict[str, ArmLosses]:
-        """Return what lies behind the results, by address."""
+        """Return the losses from which the results come, by address."""
         return by_address(self.arms)

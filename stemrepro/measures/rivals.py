@@ -6,7 +6,7 @@ from stemrepro.verdicts.contrast import Contrast
 
 
 class Rivals(Comparison):
-    """A comparison, and the part of dense's loss that the second arm takes off beyond the first."""
+    """A comparison, and what the second arm takes off dense's loss beyond the first."""
 
     @metric("half-of-gain", "(high - low) less half of (dense - low), prose loss")
     def half_of_gain(self, high: str, low: str) -> Contrast:

@@ -1,7 +1,7 @@
 """Training ROI: the paper's definition with its two factors, the same above chance, and what losses say instead.
 
-The paper divides an arm's mean accuracy by its FLOPs and compares with dense. Here everything is a natural logarithm, so
-log ROI = log(accuracy / dense's) + log(dense's FLOPs / the arm's), and the second part is known before anything is trained.
+The paper divides an arm's mean accuracy by its FLOPs and compares with dense. Here everything is a natural logarithm.
+So log ROI = log(accuracy / dense's) + log(dense's FLOPs / the arm's), of which the second part needs no training.
 """
 
 from typing import ClassVar
@@ -19,35 +19,38 @@ GROUP = "held_out"
 
 
 def accuracy(arm: ComparedArm) -> np.ndarray:
-    """Return mean accuracy of each seed over the held-out benchmarks, in points."""
+    """Return the mean accuracy of each seed over the held-out benchmarks, in points."""
     return arm.items.whole().sample("accuracy", GROUP).by_seed
 
 
 def chance(arm: ComparedArm) -> float:
-    """Return mean of what guessing gets on them, in points."""
+    """Return the mean accuracy of a guess on them, in points."""
     tasks = [arm.items.summary["tasks"][task] for task in arm.items.tasks(GROUP)]
     return 100 * float(np.mean([task["chance"] for task in tasks])) if tasks else float("nan")
 
 
 def flop_factor(first: ComparedArm, second: ComparedArm) -> float:
-    """log(second's FLOPs a token / first's)."""
+    """Return log(second's FLOPs per token / first's)."""
     return float(np.log(second.summary["forward_flops_per_token"] / first.summary["forward_flops_per_token"]))
 
 
 def _curves(arm: ArmLosses) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """Log FLOPs and prose loss at each mark, by seed."""
+    """Return log FLOPs and prose loss at each mark, by seed."""
     return {
         seed: (np.log(rows["flops"].to_numpy()), rows["prose"].to_numpy()) for seed, rows in arm.curve.groupby("seed")
     }
 
 
 def loss_at(flops: np.ndarray, loss: np.ndarray, at: float) -> float:
-    """Loss of a curve at a point of the log-FLOPs axis, between marks by a straight line."""
+    """Return the loss of a curve at a place of the log-FLOPs axis, between marks by a straight line."""
     return float(np.interp(at, flops, loss))
 
 
 def flops_to(flops: np.ndarray, loss: np.ndarray, target: float) -> float:
-    """Log FLOPs at which a curve first comes down to `target`, between marks by a straight line; nan if it never does."""
+    """Return log FLOPs at which a curve first falls to `target`; NaN if it never does.
+
+    Between marks the curve is a straight line.
+    """
     below = np.flatnonzero(loss <= target)
     if not len(below):
         return float("nan")
@@ -59,7 +62,7 @@ def flops_to(flops: np.ndarray, loss: np.ndarray, target: float) -> float:
 
 
 def by_curve(first: ArmLosses, second: ArmLosses, metric: str) -> Contrast:
-    """ "flops" and "equal-flops" of TrainingRoi, from losses during training."""
+    """Return "flops" or "equal-flops" of TrainingRoi, from losses during training."""
     differences = []
     curves = [_curves(arm) for arm in paired(first, second)]
     for seed in curves[0]:
@@ -98,8 +101,8 @@ class TrainingRoi(Comparison):
 
     @metric(
         "{what=flops}",
-        "log of the training FLOPs that the second arm saves on its way to the first's final prose loss, or, where it never gets there, "
-        "less those that the first saves on its way to the second's",
+        "log of the training FLOPs that the second arm saves on its way to the first's final prose loss, or, where it "
+        "never gets there, less those that the first saves on its way to the second's",
         robustness=True,
     )
     @metric(
@@ -110,7 +113,10 @@ class TrainingRoi(Comparison):
         return by_curve(*self.pair(high, low, setting), what)
 
     def untestable(self, metric: str, precondition: str, smallest_effect: float = np.nan) -> str | None:
-        """Accuracies need a dense arm above what needs no knowledge; for losses see Comparison."""
+        """Return why a metric can't be tested, or None.
+
+        Accuracies need a dense arm above what needs no knowledge; for losses see Comparison.
+        """
         if precondition == ANSWERS:
             return items.untestable(self.arms["dense"].items, "accuracy", GROUP)
         return super().untestable(metric, precondition, smallest_effect)

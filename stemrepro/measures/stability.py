@@ -1,5 +1,7 @@
-"""Loss spikes of whole runs; short runs at ever higher learning rates: the rate up to which they learn more than token frequencies, how
-much of the loss the rate decides, and how many blow up. All from losses and gradient norms of every training step.
+"""Loss spikes of whole runs, and short runs at ever higher learning rates.
+
+Of short runs: the rate up to which they learn more than token frequencies, how much of the loss the rate decides, and
+how many blow up. All come from losses and gradient norms of every training step.
 """
 
 from typing import ClassVar
@@ -19,20 +21,27 @@ from stemrepro.verdicts.robustness import OWN_RATES
 from stemrepro.verdicts.rule import TOO_SHORT
 
 WINDOW, DEVIATIONS, SKIPPED = 50, 6.0, 0.1
-"""A spike: a step above the median of the WINDOW steps before by more than DEVIATIONS times their median absolute deviation
-(scaled to a standard deviation), after the first SKIPPED share of the run. Neighbouring such steps are one spike."""
+"""Definition of a spike.
+
+It is a step above the median of the WINDOW steps before by more than DEVIATIONS times their median absolute deviation
+(scaled to a standard deviation). It comes after the first SKIPPED share of the run. Neighbouring such steps are one
+spike.
+"""
 EXPECTED = 1.0
-"""Spikes that the paper's rate for Hash-MoE must lead one to expect in all seeds together, for a count to be testable."""
+"""Spikes that must be expected in all seeds together, by the paper's rate for Hash-MoE, for a count to be testable."""
 CLEARED = 0.5
-"""Nats below token frequencies that dense must end at in a short run at the common rate, for short runs to say something of high rates."""
+"""Nats below token frequencies at which dense must end in a short run at the common rate.
+
+Else short runs say nothing of high rates.
+"""
 CLEARS = "dense-clears-unigram"
-"""A precondition."""
+"""Name of a precondition."""
 SPIKES = ("largest_at", "second_at", "third_at")
 """Columns of the paper's fig-5a-spikes that name one after the first 5e10 tokens."""
 
 
 def spikes(loss: np.ndarray) -> np.ndarray:
-    """Return steps at which a spike begins; loss [steps]. Steps whose loss is no number are spikes."""
+    """Return the steps at which a spike begins; loss [steps]. Steps whose loss is NaN are spikes."""
     start = max(WINDOW, int(SKIPPED * len(loss)))
     high = np.zeros(len(loss), bool)
     for step in range(start, len(loss)):
@@ -44,31 +53,33 @@ def spikes(loss: np.ndarray) -> np.ndarray:
 
 
 def rate(series: np.ndarray) -> np.ndarray:
-    """Spikes in a thousand steps of each seed; series [seeds, steps]."""
+    """Return the spikes per thousand steps of each seed; series [seeds, steps]."""
     counted = series.shape[1] - max(WINDOW, int(SKIPPED * series.shape[1]))
-    return np.array([1000 * len(spikes(own)) / counted for own in series])
+    return np.array([1000 * len(spikes(values)) / counted for values in series])
 
 
 def coincidence(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
-    """Shares of `first`'s spikes that `second` has too, within a step: in runs of the same seed, which saw the same batches, and in
-    runs of other seeds, which saw others. Where the first is larger, batches make spikes. Both [seeds, steps]; nan without spikes.
+    """Return the shares of `first`'s spikes that `second` has too, within a step; both [seeds, steps].
+
+    The first share is that of runs of the same seed, which saw the same batches. The second is that of runs of other
+    seeds, which saw others. Where the first is larger, batches make spikes. A share without spikes is NaN.
     """
-    own, other = [spikes(loss) for loss in first], [spikes(loss) for loss in second]
+    first_spikes, second_spikes = [spikes(loss) for loss in first], [spikes(loss) for loss in second]
     hits: dict[bool, list[bool]] = {True: [], False: []}
-    for i, steps in enumerate(own):
-        for j, others in enumerate(other):
+    for i, steps in enumerate(first_spikes):
+        for j, others in enumerate(second_spikes):
             hits[i == j] += [bool((np.abs(others - step) <= 1).any()) for step in steps]
     return tuple(float(np.mean(hits[same])) if hits[same] else float("nan") for same in (True, False))
 
 
 def end(arm: ArmLosses) -> np.ndarray:
-    """Return mean training loss over the last tenth of the steps, by seed; infinite where it became no number."""
+    """Return the mean training loss over the last tenth of the steps, by seed; infinite where it became NaN."""
     loss = arm.steps["loss"]
     return np.nan_to_num(loss[:, -max(1, loss.shape[1] // 10) :].mean(axis=1), nan=np.inf)
 
 
 def start(arm: ArmLosses) -> np.ndarray:
-    """Training loss at initialisation, that of the first step, by seed."""
+    """Return the training loss at initialisation, that of the first step, by seed."""
     return arm.steps["loss"][:, 0]
 
 
@@ -78,44 +89,50 @@ def by_rate(runs: list[ArmLosses]) -> list[ArmLosses]:
 
 
 def excess(runs: list[ArmLosses]) -> np.ndarray:
-    """End of training less the entropy of the training tokens at rising rates [rates, seeds]."""
+    """Return the loss at the end of training less the entropy of the training tokens [rates, seeds]; rates rise."""
     return np.stack([end(arm) - arm.summary["training_entropy"] for arm in by_rate(runs)])
 
 
 def unlimited(runs: list[ArmLosses]) -> np.ndarray:
-    """Return whether an arm learns more than token frequencies at all rates that were tried, by seed; its limit is then unknown but for a bound."""
+    """Return whether an arm learns more than token frequencies at all rates that were tried, by seed.
+
+    Then only a bound of its limit is known.
+    """
     return (excess(runs) < 0).all(axis=0)
 
 
 def rate_limit(runs: list[ArmLosses], base_rate: float) -> np.ndarray:
-    """log2 of the rate, over `base_rate`, from which on a short run learns no more than token frequencies, by seed.
+    """Return log2 of the learning rate at which a short run stops to learn more than token frequencies, by seed.
 
-    Between two rates by a straight line; an arm that learns more at all rates counts as one doubling beyond the last, one that learns
-    more at none as the first. It says nothing of divergence: a run that merely learns slowly stays at token frequencies too.
+    It is taken between two rates by a straight line. An arm that learns more at all rates counts as one doubling beyond
+    the last rate, one that learns more at none as the first. It says nothing of divergence: a run that merely learns
+    slowly stays at token frequencies too.
 
     Args:
         runs: the same arm at several rates.
+        base_rate: over which the rate is taken.
     """
     at = np.log2([arm.summary["learning_rate"] / base_rate for arm in by_rate(runs)])
-    found = []
-    for own in excess(runs).T:
-        failed = np.flatnonzero(~(own < 0))
+    limits = []
+    for losses in excess(runs).T:
+        failed = np.flatnonzero(~(losses < 0))
         if not len(failed):
-            found.append(at[-1] + 1)
+            limits.append(at[-1] + 1)
         elif failed[0] == 0:
-            found.append(at[0])
+            limits.append(at[0])
         else:
-            last, first = own[failed[0] - 1], own[failed[0]]
+            last, first = losses[failed[0] - 1], losses[failed[0]]
             share = -last / (first - last) if np.isfinite(first) else 1.0
-            found.append(at[failed[0] - 1] + share * (at[failed[0]] - at[failed[0] - 1]))
-    return np.array(found)
+            limits.append(at[failed[0] - 1] + share * (at[failed[0]] - at[failed[0] - 1]))
+    return np.array(limits)
 
 
 def rate_sensitivity(runs: list[ArmLosses]) -> np.ndarray:
-    """Return mean deviation from the best loss over the rates tried, in nats, by seed (arXiv 2309.14322).
+    """Return the mean deviation from the best loss over the learning rates tried, in nats, by seed (arXiv 2309.14322).
 
-    The loss at a rate is the end of training, at most that at initialisation. Its mean over rates is log-uniform from the lowest to the
-    highest, by trapezia over log2 of the rate, so that unevenly spaced rates don't count unevenly; less its minimum over rates.
+    The loss at a rate is that at the end of training, at most that at initialisation. Its mean over rates is
+    log-uniform from the lowest to the highest, by trapezia over log2 of the rate. So unevenly spaced rates don't count
+    unevenly. The minimum over rates is taken off the mean.
 
     Args:
         runs: the same arm at two rates or more.
@@ -127,18 +144,18 @@ def rate_sensitivity(runs: list[ArmLosses]) -> np.ndarray:
 
 
 def blown_up(arm: ArmLosses, vocab: int) -> np.ndarray:
-    """Return whether a run's loss became no number, or ended above where it started or above that of a uniform guess, by seed."""
+    """Return whether a run's loss became NaN, or ended above its first value or that of a uniform guess, by seed."""
     return ~(end(arm) <= np.minimum(start(arm), np.log(vocab)))
 
 
 def first_mark(arm: ArmLosses) -> np.ndarray:
-    """Prose loss at the first mark of training, by seed."""
+    """Return the prose loss at the first mark of training, by seed."""
     curve = arm.whole().curve
     return curve[curve.tokens == curve.tokens.min()].sort_values("seed")["prose"].to_numpy()
 
 
 class Stability(Comparison):
-    """Spikes at the scale, and short runs: variants that differ from the scale in rate and budget alone."""
+    """Spikes at the scale, and short runs: variants that differ from the scale in learning rate and budget alone."""
 
     preconditions: ClassVar[dict[str, Precondition]] = {
         NO_GAIN: Comparison.preconditions[NO_GAIN],
@@ -155,22 +172,25 @@ class Stability(Comparison):
         self.paper: Paper = inputs.catalog.paper
 
     def short_runs(self, arm: str, own: bool = False, clipped: bool = True) -> dict[str, ArmLosses]:
-        """Return an arm's short runs by variant. They have the smallest budget of the variants with another rate than the scale's.
+        """Return an arm's short runs by variant.
+
+        They have the smallest budget of the variants with another learning rate than the scale's.
 
         Args:
+            arm: whose runs these are.
             own: at its family's own table rate, where it was trained so; else at the common one.
             clipped: only those that are clipped as the scale is.
         """
         variants = self.variants_of(arm)
         budget = min((variant.tokens for variant in variants.values() if variant.learning_rate != 1), default=None)
 
-        def short(variant: Variant, tuned: bool) -> bool:
+        def short(variant: Variant, at_own_rate: bool) -> bool:
             clip = 1.0 if clipped else variant.clip
-            plain = Variant(tokens=variant.tokens, learning_rate=variant.learning_rate, tuned=tuned, clip=clip)
+            plain = Variant(tokens=variant.tokens, learning_rate=variant.learning_rate, tuned=at_own_rate, clip=clip)
             return variant.tokens == budget and variant == plain
 
         kinds = {
-            kind: {n: self.arms[arm].variants[n] for n, p in variants.items() if short(p, kind)}
+            kind: {name: self.arms[arm].variants[name] for name, variant in variants.items() if short(variant, kind)}
             for kind in (True, False)
         }
         return kinds[own] or kinds[False]
@@ -180,22 +200,25 @@ class Stability(Comparison):
         return {name: self.inputs.catalog.variants[name] for name in self.arms[arm].variants}
 
     def long_runs(self, arm: str) -> dict[str, ArmLosses]:
-        """Return an arm's runs at other rates than the scale's that are longer than the short ones, by variant."""
+        """Return an arm's runs at other learning rates than the scale's that are longer than short ones, by variant."""
         high = {name: variant.tokens for name, variant in self.variants_of(arm).items() if variant.learning_rate != 1}
         return {name: self.arms[arm].variants[name] for name, tokens in high.items() if tokens > min(high.values())}
 
-    @metric("spikes", "loss spikes in a thousand steps", robustness=True)
+    @metric("spikes", "loss spikes per thousand steps", robustness=True)
     def spikes(self, high: str, low: str, setting: str | None = None) -> Contrast:
         """Return a difference of counts in the loss, by seed."""
         return difference(*(rate(arm.steps["loss"]) for arm in self.pair(high, low, setting)))
 
-    @metric("norm-spikes", "spikes of the gradient norm in a thousand steps", robustness=True)
+    @metric("norm-spikes", "spikes of the gradient norm per thousand steps", robustness=True)
     def norm_spikes(self, high: str, low: str, setting: str | None = None) -> Contrast:
         """Return a difference of counts in the gradient's norm, by seed."""
         return difference(*(rate(arm.steps["norm"]) for arm in self.pair(high, low, setting)))
 
     def tried(self, high: str, low: str, setting: str | None) -> tuple[list[ArmLosses], ...] | None:
-        """Return two arms' short runs; at own rates where both tried as many times theirs, in no other setting."""
+        """Return two arms' short runs; None in a setting that has none.
+
+        At own rates both arms must have been tried at the same multiples of theirs; other settings have no short runs.
+        """
         short = [self.short_runs(arm, own=setting == OWN_RATES) for arm in (high, low)]
         rates = [sorted(self.inputs.catalog.variants[name].learning_rate for name in runs) for runs in short]
         if setting and (setting != OWN_RATES or rates[0] != rates[1]):
@@ -204,7 +227,7 @@ class Stability(Comparison):
 
     @metric(
         "learning-rate-limit",
-        "log2 of the rate, over the scale's, from which on a short run learns no more than token frequencies",
+        "log2 of the learning rate, over the scale's, from which on a short run learns no more than token frequencies",
         robustness=True,
     )
     def limit(self, high: str, low: str, setting: str | None = None) -> Contrast | None:
@@ -214,28 +237,29 @@ class Stability(Comparison):
         neither = np.logical_and(*map(unlimited, tried))
         if neither.any():
             raise Unmeasured(
-                f"in {neither.sum()} of {len(neither)} seeds both arms learn more than token frequencies at every rate that was tried"
+                f"in {neither.sum()} of {len(neither)} seeds both arms learn more than token frequencies "
+                "at every rate that was tried"
             )
         return difference(*(rate_limit(runs, self.inputs.scale.learning_rate) for runs in tried))
 
-    @metric("rate-sensitivity", "short runs' mean loss over the rates tried less the lowest", robustness=True)
+    @metric("rate-sensitivity", "short runs' mean loss over the learning rates tried less the lowest", robustness=True)
     def sensitivity(self, high: str, low: str, setting: str | None = None) -> Contrast | None:
-        """Return a difference of what the rate decides, by seed."""
+        """Return a difference of the part of the loss that the learning rate decides, by seed."""
         tried = self.tried(high, low, setting)
         return None if tried is None else difference(*map(rate_sensitivity, tried))
 
     @metric(
         "{which=blow-ups}",
-        "share of short runs, clipped or not, that end above their start or a uniform guess, or without a number",
+        "share of short runs, clipped or not, that end above their first loss or a uniform guess, or at NaN",
     )
-    @metric("{which=long-blow-ups}", "the same of the longer runs at high rates")
+    @metric("{which=long-blow-ups}", "the same of the longer runs at high learning rates")
     def more_blow_ups(self, high: str, low: str, which: str) -> Contrast:
         """Return a difference of shares by seed; Unmeasured where no run of either arm blows up at any rate."""
         long = which == "long-blow-ups"
         runs = [self.long_runs(arm) if long else self.short_runs(arm, clipped=False) for arm in (high, low)]
         if not all(runs):
             raise Unmeasured("there are no longer runs at high rates")
-        first, second = (self.blow_ups(list(own.values())) for own in runs)
+        first, second = (self.blow_ups(list(by_variant.values())) for by_variant in runs)
         if not (first.any() or second.any()):
             raise Unmeasured("no run of either arm blew up at any rate that was tried")
         return difference(first, second)
@@ -246,7 +270,7 @@ class Stability(Comparison):
         return difference(*map(first_mark, self.pair(high, low, setting)))
 
     def blow_ups(self, runs: list[ArmLosses]) -> np.ndarray:
-        """Return share of an arm's runs that blew up, by seed."""
+        """Return the share of an arm's runs that blew up, by seed."""
         return np.mean([blown_up(arm, self.inputs.scale.model.vocab) for arm in runs], axis=0)
 
     def expected_spikes(self) -> float:
@@ -257,25 +281,40 @@ class Stability(Comparison):
         return seen * steps * scale.training.batch * scale.model.sequence / shown
 
     def untestable(self, metric: str, precondition: str, smallest_effect: float = np.nan) -> str | None:
-        """spikes-expected: at the paper's rate the runs of all seeds together must lead one to expect a spike; dense-clears-unigram: a short
-        run of dense at the common rate must end CLEARED nats below token frequencies, in the mean over seeds.
+        """Return why a metric can't be tested, or None.
+
+        spikes-expected: at the paper's rate of spikes the runs of all seeds together must lead one to expect a spike.
+        dense-clears-unigram: a short run of dense at the common learning rate must end CLEARED nats below token
+        frequencies, in the mean over seeds.
         """
         if precondition == "spikes-expected":
             if (count := self.expected_spikes()) < EXPECTED:
-                return f"at the paper's rate all runs of an arm lead one to expect {count:.1g} spikes, fewer than {EXPECTED:g}"
+                return (
+                    f"at the paper's rate all runs of an arm lead one to expect {count:.1g} spikes, "
+                    f"fewer than {EXPECTED:g}"
+                )
             return None
         if precondition == CLEARS:
             return self._dense_stays()
         return super().untestable(metric, precondition, smallest_effect)
 
     def _dense_stays(self) -> str | None:
-        """Return why short runs say nothing of stability: dense doesn't leave token frequencies in one even at the common rate, or that isn't known."""
+        """Return why short runs say nothing of stability, or None.
+
+        Even at the common learning rate a short run of dense doesn't leave token frequencies, or no such run exists.
+        """
         variants, runs = self.inputs.catalog.variants, self.short_runs("dense")
-        at_common = [own for name, own in runs.items() if variants[name].learning_rate == 1]
+        at_common = [run for name, run in runs.items() if variants[name].learning_rate == 1]
         if not at_common:
             budget = " and ".join(sorted({f"{variants[name].tokens:g}" for name in runs})) or "any share"
-            return f"no short run of dense at the common rate (a variant with rate 1 and {budget} of the tokens) says that it leaves token frequencies there"
+            return (
+                f"no short run of dense at the common rate (a variant with rate 1 and {budget} of the tokens) "
+                "says that it leaves token frequencies there"
+            )
         clears = -float(excess(at_common).mean())
         if clears < CLEARED:
-            return f"a short run of dense at the common rate ends {clears:.2f} nats below token frequencies; {CLEARED:g} are needed"
+            return (
+                f"a short run of dense at the common rate ends {clears:.2f} nats below token frequencies; "
+                f"{CLEARED:g} are needed"
+            )
         return None

@@ -1,4 +1,4 @@
-"""How tables are made: losses, and bits per byte over vocabularies. Metrics of recipes/table_design.yaml."""
+"""The design of tables: losses, and bits per byte over vocabularies. Metrics of recipes/table_design.yaml."""
 
 import numpy as np
 
@@ -23,7 +23,7 @@ class Tables(Comparison):
         }
         return dict(sorted({**others, scale.model.vocab: self.arms[arm].losses}.items()))
 
-    @metric("vocabulary", "slope of the difference in bits per byte a doubling of the vocabulary, by seed")
+    @metric("vocabulary", "slope of the difference in bits per byte per doubling of the vocabulary, by seed")
     def over_vocabularies(self, high: str, low: str) -> Contrast:
         """Return the slope over the recipe's vocabularies."""
         first, second = self.vocabularies(high), self.vocabularies(low)
@@ -32,9 +32,10 @@ class Tables(Comparison):
         return Contrast(losses.slope(np.array(list(first)), np.stack(gaps)))
 
     def robustness(self, high: str, low: str, metric: str) -> dict[str, Contrast]:
-        """As a comparison; at own rates only dense against STEM full, none of all that varies a table's rate, start or form, whose best
-        rates are not known.
+        """Return the same in other settings; at own rates only dense against STEM full.
+
+        All other arms vary a table's learning rate, initialisation or form, and their best rates are not known.
         """
-        known = {high, low} <= {"dense", "stem-full"} and self.parse(metric).fields.get("mix") == "prose"
-        there = super().robustness(high, low, metric)
-        return {setting: found for setting, found in there.items() if known or setting != OWN_RATES}
+        has_rates = {high, low} <= {"dense", "stem-full"} and self.parse(metric).fields.get("mix") == "prose"
+        contrasts = super().robustness(high, low, metric)
+        return {setting: contrast for setting, contrast in contrasts.items() if has_rates or setting != OWN_RATES}

@@ -1,4 +1,4 @@
-"""What was counted in a text: distinct tokens by length with Heaps' law, shares of tables and experts touched, caches."""
+"""Counts in a text: distinct tokens by length with Heaps' law, shares of tables and experts touched, caches."""
 
 from functools import cached_property
 from pathlib import Path
@@ -20,14 +20,15 @@ MOE_TOKENS = 4096
 
 
 def experts_touched(tokens: np.ndarray | int, experts: int, chosen: int) -> np.ndarray | float:
-    """Return share of a layer's experts that at least one of so many tokens uses, `chosen` of `experts` each, drawn evenly (the even
-    load that routers are trained for): 1 - (1 - k / E)^n.
+    """Return the share of a layer's experts that at least one of so many tokens uses: 1 - (1 - k / E)^n.
+
+    Each token uses `chosen` of `experts`, drawn evenly: the even load that routers are trained for.
     """
     return 1 - (1 - chosen / experts) ** np.asarray(tokens, float)
 
 
 class TextCounts:
-    """What `stemrepro data counts` wrote for a scale.
+    """Counts that `stemrepro data counts` wrote for a scale.
 
     Raises:
         UserError: a file is missing or unreadable.
@@ -43,7 +44,7 @@ class TextCounts:
 
     @cached_property
     def cache(self) -> pd.DataFrame:
-        """Hit rates by source, what is asked for, policy, share of the rows and stretch."""
+        """Hit rates by source, requests, policy, share of the rows and stretch."""
         return read_csv(self.folder / "cache.csv", "share", "hit_rate", words=("source", "asked", "policy"))
 
     @property
@@ -56,13 +57,15 @@ class TextCounts:
         return sorted(self.distinct["source"].unique())
 
     def growth(self, source: str, vocab: int) -> pd.DataFrame:
-        """Distinct tokens: a row a window, a column a length."""
-        own = self.distinct[(self.distinct["source"] == source) & (self.distinct["vocab"] == vocab)]
-        return own.pivot(index="window", columns="length", values="distinct")
+        """Return distinct tokens: a row per window, a column per length."""
+        rows = self.distinct[(self.distinct["source"] == source) & (self.distinct["vocab"] == vocab)]
+        return rows.pivot(index="window", columns="length", values="distinct")
 
     def heaps(self, source: str, vocab: int) -> tuple[Contrast, Contrast]:
-        """Exponent b and log K of distinct = K n^b, each a value a window (least squares of logarithms from FIT_FROM tokens on;
-        the fit of the means is the mean of the fits).
+        """Return exponent b and log K of distinct = K n^b, each a value per window.
+
+        They are a least-squares fit of logarithms from FIT_FROM tokens on; the fit of the means is the mean of the
+        fits.
         """
         table = self.growth(source, vocab)
         lengths = [n for n in table.columns if n >= FIT_FROM]
@@ -74,13 +77,13 @@ class TextCounts:
         return Contrast(slopes), Contrast(intercepts)
 
     def hit_rate(self, source: str, asked: str, policy: str, share: float) -> Contrast:
-        """Hit rate in percent, a value a stretch of the stream."""
-        own = self.cache[(self.cache.source == source) & (self.cache.asked == asked) & (self.cache.policy == policy)]
-        return Contrast(100 * own[np.isclose(own.share, share)]["hit_rate"].to_numpy())
+        """Return the hit rate in percent, a value per stretch of the stream."""
+        rows = self.cache[(self.cache.source == source) & (self.cache.asked == asked) & (self.cache.policy == policy)]
+        return Contrast(100 * rows[np.isclose(rows.share, share)]["hit_rate"].to_numpy())
 
 
 class CountsText(Measure):
-    """Counts in the text alone: sources of which something does not hold."""
+    """Counts in the text alone: sources for which something does not hold."""
 
     fields: ClassVar[dict[str, Field]] = {
         "experts": WHOLE,

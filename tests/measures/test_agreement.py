@@ -8,7 +8,7 @@ from stemrepro.verdicts.contrast import Contrast
 
 
 class Gaps:
-    """A measure whose losses are given: {point: {arm: loss by seed}}; None is the last rung."""
+    """A measure whose losses are given: {variant: {arm: loss by seed}}; None is the last rung."""
 
     def __init__(self, losses):
         self.losses = losses
@@ -22,28 +22,28 @@ LAST = {"a": [3.0, 3.01, 3.02], "b": [2.0, 2.02, 2.01], "c": [2.0, 2.0, 2.03], "
 
 
 def test_a_setting_that_is_the_last_rung_agrees_with_it():
-    found = agreement(Gaps({None: LAST, "same": LAST}), tuple("abcd"), "same", 3)
-    assert (found.pairs, found.same_sign, found.right, found.wrong) == (5, 1, 1, 0)
+    result = agreement(Gaps({None: LAST, "same": LAST}), tuple("abcd"), "same", 3)
+    assert (result.pairs, result.same_sign, result.right, result.wrong) == (5, 1, 1, 0)
 
 
 def test_a_setting_with_all_signs_turned_is_wrong_in_all():
     turned = {arm: [-loss for loss in losses] for arm, losses in LAST.items()}
-    found = agreement(Gaps({None: LAST, "turned": turned}), tuple("abcd"), "turned", 3)
-    assert (found.pairs, found.same_sign, found.right, found.wrong) == (5, 0, 0, 1)
+    result = agreement(Gaps({None: LAST, "turned": turned}), tuple("abcd"), "turned", 3)
+    assert (result.pairs, result.same_sign, result.right, result.wrong) == (5, 0, 0, 1)
 
 
 def test_every_choice_of_seeds_counts():
     """Of the last seed alone the sign is wrong, so of three pairs of seeds two have it, and none is sure."""
     early = {"a": [3.0, 3.0, 2.9], "b": [2.9, 2.7, 3.4]}
-    found = agreement(Gaps({None: LAST, "early": early}), ("a", "b"), "early", 2)
+    result = agreement(Gaps({None: LAST, "early": early}), ("a", "b"), "early", 2)
     means = [np.mean([early["a"][s] - early["b"][s] for s in chosen]) for chosen in combinations(range(3), 2)]
-    assert found.same_sign == pytest.approx(np.mean([mean > 0 for mean in means]))
-    assert 0 < found.same_sign < 1
-    assert (found.pairs, found.right, found.wrong) == (1, 0, 0)
+    assert result.same_sign == pytest.approx(np.mean([mean > 0 for mean in means]))
+    assert 0 < result.same_sign < 1
+    assert (result.pairs, result.right, result.wrong) == (1, 0, 0)
 
 
-def test_nothing_to_agree_on_is_no_number():
+def test_nothing_to_agree_on_is_nan():
     level = {None: {"b": LAST["b"], "c": LAST["c"]}, "early": {"b": [1, 1, 1], "c": [2, 2, 2.1]}}
-    found = agreement(Gaps(level), ("b", "c"), "early", 3)
-    assert found.pairs == 0
-    assert np.isnan(found.same_sign)
+    result = agreement(Gaps(level), ("b", "c"), "early", 3)
+    assert result.pairs == 0
+    assert np.isnan(result.same_sign)

@@ -46,9 +46,9 @@ def test_ratios_are_doublings_over_counted_costs(measure):
     assert costs["dense"]["total"] == costs["dense"]["active"]
     assert costs["stem-full"]["total"] == costs["stem-full"]["active"] + 5 * 517 * 44
     for name in ("total", "active", "flop"):
-        found = measure.contrast("stem-full", "dense", name).differences
+        differences = measure.contrast("stem-full", "dense", name).differences
         expected = 1 + np.log2(costs["dense"][name] / costs["stem-full"][name])
-        np.testing.assert_allclose(found, expected, atol=1e-3)
+        np.testing.assert_allclose(differences, expected, atol=1e-3)
 
 
 def test_less_than_a_bit_has_no_ratio(measure, tmp_path):

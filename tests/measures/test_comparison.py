@@ -1,4 +1,4 @@
-"""What a recipe reads of its arms, contrasts at common and own rates, preconditions."""
+"""Scores that a recipe reads of its arms, contrasts at common and own rates, preconditions."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from stemrepro.verdicts.contrast import Unmeasured
 from stemrepro.verdicts.robustness import OFFICIAL_INIT, OWN_RATES
 from tests.made_up import made, write_arm
 
-BASE, THERE = ArmLosses(Path("scores/x/losses/main/base")), ArmLosses(Path("scores/x/losses/own-rate/there"))
+BASE, OTHER = ArmLosses(Path("scores/x/losses/main/base")), ArmLosses(Path("scores/x/losses/own-rate/arm"))
 
 
 def read(catalog: Catalog, recipe: str) -> dict[str, ComparedArm]:
@@ -23,7 +23,7 @@ def read(catalog: Catalog, recipe: str) -> dict[str, ComparedArm]:
 def test_a_recipe_reads_its_arms_where_it_compares_them(catalog):
     stem = read(catalog, "table_design")["stem-full"]
     assert stem.losses.folder == Path("scores/x/losses/half/stem-full")
-    assert {variant: own.folder for variant, own in stem.variants.items()} == {
+    assert {variant: losses.folder for variant, losses in stem.variants.items()} == {
         "half-own-rate": Path("scores/x/losses/half-own-rate/stem-full"),
         "half-official-start": Path("scores/x/losses/half-official-start/stem-full"),
         "half-vocab-4": Path("scores/x/losses/half-vocab-4/stem-full"),
@@ -36,7 +36,7 @@ def test_a_recipe_reads_its_arms_where_it_compares_them(catalog):
 
 
 def test_runs_name_variants(catalog):
-    arms = {"dense": ComparedArm(BASE, variants={"rate-16": THERE})}
+    arms = {"dense": ComparedArm(BASE, variants={"rate-16": OTHER})}
     assert list(made(Comparison, catalog, "validation_loss", arms).runs()) == ["dense", "dense@rate-16"]
 
 
@@ -53,7 +53,7 @@ def test_own_rates(catalog):
 
     assert at_own_rate("dense", ComparedArm(BASE), BEST) is BASE  # the common rate is its best
     assert at_own_rate("stem-third", ComparedArm(BASE), BEST) is None  # its family's best was not run
-    assert at_own_rate("stem-third", ComparedArm(BASE, variants={"own-rate": THERE}), BEST) is THERE
+    assert at_own_rate("stem-third", ComparedArm(BASE, variants={"own-rate": OTHER}), BEST) is OTHER
     assert at_own_rate("gate-replaced", ComparedArm(BASE), BEST) is None  # its family's best is not known
     other = BEST | {"stem-full": TunedSettings(learning_rate=0.008, table_rate_factor=2.0)}
     assert at_own_rate("stem-third", ComparedArm(BASE), other) is None  # the rate is, the table's is another
@@ -63,10 +63,10 @@ def test_own_rates(catalog):
 
 @pytest.fixture
 def arms(tmp_path):
-    """The graveyard's controls: STEM full gains 0.3 to 0.4 over dense, the memory 0.1 of it; half of STEM's at its own rate."""
+    """The graveyard's controls: STEM full gains 0.3 to 0.4 over dense, half at its own rate; the memory gains 0.1."""
     stem = ComparedArm(
         write_arm(tmp_path / "stem-full", [3.7, 3.7, 3.9]),
-        variants={"own-rate": write_arm(tmp_path / "own", [3.85, 3.85, 4.05])},
+        variants={"own-rate": write_arm(tmp_path / "own-rate", [3.85, 3.85, 4.05])},
     )
     dense = write_arm(tmp_path / "dense", [4.0, 4.1, 4.2])
     return {"dense": dense, "token-only": write_arm(tmp_path / "token-only", [3.9, 4.0, 4.1]), "stem-full": stem}
@@ -75,9 +75,9 @@ def arms(tmp_path):
 def test_contrasts_at_both_rates(catalog, arms):
     measure = made(Comparison, catalog, "ablation_graveyard", arms, tuned=BEST, learning_rate=0.008)
     assert measure.contrast("dense", "stem-full", "prose").differences == pytest.approx([0.3, 0.4, 0.3])
-    there = measure.robustness("dense", "stem-full", "prose")
-    assert there.keys() == {OWN_RATES}
-    assert there[OWN_RATES].differences == pytest.approx([0.15, 0.25, 0.15])
+    settings = measure.robustness("dense", "stem-full", "prose")
+    assert settings.keys() == {OWN_RATES}
+    assert settings[OWN_RATES].differences == pytest.approx([0.15, 0.25, 0.15])
     assert measure.robustness("stem-full", "dense", "prose")[OWN_RATES].differences == pytest.approx(
         [-0.15, -0.25, -0.15]
     )
@@ -90,12 +90,12 @@ def test_the_official_init_needs_both_arms_there(catalog, arms, tmp_path):
         "stem-full": arms["stem-full"]
     }
     measure = made(Comparison, catalog, "ablation_graveyard", started, tuned={})
-    started["stem-full"].variants["official-start"] = write_arm(tmp_path / "there", [3.0, 3.0, 3.0])
+    started["stem-full"].variants["official-start"] = write_arm(tmp_path / "official-start", [3.0, 3.0, 3.0])
     assert measure.robustness("dense", "stem-full", "prose") == {}
     started["dense"].variants["official-start"] = write_arm(tmp_path / "dense-there", [3.5, 3.6, 3.7])
-    found = measure.robustness("dense", "stem-full", "prose")
-    assert found.keys() == {OFFICIAL_INIT}
-    assert found[OFFICIAL_INIT].differences == pytest.approx([0.5, 0.6, 0.7])
+    settings = measure.robustness("dense", "stem-full", "prose")
+    assert settings.keys() == {OFFICIAL_INIT}
+    assert settings[OFFICIAL_INIT].differences == pytest.approx([0.5, 0.6, 0.7])
     assert measure.robustness("dense", "token-only", "prose") == {}
     for metric in ("accuracy:held_out", "prose:pair=1-3"):  # no loss; a bucket that no target fell into
         assert measure.robustness("dense", "stem-full", metric) == {}
@@ -103,9 +103,9 @@ def test_the_official_init_needs_both_arms_there(catalog, arms, tmp_path):
 
 
 def test_a_setting_is_that_of_the_bases_budget(catalog, arms):
-    variants = {"official-start": BASE, "half-official-start": THERE, "own-rate": BASE, "half-own-rate": THERE}
+    variants = {"official-start": BASE, "half-official-start": OTHER, "own-rate": BASE, "half-own-rate": OTHER}
     dense = {"dense": ComparedArm(arms["dense"], variants=variants)}
-    for recipe, wanted in (("table_design", THERE), ("ablation_graveyard", BASE)):
+    for recipe, wanted in (("table_design", OTHER), ("ablation_graveyard", BASE)):
         measure = made(Comparison, catalog, recipe, dense, tuned=BEST)
         assert [measure.at(setting, "dense") for setting in (OWN_RATES, OFFICIAL_INIT)] == [wanted, wanted]
 
@@ -116,20 +116,20 @@ def test_costs_are_multiples_of_denses(catalog, arms, tmp_path):
     assert made(Comparison, catalog, "ablation_graveyard", arms).cost("wide") == {"FLOPs": 2.5, "parameters": 4.0}
 
 
-def test_without_a_best_rate_there_is_none_of_its_own(catalog, arms):
+def test_without_a_best_rate_an_arm_has_none_of_its_own(catalog, arms):
     """A variant of own rates then trained at the common one."""
     at = arms["dense"]
     scores = {name: ComparedArm(arms[name], variants={"own-rate": at}) for name in ("dense", "stem-full")}
-    known = {"dense": TunedSettings(learning_rate=0.1), "stem-full": TunedSettings(learning_rate=0.2)}
-    found = made(Comparison, catalog, "ablation_graveyard", scores, tuned=known)
-    assert found.robustness("dense", "stem-full", "prose").keys() == {OWN_RATES}
-    del known["dense"]
-    found = made(Comparison, catalog, "ablation_graveyard", scores, tuned=known)
-    assert found.robustness("dense", "stem-full", "prose") == {}
+    tuned = {"dense": TunedSettings(learning_rate=0.1), "stem-full": TunedSettings(learning_rate=0.2)}
+    measure = made(Comparison, catalog, "ablation_graveyard", scores, tuned=tuned)
+    assert measure.robustness("dense", "stem-full", "prose").keys() == {OWN_RATES}
+    del tuned["dense"]
+    measure = made(Comparison, catalog, "ablation_graveyard", scores, tuned=tuned)
+    assert measure.robustness("dense", "stem-full", "prose") == {}
 
 
-def failed(catalog, arms, precondition, metric="prose", **told):
-    return made(Comparison, catalog, "ablation_graveyard", arms).untestable(metric, precondition, **told)
+def failed(catalog, arms, precondition, metric="prose", **conditions):
+    return made(Comparison, catalog, "ablation_graveyard", arms).untestable(metric, precondition, **conditions)
 
 
 def test_preconditions(catalog, arms, tmp_path):
@@ -156,7 +156,10 @@ def test_rows_without_information_must_gain_no_more_than_counts(catalog, arms, t
         write_arm(tmp_path / "shuffled", [4.05, 4.15, 4.25]),
     )
     both = {"stem-frozen": frozen, "stem-shuffled": shuffled}
-    words = "stem-frozen, whose rows hold nothing that was learnt of a token, ends 0.030 nats below dense, more than the 0.02 that count"
+    words = (
+        "stem-frozen, whose rows hold nothing that was learnt of a token, ends 0.030 nats below dense, "
+        "more than the 0.02 that count"
+    )
     assert reason(0.02, **both) == words
     assert reason(0.02, **{"stem-frozen": frozen}) == words
     assert reason(0.05, **both) is None
@@ -179,7 +182,7 @@ def test_a_bucket_without_targets_is_not_testable(catalog, arms):
 def test_a_run_that_diverged_is_unmeasured(catalog, arms, tmp_path):
     arms["stem-full"] = write_arm(tmp_path / "main" / "stem-full", [3.7, 3.7, 3.9], diverged=(2,))
     measure = made(Comparison, catalog, "ablation_graveyard", arms)
-    with pytest.raises(Unmeasured, match="stem-full diverged: the loss of seed 2 is no number from step 15 on"):
+    with pytest.raises(Unmeasured, match="stem-full diverged: the loss of seed 2 is NaN from step 15 on"):
         measure.contrast("dense", "stem-full", "prose")
     with pytest.raises(Unmeasured, match="stem-full diverged"):
         measure.untestable("prose", "token-only-below-three-quarters")

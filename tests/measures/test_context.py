@@ -16,7 +16,7 @@ SOURCE = np.array(["bible"] * 2 + ["speeches"] * 4)
 
 
 def arm(folder, shift: float, gain: float, **more: object) -> ArmContext:
-    """Losses of 16-token blocks; `gain` nats a token come with the first half."""
+    """Losses of 16-token blocks; `gain` nats per token come with the first half."""
     rng = np.random.default_rng(0)
     tokens = rng.integers(20, 50, (DOCUMENTS, 5))
     targets = rng.integers(20, 50, (DOCUMENTS, 4))
@@ -39,9 +39,9 @@ def arms(tmp_path):
 
 @pytest.fixture
 def measure(catalog, arms, tmp_path):
-    found = Context(Inputs("long_context_capacity", catalog, "laptop", tmp_path))
-    found.arms = arms
-    return found
+    context = Context(Inputs("long_context_capacity", catalog, "laptop", tmp_path))
+    context.arms = arms
+    return context
 
 
 def test_growth_on_the_same_targets(measure, arms):
@@ -57,19 +57,20 @@ def test_growth_by_position_equals_a_loop(measure, arms):
     for seed in range(SEEDS):
         by_source = []
         for source in ("bible", "speeches"):
-            own, gaps = source == SOURCE, []
+            of_source, gaps = source == SOURCE, []
             for chosen in ([4], [1, 2, 3]):  # positions 8 to 15; 1 to 7
                 losses = []
                 for name in ("dense", "stem-full"):
                     arrays = arms[name].arrays
-                    total = sum(arrays["by_position"][seed, own, bucket].sum() for bucket in chosen)
-                    losses.append(total / sum(arrays["by_position_tokens"][own, bucket].sum() for bucket in chosen))
+                    total = sum(arrays["by_position"][seed, of_source, bucket].sum() for bucket in chosen)
+                    tokens = sum(arrays["by_position_tokens"][of_source, bucket].sum() for bucket in chosen)
+                    losses.append(total / tokens)
                 gaps.append(losses[0] - losses[1])
             by_source.append(gaps[0] - gaps[1])
         expected.append(np.mean(by_source))
-    found = measure.contrast("dense", "stem-full", "growth:position")
-    assert found.differences == pytest.approx(expected)
-    assert found.item_se > 0
+    contrast = measure.contrast("dense", "stem-full", "growth:position")
+    assert contrast.differences == pytest.approx(expected)
+    assert contrast.item_se > 0
 
 
 def test_a_dense_arm_that_uses_no_context_can_not_be_tested(measure, arms, tmp_path):
@@ -93,7 +94,7 @@ def test_other_documents_and_numbers_that_are_none_are_named(measure, arms, tmp_
 
 def test_a_run_that_diverged_is_unmeasured_and_others_are_not(measure, arms, tmp_path):
     measure.arms = arms | {"token-only": arm(tmp_path / "main" / "token-only", 0.2, 0.1, diverged={"2": 9})}
-    with pytest.raises(Unmeasured, match="token-only diverged: the loss of seed 2 is no number from step 9 on"):
+    with pytest.raises(Unmeasured, match="token-only diverged: the loss of seed 2 is NaN from step 9 on"):
         measure.contrast("token-only", "stem-full", "growth:prefix")
     assert measure.contrast("dense", "stem-full", "growth:prefix").mean == pytest.approx(0.06)
     assert measure.runs()["token-only"].summary["seeds"] == SEEDS
@@ -114,5 +115,5 @@ def test_the_error_between_documents_equals_drawing_them_again(measure, arms):
             drawn = rng.choice(np.flatnonzero(source == SOURCE), (source == SOURCE).sum())
             growth.append((lead[0, drawn] - lead[2, drawn]).sum() / tokens[drawn].sum())
         means.append(np.mean(growth))
-    found = measure.contrast("dense", "stem-full", "growth:prefix")
-    assert found.item_se == pytest.approx(np.std(means), rel=0.08)
+    contrast = measure.contrast("dense", "stem-full", "growth:prefix")
+    assert contrast.item_se == pytest.approx(np.std(means), rel=0.08)

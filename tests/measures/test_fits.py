@@ -12,7 +12,7 @@ BOTH = np.concatenate([TOKENS, TOKENS[:3] * 3])
 @pytest.mark.parametrize("floor", [0.0, 1.5, 3.0])
 @pytest.mark.parametrize("amplitude", [0.1, 1.2])
 @pytest.mark.parametrize("exponent", [0.05, 0.3, 0.9])
-def test_a_law_is_found_again(floor, amplitude, exponent):
+def test_a_law_is_recovered(floor, amplitude, exponent):
     """Also in its values far beyond the places, which a wrong floor or exponent would miss."""
     law = fit(floor + amplitude * (TOKENS / 1e6) ** -exponent, TOKENS)
     assert law.floor == pytest.approx(floor, abs=2e-4)
@@ -46,7 +46,7 @@ def test_a_loss_at_or_below_the_floor_is_never_reached():
 
 
 def test_the_floor_is_never_below_zero_and_exponents_stay_in_range():
-    """Losses that fall ever faster have no floor; losses that fall at once and then stay have the steepest law there is."""
+    """Losses that fall ever faster have no floor; losses that fall at once and then stay have the steepest law."""
     law = fit(np.array([5.0, 4.9, 4.7, 4.2, 3.2]), TOKENS)
     assert law.floor >= 0
     assert LOWEST * 0.999 <= law.exponents[0] <= HIGHEST * 1.001
@@ -64,20 +64,20 @@ def test_too_few_places_are_refused():
 
 
 def test_bootstrapped_numbers_hold_the_law_that_made_the_losses():
-    """0.003 nats of noise a place and seed; the intervals of the seeds' means are some thousandths wide."""
+    """0.003 nats of noise per place and seed; the intervals of the seeds' means are some thousandths wide."""
     rng, tokens = np.random.default_rng(3), 1e5 * 4.0 ** np.arange(6)
     law = 2.0 + 1.5 * (tokens / 1e6) ** -0.4
-    found = bootstrapped(law[:, None] + rng.normal(0, 0.003, (6, 3)), tokens)
+    numbers = bootstrapped(law[:, None] + rng.normal(0, 0.003, (6, 3)), tokens)
     unit = np.exp(np.mean(np.log(tokens)))
     for name, true in (("floor", 2.0), ("exponent 0", 0.4), ("amplitude 0", 1.5 * (unit / 1e6) ** -0.4)):
-        assert found[name].low - 0.01 < true < found[name].high + 0.01
-        assert found[name].low <= found[name].value <= found[name].high
-        assert found[name].high - found[name].low < 0.1
+        assert numbers[name].low - 0.01 < true < numbers[name].high + 0.01
+        assert numbers[name].low <= numbers[name].value <= numbers[name].high
+        assert numbers[name].high - numbers[name].low < 0.1
 
 
 def test_exact_losses_leave_no_interval():
     tokens = 1e5 * 4.0 ** np.arange(5)
     same = np.repeat((1.0 + 2.0 * (tokens / 1e6) ** -0.5)[:, None], 3, axis=1)
-    found = bootstrapped(same, tokens)
-    assert found["exponent 0"].value == pytest.approx(0.5, abs=1e-3)
-    assert found["floor"].high - found["floor"].low < 1e-3
+    numbers = bootstrapped(same, tokens)
+    assert numbers["exponent 0"].value == pytest.approx(0.5, abs=1e-3)
+    assert numbers["floor"].high - numbers["floor"].low < 1e-3

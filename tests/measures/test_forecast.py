@@ -16,7 +16,7 @@ def stem(tokens):
 
 
 def below(losses, rungs, at=None):
-    """The first rungs; the next one is to be foretold."""
+    """The first rungs; the next one is to be predicted."""
     return Below(losses, (TOKENS[:rungs],), (TOKENS[rungs] if at is None else at,))
 
 
@@ -25,7 +25,7 @@ def ladder(law, seeds, rng, noise, rungs, luck):
 
 
 @pytest.mark.parametrize("rungs", [3, 4])
-def test_laws_without_noise_are_drawn_on_exactly(rungs):
+def test_laws_without_noise_are_extrapolated_exactly(rungs):
     rng, luck = np.random.default_rng(0), np.zeros(3)
     arms = tuple(below(ladder(law, 3, rng, 0.0, rungs, luck), rungs) for law in (dense, stem))
     at = TOKENS[rungs]
@@ -36,16 +36,16 @@ def test_laws_without_noise_are_drawn_on_exactly(rungs):
 
 
 @pytest.mark.parametrize("size", [0.4e6, 0.7e6])
-def test_a_law_over_parameters_and_tokens_is_drawn_on_exactly(size):
-    """Five places of two sizes; the larger one's next rung, with as many tokens as the smaller one has had, is no rung yet."""
+def test_a_law_over_parameters_and_tokens_is_extrapolated_exactly(size):
+    """Five places of two sizes; the larger one's next rung has as many tokens as the smaller one's last."""
 
     def loss(parameters, tokens):
         return 1.6 + 0.5 * (parameters / 1e5) ** -0.35 + 1.3 * (tokens / 1e6) ** -0.35
 
     sizes, tokens = np.array([1e5, 1e5, 1e5, size, size]), np.array([*TOKENS[:3], *TOKENS[:2]])
     losses = loss(sizes, tokens)[:, None] + np.zeros(3)
-    found = forecast((Below(losses, (sizes, tokens), (size, TOKENS[2]), tied=True),), (1,))
-    assert found.mean == pytest.approx(loss(size, TOKENS[2]), abs=1e-4)
+    contrast = forecast((Below(losses, (sizes, tokens), (size, TOKENS[2]), tied=True),), (1,))
+    assert contrast.mean == pytest.approx(loss(size, TOKENS[2]), abs=1e-4)
     with pytest.raises(UserError, match=r"above those fitted, up to 1.2e[+]06 tokens"):
         forecast((Below(losses, (sizes, tokens), (size, TOKENS[1]), tied=True),), (1,))
     with pytest.raises(UserError, match="needs 4 rungs below the next one; there are 3"):
@@ -54,7 +54,7 @@ def test_a_law_over_parameters_and_tokens_is_drawn_on_exactly(size):
 
 @pytest.mark.parametrize(("seeds", "rungs", "trials"), [(3, 3, 150), (5, 3, 150), (3, 4, 12)])
 def test_the_interval_covers_the_truth_about_as_often_as_it_says(seeds, rungs, trials):
-    """95%, within what so many trials can tell; with more rungs than parameters it is wider, because of two errors that overlap."""
+    """95%, as far as so many trials can tell; with more rungs than parameters two errors overlap, and it is wider."""
     rng, hits = np.random.default_rng(1), 0
     truth = dense(TOKENS[rungs]) - stem(TOKENS[rungs])
     for _ in range(trials):

@@ -65,9 +65,9 @@ def arms(tmp_path):
 
 @pytest.fixture
 def angles(catalog, arms, tmp_path):
-    found = Angles(Inputs("angular_spread", catalog, "laptop", tmp_path))
-    found.arms = arms
-    return found
+    angles = Angles(Inputs("angular_spread", catalog, "laptop", tmp_path))
+    angles.arms = arms
+    return angles
 
 
 def test_differences_are_over_common_layers(angles):
@@ -132,10 +132,10 @@ def test_angles_that_can_not_be_and_runs_that_diverged(tmp_path, arms):
     rows = pd.read_csv(path)
     rows[rows.seed != 1].to_csv(path, index=False)
     with pytest.raises(
-        UserError, match=r"cosines\.csv is missing or damaged \(a seed is missing or a line stands twice"
+        UserError, match=r"cosines\.csv is missing or damaged \(a seed is missing or a line occurs twice"
     ):
         _ = ArmGeometry(tmp_path, "dense").cosines
     write_summary(path.parent, SEEDS, width=16, ffn_width=44, layers=[1], diverged={"0": 3})
-    with pytest.raises(Unmeasured, match="dense diverged: the loss of seed 0 is no number from step 3 on"):
+    with pytest.raises(Unmeasured, match="dense diverged: the loss of seed 0 is NaN from step 3 on"):
         _ = ArmGeometry(tmp_path, "dense").cosines
     assert ArmGeometry(tmp_path, "stem-third").cosines["p95"].notna().all()

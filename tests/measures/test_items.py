@@ -10,9 +10,11 @@ from stemrepro.verdicts.contrast import Unmeasured
 from tests.made_up import write_summary
 
 RECIPE = Recipe.model_validate({
-    "title": "t", "paper_item": "p", "place": 1, "measure": "comparison", "origin": "control", "arms": ["dense", "stem-full"],
+    "title": "t", "paper_item": "p", "place": 1, "measure": "comparison", "origin": "control",
+    "arms": ["dense", "stem-full"],
     "claims": {}, "scores": ["benchmarks"],
-    "tasks": {name: {"label": name, "score": "acc"} for name in ("big", "small", "elsewhere")}, "groups": {"both": ["big", "small", "elsewhere"]},
+    "tasks": {name: {"label": name, "score": "acc"} for name in ("big", "small", "elsewhere")},
+    "groups": {"both": ["big", "small", "elsewhere"]},
 })  # fmt: skip
 
 
@@ -64,8 +66,8 @@ def test_seen_items_are_chosen_seed_by_seed(tmp_path):
     seen = {"big": [[1, 0, 0, 2], [0, 3, 0, 0]], "small": [[0, 0], [0, 1]]}
     first = write_items(tmp_path / "a", {"big": [1, 0, 0, 0], "small": [1, 0]}, seen)
     second = write_items(tmp_path / "b", {"big": [0, 0, 0, 0], "small": [1, 1]}, seen)
-    found = contrast(second, first, "accuracy", "both", True)
-    assert found.differences == pytest.approx([-50, 50])  # items 1 and 4 of big; item 2 of big and item 2 of small
+    result = contrast(second, first, "accuracy", "both", True)
+    assert result.differences == pytest.approx([-50, 50])  # items 1 and 4 of big; item 2 of big and item 2 of small
 
 
 def test_item_error_is_that_of_a_bootstrap_over_clusters():
@@ -73,19 +75,19 @@ def test_item_error_is_that_of_a_bootstrap_over_clusters():
     clusters = rng.integers(0, 80, 300)
     values = rng.normal(0, 1, (3, 300)) + rng.normal(0, 1, 80)[clusters]
     weights = np.tile(np.where(np.arange(300) < 200, 1 / 400, 1 / 200), (3, 1))
-    found = Sample(values, weights, clusters).contrast()
+    result = Sample(values, weights, clusters).contrast()
     means, draws = values.mean(axis=0), []
     members = [np.nonzero(clusters == cluster)[0] for cluster in range(80)]
     for _ in range(3000):
         chosen = np.concatenate([members[cluster] for cluster in rng.integers(0, 80, 80)])
         big, small = means[chosen[chosen < 200]], means[chosen[chosen >= 200]]
         draws.append((big.mean() + small.mean()) / 2)
-    assert found.item_se == pytest.approx(np.std(draws), rel=0.06)
-    assert found.item_df == len(np.unique(clusters)) - 1
+    assert result.item_se == pytest.approx(np.std(draws), rel=0.06)
+    assert result.item_df == len(np.unique(clusters)) - 1
 
 
-def failed(arms, *asked):
-    return untestable(arms["dense"], *asked)
+def failed(arms, *fields):
+    return untestable(arms["dense"], *fields)
 
 
 def test_dense_must_beat_chance_majority_and_the_answers_alone(arms, tmp_path):
@@ -145,5 +147,5 @@ def test_items_that_can_not_be_are_refused(tmp_path):
 
 def test_a_run_that_diverged_is_unmeasured(arms, tmp_path):
     other = write_items(tmp_path / "main" / "stem-half", {"big": [1, 0, 0, 0], "small": [1, 0]}, diverged=(1,))
-    with pytest.raises(Unmeasured, match="stem-half diverged: the loss of seed 1 is no number from step 7 on"):
+    with pytest.raises(Unmeasured, match="stem-half diverged: the loss of seed 1 is NaN from step 7 on"):
         contrast(other, arms["dense"], "accuracy", "big")

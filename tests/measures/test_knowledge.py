@@ -19,19 +19,24 @@ RELATIONS = ("capital", "code")
 def write(
     folder: Path, arm: str, success: dict, known: float = 1.0, seeds=(0, 1, 2), told: float = 0.9, untold: float = 0.1
 ) -> None:
-    """An arm in which a method succeeds in the given share of cases (the first ones), or exactly where an array says."""
+    """An arm in which a method succeeds in a share of cases (the first ones), or exactly in those of an array."""
     facts, edits = (folder / part / "main" / arm for part in ("facts", "edits"))
     write_summary(facts, len(seeds), recall={})
-    table = pd.DataFrame({"entity": NAMES * 10, "relation": "capital", "answer": "x", "told": [True] * 100 + [False] * 20,
-                          "ambiguous": False, "rare": False})  # fmt: skip
+    table = pd.DataFrame({
+        "entity": NAMES * 10, "relation": "capital", "answer": "x", "told": [True] * 100 + [False] * 20,
+        "ambiguous": False, "rare": False,
+    })  # fmt: skip
     table.to_csv(facts / "facts.csv", index=False)
     first = np.zeros((len(seeds), 120, 10), bool)
     first[:, : round(100 * told)] = True
     first[:, 100 : 100 + round(20 * untold)] = True
     np.savez(facts / "facts.npz", seeds=np.array(seeds), nats=np.ones(first.shape), first=first)
     write_summary(edits, len(seeds), methods=list(success), tables=3)
-    cases = pd.DataFrame([{"source": a, "target": b, "relation": r, "lengths": "equal", "source_tokens": 1, "target_tokens": 1,
-                           "ambiguous": a == "c0", "rare": b == "c1"} for a, b in PAIRS for r in RELATIONS])  # fmt: skip
+    cases = pd.DataFrame([
+        {"source": a, "target": b, "relation": r, "lengths": "equal", "source_tokens": 1, "target_tokens": 1,
+         "ambiguous": a == "c0", "rare": b == "c1"}
+        for a, b in PAIRS for r in RELATIONS
+    ])  # fmt: skip
     longer = cases.assign(lengths="longer", source_tokens=2)
     cases = pd.concat([cases, longer], ignore_index=True)
     cases.to_csv(edits / "cases.csv", index=False)
@@ -40,8 +45,11 @@ def write(
     for name, share in success.items():
         moved = np.arange(count) < share * count if np.isscalar(share) else share
         moved = np.tile(moved, (len(seeds), 1))
-        arrays |= {f"{name}/success": moved, f"{name}/kept": ~moved, f"{name}/new": moved * 0.8, f"{name}/old": ~moved * 0.7,
-                   f"{name}/to_target": np.where(moved, 0.5, 4.0), f"{name}/to_source": np.where(moved, 3.0, 1.0)}  # fmt: skip
+        arrays |= {
+            f"{name}/success": moved, f"{name}/kept": ~moved,
+            f"{name}/new": moved * 0.8, f"{name}/old": ~moved * 0.7,
+            f"{name}/to_target": np.where(moved, 0.5, 4.0), f"{name}/to_source": np.where(moved, 3.0, 1.0),
+        }  # fmt: skip
     np.savez(edits / "edits.npz", **arrays)
 
 
@@ -64,9 +72,9 @@ def measure(catalog, tmp_path):
 
 
 def test_two_methods_on_the_same_cases(measure):
-    found = measure.contrast("stem-full", "dense", "success:rows>input")
-    np.testing.assert_allclose(found.differences, 50.0)
-    assert found.item_se > 0
+    contrast = measure.contrast("stem-full", "dense", "success:rows>input")
+    np.testing.assert_allclose(contrast.differences, 50.0)
+    assert contrast.item_se > 0
     np.testing.assert_allclose(measure.contrast("stem-full", "dense", "new:rows>input").differences, 0.4)
 
 

@@ -1,4 +1,7 @@
-"""Reading losses: what can't be right is refused by file, and what a run that diverged lacks is known. Contrasts from score files whose right answer is known."""
+"""Losses that are read from files, and contrasts whose right answer is known.
+
+A wrong file is refused by name, and a run that diverged is excepted from what files must hold.
+"""
 
 import json
 
@@ -24,7 +27,7 @@ def test_one_bucket(dense):
 
 
 def test_bits_per_byte_are_of_prose(dense):
-    """Two tokens of loss x stand for five bytes."""
+    """Two tokens of loss x are five bytes."""
     expected = [loss * 2 / 5 / np.log(2) for loss in (4.0, 4.1, 4.2)]
     assert dense.bits_per_byte().tolist() == pytest.approx(expected)
 
@@ -39,7 +42,10 @@ def test_the_first_seeds_alone(dense):
 def test_missing_and_cut_off_files_are_named(dense, tmp_path):
     with pytest.raises(UserError, match=r"none/summary\.json is missing or damaged"):
         _ = ArmLosses(tmp_path / "none").summary
-    for name, read in (("losses.csv", "losses"), ("curve.csv", "curve"), ("documents.npz", "documents"), ("steps.npz", "seeds"), ("summary.json", "summary")):  # fmt: skip
+    for name, read in (
+        ("losses.csv", "losses"), ("curve.csv", "curve"), ("documents.npz", "documents"),
+        ("steps.npz", "seeds"), ("summary.json", "summary"),
+    ):  # fmt: skip
         path = dense.folder / name
         before = path.read_bytes()
         path.write_bytes(before[: len(before) // 2] if name.endswith(("npz", "json")) else b"")
@@ -68,7 +74,7 @@ def edited(arm, change):
         (lambda r: r[r.seed != 2], "of source 'bible' something is missing; summary.json has 3 seeds"),
         (lambda r: r.iloc[:-1], "something is missing"),
         (lambda r: r.replace({"source": {"bible": "poems"}}), "of source 'bible' something is missing"),
-        (lambda r: pd.concat([r, r.iloc[[3]]]), "a line stands twice"),
+        (lambda r: pd.concat([r, r.iloc[[3]]]), "a line occurs twice"),
         (lambda r: pd.concat([r, r.iloc[[0, 1, 2]].assign(source="poems")]), "source 'poems' is not in summary.json"),
     ],
 )
@@ -79,11 +85,11 @@ def test_losses_that_can_not_be(dense, change, words):
 
 
 def test_losses_give_the_means_that_were_written_with_them(dense):
-    """Sums of 0 are finite, whole and of every seed; they would be the best loss there is."""
+    """Sums of 0 are finite, whole and of every seed; they would be the best loss of all."""
     rows = pd.read_csv(dense.folder / "losses.csv")
     rows["nats"] = 0.0
     rows.to_csv(dense.folder / "losses.csv", index=False)
-    with pytest.raises(UserError, match=r"'bible' comes to 0\.000000 nats a token, in summary\.json it is "):
+    with pytest.raises(UserError, match=r"'bible' comes to 0\.000000 nats per token, in summary\.json it is "):
         _ = ArmLosses(dense.folder).losses
 
 
@@ -92,7 +98,8 @@ def test_seeds_that_were_cut_off_the_steps(dense):
     np.savez(dense.folder / "steps.npz", **{name: values[:2] for name, values in arrays.items()})
     with pytest.raises(
         UserError,
-        match=r"steps\.npz is missing or damaged \('seeds' must hold whole numbers of 3 seeds; it holds int64 in the shape \(2,\)\)",
+        match=r"steps\.npz is missing or damaged "
+        r"\('seeds' must hold whole numbers of 3 seeds; it holds int64 in the shape \(2,\)\)",
     ):
         _ = ArmLosses(dense.folder, 2).seeds
 
@@ -133,13 +140,13 @@ def test_a_run_that_diverged_is_known_by_seed_and_step(tmp_path):
     assert (arm.seeds, arm.scored, arm.diverged) == ([0, 1, 2], [0, 2], {1: 15})
     assert arm.losses["seed"].unique().tolist() == [0, 2]
     assert np.isfinite(arm.steps["loss"]).sum(axis=1).tolist() == [20, 14, 20]
-    with pytest.raises(Unmeasured, match=r"^stem-full@half diverged: the loss of seed 1 is no number from step 15 on$"):
+    with pytest.raises(Unmeasured, match=r"^stem-full@half diverged: the loss of seed 1 is NaN from step 15 on$"):
         arm.whole()
     other = write_arm(tmp_path / "half" / "dense", [4.0, 4.1, 4.2])
     with pytest.raises(Unmeasured, match="stem-full@half diverged"):
         paired(other, arm)
     first = ArmLosses(arm.folder, 1)  # seed 0 alone is whole
-    assert [own.scored for own in paired(other, first)] == [[0], [0]]
+    assert [losses.scored for losses in paired(other, first)] == [[0], [0]]
 
 
 def test_different_seeds_are_refused(dense, tmp_path):
@@ -151,8 +158,8 @@ def test_different_seeds_are_refused(dense, tmp_path):
 @pytest.fixture
 def arms(tmp_path):
     return {
-        "dense": write_arm(tmp_path / "dense", [4.0, 4.1, 4.2], marks=(0.5, 0.0)),
-        "stem-full": write_arm(tmp_path / "stem-full", [3.7, 3.7, 3.9], marks=(0.3, 0.0)),
+        "dense": write_arm(tmp_path / "dense", [4.0, 4.1, 4.2], evals=(0.5, 0.0)),
+        "stem-full": write_arm(tmp_path / "stem-full", [3.7, 3.7, 3.9], evals=(0.3, 0.0)),
     }
 
 
@@ -168,9 +175,9 @@ def test_the_error_between_documents_equals_the_closed_form(arms):
     first, second = arms["dense"].documents, arms["stem-full"].documents
     difference = (first["nats"] - second["nats"]).mean(axis=0)[first["source"] == "speeches"] / 10
     plain = difference.std(ddof=0) / np.sqrt(len(difference))
-    found = contrast(arms["dense"], arms["stem-full"], "prose")
-    assert found.item_se == pytest.approx(plain / np.sqrt(2), rel=0.08)
-    assert found.item_df == pytest.approx(2 * 39, rel=0.1)
+    result = contrast(arms["dense"], arms["stem-full"], "prose")
+    assert result.item_se == pytest.approx(plain / np.sqrt(2), rel=0.08)
+    assert result.item_df == pytest.approx(2 * 39, rel=0.1)
 
 
 def test_drift_is_the_change_of_the_gap(arms):
@@ -178,20 +185,20 @@ def test_drift_is_the_change_of_the_gap(arms):
 
 
 def test_arms_with_other_documents_or_marks_are_named(arms, tmp_path):
-    fewer = write_arm(tmp_path / "fewer", [3.7, 3.7, 3.9], documents=30, marks=(0.3, 0.2, 0.0))
+    fewer = write_arm(tmp_path / "fewer", [3.7, 3.7, 3.9], documents=30, evals=(0.3, 0.2, 0.0))
     with pytest.raises(UserError, match=r"dense and .*fewer were scored on different documents; score them anew"):
         contrast(arms["dense"], fewer, "prose")
     with pytest.raises(UserError, match="different documents"):
         interaction((arms["dense"], arms["stem-full"]), (arms["dense"], fewer), "prose")
-    with pytest.raises(UserError, match="were looked at after other numbers of tokens"):
+    with pytest.raises(UserError, match="were evaluated after different numbers of tokens"):
         drift(arms["dense"], fewer)
 
 
 def test_an_arm_with_more_seeds_is_compared_on_the_first(arms):
-    found = contrast(ArmLosses(arms["dense"].folder, 2), arms["stem-full"], "prose")
-    assert found.differences == pytest.approx([0.3, 0.4])
-    found = drift(ArmLosses(arms["dense"].folder, 2), arms["stem-full"])
-    assert found.differences == pytest.approx([-0.2, -0.2])
+    result = contrast(ArmLosses(arms["dense"].folder, 2), arms["stem-full"], "prose")
+    assert result.differences == pytest.approx([0.3, 0.4])
+    result = drift(ArmLosses(arms["dense"].folder, 2), arms["stem-full"])
+    assert result.differences == pytest.approx([-0.2, -0.2])
 
 
 def test_slopes_are_least_squares_per_doubling():

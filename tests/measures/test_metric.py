@@ -53,8 +53,12 @@ def test_a_method_gets_the_words_in_braces(inputs, text, got):
 
 
 def test_a_child_has_its_parents_metrics_but_for_those_that_it_declares_anew(inputs):
-    assert [own.words for own in metrics_of(Parent)] == ["a difference", "the same of the left", "what a child changes"]
-    assert [own.spelling for own in metrics_of(Child)][2:] == ["changed>{share}", "count:"]
+    assert [declared.words for declared in metrics_of(Parent)] == [
+        "a difference",
+        "the same of the left",
+        "what a child changes",
+    ]
+    assert [declared.spelling for declared in metrics_of(Child)][2:] == ["changed>{share}", "count:"]
     assert Child(inputs).contrast("a", "b", "changed>0.5") == 0.5
     assert Child(inputs).contrast("a", "b", "in:3")[2] == "in"
     assert Child(inputs).value("count:") == 7
@@ -63,12 +67,15 @@ def test_a_child_has_its_parents_metrics_but_for_those_that_it_declares_anew(inp
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("upp", r"metric 'upp' is unknown; did you mean 'up'\? \(measure 'worth' has up, down, left, changed\)"),
+        ("upp", r"metric 'upp' is unknown; did you mean 'up'\? \(measure 'scaling' has up, down, left, changed\)"),
         ("upp:8", r"metric 'upp:8': way or word 'upp' is unknown; did you mean 'up'\?"),
         ("up", r"metric 'up': after 'up' comes ':', not the end"),
         ("up:8>", r"metric 'up:8>': after 'up:8' comes the end or '@' or ':', not '>'"),
         ("up:eight", r"length 'eight' is unknown \(this recipe has words like 8\)"),
-        ("up:8@rung-11", r"metric 'up:8@rung-11': point 'rung-11' is unknown; did you mean 'rung-1'\? \(this recipe has rung-1, "),
+        (
+            "up:8@rung-11",
+            r"metric 'up:8@rung-11': variant 'rung-11' is unknown; did you mean 'rung-1'\? \(this recipe has rung-1, ",
+        ),
         ("up:8:whole", r"half 'whole' is unknown \(this recipe has half\)"),
         ("left:8:half", r"after 'left:8' comes the end, not ':'"),
     ],
@@ -81,7 +88,7 @@ def test_the_first_wrong_word_is_named_with_those_that_fit(inputs, text, words):
 def test_an_exact_metric_is_of_an_exact_claim(catalog):
     recipe = catalog.recipes["token_ladder"]
     claim = next(iter(recipe.claims.values())).model_copy(update={"preconditions": ()})
-    count, lead = (claim.model_copy(update={"metric": own}) for own in ("count:", "in:8"))
+    count, lead = (claim.model_copy(update={"metric": text}) for text in ("count:", "in:8"))
     assert "is a number by itself, so that the claim's kind must be 'exact'" in refusal(Child, catalog, recipe, count)
     assert refusal(Child, catalog, recipe, lead) is None
     exact = lead.model_copy(update={"kind": "exact"})

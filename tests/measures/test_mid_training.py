@@ -37,19 +37,19 @@ def measure(catalog, tmp_path):
     ],
 )
 def test_losses(measure, metric, high, low, expected):
-    found = measure.contrast(high, low, metric)
-    np.testing.assert_allclose(found.differences, expected, atol=1e-9)
+    contrast = measure.contrast(high, low, metric)
+    np.testing.assert_allclose(contrast.differences, expected, atol=1e-9)
 
 
 def test_losses_are_of_the_text_that_is_named(measure, monkeypatch):
-    asked = []
+    calls = []
     monkeypatch.setattr(
-        "stemrepro.measures.losses.contrast", lambda high, low, text: asked.append((str(high), str(low), text))
+        "stemrepro.measures.losses.contrast", lambda high, low, text: calls.append((str(high), str(low), text))
     )
     for metric in ("loss:code", "anew:mathematics", "despite:code"):
         pair = ("stem-third", "dense") if metric.startswith("anew") else ("dense", "stem-third")
         measure.contrast(*pair, metric)
-    assert asked == [
+    assert calls == [
         ("dense@mid", "stem-third@mid", "code"),
         ("stem-third@mid-anew", "stem-third@mid", "mathematics"),
         ("dense@mid", "stem-third@mid-anew", "code"),
@@ -69,19 +69,19 @@ def test_tables_drawn_anew_are_compared_with_an_arm_that_has_none(measure, metri
         measure.contrast(*pair, metric)
 
 
-def test_scores_of_tasks_and_variants_that_are_not_there_are_refused(catalog):
+def test_scores_of_tasks_and_variants_that_do_not_exist_are_refused(catalog):
     recipe = catalog.recipes["mid_training"]
     claim = recipe.claims["gsm8k"]
     assert refusal(MidTraining, catalog, recipe, claim) is None
     for metric, words in (
         ("score:gsm8kk@mid", "task 'gsm8kk' is unknown; did you mean 'gsm8k'?"),
-        ("score:gsm8k@mid-anew", "point 'mid-anew' is unknown (this recipe has mid)"),
+        ("score:gsm8k@mid-anew", "variant 'mid-anew' is unknown (this recipe has mid)"),
     ):
         assert words in refusal(MidTraining, catalog, recipe, claim.model_copy(update={"metric": metric}))
 
 
-def test_scores_are_those_behind_the_stage(measure, tmp_path):
-    """Before it there are none here, and none is asked for."""
+def test_scores_are_those_after_the_stage(measure, tmp_path):
+    """This scale has none before the stage, and the recipe requests none."""
     metric = "score:gsm8k@mid"
     for arm in ("dense", "stem-third"):
         write_summary(tmp_path / "reasoning" / "mid" / arm, 2, tasks={})
@@ -99,8 +99,8 @@ def test_scores_are_those_behind_the_stage(measure, tmp_path):
 
 def test_the_papers_differences(catalog):
     claims = catalog.recipes["mid_training"].claims
-    found = {name: round(claims[name].paper.value, 2) for name in ("average", "gsm8k", "mmlu", "social-iqa")}
-    assert found == {"average": 0.99, "gsm8k": 2.2, "mmlu": 2.46, "social-iqa": 1.48}
+    values = {name: round(claims[name].paper.value, 2) for name in ("average", "gsm8k", "mmlu", "social-iqa")}
+    assert values == {"average": 0.99, "gsm8k": 2.2, "mmlu": 2.46, "social-iqa": 1.48}
 
 
 def test_metrics_name_tasks_of_the_recipe(catalog):

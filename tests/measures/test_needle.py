@@ -12,15 +12,18 @@ from tests.made_up import write_summary
 LENGTHS, DEPTHS = (64, 128, 256, 512), (0, 0.25, 0.5, 0.75, 1)
 
 
-def write(folder, variant, arm, variants, seeds=(0, 1, 2)):
-    """An arm that finds points[k] of 100 needles at the k-th length, a seed's number more, and 4 more or fewer by depth; by
-    generation half of them."""
+def write(folder, variant, arm, points, seeds=(0, 1, 2)):
+    """An arm that finds points[k] of 100 needles at the k-th length, and half of them by generation.
+
+    It finds the seed's number more, and 4 more or fewer by depth.
+    """
     place = folder / "haystack" / variant / arm
     write_summary(place, len(seeds))
     rows = [
-        {"length": length, "depth": depth, "rows": 200, "chosen": 2 * found + seed + way, "generated": found, "other": 3, "nats": 1.0, "seed": seed}
+        {"length": length, "depth": depth, "rows": 200, "chosen": 2 * right + seed + way, "generated": right,
+         "other": 3, "nats": 1.0, "seed": seed}
         for seed in seeds
-        for length, found in zip(LENGTHS, variants, strict=True)
+        for length, right in zip(LENGTHS, points, strict=True)
         for depth, way in zip(DEPTHS, (-8, -4, 0, 4, 8), strict=True)
     ]  # fmt: skip
     pd.DataFrame(rows).to_csv(place / "haystack.csv", index=False)
@@ -37,15 +40,15 @@ def measure(catalog, tmp_path):
 
 
 def test_metrics(measure):
-    def found(metric):
+    def differences(metric):
         return measure.contrast("stem-third", "dense", metric).differences
 
-    np.testing.assert_allclose(found("chosen:64"), 2.0)
-    np.testing.assert_allclose(found("chosen:128"), -10.0)
-    np.testing.assert_allclose(found("chosen:256@longer"), 14.0)
-    np.testing.assert_allclose(found("generated:256@longer"), 7.0)
-    np.testing.assert_allclose(found("growth@longer"), 10.0)
-    np.testing.assert_allclose(found("anew:256"), 9.0)
+    np.testing.assert_allclose(differences("chosen:64"), 2.0)
+    np.testing.assert_allclose(differences("chosen:128"), -10.0)
+    np.testing.assert_allclose(differences("chosen:256@longer"), 14.0)
+    np.testing.assert_allclose(differences("generated:256@longer"), 7.0)
+    np.testing.assert_allclose(differences("growth@longer"), 10.0)
+    np.testing.assert_allclose(differences("anew:256"), 9.0)
 
 
 def test_lengths_are_those_of_the_stages(measure):
@@ -70,8 +73,8 @@ def test_seeds_that_both_have(measure, tmp_path):
 def test_depths_are_kept_apart(measure):
     from stemrepro.config.address import Address
 
-    found = measure.scores[Address("longer", "dense")].found(256)
-    np.testing.assert_allclose(found.loc[0], [66, 68, 70, 72, 74])
+    table = measure.scores[Address("longer", "dense")].found(256)
+    np.testing.assert_allclose(table.loc[0], [66, 68, 70, 72, 74])
 
 
 def test_dense_must_find_where_it_was_trained_to(measure, catalog, tmp_path):
@@ -112,5 +115,5 @@ def test_what_is_missing_is_named(measure, tmp_path):
     path = tmp_path / "haystack/longer/dense/haystack.csv"
     path.write_text(path.read_text() + path.read_text().splitlines()[1] + "\n")
     fresh = Needle(measure.inputs)
-    with pytest.raises(UserError, match="a seed is missing or a line stands twice"):
+    with pytest.raises(UserError, match="a seed is missing or a line occurs twice"):
         fresh.contrast("stem-third", "dense", "chosen:64@longer")

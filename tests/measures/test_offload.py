@@ -44,7 +44,8 @@ def offload(tmp_path, catalog):
         for source, share in (("all", 1), ("half", 0.5)) for window in (0, 1) for n in lengths
     ]).to_csv(text / "distinct.csv", index=False)  # fmt: skip
     pd.DataFrame([
-        {"vocab": 500, "source": source, "asked": "distinct in a chunk", "policy": "LFU", "rows": 1, "share": share, "stretch": 0, "hit_rate": rate}
+        {"vocab": 500, "source": source, "asked": "distinct in a chunk", "policy": "LFU", "rows": 1, "share": share,
+         "stretch": 0, "hit_rate": rate}
         for source in ("all", "half") for share, rate in ((1 / 32, 0.2), (1 / 10, 0.6))
     ]).to_csv(text / "cache.csv", index=False)  # fmt: skip
     return Offload(Inputs("table_offload", catalog, "laptop", tmp_path))
@@ -68,13 +69,14 @@ def test_dense_time_is_that_of_all_products_or_of_all_bytes():
 
 
 @pytest.mark.parametrize(("placement", "tables"), [("third", 2), ("full", 5)])
-def test_stem_saves_a_product_a_replaced_layer_and_pays_for_rows_when_asked_for(placement, tables):
+def test_stem_saves_a_product_per_replaced_layer_and_pays_for_requested_rows(placement, tables):
     works = [Pass(2, 8, 16)]
-    here = model_seconds(SHAPE, placement, works, COMPUTES, Home(host=False), 0)
-    assert here == pytest.approx(dense_seconds(SHAPE, works, COMPUTES) - tables * 16 * 2 * 24 * 40 / DEVICE.flops)
+    resident = model_seconds(SHAPE, placement, works, COMPUTES, Home(host=False), 0)
+    assert resident == pytest.approx(dense_seconds(SHAPE, works, COMPUTES) - tables * 16 * 2 * 24 * 40 / DEVICE.flops)
     slow = replace(COMPUTES, busy=3e-6, gather=1e9)
-    asked = model_seconds(SHAPE, placement, works, slow, HOMES["when asked for"], 16)
-    assert asked - here == pytest.approx(tables * (DEVICE.latency + 3e-6 + 16 * 80 / DEVICE.link + 16 * 80 / 1e9))
+    requested = model_seconds(SHAPE, placement, works, slow, HOMES["when asked for"], 16)
+    rows = DEVICE.latency + 3e-6 + 16 * 80 / DEVICE.link + 16 * 80 / 1e9
+    assert requested - resident == pytest.approx(tables * rows)
 
 
 def test_a_prompt_is_its_chunks_with_one_set_of_logits():
@@ -87,13 +89,16 @@ def test_a_prompt_is_its_chunks_with_one_set_of_logits():
 
 
 def test_rows_of_a_chunk_come_while_the_one_before_is_computed():
-    """Two chunks whose tables' rows take longer than the first layer and less than a chunk: alone each waits, together only the first."""
+    """Two chunks whose tables' rows take longer than the first layer and less than a chunk.
+
+    Alone each waits, together only the first.
+    """
     works = [Pass(2, 8, 16)] * 2
     layer = layer_seconds(dense_and_stem(SHAPE, "third")[0], False, works[0], COMPUTES.flops, COMPUTES.memory)
     link = 80 * 16 / (1.5 * layer)  # the rows of a table take one and a half layers
     device = replace(COMPUTES, link=link, latency=0.0)
-    here = model_seconds(SHAPE, "third", works, device, Home(host=False), 16)
-    assert model_seconds(SHAPE, "third", works, device, HOMES["ahead"], 16) - here == pytest.approx(0.5 * layer)
+    resident = model_seconds(SHAPE, "third", works, device, Home(host=False), 16)
+    assert model_seconds(SHAPE, "third", works, device, HOMES["ahead"], 16) - resident == pytest.approx(0.5 * layer)
     alone = [model_seconds(SHAPE, "third", works[:1], device, home, 16) for home in (HOMES["ahead"], Home(host=False))]
     assert 2 * (alone[0] - alone[1]) == pytest.approx(layer)
 
@@ -113,9 +118,9 @@ def test_metrics(offload):
     assert offload.value("more_memory") == 0
     shapes, device = offload.inputs.catalog.shapes, DEVICES["h100-pcie-5"]
     shape = shapes["llama-3.2-1b"], "third"
-    asked = offload.value("prefill_asked:llama-3.2-1b:third:h100-pcie-5")
-    assert asked == offload.slowdown(*shape, device, PROMPT, Home(ahead=0)) > 10
-    assert offload.value("prefill:llama-3.2-1b:third:h100-pcie-5") < asked
+    requested = offload.value("prefill_asked:llama-3.2-1b:third:h100-pcie-5")
+    assert requested == offload.slowdown(*shape, device, PROMPT, Home(ahead=0)) > 10
+    assert offload.value("prefill:llama-3.2-1b:third:h100-pcie-5") < requested
     cold = offload.value("prefill_cold:llama-3.2-1b:third:h100-pcie-5-staged")
     assert cold == offload.slowdown(*shape, DEVICES["h100-pcie-5-staged"], [PREFILL], HOMES["ahead, distinct"]) > 1
     slow = offload.value("decode:mobilellm-350m:full:h100-pcie-5-busy:1")
@@ -132,5 +137,5 @@ def test_metrics(offload):
 
 def test_the_hosts_rate_is_the_measured_one():
     table = pd.read_csv(ROOT / "docs/performance.csv")
-    found = table[(table.measure == "gather") & (table.what == "rows in bfloat16")].ours.item()
-    assert pytest.approx(found, rel=0.005) == HOST_GATHER / 1e9
+    rate = table[(table.measure == "gather") & (table.what == "rows in bfloat16")].ours.item()
+    assert pytest.approx(rate, rel=0.005) == HOST_GATHER / 1e9

@@ -1,4 +1,4 @@
-"""A training step with host tables against sums written out for one shape, and against the engine's own count of bytes."""
+"""A training step with host tables against sums written out for one shape, and against the engine's count of bytes."""
 
 from dataclasses import replace
 
@@ -29,22 +29,22 @@ def compute():
 
 
 def test_parts_of_a_step_with_two_tables():
-    found = from_host(SHAPE, "third", 64, DEVICE, ROWS)
+    step = from_host(SHAPE, "third", 64, DEVICE, ROWS)
     size = 2 * 10 * 40 * 4  # two tables, ten rows of forty float32 each
-    assert found.compute == pytest.approx(compute())
-    assert found.early == pytest.approx(0.6 * size * (1 / 1e3 + 1 / 5e2) + 0.5)
-    assert found.back == pytest.approx(size / 1e3 + 0.5)
-    assert found.update == pytest.approx(2 * 10 * 40 / 1e2)
-    assert found.late == pytest.approx(0.4 * size * (1 / 1e3 + 1 / 5e2) + 0.5)
+    assert step.compute == pytest.approx(compute())
+    assert step.early == pytest.approx(0.6 * size * (1 / 1e3 + 1 / 5e2) + 0.5)
+    assert step.back == pytest.approx(size / 1e3 + 0.5)
+    assert step.update == pytest.approx(2 * 10 * 40 / 1e2)
+    assert step.late == pytest.approx(0.4 * size * (1 / 1e3 + 1 / 5e2) + 0.5)
 
 
 def test_without_a_step_ahead_all_rows_are_late():
-    found = from_host(SHAPE, "third", 64, DEVICE, ROWS, ahead=False)
-    assert (found.early, found.late) == (0, pytest.approx(2 * 10 * 40 * 4 * (1 / 1e3 + 1 / 5e2) + 0.5))
+    step = from_host(SHAPE, "third", 64, DEVICE, ROWS, ahead=False)
+    assert (step.early, step.late) == (0, pytest.approx(2 * 10 * 40 * 4 * (1 / 1e3 + 1 / 5e2) + 0.5))
 
 
 @pytest.mark.parametrize(("early", "total"), [(2.0, 5 + 1 + 3 + 2), (6.0, 6 + 1 + 3 + 2)])
-def test_rows_that_come_early_hide_behind_the_products_as_long_as_these_take(early, total):
+def test_rows_that_come_early_cost_nothing_while_the_products_take_as_long(early, total):
     assert Step(compute=5, early=early, back=1, update=3, late=2).seconds == total
 
 
@@ -66,17 +66,17 @@ def offload(tmp_path, catalog):
 def test_metrics(offload):
     assert offload.step_rows(STEP) == Rows(100, 0.5)
     shape, device = offload.inputs.catalog.shapes["llama-3.2-1b"], DEVICES["h100-pcie-5"]
-    here = on_device(shape, "third", STEP, device, Rows(100, 0.5))
+    resident = on_device(shape, "third", STEP, device, Rows(100, 0.5))
     for metric, new in ((f"{SHAPE_OF}:h100-pcie-5", 0.5), (SHAPE_OF.replace(":", "_asked:", 1) + ":h100-pcie-5", 0.0)):
-        there = from_host(shape, "third", STEP, device, Rows(100, new), ahead=new > 0).seconds
-        assert offload.value(metric) == pytest.approx(100 * (there / here - 1))
+        host = from_host(shape, "third", STEP, device, Rows(100, new), ahead=new > 0).seconds
+        assert offload.value(metric) == pytest.approx(100 * (host / resident - 1))
         assert offload.value(metric) > 0
     with pytest.raises(UserError, match=r"device 'h100' is unknown"):
         offload.value(f"{SHAPE_OF}:h100")
 
 
 def test_a_text_that_is_not_counted_far_enough_tests_no_step(offload, tmp_path):
-    """Up to one step's tokens; the figure takes the longest that are counted with those behind them."""
+    """Up to one step's tokens; the figure takes the longest that are counted with those after them."""
     metric = f"{SHAPE_OF}:h100-pcie-5"
     assert offload.untestable(metric, "none") is None
     assert offload.steps() == [STEP]
@@ -95,5 +95,5 @@ def test_a_text_that_is_not_counted_far_enough_tests_no_step(offload, tmp_path):
 
 def test_the_hosts_rate_is_the_measured_one():
     table = pd.read_csv(ROOT / "docs/performance.csv")
-    found = table[(table.measure == "rows moved") & (table.what == "rows in float32")].ours.item()
-    assert pytest.approx(found, rel=0.02) == HOST_UPDATE / 1e6
+    rate = table[(table.measure == "rows moved") & (table.what == "rows in float32")].ours.item()
+    assert pytest.approx(rate, rel=0.02) == HOST_UPDATE / 1e6

@@ -1,4 +1,7 @@
-"""Every array, column and key of score files that is read: what it can't be is one sentence, by the committed scores changed a little."""
+"""Every array, column and key that is read of score files: a wrong one is refused in one sentence.
+
+The wrong ones are the committed scores, changed a little.
+"""
 
 import json
 import shutil
@@ -62,7 +65,7 @@ FILES = {
     "reasoning.npz": "made/reasoning/main/dense",
 }  # fmt: skip
 UNREAD = ("gold",)
-"""Written and read by nobody."""
+"""Arrays that are written and never read."""
 CHANGES = {
     "is missing": lambda values: None,
     "holds text": lambda values: values.astype(str) if values.dtype.kind != "U" else values == "",
@@ -73,22 +76,23 @@ CHANGES = {
     "holds infinity": lambda values: np.where(np.ones(values.shape, bool), np.inf, 0.0),
 }
 HARMLESS = {
-    ("steps.npz", "holds NaN"), ("spread.npz", "holds NaN"), ("spread.npz", "lacks its last"), ("density.npz", "lacks its last"),
+    ("steps.npz", "holds NaN"), ("spread.npz", "holds NaN"),
+    ("spread.npz", "lacks its last"), ("density.npz", "lacks its last"),
 }  # fmt: skip
-"""What can be: gaps, and fewer tokens or bins."""
+"""Changes that are allowed: gaps, and fewer tokens or bins."""
 SIGNED = ("margin", "to_target", "to_source")
-"""Arrays of numbers that can be below 0."""
+"""Arrays of numbers that may be below 0."""
 
 
 def home_of(tmp_path, name):
-    """A copy of an arm's scores, and of the losses beside them."""
+    """A copy of an arm's scores, and of the losses next to them."""
     place = name.split("/")
     if place[0] == "made":
         items(tmp_path / "made", "dense", [1.0, 2.0, 3.0, 4.0])
         return tmp_path / name
     for part in {place[1], "losses"} if place[1] == "geometry" else {place[1]}:
-        own = "/".join([place[0], part, *place[2:]])
-        shutil.copytree(SCORES / own, tmp_path / own)
+        address = "/".join([place[0], part, *place[2:]])
+        shutil.copytree(SCORES / address, tmp_path / address)
     return tmp_path / name
 
 
@@ -120,9 +124,9 @@ def test_an_array_that_is_not_what_it_must_be_is_named(tmp_path, file):
             np.savez(path, **changed)
             with pytest.raises(UserError) as refused:
                 read(folder)
-            said = str(refused.value)
-            assert file in said, (name, what, said)
-            assert "\n" not in said
+            message = str(refused.value)
+            assert file in message, (name, what, message)
+            assert "\n" not in message
     np.savez(path, **arrays)
     read(folder)
 
@@ -157,7 +161,10 @@ TABLES = {
         "recall/recall/main/dense", lambda f: ArmRecall(f).frame,
         "seed pairs length queries right first_queries first_right",
     ),
-    "capacity.csv": ("capacity/capacity/main/dense", lambda f: ArmCapacity(f).frame, "seed people facts bits known first"),
+    "capacity.csv": (
+        "capacity/capacity/main/dense", lambda f: ArmCapacity(f).frame,
+        "seed people facts bits known first",
+    ),
     "haystack.csv": (
         "needle/haystack/main/dense", lambda f: ArmHaystack(f).frame,
         "seed length depth rows chosen generated other nats",
@@ -222,14 +229,14 @@ def test_a_summary_that_can_not_be_is_named_by_key(tmp_path, change, words):
         read_summary(path)
 
 
-def test_a_key_that_is_asked_for_and_missing_is_damage(tmp_path):
+def test_a_requested_key_that_is_missing_is_damage(tmp_path):
     path = tmp_path / "summary.json"
     path.write_text(json.dumps(SUMMARY | {"tasks": {"copa": {"items": 3}}}))
-    found = read_summary(path)
+    summary = read_summary(path)
     with pytest.raises(UserError, match=r"summary\.json is missing or damaged \(no 'parameters' in it\)"):
-        _ = found["parameters"]["total"]
+        _ = summary["parameters"]["total"]
     with pytest.raises(UserError, match=r"no 'chance' in it"):
-        _ = found["tasks"]["copa"]["chance"]
+        _ = summary["tasks"]["copa"]["chance"]
     path.write_text("[" * 100_000)
     with pytest.raises(UserError, match=r"summary\.json is missing or damaged"):
         read_summary(path)
@@ -244,8 +251,8 @@ def test_committed_scores_whose_verdicts_nothing_judges_anew_are_what_they_must_
         "capacity": TABLES["capacity.csv"][1],
         "haystack": TABLES["haystack.csv"][1],
     }
-    found = [path.parent for path in SCORES.glob("*/*/*/*/summary.json")]
-    found = [folder for folder in found if folder.parts[-4] in ("atlas", "capacity", "needle", "recall")]
-    assert {folder.parts[-3] for folder in found} == parts.keys()
-    for folder in found:
+    folders = [path.parent for path in SCORES.glob("*/*/*/*/summary.json")]
+    folders = [folder for folder in folders if folder.parts[-4] in ("atlas", "capacity", "needle", "recall")]
+    assert {folder.parts[-3] for folder in folders} == parts.keys()
+    for folder in folders:
         parts[folder.parts[-3]](folder)

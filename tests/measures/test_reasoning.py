@@ -19,18 +19,25 @@ WORDS = np.array([[90, 10, 0], [10, 30, 60], [5, 0, 5], [7, 0, 0]])
 
 
 def losses(folder, arm, by_distance, by_word, seeds=3):
-    """An arm whose loss a target is by_distance[bucket] or by_word[word, kind], a seed's tenth more, in two documents of two sources."""
+    """An arm whose loss per target is by_distance[bucket] or by_word[word, kind], and a tenth of the seed more.
+
+    It has two documents of each of two sources.
+    """
     place = folder / "distance/main" / arm
     write_summary(place, seeds)
     tokens = np.tile(np.arange(1, 8) * 10, (4, 1))
     values = np.array(by_distance) * tokens + np.arange(seeds)[:, None, None] * 0.1 * tokens
-    np.savez(place / "distance.npz", seeds=np.arange(seeds), source=np.array(["bible", "bible", "speeches", "speeches"]),
+    np.savez(place / "distance.npz", seeds=np.arange(seeds),
+             source=np.array(["bible", "bible", "speeches", "speeches"]),
              distance=values, distance_tokens=tokens, position=values, position_tokens=tokens,
              word=np.array([np.array(by_word) * WORDS] * seeds), word_tokens=WORDS)  # fmt: skip
 
 
 def items(folder, arm, values, seeds=3, cut=0):
-    """An arm with so many points on four items of 1,000 to 9,000 words, of two tasks, of which the last `cut` don't fit the context."""
+    """An arm with so many points on four items of 1,000 to 9,000 words, of two tasks.
+
+    The last `cut` items don't fit the context.
+    """
     place = folder / "reasoning/main" / arm
     write_summary(place, seeds)
     about = json.loads((place / "summary.json").read_text())
@@ -41,14 +48,15 @@ def items(folder, arm, values, seeds=3, cut=0):
     for number, name in enumerate(names if values is not None else ()):
         arrays |= {
             f"{name}/value": np.tile(values, (seeds, 1)) + number, f"{name}/length": np.array([1000, 5000, 8000, 9000]),
-            f"{name}/floor": np.full(4, 10.0), f"{name}/cut": np.arange(4) >= 4 - cut, f"{name}/clusters": np.array([f"{name}/{k}" for k in range(4)]),
+            f"{name}/floor": np.full(4, 10.0), f"{name}/cut": np.arange(4) >= 4 - cut,
+            f"{name}/clusters": np.array([f"{name}/{k}" for k in range(4)]),
         }  # fmt: skip
     np.savez(place / "reasoning.npz", **arrays)
 
 
 DENSE, FULL = (4, 3, 3, 3, 3, 2, 2), (3.9, 2.5, 2.5, 2.5, 2.5, 1.8, 1.8)
 LEADS = np.array([[0.1, 0.2, 0], [1.0, 1.1, 1.3], [0.5, 0, 0.1], [9.0, 0, 0]])
-"""Of STEM full over dense by word and kind: a frequent word leads by more, wherever it stands."""
+"""Of STEM full over dense by word and kind: a frequent word leads by more, wherever it is."""
 
 
 @pytest.fixture
@@ -65,9 +73,9 @@ def test_growths_compare_the_same_words(measure):
     first, second, third = 0.2 - 0.1, (30 * 1.1 + 60 * 1.3) / 90 - 1.0, 0.1 - 0.5
     weights = np.array([90 * 10 / 100, 10 * 90 / 100, 5 * 5 / 10])
     wanted = np.average([first, second, third], weights=weights)
-    found = measure.contrast("dense", "stem-full", "growth:repeat")
-    np.testing.assert_allclose(found.differences, wanted)
-    assert found.item_se > 0
+    contrast = measure.contrast("dense", "stem-full", "growth:repeat")
+    np.testing.assert_allclose(contrast.differences, wanted)
+    assert contrast.item_se > 0
     np.testing.assert_allclose(measure.contrast("dense", "stem-full", "growth:far").differences, 1.3 - 1.1)
 
 
@@ -87,15 +95,15 @@ def test_leads_by_distance(measure):
 
 
 def test_scores_by_length(measure):
-    def found(metric):
+    def differences(metric):
         return measure.contrast("stem-third", "dense", metric).differences
 
-    np.testing.assert_allclose(found("score:multihop"), 10 / 4)
-    np.testing.assert_allclose(found("score:multihop:0-4000"), 4.0)
-    np.testing.assert_allclose(found("score:multihop:4000-8000"), 0.0)
-    np.testing.assert_allclose(found("score:multihop:8000-"), 3.0)
-    np.testing.assert_allclose(found("score:longbench_2wikimqa_e:8000-"), 3.0)
-    assert np.isnan(found("score:bbh")).all()
+    np.testing.assert_allclose(differences("score:multihop"), 10 / 4)
+    np.testing.assert_allclose(differences("score:multihop:0-4000"), 4.0)
+    np.testing.assert_allclose(differences("score:multihop:4000-8000"), 0.0)
+    np.testing.assert_allclose(differences("score:multihop:8000-"), 3.0)
+    np.testing.assert_allclose(differences("score:longbench_2wikimqa_e:8000-"), 3.0)
+    assert np.isnan(differences("score:bbh")).all()
 
 
 def test_dense_must_beat_what_needs_no_knowledge(measure, tmp_path):
@@ -140,5 +148,5 @@ def test_metrics_name_tasks_of_the_recipe(catalog):
 
 def test_the_papers_differences(catalog):
     claims = catalog.recipes["contextual_reasoning"].claims
-    found = {name: round(claims[name].paper.value, 2) for name in ("bbh", "multihop-8k", "code-8k", "longbench-12k")}
-    assert found == {"bbh": 2.68, "multihop-8k": 1.63, "code-8k": 8.3, "longbench-12k": 0.7}
+    values = {name: round(claims[name].paper.value, 2) for name in ("bbh", "multihop-8k", "code-8k", "longbench-12k")}
+    assert values == {"bbh": 2.68, "multihop-8k": 1.63, "code-8k": 8.3, "longbench-12k": 0.7}

@@ -10,8 +10,8 @@ from stemrepro.measures.recall import Recall
 from tests.made_up import write_summary
 
 
-def write(folder, arm, variants, seeds=(0, 1, 2)):
-    """An arm that says points[length][k] of 200 values right at the k-th number of pairs; half of that the first time."""
+def write(folder, arm, points, seeds=(0, 1, 2)):
+    """An arm that says points[length][k] of 200 values right at the k-th number of pairs; half in first queries."""
     place = folder / "recall/main" / arm
     write_summary(place, len(seeds))
     rows = [
@@ -25,8 +25,8 @@ def write(folder, arm, variants, seeds=(0, 1, 2)):
             "seed": seed,
         }
         for seed in seeds
-        for length, own in variants.items()
-        for pairs, right in zip((2, 4, 8, 16), own, strict=True)
+        for length, of_length in points.items()
+        for pairs, right in zip((2, 4, 8, 16), of_length, strict=True)
     ]
     pd.DataFrame(rows).to_csv(place / "recall.csv", index=False)
 
@@ -39,14 +39,14 @@ def measure(catalog, tmp_path):
 
 
 def test_metrics(measure):
-    def found(metric):
+    def differences(metric):
         return measure.contrast("stem-full", "dense", metric).differences
 
-    np.testing.assert_allclose(found("recalled"), 13.0)
-    np.testing.assert_allclose(found("recalled:16"), 28.0)
-    np.testing.assert_allclose(found("first:4"), 4.0)
-    np.testing.assert_allclose(found("longer"), -10.0)
-    np.testing.assert_allclose(found("pairs-slope"), 10.0)
+    np.testing.assert_allclose(differences("recalled"), 13.0)
+    np.testing.assert_allclose(differences("recalled:16"), 28.0)
+    np.testing.assert_allclose(differences("first:4"), 4.0)
+    np.testing.assert_allclose(differences("longer"), -10.0)
+    np.testing.assert_allclose(differences("pairs-slope"), 10.0)
 
 
 def test_dense_must_recall_the_easiest(measure, catalog, tmp_path):

@@ -83,9 +83,9 @@ def test_every_claim_is_of_a_metric_that_is_measured(catalog, measure):
 def test_a_constant_row_that_gains_too_makes_gains_untestable(measure):
     """It ends 0.04 and 0.06 below dense."""
     assert measure.untestable("gain:token-means", "no-gain-without-information", 0.06) is None
-    said = measure.untestable("gain:token-means", "no-gain-without-information", 0.02)
+    reason = measure.untestable("gain:token-means", "no-gain-without-information", 0.02)
     assert (
-        said
-        == "stem-frozen, whose only row never learns, ends 0.050 nats below dense in two stages, more than the 0.02 that count"
+        reason == "stem-frozen, whose only row never learns, ends 0.050 nats below dense in two stages, "
+        "more than the 0.02 that count"
     )
     assert measure.untestable("behind:scratch", "none", 0.02) is None

@@ -8,7 +8,7 @@ from tests.made_up import made, write_arm
 def test_what_is_left_over_half_of_the_gain(catalog, tmp_path):
     """STEM gains 0.4 over dense, the memory 0.1 of it: 0.3 are more than the last token, 0.1 over half of the gain."""
     losses = {"dense": [4.0, 4.1, 4.2], "token-only": [3.9, 4.0, 4.1], "stem-full": [3.6, 3.7, 3.8]}
-    rivals = made(Rivals, catalog, "rivals", {arm: write_arm(tmp_path / arm, own) for arm, own in losses.items()})
+    rivals = made(Rivals, catalog, "rivals", {arm: write_arm(tmp_path / arm, loss) for arm, loss in losses.items()})
     assert rivals.contrast("token-only", "stem-full", "half-of-gain").differences == pytest.approx([0.1] * 3)
     assert rivals.contrast("dense", "stem-full", "half-of-gain").differences == pytest.approx([0.2] * 3)
     assert rivals.contrast("token-only", "stem-full", "prose").differences == pytest.approx([0.3] * 3)
@@ -16,9 +16,9 @@ def test_what_is_left_over_half_of_the_gain(catalog, tmp_path):
 
 def test_the_share_of_the_gain_is_taken_in_the_common_setting_alone(catalog, tmp_path):
     arms = {}
-    for arm, own in {"dense": 4.0, "token-only": 3.9, "stem-full": 3.6}.items():
-        there = write_arm(tmp_path / f"{arm}-there", [own - 1] * 3)
-        arms[arm] = ComparedArm(write_arm(tmp_path / arm, [own] * 3), variants={"official-start": there})
+    for arm, loss in {"dense": 4.0, "token-only": 3.9, "stem-full": 3.6}.items():
+        official = write_arm(tmp_path / f"{arm}-there", [loss - 1] * 3)
+        arms[arm] = ComparedArm(write_arm(tmp_path / arm, [loss] * 3), variants={"official-start": official})
     rivals = made(Rivals, catalog, "rivals", arms)
     assert rivals.robustness("token-only", "stem-full", "half-of-gain") == {}
     assert list(rivals.robustness("token-only", "stem-full", "prose")) == ["official start"]

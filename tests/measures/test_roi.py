@@ -29,7 +29,7 @@ def test_the_first_passage_counts():
 
 @pytest.fixture
 def roi(catalog, tmp_path):
-    """STEM: half of dense's FLOPs, dense's final loss at its first of two marks, 60% against 40% right, chance at 25%."""
+    """STEM: half of dense's FLOPs, dense's final loss at the first of two marks, 60% to 40% right, chance at 25%."""
     recipe = catalog.recipes["training_roi"]
     tasks = {name: task.model_copy(update={"score": "acc"}) for name, task in recipe.tasks.items()}
     recipe = recipe.model_copy(update={"tasks": tasks})
@@ -38,8 +38,8 @@ def roi(catalog, tmp_path):
         right = {task: [1] * share + [0] * (10 - share) for task in recipe.tasks}
         return ArmItems(write_items(tmp_path / f"{name}-items", right).folder, recipe)
 
-    dense = write_arm(tmp_path / "dense", [4.0, 4.0], seeds=(0, 1), marks=(1.0, 0.0), flops=8.0)
-    stem = write_arm(tmp_path / "stem", [3.0, 3.0], seeds=(0, 1), marks=(1.0, 0.0), flops=4.0)
+    dense = write_arm(tmp_path / "dense", [4.0, 4.0], seeds=(0, 1), evals=(1.0, 0.0), flops=8.0)
+    stem = write_arm(tmp_path / "stem", [3.0, 3.0], seeds=(0, 1), evals=(1.0, 0.0), flops=4.0)
     arms = {"dense": ComparedArm(dense, items("dense", 4)), "stem-full": ComparedArm(stem, items("stem", 6))}
     return made(TrainingRoi, catalog, "training_roi", arms)
 
@@ -82,8 +82,8 @@ def test_accuracies_need_a_dense_arm_that_knows_something(roi):
 def test_what_losses_say_is_also_taken_at_the_official_init(roi, tmp_path):
     """There STEM has no gain in loss: both curves are the same but for FLOPs, of which it saves half."""
     for arm, flops in (("dense", 8.0), ("stem-full", 4.0)):
-        there = write_arm(tmp_path / f"{arm}-there", [4.0, 4.0], seeds=(0, 1), marks=(1.0, 0.0), flops=flops)
-        roi.arms[arm].variants["official-start"] = there
+        official = write_arm(tmp_path / f"{arm}-there", [4.0, 4.0], seeds=(0, 1), evals=(1.0, 0.0), flops=flops)
+        roi.arms[arm].variants["official-start"] = official
     assert roi.robustness("dense", "stem-full", "flops")["official start"].differences == pytest.approx([np.log(2)] * 2)
     equal = roi.robustness("dense", "stem-full", "equal-flops")["official start"].differences
     assert equal == pytest.approx([5.0 - 4.0] * 2)  # dense is at its first mark when STEM has ended

@@ -70,8 +70,8 @@ def test_tokens_parameters_and_flops_that_dense_needs(build, times):
         assert measure.contrast("dense", "stem-full", metric).differences == pytest.approx(
             [np.log2(times)] * 3, abs=5e-3
         )
-    found = measure.contrast("dense", "stem-third", "parameter-multiplier").differences
-    assert found == pytest.approx([np.log2(times)] * 3, abs=5e-3)
+    result = measure.contrast("dense", "stem-third", "parameter-multiplier").differences
+    assert result == pytest.approx([np.log2(times)] * 3, abs=5e-3)
     scale = measure.inputs.scale
     scale.step_times["stem-full"] = 1.25
     assert measure.contrast("dense", "stem-full", "time-multiplier").mean == pytest.approx(
@@ -90,7 +90,7 @@ def test_an_arm_that_is_behind_is_worth_less_than_its_tokens(build):
     assert measure.contrast("dense", "token-only", "token-multiplier").mean == pytest.approx(-1, abs=5e-3)
 
 
-def test_a_loss_below_the_floor_is_out_of_reach_and_one_far_beyond_the_ladder_is_not_said(build):
+def test_a_loss_below_the_floor_is_out_of_reach_and_one_far_beyond_the_ladder_is_unmeasured(build):
     measure = build({
         "dense": law,
         "stem-full": lambda t, n: law(t, n) - 1.0,
@@ -121,7 +121,7 @@ def test_slopes_are_over_the_seeds_that_all_rungs_share(build):
 
 
 def test_a_slope_may_be_of_a_part_of_the_ladder(build, catalog):
-    """A gap that grows by 0.03 a doubling up to the third rung and stays there."""
+    """A gap that grows by 0.03 per doubling up to the third rung and stays there."""
     first, _, third, *_ = made(Scaling, catalog, "token_ladder", {}).rungs().values()
 
     def kinked(tokens, parameters):
@@ -132,16 +132,16 @@ def test_a_slope_may_be_of_a_part_of_the_ladder(build, catalog):
     assert measure.slope("dense", "stem-full", slice(-3, None)).differences == pytest.approx([0.0] * 3, abs=1e-9)
 
 
-def test_a_wider_dense_model_stands_beside_an_arm_at_equal_tokens(build):
-    """The arm's loss falls by 0.1 a doubling of the tokens, so that a straight line between its rungs is exact."""
+def test_a_wider_dense_model_is_compared_with_an_arm_at_equal_tokens(build):
+    """The arm's loss falls by 0.1 per doubling of the tokens, so that a straight line between its rungs is exact."""
 
     def line(tokens, parameters):
         return 5 - 0.1 * np.log2(tokens / 1e5)
 
     measure = build({"dense": lambda tokens, parameters: 4.0, "stem-full": line})
     for variant, tokens in measure.rungs(2.0).items():
-        found = measure.wider_dense("stem-full", variant).differences
-        assert found == pytest.approx([line(tokens, None) - 4.0] * 3)
+        result = measure.wider_dense("stem-full", variant).differences
+        assert result == pytest.approx([line(tokens, None) - 4.0] * 3)
 
 
 def test_the_gap_in_percent_is_that_of_the_losses(build):
@@ -159,16 +159,17 @@ def test_dense_lies_on_its_own_law_and_an_arm_is_compared_at_equal_flops(build):
 
 def test_interaction_by_hand(catalog, tmp_path):
     losses = {"dense": [3.0, 3.1], "up-removed": [3.2, 3.25], "stem-dagger-full": [2.7, 2.8], "stem-full": [2.8, 2.85]}
-    arms = {name: write_arm(tmp_path / name, own, (0, 1)) for name, own in losses.items()}
+    arms = {name: write_arm(tmp_path / name, prose, (0, 1)) for name, prose in losses.items()}
     measure = made(Scaling, catalog, "token_ladder", arms)
-    found = measure.contrast("dense", "up-removed", "interaction")
-    assert found.differences == pytest.approx([-0.2 + 0.1, -0.15 + 0.05])
-    assert found.item_se > 0
+    result = measure.contrast("dense", "up-removed", "interaction")
+    assert result.differences == pytest.approx([-0.2 + 0.1, -0.15 + 0.05])
+    assert result.item_se > 0
     assert measure.contrast("up-removed", "dense", "interaction").differences == pytest.approx([0.1, 0.1])
     measure.arms = {
         name: ComparedArm(arm.losses, variants={"rung-1": arm.losses}) for name, arm in measure.arms.items()
     }
-    assert measure.contrast("dense", "up-removed", "interaction@rung-1").differences == pytest.approx(found.differences)
+    at_rung = measure.contrast("dense", "up-removed", "interaction@rung-1")
+    assert at_rung.differences == pytest.approx(result.differences)
     del measure.arms["stem-dagger-full"]
     with pytest.raises(UserError, match="needs the arm 'stem-dagger-full'"):
         measure.contrast("dense", "up-removed", "interaction")
@@ -179,7 +180,9 @@ def test_interaction_by_hand(catalog, tmp_path):
 def test_interaction_takes_the_seeds_that_all_four_arms_have(catalog, tmp_path):
     arms = {
         name: write_arm(tmp_path / name, [value] * count, tuple(range(count)))
-        for name, value, count in (("dense", 3.0, 5), ("up-removed", 3.2, 4), ("stem-dagger-full", 2.7, 3), ("stem-full", 2.8, 5))
+        for name, value, count in (
+            ("dense", 3.0, 5), ("up-removed", 3.2, 4), ("stem-dagger-full", 2.7, 3), ("stem-full", 2.8, 5)
+        )
     }  # fmt: skip
     measure = made(Scaling, catalog, "token_ladder", arms)
     assert measure.contrast("dense", "up-removed", "interaction").differences == pytest.approx([-0.1] * 3)
@@ -194,9 +197,9 @@ def test_claims_about_tables_need_frozen_rows_that_gain_nothing(build, catalog, 
     claim = claims["third-below-dense-at-the-papers-ratio"]
     verdict = judge([evidence_for(claim, measure)])[0].verdict
     assert (verdict != NOT_TESTABLE) == testable
-    asked = {name for name, own in claims.items() if NO_GAIN in own.preconditions}
-    assert asked == {
-        name for name, own in claims.items() if own.metric in ("prose", "interaction") and name != "frozen-rows"
+    conditioned = {name for name, claim in claims.items() if NO_GAIN in claim.preconditions}
+    assert conditioned == {
+        name for name, claim in claims.items() if claim.metric in ("prose", "interaction") and name != "frozen-rows"
     }
 
 
@@ -212,7 +215,7 @@ def test_metrics_are_checked_with_the_variant_they_name(catalog):
     ):
         assert refusal(Scaling, catalog, recipe, claim.model_copy(update={"metric": metric})) is None
     strange = claim.model_copy(update={"metric": "token-multiplier@half"})
-    assert "metric 'token-multiplier@half': point 'half' is unknown (this recipe has rung-1," in refusal(
+    assert "metric 'token-multiplier@half': variant 'half' is unknown (this recipe has rung-1," in refusal(
         Scaling, catalog, recipe, strange
     )
     assert "is unknown" in refusal(Scaling, catalog, recipe, claim.model_copy(update={"metric": "byte-multiplier"}))
@@ -220,7 +223,7 @@ def test_metrics_are_checked_with_the_variant_they_name(catalog):
 
 def test_only_rungs_of_the_scales_width_have_a_multiplier(build):
     measure = build({"dense": law, "stem-full": law})
-    with pytest.raises(UserError, match="'wide-rung-1' is no rung at the scale's width; there are rung-1"):
+    with pytest.raises(UserError, match="'wide-rung-1' is no rung at the scale's width; its rungs are rung-1"):
         measure.contrast("dense", "stem-full", "token-multiplier@wide-rung-1")
     with pytest.raises(UserError, match="'wide-rung-1' is no rung at the scale's width"):
         measure.over_law("stem-full", "wide-rung-1")
@@ -231,8 +234,8 @@ def test_a_forecast_reads_the_rungs_below_alone(build):
     at = measure.tokens_at("rung-4")
     for arm in measure.arms.values():
         for variant in ("rung-4", None):
-            own = arm.variants[variant] if variant else arm.losses
-            for file in own.folder.iterdir():
+            losses = arm.variants[variant] if variant else arm.losses
+            for file in losses.folder.iterdir():
                 file.unlink()
     luck = 0.01  # the mean of three seeds
     assert measure.forecast(("dense",), "rung-4").mean == pytest.approx(law(at) + luck, abs=2e-3)
@@ -242,8 +245,8 @@ def test_a_forecast_reads_the_rungs_below_alone(build):
         measure.forecast(("dense",), "rung-1")
 
 
-def test_a_wider_rung_is_foretold_from_the_scales_width_and_its_own_shorter_rungs(build):
-    """Both widths are on one law, which the rung is then drawn on from; its own scores are gone."""
+def test_a_wider_rung_is_predicted_from_the_scales_width_and_its_own_shorter_rungs(build):
+    """Both widths are on one law, from which the rung is then extrapolated; its own scores are gone."""
     measure = build({"dense": law, "stem-full": lambda t, n: law(2 * t, n)})
     for arm in measure.arms.values():
         for file in arm.variants["wide-rung-3"].folder.iterdir():
@@ -258,7 +261,7 @@ def test_a_wider_rung_is_foretold_from_the_scales_width_and_its_own_shorter_rung
         measure.forecast(("dense",), "wide-rung-1")
 
 
-def test_a_gap_at_another_width_is_compared_after_as_many_tokens_a_parameter(build):
+def test_a_gap_at_another_width_is_compared_after_as_many_tokens_per_parameter(build):
     """Gaps that depend on the width and on the tokens, so that any other rung would give another number."""
     dense = {NARROW: 3.0, WIDE: 2.7}
     measure = build({
@@ -266,11 +269,11 @@ def test_a_gap_at_another_width_is_compared_after_as_many_tokens_a_parameter(bui
         "stem-full": lambda t, n: dense[n] - (0.3 if n == NARROW else 0.1) - 0.01 * np.log2(t / n),
     })  # fmt: skip
     for wide in ("wide-rung-2", "wide-rung-3"):
-        found = measure.contrast("dense", "stem-full", f"width@{wide}").differences
-        assert found == pytest.approx([0.2] * 3, abs=1e-3)
+        result = measure.contrast("dense", "stem-full", f"width@{wide}").differences
+        assert result == pytest.approx([0.2] * 3, abs=1e-3)
     assert measure.contrast("stem-full", "dense", "width@wide-rung-2").mean == pytest.approx(-0.2, abs=1e-3)
     del measure.variants["rung-3"]
     with pytest.raises(
-        UserError, match=r"'wide-rung-3' has 0.76.? tokens a parameter; the nearest rung of the scale's width has"
+        UserError, match=r"'wide-rung-3' has 0.76.? tokens per parameter; the nearest rung of the scale's width has"
     ):
         measure.contrast("dense", "stem-full", "width@wide-rung-3")

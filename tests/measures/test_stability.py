@@ -38,19 +38,19 @@ def test_spikes_are_found_and_neighbours_are_one():
     assert spikes(loss).tolist() == [150, 300]  # the start doesn't count
 
 
-def test_a_loss_that_is_no_number_is_a_spike():
+def test_a_loss_of_nan_is_a_spike():
     loss = falling()
     loss[200:] = np.nan
     assert spikes(loss).tolist() == [200]
 
 
-@pytest.mark.parametrize(("times", "found"), [(5.5, []), (6.5, [150])])
-def test_a_spike_is_six_standard_deviations_above(times, found):
+@pytest.mark.parametrize(("times", "steps"), [(5.5, []), (6.5, [150])])
+def test_a_spike_is_six_standard_deviations_above(times, steps):
     """Noise with the quantiles of a normal distribution, so that the deviation is known; the rule says six of them."""
     noise = np.tile(stats.norm.ppf((np.arange(50) + 0.5) / 50), 8)
     loss = 4 + 0.01 * noise
     loss[150] = np.median(loss[100:150]) + times * 0.01
-    assert spikes(loss).tolist() == found
+    assert spikes(loss).tolist() == steps
 
 
 def test_rates_are_by_thousand_counted_steps():
@@ -90,18 +90,18 @@ class Ended:
 
 def test_the_end_is_the_last_tenth():
     arm = Ended((5.0, 6.0, np.nan), 1.0)
-    assert end(arm).tolist() == [5.0, 6.0, np.inf]  # no number is worse than any
+    assert end(arm).tolist() == [5.0, 6.0, np.inf]  # NaN is worse than any
 
 
 def test_the_limit_is_where_the_end_crosses_token_frequencies():
     arm = [Ended((6.5, 7.0), 16.0), Ended((5.5, 6.5), 4.0), Ended((5.5, 7.0), 8.0)]
     assert rate_limit(arm, 1.0) == pytest.approx([3.5, 2.0])  # half way between 8 and 16; at the first rate already
     arm = [Ended((5.5, 5.5), 4.0), Ended((5.5, np.nan), 8.0)]
-    assert rate_limit(arm, 1.0) == pytest.approx([4.0, 3.0])  # never: one doubling on; no number: at that rate
+    assert rate_limit(arm, 1.0) == pytest.approx([4.0, 3.0])  # never: one doubling on; NaN: at that rate
 
 
 def test_sensitivity_is_the_mean_over_log_rates_less_the_best():
-    """Rates 1, 2 and 8 in any order: their losses stand for half, one and a half and one of three doublings."""
+    """Rates 1, 2 and 8 in any order: their losses count for half, one and a half and one of three doublings."""
     arm = [Ended((5.0, 6.0), 8.0), Ended((4.0, 5.0), 1.0), Ended((3.0, 6.5), 2.0)]
     first = (0.5 * (4 + 3) * 1 + 0.5 * (3 + 5) * 2) / 3 - 3
     second = (0.5 * (5 + 6.5) * 1 + 0.5 * (6.5 + 6) * 2) / 3 - 5
@@ -142,7 +142,10 @@ class Whole:
 
 @pytest.fixture
 def arms():
-    """Two arms: dense spikes once in the loss of its first seed, STEM in the gradient norm of both; STEM bears less at its own rate."""
+    """Two arms: dense spikes once in the loss of its first seed, STEM in the gradient norm of both.
+
+    STEM bears less at its own rate.
+    """
 
     def arm(loss_spikes, norm_spikes, variants):
         series = {key: np.stack([falling(seed=0), falling(seed=1)]) for key in ("loss", "norm")}
@@ -152,12 +155,12 @@ def arms():
         return ComparedArm(Whole(series, {"seeds": 2}), variants=variants)
 
     clipped = {"rate-16": Ended((5.0, 5.0), 16.0), "rate-64": Ended((7.0, 7.0), 64.0)}
-    own = {"rate-16-own": Ended((7.0, 7.0), 16.0), "rate-64-own": Ended((7.0, 7.0), 64.0)}
+    tuned = {"rate-16-own": Ended((7.0, 7.0), 16.0), "rate-64-own": Ended((7.0, 7.0), 64.0)}
     loose, calm = {"rate-16-unclipped": Ended((9.0, 9.0), 16.0)}, {"rate-16-unclipped": Ended((6.0, 6.0), 16.0)}
     whole = Whole({key: np.stack([falling(seed=0)]) for key in ("loss", "norm")}, {"seeds": 1})
     return {
         "dense": arm([0], [], clipped | loose),
-        "stem-third": arm([], [0, 1], clipped | own | calm | {"own-rate": whole}),
+        "stem-third": arm([], [0, 1], clipped | tuned | calm | {"own-rate": whole}),
     }
 
 
@@ -181,12 +184,12 @@ def test_contrasts_at_the_common_rate(stability):
 
 
 def test_contrasts_at_own_rates(stability):
-    def own(metric):
+    def differences(metric):
         return stability.robustness("dense", "stem-third", metric)["own rates"].differences
 
-    assert own("learning-rate-limit") == pytest.approx([1.0, 1.0])  # dense half way from 16 to 64, STEM at 16
-    assert own("rate-sensitivity") == pytest.approx([1.0, 1.0])  # dense 5 and 7, STEM 7 at both
-    assert own("spikes") == pytest.approx([1000 / 350])  # over the seeds that both have
+    assert differences("learning-rate-limit") == pytest.approx([1.0, 1.0])  # dense half way from 16 to 64, STEM at 16
+    assert differences("rate-sensitivity") == pytest.approx([1.0, 1.0])  # dense 5 and 7, STEM 7 at both
+    assert differences("spikes") == pytest.approx([1000 / 350])  # over the seeds that both have
     assert stability.robustness("dense", "stem-third", "blow-ups") == {}
     assert stability.robustness("dense", "dense", "spikes") == {}
 
@@ -207,11 +210,11 @@ def test_at_the_official_init_whole_runs_are_compared(catalog, arms):
         if at:
             series["loss"][:, at] += 3
         arms[arm].variants["official-start"] = Whole(series, {"seeds": 2})
-    there = {
+    settings = {
         metric: stability.robustness("dense", "stem-third", metric) for metric in ("spikes", "learning-rate-limit")
     }
-    assert there["spikes"]["official start"].differences == pytest.approx([1000 / 350] * 2)
-    assert there["learning-rate-limit"].keys() == {"own rates"}
+    assert settings["spikes"]["official start"].differences == pytest.approx([1000 / 350] * 2)
+    assert settings["learning-rate-limit"].keys() == {"own rates"}
 
 
 def test_where_nothing_blows_up_nothing_is_known(stability, arms):
@@ -247,7 +250,7 @@ def test_dense_must_clear_token_frequencies_in_a_short_run(catalog, arms, ends, 
 
 
 def test_a_short_run_differs_from_the_scale_in_rate_and_budget_alone(catalog, arms):
-    """The one at the common rate among them; not those of other budgets, widths and starts."""
+    """The one at the common rate among them; not those of other budgets, widths and initialisations."""
     variants = {
         "rate-1": Variant(tokens=0.125),
         "narrow": Variant(tokens=0.125, width=0.5),
@@ -278,7 +281,7 @@ def test_longer_runs_at_high_rates_are_counted_by_themselves(catalog, arms):
 
 
 def test_where_both_learn_at_every_rate_no_limit_is_known(catalog, arms):
-    bears = {name: ComparedArm(own.losses, variants={"rate-16": Ended((5.0, 7.0), 16.0)}) for name, own in arms.items()}
+    bears = {name: ComparedArm(arm.losses, variants={"rate-16": Ended((5.0, 7.0), 16.0)}) for name, arm in arms.items()}
     stability = made(Stability, catalog, "training_stability", bears, learning_rate=1.0, tuned=BEST)
     with pytest.raises(Unmeasured, match="in 1 of 2 seeds both arms learn more than token frequencies at every rate"):
         stability.contrast("dense", "stem-third", "learning-rate-limit")
@@ -297,9 +300,9 @@ def test_a_count_of_spikes_needs_steps_enough(stability, catalog):
 
 def test_early_is_the_first_mark_of_training(catalog, tmp_path):
     arms = {
-        "stem-third": write_arm(tmp_path / "a", [3.0, 3.1, 3.2], marks=(0.5, 0.0)),
-        "hash-moe": write_arm(tmp_path / "b", [3.3, 3.3, 3.3], marks=(0.9, 0.7)),
+        "stem-third": write_arm(tmp_path / "a", [3.0, 3.1, 3.2], evals=(0.5, 0.0)),
+        "hash-moe": write_arm(tmp_path / "b", [3.3, 3.3, 3.3], evals=(0.9, 0.7)),
     }
     measure = made(Stability, catalog, "training_stability", arms)
-    found = measure.contrast("hash-moe", "stem-third", "early").differences
-    assert found == pytest.approx([4.2 - 3.5, 4.2 - 3.6, 4.2 - 3.7])
+    differences = measure.contrast("hash-moe", "stem-third", "early").differences
+    assert differences == pytest.approx([4.2 - 3.5, 4.2 - 3.6, 4.2 - 3.7])

@@ -12,10 +12,10 @@ from tests.made_up import made, write_arm
 def arms(tmp_path):
     """STEM gains 0.2 in the scale's vocabulary, 0.4 at its own rate, 0.6 in a vocabulary four times as large."""
 
-    def arm(name, here, there, **variants):
-        own = {variant: write_arm(tmp_path / f"{name}-{variant}", prose) for variant, prose in variants.items()}
-        other = write_arm(tmp_path / f"{name}-vocab", there)
-        return ComparedArm(write_arm(tmp_path / name, here), variants={"half-vocab-4": other} | own)
+    def arm(name, prose, of_vocab, **variants):
+        runs = {variant: write_arm(tmp_path / f"{name}-{variant}", losses) for variant, losses in variants.items()}
+        other = write_arm(tmp_path / f"{name}-vocab", of_vocab)
+        return ComparedArm(write_arm(tmp_path / name, prose), variants={"half-vocab-4": other} | runs)
 
     return {
         "dense": arm("dense", [4.0, 4.1, 4.2], [3.6, 3.7, 3.8]),
@@ -29,15 +29,15 @@ def tables(arms, catalog):
 
 
 def test_vocabularies_are_in_order(tables):
-    found = tables.vocabularies("dense")
-    assert list(found) == [1024, 4096]
-    assert [len(own.bits_per_byte()) for own in found.values()] == [3, 3]
+    runs = tables.vocabularies("dense")
+    assert list(runs) == [1024, 4096]
+    assert [len(losses.bits_per_byte()) for losses in runs.values()] == [3, 3]
 
 
-def test_the_slope_is_in_bits_per_byte_a_doubling(tables):
+def test_the_slope_is_in_bits_per_byte_per_doubling(tables):
     """write_arm has two tokens in five bytes; from 1,024 to 4,096 are two doublings."""
-    found = tables.contrast("dense", "stem-full", "vocabulary").differences
-    assert found == pytest.approx([(0.6 - 0.2) * 2 / 5 / np.log(2) / 2] * 3)
+    differences = tables.contrast("dense", "stem-full", "vocabulary").differences
+    assert differences == pytest.approx([(0.6 - 0.2) * 2 / 5 / np.log(2) / 2] * 3)
 
 
 def test_other_metrics_are_a_comparisons(tables):
@@ -45,20 +45,20 @@ def test_other_metrics_are_a_comparisons(tables):
 
 
 def test_own_rates_are_known_for_dense_and_stem_full_alone(tables):
-    found = tables.robustness("dense", "stem-full", "prose")
-    assert found.keys() == {"own rates"}
-    assert found["own rates"].differences == pytest.approx([0.4] * 3)
+    settings = tables.robustness("dense", "stem-full", "prose")
+    assert settings.keys() == {"own rates"}
+    assert settings["own rates"].differences == pytest.approx([0.4] * 3)
     assert tables.robustness("dense", "stem-full", "vocabulary") == {}
 
 
 def test_the_official_init_is_that_of_half_the_tokens(tables, tmp_path):
     """Also of arms whose own best rates are not known."""
     for number, arm in enumerate(("stem-small", "stem-full", "dense")):
-        variants = {"half-official-start": write_arm(tmp_path / f"{arm}-there", [3.0 - number] * 3)}
+        variants = {"half-official-start": write_arm(tmp_path / f"{arm}-official", [3.0 - number] * 3)}
         variants["official-start"] = write_arm(tmp_path / f"{arm}-whole", [9.0] * 3)
         kept = tables.arms.setdefault(arm, ComparedArm(tables.arms["dense"].losses))
         kept.variants.update(variants)
-    found = tables.robustness("stem-small", "stem-full", "prose")
-    assert found.keys() == {"official start"}
-    assert found["official start"].differences == pytest.approx([1.0] * 3)
+    settings = tables.robustness("stem-small", "stem-full", "prose")
+    assert settings.keys() == {"official start"}
+    assert settings["official start"].differences == pytest.approx([1.0] * 3)
     assert tables.robustness("dense", "stem-full", "prose").keys() == {"own rates", "official start"}

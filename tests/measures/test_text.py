@@ -23,9 +23,9 @@ def counts(tmp_path):
         tmp_path / "distinct.csv", index=False
     )
     rates = [
-        (50000, source, asked, policy, 0.1, 5000, stretch, rate + 0.01 * stretch)
+        (50000, source, requests, policy, 0.1, 5000, stretch, rate + 0.01 * stretch)
         for source, rate in (("a", 0.85), ("b", 0.7))
-        for asked in ("every token", "distinct in a chunk")
+        for requests in ("every token", "distinct in a chunk")
         for policy in ("LFU", "LRU")
         for stretch in range(3)
     ]
@@ -34,7 +34,7 @@ def counts(tmp_path):
     return TextCounts(tmp_path)
 
 
-def test_heaps_law_is_found_again(counts):
+def test_heaps_law_is_recovered(counts):
     assert counts.vocab == 50000
     for source, factor, power in (("a", 3, 0.6), ("b", 2, 0.8)):
         exponent, intercept = counts.heaps(source, 50000)
