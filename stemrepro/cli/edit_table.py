@@ -1,4 +1,4 @@
-"""An edit as a page for the terminal: before, edited and the target's own prompt side by side, then layer by layer."""
+"""An edit as a page for the terminal: before, edited and the target's prompt side by side, then layer by layer."""
 
 from rich import box
 from rich.console import Console
@@ -15,9 +15,9 @@ def _bar(share: float, colour: str) -> str:
     return f"[{colour}]{'█' * filled}[/{colour}]{'·' * (BAR - filled)} {100 * share:5.1f}%"
 
 
-def _column(said: Said, colour: str) -> str:
-    lines = [f"{_bar(share, colour)} {escape(word.strip() or repr(word))}" for word, share in said.top]
-    return "\n".join([*lines, "", f"[italic]{escape(said.continuation.strip())}[/italic]"])
+def _column(output: Said, colour: str) -> str:
+    lines = [f"{_bar(share, colour)} {escape(word.strip() or repr(word))}" for word, share in output.top]
+    return "\n".join([*lines, "", f"[italic]{escape(output.continuation.strip())}[/italic]"])
 
 
 def show(result: EditResult, prompt: str, source: str, target: str, console: Console) -> None:
@@ -31,13 +31,14 @@ def show(result: EditResult, prompt: str, source: str, target: str, console: Con
     for head in heads:
         table.add_column(head, ratio=1, overflow="fold")
     sides = zip((result.before, result.edited, result.aim), heads.values(), strict=True)
-    table.add_row(*(_column(said, colour) for said, colour in sides))
+    table.add_row(*(_column(output, colour) for output, colour in sides))
     console.print(
-        f'"[bold]{escape(prompt)}[/bold]"  tokens of the names: {result.lengths[0]} and {result.lengths[1]}; scheme: {result.scheme}'
+        f'"[bold]{escape(prompt)}[/bold]"  tokens of the names: {result.lengths[0]} and {result.lengths[1]}; '
+        f"scheme: {result.scheme}"
     )
     console.print(table)
     old, new = result.before.top[0][0].strip(), result.aim.top[0][0].strip()
-    layers = Table("tables read otherwise", f"says '{old}'", f"says '{new}'", box=box.SIMPLE, padding=(0, 1))
+    layers = Table("tables with exchanged rows", f"says '{old}'", f"says '{new}'", box=box.SIMPLE, padding=(0, 1))
     for count, (before, after) in enumerate(result.by_layer):
         layers.add_row(
             "none" if not count else f"lowest {count}" if count > 1 else "lowest",
@@ -46,5 +47,6 @@ def show(result: EditResult, prompt: str, source: str, target: str, console: Con
         )
     console.print(layers)
     console.print(
-        "The prompt, its input embeddings and all weights are as before: only what tables give at the name's places is exchanged."
+        "The prompt, its input embeddings and all weights are as before: "
+        "only the rows that tables give at the name's places are exchanged."
     )

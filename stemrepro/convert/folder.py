@@ -20,20 +20,20 @@ from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.training.run_folder import read_config
 
 CODE = Path(__file__).with_name("huggingface")
-"""What is copied as it is; it imports nothing of this project."""
+"""The code that is copied as it is; it imports nothing of this project."""
 MID = "mid"
-"""The text that has a data card of its own."""
+"""The text that has another data card."""
 
 
 def _tokenizer_files(tokenizer: Tokenizer, context: int, begins: bool) -> dict[str, str | dict]:
-    """tokenizer.json and its settings.
+    """Return tokenizer.json and its settings.
 
     Args:
-        begins: does a text begin behind an end mark?
+        begins: whether a text begins after an end mark.
     """
-    own = Tokenizer.from_str(tokenizer.to_str())
+    exported = Tokenizer.from_str(tokenizer.to_str())
     if begins:
-        own.post_processor = TemplateProcessing(
+        exported.post_processor = TemplateProcessing(
             single=f"{END_TEXT} $A", pair=f"{END_TEXT} $A $B", special_tokens=[(END_TEXT, END_OF_DOCUMENT)]
         )
     about = {
@@ -45,7 +45,7 @@ def _tokenizer_files(tokenizer: Tokenizer, context: int, begins: bool) -> dict[s
         "clean_up_tokenization_spaces": False,
         "split_special_tokens": True,  # a text that holds END_TEXT doesn't end there
     }
-    return {"tokenizer.json": own.to_str(pretty=True) + "\n", "tokenizer_config.json": about}
+    return {"tokenizer.json": exported.to_str(pretty=True) + "\n", "tokenizer_config.json": about}
 
 
 def _data_card(mix: str, scale: str, results: Path) -> str:

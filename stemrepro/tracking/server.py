@@ -1,4 +1,4 @@
-"""Where MLflow keeps runs, and at which address it shows them; nothing here imports MLflow, which takes seconds."""
+"""Where MLflow keeps runs, and the address that shows them; nothing here imports MLflow, which takes seconds."""
 
 import os
 import socket
@@ -35,9 +35,8 @@ def check_free(port: int) -> None:
     if tracking_uri().startswith("http"):
         return
     with socket.socket() as tried:
-        tried.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # as servers do: one that has just ended is no obstacle
+        # As servers do: a server that has just ended doesn't block the port.
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             tried.bind(("127.0.0.1", port))
         except OSError as error:

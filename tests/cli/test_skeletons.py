@@ -1,4 +1,4 @@
-"""Arms and recipes to start from: valid as written, and never over what is there."""
+"""Arms and recipes to start from: valid as written, and never over existing files."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""Runs of STEM that go on from a dense run's end, against a plain loop through both stages."""
+"""Runs of STEM that resume from a dense run's end, against a plain loop through both stages."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ def parent(make_run):
 
 
 def second(parent, catalog, tiny, arm, tables, row_tokens=ROW_TOKENS):
-    """The second half of an arm behind a dense run of twelve steps: six more."""
+    """An arm that resumes from a dense run of twelve steps: six more."""
     extends = Extension(tables=tables, arm=None if tables == "kept" else "dense")
     model, training = run_settings(
         Address("second", arm), catalog.arms[arm], Variant(tokens=0.5, extends=extends), tiny
@@ -76,15 +76,15 @@ def plain_table(model, layer, blocks, kind):
     assert counts.sum() == ROW_TOKENS
     assert (counts == 0).any()
     overall = sums.sum(axis=0) / counts.sum()
-    own = [sums[t] / counts[t] if counts[t] and kind == "token-means" else overall for t in range(len(counts))]
-    return torch.from_numpy(np.stack(own) @ model.blocks[layer].ffn.up.weight.double().numpy().T).float()
+    rows = [sums[t] / counts[t] if counts[t] and kind == "token-means" else overall for t in range(len(counts))]
+    return torch.from_numpy(np.stack(rows) @ model.blocks[layer].ffn.up.weight.double().numpy().T).float()
 
 
 @pytest.mark.parametrize("kind", ["token-means", "mean-row"])
 @pytest.mark.parametrize("arm", ["stem-full", "stem-third"])
 def test_a_retrofit_equals_a_plain_loop_through_both_stages(parent, catalog, tiny, arm, kind):
-    """Dense for twelve steps, then tables for up-projections and six steps more on the text that follows; the optimiser keeps what it
-    knows of all that stays."""
+    """Dense for twelve steps, then tables for up-projections and six steps more on the text that follows; the optimiser
+    keeps its state of all parameters that stay."""
     child = second(parent, catalog, tiny, arm, kind)
     train(child, quiet)
     dense = build(parent.model, parent.seed)
@@ -137,8 +137,8 @@ def test_a_killed_retrofit_resumes_to_the_same_bytes(parent, catalog, tiny, stop
 def test_the_text_is_the_first_that_the_dense_run_read(parent, catalog, tiny, row_tokens):
     child = second(parent, catalog, tiny, "stem-full", "mean-row", row_tokens)
     blocks = LanguageModule(replace(parent, init_from=None)).blocks
-    found = torch.cat(list(text(child, blocks)))
-    assert torch.equal(found, blocks.batch(0, 0, row_tokens // 32)[:, :-1])
+    tokens = torch.cat(list(text(child, blocks)))
+    assert torch.equal(tokens, blocks.batch(0, 0, row_tokens // 32)[:, :-1])
 
 
 def test_what_rows_are_made_of_is_part_of_the_settings(parent, catalog, tiny):
