@@ -65,7 +65,7 @@ def cost_table(
             f"length {length}, batch {batch}, bytes {width} and tflops {tflops:g} must be finite and above 0"
         )
     if distinct is not None and not 1 <= distinct <= min(tokens, dense.vocab):
-        raise UserError(f"{distinct} distinct tokens: there must be 1 to {min(tokens, dense.vocab):,} of them")
+        raise UserError(f"{distinct} distinct tokens: the number must be 1 to {min(tokens, dense.vocab):,}")
     rows = distinct or expected_distinct(tokens, dense.vocab)
     counts = parameter_counts(dense), parameter_counts(stem)
     forward = flops_per_token(dense, length), flops_per_token(stem, length)

@@ -75,7 +75,7 @@ def explain(
     ],
     scale: Annotated[
         str | None,
-        typer.Option(help="a file of recipes/scales/ (default: the recipe's own)", autocompletion=names.scales),
+        typer.Option(help="a file of recipes/scales/ (default: the recipe's)", autocompletion=names.scales),
     ] = None,
 ) -> None:
     """Explain a claim's verdict: differences by seed, the rule's steps, files, and the command that makes it anew."""

@@ -118,7 +118,7 @@ def new_recipe(name: str, names: list[str], folder: Path = RECIPES) -> list[str]
     if name in RESERVED:
         raise UserError(f"a stage of the pipeline is called '{name}'; choose another name")
     if file.exists():
-        raise UserError(f"{file} is there already; choose another name")
+        raise UserError(f"{file} exists already; choose another name")
     if len(names) < 2:
         raise UserError(
             "a claim compares two arms: name two or more, as in 'stemrepro new recipe mine dense stem-full'"

@@ -1,4 +1,4 @@
-"""The page that an exported model's folder begins with, made from the run's own record."""
+"""The page that an exported model's folder begins with, made from the run's record."""
 
 import inspect
 from dataclasses import dataclass

@@ -67,14 +67,14 @@ def export(run: Path, out: Path, data: Path, scores: Path, results: Path) -> Non
 
     Args:
         run: runs/<scale>/<variant>/<arm>/seed<k>.
-        out: must not be there yet.
+        out: a folder that doesn't exist yet.
         data, scores, results: where the scales' tokenizers, scores and data cards lie.
 
     Raises:
-        UserError: the run is missing, damaged or unfinished, its network has no counterpart, or `out` is there.
+        UserError: the run is missing, damaged or unfinished, its network has no counterpart, or `out` exists.
     """
     if out.exists():
-        raise UserError(f"{out} is there already; name a folder that isn't, or remove it")
+        raise UserError(f"{out} exists already; name another folder, or remove it")
     if (run / "diverged.json").exists():
         raise UserError(f"{run} diverged (diverged.json) and has no weights to export; choose another run")
     made_with = read_config(run)

@@ -97,7 +97,7 @@ def load_llama(folder: Path) -> Decoder:
             message names file and key.
     """
     config, tied = _shape(within(folder, folder / "config.json"))
-    with torch.device("meta"):  # memory is taken for weights that are there
+    with torch.device("meta"):  # memory is taken only for existing weights
         wanted, state = Decoder(config).state_dict(), {}
     for name, weight in _weights(folder).items():
         if DERIVED.fullmatch(name):

@@ -159,7 +159,7 @@ def from_official(state: Mapping[str, Tensor], config: ModelConfig) -> Decoder:
     Raises:
         UserError: a weight is missing, unknown or of another shape; the message names it.
     """
-    with torch.device("meta"):  # memory is taken for weights that are there
+    with torch.device("meta"):  # memory is taken only for existing weights
         wanted, weights = Decoder(config).state_dict(), {}
     for name, weight in state.items():
         ours = _ours(name, config.replaced_layers)

@@ -51,7 +51,7 @@ class Sweep(Strict):
     trials: int | None = Field(None, gt=0, description="runs of an open search, for each arm")
     first: dict[str, tuple[float, ...]] = Field(
         {},
-        description="a coarse grid with which an open search begins; the fields that it leaves out are the scale's own",
+        description="a coarse grid with which an open search begins; the fields that it leaves out are the scale's",
     )
     extend: tuple[str, ...] = Field(
         (), description="numeric keys whose values are extended while an arm's best lies at an edge, in this order"
@@ -61,7 +61,7 @@ class Sweep(Strict):
     def _fits(self) -> "Sweep":
         keys = ("arm", "seed", "learning_rate", *ARM_FIELDS, *MODEL_FIELDS, *TRAINING_FIELDS)
         if unknown := [key for key in self.space if key not in keys]:
-            raise ValueError(f"space has no '{unknown[0]}'; there are {', '.join(keys)}")
+            raise ValueError(f"space has no '{unknown[0]}'; its keys are {', '.join(keys)}")
         if missing := [key for key in ("arm", "seed", "learning_rate") if key not in self.space]:
             raise ValueError(f"space lacks '{missing[0]}'")
         rates, seeds = self.space["learning_rate"], self.space["seed"]

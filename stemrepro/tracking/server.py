@@ -19,7 +19,7 @@ def tracking_uri() -> str:
 
 
 def clone() -> str:
-    """Return a short name of this folder where other folders may track to the same place; "" in its own database.
+    """Return a short name of this folder where other folders may track to the same place; "" with its local database.
 
     The name is random. A moved folder keeps it, a copied one gets another.
     """

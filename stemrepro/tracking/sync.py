@@ -3,7 +3,7 @@
 Every run folder is one MLflow run below one of its arm. Each is identified by its tag `run_key`. So a run that
 was killed and resumed, or synced twice, stays one, and a deleted database is rebuilt. An arm that was scored has a run
 without run folders too. The database is mlflow.db. MLFLOW_TRACKING_URI names a server or another database, in which
-each folder has its own runs.
+each folder has separate runs.
 """
 
 import logging
@@ -70,7 +70,7 @@ def plainly() -> Iterator[None]:
 
 
 def make_database() -> None:
-    """Make a database that isn't there, whole: killed meanwhile, MLflow would leave one that nobody can open."""
+    """Make a missing database, whole: killed meanwhile, MLflow would leave one that nobody can open."""
     file = Path(tracking_uri().removeprefix("sqlite:///"))
     if not tracking_uri().startswith("sqlite:///") or file.exists():
         return

@@ -45,7 +45,7 @@ class AtomicCheckpointIO(CheckpointIO):
         try:
             checkpoint = torch.load(path, map_location="cpu", weights_only=True)
             checkpoint["state_dict"].keys()
-        except Exception as error:  # pickle, zipfile and torch all have their own
+        except Exception as error:  # pickle, zipfile and torch raise different ones
             reason = " ".join(str(error).split())[:200]
             raise UserError(f"{path} is no checkpoint of tensors and plain values ({reason}); delete it") from error
         return checkpoint

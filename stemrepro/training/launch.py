@@ -1,4 +1,4 @@
-"""Training of many runs, each in its own process."""
+"""Training of many runs, each in a process."""
 
 from stemrepro.common.workers import Job, run_jobs
 from stemrepro.model.cost import flops_per_token
@@ -11,7 +11,7 @@ def cost(run: Run) -> float:
 
 
 def train_runs(runs: list[Run], workers: int, replace: bool, done: int = 0) -> None:
-    """Train each run in its own process; raise as stemrepro.training.train does.
+    """Train each run in a process; raise as stemrepro.training.train does.
 
     Args:
         replace: remove runs that were made with other settings.

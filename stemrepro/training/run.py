@@ -96,7 +96,7 @@ class Run:
 
     @property
     def weights(self) -> Path:
-        """Final weights; there if and only if the run came to its end."""
+        """Final weights; they exist if and only if the run came to its end."""
         return self.folder / "weights.safetensors"
 
     @property

@@ -75,7 +75,7 @@ def read_config(folder: Path) -> Settings:
     """Read the settings of a run folder and check all of them; all readers of a config.yaml call this.
 
     Raises:
-        UserError: there are none, or they are no run's; names the key.
+        UserError: the file is missing or has no settings of a run; the message names the key.
     """
     path = folder / "config.yaml"
     try:
@@ -107,7 +107,7 @@ def read_metrics(folder: Path) -> list[dict]:
     A row where the run was evaluated also has `validation`, by source.
 
     Raises:
-        UserError: there is nothing, or a row isn't one; names it.
+        UserError: the file is missing, or a row is invalid; the message names it.
     """
     path = folder / "metrics.jsonl"
     rows = read_rows(path)

@@ -39,7 +39,7 @@ def clip(tables: list[Tensor], limit: float) -> Tensor:
     """Clip sparse gradients, which torch's clip_grad_norm_ doesn't take; return the norm before."""
     tables = [table for table in tables if table.grad is not None]
     for table in tables:
-        table.grad = table.grad.coalesce()  # after several micro-batches torch forgets that each row is there once
+        table.grad = table.grad.coalesce()  # after several micro-batches torch forgets that each row occurs once
     held = [table.grad.values() for table in tables]
     if not held:
         return torch.zeros(())

@@ -7,6 +7,7 @@ import yaml
 from typer.testing import CliRunner
 
 from stemrepro.cli import app, names
+from stemrepro.config.address import MAIN, Address
 from stemrepro.pipeline import plan
 from tests.conftest import ROOT, TINY
 
@@ -69,6 +70,14 @@ def test_what_was_meant(project, arguments, words):
     assert words in sentence(*arguments)
 
 
+def test_planned_runs_are_chosen_by_name(project):
+    params = names.planned("tiny")
+    chosen = names.chosen(params, "tiny", ["stem-third", "dense"])
+    assert list(chosen) == [Address(MAIN, "stem-third"), Address(MAIN, "dense")]
+    assert chosen[Address(MAIN, "dense")].model.ffn == "dense"
+    assert names.chosen(params, "tiny", []) == params.planned("tiny")
+
+
 def test_why_an_arm_that_is_there_is_not_planned(project, catalog):
     """Each reason why an arm exists and isn't planned, by an example from the recipes."""
     wanted = {name: recipe.wanted() for name, recipe in catalog.at("laptop").recipes.items()}
@@ -118,10 +127,10 @@ def offered(line, monkeypatch):
     ],
 )
 def test_the_tab_key_knows_the_names(project, line, some, monkeypatch):
-    names = offered(line, monkeypatch)
-    assert some <= set(names)
+    offers = offered(line, monkeypatch)
+    assert some <= set(offers)
     last = line.split(" ")[-1]
-    assert all(name.startswith(last) for name in names)
+    assert all(name.startswith(last) for name in offers)
 
 
 def test_files_that_cannot_be_read_offer_nothing(project, monkeypatch):

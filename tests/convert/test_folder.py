@@ -81,7 +81,7 @@ np.savez(out, **arrays)
 
 @pytest.fixture(scope="module")
 def home(sample, tiny, tmp_path_factory):
-    """A project with a tokenizer, a data card, and runs of every arm with weights as after training: none is as initialised."""
+    """A project with a tokenizer, a data card, and runs of every arm with weights as after training."""
     home = tmp_path_factory.mktemp("home")
     (home / "data/tiny").mkdir(parents=True)
     (home / "results/tiny").mkdir(parents=True)
@@ -284,13 +284,13 @@ def test_the_card_has_the_scores_of_this_very_run(home, tmp_path):
     assert "1.25" not in others
     summary = json.loads((folder / "summary.json").read_text())
     write_json(folder / "summary.json", summary | {"params_hash": params_hash(config)})
-    assert "| prose, nats per token | 1.2500 | 1.7500 |" in text("own")
+    assert "| prose, nats per token | 1.2500 | 1.7500 |" in text("of-this-run")
 
 
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (lambda home: (home / "out").mkdir(), r"out is there already; name a folder that isn't"),
+        (lambda home: (home / "out").mkdir(), r"out exists already; name another folder"),
         (lambda home: shutil.rmtree(home / DENSE), r"run 'runs/tiny/main/dense/seed0' is unknown"),
         (lambda home: (home / DENSE / "config.yaml").write_text("model: 3"), r"config\.yaml is missing or damaged"),
         (lambda home: (home / DENSE / "weights.safetensors").unlink(), r"weights\.safetensors is missing; train"),

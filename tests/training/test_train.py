@@ -282,7 +282,7 @@ def test_marks_carry_validation_by_source(make_run):
 @pytest.mark.parametrize("arm", list(GOLDEN))
 def test_golden_losses(make_run, arm):
     """The first losses of every arm, one thread. Other processors add in another order, so a loss may deviate by
-    GOLDEN's tolerance of its step, which follows from how far a change in the last bit of the weights carries (write_golden.py).
+    GOLDEN's tolerance of its step, which follows from the effect of the weights' last bits (write_golden.py).
     A refactor must leave them alone; a deliberate change rewrites the file and says why in its commit.
     benchmarks/same_losses.py compares bits, on one machine."""
     run = make_run(arm)
