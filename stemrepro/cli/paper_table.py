@@ -35,7 +35,7 @@ def _nothing(paper: Paper, words: list[str]) -> UserError:
     for word in map(str.lower, words):
         if word not in text:
             return unknown("word", word, parts, f"{paper.file}")
-    return UserError(f"no number of the paper matches {' '.join(words) or 'that'}; 'stemrepro paper' lists all")
+    return UserError(f"no cell of the paper matches {' '.join(words) or 'that'}; 'stemrepro paper' lists all")
 
 
 def show(rows: list[dict], as_csv: bool, console: Console) -> None:
