@@ -1,4 +1,4 @@
-"""For notebooks and scripts: verdicts and scores as DataFrames, and a trained run with its tokenizer.
+"""The interface for notebooks and scripts: verdicts and scores as DataFrames, a trained run with its tokenizer.
 
 from stemrepro.api import load, scores, verdicts
 
@@ -31,7 +31,7 @@ class Loaded:
 
     Attributes:
         config: its settings, as config.yaml has them.
-        context: tokens of the sequences that it was trained on; longer texts are read, but at places that it doesn't know.
+        context: tokens of its training sequences; longer texts are read, but at positions that it wasn't trained on.
     """
 
     model: Decoder
@@ -40,26 +40,26 @@ class Loaded:
     context: int
 
     def tokens(self, text: str) -> Tensor:
-        """Return a text as the start of a document, behind an end mark: int64 [1, tokens + 1]."""
+        """Return a text as the beginning of a document, after an end mark: int64 [1, tokens + 1]."""
         return torch.tensor([[END_OF_DOCUMENT, *self.tokenizer.encode(text).ids]])
 
     @torch.no_grad()
     def logits(self, text: str) -> Tensor:
-        """Return what the model expects at the start and behind each token: float32 [tokens + 1, vocab]."""
+        """Return the logits at the beginning and after each token: float32 [tokens + 1, vocab]."""
         return self.model(self.tokens(text))[0].float()
 
     @torch.no_grad()
     def losses(self, text: str) -> pd.DataFrame:
-        """Return each token of a text with what it costs the model.
+        """Return each token of a text with its loss.
 
         Returns:
-            token (as text), nats (minus the log-probability given all before it), rank (0 where the model expected it most).
+            token (as text), nats (minus the log-probability given all before it), rank (0 for the most probable token).
         """
         row = self.tokens(text)
         logits, targets = self.model(row[:, :-1]).float(), row[:, 1:]
-        own = logits.gather(-1, targets[..., None])
+        target_logits = logits.gather(-1, targets[..., None])
         words = [self.tokenizer.decode([token]) for token in targets[0].tolist()]
-        rank = (logits > own).sum(dim=-1)[0].tolist()
+        rank = (logits > target_logits).sum(dim=-1)[0].tolist()
         return pd.DataFrame({"token": words, "nats": token_losses(logits, targets)[0].tolist(), "rank": rank})
 
 
@@ -87,8 +87,10 @@ def load(run: Path | str, data: Path | str = "data", trust: bool = False) -> Loa
 
 
 def verdicts(scale: str = "laptop", results: Path | str = "results") -> pd.DataFrame:
-    """Return every claim of the page that a scale shares, a row each: what verdicts.json has of it, its recipe, and the verdict as it is called
-    of its origin. Column "scale" says where it was run: the laptop's page also has the ladder's claims, for one.
+    """Return every claim of a scale's page, one row each.
+
+    A row is the claim's entry in verdicts.json, with its recipe and, as `word`, the verdict as its origin calls it.
+    Column "scale" says where it was run: the laptop's page also has the ladder's claims, for example.
 
     Raises:
         UserError: no such scale, none of its recipes has results, or verdicts that are damaged.
@@ -106,16 +108,18 @@ def verdicts(scale: str = "laptop", results: Path | str = "results") -> pd.DataF
 def scores(
     scale: str = "laptop", part: str = "losses", table: str = "losses", folder: Path | str = "scores"
 ) -> pd.DataFrame:
-    """Return a table of a part of the scores, of all arms at all variants: scores/<scale>/<part>/<variant>/<arm>/<table>.csv, with columns variant and arm.
+    """Return a table of a part of the scores, of all arms at all variants, with columns variant and arm.
+
+    Its files are scores/<scale>/<part>/<variant>/<arm>/<table>.csv.
 
     Raises:
-        UserError: nothing of the kind was scored; names what there is.
+        UserError: nothing of the kind was scored; the message names what exists.
     """
     home = Path(folder) / scale
     if not (home / part).is_dir():
         raise unknown("part of the scores", part, [path.name for path in sorted(home.glob("*"))], str(home))
-    found = sorted((home / part).glob(f"*/*/{table}.csv"))
-    if not found:
+    paths = sorted((home / part).glob(f"*/*/{table}.csv"))
+    if not paths:
         raise unknown("table", table, sorted({path.stem for path in (home / part).glob("*/*/*.csv")}), str(home / part))
-    frames = [pd.read_csv(path).assign(variant=path.parts[-3], arm=path.parts[-2]) for path in found]
+    frames = [pd.read_csv(path).assign(variant=path.parts[-3], arm=path.parts[-2]) for path in paths]
     return pd.concat(frames, ignore_index=True)

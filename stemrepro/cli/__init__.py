@@ -1,4 +1,4 @@
-"""The command line. Each command declares its options beside itself; heavy imports stay inside, so that each starts fast."""
+"""The command line. Each command declares its options; heavy imports stay inside, so that commands start fast."""
 
 import os
 import select
@@ -9,11 +9,11 @@ from stemrepro.cli import making, models, new, results  # noqa: F401  commands a
 from stemrepro.cli.base import app
 from stemrepro.common.stopping import hear_stops
 
-UNREAD = 141  # what a shell says of programs that SIGPIPE has ended
+UNREAD = 141  # a shell's exit code for programs that SIGPIPE has ended
 
 
 def _unread(stream: TextIO) -> bool:
-    """Has whoever read a stream closed it? (rich has then put the null device in its place.)"""
+    """Tell whether the reader of a stream has closed it; rich then puts the null device in its place."""
     if os.path.samestat(os.fstat(stream.fileno()), os.stat(os.devnull)):
         return True
     poll = select.poll()
@@ -22,9 +22,10 @@ def _unread(stream: TextIO) -> bool:
 
 
 def main() -> None:
-    """Run a command; bad input ends with one sentence and exit code 2, Ctrl-C with one and 130, SIGTERM with 143, SIGHUP with 129.
+    """Run a command.
 
-    Where nobody reads its output any more, as in `stemrepro paper | head -1`, it ends quietly with 141, as other programs do.
+    Bad input ends with one sentence and exit code 2, Ctrl-C with one and 130, SIGTERM with 143, SIGHUP with 129. Where
+    nobody reads its output any more, as in `stemrepro paper | head -1`, it ends quietly with 141, as other programs do.
     """
     hear_stops()
     for stream in filter(None, (sys.stdout, sys.stderr)):
@@ -43,5 +44,5 @@ def main() -> None:
         if not unread:  # another process's
             raise
         for stream in unread:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # or Python's own last flush would complain
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # or Python's last flush would complain
         sys.exit(UNREAD)

@@ -1,4 +1,4 @@
-"""stemrepro.cli.__main__: what `python -m stemrepro.cli` runs, as commands do that start others."""
+"""The program of `python -m stemrepro.cli`, which commands also start."""
 
 from stemrepro.cli import main
 

@@ -1,4 +1,4 @@
-"""The command line's frame: failures as one sentence, and the options that commands share."""
+"""The frame of the command line: failures as one sentence, and the options that commands share."""
 
 import errno
 import signal
@@ -24,22 +24,20 @@ class Commands(TyperGroup):
         except UserError as error:
             sentence, code = str(error), 2
         except KeyboardInterrupt as stop:
-            sentence = "stopped; what is finished is kept, and the rest goes on from there next time"
+            sentence = "stopped; what is finished is kept, and the same command resumes the rest"
             code = 128 + (stop.args[0] if stop.args else signal.SIGINT)
         except MemoryError:
-            sentence, code = "no memory is left; end something else, or take a smaller scale, and run again", 2
+            sentence, code = "no memory is left; end another program, or take a smaller scale, and run again", 2
         except OSError as error:
             where = f" ({error.filename})" if error.filename else ""
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 sentence, code = f"no room left on the disk{where}; make some and run again", 2
             elif isinstance(error, PermissionError | IsADirectoryError | NotADirectoryError):
-                sentence, code = (
-                    f"{error.strerror.lower()}{where}; see what lies there and who may read and write it",
-                    2,
-                )
+                sentence = f"{error.strerror.lower()}{where}; look at that file and at who may read and write it"
+                code = 2
             else:
                 raise
-        with suppress(BrokenPipeError):  # where nobody reads it the code still tells
+        with suppress(BrokenPipeError):  # the exit code remains where nobody reads
             print(f"stemrepro: {sentence}", file=sys.stderr, flush=True)
         raise typer.Exit(code)
 
@@ -53,13 +51,13 @@ Scale = Annotated[str, typer.Option(help="a file of recipes/scales/", autocomple
 Addresses = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[ARM[@POINT]]...", help="all that are planned when left out", autocompletion=names.addresses
+        metavar="[ARM[@VARIANT]]...", help="all that are planned when left out", autocompletion=names.addresses
     ),
 ]
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"stemrepro {version('stemrepro')}")
         raise typer.Exit
 

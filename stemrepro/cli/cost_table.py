@@ -1,4 +1,4 @@
-"""`stemrepro cost`: what a shape costs with and without STEM, as one readable table."""
+"""`stemrepro cost`: the costs of a shape with and without STEM, as one table."""
 
 import math
 
@@ -22,7 +22,7 @@ UNITS = ("", "k", "M", "G", "T", "P", "E", "Z")
 
 
 def short(value: float, unit: str = "") -> str:
-    """1234567 -> '1.23 M'; three digits and an SI prefix."""
+    """Format a number with three digits and an SI prefix: 1234567 -> '1.23 M'."""
     power = 0
     while abs(value) >= 999.5 and power + 1 < len(UNITS):
         value, power = value / 1000, power + 1
@@ -40,19 +40,19 @@ def cost_table(
     distinct: int | None,
     tflops: float,
 ) -> Table:
-    """Training, prefill and decode of one shape: dense, STEM, and the change.
+    """Make the table of training, prefill and decode of one shape: dense, STEM, and the change.
 
     Args:
         shape: a name of recipes/shapes.yaml, or a scale, whose model is then taken.
         placement: which layers are replaced: third, half, full.
-        length: tokens a sequence; None for the shape's own.
+        length: tokens per sequence; None for the shape's.
         batch: sequences.
-        width: bytes a number.
+        width: bytes per number.
         distinct: distinct tokens among batch x length; None for the estimate.
         tflops: TFLOP/s that the device sustains, for the break-even bandwidth.
 
     Raises:
-        UserError: no such shape, or more distinct tokens than there are.
+        UserError: no such shape, or more distinct tokens than the batch or the vocabulary has.
     """
     shapes = {name: scale.model for name, scale in catalog.scales.items()} | catalog.shapes
     if shape not in shapes:
@@ -65,7 +65,7 @@ def cost_table(
             f"length {length}, batch {batch}, bytes {width} and tflops {tflops:g} must be finite and above 0"
         )
     if distinct is not None and not 1 <= distinct <= min(tokens, dense.vocab):
-        raise UserError(f"{distinct} distinct tokens: there must be 1 to {min(tokens, dense.vocab):,} of them")
+        raise UserError(f"{distinct} distinct tokens: the number must be 1 to {min(tokens, dense.vocab):,}")
     rows = distinct or expected_distinct(tokens, dense.vocab)
     counts = parameter_counts(dense), parameter_counts(stem)
     forward = flops_per_token(dense, length), flops_per_token(stem, length)
@@ -73,7 +73,8 @@ def cost_table(
     prefill, training = (
         break_even_bandwidth(stem, length, rows, tokens, tflops * 1e12, mode, width) for mode in (False, True)
     )
-    title = f"{shape}, STEM in {len(stem.replaced_layers)} of {stem.layers} layers, {batch} x {length:,} tokens, {width} bytes a number"
+    layers = f"STEM in {len(stem.replaced_layers)} of {stem.layers} layers"
+    title = f"{shape}, {layers}, {batch} x {length:,} tokens, {width} bytes per number"
     table = Table("", "dense", "STEM", "change", title=title)
     for column in table.columns[1:]:
         column.justify = "right"
@@ -82,7 +83,7 @@ def cost_table(
         change = f"{100 * (after / before - 1):+.1f}%" if before else ""
         table.add_row(label, "-" if before is None else short(before, unit), short(after, unit), change)
 
-    line("parameters: tensors that are there", counts[0]["total"], counts[1]["total"])
+    line("parameters: existing tensors", counts[0]["total"], counts[1]["total"])
     line("parameters: active (all but tables)", counts[0]["active"], counts[1]["active"])
     line("parameters: tables", None, counts[1]["tables"])
     line("parameters: the paper's total of 1B", counts[0]["paper_total"], counts[1]["paper_total"])
@@ -110,9 +111,9 @@ def cost_table(
     return table
 
 
-def show(catalog: Catalog, console: Console, estimated: bool, **asked: object) -> None:
+def show(catalog: Catalog, console: Console, estimated: bool, **settings: object) -> None:
     """Print the table and what it assumes."""
-    console.print(cost_table(catalog, **asked))
+    console.print(cost_table(catalog, **settings))
     console.print("A multiply-add is 2 FLOPs; attention counts every query against every key; embeddings are untied.")
     if estimated:
         console.print("Distinct tokens: estimated by a Zipf law of independent draws; text has fewer (--distinct).")

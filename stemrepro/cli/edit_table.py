@@ -1,4 +1,4 @@
-"""An edit as a page for the terminal: before, edited and the target's own prompt side by side, then layer by layer."""
+"""An edit as a page for the terminal: before, edited and the target's prompt side by side, then layer by layer."""
 
 from rich import box
 from rich.console import Console
@@ -33,11 +33,12 @@ def show(result: EditResult, prompt: str, source: str, target: str, console: Con
     sides = zip((result.before, result.edited, result.aim), heads.values(), strict=True)
     table.add_row(*(_column(answer, colour) for answer, colour in sides))
     console.print(
-        f'"[bold]{escape(prompt)}[/bold]"  tokens of the names: {result.lengths[0]} and {result.lengths[1]}; scheme: {result.scheme}'
+        f'"[bold]{escape(prompt)}[/bold]"  tokens of the names: {result.lengths[0]} and {result.lengths[1]}; '
+        f"scheme: {result.scheme}"
     )
     console.print(table)
     old, new = result.before.top[0][0].strip(), result.aim.top[0][0].strip()
-    layers = Table("tables read otherwise", f"says '{old}'", f"says '{new}'", box=box.SIMPLE, padding=(0, 1))
+    layers = Table("tables with exchanged rows", f"says '{old}'", f"says '{new}'", box=box.SIMPLE, padding=(0, 1))
     for count, (before, after) in enumerate(result.by_layer):
         layers.add_row(
             "none" if not count else f"lowest {count}" if count > 1 else "lowest",
@@ -46,5 +47,6 @@ def show(result: EditResult, prompt: str, source: str, target: str, console: Con
         )
     console.print(layers)
     console.print(
-        "The prompt, its input embeddings and all weights are as before: only what tables give at the name's places is exchanged."
+        "The prompt, its input embeddings and all weights are as before: "
+        "only the rows that tables give at the name's places are exchanged."
     )

@@ -1,4 +1,4 @@
-"""What a plan will cost, and its arms as a table."""
+"""The estimated cost of a plan, and its arms as a table."""
 
 import os
 
@@ -13,32 +13,32 @@ from stemrepro.config.catalog import Catalog
 from stemrepro.model.cost import flops_per_token, parameter_counts, table_bytes_per_token
 from stemrepro.pipeline.params import Params
 
-GPU_FLOPS = 4e14  # 40% of what an H100 is sold with (989e12 in bf16)
-MANY = 7 * 86_400  # seconds; what takes longer on a CPU isn't meant for one
-CORE_FLOPS = 4e10  # training FLOPs a second of one core at the laptop scale (docs/LOG.md)
+GPU_FLOPS = 4e14  # 40% of an H100's peak (989e12 in bf16)
+MANY = 7 * 86_400  # seconds; a longer plan isn't meant for a CPU
+CORE_FLOPS = 4e10  # training FLOPs per second of one core at the laptop scale (docs/LOG.md)
 
 
 def estimate(params: Params, cores: int | None = None) -> dict:
-    """Run, tokens, FLOPs, seconds on this machine's CPU and bytes of disk of training what is planned."""
+    """Estimate runs, tokens, FLOPs, seconds on this machine's CPU and bytes of disk of the planned training."""
     (name,), cores = params.scales, cores or os.cpu_count() or 1
     total, threads = {"runs": 0, "tokens": 0, "flops": 0.0, "disk": 0}, 1
-    for own in params.planned(name).values():
-        counts, seeds, training = parameter_counts(own.model), len(own.trained), own.training
+    for planned in params.planned(name).values():
+        counts, seeds, training = parameter_counts(planned.model), len(planned.trained), planned.training
         tokens, threads = training.tokens, training.threads
         total["runs"] += seeds
         total["tokens"] += seeds * tokens
-        total["flops"] += seeds * tokens * 3 * flops_per_token(own.model, training.sequence)
+        total["flops"] += seeds * tokens * 3 * flops_per_token(planned.model, training.sequence)
         total["disk"] += seeds * (4 * counts["total"] + len(training.snapshots) * 2 * counts["tables"])
     parallel = min(cores, params.scale[name].workers * threads)
     return total | {"seconds": total["flops"] / CORE_FLOPS / parallel}
 
 
 def show_arms(catalog: Catalog, scale_name: str, names: list[str], console: Console) -> None:
-    """Print arms as one table: layers, parameters, forward FLOPs a token, bytes of table rows a token reads (4 a number)."""
+    """Print arms as one table: layers, parameters, forward FLOPs and bytes of table rows per token (4 per number)."""
     scale = catalog.scale(scale_name)
     columns = ("arm", "layers", "d_ff", "exp.", "total", "active", "tables", "FLOP", "bytes")
     table = Table(*columns, title=f"{scale_name}: arms", box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
-    for column in table.columns:  # of lists of layers alone a line may break: names and numbers stay whole
+    for column in table.columns:  # a line may break only in lists of layers
         column.no_wrap, column.overflow = column.header != "layers", "fold"
     for column in table.columns[2:]:
         column.justify = "right"
@@ -49,18 +49,19 @@ def show_arms(catalog: Catalog, scale_name: str, names: list[str], console: Cons
         sizes = (counts[key] for key in ("total", "active", "tables"))
         flops = flops_per_token(config, scale.model.sequence)
         table.add_row(
-            name, ranges(config.replaced_layers or config.value_layers), f"{config.ffn_width:,}", str(config.experts or ""),
+            name, ranges(config.replaced_layers or config.value_layers), f"{config.ffn_width:,}",
+            str(config.experts or ""),
             *(short(number).replace(" ", "") for number in (*sizes, flops, table_bytes_per_token(config, 4))),
         )  # fmt: skip
     console.print(table)
     console.print(
-        "layers: those replaced (value-embeddings: with a table); exp.: experts; total, active, tables: parameters, active ones "
-        "less tables and unused experts; FLOP: forward, a token; bytes: of table rows that a token reads"
+        "layers: those replaced (value-embeddings: with a table); exp.: experts; total, active, tables: parameters, "
+        "active ones less tables and unused experts; FLOP: forward, per token; bytes: of table rows, per token"
     )
 
 
 def ranges(layers: tuple[int, ...]) -> str:
-    """Layers in short: "1-5, 7"; "none" for none."""
+    """Abbreviate layers: "1-5, 7"; "none" for none."""
     runs: list[list[int]] = []
     for layer in layers:
         if runs and layer == runs[-1][-1] + 1:
@@ -77,12 +78,13 @@ def show(catalog: Catalog, params: Params, console: Console) -> None:
     show_arms(catalog, name, [arm for arm in catalog.arms if arm in {address.arm for address in planned}], console)
     cost, variants = estimate(params), len({address.variant for address in planned})
     console.print(
-        f"{cost['runs']} runs ({len(planned)} addresses at {variants} variants), {cost['tokens']:,} tokens, {cost['flops']:.2g} FLOPs: "
-        f"about {duration(cost['seconds'])} of training on this machine's CPU, {cost['disk'] / 1e6:,.0f} MB in runs/ and as much "
-        f"again in DVC's cache"
+        f"{cost['runs']} runs ({len(planned)} addresses at {variants} variants), {cost['tokens']:,} tokens, "
+        f"{cost['flops']:.2g} FLOPs: about {duration(cost['seconds'])} of training on this machine's CPU, "
+        f"{cost['disk'] / 1e6:,.0f} MB in runs/ and as much again in DVC's cache"
     )
     if cost["seconds"] > MANY:
         days = cost["flops"] / GPU_FLOPS / 86_400
         console.print(
-            f"that is for GPUs: about {days:,.1f} days of one H100 at 40% of its peak; docs/howto.md says how to use more"
+            f"that is for GPUs: about {days:,.1f} days of one H100 at 40% of its peak; "
+            "docs/howto.md says how to use more"
         )

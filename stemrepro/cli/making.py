@@ -31,14 +31,14 @@ def plan(
     arms: Annotated[bool, typer.Option("--arms", help="print every arm with its counts; write nothing")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="print no estimate")] = False,
 ) -> None:
-    """Validate recipes/, writes plan/ for DVC, and prints the estimate."""
+    """Validate recipes/, write plan/ for DVC, and print the estimate."""
     from stemrepro.pipeline import plan as planning
 
     if check:
         from stemrepro.pipeline.stages import write_stamps
 
         if recipe:
-            raise UserError("--check takes what is planned as it is; leave --recipe out")
+            raise UserError("--check compares the whole plan; leave --recipe out")
         params = planning.check()
         params.planned(scale)
         write_stamps(params)
@@ -56,7 +56,7 @@ def plan(
     catalog, params = planning.write(scale, tuple(recipe or ()))
     for path in mend():
         back = f"; 'git restore {path}' brings the committed one back" if path == DRAWING.with_suffix(".lock") else ""
-        print(f"stemrepro: {path} was cut short by a kill, and DVC refuses it: it is removed{back}", file=sys.stderr)
+        print(f"stemrepro: {path} was cut short by a kill, and DVC refuses it; it is removed{back}", file=sys.stderr)
     if not quiet:
         estimate.show(catalog, params, Console())
     links = [f"DVC refuses {path}/, which is a link; docs/howto.md says how another disk is used"
@@ -73,7 +73,11 @@ def data(
     ] = "text",
     scale: Annotated[str, typer.Option(help="scale, for the other steps", autocompletion=names.scales)] = "laptop",
 ) -> None:
-    """One step of the data's way: fetch, corpus, items, tokenizer, blocks; vocabularies, people and mid (of variants); or counts, of the text alone."""
+    """Run one step from sources to token blocks.
+
+    The steps are fetch, corpus, items, tokenizer and blocks; vocabularies, people and mid, which variants need; and
+    counts, of the text alone.
+    """
     if step in OF_MIX:
         _data_of_mix(step, mix)
     else:
@@ -103,32 +107,33 @@ def _data_of_mix(step: str, mix: str) -> None:
 
 def _data_of_scale(step: str, scale: str) -> None:
     params = names.planned(scale)
-    asked, folder = params.scale[scale], DATA / scale
-    source = DATA / asked.data
+    settings, folder = params.scale[scale], DATA / scale
+    source = DATA / settings.data
     corpus = source / "corpus" / "corpus.parquet"
     if step == "tokenizer":
         from stemrepro.data.tokenizer import train_tokenizer
 
-        train_tokenizer(corpus, asked.vocab, folder / "tokenizer.json")
+        train_tokenizer(corpus, settings.vocab, folder / "tokenizer.json")
     elif step == "vocabularies":
         from stemrepro.data.vocabularies import write_vocabularies
 
-        write_vocabularies(corpus, list(asked.vocabularies), folder / "vocabularies")
+        write_vocabularies(corpus, list(settings.vocabularies), folder / "vocabularies")
     elif step == "people":
         from stemrepro.data.people import write_people
 
-        write_people(params.mix[asked.data], list(asked.people), folder / "tokenizer.json", folder / "people")
+        write_people(params.mix[settings.data], list(settings.people), folder / "tokenizer.json", folder / "people")
     elif step == "mid":
         from stemrepro.data.blend import write_blend
 
-        if (mid := asked.mid) is None:
-            raise UserError(f"no recipe of scale '{scale}' goes on with a blend")
+        mid = settings.mid
+        if mid is None:
+            raise UserError(f"no recipe of scale '{scale}' trains on a blend")
         card = RESULTS / scale / "data_card_mid.md"
         write_blend(mid.name, mid.mix, mid.tokens, corpus.parent, folder / "tokenizer.json", folder / "mid", card)
     elif step == "counts":
         from stemrepro.data.counting import write_counts
 
-        write_counts(corpus, folder / "tokenizer.json", asked.counting, SCORES / scale / "text")
+        write_counts(corpus, folder / "tokenizer.json", settings.counting, SCORES / scale / "text")
     else:
         from stemrepro.data.card import data_card
         from stemrepro.data.encoding import write_blocks
@@ -142,7 +147,7 @@ def train(
     runs: Addresses = None,
     scale: Scale = "laptop",
     untracked: Annotated[
-        bool, typer.Option("--untracked", help="leave MLflow alone, which then need not be installed")
+        bool, typer.Option("--untracked", help="leave MLflow alone, which then needn't be installed")
     ] = False,
     replace: Annotated[bool, typer.Option("--replace", help="remove runs that were made with other settings")] = False,
 ) -> None:
@@ -153,9 +158,9 @@ def train(
     from stemrepro.training.launch import train_runs
 
     params = names.planned(scale)
-    planned, asked = params.planned(scale), names.chosen(params, scale, runs or [])
-    chosen = asked_runs(scale, params.scale[scale].data, planned, asked)
-    commit()  # what git has against saying it is said here, and not by each worker
+    addresses = names.chosen(params, scale, runs or [])
+    chosen = asked_runs(scale, params.scale[scale].data, params.planned(scale), addresses)
+    commit()  # git's complaints are printed here, and not by each worker
     left = [run for run in chosen if not run.ended]
     tracked = [] if untracked else sorted({str(run.address) for run in left})
     with followed(scale, tracked) if tracked else nullcontext():
@@ -163,7 +168,7 @@ def train(
     for run in chosen:
         if (step := run.diverged) is not None:
             print(
-                f"{run} diverged: its loss is no number from step {step} on; claims about it will say so",
+                f"{run} diverged: its loss is NaN or infinite from step {step} on; claims about it will say so",
                 file=sys.stderr,
             )
     print(losses_of_runs(chosen, RUNS / scale))
@@ -173,9 +178,9 @@ def train(
 def evaluate(
     runs: Addresses = None,
     scale: Scale = "laptop",
-    part: Annotated[str | None, typer.Option(help="only this", **names.one_of("part", PARTS))] = None,
+    part: Annotated[str | None, typer.Option(help="only this part", **names.one_of("part", PARTS))] = None,
 ) -> None:
-    """Score runs as far as that isn't done: validation losses, benchmarks through lm-eval, angles between FFN vectors."""
+    """Score runs that aren't scored yet: validation losses, benchmarks through lm-eval, angles between FFN vectors."""
     from stemrepro.cli.summary import losses_of_scores
     from stemrepro.pipeline.score import evaluate as score
 
@@ -183,7 +188,7 @@ def evaluate(
     chosen = names.chosen(params, scale, runs or [])
     os.environ.setdefault("HF_HUB_OFFLINE", "0" if params.scale[scale].benchmarks.hub else "1")
     for name in PARTS if part is None else (part,):
-        (SCORES / scale / name).mkdir(parents=True, exist_ok=True)  # DVC asks for it also where no arm is to be scored
+        (SCORES / scale / name).mkdir(parents=True, exist_ok=True)  # DVC needs it also where no arm is to be scored
         new, total = score(params, scale, name, chosen)
         where = f"; they are in {SCORES / scale / name}/" if total else ""
         print(f"{name}: {new} of {total} arms were scored, the others were up to date{where}")

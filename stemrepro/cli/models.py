@@ -10,12 +10,12 @@ from stemrepro.cli import names
 from stemrepro.cli.base import app
 from stemrepro.common.paths import DATA, RESULTS, SCORES
 
-RunFolder = Annotated[Path, typer.Option("--run", help="a run's folder, runs/SCALE/POINT/ARM/seedK")]
+RunFolder = Annotated[Path, typer.Option("--run", help="a run's folder, runs/SCALE/VARIANT/ARM/seedK")]
 Trust = Annotated[
     bool,
     typer.Option("--trust", help="execute the file of a network that recipes/arms.yaml doesn't name; read it before"),
 ]
-Prompt = Annotated[str, typer.Option(help="what the model goes on from")]
+Prompt = Annotated[str, typer.Option(help="the text that the model continues")]
 
 
 @app.command()
@@ -23,7 +23,7 @@ def edit(
     run: RunFolder,
     source: Annotated[str, typer.Option("--from", help="the name in the prompt")],
     target: Annotated[str, typer.Option("--to", help="the name whose rows are read in its place")],
-    prompt: Annotated[str, typer.Option(help="must hold the name; {} stands for it")] = "The capital of {} is",
+    prompt: Annotated[str, typer.Option(help="must hold the name; {} means the name")] = "The capital of {} is",
     scheme: Annotated[
         str, typer.Option(help="for names of other lengths: left-pad, right-pad, copy, subset, average")
     ] = "auto",
@@ -31,7 +31,7 @@ def edit(
     tokens: Annotated[int, typer.Option(min=1, help="of each continuation")] = 12,
     trust: Trust = False,
 ) -> None:
-    """Read another entity's rows at a name's places, and shows what the model says before and after."""
+    """Read another entity's rows at a name's places, and show the model's output before and after."""
     names.check_run(run)
     # Models this small gain nothing from more, and lose where others compute.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -40,10 +40,9 @@ def edit(
     from stemrepro.cli.edit_table import show
     from stemrepro.evaluation.edit_session import EditSession
 
-    asked = prompt.replace("{}", source)
-    show(
-        EditSession(run, DATA, trust).edit(asked, source, target, scheme, top, tokens), asked, source, target, Console()
-    )
+    text = prompt.replace("{}", source)
+    result = EditSession(run, DATA, trust).edit(text, source, target, scheme, top, tokens)
+    show(result, text, source, target, Console())
 
 
 @app.command()
@@ -56,7 +55,7 @@ def generate(
     seed: Annotated[int, typer.Option(help="of the draws")] = 0,
     trust: Trust = False,
 ) -> None:
-    """Continues a prompt with a trained run."""
+    """Continue a prompt with a trained run."""
     names.check_run(run)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from stemrepro.evaluation.edit_session import EditSession
@@ -68,8 +67,8 @@ def generate(
 
 @app.command()
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN_FOLDER", help="a run's folder, runs/SCALE/POINT/ARM/seedK")],
-    out: Annotated[Path, typer.Argument(metavar="OUT_FOLDER", help="a folder that isn't there yet")],
+    run: Annotated[Path, typer.Argument(metavar="RUN_FOLDER", help="a run's folder, runs/SCALE/VARIANT/ARM/seedK")],
+    out: Annotated[Path, typer.Argument(metavar="OUT_FOLDER", help="a folder that doesn't exist yet")],
 ) -> None:
     """Write a trained run as a folder that Hugging Face transformers loads."""
     names.check_run(run)
@@ -81,19 +80,21 @@ def export(
 
 @app.command()
 def retrofit(
-    run: Annotated[Path, typer.Argument(metavar="RUN_FOLDER", help="a dense run's folder, runs/SCALE/POINT/ARM/seedK")],
-    out: Annotated[Path, typer.Argument(metavar="OUT_FOLDER", help="gets folders of runs, as runs/ has them")],
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN_FOLDER", help="a dense run's folder, runs/SCALE/VARIANT/ARM/seedK")
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT_FOLDER", help="gets folders of runs, as in runs/")],
     placement: Annotated[str, typer.Option(help="layers that get tables: third, half, full, ...")] = "full",
-    tokens: Annotated[int, typer.Option(min=1, help="of the run's training text, that rows are made of")] = 131072,
-    steps: Annotated[int, typer.Option(min=1, help="of training behind the retrofit")] = 200,
+    tokens: Annotated[int, typer.Option(min=1, help="of the run's training text, that rows are made from")] = 131072,
+    steps: Annotated[int, typer.Option(min=1, help="of training after the retrofit")] = 200,
 ) -> None:
-    """Put tables in place of a dense run's up-projections, trains on, and shows losses beside dense and a control."""
+    """Replace a dense run's up-projections by tables, train on, and show losses next to dense and a control."""
     names.check_run(run)
     from rich.console import Console
 
     from stemrepro.pipeline.retrofit import Asked, show
     from stemrepro.pipeline.retrofit import retrofit as make
 
-    asked = Asked(placement, tokens, steps)
-    show(*make(run, out, asked, DATA), asked, Console())
-    print(f"written: {out}; runs/ of its own, which export and generate read too")
+    settings = Asked(placement, tokens, steps)
+    show(*make(run, out, settings, DATA), settings, Console())
+    print(f"written: {out}; export and generate read it like runs/")

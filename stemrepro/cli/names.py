@@ -1,9 +1,8 @@
-"""Names that the command line takes: those there are, for completion, and what was meant where one isn't there.
+"""Names that the command line takes: all of a kind, for completion, and a clear error for one that doesn't exist.
 
 Completion runs whenever the tab key is pressed, so it reads the keys of YAML files and nothing else.
 """
 
-from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import typer
@@ -21,7 +20,7 @@ AFTER = {"step": "stemrepro data", "part": "--part", "confidence": "--confidence
 
 
 def _read(file: Path) -> dict:
-    """Return what a file holds; nothing where it can't be read, as completion has no place for complaints."""
+    """Return a file's content; nothing where it can't be read, as completion shows no errors."""
     try:
         return read_yaml(file)
     except UserError:
@@ -33,7 +32,7 @@ def _stems(folder: Path) -> list[str]:
 
 
 def scales() -> list[str]:
-    """Return the files of recipes/scales/."""
+    """Return the names of recipes/scales/."""
     return _stems(RECIPES / "scales")
 
 
@@ -63,7 +62,7 @@ def sweeps() -> list[str]:
 
 
 def addresses(context: typer.Context, incomplete: str) -> list[str]:
-    """Return arms; behind an @, variants. Bash takes "dense@ha" for three words."""
+    """Return arms; after an @, variants. Bash splits "dense@ha" into three words."""
     before = context.params.get("runs") or []
     if before and before[-1] == "@":
         return list(_read(RECIPES / "variants.yaml"))
@@ -72,7 +71,7 @@ def addresses(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def claims(incomplete: str) -> list[str]:
-    """Recipes with a slash; behind it their claims."""
+    """Return recipes with a slash; after it their claims."""
     recipe, slash, _ = incomplete.partition("/")
     if not slash:
         return [f"{name}/" for name in recipes()]
@@ -84,34 +83,28 @@ def tables() -> list[str]:
     return list(_read(RECIPES / "paper.yaml"))
 
 
-def one_of(what: str, known: tuple[str, ...]) -> dict:
-    """Return settings of a typer parameter that takes one of a few words; another is answered with the nearest."""
+def one_of(what: str, choices: tuple[str, ...]) -> dict:
+    """Return the settings of a typer parameter that takes one of a few words."""
 
     def parse(value: str) -> str:
-        if value not in known:
-            raise unknown(what, value, known, AFTER[what])
+        if value not in choices:
+            raise unknown(what, value, choices, AFTER[what])
         return value
 
-    return {"parser": parse, "metavar": f"[{'|'.join(known)}]", "autocompletion": lambda: list(known)}
-
-
-def checked(what: str, given: Iterable[str], known: Callable[[], list[str]], where: str) -> None:
-    """Raise UserError for the first of some names that isn't there."""
-    for name in given:
-        if name not in (there := known()):
-            raise unknown(what, name, there, where)
+    return {"parser": parse, "metavar": f"[{'|'.join(choices)}]", "autocompletion": lambda: list(choices)}
 
 
 def check_scale(name: str) -> None:
-    """Raise UserError where there is no such scale."""
-    checked("scale", [name], scales, "recipes/scales/")
+    """Raise UserError where no scale has the name."""
+    if name not in scales():
+        raise unknown("scale", name, scales(), "recipes/scales/")
 
 
 def planned(scale: str) -> Params:
-    """Return what is planned.
+    """Read the plan of a scale.
 
     Raises:
-        UserError: there is no such scale, or another one is planned.
+        UserError: no scale has the name, or another one is planned.
     """
     params = read_params()
     if scale not in params.run:
@@ -124,16 +117,17 @@ def chosen(params: Params, scale: str, given: list[str]) -> dict[Address, Planne
     """Return the planned runs of addresses by their names, or all.
 
     Raises:
-        UserError: a name isn't planned; says why, and what to do about it.
+        UserError: a name isn't planned; the message says why, and how to plan it.
     """
-    there = {str(address) for address in params.planned(scale)}
+    runs = params.planned(scale)
+    by_name = {str(address): address for address in runs}
     for name in given:
-        if name not in there:
-            raise _not_planned(scale, name, sorted(there))
-    return params.chosen(scale, given)
+        if name not in by_name:
+            raise _not_planned(scale, name, sorted(by_name))
+    return {by_name[name]: runs[by_name[name]] for name in given or by_name}
 
 
-def _not_planned(scale: str, name: str, there: list[str]) -> UserError:
+def _not_planned(scale: str, name: str, planned_names: list[str]) -> UserError:
     from stemrepro.measures.catalog import load
 
     catalog, address = load(), Address.parse(name)
@@ -141,22 +135,22 @@ def _not_planned(scale: str, name: str, there: list[str]) -> UserError:
         return unknown("arm", address.arm, catalog.arms, "recipes/arms.yaml")
     if address.variant not in (MAIN, *catalog.variants):
         return unknown("variant", address.variant, catalog.variants, "recipes/variants.yaml")
-    wanting = [own for own, recipe in catalog.at(scale).recipes.items() if address in recipe.wanted()]
+    wanting = [recipe_name for recipe_name, recipe in catalog.at(scale).recipes.items() if address in recipe.wanted()]
     if wanting:
         which = " or ".join(wanting)
         return UserError(f"'{name}' isn't planned, though {which} has it; run 'stemrepro plan --scale {scale}'")
-    naming = [own for own, recipe in catalog.recipes.items() if address.arm in recipe.arms]
+    naming = [recipe_name for recipe_name, recipe in catalog.recipes.items() if address.arm in recipe.arms]
     if not naming:
         return UserError(
-            f"no recipe names arm '{address.arm}', so it isn't planned; name it under 'arms' in a file of recipes/, or write one "
-            f"('stemrepro new recipe NAME dense {address.arm}'), then run 'stemrepro plan --scale {scale}'"
+            f"no recipe names arm '{address.arm}', so it isn't planned; name it under 'arms' in a file of recipes/, or "
+            f"write one ('stemrepro new recipe NAME dense {address.arm}'), then run 'stemrepro plan --scale {scale}'"
         )
-    others = [own for own in there if Address.parse(own).arm == address.arm]
+    others = [other for other in planned_names if Address.parse(other).arm == address.arm]
     planned_are = f"planned of it: {', '.join(others)}" if others else f"{', '.join(naming)} has it at others"
     where = "at the scale itself" if address.variant == MAIN else f"at variant '{address.variant}'"
     return UserError(
-        f"no recipe wants arm '{address.arm}' {where} at scale '{scale}' ({planned_are}); name it in a recipe that is run "
-        f"there, then run 'stemrepro plan --scale {scale}'"
+        f"no recipe wants arm '{address.arm}' {where} at scale '{scale}' ({planned_are}); name it in a recipe of that "
+        f"scale, then run 'stemrepro plan --scale {scale}'"
     )
 
 
@@ -165,12 +159,14 @@ def check_tracked(scale: str, given: list[str]) -> None:
     folders = {config.parent.parent for config in (RUNS / scale).glob("*/*/seed*/config.yaml")}
     folders |= {summary.parent for summary in (SCORES / scale / "losses").glob("*/*/summary.json")}
     if folders := sorted(folders, key=lambda folder: folder.parts[-2:]):
-        there = [str(Address(folder.parent.name, folder.name)) for folder in folders]
-        checked("run", given, lambda: there, f"{RUNS / scale}")
+        tracked = [str(Address(folder.parent.name, folder.name)) for folder in folders]
+        for name in given:
+            if name not in tracked:
+                raise unknown("run", name, tracked, f"{RUNS / scale}")
 
 
 def check_sweep(file: Path) -> None:
-    """Raise UserError where there is no such sweep."""
+    """Raise UserError where a sweep's file doesn't exist."""
     if not file.is_file():
         name = file if file.suffix else SWEEPS / f"{file}.yaml"
         raise unknown("sweep", name.as_posix(), sweeps(), f"{SWEEPS}/")
@@ -179,5 +175,5 @@ def check_sweep(file: Path) -> None:
 def check_run(folder: Path) -> None:
     """Raise UserError where a folder holds no run."""
     if not (folder / "config.yaml").exists():
-        there = sorted(config.parent.as_posix() for config in RUNS.glob("*/*/*/seed*/config.yaml"))
-        raise unknown("run", folder.as_posix(), there, f"{RUNS}/")
+        runs = sorted(config.parent.as_posix() for config in RUNS.glob("*/*/*/seed*/config.yaml"))
+        raise unknown("run", folder.as_posix(), runs, f"{RUNS}/")

@@ -42,4 +42,4 @@ def new_recipe(
 
     print(f"written: {', '.join(write(name, arms))}")
     print(f"next: edit its claim, then 'make reproduce SCALE=smoke RECIPE={name}'; every recipe has a forest plot,")
-    print(f"  analysis/{name}.py with collect(measure) and draw(data, measure) gives it a figure of its own")
+    print(f"  analysis/{name}.py with collect(measure) and draw(data, measure) gives it another figure")

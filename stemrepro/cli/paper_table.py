@@ -1,4 +1,4 @@
-"""`stemrepro paper`: lists the paper's numbers and filters them."""
+"""`stemrepro paper`: a filtered list of the paper's numbers."""
 
 import csv
 import io
@@ -13,29 +13,29 @@ def find(paper: Paper, words: list[str], confidence: str | None, missing: bool) 
     """Return the cells that hold every word in their name, item, title, unit or source.
 
     Raises:
-        UserError: none does.
+        UserError: no cell does.
     """
-    found = [
+    cells = [
         row
         for row in paper.listing()
         if (confidence is None or row["confidence"] == confidence)
         and (not missing or row["value"] is None)
         and all(word.lower() in " ".join(map(str, row.values())).lower() for word in words)
     ]
-    if not found:
+    if not cells:
         raise _nothing(paper, words)
-    return found
+    return cells
 
 
 def _nothing(paper: Paper, words: list[str]) -> UserError:
-    """Return the error for words that match no cell: of the first that none holds the nearest word of a cell's name."""
+    """Return the error for words that match no cell; it suggests the word of a cell's name nearest to the first one."""
     rows = list(paper.listing())
     text = " ".join(str(value) for row in rows for value in row.values()).lower()
     parts = dict.fromkeys(part for row in rows for part in row["cell"].split("/"))
     for word in map(str.lower, words):
         if word not in text:
             return unknown("word", word, parts, f"{paper.file}")
-    return UserError(f"no number of the paper matches {' '.join(words) or 'that'}; 'stemrepro paper' lists all")
+    return UserError(f"no cell of the paper matches {' '.join(words) or 'that'}; 'stemrepro paper' lists all")
 
 
 def show(rows: list[dict], as_csv: bool, console: Console) -> None:
@@ -49,9 +49,9 @@ def show(rows: list[dict], as_csv: bool, console: Console) -> None:
         return
     width = max(len(row["cell"]) for row in rows)
     heading = ""
-    for row in rows:  # what many cells share stands once, above them
-        sure = "" if row["value"] is None else f" ({row['confidence']})"
-        if heading != (heading := f"{row['item']}; {row['source']}{sure}"):
+    for row in rows:  # what many cells share is printed once, above them
+        confidence = "" if row["value"] is None else f" ({row['confidence']})"
+        if heading != (heading := f"{row['item']}; {row['source']}{confidence}"):
             console.print(f"\n{heading}", markup=False, highlight=False)
         value = "not found" if row["value"] is None else f"{row['value']:g}"
         line = f"  {row['cell']:{width}}  {value:>9} {row['unit']}"

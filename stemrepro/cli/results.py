@@ -21,7 +21,7 @@ def analyse(
     ] = None,
     scale: Scale = "laptop",
 ) -> None:
-    """Judge claims and draws figures from the scores, without training."""
+    """Judge claims and draw figures from the scores, without training."""
     from stemrepro.cli.summary import verdicts
     from stemrepro.common.progress import track
     from stemrepro.measures.catalog import load
@@ -56,7 +56,7 @@ def report(scale: Scale = "laptop") -> None:
 
 @app.command()
 def verify(scale: Scale = "laptop") -> None:
-    """Compare the results with the committed ones: exit code 0 if they are the same, 1 if not, 3 if no run was made here."""
+    """Compare the results with the committed ones; exit with 0 if they are the same, 1 if not, 3 without runs."""
     from rich.console import Console
 
     from stemrepro.pipeline.verify import verify as compare
@@ -75,19 +75,19 @@ def explain(
     ],
     scale: Annotated[
         str | None,
-        typer.Option(help="a file of recipes/scales/ (default: the recipe's own)", autocompletion=names.scales),
+        typer.Option(help="a file of recipes/scales/ (default: the recipe's)", autocompletion=names.scales),
     ] = None,
 ) -> None:
-    """Says how a claim came to its verdict: differences seed by seed, the rule's steps, files and the command that makes it anew."""
+    """Explain a claim's verdict: differences by seed, the rule's steps, files, and the command that makes it anew."""
     from stemrepro.cli.estimate import estimate
     from stemrepro.measures.catalog import load
     from stemrepro.pipeline.plan import make_params
-    from stemrepro.report.explain import explain as told
+    from stemrepro.report.explain import explain as explanation
     from stemrepro.report.explain import find
 
     catalog = load()
     recipe, _, at = find(catalog, claim, scale)
-    print(told(catalog, claim, at, RESULTS, SCORES, estimate(make_params(catalog, at, (recipe,)))))
+    print(explanation(catalog, claim, at, RESULTS, SCORES, estimate(make_params(catalog, at, (recipe,)))))
 
 
 @app.command()
@@ -117,22 +117,24 @@ def cost(
     stem: Annotated[
         str, typer.Option(help="layers replaced", **names.one_of("placement", ("third", "half", "full")))
     ] = "third",
-    length: Annotated[int | None, typer.Option(min=1, help="tokens a sequence (default: the shape's)")] = None,
+    length: Annotated[int | None, typer.Option(min=1, help="tokens per sequence (default: the shape's)")] = None,
     batch: Annotated[int, typer.Option(min=1, help="sequences")] = 1,
-    width: Annotated[int, typer.Option("--bytes", min=1, help="bytes a number")] = 2,
+    width: Annotated[int, typer.Option("--bytes", min=1, help="bytes per number")] = 2,
     distinct: Annotated[
         int | None, typer.Option(min=1, help="distinct tokens in the batch (default: a Zipf estimate)")
     ] = None,
     tflops: Annotated[float, typer.Option(min=1e-3, max=1e9, help="TFLOP/s that the device sustains")] = 400,
 ) -> None:
-    """Parameters, FLOPs and bytes of a shape with and without STEM, in closed form."""
+    """Print parameters, FLOPs and bytes of a shape with and without STEM, in closed form."""
     from rich.console import Console
 
     from stemrepro.cli.cost_table import show
     from stemrepro.measures.catalog import load
 
-    asked = {"shape": shape, "length": length, "batch": batch, "distinct": distinct, "tflops": tflops}
-    show(load(), Console(), distinct is None, placement=stem, width=width, **asked)
+    show(
+        load(), Console(), distinct is None,
+        shape=shape, placement=stem, length=length, batch=batch, width=width, distinct=distinct, tflops=tflops,
+    )  # fmt: skip
 
 
 @app.command()
@@ -140,10 +142,10 @@ def track(
     runs: Addresses = None,
     scale: Scale = "laptop",
     port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="where 'make ui' is about to serve (refused where it is taken)")
+        int | None, typer.Option(min=1, max=65535, help="where 'make ui' is about to serve; refused where it is taken")
     ] = None,
 ) -> None:
-    """Bring MLflow up to date with run folders and scores; rebuilds a deleted database, and says where the runs are shown."""
+    """Bring MLflow up to date with run folders and scores, and print the address that shows them."""
     from stemrepro.measures.catalog import load
     from stemrepro.tracking.server import address, check_free, tracking_uri
 

@@ -33,7 +33,7 @@ ARM = """{name}:
   {{ffn: {ffn}, placement: full{needs},
    label: "{name}", hue: {hue}, marker: "{marker}"}}
 """
-RECIPE = """title: {low} beside {high}
+RECIPE = """title: {low} compared with {high}
 paper_item: our question
 place: {place}
 measure: comparison   # a name of stemrepro/measures/__init__.py: what the metrics mean
@@ -46,16 +46,16 @@ claims:
     kind: greater
     metric: prose
     arms: [{high}, {low}]
-    smallest_effect: 0.02   # nats a token: fix it before any run
+    smallest_effect: 0.02   # nats per token: fix it before any run
 """
 
 
 NEEDED = {"rank": 0.5, "slots": 4}
-"""What stands in a new arm whose network can't do without; experts are as many as a token uses."""
+"""Values in a new arm whose network needs them."""
 
 
 def _write(file: Path, text: str) -> None:
-    """Write a file of recipes/ if all of them can still be read with it; UserError says what can't."""
+    """Write a file of recipes/ if all of recipes/ can be read with it; UserError names what can't."""
     with TemporaryDirectory() as aside:
         tried = Path(shutil.copytree(file.parent, Path(aside) / file.parent.name))
         (tried / file.name).write_text(text, encoding="utf-8")
@@ -67,19 +67,20 @@ def _write(file: Path, text: str) -> None:
 
 
 def new_arm(name: str, ffn: str, folder: Path = RECIPES) -> list[str]:
-    """Append an arm to arms.yaml; writes the class of a network of one's own, unless its file is there.
+    """Append an arm to arms.yaml; write the class of a user's network, unless its file exists.
 
     Returns:
-        What was written.
+        The files that were written.
 
     Raises:
-        UserError: the name is taken or none, or there is no such network.
+        UserError: the name is taken or invalid, or no network has that name.
     """
     file, catalog = folder / "arms.yaml", load(folder)
     if checked_name(name, file) in catalog.arms:
         raise UserError(f"{file} has an arm '{name}' already; choose another name")
     code = own_file(ffn) if OWN_FILE.fullmatch(ffn) else None
-    if new := code is not None and not code.exists():
+    new = code is not None and not code.exists()
+    if new:
         atomic_write(code, NETWORK.format(name=ffn.partition(":")[2]))
     try:
         _add_arm(name, ffn, file, catalog)
@@ -107,17 +108,17 @@ def new_recipe(name: str, names: list[str], folder: Path = RECIPES) -> list[str]
     """Write <name>.yaml with one claim: the last arm ends below the first.
 
     Returns:
-        What was written.
+        The files that were written.
 
     Raises:
-        UserError: the name is taken or none, an arm isn't there, or fewer than two are named.
+        UserError: the name is taken or invalid, an arm doesn't exist, or fewer than two are named.
     """
     file, catalog = folder / f"{name}.yaml", load(folder)
     checked_name(name, file, MODULE)
     if name in RESERVED:
         raise UserError(f"a stage of the pipeline is called '{name}'; choose another name")
     if file.exists():
-        raise UserError(f"{file} is there already; choose another name")
+        raise UserError(f"{file} exists already; choose another name")
     if len(names) < 2:
         raise UserError(
             "a claim compares two arms: name two or more, as in 'stemrepro new recipe mine dense stem-full'"

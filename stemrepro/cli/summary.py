@@ -1,4 +1,4 @@
-"""What a command says when it is done: losses by arm and verdicts by kind, and where they lie."""
+"""The last words of a command: losses by arm, verdicts by kind, and their folders."""
 
 import json
 from collections import Counter
@@ -21,7 +21,7 @@ def _wrapped(text: str) -> str:
 
 
 def loss_at_end(run: Run) -> float | None:
-    """Return a run's last validation while it was trained, mean over the sources of prose in nats a token; None where there is none."""
+    """Return a run's last validation loss on prose in nats per token, or None: the mean over sources, as trained."""
     try:
         last = (run.folder / "metrics.jsonl").read_text(encoding="utf-8").rstrip().rpartition("\n")[2]
         losses = json.loads(last)["validation"]
@@ -31,60 +31,62 @@ def loss_at_end(run: Run) -> float | None:
 
 
 def by_arm(losses: dict[Address, list[float]]) -> str:
-    """ "dense 4.342 +- 0.012 (5), ...": mean, standard deviation between seeds, seeds. Where there are many, those at variants are but counted."""
-    found = {address: own for address, own in losses.items() if own}
-    main = {address: own for address, own in found.items() if address.variant == MAIN}
-    shown = found if len(found) <= MOST_LISTED or not main else main
-    said = [
-        f"{address} {mean(own):.3f}{f' +- {stdev(own):.3f}' if len(own) > 1 else ''} ({len(own)})"
-        for address, own in shown.items()
+    """List mean, standard deviation between seeds, and seeds: "dense 4.342 +- 0.012 (5), ...".
+
+    Where there are many, those at variants are only counted.
+    """
+    scored = {address: values for address, values in losses.items() if values}
+    main = {address: values for address, values in scored.items() if address.variant == MAIN}
+    shown = scored if len(scored) <= MOST_LISTED or not main else main
+    parts = [
+        f"{address} {mean(values):.3f}{f' +- {stdev(values):.3f}' if len(values) > 1 else ''} ({len(values)})"
+        for address, values in shown.items()
     ]
-    if others := len(found) - len(shown):
-        said.append(f"and {others} more at variants")
-    return ", ".join(said) or "none"
+    if others := len(scored) - len(shown):
+        parts.append(f"and {others} more at variants")
+    return ", ".join(parts) or "none"
 
 
 def losses_of_runs(runs: Iterable[Run], folder: Path) -> str:
-    """Return how runs ended, by arm, in a sentence.
+    """Return the losses at the end of runs, by arm, in a sentence.
 
     Args:
-        folder: where they lie.
+        folder: runs/<scale>.
     """
     losses: dict[Address, list[float]] = {}
     for run in runs:
         loss = None if run.diverged is not None else loss_at_end(run)
         losses.setdefault(run.address, []).extend([] if loss is None else [loss])
     return _wrapped(
-        f"trained, in {folder}/; last validation of prose in nats a token, mean +- deviation between seeds (seeds): {by_arm(losses)}"
+        f"trained, in {folder}/; last validation of prose in nats per token, mean +- deviation between seeds (seeds): "
+        f"{by_arm(losses)}"
     )
 
 
 def losses_of_scores(addresses: Iterable[Address], folder: Path) -> str:
-    """Return what the scored losses are, by arm, in a sentence.
+    """Return the scored losses, by arm, in a sentence.
 
     Args:
         folder: scores/<scale>/losses.
 
     Raises:
-        UserError: what lies there is damaged.
+        UserError: a file of them is damaged.
     """
     from stemrepro.measures.losses import ArmLosses  # pandas: a second that training can do without
 
+    arms = {address: folder / address.path for address in addresses}
     losses = {
-        address: ArmLosses(own).loss("prose").tolist()
-        if ((own := folder / address.path) / "losses.csv").exists()
-        else []
-        for address in addresses
+        address: ArmLosses(arm).loss("prose").tolist() for address, arm in arms.items() if (arm / "losses.csv").exists()
     }
     return _wrapped(
-        f"losses, in {folder}/; validation of prose in nats a token, mean +- deviation between seeds (seeds): {by_arm(losses)}"
+        f"losses, in {folder}/; validation of prose in nats per token, mean +- deviation between seeds (seeds): "
+        f"{by_arm(losses)}"
     )
 
 
 def verdicts(rows: list[dict], folders: list[Path]) -> str:
-    """Return how many claims came out how, and where that is written."""
+    """Return the number of claims by verdict, and the folders that have them."""
     counts = Counter(word(row) for row in rows)
-    said = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
-    return _wrapped(
-        f"{len(rows)} claims{f': {said}' if said else ''}; in {', '.join(f'{folder}/' for folder in folders)}"
-    )
+    tally = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    where = ", ".join(f"{folder}/" for folder in folders)
+    return _wrapped(f"{len(rows)} claims{f': {tally}' if tally else ''}; in {where}")

@@ -1,4 +1,4 @@
-"""The page that an exported model's folder begins with, made from the run's own record."""
+"""The page that an exported model's folder begins with, made from the run's record."""
 
 import inspect
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from stemrepro.model.ffn.loading import ffn_class
 from stemrepro.training.run_folder import Settings
 
 BOUND = 1e-4
-"""How far a logit of the exported model may be from ours, in float32; what is measured is a few 1e-5 at logits up to 20."""
+"""How far a logit of the exported model may be from ours, in float32; measured are a few 1e-5 at logits up to 20."""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What a card is written of.
+    """The record that a card is made from.
 
     Attributes:
         scale: the scale's name.
@@ -31,29 +31,34 @@ class Exported:
 
 
 def _equation(name: str) -> str:
-    """Return what a network's class says of itself first."""
+    """Return the first paragraph of a network's docstring."""
     return " ".join(inspect.getdoc(ffn_class(name)).split("\n\n")[0].split())
 
 
 def _record(about: Exported) -> list[str]:
     settings, made = about.settings, about.provenance
     model, training, counts = settings.model, settings.training, parameter_counts(settings.model)
+    layers = f"all {model.layers}"
+    if model.replaced_layers:
+        layers = f"{', '.join(map(str, model.replaced_layers))} of 0 to {model.layers - 1}; the others are dense"
     rows = {
         "arm": f"`{settings.address}` of scale `{about.scale}`, seed {settings.seed}",
         "feed-forward network": _equation(model.ffn if model.replaced_layers else "dense"),
-        "in layers": f"{', '.join(map(str, model.replaced_layers))} of 0 to {model.layers - 1}; the others are dense"
-        if model.replaced_layers
-        else f"all {model.layers}",
-        "shape": f"width {model.width}, {model.heads} heads over {model.kv_heads} of keys and values, feed-forward width "
-        f"{model.ffn_width}, vocabulary {model.vocab:,}, rotary base {model.rope_base:g}",
-        "parameters": f"{counts['total']:,}: {counts['tables']:,} in tables, {counts['active']:,} that a token goes through",
-        "trained on": f"{training.tokens:,} tokens of mix `{settings.data.mix}` in sequences of "
-        f"{training.sequence} ({made['epochs']:g} epochs; sha256 of the training blocks {settings.data.train_sha256[:16]})",
-        "settings": f"hash {settings.params_hash}; learning rate {training.learning_rate:g}, precision {training.precision}",
-        "commit": f"{made['commit']}, {made['date']}, torch {made['versions'].get('torch', 'unknown')}, {made['machine']}",
+        "in layers": layers,
+        "shape": f"width {model.width}, {model.heads} heads over {model.kv_heads} of keys and values, feed-forward "
+        f"width {model.ffn_width}, vocabulary {model.vocab:,}, rotary base {model.rope_base:g}",
+        "parameters": f"{counts['total']:,}: {counts['tables']:,} in tables, {counts['active']:,} that a token "
+        "goes through",
+        "trained on": f"{training.tokens:,} tokens of mix `{settings.data.mix}` in sequences of {training.sequence} "
+        f"({made['epochs']:g} epochs; sha256 of the training blocks {settings.data.train_sha256[:16]})",
+        "settings": f"hash {settings.params_hash}; learning rate {training.learning_rate:g}, "
+        f"precision {training.precision}",
+        "commit": f"{made['commit']}, {made['date']}, torch {made['versions'].get('torch', 'unknown')}, "
+        f"{made['machine']}",
     }
-    if begins := settings.begins:
-        rows["goes on from"] = f"the finished run with settings {begins.parent}, its tables {begins.tables}"
+    if settings.init_from:
+        parent, tables = settings.init_from.parent, settings.init_from.tables
+        rows["resumes from"] = f"the finished run with settings {parent}, its tables {tables}"
     return ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows.items())]
 
 
@@ -62,15 +67,13 @@ def _scores(about: Exported) -> list[str]:
     if not (about.losses / "losses.csv").exists():
         return ["This run wasn't scored when it was exported (`stemrepro evaluate`)."]
     if arm.summary["params_hash"] != about.settings.params_hash or seed not in arm.scored:
-        return [
-            "The scores that were there at the export are of other runs or settings than this one's; none are shown."
-        ]
-    found = {
-        "prose, nats a token": arm.loss("prose"),
-        "prose, bits a byte": arm.bits_per_byte(),
-        "all sources, nats a token": arm.loss("all"),
+        return ["The scores at the time of the export are of other runs or settings than this one's; none are shown."]
+    losses = {
+        "prose, nats per token": arm.loss("prose"),
+        "prose, bits per byte": arm.bits_per_byte(),
+        "all sources, nats per token": arm.loss("all"),
     }
-    rows = [f"| {name} | {values[seed]:.4f} | {values.mean():.4f} |" for name, values in found.items()]
+    rows = [f"| {name} | {values[seed]:.4f} | {values.mean():.4f} |" for name, values in losses.items()]
     return [
         "Validation losses; every source counts the same.",
         "",
@@ -83,17 +86,19 @@ def _scores(about: Exported) -> list[str]:
 def _limits(about: Exported) -> list[str]:
     model, tokens = about.settings.model, about.settings.training.tokens
     lines = [
-        f"A model of a study of architectures, after {tokens:,} tokens; nothing was done to make what it says true or harmless.",
+        f"A model of a study of architectures, after {tokens:,} tokens; nothing was done to make its text true or "
+        "harmless.",
         f"Positions beyond {about.settings.training.sequence} were never trained.",
-        f"In float32 its logits are those of the run's own model within {BOUND:g}; other precisions were not compared.",
+        f"In float32 its logits are those of the run's model within {BOUND:g}; other precisions were not compared.",
     ]
     if model.document_mask:
         lines.append(
-            "It was trained with a mask that keeps documents from seeing each other, which is not carried over: give it one document at "
-            "a time. The tokenizer therefore puts no end mark before a text, which the run's own model would not see either."
+            "It was trained with a mask that keeps documents from seeing each other, which is not carried over: "
+            "give it one document at a time. The tokenizer therefore puts no end mark before a text, "
+            "which the run's model would not see either."
         )
     else:
-        lines.append("A text begins behind an end mark, as in training; the tokenizer puts it there.")
+        lines.append("A text begins after an end mark, as in training; the tokenizer puts it there.")
     if model.table_shared:
         lines.append(
             "The layers share one table, which is written for each of them: the file is larger than the model."
@@ -108,7 +113,7 @@ def _limits(about: Exported) -> list[str]:
 
 
 def card(about: Exported) -> str:
-    """README.md of the folder."""
+    """Return the folder's README.md."""
     trust, begins, tags = "", "Plain Llama", "[research]"
     if about.settings.model.replaced_layers:
         trust, tags = ", trust_remote_code=True", "[research, stem]"
@@ -116,7 +121,8 @@ def card(about: Exported) -> str:
     return "\n".join([
         "---", "library_name: transformers", "pipeline_tag: text-generation", f"tags: {tags}", "---", "",
         f"# {about.settings.address}, seed {about.settings.seed}", "",
-        "A run of stemrepro, which reproduces [STEM: Scaling Transformers with Embedding Modules](https://arxiv.org/abs/2601.10639).", "",
+        "A run of stemrepro, which reproduces "
+        "[STEM: Scaling Transformers with Embedding Modules](https://arxiv.org/abs/2601.10639).", "",
         *_record(about), "",
         "## Load", "", f"{begins}. Made for transformers 5.", "", "```python",
         "from transformers import AutoModelForCausalLM, AutoTokenizer", "",
@@ -128,6 +134,6 @@ def card(about: Exported) -> str:
         "## Scores", "", *_scores(about), "",
         "## Limits", "", *_limits(about), "",
         "## Data and licences", "",
-        "[data_card.md](data_card.md) names every source of the text with licence and attribution. The code in this folder is "
-        "Apache-2.0.", "",
+        "[data_card.md](data_card.md) names every source of the text with licence and attribution. "
+        "The code in this folder is Apache-2.0.", "",
     ])  # fmt: skip

@@ -20,20 +20,20 @@ from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.training.run_folder import read_config
 
 CODE = Path(__file__).with_name("huggingface")
-"""What is copied as it is; it imports nothing of this project."""
+"""The code that is copied as it is; it imports nothing of this project."""
 MID = "mid"
-"""The text that has a data card of its own."""
+"""The text that has another data card."""
 
 
 def _tokenizer_files(tokenizer: Tokenizer, context: int, begins: bool) -> dict[str, str | dict]:
-    """tokenizer.json and its settings.
+    """Return tokenizer.json and its settings.
 
     Args:
-        begins: does a text begin behind an end mark?
+        begins: whether a text begins after an end mark.
     """
-    own = Tokenizer.from_str(tokenizer.to_str())
+    exported = Tokenizer.from_str(tokenizer.to_str())
     if begins:
-        own.post_processor = TemplateProcessing(
+        exported.post_processor = TemplateProcessing(
             single=f"{END_TEXT} $A", pair=f"{END_TEXT} $A $B", special_tokens=[(END_TEXT, END_OF_DOCUMENT)]
         )
     about = {
@@ -45,7 +45,7 @@ def _tokenizer_files(tokenizer: Tokenizer, context: int, begins: bool) -> dict[s
         "clean_up_tokenization_spaces": False,
         "split_special_tokens": True,  # a text that holds END_TEXT doesn't end there
     }
-    return {"tokenizer.json": own.to_str(pretty=True) + "\n", "tokenizer_config.json": about}
+    return {"tokenizer.json": exported.to_str(pretty=True) + "\n", "tokenizer_config.json": about}
 
 
 def _data_card(mix: str, scale: str, results: Path) -> str:
@@ -67,14 +67,14 @@ def export(run: Path, out: Path, data: Path, scores: Path, results: Path) -> Non
 
     Args:
         run: runs/<scale>/<variant>/<arm>/seed<k>.
-        out: must not be there yet.
+        out: a folder that doesn't exist yet.
         data, scores, results: where the scales' tokenizers, scores and data cards lie.
 
     Raises:
-        UserError: the run is missing, damaged or unfinished, its network has no counterpart, or `out` is there.
+        UserError: the run is missing, damaged or unfinished, its network has no counterpart, or `out` exists.
     """
     if out.exists():
-        raise UserError(f"{out} is there already; name a folder that isn't, or remove it")
+        raise UserError(f"{out} exists already; name another folder, or remove it")
     if (run / "diverged.json").exists():
         raise UserError(f"{run} diverged (diverged.json) and has no weights to export; choose another run")
     made_with = read_config(run)

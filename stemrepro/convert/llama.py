@@ -1,4 +1,4 @@
-"""A dense model from a folder of Hugging Face's Llama: config.json beside safetensors, in one file or several."""
+"""A dense model from a folder of Hugging Face's Llama: config.json and safetensors, in one file or several."""
 
 import json
 import re
@@ -19,11 +19,11 @@ LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)")
 DERIVED = re.compile(r"(?:model\.)?(?:layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq")
 """What older folders store although it follows from the settings."""
 ONLY = {"model_type": "llama", "hidden_act": "silu", "attention_bias": False, "mlp_bias": False}
-"""Settings that this decoder has one value of; those that may be left out have it too."""
+"""Settings of which this decoder has one value; it is also theirs where they are left out."""
 
 
 def _shape(path: Path) -> tuple[ModelConfig, bool]:
-    """Return the shape that config.json tells, and whether the head is the input embedding."""
+    """Return the shape in config.json, and whether the head is the input embedding."""
     about = read_json(path)
     if not isinstance(about, dict) or "model_type" not in about:
         raise UserError(f"{path} names no model_type; expected is the config.json of a Llama")
@@ -55,7 +55,8 @@ def _shape(path: Path) -> tuple[ModelConfig, bool]:
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{path} has no shape of a Llama ({type(error).__name__}: {reason})") from error
-    if (head := about.get("head_dim") or config.head_width) != config.head_width:
+    head = about.get("head_dim") or config.head_width
+    if head != config.head_width:
         raise UserError(f"{path}: head_dim {head} is not hidden_size / num_attention_heads = {config.head_width}")
     return config, bool(about.get("tie_word_embeddings", False))
 
@@ -79,24 +80,25 @@ def _weights(folder: Path) -> dict[str, Tensor]:
 
 
 def _ours(name: str) -> str | None:
-    """Our name of one of their weights; None where there is none."""
+    """Return our name of one of their weights; None where there is none."""
     names = {theirs: ours for ours, theirs in NAMES.items()}
-    if found := LAYER.fullmatch(name):
-        part = names.get(found[2].removesuffix(".weight"))
-        return f"blocks.{found[1]}.{part}.weight" if part else None
+    if match := LAYER.fullmatch(name):
+        part = names.get(match[2].removesuffix(".weight"))
+        return f"blocks.{match[1]}.{part}.weight" if part else None
     part = names.get(name.removesuffix(".weight"))
     return f"{part}.weight" if part else None
 
 
 def load_llama(folder: Path) -> Decoder:
-    """Return the dense model of a folder, in float32, in evaluation; its logits are transformers' own.
+    """Return the dense model of a folder, in float32, in evaluation; its logits are those of transformers.
 
     Raises:
-        UserError: it is no Llama that this decoder can be, or a weight is missing, unknown or of another shape; names file and key.
+        UserError: it is no Llama that this decoder can be, or a weight is missing, unknown or of another shape; the
+            message names file and key.
     """
     config, tied = _shape(within(folder, folder / "config.json"))
-    with torch.device("meta"):  # memory is taken for weights that are there
-        wanted, found = Decoder(config).state_dict(), {}
+    with torch.device("meta"):  # memory is taken only for existing weights
+        wanted, state = Decoder(config).state_dict(), {}
     for name, weight in _weights(folder).items():
         if DERIVED.fullmatch(name):
             continue
@@ -110,13 +112,13 @@ def load_llama(folder: Path) -> Decoder:
             raise UserError(f"{folder}: weight '{name}' is of {weight.dtype}; only floating point can be loaded")
         if not weight.isfinite().all():
             raise UserError(f"{folder}: weight '{name}' holds NaN or infinite numbers")
-        found[ours] = weight.float()
+        state[ours] = weight.float()
     if tied:  # a folder that stores both has two
         for ours, other in (("head.weight", "embedding.weight"), ("embedding.weight", "head.weight")):
-            if other in found:
-                found.setdefault(ours, found[other])
-    if lost := sorted(wanted.keys() - found.keys()):
+            if other in state:
+                state.setdefault(ours, state[other])
+    if lost := sorted(wanted.keys() - state.keys()):
         raise UserError(f"{folder} lacks the weights of '{lost[0]}' (and {len(lost) - 1} more)")
     model = Decoder(config)
-    model.load_state_dict(found)
+    model.load_state_dict(state)
     return model.eval()

@@ -1,4 +1,4 @@
-"""A decoder as transformers has it: settings and weights under the names of its Llama."""
+"""Settings and weights of a decoder under the names that transformers has for Llama."""
 
 from torch import Tensor
 
@@ -23,7 +23,7 @@ BY_PAIRS = "its rows are read by pairs of tokens, and the cache of transformers 
 
 
 def _reason(config: ModelConfig) -> str:
-    """Say why modeling_stem.py doesn't have a network, or ""."""
+    """Return why modeling_stem.py doesn't have a network, or ""."""
     if OWN_FILE.fullmatch(config.ffn):
         return "modeling_stem.py has no network of a file of your own"
     if "experts" in spec(config.ffn).needs:
@@ -46,18 +46,18 @@ def check(config: ModelConfig) -> None:
 
 
 def exported_ffn(config: ModelConfig) -> str:
-    """Give the network's name in modeling_stem.py: rows that training dealt out anew stay as they lie at the end."""
+    """Return the network's name in modeling_stem.py: rows that training shuffled stay as they are at its end."""
     return "stem" if ffn_class(config.ffn).row_address == "order" else config.ffn
 
 
 def settings(model: Decoder, context: int) -> dict:
-    """config.json: of plain Llama where no layer has another network than dense.
+    """Return config.json: that of plain Llama where all layers are dense.
 
     Args:
         context: tokens of a training sequence.
     """
     config = model.config
-    same = {
+    llama = {
         "vocab_size": config.vocab, "hidden_size": config.width, "intermediate_size": config.ffn_width,
         "num_hidden_layers": config.layers, "num_attention_heads": config.heads, "num_key_value_heads": config.kv_heads,
         "hidden_act": "silu", "max_position_embeddings": context, "rms_norm_eps": config.norm_eps,
@@ -66,9 +66,9 @@ def settings(model: Decoder, context: int) -> dict:
         "eos_token_id": END_OF_DOCUMENT, "dtype": str(model.head.weight.dtype).removeprefix("torch."),
     }  # fmt: skip
     if not config.replaced_layers:
-        return same | {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
+        return llama | {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
     table = getattr(model.blocks[config.replaced_layers[0]].ffn, "table", None)
-    own = {
+    return llama | {
         "model_type": "stem",
         "architectures": ["StemForCausalLM"],
         "auto_map": {
@@ -79,11 +79,10 @@ def settings(model: Decoder, context: int) -> dict:
         "replaced_layers": list(config.replaced_layers),
         "row_width": table.embedding_dim if table is not None else 0,
     }
-    return same | own
 
 
 def _name(ours: str) -> str:
-    """ "blocks.1.ffn.table.weight" -> "model.layers.1.mlp.table.weight"."""
+    """Return their name of one of our weights: blocks.1.ffn.table.weight -> model.layers.1.mlp.table.weight."""
     layer, part = "", ours
     if ours.startswith("blocks."):
         _, number, part = ours.split(".", 2)
@@ -93,7 +92,10 @@ def _name(ours: str) -> str:
 
 
 def weights(model: Decoder) -> dict[str, Tensor]:
-    """model.safetensors. A table that layers share is written for each, shuffled rows in the order in which tokens read them."""
+    """Return the tensors of model.safetensors.
+
+    A table that layers share is written for each layer, and shuffled rows in the order in which tokens read them.
+    """
     config, state = model.config, dict(model.state_dict())
     for layer in config.replaced_layers:
         name = f"blocks.{layer}.ffn."

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import Field
 
-from stemrepro.common.errors import UserError, unknown
+from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write
 from stemrepro.common.paths import PARAMS
 from stemrepro.common.yaml_records import Name, Positive, Strict, later, parse, read_yaml
@@ -117,18 +117,6 @@ class Params(Strict):
         if scale not in self.run:
             raise UserError(f"{PARAMS} is planned for scale '{self.scales[0]}'; run 'stemrepro plan --scale {scale}'")
         return {Address(variant, arm): own for variant, arms in self.run[scale].items() for arm, own in arms.items()}
-
-    def chosen(self, scale: str, names: list[str]) -> dict[Address, Planned]:
-        """Return the runs of addresses by their names, or of all; UserError names what isn't planned."""
-        planned = self.planned(scale)
-        if not names:
-            return planned
-        by_name = {str(address): address for address in planned}
-        for name in names:
-            if name not in by_name:
-                where = f"{PARAMS}, what the recipes want at scale '{scale}',"
-                raise unknown("run", name, by_name, where)
-        return {by_name[name]: planned[by_name[name]] for name in names}
 
     def text(self) -> str:
         """Return the bytes of params.yaml: a block an arm and variant, its settings on lines of their own."""

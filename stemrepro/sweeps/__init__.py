@@ -1,1 +1,1 @@
-"""Optuna's searches for an arm's settings."""
+"""Searches for an arm's settings by Optuna."""

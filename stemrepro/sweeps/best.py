@@ -1,4 +1,4 @@
-"""What trials say: the best settings of each arm, where these lie at an end of what was searched, and which fields decided."""
+"""The result of trials: each arm's best settings, those at an end of what was searched, and which fields decided."""
 
 import math
 from dataclasses import dataclass
@@ -11,33 +11,33 @@ from stemrepro.sweeps.spec import Range, Space
 
 NO_FIELDS = ("arm", "seed", "prose", "state")
 END = 0.05
-"""The part of a range next to an end, of its logarithm where the range is logarithmic, in which a best counts as at that end."""
+"""Share of a range, or of its logarithm where it is logarithmic, in which a best counts as at the end next to it."""
 FEWEST = 5
-"""Settings among the best that Optuna asks for to tell which fields decided, and fewest of an arm."""
+"""Settings among the best that Optuna needs to tell which fields decided, and fewest of an arm."""
 
 
 def means(table: pd.DataFrame) -> pd.DataFrame:
-    """Return mean loss of each setting over its seeds, infinite where one diverged; runs that were stopped early have none."""
+    """Return each setting's mean loss over seeds, infinite where one diverged; pruned runs have none."""
     keys = [key for key in table.columns if key not in ("seed", "prose", "state")]
     return table[table["state"] != "pruned"].groupby(keys, as_index=False)["prose"].mean()
 
 
 def best_settings(table: pd.DataFrame) -> pd.DataFrame:
-    """For each arm the settings with the lowest mean loss over seeds; none for an arm that diverged at all of them."""
-    found = means(table)
-    found = found[np.isfinite(found["prose"])]
-    return found.loc[found.groupby("arm")["prose"].idxmin()].reset_index(drop=True)
+    """Return each arm's settings with the lowest mean loss over seeds; none for an arm that diverged at all of them."""
+    losses = means(table)
+    losses = losses[np.isfinite(losses["prose"])]
+    return losses.loc[losses.groupby("arm")["prose"].idxmin()].reset_index(drop=True)
 
 
 def best_by(table: pd.DataFrame, key: str) -> pd.DataFrame:
-    """Return the lowest mean loss over seeds of each arm (rows) at each value of a key (columns); nan where an arm wasn't there."""
+    """Return each arm's lowest mean loss over seeds (rows) at each value of a key (columns); NaN where none is."""
     return means(table).pivot_table(index="arm", columns=key, values="prose", aggfunc="min")
 
 
 def fields(table: pd.DataFrame, arm: str) -> list[str]:
     """Return the fields that an arm was tried at more than one value of."""
-    own = table[table["arm"] == arm]
-    return [key for key in table.columns if key not in NO_FIELDS and own[key].nunique() > 1]
+    rows = table[table["arm"] == arm]
+    return [key for key in table.columns if key not in NO_FIELDS and rows[key].nunique() > 1]
 
 
 @dataclass(frozen=True)
@@ -57,19 +57,22 @@ class Edge:
 
 
 def edges(table: pd.DataFrame, space: Space) -> list[Edge]:
-    """Return where arms have their best at an end: at the lowest or highest of the values that the arm was tried at, or in a range within
-    `END` of one. Names have no order, and so no end.
+    """Return where arms have their best at an end.
+
+    An end is the lowest or highest of the values that the arm was tried at; in a range it is within `END` of one. Names
+    have no order, and so no end.
     """
-    found = []
+    result = []
     for row in best_settings(table).to_dict("records"):
-        own = table[table["arm"] == row["arm"]]
+        tried = table[table["arm"] == row["arm"]]
         for key in fields(table, row["arm"]):
-            if not pd.api.types.is_numeric_dtype(own[key]):
+            if not pd.api.types.is_numeric_dtype(tried[key]):
                 continue
-            values, near = space.get(key), 0.0
-            low, high, log = own[key].min(), own[key].max(), False
+            values = space.get(key)
             if isinstance(values, Range):
                 low, high, log, near = values.low, values.high, values.log, END
+            else:
+                low, high, log, near = tried[key].min(), tried[key].max(), False, 0.0
             at = share(row[key], low, high, log)
             if near < at < 1 - near:
                 continue
@@ -77,10 +80,10 @@ def edges(table: pd.DataFrame, space: Space) -> list[Edge]:
             place = (
                 f"by the {end} of its range, {low:g} to {high:g}"
                 if near
-                else f"the {end} of the grid's {own[key].nunique()}"
+                else f"the {end} of the grid's {tried[key].nunique()}"
             )
-            found.append(Edge(row["arm"], key, row[key], end, place))
-    return found
+            result.append(Edge(row["arm"], key, row[key], end, place))
+    return result
 
 
 def share(value: float, low: float, high: float, log: bool) -> float:
@@ -88,10 +91,10 @@ def share(value: float, low: float, high: float, log: bool) -> float:
     return math.log(value / low) / math.log(high / low) if log else (value - low) / (high - low)
 
 
-def sentences(found: list[Edge]) -> list[str]:
-    """Edges in sentences; arms of which the same is to be said in one."""
+def sentences(ends: list[Edge]) -> list[str]:
+    """Return edges as sentences; arms with the same edge share one."""
     alike: dict[tuple[str, str, str], list[str]] = {}
-    for edge in found:
+    for edge in ends:
         alike.setdefault((edge.key, f"{edge.value:g}", edge.place), []).append(edge.arm)
     return [
         f"{', '.join(arms)}: best at {key} {value}, {place}; a better one may lie beyond"
@@ -100,21 +103,25 @@ def sentences(found: list[Edge]) -> list[str]:
 
 
 def importances(table: pd.DataFrame, space: Space) -> pd.DataFrame:
-    """Return how much each field decides whether a setting of an arm is among its best (PED-ANOVA by Optuna): arm, field, importance, which sum
-    to 1 over the fields of an arm. None of arms with one field, or with fewer than `FEWEST` settings that ended, or all alike.
+    """Return how much each field decides whether a setting of an arm is among its best (PED-ANOVA by Optuna).
+
+    Arms with one field have no rows, nor those with fewer than `FEWEST` settings that ended, or with equal losses.
+
+    Returns:
+        arm, field, importance; importances sum to 1 over the fields of an arm.
     """
     rows, ended = [], means(table)
     ended = ended[np.isfinite(ended["prose"])]
     for arm in dict.fromkeys(ended["arm"]):
-        own, keys = ended[ended["arm"] == arm], fields(table, arm)
-        if len(keys) < 2 or len(own) < FEWEST or own["prose"].nunique() < 2:
+        settings, keys = ended[ended["arm"] == arm], fields(table, arm)
+        if len(keys) < 2 or len(settings) < FEWEST or settings["prose"].nunique() < 2:
             continue
-        spans = {key: _distribution(space.get(key), own[key]) for key in keys}
+        spans = {key: _distribution(space.get(key), settings[key]) for key in keys}
         study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
-        for line in own.to_dict("records"):
-            params = {key: line[key] for key in keys}
-            study.add_trial(optuna.trial.create_trial(params=params, distributions=spans, value=line["prose"]))
-        among = min(0.5, max(0.1, FEWEST / len(own)))
+        for row in settings.to_dict("records"):
+            params = {key: row[key] for key in keys}
+            study.add_trial(optuna.trial.create_trial(params=params, distributions=spans, value=row["prose"]))
+        among = min(0.5, max(0.1, FEWEST / len(settings)))
         evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=among)
         shares = optuna.importance.get_param_importances(study, evaluator=evaluator)
         rows += [{"arm": arm, "field": key, "importance": shares[key]} for key in keys]

@@ -1,4 +1,4 @@
-"""What a sweep leaves behind: every trial, the best settings of each arm, what decided, and figures. All follow from the table of trials."""
+"""The results of a sweep: every trial, each arm's best settings, what decided, and figures, all from one table."""
 
 from pathlib import Path
 
@@ -15,23 +15,25 @@ from stemrepro.sweeps.spec import Range, Space, Sweep
 
 def best_table(table: pd.DataFrame, space: Space) -> pd.DataFrame:
     """Return the best settings, and in `at_edge` the fields of which they are at an end."""
-    best, found = best_settings(table), edges(table, space)
-    words = {arm: "; ".join(f"{e.key} {e.end}" for e in found if e.arm == arm) for arm in best["arm"]}
+    best, ends = best_settings(table), edges(table, space)
+    words = {arm: "; ".join(f"{edge.key} {edge.end}" for edge in ends if edge.arm == arm) for arm in best["arm"]}
     return best.assign(at_edge=best["arm"].map(words))
 
 
 def figures(sweep: Sweep, table: pd.DataFrame) -> dict:
-    """By name: loss against the rate of a grid, or against each field of an open search; and where an arm has two fields or more,
-    parallel coordinates and importances. None of an open search in which all trials came out the same.
+    """Draw the figures of a sweep, by name.
+
+    They are the loss against a grid's learning rate, or against each field of an open search. Where an arm has two
+    fields or more, parallel coordinates and importances follow. An open search whose trials all have one loss has none.
     """
-    found, space = edges(table, sweep.space), sweep.space
+    ends, space = edges(table, sweep.space), sweep.space
     if sweep.sampler == "grid":
-        drawn = {"figure": rate_figure(table, found)}
+        drawn = {"figure": rate_figure(table, ends)}
     elif table.loc[np.isfinite(table["prose"]), "prose"].nunique() < 2:
         return {}
     else:
         ranges = [key for key, values in space.items() if isinstance(values, Range)]
-        drawn = {"figure": slices_figure(table, ranges, found)}
+        drawn = {"figure": slices_figure(table, ranges, ends)}
     if any(len(fields(table, arm)) > 1 for arm in best_settings(table)["arm"]):
         drawn["parallel"] = parallel_figure(table, space)
     if len(shares := importances(table, space)):

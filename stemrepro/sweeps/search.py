@@ -1,10 +1,13 @@
-"""Sweeps by Optuna: grids and open searches over arms and their fields, several workers on one study, killed trials retried.
+"""Sweeps by Optuna: grids and open searches over arms and their fields, with several workers on one study.
 
-A trial is one run, trained like any other into sweeps/<scale>/<sweep>/runs/<settings>/ and scored on the tune split, which no recipe
-uses. Its folder is named by its settings, so a trial that was killed resumes, and settings that come up twice are trained once.
-The study lives in sweeps/<scale>/<sweep>/study.db; start the same command again for another worker. A point of a grid is done when its
-run has a result, with today's code, text and budget; one that failed is tried again by the next start, one whose worker was killed by
-those that are left. Every command that was started writes the results at its end; there are none of a sweep that lacks points.
+A trial is one run, trained like any other into sweeps/<scale>/<sweep>/runs/<settings>/ and scored on the tune split,
+which no recipe uses. Its folder is named by its settings. So a trial that was killed resumes, and settings that come
+up twice are trained once. The study is in sweeps/<scale>/<sweep>/study.db; start the same command again for another
+worker.
+
+A point of a grid is done when its run has a result, with today's code, text and budget. The next command retries one
+that failed; the workers that are left retry one whose worker was killed. Every command writes the results at its end,
+unless the sweep lacks points.
 """
 
 from collections.abc import Callable
@@ -40,14 +43,14 @@ from stemrepro.tracking.sync import Tracker
 
 MOST_EXTENSIONS = 3
 EDGE_GAIN = 0.01
-"""Nats by which an edge of a grid must beat the value next to it to be a reason to go on; less is a seed's noise."""
+"""Nats by which an edge of a grid must beat the value next to it for the grid to grow; less is a seed's noise."""
 
 
 def extended(table: pd.DataFrame, keys: tuple[str, ...]) -> dict[str, list[float]]:
     """Return the values of `keys` in a grid that is grown where some arm has its best at an edge; {} where none has.
 
-    The first of `keys` at whose edge an arm gains more than EDGE_GAIN over the value next to it gets the next value there, by the
-    grid's own factor. An arm that knows only one value of a key (no tables, no table rate) has no edge in it.
+    The first of `keys` at whose edge an arm gains more than EDGE_GAIN over the value next to it gets the next value
+    there, by the grid's factor. An arm with only one value of a key (no tables, no table rate) has no edge in it.
     """
     values = {key: [float(value) for value in np.sort(table[key].unique())] for key in keys}
     for key in keys:
@@ -55,8 +58,8 @@ def extended(table: pd.DataFrame, keys: tuple[str, ...]) -> dict[str, list[float
         losses = losses[losses.notna().sum(axis=1) > 1]
         best, grown = losses.min(axis=1), set()
         for edge, inner in ((0, 1), (-1, -2)):
-            at, beside = losses[values[key][edge]], losses[values[key][inner]]
-            if ((at == best) & (beside - at > EDGE_GAIN)).any():
+            at_edge, at_inner = losses[values[key][edge]], losses[values[key][inner]]
+            if ((at_edge == best) & (at_inner - at_edge > EDGE_GAIN)).any():
                 grown.add(float(f"{values[key][edge] ** 2 / values[key][inner]:.6g}"))
         if grown:
             return values | {key: sorted({*values[key], *grown})}
@@ -64,20 +67,22 @@ def extended(table: pd.DataFrame, keys: tuple[str, ...]) -> dict[str, list[float
 
 
 def grid_of(sweep: Sweep) -> str:
-    """Return hash of what a grid grows from."""
+    """Return the hash of what a grid grows from."""
     return digest([sweep.model_dump(mode="json")[key] for key in ("space", "extend")])
 
 
 def grown_space(sweep: Sweep, path: Path) -> Space:
-    """Return the space of a sweep, with the values of a grid that was extended before, as far as it was this one."""
+    """Return the space of a sweep, with the values of its grid if this very grid was extended before."""
     about = read_json(path) if path.exists() else {}
     grown = about.get("values", {}) if about.get("grid") == grid_of(sweep) else {}
     return sweep.space | {key: tuple(values) for key, values in grown.items()}
 
 
 def work_together(command: list[str], number: int, alone: Callable[[], None]) -> int:
-    """Works with `number` - 1 further processes of the same command, which end when this one does; returns how many of these failed or
-    were killed, whose work `alone` takes over.
+    """Work with `number` - 1 further processes of the same command, which end when this one does.
+
+    Returns:
+        How many of these failed or were killed; `alone` takes their work over.
     """
     with started([[*command, "--worker", str(i)] for i in range(1, number)]) as others:
         alone()
@@ -85,7 +90,10 @@ def work_together(command: list[str], number: int, alone: Callable[[], None]) ->
 
 
 def counting(shown: tqdm, ended: Callable[[], int]) -> Callable[[Trial, float], None]:
-    """Return a function that tells a bar the share of this worker's trial; what all workers have ended is counted as each trial begins."""
+    """Return a function that shows in a bar the share of this worker's trial that is done.
+
+    The trials that all workers have ended are counted when each trial begins.
+    """
     ended_before = cache(lambda study, number: ended())
 
     def report(trial: Trial, share: float) -> None:
@@ -98,7 +106,7 @@ def counting(shown: tqdm, ended: Callable[[], int]) -> Callable[[Trial, float], 
 def run_sweep(
     file: Path, catalog: Catalog, scale: str, data: Path, results: Path, number: int, worker: int, console: Console
 ) -> None:
-    """Run what is left of a sweep, then writes its results.
+    """Run what is left of a sweep, then write its results.
 
     Args:
         data: token blocks.
@@ -110,11 +118,11 @@ def run_sweep(
     """
     sweep, name, out = read_sweep(file), file.stem, Path("sweeps") / scale / file.stem
     folder = results / scale / "sweeps" / name
-    grown = out / "grown.json"  # values of a grid that was extended, for the workers and after a kill
+    grown = out / "grown.json"  # the grid's values where it was extended, for workers and after a kill
     space = grown_space(sweep, grown)
     call = partial(objective, sweep=sweep, catalog=catalog, scale=scale, data=data, out=out)
-    known = partial(identity, catalog=catalog, scale=scale, data=data, out=out, at=sweep.variant)
-    parts = parts_of(name, sweep, space, known)  # mistakes are named before anything runs
+    identify = partial(identity, catalog=catalog, scale=scale, data=data, out=out, at=sweep.variant)
+    parts = parts_of(name, sweep, space, identify)  # mistakes are named before anything runs
     if worker:
         work_all(parts, sweep, call, out, worker)
         return
@@ -123,8 +131,8 @@ def run_sweep(
     for number_of_extensions in range(1 + MOST_EXTENSIONS):
         studies = [(part, open_study(part.name, sweep, out)) for part in parts]
         for part, study in studies:
-            for variant in first_points(sweep, part.space, catalog, scale) if sweep.first else ():
-                study.enqueue_trial(variant, skip_if_exists=True)
+            for point in first_points(sweep, part.space, catalog, scale) if sweep.first else ():
+                study.enqueue_trial(point, skip_if_exists=True)
         if not number_of_extensions and (words := kept(out, studies)):
             console.print(words, highlight=False)
         done, total = progress_of(studies, sweep)
@@ -145,7 +153,7 @@ def run_sweep(
             console.print(f"an arm still has its best at the grid's edge; start the command again for {whole}")
             break
         console.print(f"an arm has its best at the grid's edge: the grid is now {whole}, for all arms")
-        parts = parts_of(name, sweep, grown_space(sweep, grown), known)
+        parts = parts_of(name, sweep, grown_space(sweep, grown), identify)
     with locked(out):  # others that were started with the same command end at the same time
         write_results(sweep, table, folder, catalog.arms)
         write_json(folder / "provenance.json", provenance() | {"trials": len(table)})

@@ -1,4 +1,4 @@
-"""What a sweep is, as data: recipes/sweeps/*.yaml."""
+"""The files of recipes/sweeps/ as data."""
 
 import math
 from pathlib import Path
@@ -51,7 +51,7 @@ class Sweep(Strict):
     trials: int | None = Field(None, gt=0, description="runs of an open search, for each arm")
     first: dict[str, tuple[float, ...]] = Field(
         {},
-        description="a coarse grid with which an open search begins; the fields that it leaves out are the scale's own",
+        description="a coarse grid with which an open search begins; the fields that it leaves out are the scale's",
     )
     extend: tuple[str, ...] = Field(
         (), description="numeric keys whose values are extended while an arm's best lies at an edge, in this order"
@@ -59,9 +59,9 @@ class Sweep(Strict):
 
     @model_validator(mode="after")
     def _fits(self) -> "Sweep":
-        known = ("arm", "seed", "learning_rate", *ARM_FIELDS, *MODEL_FIELDS, *TRAINING_FIELDS)
-        if unknown := [key for key in self.space if key not in known]:
-            raise ValueError(f"space has no '{unknown[0]}'; there are {', '.join(known)}")
+        keys = ("arm", "seed", "learning_rate", *ARM_FIELDS, *MODEL_FIELDS, *TRAINING_FIELDS)
+        if unknown := [key for key in self.space if key not in keys]:
+            raise ValueError(f"space has no '{unknown[0]}'; its keys are {', '.join(keys)}")
         if missing := [key for key in ("arm", "seed", "learning_rate") if key not in self.space]:
             raise ValueError(f"space lacks '{missing[0]}'")
         rates, seeds = self.space["learning_rate"], self.space["seed"]
@@ -75,13 +75,13 @@ class Sweep(Strict):
         if self.sampler == "grid" and any(isinstance(values, Range) for values in self.space.values()):
             raise ValueError("a grid needs lists, not ranges")
         if (self.sampler == "tpe") != (self.trials is not None):
-            raise ValueError("an open search (tpe) needs `trials`, a grid has as many as its variants")
+            raise ValueError("an open search (tpe) needs `trials`, a grid has as many as its points")
         for key, values in self.first.items():
             span = self.space.get(key)
             if not isinstance(span, Range) or any(not span.low <= value <= span.high for value in values):
                 raise ValueError(f"first: '{key}' {list(values)} must lie in a range of the space")
         if self.first and (self.sampler == "grid" or math.prod(map(len, self.first.values())) > self.trials):
-            raise ValueError("first: an open search begins with no more variants than it has trials, a grid with none")
+            raise ValueError("first: an open search begins with no more points than it has trials, a grid with none")
         for key in self.extend:
             values = () if self.sampler != "grid" else self.space.get(key, ())
             if len(values) < 2 or not all(isinstance(value, int | float) for value in values):
@@ -90,5 +90,5 @@ class Sweep(Strict):
 
 
 def read_sweep(path: Path) -> Sweep:
-    """Return a sweep file; UserError names what is wrong in it."""
+    """Read a sweep file; UserError names what is wrong in it."""
     return parse(Sweep, read_yaml(path), path)

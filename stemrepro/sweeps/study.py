@@ -1,7 +1,8 @@
 """The study of a sweep: its trials in one database, shared by workers, and which points of a grid are left.
 
-A result counts where it follows from today's code, text, settings and scoring, by the identity of its run: in a grid every trial has its
-own, of an open search all trials are of one, with which Optuna learns from them. Others stay in the database.
+A result counts where it follows from today's code, text, settings and scoring, by the identity of its run. In a grid
+every trial has another identity. All trials of an open search share one, so that Optuna learns from them. Other results
+stay in the database.
 """
 
 import itertools
@@ -26,16 +27,16 @@ from stemrepro.sweeps.spec import Range, Space, Sweep
 warnings.filterwarnings(
     "ignore", category=optuna.exceptions.ExperimentalWarning
 )  # heartbeats and retries are marked so
-optuna.logging.set_verbosity(optuna.logging.ERROR)  # what failed is said in one sentence, without a traceback
+optuna.logging.set_verbosity(optuna.logging.ERROR)  # a failure is one sentence, without a traceback
 
 ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
 HEARTBEAT = 20
-"""Seconds between a worker's signs of life; a trial whose worker gave none for three of them is retried."""
+"""Seconds between a worker's signs of life; a trial whose worker missed three of them is retried."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one study of a sweep is about: a grid, or one arm of an open search.
+    """The part of a sweep that one study has: a grid, or one arm of an open search.
 
     Attributes:
         name: of the study.
@@ -48,13 +49,15 @@ class Part:
 
 
 def database(out: Path) -> str:
-    """Return where a sweep's studies are."""
+    """Return the address of a sweep's database."""
     return f"sqlite:///{out / 'study.db'}"
 
 
 def open_study(name: str, sweep: Sweep, out: Path, worker: int = 0) -> optuna.Study:
-    """Return the study, made or joined. A trial whose worker died counts as failed; an open search tries it again by itself, in a grid its
-    point is open again. Workers of an open search have random streams of their own.
+    """Make or join a study.
+
+    A trial whose worker died counts as failed. An open search retries it by itself; in a grid its point is open again.
+    Each worker of an open search has another random stream.
     """
     out.mkdir(parents=True, exist_ok=True)
     grid = sweep.sampler == "grid"
@@ -76,16 +79,18 @@ def open_study(name: str, sweep: Sweep, out: Path, worker: int = 0) -> optuna.St
 
 
 def grid_points(space: Space) -> list[dict]:
-    """Return every combination of a grid's values, in an order in which the seeds of a setting stand together."""
+    """Return every combination of a grid's values, in the order of the space's keys."""
     return [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
 
 
 def parts_of(name: str, sweep: Sweep, space: Space, identity: Callable[[dict], str]) -> list[Part]:
-    """Return what is searched: a grid in one study, every arm of an open search in its own, so that each has as many trials and none is left
-    for another that does better. A grid that grows keeps its study; of another space, or other code, an open search begins anew.
+    """Return what is searched: a grid in one study, or each arm of an open search in another study.
+
+    So each arm has as many trials, and none is left for another that does better. A grid that grows keeps its study. An
+    open search begins anew with another space or other code.
 
     Args:
-        identity: of the run of a point.
+        identity: gives the identity of a point's run.
     """
     if sweep.sampler == "grid":
         points: dict[str, dict] = {}
@@ -94,20 +99,20 @@ def parts_of(name: str, sweep: Sweep, space: Space, identity: Callable[[dict], s
         return [Part(name, space, points)]
     parts = []
     for arm in space["arm"]:
-        own = space | {"arm": (arm,)}
-        lowest = {key: values.low if isinstance(values, Range) else values[0] for key, values in own.items()}
-        parts.append(Part(f"{name}@{arm}-{digest([identity(lowest), own])}", own))
+        of_arm = space | {"arm": (arm,)}
+        lowest = {key: values.low if isinstance(values, Range) else values[0] for key, values in of_arm.items()}
+        parts.append(Part(f"{name}@{arm}-{digest([identity(lowest), of_arm])}", of_arm))
     return parts
 
 
 def results_of(study: optuna.Study, part: Part) -> list[optuna.trial.FrozenTrial]:
-    """Trials with a result: of a grid those of its points."""
+    """Return the trials with a result; of a grid those of its points."""
     trials = study.get_trials(deepcopy=False, states=ENDED)
     return [trial for trial in trials if part.points is None or trial.user_attrs.get("run") in part.points]
 
 
 def kept(out: Path, studies: list[tuple[Part, optuna.Study]]) -> str:
-    """Return a sentence on the trials with a result that a sweep's database holds beside those that count; "" where there are none."""
+    """Return a sentence on the results in a sweep's database that don't count; "" where there are none."""
     names = optuna.get_all_study_names(database(out))
     every = [optuna.load_study(study_name=name, storage=database(out)) for name in names]
     others = sum(len(study.get_trials(deepcopy=False, states=ENDED)) for study in every)
@@ -128,25 +133,25 @@ def open_points(study: optuna.Study, points: dict[str, dict]) -> dict[str, dict]
 
 
 def progress_of(studies: list[tuple[Part, optuna.Study]], sweep: Sweep) -> tuple[int, int]:
-    """Return how much of a sweep is done, and of how much: points of a grid, or trials that were asked for. Never more than all."""
+    """Count the points of a grid, or the requested trials, that are done, and all of them."""
     done = total = 0
     for part, study in studies:
         if part.points is None:
-            asked, ended = sweep.trials, min(len(results_of(study, part)), sweep.trials)
+            requested, ended = sweep.trials, min(len(results_of(study, part)), sweep.trials)
         else:
-            asked, ended = len(part.points), len(part.points) - len(open_points(study, part.points))
-        done, total = done + ended, total + asked
+            requested, ended = len(part.points), len(part.points) - len(open_points(study, part.points))
+        done, total = done + ended, total + requested
     return done, total
 
 
 def work(part: Part, sweep: Sweep, call: Callable[..., float], out: Path, worker: int = 0) -> None:
-    """Take the open points of a grid, once each; or trials until a search has as many as it asks for.
+    """Take the open points of a grid, once each; or trials until a search has as many as its file says.
 
-    Then it waits for what other workers still have, and takes it over where they died.
+    Then wait for what other workers still have, and take it over where they died.
 
     Args:
         call: called with a trial and `space`.
-        worker: gives an open search a random stream of its own.
+        worker: its number, which names its random stream in an open search.
     """
     study, call = open_study(part.name, sweep, out, worker), partial(call, space=part.space)
     if part.points is not None:
@@ -156,7 +161,7 @@ def work(part: Part, sweep: Sweep, call: Callable[..., float], out: Path, worker
             _take(study, run, point, call, out, wait=True)
         return
     while (count := len(results_of(study, part))) < sweep.trials:
-        optuna.storages.fail_stale_trials(study)  # and puts them back
+        optuna.storages.fail_stale_trials(study)  # and retries them
         if count + len(study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))) < sweep.trials:
             _try(study, call)
         else:
@@ -164,24 +169,24 @@ def work(part: Part, sweep: Sweep, call: Callable[..., float], out: Path, worker
 
 
 def _try(study: optuna.Study, call: Callable[[Trial], float], catch: tuple[type[Exception], ...] = ()) -> bool:
-    """One trial; False where another worker took it for dead meanwhile, as when this one was suspended or the clock was set."""
-    mine, told = [], False
+    """Run one trial; False where another worker took it for dead, as after a suspension."""
+    numbers, over = [], False
 
     def noted(trial: Trial) -> float:
-        nonlocal told
-        mine.append(trial.number)
+        nonlocal over
+        numbers.append(trial.number)
         try:
             value = call(trial)
         except optuna.exceptions.UpdateFinishedTrialError:
-            told = True
+            over = True
             raise
-        told = True
+        over = True
         return value
 
     try:
         study.optimize(noted, n_trials=1, catch=catch)
     except Exception:
-        if told and study.get_trials(deepcopy=False)[mine[0]].state == TrialState.FAIL:
+        if over and study.get_trials(deepcopy=False)[numbers[0]].state == TrialState.FAIL:
             return False
         raise
     return True
@@ -190,7 +195,10 @@ def _try(study: optuna.Study, call: Callable[[Trial], float], catch: tuple[type[
 def _take(
     study: optuna.Study, run: str, point: dict, call: Callable[[Trial], float], out: Path, wait: bool = False
 ) -> bool:
-    """Run a point if it is open; False where another worker has it and it isn't waited for. The system frees it when that one dies."""
+    """Run a point if it is open; False where another worker has it and `wait` is False.
+
+    The system frees the point when that worker dies.
+    """
     try:
         with locked(out / "points" / run, "" if wait else "another worker has this point"):
             if open_points(study, {run: point}):
@@ -203,7 +211,7 @@ def _take(
 
 
 def work_all(parts: list[Part], sweep: Sweep, call: Callable[..., float], out: Path, worker: int = 0) -> None:
-    """Works on one study after the other."""
+    """Work on one study after the other."""
     for part in parts:
         work(part, sweep, call, out, worker)
 
@@ -219,10 +227,11 @@ def _at_point(trial: Trial, call: Callable[[Trial], float], run: str, point: dic
 
 
 def check_complete(part: Part, sweep: Sweep, study: optuna.Study) -> None:
-    """Raise UserError while trials are missing: what is best among the others may not be the best."""
+    """Raise UserError while trials are missing: the best of the others may not be the best."""
     again = f"start 'stemrepro sweep' for {part.name} again: what is done is kept, and the others are tried again"
     if part.points is not None:
-        if missing := open_points(study, part.points):
+        missing = open_points(study, part.points)
+        if missing:
             first = ", ".join(f"{key} {value}" for key, value in next(iter(missing.values())).items())
             count = f"{len(missing)} of the grid's {len(part.points)} points"
             raise UserError(f"{count} have no result ({first}, say); {again}")
@@ -231,7 +240,7 @@ def check_complete(part: Part, sweep: Sweep, study: optuna.Study) -> None:
 
 
 def trial_table(study: optuna.Study, part: Part) -> pd.DataFrame:
-    """One line a setting: its fields, its prose loss on the tune split, and how it ended (settings that came up twice once)."""
+    """Return one row per setting: its fields, its prose loss on the tune split, and how it ended."""
     rows = []
     for trial in results_of(study, part):
         pruned = trial.state == TrialState.PRUNED

@@ -27,54 +27,57 @@ from stemrepro.training.run import Run
 
 
 def suggested(trial: Trial, space: Space) -> dict:
-    """Return a value for every key of the space. A grid may grow within its study: of its point names are taken as they are, as Optuna's lists
-    can't grow, and numbers from a wide range.
+    """Return a value for every key of the space.
+
+    A grid may grow within its study. Optuna's lists can't grow, so that names are taken from the grid's point as they
+    are, and numbers from a wide range.
     """
-    found, point = {}, trial.user_attrs.get("point", {})
+    chosen, point = {}, trial.user_attrs.get("point", {})
     for key, values in space.items():
         if isinstance(values, Range):
-            found[key] = trial.suggest_float(key, values.low, values.high, log=values.log)
+            chosen[key] = trial.suggest_float(key, values.low, values.high, log=values.log)
         elif key == "seed":
-            found[key] = trial.suggest_int(key, min(values), max(values)) if len(set(values)) > 1 else values[0]
+            chosen[key] = trial.suggest_int(key, min(values), max(values)) if len(set(values)) > 1 else values[0]
         elif all(isinstance(value, int | float) for value in values):
-            found[key] = trial.suggest_float(key, 0.0, 1e6)
+            chosen[key] = trial.suggest_float(key, 0.0, 1e6)
         elif key in point:
-            found[key] = point[key]
+            chosen[key] = point[key]
         else:
-            found[key] = trial.suggest_categorical(key, list(values))
-    return found
+            chosen[key] = trial.suggest_categorical(key, list(values))
+    return chosen
 
 
 def has_tables(arm: str, catalog: Catalog, scale: str) -> bool:
-    """Does a model of this arm have any?"""
+    """Tell whether a model of this arm has tables."""
     return row_elements(run_settings(Address(MAIN, arm), catalog.arms[arm], Variant(), catalog.scale(scale))[0]) > 0
 
 
 def searched(space: Space, catalog: Catalog, scale: str) -> Space:
-    """Return the space without the fields that its only arm, which has no tables, can't have; a grid asks for one variant a time anyway."""
-    one = len(space["arm"]) == 1 and not has_tables(space["arm"][0], catalog, scale)
-    return {key: values for key, values in space.items() if not (one and key in ARM_FIELDS)}
+    """Return the space; if its only arm has no tables, without the fields that such an arm can't have."""
+    tableless = len(space["arm"]) == 1 and not has_tables(space["arm"][0], catalog, scale)
+    return {key: values for key, values in space.items() if not (tableless and key in ARM_FIELDS)}
 
 
-def start_fields(model: Shape | ModelConfig, training: Training) -> dict:
-    """Return how a scale or a run starts, by the space's keys: stds as numbers, also where they are the official code's."""
+def plain_fields(model: Shape | ModelConfig, training: Training) -> dict:
+    """Return the fields of a scale's or run's model and training, by the space's keys; stds are numbers."""
     stds = {key: getattr(model, key) or model.width**-0.5 for key in MODEL_FIELDS}
     return stds | {key: getattr(training, key) for key in TRAINING_FIELDS}
 
 
 def first_points(sweep: Sweep, space: Space, catalog: Catalog, scale: str) -> list[dict]:
-    """Return the coarse grid that an open search of one arm begins with; other ranges are at the scale's own values.
+    """Return the coarse grid that an open search of one arm begins with; other ranges are at the scale's values.
 
     Raises:
-        UserError: a range of a field that the scale's schedule hasn't.
+        UserError: a range of a field that the scale's schedule doesn't have.
     """
-    own = catalog.scale(scale)
-    fields = {"learning_rate": own.learning_rate, "table_rate_factor": 1.0, "table_decay_factor": 1.0}
-    fields |= start_fields(own.model, own.training)
+    settings = catalog.scale(scale)
+    fields = {"learning_rate": settings.learning_rate, "table_rate_factor": 1.0, "table_decay_factor": 1.0}
+    fields |= plain_fields(settings.model, settings.training)
     keys = [key for key, values in searched(space, catalog, scale).items() if isinstance(values, Range)]
     if missing := [key for key in keys if fields[key] is None]:
         raise UserError(
-            f"sweep space {missing[0]}: scale '{scale}' (schedule '{own.training.schedule}') has no such field to start from"
+            f"sweep space {missing[0]}: scale '{scale}' (schedule '{settings.training.schedule}') "
+            "has no such field to start from"
         )
     return [
         {key: fields[key] for key in keys} | dict(zip(sweep.first, values, strict=True))
@@ -83,7 +86,7 @@ def first_points(sweep: Sweep, space: Space, catalog: Catalog, scale: str) -> li
 
 
 def with_fields(scale: Scale, values: dict) -> Scale:
-    """Return the scale with the rate and the fields of its model and training that a trial has."""
+    """Return the scale with a trial's learning rate and fields of model and training."""
     parts = {
         part: getattr(scale, part).model_copy(update={key: values[key] for key in keys if key in values})
         for part, keys in (("model", MODEL_FIELDS), ("training", TRAINING_FIELDS))
@@ -92,7 +95,9 @@ def with_fields(scale: Scale, values: dict) -> Scale:
 
 
 def run_of(values: dict, catalog: Catalog, scale_name: str, data: Path, out: Path, at: str = MAIN) -> Run:
-    """Return the run of some settings. An arm without tables has no table fields, so that they don't count as other settings.
+    """Return the run of some settings.
+
+    An arm without tables has no table fields, so that they don't count as other settings.
 
     Raises:
         UserError: an unknown arm, or a field that the arm can't have.
@@ -104,34 +109,36 @@ def run_of(values: dict, catalog: Catalog, scale_name: str, data: Path, out: Pat
     if at != MAIN and at not in catalog.variants:
         raise unknown("variant", at, catalog.variants, "recipes/variants.yaml")
     arm, address = catalog.arms[name], Address(at, name)
-    variant = catalog.variant(at).model_copy(update={"learning_rate": 1.0})  # a trial's rate is the one it names
+    variant = catalog.variant(at).model_copy(update={"learning_rate": 1.0})  # a trial names its learning rate
     if has_tables(name, catalog, scale_name):
         fields = {key: values[key] for key in ARM_FIELDS if values.get(key) is not None}
         arm = parse(Arm, arm.model_dump() | fields, RECIPES / "arms.yaml", name)
     model, training = run_settings(address, arm, variant, scale)
     seed = int(values["seed"])
-    own = {field: values[field] for field in (*MODEL_FIELDS, *TRAINING_FIELDS) if field in values}
-    own |= {} if at == MAIN else {"variant": at}
-    key = digest({"arm": arm.model_dump(mode="json"), "rate": training.learning_rate, "seed": seed} | own)
+    settings = {"arm": arm.model_dump(mode="json"), "rate": training.learning_rate, "seed": seed}
+    settings |= {field: values[field] for field in (*MODEL_FIELDS, *TRAINING_FIELDS) if field in values}
+    settings |= {} if at == MAIN else {"variant": at}
+    key = digest(settings)
     text = read_index(data)["splits"]["train"]["sha256"]
     return Run(address, seed, model, training, out / "runs" / f"{name}-{key}", scale.data, data, text)
 
 
 def identity(values: dict, catalog: Catalog, scale: str, data: Path, out: Path, at: str = MAIN) -> str:
-    """Return hash of all that the loss of some settings follows from: their run, with its code and text, and how it is scored."""
-    run, scored = run_of(values, catalog, scale, data, out, at), catalog.scale(scale).evaluation.model_dump(mode="json")
+    """Return the hash of all that decides the loss of some settings: run, code, text, and how it is scored."""
+    run = run_of(values, catalog, scale, data, out, at)
+    scored = catalog.scale(scale).evaluation.model_dump(mode="json")
     return digest([run.config, scored, read_index(data)["splits"]["tune"]["sha256"]])
 
 
 def settings_of(run: Run, values: dict) -> dict:
-    """Return what the space asked of a run, as far as its arm has such fields."""
+    """Return a run's values of the space's keys; neutral ones where its arm has no such fields."""
     plain = {"arm": run.address.arm, "seed": run.seed, "learning_rate": run.training.learning_rate}
     tables = {
         "table_rate_factor": run.training.table_rate_factor,
         "table_decay_factor": run.training.table_decay_factor,
         "table_init": run.model.table_init,
     }
-    plain |= start_fields(run.model, run.training)
+    plain |= plain_fields(run.model, run.training)
     has = row_elements(run.model) > 0
     neutral = {"table_rate_factor": 1.0, "table_decay_factor": 1.0, "table_init": "xavier", "placement": "none"}
     given = plain | (tables | {"placement": values.get("placement")} if has else neutral)
@@ -139,12 +146,12 @@ def settings_of(run: Run, values: dict) -> dict:
 
 
 def mean_prose(losses: dict[str, float]) -> float:
-    """Return mean over the prose sources of losses by source."""
+    """Return the mean of losses by source over the sources of prose."""
     return float(np.mean([losses[source] for source in prose(losses)]))
 
 
 def tune_loss(run: Run, tokens: int, batch: int) -> float:
-    """Prose loss of a run on the tune split, in nats per token; infinite if it diverged."""
+    """Return the prose loss of a run on the tune split, in nats per token; infinite if it diverged."""
     from stemrepro.data.blocks import TokenBlocks
     from stemrepro.evaluation.weights import load_run
     from stemrepro.training.callbacks import losses_by_source
@@ -165,20 +172,20 @@ def objective(
     out: Path,
     report: Callable[[Trial, float], None] = lambda *_: None,
 ) -> float:
-    """Train the trial's run and scores it; in an open search the pruner may end it at a mark.
+    """Train the trial's run and score it; in an open search the pruner may end it at an evaluation.
 
     Args:
         report: called with the trial and the share of its training that is done.
 
     Raises:
         UserError: the text isn't the one that was written.
-        optuna.TrialPruned: it fell behind the median of the trials before it.
+        optuna.TrialPruned: its loss was above the median of the trials before it.
     """
     import torch
 
     from stemrepro.training.train import train
 
-    values, asked = suggested(trial, searched(space, catalog, scale)), catalog.scale(scale).evaluation
+    values, evaluation = suggested(trial, searched(space, catalog, scale)), catalog.scale(scale).evaluation
     run = run_of(values, catalog, scale, data, out, sweep.variant)
     verified_hash(data)
     trial.set_user_attr("settings", settings_of(run, {key: values.get(key) for key in space}))
@@ -187,11 +194,11 @@ def objective(
     def on_eval(step: int, losses: dict[str, float]) -> None:
         if sweep.sampler == "tpe":
             trial.report(mean_prose(losses), step)
-            if step >= run.training.steps / 2 and trial.should_prune():  # an early lead may be a start's alone
+            if step >= run.training.steps / 2 and trial.should_prune():  # an early lead may be the initialisation's
                 raise optuna.TrialPruned
 
     with locked(run.folder.with_name(f"{run.folder.name}.lock")):  # another worker may have the same settings
         train(run, lambda step, *_: report(trial, step / run.training.steps), replace=True, on_eval=on_eval)
         for table in run.folder.glob("tables-*"):
             table.unlink()
-        return tune_loss(run, asked.tokens, asked.batch)
+        return tune_loss(run, evaluation.tokens, evaluation.batch)

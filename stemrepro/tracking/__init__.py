@@ -1,1 +1,1 @@
-"""What MLflow shows of runs and scores."""
+"""MLflow's view of runs and scores."""

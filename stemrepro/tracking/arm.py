@@ -1,4 +1,4 @@
-"""What MLflow shows of an arm: final scores by seed, their means, the gap to dense as claims pair it, and costs."""
+"""MLflow's view of an arm: final scores by seed, their means, the gap to dense as claims pair it, and costs."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def final_scores(catalog: Catalog, scores: Path, address: Address, params_hash: 
     """Read the final losses (nats per token) and accuracies (%) of an address, by name and seed.
 
     Args:
-        params_hash: of the settings; scores that were made of other ones are left out.
+        params_hash: of the settings; scores of other settings are left out.
     """
     values: dict[str, dict[int, float]] = {}
     arm = losses_of(scores, address)
@@ -38,8 +38,8 @@ def final_scores(catalog: Catalog, scores: Path, address: Address, params_hash: 
         if not (items.folder / "summary.json").exists() or items.summary["params_hash"] != params_hash:
             continue
         groups = {group: f"final/{group}_accuracy" for group in recipe.groups}
-        for what, name in (groups | {task: f"tasks/{task}" for task in recipe.tasks}).items():
-            accuracies = items.sample("accuracy", what).by_seed
+        for group, name in (groups | {task: f"tasks/{task}" for task in recipe.tasks}).items():
+            accuracies = items.sample("accuracy", group).by_seed
             if np.isfinite(accuracies).all():
                 values[name] = dict(zip(items.arrays["seeds"].tolist(), accuracies.tolist(), strict=True))
     return values
@@ -48,7 +48,7 @@ def final_scores(catalog: Catalog, scores: Path, address: Address, params_hash: 
 def gap(scores: Path, address: Address) -> float | None:
     """Compute loss(dense) - loss(arm) on prose in nats per token, over the seeds that both have, as claims do.
 
-    None where one of the two has no losses, or they are of other plans.
+    It is None where one of the two has no losses, or where they are of different plans.
     """
     arm, reference = losses_of(scores, address), losses_of(scores, Address(address.variant, REFERENCE))
     if not arm or not reference or other_plan(arm.folder, reference.folder):
@@ -60,7 +60,9 @@ def gap(scores: Path, address: Address) -> float | None:
 
 
 def arm_metrics(scores: Path, address: Address, values: dict[str, dict[int, float]]) -> dict[str, float]:
-    """Take what an arm is compared by: means over seeds, standard deviations, gap and costs, to six digits.
+    """Return the numbers that arms are compared by: means over seeds, standard deviations, gap and costs.
+
+    They are rounded to six decimals.
 
     Args:
         values: as `final_scores` has them; gap and costs are those of the losses among them.

@@ -1,4 +1,4 @@
-"""Syncs MLflow while runs train, in a thread of the command that waits for them."""
+"""Synchronisation of MLflow while runs train, in a thread of the command that waits for them."""
 
 import sys
 import threading
@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from stemrepro.common.paths import RUNS, SCORES
 
 SECONDS = 30.0
-"""Between two syncs."""
+"""Time between two syncs."""
 
 
 @contextmanager
 def followed(scale: str, names: list[str]) -> Iterator[None]:
     """Sync addresses, by their names, as long as the body lasts, and once after it.
 
-    What goes wrong with MLflow is a line on stderr; the body hears nothing of it.
+    An error of MLflow is a line on stderr and doesn't reach the body.
     """
     ended = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Where MLflow keeps runs, and at which address it shows them; nothing here imports MLflow, which takes seconds."""
+"""Where MLflow keeps runs, and the address that shows them; nothing here imports MLflow, which takes seconds."""
 
 import os
 import socket
@@ -19,7 +19,7 @@ def tracking_uri() -> str:
 
 
 def clone() -> str:
-    """Return a short name of this folder where other folders may track to the same place; "" in its own database.
+    """Return a short name of this folder where other folders may track to the same place; "" with its local database.
 
     The name is random. A moved folder keeps it, a copied one gets another.
     """
@@ -35,9 +35,8 @@ def check_free(port: int) -> None:
     if tracking_uri().startswith("http"):
         return
     with socket.socket() as tried:
-        tried.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # as servers do: one that has just ended is no obstacle
+        # As servers do: a server that has just ended doesn't block the port.
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             tried.bind(("127.0.0.1", port))
         except OSError as error:

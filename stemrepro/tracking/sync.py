@@ -1,9 +1,9 @@
-"""Run folders and scores -> MLflow. These are the record and MLflow is the view, which is brought up to date.
+"""Synchronisation of MLflow with run folders and scores: these are the record, and MLflow is the view.
 
-Every run folder is one MLflow run below one of its arm. Each is found again by its tag `run_key`. So a run that was
-killed and resumed, or synced twice, stays one, and a deleted database is rebuilt. An arm that was scored is there
+Every run folder is one MLflow run below one of its arm. Each is identified by its tag `run_key`. So a run that
+was killed and resumed, or synced twice, stays one, and a deleted database is rebuilt. An arm that was scored has a run
 without run folders too. The database is mlflow.db. MLFLOW_TRACKING_URI names a server or another database, in which
-each folder has its own runs.
+each folder has separate runs.
 """
 
 import logging
@@ -37,7 +37,7 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
 DAMAGED = ("file is not a database", "malformed", "duplicate column name", "already exists [SQL: CREATE")
-"""What is said of a file that is no database, and of one that 'mlflow ui' was making when it was killed."""
+"""In errors of a file that is no database, and of one that 'mlflow ui' was making when it was killed."""
 MOST_METRICS, MOST_RUNS = 1000, 50_000
 """MLflow's limits of one request."""
 NOTE = "mlflow.note.content"
@@ -48,14 +48,14 @@ COLUMNS = {
     "parameters": ("cost/parameters", ",.0f"),
     "in tables": ("cost/tables_parameters", ",.0f"),
 }
-"""Of the table in an experiment's description: metric and format."""
+"""Columns of the table in an experiment's description: metric and format."""
 MOST_ARMS = 50
-"""Lines of that table."""
+"""Most lines of that table."""
 
 
 @contextmanager
 def plainly() -> Iterator[None]:
-    """Turn what is wrong with the database into one sentence. (MLflow itself waits 20 s for a locked one.)"""
+    """Turn an error of the database into one sentence; MLflow itself waits 20 s for a locked one."""
     try:
         yield
     except Exception as error:
@@ -70,7 +70,7 @@ def plainly() -> Iterator[None]:
 
 
 def make_database() -> None:
-    """Make a database that isn't there, whole: killed meanwhile, MLflow would leave one that nobody can open."""
+    """Make a missing database, whole: killed meanwhile, MLflow would leave one that nobody can open."""
     file = Path(tracking_uri().removeprefix("sqlite:///"))
     if not tracking_uri().startswith("sqlite:///") or file.exists():
         return
@@ -83,7 +83,7 @@ def make_database() -> None:
 
 
 def ended(folder: Path) -> tuple[str, int] | None:
-    """Return how a run ended in MLflow's words, and when (ms); None for one that hasn't. A run that diverged failed."""
+    """Return MLflow's status of a run that ended, and when it did (ms); else None. A run that diverged failed."""
     for name, status in (("weights.safetensors", "FINISHED"), ("diverged.json", "FAILED")):
         if (folder / name).exists():
             return status, int((folder / name).stat().st_mtime * 1000)
@@ -96,13 +96,13 @@ def started(folder: Path) -> int:
 
 
 def made_at(folder: Path) -> str:
-    """Return the commit that a run was made at; "" as long as it doesn't say so."""
+    """Return the commit that a run was made at; "" until its provenance is written."""
     path = folder / "provenance.json"
     return read_provenance(path)["commit"] if path.exists() else ""
 
 
 def curves(folder: Path) -> list[tuple[str, float, int]]:
-    """Read what a run's marks have measured: name, value and step."""
+    """Read the measurements of a run's evaluations: name, value and step."""
     rows = read_metrics(folder) if (folder / "metrics.jsonl").exists() else []
     return [
         (name, value, row["step"])
@@ -116,31 +116,31 @@ def curves(folder: Path) -> list[tuple[str, float, int]]:
 
 
 class Experiment:
-    """One of MLflow's experiments, which is made when it isn't there, and the runs in it."""
+    """One of MLflow's experiments, which is made where it is missing, and the runs in it."""
 
-    def __init__(self, client: MlflowClient, name: str, own: str) -> None:
-        self.client, self.own = client, own
+    def __init__(self, client: MlflowClient, name: str, prefix: str) -> None:
+        self.client, self.prefix = client, prefix
         if not client.get_experiment_by_name(name):
             with suppress(MlflowException):  # another folder may make it just now
                 client.create_experiment(name)
-        found = client.get_experiment_by_name(name)
-        self.id, self.note = found.experiment_id, found.tags.get(NOTE)
-        ours = client.search_runs([self.id], f"tags.run_key LIKE '{own}/%'", ViewType.ALL, MOST_RUNS)
+        experiment = client.get_experiment_by_name(name)
+        self.id, self.note = experiment.experiment_id, experiment.tags.get(NOTE)
+        ours = client.search_runs([self.id], f"tags.run_key LIKE '{prefix}/%'", ViewType.ALL, MOST_RUNS)
         self.runs = {run.data.tags["run_key"]: run for run in ours}
 
     def active(self, key: str) -> bool:
-        """Is the run of a key there, and not deleted?"""
+        """Tell whether the run of a key exists and isn't deleted."""
         return key in self.runs and self.runs[key].info.lifecycle_stage == "active"
 
     def log(
         self, key: str, name: str, tags: dict, params: dict, curve: Sequence[tuple[str, float, int]],
         finals: dict[str, float], begun: int | None, end: tuple[str, int | None] | None,
     ) -> Run:  # fmt: skip
-        """Bring the run of a key up to date: log what it lacks, its tags last, so that what a kill leaves is completed.
+        """Bring the run of a key up to date: log what it lacks, and its tags last, so that a kill loses nothing.
 
         Args:
             curve: name, value and step of all that was measured; equal runs have equal curves.
-            finals: of which MLflow shows the latest value.
+            finals: metrics of which MLflow shows the latest value.
             begun: when (ms); None for now.
             end: how it ended, and when (ms).
         """
@@ -152,10 +152,10 @@ class Experiment:
             self.client.restore_run(self.runs[key].info.run_id)
         run = self.runs[key]
         have, first_time = run.data, run.info.start_time
-        tags |= {"variants": len(curve)}
+        tags |= {"points": len(curve)}
         metrics = [
             Metric(name, value, first_time + step, step)
-            for name, value, step in curve[int(have.tags.get("variants", 0)) :]
+            for name, value, step in curve[int(have.tags.get("points", 0)) :]
         ]
         metrics += [Metric(name, value, now, 0) for name, value in finals.items() if have.metrics.get(name) != value]
         for first in range(0, len(metrics), MOST_METRICS):
@@ -181,19 +181,19 @@ class Experiment:
                 self.client.delete_run(run.info.run_id)
 
     def write_note(self, scale: str) -> None:
-        """Write what the experiment is, with a table of its arms, the widest gap to dense first."""
+        """Write the experiment's description, with a table of its arms, the widest gap to dense first."""
         arms = self.client.search_runs([self.id], "tags.kind = 'arm'", order_by=[f"metrics.`{GAP}` DESC"])
         lines = [f"| arm | {' | '.join(COLUMNS)} | seeds |", f"|---|{'--:|' * (len(COLUMNS) + 1)}"]
         for run in arms[:MOST_ARMS]:
-            found = [(run.data.metrics.get(metric), form) for metric, form in COLUMNS.values()]
-            cells = [run.info.run_name, *("" if value is None else format(value, form) for value, form in found)]
+            values = [(run.data.metrics.get(metric), form) for metric, form in COLUMNS.values()]
+            cells = [run.info.run_name, *("" if value is None else format(value, form) for value, form in values)]
             lines.append(f"| {' | '.join(cells)} | {run.data.tags.get('seeds', '')} |")
         if len(arms) > MOST_ARMS:
             lines.append(f"\nand {len(arms) - MOST_ARMS} more arms in that list.")
         text = (
-            f"Arms of scale `{scale}`, the widest gap first. [The same list as runs]({page(self.id)}) gets these columns "
-            f"under *Columns*: {', '.join(f'`{metric}`' for metric, _ in COLUMNS.values())}, `seeds`. `{GAP}` is dense's "
-            "loss less the arm's, in nats per token and in pairs of runs with the same seed, as claims in "
+            f"Arms of scale `{scale}`, the widest gap first. [The same list as runs]({page(self.id)}) gets these "
+            f"columns under *Columns*: {', '.join(f'`{metric}`' for metric, _ in COLUMNS.values())}, `seeds`. `{GAP}` "
+            "is dense's loss less the arm's, in nats per token and in pairs of runs with the same seed, as claims in "
             f"`results/{scale}/` have it. Group runs by the tag `arm` to see curves as means over seeds.\n\n"
             + "\n".join(lines)
         )
@@ -202,18 +202,18 @@ class Experiment:
 
 
 class Tracker:
-    """Syncs one scale: arms at the scale itself to one experiment, those at variants, which are many, to another."""
+    """The sync of one scale: arms at the scale itself in one experiment, the many at variants in another."""
 
     def __init__(self, scale: str, catalog: Catalog, runs: Path, scores: Path) -> None:
         for name in ("alembic", "mlflow"):
             logging.getLogger(name).setLevel(logging.ERROR)
         self.scale, self.catalog, self.all_runs = scale, catalog, runs
         self.runs, self.scores = runs / scale, scores / scale
-        self.own = "/".join(filter(None, [clone(), scale]))
+        self.prefix = "/".join(filter(None, [clone(), scale]))
 
     @cached_property
     def client(self) -> MlflowClient:
-        """MLflow; the first one makes the database."""
+        """The client of MLflow, whose database is made where it is missing."""
         make_database()
         return MlflowClient(tracking_uri())
 
@@ -223,14 +223,14 @@ class Tracker:
 
     def experiment(self, at_variants: bool = False) -> Experiment:
         """Return that experiment."""
-        return Experiment(self.client, self.title(at_variants), self.own)
+        return Experiment(self.client, self.title(at_variants), self.prefix)
 
     def run_key(self, settings: Settings) -> str:
-        """Return by what the MLflow run of a run folder is found."""
-        return f"{self.own}/{settings.address}/seed{settings.seed}/{settings.hash}"
+        """Return the key of a run folder's MLflow run."""
+        return f"{self.prefix}/{settings.address}/seed{settings.seed}/{settings.hash}"
 
     def _state(self, address: Address, folders: list[Path], about: dict) -> str:
-        """Return hash all that the runs of an arm follow from: its files, the recipes, and the code that tracks."""
+        """Return the hash of all that an arm's runs follow from: its files, the recipes, and the code that tracks."""
         files = [folder / name for folder in folders for name in ("config.yaml", "metrics.jsonl", "provenance.json")]
         files += self.scores.glob(f"*/{address.path}/summary.json")
         files += [self.scores / "losses" / Address(address.variant, REFERENCE).path / "summary.json"]
@@ -241,14 +241,14 @@ class Tracker:
     def _sync_arm(self, address: Address, experiment: Experiment) -> set[str]:
         """Bring an arm and its runs up to date; return their keys.
 
-        The arm is there once for each settings that its run folders or its scores have.
+        The arm has one run for each settings of its run folders and its scores.
         """
         configs = sorted((self.runs / address.path).glob("seed*/config.yaml"))
         runs = {path.parent: read_config(path.parent) for path in configs}
         arm = losses_of(self.scores, address)
         scored = arm.summary["params_hash"] if arm else None
         hashes = {run.params_hash for run in runs.values()} | ({scored} if arm else set())
-        parents = {f"{self.own}/{address}/{params_hash}": params_hash for params_hash in hashes}
+        parents = {f"{self.prefix}/{address}/{params_hash}": params_hash for params_hash in hashes}
         keys = {*parents, *map(self.run_key, runs.values())}
         about = {"scale": self.scale, "arm": address.arm, "variant": address.variant}
         about["recipes"] = recipes_of(self.catalog, address)
@@ -274,20 +274,20 @@ class Tracker:
                     self.run_key(run), f"{address} seed {run.seed}", tags, flat(run.written), curves(folder), finals,
                     started(folder), ended(folder),
                 )  # fmt: skip
-            self.client.set_tag(parent.info.run_id, "state", state)  # last: what a kill left out follows
+            self.client.set_tag(parent.info.run_id, "state", state)  # last, or a kill would leave gaps
         return keys
 
     def sync(self, *names: str) -> tuple[int, int]:
         """Sync addresses by their names, or all that have run folders or losses; count these arms and their runs.
 
-        Runs whose settings or folder are gone leave the view.
+        Runs whose settings or folder no longer exist leave the view.
         """
         folders = {config.parent.parent for config in self.runs.glob("*/*/seed*/config.yaml")}
         folders |= {table.parent for table in (self.scores / "losses").glob("*/*/losses.csv")}
         addresses = sorted({Address(folder.parent.name, folder.name) for folder in folders})
         chosen = [address for address in addresses if not names or str(address) in names]
         count = 0
-        with locked(self.all_runs), plainly():  # two trackers would both make what neither finds
+        with locked(self.all_runs), plainly():  # two trackers would both make a missing run
             for at_variants in (False, True):
                 here = [address for address in chosen if (address.variant != MAIN) == at_variants]
                 if not (here or self.client.get_experiment_by_name(self.title(at_variants))):
@@ -305,12 +305,12 @@ class Tracker:
             experiment, about = self.experiment(), {"scale": self.scale, "sweep": name}
             now = int(time.time() * 1000)
             parent = experiment.log(
-                f"{self.own}/sweep/{name}", f"sweep {name}", about, {}, (), {}, now, ("FINISHED", now)
+                f"{self.prefix}/sweep/{name}", f"sweep {name}", about, {}, (), {}, now, ("FINISHED", now)
             )
             for row in table.to_dict("records"):
                 settings = {key: value for key, value in row.items() if key not in ("prose", "state")}
                 experiment.log(
-                    f"{self.own}/sweep/{name}/{digest(settings)}",
+                    f"{self.prefix}/sweep/{name}/{digest(settings)}",
                     f"{row['arm']} {row['learning_rate']:g} seed {row['seed']}",
                     about | {"state": row["state"], "mlflow.parentRunId": parent.info.run_id},
                     settings, (), {"tune/prose_loss": row["prose"]}, now, ("FINISHED", now),

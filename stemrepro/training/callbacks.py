@@ -1,4 +1,4 @@
-"""What happens beside the optimiser: metrics rows, evaluations, table snapshots, checkpoints, progress."""
+"""The Lightning callback of a run: metrics rows, evaluations, table snapshots, checkpoints, progress."""
 
 import json
 import math
@@ -26,7 +26,7 @@ Report = Callable[[int, float, float], None]
 
 
 class Diverged(Exception):
-    """A loss, gradient or weight of the step `step` is no number."""
+    """A loss, gradient or weight of the step `step` is NaN or infinite."""
 
     def __init__(self, step: int) -> None:
         super().__init__(step)
@@ -34,7 +34,7 @@ class Diverged(Exception):
 
 
 def losses_by_source(model: torch.nn.Module, blocks: TokenBlocks, tokens: int, batch: int) -> dict[str, float]:
-    """Return mean loss in nats per token of each source, over `tokens` evenly spread tokens a source."""
+    """Return the mean loss in nats per token of each source, over `tokens` evenly spread tokens per source."""
     numbers, documents = blocks.spread(tokens)
     sources = [document[1] for document in blocks.about["documents"]]
     device = next(model.parameters()).device
@@ -43,16 +43,16 @@ def losses_by_source(model: torch.nn.Module, blocks: TokenBlocks, tokens: int, b
         for first in range(0, len(numbers), batch):
             rows = blocks.at(numbers[first : first + batch]).to(device)
             losses = token_losses(model(rows[:, :-1]), rows[:, 1:]).double().mean(dim=1)
-            for loss, owner in zip(losses.tolist(), documents[first : first + batch, 0], strict=True):
-                sums.setdefault(sources[owner], []).append(loss)
+            for loss, document in zip(losses.tolist(), documents[first : first + batch, 0], strict=True):
+                sums.setdefault(sources[document], []).append(loss)
     return {source: total(values) / len(values) for source, values in sums.items()}
 
 
 class Recorder(L.Callback):
-    """Keeps the metrics rows (in the checkpoint; the file is rewritten from it), validates, snapshots and saves.
+    """The keeper of the metrics rows, which also validates, snapshots and saves.
 
-    All of it happens after an optimiser step in one fixed order: row, validation, snapshot, metrics file, checkpoint. So
-    a checkpoint always holds what was written before it.
+    The rows are in the checkpoint, and the file is rewritten from it. All happens after an optimiser step in one fixed
+    order: row, validation, snapshot, metrics file, checkpoint. So a checkpoint always holds what was written before it.
     """
 
     def __init__(self, run: Run, report: Report, on_eval: Callable[[int, dict], None] | None = None) -> None:
@@ -66,30 +66,30 @@ class Recorder(L.Callback):
         self.last_time, self.last_step = time.monotonic(), 0
 
     def state_dict(self) -> dict:
-        """Return rows go into the checkpoint."""
+        """Return the rows, for the checkpoint."""
         return {"rows": self.rows}
 
     def load_state_dict(self, state_dict: dict) -> None:
-        """Rows come back from the checkpoint."""
+        """Take the rows back from the checkpoint."""
         self.rows = list(state_dict["rows"])
         self.last_step = len(self.rows)
 
     @property
     def metrics_file(self) -> Path:
-        """One JSON row an optimiser step."""
+        """The file with one JSON row per optimiser step."""
         return self.run.folder / "metrics.jsonl"
 
     def write_rows(self) -> None:
-        """Rewrites metrics.jsonl from the rows."""
+        """Rewrite metrics.jsonl from the rows."""
         atomic_write(self.metrics_file, "".join(json.dumps(row) + "\n" for row in self.rows))
 
     def on_train_batch_end(
         self, trainer: L.Trainer, module: LanguageModule, outputs: dict, batch: Tensor, batch_idx: int
     ) -> None:
-        """Acts once an optimiser step, after its last micro-batch.
+        """Act once per optimiser step, after its last micro-batch.
 
         Raises:
-            Diverged: the step's loss, gradient or validation is no number, or the last step's weights aren't.
+            Diverged: the step's loss, gradient or validation is NaN or infinite, or the last step's weights are.
         """
         step, training = trainer.global_step, self.run.training
         parts = training.batch // training.micro_batch
@@ -130,7 +130,7 @@ class Recorder(L.Callback):
             self.report(step, loss, speed)
 
     def validate(self, module: LanguageModule) -> dict[str, float]:
-        """Loss by source on a small, fixed part of the validation split."""
+        """Return the loss by source on a small, fixed part of the validation split."""
         run, training = self.run, self.run.training
         if self.validation is None:
             self.validation = TokenBlocks(run.blocks, "validation", training.sequence, run.model.vocab)
@@ -138,7 +138,10 @@ class Recorder(L.Callback):
 
 
 def save_tables(model: torch.nn.Module, path: Path) -> None:
-    """Write the tables in bfloat16; a model without tables writes nothing. (At 0% they follow from the seed alone.)"""
+    """Write the tables in bfloat16; a model without tables writes nothing.
+
+    At 0% of the training they follow from the seed alone.
+    """
     tables = {name: table.detach().cpu().bfloat16() for name, table in model.state_dict().items() if is_table(name)}
     if tables:
         atomic_write(path, to_bytes(tables))

@@ -1,6 +1,7 @@
 """Checkpoints that survive a kill: written aside, synced, renamed; hashed when written and checked when read.
 
-The two newest are kept. `newest` returns the last good one and warns of a damaged one by name. Reading executes no code.
+The two newest are kept. `newest` returns the last good one and warns of a damaged one by name.
+Reading executes no code.
 """
 
 import io
@@ -20,16 +21,16 @@ KEPT = 2
 STABLE = "stable.ckpt"
 """The checkpoint of the last step before a WSD run's decay."""
 END = "end.ckpt"
-"""What a run leaves of its last step where others go on from it (Run.end)."""
+"""The checkpoint of the last step, where other runs resume from it (Run.end)."""
 
 
 class AtomicCheckpointIO(CheckpointIO):
-    """Lightning's way to disk, made atomic and verified. Beside `x.ckpt` lies `x.ckpt.sha256`."""
+    """Lightning's way to disk, made atomic and verified: next to `x.ckpt` lies `x.ckpt.sha256`."""
 
     def save_checkpoint(self, checkpoint: dict, path: str | Path, storage_options: object = None) -> None:
         """Write the hash after the file, so that a checkpoint with a hash is a whole one."""
         buffer = io.BytesIO()
-        torch.save(_apart(checkpoint), buffer)
+        torch.save(_canonical(checkpoint), buffer)
         atomic_write(path, buffer.getvalue())
         atomic_write(f"{path}.sha256", sha256(path) + "\n")
 
@@ -42,12 +43,12 @@ class AtomicCheckpointIO(CheckpointIO):
         if not intact(Path(path)):
             raise UserError(f"{path} is damaged (its sha256 is not the recorded one); delete it to use the one before")
         try:
-            found = torch.load(path, map_location="cpu", weights_only=True)
-            found["state_dict"].keys()
-        except Exception as error:  # pickle, zipfile and torch all have their own
+            checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+            checkpoint["state_dict"].keys()
+        except Exception as error:  # pickle, zipfile and torch raise different ones
             reason = " ".join(str(error).split())[:200]
             raise UserError(f"{path} is no checkpoint of tensors and plain values ({reason}); delete it") from error
-        return found
+        return checkpoint
 
     def remove_checkpoint(self, path: str | Path) -> None:
         """Delete a checkpoint and its hash."""
@@ -55,53 +56,55 @@ class AtomicCheckpointIO(CheckpointIO):
         Path(f"{path}.sha256").unlink(missing_ok=True)
 
 
-def _apart(value: object) -> object:
-    """Return the same value, in which equal texts are one object and nothing else is: a pickle's bytes say what is one, and a run that resumed
-    from a checkpoint shares other things than one that nothing happened to.
+def _canonical(value: object) -> object:
+    """Return the same value, in which equal texts are one object and nothing else is shared.
+
+    A pickle's bytes depend on which objects are shared. A resumed run shares other ones than an uninterrupted run.
     """
     if isinstance(value, str):
         return sys.intern(str(value))
     if isinstance(value, dict):
-        parts = type(value)((_apart(key), _apart(own)) for key, own in value.items())
+        parts = type(value)((_canonical(key), _canonical(part)) for key, part in value.items())
         if hasattr(value, "__dict__"):  # an OrderedDict's, as a module's state has
             vars(parts).update(vars(value))
         return parts
-    return type(value)(map(_apart, value)) if type(value) in (list, tuple) else value
+    return type(value)(map(_canonical, value)) if type(value) in (list, tuple) else value
 
 
 def intact(path: Path) -> bool:
-    """Return true if the file's bytes have the hash that was recorded when it was written."""
+    """Return whether the file's bytes have the hash that was recorded when it was written."""
     recorded = Path(f"{path}.sha256")
     return path.exists() and recorded.exists() and recorded.read_text(encoding="utf-8").strip() == sha256(path)
 
 
 def newest(folder: Path) -> Path | None:
     """Return the newest good checkpoint in a folder, or None. Damaged ones are named in a warning and passed over."""
-    found = sorted(folder.glob("step*.ckpt"))
-    while found:
-        path = found.pop()
+    paths = sorted(folder.glob("step*.ckpt"))
+    while paths:
+        path = paths.pop()
         if intact(path):
             return path
-        instead = "using the checkpoint before it" if found else "no other is left, so the run starts anew"
+        instead = "using the checkpoint before it" if paths else "no other is left, so the run starts anew"
         warnings.warn(f"{path} is damaged or was cut short; {instead}", stacklevel=2)
     return None
 
 
 def stable_phase_of(run: Run) -> Path | None:
-    """Return the checkpoint with most steps that a shorter run with the same stable phase left before its decay, or None.
+    """Return the last checkpoint that a shorter run with the same stable phase left before its decay, or None.
 
-    What goes on from there has the bytes of what starts anew: up to that step both are the same run.
+    A run that resumes from it ends with the bytes of a run that starts anew: up to that step both are the same run.
     """
     for path in reversed([folder / STABLE for folder in run.prefixes]):
         if path.exists() and intact(path):
-            there = AtomicCheckpointIO().load_checkpoint(path)
-            if there.get("stable_phase") == run.stable_phase and there["global_step"] <= branch_step(run.training):
+            checkpoint = AtomicCheckpointIO().load_checkpoint(path)
+            same_phase = checkpoint.get("stable_phase") == run.stable_phase
+            if same_phase and checkpoint["global_step"] <= branch_step(run.training):
                 return path
     return None
 
 
 def beginning_of(run: Run) -> dict:
-    """Return the last checkpoint of the run that another goes on from.
+    """Return the last checkpoint of the run that another one resumes from.
 
     Raises:
         UserError: that run isn't finished, or is another than the one that was planned.
@@ -109,24 +112,26 @@ def beginning_of(run: Run) -> dict:
     path, place = run.init_from.folder / END, run.init_from.address
     if (run.init_from.folder / "diverged.json").exists():
         raise UserError(
-            f"{run} goes on from a run that diverged; leave '{run.address.arm}' out of that variant, or give it a rate that it bears"
+            f"{run} resumes from a run that diverged; leave '{run.address.arm}' out of that variant, "
+            "or lower its learning rate"
         )
     if not path.exists():
-        raise UserError(f"{path} is missing; {run} goes on from that run, train it first ('stemrepro train {place}')")
+        raise UserError(f"{path} is missing; {run} resumes from that run, train it first ('stemrepro train {place}')")
     if not intact(path):
         raise UserError(
-            f"{path} is damaged; delete it and train that run again ('stemrepro train {place}'), {run} goes on from it"
+            f"{path} is damaged; delete it and train that run again ('stemrepro train {place}'), {run} resumes from it"
         )
-    there = AtomicCheckpointIO().load_checkpoint(path)
-    if digest(there.get("run_config")) != run.init_from.parent:
+    checkpoint = AtomicCheckpointIO().load_checkpoint(path)
+    if digest(checkpoint.get("run_config")) != run.init_from.parent:
         raise UserError(
-            f"{path} was made with other settings than those planned; train that run again ('make reproduce' with its SCALE)"
+            f"{path} was made with other settings than those planned; "
+            "train that run again ('make reproduce' with its SCALE)"
         )
-    return there
+    return checkpoint
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
-    """Return where the checkpoint of a step lies."""
+    """Return the path of a step's checkpoint."""
     return folder / f"step{step:09d}.ckpt"
 
 

@@ -1,4 +1,4 @@
-"""torch.compile, once a process for all runs in it, with a cache that processors don't share."""
+"""torch.compile, once per process for all runs in it, with a cache that processors don't share."""
 
 import os
 import stat
@@ -12,20 +12,23 @@ from pathlib import Path
 import torch
 
 MOST_GRAPHS = 256
-"""Graphs of one function that a worker keeps; torch gives up after 8 and goes on without compiling."""
+"""Graphs of one function that a worker keeps; by default torch stops compiling it after 8."""
 
 
 @cache
 def compiled(function: Callable) -> Callable:
-    """`function`, compiled for the shapes of each call: shapes that vary would make roundings depend on what ran before."""
+    """Return `function`, compiled for the shapes of each call.
+
+    Code for shapes that vary would round differently depending on what ran before.
+    """
     torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = MOST_GRAPHS
     return torch.compile(function, dynamic=False)
 
 
-def own_folder() -> Path:
-    """Below TMPDIR a folder for compiled code, in which nobody else can put any: torch would load and run it.
+def private_folder() -> Path:
+    """Return a folder below TMPDIR for compiled code, in which nobody else can put any: torch would load and run it.
 
-    Its name is known, so that another user may have made it first, or a link; then a new one is made.
+    Its name can be guessed, so that another user may have made it first, or a link. Then a new one is made.
     """
     place = Path(tempfile.gettempdir()) / f"stemrepro-{os.getuid()}"  # a container's user may have no name
     with suppress(FileExistsError):
@@ -47,12 +50,12 @@ def own_folder() -> Path:
 
 @cache
 def compiler_works(device: str) -> bool:
-    """Can this machine compile for `device`? On a CPU that takes a C++ compiler and Python's headers."""
+    """Tell whether this machine can compile for `device`; a CPU needs a C++ compiler and Python's headers."""
     if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
         place = f"{torch.__version__}-{torch.backends.cpu.get_cpu_capability()}".replace(" ", "-")
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(own_folder() / place)
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(private_folder() / place)
     try:
         torch.compile(torch.sin)(torch.ones(8, device=device))
-    except Exception:  # whatever is missing, a run goes on without
+    except Exception:  # whatever is missing, the run is trained without
         return False
     return True

@@ -1,4 +1,4 @@
-"""How much of what an up-projection does a row by token could do: what a retrofit can hope for, before any training."""
+"""How much of an up-projection a row per token can replace: what a retrofit can reach before any training."""
 
 from collections.abc import Iterable, Mapping
 
@@ -10,12 +10,14 @@ from stemrepro.model.transformer import Decoder
 
 @torch.no_grad()
 def explained(model: Decoder, rows: Mapping[int, Tensor], batches: Iterable[Tensor]) -> dict[int, float]:
-    """Return share of the variance of W_u x that the token's row explains, 1 - sum |W_u x - U[t]|^2 / sum |W_u x - mean|^2 over a text, by layer.
+    """Return the share of the variance of W_u x that the token's row explains, by layer.
+
+    Over a text it is 1 - sum |W_u x - U[t]|^2 / sum |W_u x - mean|^2.
 
     Args:
         model: dense, in evaluation.
         rows: tables by layer, each [vocab, ffn_width].
-        batches: token ids [batch, seq], best of a text that the rows are not made of.
+        batches: token ids [batch, seq], best of a text that the rows were not made from.
     """
     sums = {layer: torch.zeros(3, rows[layer].shape[1], dtype=torch.float64) for layer in rows}
     count = 0

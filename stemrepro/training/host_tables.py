@@ -1,7 +1,8 @@
-"""Training with tables in host memory: a step's rows come to the device, their gradients go back, the host updates them.
+"""Training with tables in host memory: rows come to the device, gradients go back, and the host updates the rows.
 
-The token ids of a step are known before it begins. So the rows of the next step that this one doesn't touch are brought while this one
-computes, and those that it does touch after its update: each row is moved once, and none is stale.
+The token ids of a step are known before it begins. The rows of the next step that this one doesn't touch are brought
+while this one computes. Those that it touches are brought after its update. So each row is moved once, and none is
+stale.
 """
 
 import torch
@@ -18,10 +19,10 @@ from stemrepro.training.touched import move_rows, new_moments
 
 
 class HostRows(nn.Module):
-    """Stands in a table's place: forward(tokens [batch, seq]) -> [batch, seq, width] on the model's device.
+    """A module in a table's place: forward(tokens [batch, seq]) -> [batch, seq, width] on the model's device.
 
     Attributes:
-        weight: the table [vocab, width] in host memory; saved under the table's own name, and never moved.
+        weight: the table [vocab, width] in host memory; saved under the table's name, and never moved.
         staged: the step's rows [rows, width] on the device, a leaf that gradients reach; None between steps.
         places: the row of `staged` that a token id has [vocab], on the device; shared by all tables of a model.
     """
@@ -33,11 +34,11 @@ class HostRows(nn.Module):
         self.places: Tensor | None = None
 
     def _apply(self, fn: object, recurse: bool = True) -> "HostRows":
-        """Return a move of the model to a device, or to another precision, leaves the table where it is."""
+        """Leave the table where it is when the model moves to a device or to another precision."""
         return self
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """U[token]. Without gradients (validation) rows of any tokens, straight from the host."""
+        """Return U[token]; without gradients (validation) rows of any tokens, straight from the host."""
         if not torch.is_grad_enabled():
             return F.embedding(tokens.cpu(), self.weight).to(tokens.device)
         return F.embedding(self.places[tokens], self.staged)
@@ -74,7 +75,7 @@ class HostTables:
         self._fill(0, self.early)
 
     def stage(self, tokens: Tensor) -> None:
-        """A step over tokens [any shape] begins: brings what is missing of its rows, and makes leaves of them.
+        """Begin a step over tokens [any shape]: bring what is missing of its rows, and make leaves of them.
 
         Raises:
             ValueError: rows were brought ahead for other tokens.
@@ -105,7 +106,7 @@ class HostTables:
         return [table.staged for table in self.tables]
 
     def update(self, rate: float, decay: float) -> None:
-        """Gradients of the step's rows go back to the host, which moves them as TouchedAdamW does; ends the step."""
+        """Bring the gradients of the step's rows to the host, update as TouchedAdamW does, and end the step."""
         group = self.settings | {"lr": rate, "weight_decay": decay}
         gradients = self.link.back([table.staged.grad for table in self.tables])
         for table, moments, gradient in zip(self.tables, self.moments, gradients, strict=True):
@@ -118,8 +119,10 @@ class HostModule(LanguageModule):
     """LanguageModule with tables in host memory: the same steps as with `table_update: touched` on the device."""
 
     def __init__(self, run: Run, compile: bool = False) -> None:
-        """Raise:
-        UserError: settings that host tables don't have.
+        """Build the model and put its tables into host memory.
+
+        Raises:
+            UserError: settings that host tables don't have.
         """
         training = run.training
         if training.table_update != "touched" or not training.table_trained:
@@ -129,7 +132,8 @@ class HostModule(LanguageModule):
             )
         if run.init_from or training.precision in ("16-mixed", "bf16-true"):
             raise UserError(
-                f"{run}: table_home 'host' can't go on from another run, nor train in 16-mixed or bf16-true; use 'device'"
+                f"{run}: table_home 'host' can't resume from another run, nor train in 16-mixed or bf16-true; "
+                "use 'device'"
             )
         super().__init__(run, compile)
         owners = table_owners(self.model)
@@ -140,7 +144,7 @@ class HostModule(LanguageModule):
         self.moments: list[dict] | None = None
 
     def _tokens(self, step: int) -> Tensor:
-        """Input tokens of all micro-batches of an optimiser step."""
+        """Return the input tokens of all micro-batches of an optimiser step."""
         training = self.run.training
         parts = training.batch // training.micro_batch
         batches = [
@@ -149,7 +153,7 @@ class HostModule(LanguageModule):
         return torch.cat(batches)[:, :-1]
 
     def on_fit_start(self) -> None:
-        """The link needs the device."""
+        """Make the tables' link, which needs the device."""
         training, device = self.run.training, self.model.embedding.weight.device
         if device.type == "cuda":
             for table in self.host:
@@ -159,7 +163,7 @@ class HostModule(LanguageModule):
             self.tables.moments = self.moments
 
     def on_train_batch_start(self, batch: Tensor, batch_idx: int) -> None:
-        """With a step's first micro-batch its rows are staged, and the next step's are on their way."""
+        """Stage a step's rows with its first micro-batch, and begin to bring those of the next step."""
         super().on_train_batch_start(batch, batch_idx)
         if self.host[0].staged is None:
             self.tables.stage(self._tokens(self.global_step))
@@ -167,12 +171,12 @@ class HostModule(LanguageModule):
                 self.tables.prefetch(self._tokens(self.global_step + 1))
 
     def configure_gradient_clipping(self, optimizer: torch.optim.Optimizer, **more: object) -> None:
-        """Tables are clipped by the norm of their staged rows: other rows have no gradient."""
+        """Clip tables by the norm of their staged rows: other rows have no gradient."""
         super().configure_gradient_clipping(optimizer, **more)
         torch.nn.utils.clip_grad_norm_(self.tables.leaves(), self.run.training.clip)
 
     def optimizer_step(self, *args: object, **more: object) -> None:
-        """The backbone's step, then the tables'."""
+        """Update the backbone, then the tables."""
         training, factor = self.run.training, rate_factor(self.global_step, self.run.training)
         super().optimizer_step(*args, **more)
         self.tables.update(
@@ -186,6 +190,6 @@ class HostModule(LanguageModule):
         checkpoint["table_moments"] = self.tables.moments
 
     def on_load_checkpoint(self, checkpoint: dict) -> None:
-        """Restores them."""
+        """Restore the rows' moments."""
         super().on_load_checkpoint(checkpoint)
         self.moments = checkpoint["table_moments"]

@@ -22,7 +22,10 @@ LOAD_BALANCING = 0.01
 
 
 class Batches(IterableDataset):
-    """Micro-batches first, first + 1, ... of a seed. It has no length: Lightning would count from zero after a resume."""
+    """The micro-batches `first`, first + 1, ... of a seed.
+
+    It has no length: with one, Lightning would count from zero after a resume.
+    """
 
     def __init__(self, blocks: TokenBlocks, seed: int, size: int, first: int) -> None:
         self.blocks, self.seed, self.size, self.first = blocks, seed, size, first
@@ -36,7 +39,7 @@ class Batches(IterableDataset):
 
 
 def mean_loss(model: torch.nn.Module, batch: Tensor) -> Tensor:
-    """Return mean loss in nats per token: batch [micro_batch, sequence + 1] -> scalar."""
+    """Return the mean loss in nats per token: batch [micro_batch, sequence + 1] -> scalar."""
     return token_losses(model(batch[:, :-1]), batch[:, 1:]).mean()
 
 
@@ -59,8 +62,9 @@ class LanguageModule(L.LightningModule):
         self.gradient_norm = torch.zeros(())
 
     def take_over(self, checkpoint: dict) -> None:
-        """Go on from the end of another run: its weights, and what its optimiser knows; the schedule begins anew. With `tables: anew`
-        tables stay as they were drawn, and their optimiser knows nothing.
+        """Begin with the weights and the optimiser's state of another run's end; the schedule begins anew.
+
+        With `tables: anew` tables stay as they were drawn, and the optimiser has no state of them.
 
         Args:
             checkpoint: what `beginning_of` gives.
@@ -70,12 +74,12 @@ class LanguageModule(L.LightningModule):
             for name, value in checkpoint["state_dict"].items()
             if name.startswith("model.")
         }
-        known = state_by_name(checkpoint["optimizer_states"][0])
+        states = state_by_name(checkpoint["optimizer_states"][0])
         if self.run.init_from.tables == "anew":
             kept = {name: value for name, value in kept.items() if not is_table(name)} | table_parameters(self.model)
-            known = {name: state for name, state in known.items() if not is_table(name)}
+            states = {name: state for name, state in states.items() if not is_table(name)}
         self.model.load_state_dict(kept)
-        self.carried = known
+        self.carried = states
 
     def on_train_batch_start(self, batch: Tensor, batch_idx: int) -> None:
         """Tell every FFN that a step begins; its random stream is named by seed, step and layer."""
@@ -83,8 +87,9 @@ class LanguageModule(L.LightningModule):
             block.ffn.start_step(f"{self.run.seed}:{self.global_step}:{layer}")
 
     def training_step(self, batch: Tensor, _: int) -> Tensor | dict:
-        """Batch [micro_batch, sequence + 1] -> mean loss in nats per token; with a learned router {"loss": that and what balances
-        it, "balance": the latter}.
+        """Return the mean loss in nats per token of a batch [micro_batch, sequence + 1].
+
+        With a learned router it is {"loss": that and the load-balancing loss, "load_balancing_loss": the latter alone}.
         """
         loss = self.mean_loss(self.model, batch)
         load_balancing_losses = [
@@ -96,7 +101,7 @@ class LanguageModule(L.LightningModule):
         return {"loss": loss + load_balancing_loss, "load_balancing_loss": load_balancing_loss.detach()}
 
     def configure_optimizers(self) -> dict:
-        """Make the optimiser, with what the run before knew, and the schedule of its rates."""
+        """Make the optimiser, with the state that is carried over, and the schedule of its learning rates."""
         training = self.run.training
         optimizer = make_optimizer(self.model, training)
         carry(self.carried, optimizer)
@@ -112,9 +117,9 @@ class LanguageModule(L.LightningModule):
         clip_tables(list(table_parameters(self.model).values()), training.clip)
 
     def train_dataloader(self) -> DataLoader:
-        """Micro-batches from where the run stands; one epoch is the whole run."""
+        """Return the micro-batches from where the run is; one epoch is the whole run."""
         batches = Batches(self.blocks, self.run.seed, self.run.training.micro_batch, self.first_batch)
-        # A loader draws a seed when it starts. It has a generator of its own, or a resume would shift the random state.
+        # A loader draws a seed when it starts. From the global generator, a resume would shift the random state.
         return DataLoader(batches, batch_size=None, generator=torch.Generator())
 
     def on_save_checkpoint(self, checkpoint: dict) -> None:
@@ -123,7 +128,7 @@ class LanguageModule(L.LightningModule):
         checkpoint["run_config"], checkpoint["stable_phase"] = self.run.config, self.run.stable_phase
 
     def on_load_checkpoint(self, checkpoint: dict) -> None:
-        """Restores the random state and the place in the data."""
+        """Restore the random state and the place in the data."""
         torch.set_rng_state(checkpoint["rng_state"])
         training = self.run.training
         self.first_batch = self.passed + checkpoint["global_step"] * (training.batch // training.micro_batch)

@@ -15,9 +15,9 @@ TABLES = {"dense": torch.optim.AdamW, "touched": TouchedAdamW, "rowwise": Rowwis
 
 
 class Chain(torch.optim.Optimizer):
-    """Steps several optimisers as one.
+    """Several optimisers that step as one.
 
-    They share its groups and its state, so that it is saved and loaded as torch's own are.
+    They share its groups and its state, so that it is saved and loaded as torch's optimisers are.
     """
 
     def __init__(self, optimizers: list[torch.optim.Optimizer]) -> None:
@@ -88,7 +88,7 @@ def make_optimizer(model: nn.Module, training: RunTraining) -> Chain:
 
 
 def state_by_name(saved: dict) -> dict[str, dict]:
-    """Give what a saved optimiser knows of each parameter, by the parameter's name.
+    """Return the state that a saved optimiser has of each parameter, by the parameter's name.
 
     Args:
         saved: state_dict() of an optimiser that `make_optimizer` gave.
@@ -101,9 +101,9 @@ def state_by_name(saved: dict) -> dict[str, dict]:
     return {names[number]: state for number, state in saved["state"].items()}
 
 
-def carry(known: dict[str, dict], optimizer: torch.optim.Optimizer) -> None:
-    """Give an optimiser what another one knew, by parameter name; parameters that it lacks are passed over."""
+def carry(states: dict[str, dict], optimizer: torch.optim.Optimizer) -> None:
+    """Give an optimiser the states of another one, by parameter name; parameters that it lacks are passed over."""
     for group in optimizer.param_groups:
         for name, parameter in zip(group["param_names"], group["params"], strict=True):
-            if name in known:
-                optimizer.state[parameter] = {key: value.clone() for key, value in known[name].items()}
+            if name in states:
+                optimizer.state[parameter] = {key: value.clone() for key, value in states[name].items()}

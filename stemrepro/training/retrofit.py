@@ -1,4 +1,7 @@
-"""What a run begins with that goes on from another: that run's last checkpoint, in a retrofit turned into one of a STEM model."""
+"""The beginning of a run that resumes from another one: that run's last checkpoint.
+
+In a retrofit it is turned into one of a STEM model.
+"""
 
 from collections.abc import Iterator
 
@@ -16,16 +19,19 @@ PREFIX = "model."
 
 
 def text(run: Run, blocks: TokenBlocks) -> Iterator[Tensor]:
-    """Return the first `row_tokens` tokens that the run before was trained on, in its order; int64 [sequences, sequence] each."""
+    """Yield the first `row_tokens` tokens that the run before was trained on, in its order.
+
+    Each batch is int64 [sequences, sequence].
+    """
     size, sequences = run.training.micro_batch, run.init_from.row_tokens // run.training.sequence
     for k in range(-(-sequences // size)):
         yield blocks.batch(run.seed, k, size)[: sequences - k * size, :-1]
 
 
 def as_stem(checkpoint: dict, run: Run, blocks: TokenBlocks) -> dict:
-    """Turn the last checkpoint of a dense run into one of a STEM model: tables stand in place of the up-projections.
+    """Turn the last checkpoint of a dense run into one of a STEM model: tables replace the up-projections.
 
-    Its optimiser knows each parameter by name, so that it has nothing about tables, and about all else what it had.
+    Its optimiser's state is by parameter name: nothing about tables, and about all else what it was.
 
     Raises:
         UserError: see stemrepro.training.retrofit_rows.
@@ -35,12 +41,12 @@ def as_stem(checkpoint: dict, run: Run, blocks: TokenBlocks) -> dict:
     dense = Decoder(shape).eval()
     state = {name.removeprefix(PREFIX): value for name, value in checkpoint["state_dict"].items()}
     dense.load_state_dict(state)
-    made = retrofitted(dense, run.model, text(run, blocks), run.init_from.tables)
-    return checkpoint | {"state_dict": {PREFIX + name: value for name, value in made.items()}}
+    weights = retrofitted(dense, run.model, text(run, blocks), run.init_from.tables)
+    return checkpoint | {"state_dict": {PREFIX + name: value for name, value in weights.items()}}
 
 
 def beginning(run: Run, blocks: TokenBlocks) -> dict:
-    """Return what LanguageModule.take_over goes on from.
+    """Return the checkpoint for LanguageModule.take_over.
 
     Args:
         blocks: the run's training text.

@@ -1,7 +1,8 @@
-"""From a trained dense model to STEM: row of token t = W_u applied to the mean of what the layer's network reads at token t.
+"""From a trained dense model to STEM: the row of token t is W_u times the mean input of the layer's network at token t.
 
-A dense layer multiplies its gate by W_u x, a STEM layer by a row that knows the token alone. Of all such rows W_u E[x | t] is nearest
-to W_u x in the mean square. Where x depends on the token alone, both models are the same function.
+A dense layer multiplies its gate by W_u x, a STEM layer by a row that depends on the token alone. Of all such rows
+W_u E[x | t] is nearest to W_u x in the mean square. Where x depends on the token alone, both models are the same
+function.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,28 +35,28 @@ class Means:
         return self.sums[layer].sum(dim=0) / self.counts.sum()
 
     def by_token(self, layer: int) -> Tensor:
-        """Return the mean of each token [vocab, width]; of tokens that the text lacks the overall one."""
+        """Return the mean per token [vocab, width]; for tokens that the text lacks the overall one."""
         means = self.sums[layer] / self.counts.clamp(min=1)[:, None]
         return torch.where(self.counts[:, None] > 0, means, self.overall(layer))
 
 
 @torch.no_grad()
 def read_means(model: Decoder, layers: Sequence[int], batches: Iterable[Tensor]) -> Means:
-    """Pass a text through a model.
+    """Pass a text through a model and sum what its networks read.
 
     Args:
-        layers: whose networks' inputs, behind the norm, are summed.
+        layers: whose networks' inputs, after the norm, are summed.
         batches: token ids [batch, seq], any number of them.
 
     Raises:
-        UserError: there is no token at all.
+        UserError: the text has no token.
     """
     config, device = model.config, model.head.weight.device
     nothing = torch.zeros(config.vocab, config.width, dtype=torch.float64, device=device)
-    found = Means({layer: nothing.clone() for layer in layers}, torch.zeros_like(nothing[:, 0]))
+    means = Means({layer: nothing.clone() for layer in layers}, torch.zeros_like(nothing[:, 0]))
 
     def add(layer: int, x: Tensor, tokens: Tensor) -> None:
-        found.sums[layer].index_add_(0, tokens.flatten(), x.flatten(0, 1).double())
+        means.sums[layer].index_add_(0, tokens.flatten(), x.flatten(0, 1).double())
 
     hooks = [
         model.blocks[layer].ffn.register_forward_pre_hook(lambda _, read, layer=layer: add(layer, *read))
@@ -64,18 +65,18 @@ def read_means(model: Decoder, layers: Sequence[int], batches: Iterable[Tensor])
     try:
         for tokens in batches:
             tokens = tokens.to(device)
-            found.counts += torch.bincount(tokens.flatten(), minlength=config.vocab)
+            means.counts += torch.bincount(tokens.flatten(), minlength=config.vocab)
             model(tokens)
     finally:
         for hook in hooks:
             hook.remove()
-    if not found.counts.sum():
+    if not means.counts.sum():
         raise UserError("the text of a retrofit has no token; give it one batch at least")
-    return found
+    return means
 
 
 def tables(model: Decoder, means: Means, kind: Kind) -> dict[str, Tensor]:
-    """Tables for the layers that `means` is of, under the names that they have in a STEM model, each [vocab, ffn_width].
+    """Return tables for the layers of `means`, under their names in a STEM model, each [vocab, ffn_width].
 
     Raises:
         UserError: one of the layers has another network than dense.
@@ -94,7 +95,7 @@ def tables(model: Decoder, means: Means, kind: Kind) -> dict[str, Tensor]:
 
 
 def retrofitted(model: Decoder, stem: ModelConfig, batches: Iterable[Tensor], kind: Kind) -> dict[str, Tensor]:
-    """Return the state of a STEM model made of a dense one: tables in place of the up-projections in the layers `stem.replaced_layers`.
+    """Return the state of a STEM model made from a dense one: in `stem.replaced_layers` tables replace up-projections.
 
     Args:
         model: dense, in evaluation; it is left as it is.

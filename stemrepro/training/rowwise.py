@@ -1,4 +1,4 @@
-"""AdamW that keeps one second moment a row of a table: half the state, and a row's elements move by one scale."""
+"""AdamW with one second moment per row of a table: half the state, and a row's elements move by one scale."""
 
 import torch
 from torch import Tensor
@@ -7,17 +7,19 @@ from stemrepro.training.table_adamw import TableAdamW
 
 
 class RowwiseAdamW(TableAdamW):
-    """AdamW whose tables [rows, width] have one second moment a row, with the gradient g and the moments m and v:
+    """AdamW whose tables [rows, width] have one second moment per row.
+
+    With the gradient g and the moments m and v:
 
     m = b1 m + (1 - b1) g,  v_r = b2 v_r + (1 - b2) mean_i g_ri^2,
     U_ri = (1 - rate decay) U_ri - rate (m_ri / (1 - b1^t)) / (sqrt(v_r / (1 - b2^t)) + eps).
 
-    The second moment a row is modded-nanogpt's (record #92), which has b1 = 0 too; here b1 is the backbone's. As under dense AdamW every
-    row moves and decays at every step, t counts all steps.
+    The second moment per row is modded-nanogpt's (record #92), which has b1 = 0 too; here b1 is the backbone's. As
+    under dense AdamW every row moves and decays at every step, and t counts all steps.
     """
 
     def step_table(self, table: Tensor, group: dict) -> None:
-        """One update in place of a table [rows, width]."""
+        """Update a table [rows, width] in place."""
         state, (first, second) = self.state[table], group["betas"]
         if not state:
             state["step"] = torch.zeros((), device=table.device)

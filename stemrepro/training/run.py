@@ -1,7 +1,7 @@
 """A run: one arm at one variant x one seed at one scale, and everything that decides its weights.
 
-Its address is arm@variant; at the scale itself, the variant "main", the arm's name alone. Its identity is its settings and a hash of the
-code that decides it: backbone, training, and the modules of its own feed-forward networks.
+Its address is arm@variant; at the scale itself, the variant "main", the arm's name alone. Its identity is its settings
+and a hash of the code that decides it: backbone, training, and the modules of its feed-forward networks.
 """
 
 import json
@@ -21,27 +21,27 @@ from stemrepro.model.ffn.naming import module_of
 
 @cache
 def run_code(ffns: tuple[str, ...]) -> str:
-    """Return hash of the code that decides a run whose layers have these feed-forward networks."""
+    """Return the hash of the code that decides a run whose layers have these feed-forward networks."""
     return code_hash("stemrepro.training.train", *map(module_of, ffns), without=HASHING)
 
 
 def params_hash(config: dict) -> str:
-    """Return short hash of a run's settings without its seed."""
+    """Return the short hash of a run's settings without its seed."""
     return digest({key: value for key, value in config.items() if key != "seed"})
 
 
 @dataclass(frozen=True)
 class InitFrom:
-    """What a run goes on from.
+    """The finished run that another one resumes from.
 
     Attributes:
         folder: of the finished run.
         parent: short hash of that run's settings, seed and all.
-        tables: "kept"; "anew": drawn again, with an optimiser that knows nothing of them; or a kind of stemrepro.config.retrofit: made of
-            the finished run, which is dense.
-        tokens: that the finished run was trained on of the same text; 0 where this one goes on with another.
-        batches: micro-batches of this run that these were, so that it goes on with those behind; 0 where its sequences are others.
-        row_tokens: that rows are made of.
+        tables: "kept"; "anew": drawn again, and the optimiser has no state of them; or a kind of
+            stemrepro.config.retrofit: made from the finished run, which is dense.
+        tokens: of the same text, that the finished run was trained on; 0 where this one reads another text.
+        batches: these tokens in micro-batches of this run, which begins after them; 0 where its sequences are others.
+        row_tokens: tokens that rows are made from.
     """
 
     folder: Path
@@ -53,14 +53,14 @@ class InitFrom:
 
     @property
     def address(self) -> Address:
-        """Of the finished run."""
+        """Arm and variant of the finished run."""
         return Address(*self.folder.parts[-3:-1])
 
     @property
     def settings(self) -> dict:
-        """What of it stands in the run folder's config.yaml."""
-        made_of = {"row_tokens": self.row_tokens} if self.row_tokens else {}
-        return {"parent": self.parent, "tables": self.tables} | made_of
+        """What the run folder's config.yaml has of it."""
+        rows = {"row_tokens": self.row_tokens} if self.row_tokens else {}
+        return {"parent": self.parent, "tables": self.tables} | rows
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Run:
         text_ratio: tokens of a text in the run's vocabulary / in the scale's.
         prefixes: folders of the shorter runs that share its stable phase, the shortest first.
         init_from: the run whose end it resumes from; None: from initialisation.
-        keep_final_checkpoint: does another run resume from its end?
+        keep_final_checkpoint: whether another run resumes from its end.
     """
 
     address: Address
@@ -96,12 +96,12 @@ class Run:
 
     @property
     def weights(self) -> Path:
-        """Final weights; there if and only if the run came to its end."""
+        """Final weights; they exist if and only if the run came to its end."""
         return self.folder / "weights.safetensors"
 
     @property
     def diverged(self) -> int | None:
-        """The step at which the loss was no number, which ended the run; None for a run that nothing of the kind happened to."""
+        """The step at which the loss was NaN or infinite, which ended the run; None for a run that didn't diverge."""
         path = self.folder / "diverged.json"
         try:
             return int(json.loads(path.read_text(encoding="utf-8"))["step"]) if path.exists() else None
@@ -110,19 +110,19 @@ class Run:
 
     @property
     def end(self) -> Path:
-        """Checkpoint of the last step, for runs that go on from there."""
+        """Checkpoint of the last step, for runs that resume from it."""
         return self.folder / "end.ckpt"
 
     @property
     def finished(self) -> bool:
-        """Is there nothing left to train in the folder, whatever made it?"""
+        """Whether nothing is left to train in the folder, whatever made it."""
         return (
             self.weights.exists() and (self.end.exists() or not self.keep_final_checkpoint)
         ) or self.diverged is not None
 
     @property
     def ended(self) -> bool:
-        """Did this very run come to its end, or diverge?"""
+        """Whether this very run came to its end, or diverged."""
         return self.finished and not self.other_settings()
 
     @property
@@ -133,7 +133,7 @@ class Run:
 
     @property
     def config(self) -> dict:
-        """All that decides the weights, as it stands in the run folder's config.yaml."""
+        """All that decides the weights, as the run folder's config.yaml has it."""
         return {
             "arm": self.address.arm,
             "variant": self.address.variant,
@@ -145,16 +145,17 @@ class Run:
         } | ({"init_from": self.init_from.settings} if self.init_from else {})
 
     def other_settings(self) -> str:
-        """Return how the settings in the run folder differ from this run's, "" when they don't. A file that can't be read
-        differs in everything.
+        """Return how the settings in the run folder differ from this run's; "" when they don't.
+
+        A file that can't be read differs in everything.
         """
         try:
-            there = flat(read_yaml(self.folder / "config.yaml"))
+            existing = flat(read_yaml(self.folder / "config.yaml"))
         except UserError:
-            there = {}
-        asked = flat(self.config)
-        keys = sorted(key for key in there.keys() | asked.keys() if there.get(key) != asked.get(key))
-        return "; ".join(f"{key}: {there.get(key)} there, {asked.get(key)} asked" for key in keys[:5])
+            existing = {}
+        requested = flat(self.config)
+        keys = sorted(key for key in existing.keys() | requested.keys() if existing.get(key) != requested.get(key))
+        return "; ".join(f"{key}: {existing.get(key)} there, {requested.get(key)} requested" for key in keys[:5])
 
     @property
     def stable_phase(self) -> str:

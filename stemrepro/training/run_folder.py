@@ -1,4 +1,7 @@
-"""Reads config.yaml and metrics.jsonl of a run folder, which may be somebody else's: checked in all values, and nothing executed."""
+"""Readers of config.yaml and metrics.jsonl of a run folder, which may be somebody else's.
+
+All values are checked, and nothing is executed.
+"""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,14 +23,14 @@ ARMS = RECIPES / "arms.yaml"
 
 
 class Text(Strict):
-    """Where a run's text comes from."""
+    """The text of a run."""
 
     mix: Name
     train_sha256: str
 
 
 class Begun(Strict):
-    """What a run went on from."""
+    """The finished run that a run resumed from."""
 
     parent: str
     tables: str
@@ -35,7 +38,7 @@ class Begun(Strict):
 
 
 class Settings(Strict):
-    """What stemrepro.training.run.Run.config has written."""
+    """The settings that stemrepro.training.run.Run.config has written."""
 
     arm: Name
     variant: Name
@@ -49,7 +52,7 @@ class Settings(Strict):
 
     @property
     def written(self) -> dict:
-        """The same as config.yaml has it. Hashes are made of it, as fields that came later aren't in it."""
+        """The settings as config.yaml has them. Hashes are made of these, which lack fields that came later."""
         return self._written
 
     @property
@@ -59,7 +62,7 @@ class Settings(Strict):
 
     @property
     def hash(self) -> str:
-        """Short hash of all settings, by which weights and runs that go on name the run."""
+        """Short hash of all settings, by which weights and later runs name the run."""
         return digest(self.written)
 
     @property
@@ -69,10 +72,10 @@ class Settings(Strict):
 
 
 def read_config(folder: Path) -> Settings:
-    """Read the settings of a run folder and checks all of them; every reader of a config.yaml has them from here.
+    """Read the settings of a run folder and check all of them; all readers of a config.yaml call this.
 
     Raises:
-        UserError: there are none, or they are no run's; names the key.
+        UserError: the file is missing or has no settings of a run; the message names the key.
     """
     path = folder / "config.yaml"
     try:
@@ -99,10 +102,12 @@ class Step(Strict):
 
 
 def read_metrics(folder: Path) -> list[dict]:
-    """Return how a run's training went, a row a step: step, tokens, loss, rate, norm, and where it was evaluated validation, by source.
+    """Return how a run's training went, one row per step: step, tokens, loss, rate and norm.
+
+    A row where the run was evaluated also has `validation`, by source.
 
     Raises:
-        UserError: there is nothing, or a row isn't one; names it.
+        UserError: the file is missing, or a row is invalid; the message names it.
     """
     path = folder / "metrics.jsonl"
     rows = read_rows(path)
@@ -112,7 +117,7 @@ def read_metrics(folder: Path) -> list[dict]:
 
 
 def named_here(ffn: str) -> bool:
-    """Is a network this package's own, or of a file that an arm of the working directory's recipes names?"""
+    """Tell whether a network is this package's, or of a file that an arm of the working directory's recipes names."""
     if not OWN_FILE.fullmatch(ffn):
         return True
     arms = read_yaml(ARMS).values() if ARMS.exists() else ()
@@ -123,6 +128,6 @@ def check_trusted(folder: Path, model: ModelConfig) -> None:
     """Raise UserError where building a run's model would execute a file that nobody here has named."""
     if not named_here(model.ffn):
         raise UserError(
-            f"{folder}: its network is {model.ffn}, which no arm of {ARMS} names, and reading a run executes no file of "
+            f"{folder}: its network is {model.ffn}, which no arm of {ARMS} names. Reading a run executes no file of "
             "somebody else's; read that file, then pass --trust (trust=True in Python) or name it in an arm"
         )

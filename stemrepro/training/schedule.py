@@ -8,8 +8,9 @@ from stemrepro.config.training import RunTraining
 def rate_factor(step: int, training: RunTraining) -> float:
     """Give the share of the peak learning rate at a step, counted from 0: a linear warm-up, then the schedule.
 
-    "cosine" decays from the end of the warm-up to `final_rate`. "wsd" (warm-up, stable phase, decay) stays at the peak, then
-    decays on a line from `branch_step` on (Haegele et al., arXiv 2405.18392). So budgets differ in their decay alone.
+    "cosine" decays from the end of the warm-up to `final_rate`. "wsd" (warm-up, stable phase, decay) stays at the peak,
+    then decays linearly from `branch_step` on (Haegele et al., arXiv 2405.18392). So budgets differ in their decay
+    alone.
     """
     steps, final = training.steps, training.final_rate
     if step < training.warmup_steps:
@@ -30,7 +31,8 @@ def branch_step(training: RunTraining) -> int:
 def eval_steps(training: RunTraining) -> set[int]:
     """List the steps after which a run is evaluated.
 
-    They are evenly spaced under "cosine". Under "wsd" there are `evals` per doubling, the same for every budget, and the last step.
+    They are evenly spaced under "cosine". Under "wsd" there are `evals` per doubling, the same for every budget, and
+    the last step.
     """
     steps, evals = training.steps, training.evals
     if training.schedule == "cosine":

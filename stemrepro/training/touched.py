@@ -1,4 +1,4 @@
-"""AdamW that moves only the rows of a table that the batch touched: another semantics than the paper's, named as such."""
+"""AdamW that moves only the rows of a table that the batch touched: not the paper's semantics, and named as such."""
 
 import torch
 from torch import Tensor, nn
@@ -9,8 +9,9 @@ from stemrepro.training.table_adamw import TableAdamW
 
 
 def summed(gradient: Tensor) -> Tensor:
-    """Return a sparse gradient [rows, width] with each row once, the sum over its places in their order, to the bit as the dense gradient of one
-    look-up has it: torch's own `coalesce` adds in another order.
+    """Return a sparse gradient [rows, width] with each row once, the sum over its places in their order.
+
+    The sums are to the bit those of the dense gradient of one look-up. torch's `coalesce` adds in another order.
     """
     rows, places = torch.unique(gradient._indices()[0], return_inverse=True)
     values = torch.ops.aten.embedding_dense_backward(gradient._values(), places, len(rows), -1, False)
@@ -18,10 +19,12 @@ def summed(gradient: Tensor) -> Tensor:
 
 
 def sparse_gradients(model: nn.Module) -> None:
-    """Let a model's trained tables have gradients of the rows that a batch read, so that nothing in a step grows with all of them.
+    """Give a model's trained tables gradients of the rows that a batch read.
+
+    So no cost of a step grows with the number of all rows.
 
     Raises:
-        UserError: a table that is no nn.Embedding, in an FFN of one's own.
+        UserError: a table of a user's FFN is no nn.Embedding.
     """
     for name, table in table_parameters(model).items():
         if table.requires_grad:
@@ -33,10 +36,10 @@ def sparse_gradients(model: nn.Module) -> None:
 
 
 def clip(tables: list[Tensor], limit: float) -> Tensor:
-    """Torch's clip_grad_norm_ for sparse gradients, which that doesn't take; returns the norm before."""
+    """Clip sparse gradients, which torch's clip_grad_norm_ doesn't take; return the norm before."""
     tables = [table for table in tables if table.grad is not None]
     for table in tables:
-        table.grad = table.grad.coalesce()  # behind several micro-batches torch forgets that each row is there once
+        table.grad = table.grad.coalesce()  # after several micro-batches torch forgets that each row occurs once
     held = [table.grad.values() for table in tables]
     if not held:
         return torch.zeros(())
@@ -46,7 +49,7 @@ def clip(tables: list[Tensor], limit: float) -> Tensor:
 
 
 def new_moments(table: Tensor) -> dict[str, Tensor]:
-    """Return what is known of a table's rows [rows, width] before any step; each row counts its own."""
+    """Return the optimiser's state of a table [rows, width] before any step; each row counts its steps."""
     return {
         "step": torch.zeros(len(table), device=table.device),
         "exp_avg": torch.zeros_like(table),
@@ -56,14 +59,14 @@ def new_moments(table: Tensor) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def move_rows(table: Tensor, moments: dict[str, Tensor], rows: Tensor, gradient: Tensor, group: dict) -> None:
-    """AdamW's update in place of distinct rows [n] of a table [rows, width] by their gradient [n, width]."""
+    """Update distinct rows [n] of a table [rows, width] in place by AdamW and their gradient [n, width]."""
     first, second = group["betas"]
     steps = moments["step"].index_select(0, rows).add_(1)
     mean = moments["exp_avg"].index_select(0, rows).lerp_(gradient, 1 - first)
     square = moments["exp_avg_sq"].index_select(0, rows).mul_(second).addcmul_(gradient, gradient, value=1 - second)
     for name, value in (("step", steps), ("exp_avg", mean), ("exp_avg_sq", square)):
         moments[name].index_copy_(0, rows, value)
-    steps = steps.unsqueeze(1)  # in place from here on: rows that are held no longer, and a host's memory is slow
+    steps = steps.unsqueeze(1)  # in place from here on, as a host's memory is slow
     scale = square.div_(1 - second**steps).sqrt_().add_(group["eps"])
     moved = mean.div_(1 - first**steps).mul_(group["lr"]).div_(scale)
     kept = table.index_select(0, rows).mul_(1 - group["lr"] * group["weight_decay"])
@@ -71,16 +74,16 @@ def move_rows(table: Tensor, moments: dict[str, Tensor], rows: Tensor, gradient:
 
 
 class TouchedAdamW(TableAdamW):
-    """AdamW whose tables are updated row by row, those rows that have a gradient.
+    """AdamW that updates only those rows of tables that have a gradient.
 
-    A row without gradient keeps its weights, its moments and its own count of steps (dense AdamW would decay it and let old
-    momentum move it). A row that every batch touches moves as under dense AdamW.
+    A row without gradient keeps its weights, its moments and its count of steps. (Dense AdamW would decay it and let
+    old momentum move it.) A row that every batch touches moves as under dense AdamW.
     """
 
     def step_table(self, table: Tensor, group: dict) -> None:
-        """One update in place of a table [rows, width] with a sparse gradient (see `sparse_gradients`)."""
+        """Update a table [rows, width] in place by its sparse gradient (see `sparse_gradients`)."""
         state, gradient = self.state[table], table.grad.coalesce()
         if not state:
             state |= new_moments(table)
-        state["step"] = state["step"].to(table.device)  # behind a resume it may lie on the processor
+        state["step"] = state["step"].to(table.device)  # after a resume it may lie on the processor
         move_rows(table, state, gradient.indices()[0], gradient.values(), group)

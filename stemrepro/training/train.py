@@ -1,4 +1,4 @@
-"""Trains one run in its folder: returns at once when finished, resumes when cut short, refuses other settings."""
+"""Training of one run in its folder: finished runs return at once, interrupted ones resume, others are refused."""
 
 import logging
 import shutil
@@ -27,7 +27,10 @@ from stemrepro.training.retrofit import beginning
 from stemrepro.training.run import Run
 
 MOST_EPOCHS = 4
-"""Up to so many, repeated text teaches nearly as much as new text (Muennighoff et al. 2023); beyond them arms differ in what they keep."""
+"""Up to so many, repeated text teaches nearly as much as new text (Muennighoff et al. 2023).
+
+Beyond them arms differ in what they memorise.
+"""
 WRITTEN = (
     "config.yaml",
     "metrics.jsonl",
@@ -41,14 +44,14 @@ WRITTEN = (
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files that a process which was killed while writing left behind."""
+    """Remove the temporary files of a process that was killed while writing."""
     for name in map(Path, WRITTEN):
         for path in folder.glob(str(name.with_name(f".{name.name}.????????"))):
             path.unlink()
 
 
 def empty(folder: Path, kept: str = "") -> None:
-    """Remove what lies in a folder, and leaves the folder, and in it what is called `kept`."""
+    """Remove what lies in a folder but the file named `kept`."""
     for path in folder.iterdir():
         if path.name != kept:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
@@ -66,7 +69,7 @@ def claim_folder(run: Run, replace: bool) -> None:
         changes = run.other_settings()
         if changes and not replace:
             raise UserError(f"{run.folder} holds a run with other settings ({changes}); move it or pass --replace")
-        if changes:  # there is a config.yaml at all times: whoever tracks the other seeds meanwhile reads it
+        if changes:  # a config.yaml exists at all times: tracking of other seeds reads it
             empty(run.folder, kept=config.name)
             atomic_write(config, yaml.safe_dump(run.config, sort_keys=False))
     elif any(run.folder.iterdir()):
@@ -78,36 +81,40 @@ def claim_folder(run: Run, replace: bool) -> None:
 
 
 def epochs(run: Run, blocks: TokenBlocks) -> float:
-    """Return how many times a run passes over its training text, with the run that it goes on from.
+    """Return how many times a run passes over its training text, with the run that it resumes from.
 
     Raises:
         UserError: more than 4 times.
     """
-    asked = run.training.tokens + (run.init_from.tokens if run.init_from else 0)
-    there = blocks.count * blocks.length
-    if asked > MOST_EPOCHS * there:
+    planned = run.training.tokens + (run.init_from.tokens if run.init_from else 0)
+    available = blocks.count * blocks.length
+    if planned > MOST_EPOCHS * available:
         raise UserError(
-            f"{run}: {asked:,} training tokens are {asked / there:.1f} passes over the {there:,} tokens of {blocks.path}, and more "
-            f"than {MOST_EPOCHS} are refused; plan {MOST_EPOCHS * there:,} tokens or fewer for it (training.tokens of its scale, "
-            "times tokens of its variant), or take a larger mix of recipes/mixes.yaml"
+            f"{run}: {planned:,} training tokens are {planned / available:.1f} passes over the {available:,} tokens of "
+            f"{blocks.path}, and more than {MOST_EPOCHS} are refused; plan {MOST_EPOCHS * available:,} tokens or fewer "
+            "for it (training.tokens of its scale, times tokens of its variant), or take a larger mix of "
+            "recipes/mixes.yaml"
         )
-    return asked / there
+    return planned / available
 
 
 def train(run: Run, report: Report, replace: bool = False, on_eval: Callable[[int, dict], None] | None = None) -> None:
     """Train one run to its end.
 
-    Leaves config.yaml, metrics.jsonl, weights.safetensors, table snapshots, under WSD the checkpoint that longer runs go on from
-    (hashed by DVC), that of the last step where other runs go on from it, and provenance.json (not). Weights are written last, with the hash of the settings in them: a folder that has them is finished. A run whose loss becomes no number ends
-    there and leaves diverged.json, {"step": k}, in their place. Resume checkpoints are deleted in either case.
+    It leaves these files, which DVC hashes: config.yaml, metrics.jsonl, weights.safetensors and table snapshots; under
+    WSD the checkpoint that longer runs resume from; the last step's checkpoint where other runs resume from it. DVC
+    doesn't hash provenance.json. Weights are written last, with the hash of the settings in them: a folder that has
+    them is finished. A run whose loss becomes NaN or infinite ends there and leaves diverged.json, {"step": k}, in
+    their place. Resume checkpoints are deleted in either case.
 
     Args:
+        report: called with (steps done, loss, tokens per second).
         replace: remove what was made with other settings.
-        mark: called with (step, losses by source) after each validation; what it raises ends the run (sweeps stop trials so).
+        on_eval: called with (step, losses by source) after each validation; what it raises ends the run, as sweeps do.
 
     Raises:
-        UserError: another process trains in the folder, or it holds something else; or the run would pass over its text more than
-            4 times.
+        UserError: another process trains in the folder, or it holds something else; or the run would pass over its text
+            more than 4 times.
     """
     with locked(run.folder, f"another process is training in {run.folder}; wait for it, or stop it"):
         claim_folder(run, replace)
@@ -118,16 +125,16 @@ def train(run: Run, report: Report, replace: bool = False, on_eval: Callable[[in
 
 
 def _train(run: Run, report: Report, on_eval: Callable[[int, dict], None] | None) -> None:
-    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)  # which devices there are, and tips
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)  # it lists devices and gives tips
     warnings.filterwarnings("ignore", module="lightning")
     warnings.filterwarnings("ignore", message="Dynamo detected a call to a `functools.lru_cache`")  # of constants
     started, training = time.monotonic(), run.training
-    torch.manual_seed(run.seed)  # nothing draws from it so far; whatever will, does so the same in every run of a seed
-    # Compiled by torch 2.13, sparse gradients of a model's tables come out wrong; host rows change in number at each step.
+    torch.manual_seed(run.seed)  # nothing draws from it yet
+    # Compiled by torch 2.13, sparse gradients of a model's tables come out wrong. The number of host rows varies.
     compiled = training.compile and training.table_update != "touched"
     compiles = compiled and compiler_works("cuda" if training.accelerator == "gpu" else "cpu")
     if compiled and not compiles:
-        print(f"stemrepro: {run}: there is no working compiler here, so it is trained without", file=sys.stderr)
+        print(f"stemrepro: {run}: there is no working compiler; it is trained without", file=sys.stderr)
     kind = HostModule if training.table_home == "host" else LanguageModule
     module, recorder, resume = kind(run, compiles), Recorder(run, report, on_eval), run.folder / "resume"
     passes = epochs(run, module.blocks)
@@ -138,7 +145,7 @@ def _train(run: Run, report: Report, on_eval: Callable[[int, dict], None] | None
         max_steps=training.steps,
         accumulate_grad_batches=training.batch // training.micro_batch,
         callbacks=[recorder],
-        plugins=[AtomicCheckpointIO(), LightningEnvironment()],  # a process of its own, whatever cluster it is on
+        plugins=[AtomicCheckpointIO(), LightningEnvironment()],  # a single process, on any cluster
         default_root_dir=run.folder,  # inside Slurm any hpc_ckpt_* there would be loaded
         logger=False,
         enable_checkpointing=False,
@@ -160,8 +167,11 @@ def _train(run: Run, report: Report, on_eval: Callable[[int, dict], None] | None
     recorder.write_rows()
     seconds = time.monotonic() - started
     about = provenance() | {
-        "seconds": round(seconds, 1), "resumed_from": start and start.name, "compiled": compiles, "epochs": round(passes, 4),
-    }  # fmt: skip
+        "seconds": round(seconds, 1),
+        "resumed_from": start and start.name,
+        "compiled": compiles,
+        "epochs": round(passes, 4),
+    }
     write_json(run.folder / "provenance.json", about | {"params_hash": run.params_hash, "data_hash": run.data_hash})
     if diverged is not None:
         write_json(run.folder / "diverged.json", {"step": diverged})

@@ -8,7 +8,7 @@ from rich.console import Console
 from stemrepro.cli.cost_table import cost_table, short, show
 from stemrepro.common.errors import UserError
 
-ASKED = {
+SETTINGS = {
     "shape": "llama-3.2-1b",
     "placement": "third",
     "length": 4096,
@@ -21,14 +21,14 @@ ASKED = {
 
 def test_the_issues_example_prints_the_papers_model(catalog):
     console = Console(file=io.StringIO(), width=120)
-    show(catalog, console, True, **ASKED)
+    show(catalog, console, True, **SETTINGS)
     text = console.file.getvalue()
     for words in ("5 of 16 layers", "6.67 G", "1.41 G", "5.25 G", "10.5 GB", "6.75 G", "2.68 GB", "Zipf"):
         assert words in text
 
 
 def test_distinct_tokens_given_move_exactly_their_rows(catalog):
-    table = cost_table(catalog, **ASKED | {"distinct": 1000})
+    table = cost_table(catalog, **SETTINGS | {"distinct": 1000})
     cells = [list(column.cells) for column in table.columns]
     line = cells[0].index("  de-duplicated (1,000 distinct)")
     assert cells[2][line] == "81.9 MB"  # 1,000 x 5 layers x 8,192 x 2 bytes
@@ -40,12 +40,12 @@ def test_distinct_tokens_given_move_exactly_their_rows(catalog):
         ({"shape": "gpt-9"}, "shape 'gpt-9' is unknown.*laptop.*llama-3.2-1b"),
         ({"batch": 0}, "batch 0.* must be finite and above 0"),
         ({"tflops": float("nan")}, "tflops nan must be finite"),
-        ({"distinct": 10**6}, "1000000 distinct tokens: there must be 1 to 32,768"),
+        ({"distinct": 10**6}, "1000000 distinct tokens: the number must be 1 to 32,768"),
     ],
 )
 def test_bad_input_is_named(catalog, change, words):
     with pytest.raises(UserError, match=words):
-        cost_table(catalog, **ASKED | change)
+        cost_table(catalog, **SETTINGS | change)
 
 
 def test_short():

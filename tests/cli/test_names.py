@@ -7,6 +7,7 @@ import yaml
 from typer.testing import CliRunner
 
 from stemrepro.cli import app, names
+from stemrepro.config.address import MAIN, Address
 from stemrepro.pipeline import plan
 from tests.conftest import ROOT, TINY
 
@@ -25,7 +26,7 @@ def project(tmp_path, monkeypatch):
 
 
 def sentence(*arguments):
-    """What a command that is refused says, in one line."""
+    """The one line of a command that is refused."""
     done = CliRunner().invoke(app, list(arguments))
     assert done.exit_code == 2, done.output
     assert done.stderr.count("\n") == 1, done.stderr
@@ -58,31 +59,40 @@ AT = ("--scale", "tiny")
         (("verify", "--scale", "tinny"), "scale 'tinny' is unknown; did you mean 'tiny'?"),
         (("sweep", "recipes/sweeps/ablation.yaml"), "did you mean 'recipes/sweeps/ablations.yaml'?"),
         (("sweep", "ablation"), "did you mean 'recipes/sweeps/ablations.yaml'?"),
-        (("sweep", "recipes/sweeps/ablations.yaml", "--scale", "tinny"), "scale 'tinny' is unknown; did you mean 'tiny'?"),
+        (("sweep", "recipes/sweeps/ablations.yaml", "--scale", "tinny"), "'tinny' is unknown; did you mean 'tiny'?"),
         (("new", "recipe", "mine", "dens", "stem-full"), "arm 'dens' is unknown; did you mean 'dense'?"),
         (("new", "arm", "mine", "--ffn", "sten"), "ffn 'sten' is unknown; did you mean 'stem'?"),
-        (("generate", "--run", "runs/tiny/main/stem-ful/seed0", "--prompt", "x"), "did you mean 'runs/tiny/main/stem-full/seed0'?"),
+        (("generate", "--run", "runs/tiny/main/stem-ful/seed0", "--prompt", "x"),
+         "did you mean 'runs/tiny/main/stem-full/seed0'?"),
     ],
 )  # fmt: skip
 def test_what_was_meant(project, arguments, words):
     assert words in sentence(*arguments)
 
 
+def test_planned_runs_are_chosen_by_name(project):
+    params = names.planned("tiny")
+    chosen = names.chosen(params, "tiny", ["stem-third", "dense"])
+    assert list(chosen) == [Address(MAIN, "stem-third"), Address(MAIN, "dense")]
+    assert chosen[Address(MAIN, "dense")].model.ffn == "dense"
+    assert names.chosen(params, "tiny", []) == params.planned("tiny")
+
+
 def test_why_an_arm_that_is_there_is_not_planned(project, catalog):
-    """Each of the ways in which an arm can be there and not be planned, found in the recipes themselves."""
+    """Each reason why an arm exists and isn't planned, by an example from the recipes."""
     wanted = {name: recipe.wanted() for name, recipe in catalog.at("laptop").recipes.items()}
-    arms = {name: set(recipe.arms) for name, recipe in catalog.recipes.items()}
-    nowhere = next(arm for arm in catalog.arms if not any(arm in own for own in arms.values()))
-    said = sentence("train", *AT, nowhere)
-    assert f"no recipe names arm '{nowhere}'" in said
-    assert f"stemrepro new recipe NAME dense {nowhere}" in said
+    arms = {arm for recipe in catalog.recipes.values() for arm in recipe.arms}
+    nowhere = next(arm for arm in catalog.arms if arm not in arms)
+    text = sentence("train", *AT, nowhere)
+    assert f"no recipe names arm '{nowhere}'" in text
+    assert f"stemrepro new recipe NAME dense {nowhere}" in text
     robustness = next(a for a in wanted["table_design"] if a not in wanted["rivals"])
     assert f"'{robustness}' isn't planned, though table_design" in sentence("train", *AT, str(robustness))
     assert "no recipe wants arm 'dense' at variant 'rate-1-own'" in sentence("train", *AT, "dense@rate-1-own")
 
 
 def offered(line, monkeypatch):
-    """What typer's protocol for bash answers at the end of a line."""
+    """The completions of a line's end, by typer's protocol for bash."""
     words = line.split(" ")
     for name, value in {
         "COMP_WORDS": line,
@@ -117,10 +127,10 @@ def offered(line, monkeypatch):
     ],
 )
 def test_the_tab_key_knows_the_names(project, line, some, monkeypatch):
-    found = offered(line, monkeypatch)
-    assert some <= set(found)
+    offers = offered(line, monkeypatch)
+    assert some <= set(offers)
     last = line.split(" ")[-1]
-    assert all(name.startswith(last) for name in found)
+    assert all(name.startswith(last) for name in offers)
 
 
 def test_files_that_cannot_be_read_offer_nothing(project, monkeypatch):

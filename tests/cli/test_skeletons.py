@@ -1,4 +1,4 @@
-"""Arms and recipes to start from: valid as written, and never over what is there."""
+"""Arms and recipes to start from: valid as written, and never over existing files."""
 
 import shutil
 
@@ -54,7 +54,7 @@ def test_a_recipe_is_the_last_one_and_its_claim_can_be_judged(folder):
     name, recipe = list(load(folder).recipes.items())[-1]
     assert (name, recipe.arms) == ("mine", ("dense", "stem-half", "ple"))
     (claim,) = recipe.claims.values()
-    assert claim.arms == ("dense", "ple")  # the last is the one that is asked for
+    assert claim.arms == ("dense", "ple")  # the last is the one that the claim is about
     assert claim.sentence == "ple ends below dense."
 
 
@@ -73,7 +73,7 @@ def test_a_recipe_is_the_last_one_and_its_claim_can_be_judged(folder):
         (lambda folder: new_arm("mine", "my/x.py:Rows()", folder), "ffn 'my/x.py:Rows\\(\\)' is unknown"),
         (lambda folder: new_arm("mine", "my/x.py:lambda", folder), "is no name of a class"),
         (lambda folder: new_recipe("off", ["dense", "ple"], folder), "'off' is no name: YAML reads it"),
-        (lambda folder: new_recipe("rivals", ["dense", "ple"], folder), "is there already"),
+        (lambda folder: new_recipe("rivals", ["dense", "ple"], folder), "exists already"),
         (lambda folder: new_recipe("../x", ["dense", "ple"], folder), "is no name"),
         (lambda folder: new_recipe("mine", ["dense"], folder), "name two or more"),
         (lambda folder: new_recipe("mine", ["dense", "dense"], folder), "name each arm once"),

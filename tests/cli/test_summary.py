@@ -11,7 +11,10 @@ from stemrepro.cli.summary import loss_at_end, losses_of_runs, losses_of_scores,
 from stemrepro.config.address import MAIN, Address
 from tests.conftest import ROOT
 
-ROWS = [{"step": 1, "loss": 9.0}, {"step": 2, "loss": 5.0, "validation": {"bible": 4.0, "plays": 5.0, "dictionary": 99.0}}]  # fmt: skip
+ROWS = [
+    {"step": 1, "loss": 9.0},
+    {"step": 2, "loss": 5.0, "validation": {"bible": 4.0, "plays": 5.0, "dictionary": 99.0}},
+]
 
 
 def run(folder, arm="dense", variant=MAIN, shift=0.0, rows=ROWS, diverged=None):
@@ -39,29 +42,29 @@ def test_runs_by_arm_with_what_seeds_differ_by(tmp_path):
     """4.4, 4.5 and 4.6 have mean 4.5 and standard deviation 0.1; a run that diverged has no loss."""
     runs = [run(tmp_path / f"dense{n}", shift=shift) for n, shift in enumerate((-0.1, 0.0, 0.1))]
     runs += [run(tmp_path / "full", "stem-full", "half", -1.0), run(tmp_path / "bad", diverged=3)]
-    said = plain(losses_of_runs(runs, Path("runs/tiny")))
-    assert said.startswith("trained, in runs/tiny/; ")
-    assert said.endswith(": dense 4.500 +- 0.100 (3), stem-full@half 3.500 (1)")
+    text = plain(losses_of_runs(runs, Path("runs/tiny")))
+    assert text.startswith("trained, in runs/tiny/; ")
+    assert text.endswith(": dense 4.500 +- 0.100 (3), stem-full@half 3.500 (1)")
 
 
 def test_where_there_are_many_those_at_points_are_but_counted(tmp_path):
     runs = [run(tmp_path / f"{n}", f"arm-{n}", MAIN if n < 7 else "half") for n in range(13)]
-    said = plain(losses_of_runs(runs, Path("runs/tiny")))
-    assert said.endswith("arm-6 4.500 (1), and 6 more at variants")
-    assert "arm-7" not in said
+    text = plain(losses_of_runs(runs, Path("runs/tiny")))
+    assert text.endswith("arm-6 4.500 (1), and 6 more at variants")
+    assert "arm-7" not in text
     assert max(map(len, losses_of_runs(runs, Path("runs/tiny")).split("\n"))) <= 80
 
 
 def test_scored_losses_are_those_of_the_scores():
-    """Of committed scores: the mean is the one in summary.json, which scoring wrote; an arm without scores isn't named."""
+    """Of committed scores: the mean is that of summary.json; an arm without scores isn't named."""
     folder = ROOT / "scores/laptop/losses"
     about = json.loads((folder / "main/dense/summary.json").read_text())
-    said = plain(losses_of_scores([Address(MAIN, "dense"), Address(MAIN, "none-such")], folder))
+    text = plain(losses_of_scores([Address(MAIN, "dense"), Address(MAIN, "none-such")], folder))
     expected = rf": dense {about['loss']['prose']['nats_per_token']:.3f} \+- 0\.\d{{3}} \({about['seeds']}\)$"
-    assert re.search(expected, said), said
+    assert re.search(expected, text), text
 
 
 def test_verdicts_are_counted_as_they_are_called():
     rows = [{"verdict": "reproduced", "origin": origin} for origin in ("paper", "paper", "control")]
-    said = verdicts([*rows, {"verdict": "inconclusive", "origin": "paper"}], [Path("results/tiny/rivals")])
-    assert said == "4 claims: 2 reproduced, 1 holds, 1 inconclusive; in results/tiny/rivals/"
+    text = verdicts([*rows, {"verdict": "inconclusive", "origin": "paper"}], [Path("results/tiny/rivals")])
+    assert text == "4 claims: 2 reproduced, 1 holds, 1 inconclusive; in results/tiny/rivals/"

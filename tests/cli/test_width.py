@@ -27,7 +27,8 @@ def printed(*arguments):
 @pytest.mark.parametrize(
     "line",
     [
-        "plan --arms", "plan --arms --scale gpu", "paper", "cost --shape llama-3.2-1b", "cost --shape qwen2.5-32b --batch 4096",
+        "plan --arms", "plan --arms --scale gpu", "paper", "cost --shape llama-3.2-1b",
+        "cost --shape qwen2.5-32b --batch 4096",
         "explain rivals/equal-flops", "verify --scale laptop", "--help", "train --help",
     ],
 )  # fmt: skip
@@ -52,9 +53,9 @@ def test_every_arm_has_its_name_and_its_numbers_whole(catalog, scale):
     model = catalog.scale(scale).model
     for arm in catalog.arms:
         counts = parameter_counts(config := shaped(model, catalog.arms[arm]))
-        told = [number(word) for word in lines[arm][-5:]]
+        printed = [number(word) for word in lines[arm][-5:]]
         wanted = [counts["total"], counts["active"], counts["tables"], flops_per_token(config, model.sequence)]
-        assert told == pytest.approx([*wanted, table_bytes_per_token(config, 4)], rel=0.006), lines[arm]
+        assert printed == pytest.approx([*wanted, table_bytes_per_token(config, 4)], rel=0.006), lines[arm]
 
 
 def test_every_cell_of_the_paper_has_its_name_on_one_line():

@@ -1,4 +1,4 @@
-"""Exported models in a process that can't import stemrepro, against the run's own model: logits, greedy text, scores of lm-eval."""
+"""Exported models in a process that can't import stemrepro, against the run's model: logits, text, lm-eval's scores."""
 
 import json
 import os
@@ -61,26 +61,27 @@ import numpy as np, torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 tokens, out, folders = torch.tensor(json.loads(sys.argv[1])), sys.argv[2], json.loads(sys.argv[3])
-found = {}
+arrays = {}
 for name, (folder, trusted) in folders.items():
     trust = {"trust_remote_code": True} if trusted else {}
     tokenizer, model = (kind.from_pretrained(folder, **trust) for kind in (AutoTokenizer, AutoModelForCausalLM))
     with torch.no_grad():
-        found[f"{name}/logits"] = model(tokens).logits.numpy()
+        arrays[f"{name}/logits"] = model(tokens).logits.numpy()
     for cached in (True, False):
         made = model.generate(tokens[:, :7], max_new_tokens=int(sys.argv[5]), do_sample=False, use_cache=cached)
-        found[f"{name}/greedy/{cached}"] = made[:, 7:].numpy()
-    found[f"{name}/ends"] = np.array([model.generation_config.eos_token_id, model.config.eos_token_id, tokenizer.eos_token_id])
+        arrays[f"{name}/greedy/{cached}"] = made[:, 7:].numpy()
+    kinds = (model.generation_config, model.config, tokenizer)
+    arrays[f"{name}/ends"] = np.array([kind.eos_token_id for kind in kinds])
     ids = tokenizer(sys.argv[4]).input_ids
-    found[f"{name}/class"], found[f"{name}/ids"] = np.array(type(model).__name__), np.array(ids)
-    found[f"{name}/text"] = np.array(tokenizer.decode(ids, skip_special_tokens=True))
-np.savez(out, **found)
+    arrays[f"{name}/class"], arrays[f"{name}/ids"] = np.array(type(model).__name__), np.array(ids)
+    arrays[f"{name}/text"] = np.array(tokenizer.decode(ids, skip_special_tokens=True))
+np.savez(out, **arrays)
 """
 
 
 @pytest.fixture(scope="module")
 def home(sample, tiny, tmp_path_factory):
-    """A project with a tokenizer, a data card, and runs of every arm with weights as after training: none is what it starts as."""
+    """A project with a tokenizer, a data card, and runs of every arm with weights as after training."""
     home = tmp_path_factory.mktemp("home")
     (home / "data/tiny").mkdir(parents=True)
     (home / "results/tiny").mkdir(parents=True)
@@ -114,6 +115,9 @@ def home(sample, tiny, tmp_path_factory):
     return home
 
 
+DENSE = "runs/tiny/main/dense/seed0"
+
+
 def folder_of(home, name):
     return home / "runs/tiny" / Address.parse(name).path / "seed0"
 
@@ -129,20 +133,22 @@ def own_model(home, name):
 
 @pytest.fixture(scope="module")
 def fresh(home, tmp_path_factory):
-    """What a process elsewhere, in which stemrepro can't be imported, makes of the exported folders."""
+    """The arrays that a process without stemrepro makes of the exported folders."""
     place = tmp_path_factory.mktemp("elsewhere")
     names = [*CAN, MASKED, OTHER]
-    folders = {name: (str(exported(home, name, place / name)), "stem" in json.loads((place / name / "config.json").read_text())["model_type"])
-               for name in names}  # fmt: skip
-    own = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(place / "hub"), "OMP_NUM_THREADS": "1"}
+    folders = {}
+    for name in names:
+        folder = exported(home, name, place / name)
+        folders[name] = (str(folder), "stem" in json.loads((folder / "config.json").read_text())["model_type"])
+    offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(place / "hub"), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-I", "-c", FRESH, json.dumps(TOKENS.tolist()), str(place / "found.npz"), json.dumps(folders), TEXT,
-         str(LENGTH)],
-        cwd=place, env=os.environ | own, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+        [sys.executable, "-I", "-c", FRESH, json.dumps(TOKENS.tolist()), str(place / "arrays.npz"), json.dumps(folders),
+         TEXT, str(LENGTH)],
+        cwd=place, env=os.environ | offline, capture_output=True, text=True, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
-    with np.load(place / "found.npz") as found:
-        return dict(found)
+    with np.load(place / "arrays.npz") as arrays:
+        return dict(arrays)
 
 
 @torch.no_grad()
@@ -174,7 +180,7 @@ def test_logits_and_greedy_tokens_are_the_runs_own(home, fresh, name):
 
 
 def test_a_text_begins_behind_an_end_mark_and_holds_none(home, fresh):
-    """Our own tokens of the text, also where it spells the mark."""
+    """Our tokens of the text, also where it spells the mark."""
     ids = read_tokenizer(home / "data/tiny/tokenizer.json").encode(TEXT).ids
     assert END_OF_DOCUMENT not in ids
     for name in ("dense", "stem-full"):
@@ -185,7 +191,7 @@ def test_a_text_begins_behind_an_end_mark_and_holds_none(home, fresh):
 
 @torch.no_grad()
 def test_without_its_document_mask_a_model_reads_one_document_without_a_mark(home, fresh):
-    """Which is what the masked model sees of a document behind a mark."""
+    """Which is what the masked model sees of a document after a mark."""
     model = own_model(home, MASKED).model
     marked = torch.cat([torch.full((2, 1), END_OF_DOCUMENT), TOKENS], dim=1)
     np.testing.assert_allclose(fresh[f"{MASKED}/logits"], model(marked)[:, 1:], rtol=0, atol=CLOSE)
@@ -204,7 +210,7 @@ def test_shared_and_shuffled_tables_are_said_to_be_written_otherwise(home):
 
 @pytest.fixture
 def own_modules(tmp_path, monkeypatch):
-    """Code that comes with a model lies in the test's own folder, and nothing of it or of another test's is imported already."""
+    """Code that comes with a model is in a folder of this test, and none of it or of another test's is imported yet."""
 
     def forget():
         for module in [name for name in sys.modules if name.partition(".")[0] == "transformers_modules"]:
@@ -221,7 +227,7 @@ def own_modules(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["dense", "stem-full"])
 def test_lm_eval_scores_it_as_it_scores_the_run(home, sample, tmp_path, name):
     pytest.importorskip("accelerate", reason="lm-eval's model 'hf' needs accelerate, which the dev extra has")
-    asked = {
+    settings = {
         "tasks": list(TASKS),
         "task_manager": task_manager(sample / "items"),
         "bootstrap_iters": 0,
@@ -233,15 +239,15 @@ def test_lm_eval_scores_it_as_it_scores_the_run(home, sample, tmp_path, name):
         model_args={"pretrained": str(folder), "trust_remote_code": name != "dense"},
         batch_size=3,
         device="cpu",
-        **asked,
+        **settings,
     )
-    ours = simple_evaluate(own_model(home, name), **asked)
+    ours = simple_evaluate(own_model(home, name), **settings)
     for task in TASKS:
         for metric in ("acc,none", "acc_norm,none"):
             assert theirs["results"][task][metric] == ours["results"][task][metric]
         scores = [
-            {row["doc_id"]: [score for ((score, _),) in row["resps"]] for row in found["samples"][task]}
-            for found in (theirs, ours)
+            {row["doc_id"]: [score for ((score, _),) in row["resps"]] for row in result["samples"][task]}
+            for result in (theirs, ours)
         ]
         assert scores[0].keys() == scores[1].keys()
         for item, row in scores[1].items():
@@ -253,8 +259,8 @@ def test_the_card_is_made_of_the_runs_record(home):
     text = card_of(home, "stem-full")
     for words in (
         "`stem-full` of scale `tiny`, seed 0", "y = W_d(SiLU(W_g x) * U[token])", "| in layers | 1, 2, 3 of 0 to 3;",
-        "1,536 tokens of mix `sample`", "0.5 epochs", params_hash(config), provenance()["commit"], "This run wasn't scored",
-        "trust_remote_code=True",
+        "1,536 tokens of mix `sample`", "0.5 epochs", params_hash(config), provenance()["commit"],
+        "This run wasn't scored", "trust_remote_code=True",
     ):  # fmt: skip
         assert words in text
     tables = 3 * 300 * 24
@@ -278,36 +284,38 @@ def test_the_card_has_the_scores_of_this_very_run(home, tmp_path):
     assert "1.25" not in others
     summary = json.loads((folder / "summary.json").read_text())
     write_json(folder / "summary.json", summary | {"params_hash": params_hash(config)})
-    assert "| prose, nats a token | 1.2500 | 1.7500 |" in text("own")
+    assert "| prose, nats per token | 1.2500 | 1.7500 |" in text("of-this-run")
 
 
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (lambda home: (home / "out").mkdir(), r"out is there already; name a folder that isn't"),
-        (lambda home: shutil.rmtree(folder_of(home, "dense")), r"run 'runs/tiny/main/dense/seed0' is unknown"),
-        (lambda home: (folder_of(home, "dense") / "config.yaml").write_text("model: 3"), r"config\.yaml is missing or damaged"),
-        (lambda home: (folder_of(home, "dense") / "weights.safetensors").unlink(), r"weights\.safetensors is missing; train"),
-        (lambda home: (folder_of(home, "dense") / "weights.safetensors").write_bytes(b"x"), r"does not hold the weights"),
-        (lambda home: (folder_of(home, "dense") / "provenance.json").write_text("{}"), r"provenance\.json .*commit: Field required"),
-        (lambda home: (folder_of(home, "dense") / "diverged.json").write_text("{}"), r"seed0 diverged .* no weights to export"),
+        (lambda home: (home / "out").mkdir(), r"out exists already; name another folder"),
+        (lambda home: shutil.rmtree(home / DENSE), r"run 'runs/tiny/main/dense/seed0' is unknown"),
+        (lambda home: (home / DENSE / "config.yaml").write_text("model: 3"), r"config\.yaml is missing or damaged"),
+        (lambda home: (home / DENSE / "weights.safetensors").unlink(), r"weights\.safetensors is missing; train"),
+        (lambda home: (home / DENSE / "weights.safetensors").write_bytes(b"x"), r"does not hold the weights"),
+        (lambda home: (home / DENSE / "provenance.json").write_text("{}"),
+         r"provenance\.json .*commit: Field required"),
+        (lambda home: (home / DENSE / "diverged.json").write_text("{}"), r"seed0 diverged .* no weights to export"),
         (lambda home: (home / "data/tiny/tokenizer.json").unlink(), r"tokenizer\.json is missing or damaged"),
-        (lambda home: (home / "results/tiny/data_card.md").unlink(), r"data_card\.md can't be read .* 'stemrepro data blocks --scale tiny'"),
+        (lambda home: (home / "results/tiny/data_card.md").unlink(),
+         r"data_card\.md can't be read .* 'stemrepro data blocks --scale tiny'"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_exported_is_one_sentence_and_nothing_written(home, tmp_path, monkeypatch, damage, words):
-    own = tmp_path / "home"
+    copy = tmp_path / "home"
     for part in ("data", "results", "runs/tiny/main/dense"):
-        shutil.copytree(home / part, own / part)
-    damage(own)
-    monkeypatch.chdir(own)
-    before = sorted(own.rglob("*"))
+        shutil.copytree(home / part, copy / part)
+    damage(copy)
+    monkeypatch.chdir(copy)
+    before = sorted(copy.rglob("*"))
     done = CliRunner().invoke(app, ["export", "runs/tiny/main/dense/seed0", "out"])
     assert done.exit_code == 2
     assert done.stderr.count("\n") == 1
     with pytest.raises(UserError, match=words):
         raise UserError(done.stderr)
-    assert sorted(own.rglob("*")) == before
+    assert sorted(copy.rglob("*")) == before
 
 
 def test_the_command_says_where_it_wrote(home, monkeypatch, tmp_path):

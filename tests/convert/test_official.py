@@ -1,5 +1,7 @@
-"""The official code's checkpoints, written here name by name, against the equations and Hugging Face's Llama, whose rotary positions are
-written otherwise."""
+"""The official code's checkpoints, written here name by name, against the equations and Hugging Face's Llama.
+
+Hugging Face's rotary positions are written differently.
+"""
 
 import json
 
@@ -13,8 +15,8 @@ from stemrepro.convert.official import joined, read
 VOCAB, WIDTH, HEADS, KV, FFN, LAYERS, BASE, EPS = 29, 24, 4, 2, 20, 3, 500.0, 1e-4
 HEAD = WIDTH // HEADS
 TOKENS = torch.randint(0, VOCAB, (2, 13), generator=torch.Generator().manual_seed(1))
-ABOUT = {"dim": WIDTH, "n_layers": LAYERS, "n_heads": HEADS, "n_kv_heads": KV, "head_dim": None, "rope_theta": BASE, "norm_eps": EPS,
-         "weight_tying": False, "rope_scaling": None}  # fmt: skip
+ABOUT = {"dim": WIDTH, "n_layers": LAYERS, "n_heads": HEADS, "n_kv_heads": KV, "head_dim": None, "rope_theta": BASE,
+         "norm_eps": EPS, "weight_tying": False, "rope_scaling": None}  # fmt: skip
 
 
 def official(replaced_layers=()):
@@ -24,8 +26,10 @@ def official(replaced_layers=()):
     for n in range(LAYERS):
         shapes |= {
             f"layers.{n}.attention_norm.weight": (WIDTH,), f"layers.{n}.ffn_norm.weight": (WIDTH,),
-            f"layers.{n}.attention.wq.weight": (HEADS * HEAD, WIDTH), f"layers.{n}.attention.wk.weight": (KV * HEAD, WIDTH),
-            f"layers.{n}.attention.wv.weight": (KV * HEAD, WIDTH), f"layers.{n}.attention.wo.weight": (WIDTH, HEADS * HEAD),
+            f"layers.{n}.attention.wq.weight": (HEADS * HEAD, WIDTH),
+            f"layers.{n}.attention.wk.weight": (KV * HEAD, WIDTH),
+            f"layers.{n}.attention.wv.weight": (KV * HEAD, WIDTH),
+            f"layers.{n}.attention.wo.weight": (WIDTH, HEADS * HEAD),
             f"layers.{n}.feed_forward.w1.weight": (FFN, WIDTH), f"layers.{n}.feed_forward.w2.weight": (WIDTH, FFN),
         }  # fmt: skip
         if n not in replaced_layers:
@@ -35,7 +39,7 @@ def official(replaced_layers=()):
 
 
 def step(folder, state, replaced_layers, shards=0, prefix="", nested=True, **about):
-    """A folder as the official code leaves it behind a step: consolidated, with tables in one file, or in a file a rank."""
+    """A folder as the official code leaves it after a step: consolidated, with tables in one file, or one per rank."""
     home = folder / "consolidated"
     home.mkdir(parents=True)
     tables = {name: value for name, value in state.items() if name.startswith("stem_embeddings")}
@@ -68,26 +72,26 @@ def plain(state, tokens, replaced_layers):
     """The logits of one sequence by the equations, position after position and head after head."""
     x = state["tok_embeddings.weight"][tokens]
     for n in range(LAYERS):
-        own = {k.removeprefix(f"layers.{n}.")[:-7]: w for k, w in state.items() if k.startswith(f"layers.{n}.")}
-        h = normed(x, own["attention_norm"])
-        q = turned((h @ own["attention.wq"].T).reshape(-1, HEADS, HEAD))
-        k = turned((h @ own["attention.wk"].T).reshape(-1, KV, HEAD))
-        v = (h @ own["attention.wv"].T).reshape(-1, KV, HEAD)
+        layer = {k.removeprefix(f"layers.{n}.")[:-7]: w for k, w in state.items() if k.startswith(f"layers.{n}.")}
+        h = normed(x, layer["attention_norm"])
+        q = turned((h @ layer["attention.wq"].T).reshape(-1, HEADS, HEAD))
+        k = turned((h @ layer["attention.wk"].T).reshape(-1, KV, HEAD))
+        v = (h @ layer["attention.wv"].T).reshape(-1, KV, HEAD)
         mixed = torch.zeros(len(tokens), HEADS, HEAD)
         for place in range(len(tokens)):
             for head in range(HEADS):
                 group = head // (HEADS // KV)
                 weight = torch.softmax(k[: place + 1, group] @ q[place, head] / HEAD**0.5, dim=0)
                 mixed[place, head] = weight @ v[: place + 1, group]
-        x = x + mixed.flatten(1) @ own["attention.wo"].T
-        h = normed(x, own["ffn_norm"])
-        gate = h @ own["feed_forward.w1"].T
+        x = x + mixed.flatten(1) @ layer["attention.wo"].T
+        h = normed(x, layer["ffn_norm"])
+        gate = h @ layer["feed_forward.w1"].T
         up = (
             state[f"stem_embeddings.{replaced_layers.index(n)}.weight"][tokens]
             if n in replaced_layers
-            else h @ own["feed_forward.w3"].T
+            else h @ layer["feed_forward.w3"].T
         )
-        x = x + (gate * torch.sigmoid(gate) * up) @ own["feed_forward.w2"].T
+        x = x + (gate * torch.sigmoid(gate) * up) @ layer["feed_forward.w2"].T
     return normed(x, state["norm.weight"]) @ state["output.weight"].T
 
 
@@ -96,33 +100,33 @@ def plain(state, tokens, replaced_layers):
     "form", [{}, {"shards": 3}, {"shards": 12}, {"prefix": "lm_transformer."}, {"prefix": "model.", "nested": False}]
 )
 def test_logits_are_those_of_the_equations(tmp_path, replaced_layers, form):
-    """A table belongs to the layer at its place in `stem_layers`, and rank 10 comes behind rank 9."""
+    """A table belongs to the layer at its place in `stem_layers`, and rank 10 comes after rank 9."""
     state = official(replaced_layers)
     folder = step(tmp_path / "0000000012", state, replaced_layers, **form)
     for named in (folder, folder / "consolidated"):
         model = read(named)
         assert model.config.replaced_layers == replaced_layers
         with torch.no_grad():
-            found = model(TOKENS)
-        for row, tokens in zip(found, TOKENS, strict=True):
+            logits = model(TOKENS)
+        for row, tokens in zip(logits, TOKENS, strict=True):
             torch.testing.assert_close(row, plain(state, tokens, replaced_layers), atol=2e-5, rtol=1e-4)
 
 
 def in_pairs(weight, heads):
-    """A projection of Hugging Face's, entry i of a head beside entry i + half."""
+    """A projection of Hugging Face's, entry i of a head next to entry i + half."""
     rows = []
     for head in range(heads):
-        own = weight[head * HEAD : (head + 1) * HEAD]
+        part = weight[head * HEAD : (head + 1) * HEAD]
         for i in range(HEAD // 2):
-            rows += [own[i], own[i + HEAD // 2]]
+            rows += [part[i], part[i + HEAD // 2]]
     return torch.stack(rows)
 
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_a_llama_in_that_layout_is_the_llama(tmp_path, tied):
     llama = LlamaForCausalLM(LlamaConfig(
-        vocab_size=VOCAB, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS, num_key_value_heads=KV,
-        intermediate_size=FFN, rms_norm_eps=EPS, rope_theta=BASE, tie_word_embeddings=tied,
+        vocab_size=VOCAB, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
+        num_key_value_heads=KV, intermediate_size=FFN, rms_norm_eps=EPS, rope_theta=BASE, tie_word_embeddings=tied,
     )).eval()  # fmt: skip
     drawn = {
         k: 0.4 * torch.randn(w.shape, generator=torch.Generator().manual_seed(len(k)))
@@ -133,7 +137,8 @@ def test_a_llama_in_that_layout_is_the_llama(tmp_path, tied):
     llama.load_state_dict(drawn)
     names = {"self_attn.q_proj": "attention.wq", "self_attn.k_proj": "attention.wk", "self_attn.v_proj": "attention.wv",
              "self_attn.o_proj": "attention.wo", "mlp.gate_proj": "feed_forward.w1", "mlp.down_proj": "feed_forward.w2",
-             "mlp.up_proj": "feed_forward.w3", "input_layernorm": "attention_norm", "post_attention_layernorm": "ffn_norm"}  # fmt: skip
+             "mlp.up_proj": "feed_forward.w3", "input_layernorm": "attention_norm",
+             "post_attention_layernorm": "ffn_norm"}  # fmt: skip
     state = {"tok_embeddings.weight": drawn["model.embed_tokens.weight"], "norm.weight": drawn["model.norm.weight"]}
     state["output.tied_module.weight" if tied else "output.weight"] = drawn["lm_head.weight"]
     for n in range(LAYERS):
@@ -163,14 +168,16 @@ def put(name, value):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (without("layers.2.attention.wo.weight"), r"lacks what is 'blocks\.2\.attention\.out\.weight' here \(and 0 more\)"),
+        (without("layers.2.attention.wo.weight"),
+         r"lacks what is 'blocks\.2\.attention\.out\.weight' here \(and 0 more\)"),
         (without("stem_embeddings.0.weight"), r"no tables for the layers \[1\]"),
         (without("tok_embeddings.weight"), "no matrix 'tok_embeddings.weight'"),
         (put("stem_embeddings.1.weight", torch.ones(VOCAB, FFN)), r"'stem_embeddings\.1\.weight' is no weight"),
         (put("rope.freqs.weight", torch.ones(3)), r"'rope\.freqs\.weight' is no weight of the official layout"),
         (put("norm.bias", torch.ones(3)), r"'norm\.bias' is no weight of the official layout"),
         (put("norm.weight", torch.ones(WIDTH, dtype=torch.int8)), r"'norm\.weight' is no weight in floating point"),
-        (put("stem_embeddings.0.weight", torch.ones(VOCAB, FFN - 1)), r"0\.weight' has the shape \[29, 19\], expected is \[29, 20\]"),
+        (put("stem_embeddings.0.weight", torch.ones(VOCAB, FFN - 1)),
+         r"0\.weight' has the shape \[29, 19\], expected is \[29, 20\]"),
         (put("layers.4.ffn_norm.weight", torch.ones(WIDTH)), r"layers \[0, 1, 2, 4\]; they must be 0, 1, 2"),
     ],
 )  # fmt: skip

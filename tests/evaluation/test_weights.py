@@ -63,7 +63,7 @@ def test_a_run_of_other_settings_is_not_scored(make_run):
     train(run, quiet)
     assert load_run(run).config == run.model
     with pytest.raises(
-        UserError, match=r"other settings \(training\.table_rate_factor: 1\.0 there, 3\.0 asked\); train it again"
+        UserError, match=r"other settings \(training\.table_rate_factor: 1\.0 there, 3\.0 requested\); train it again"
     ):
         load_run(make_run("stem-full", table_rate_factor=3.0))
 

@@ -165,12 +165,6 @@ def test_every_planned_run_has_the_settings_of_its_address(planned, catalog):
         assert (own.model, own.training) == asked
     with pytest.raises(UserError, match=r"planned for scale 'laptop'; run 'stemrepro plan --scale smoke'"):
         params.planned("smoke")
-    with pytest.raises(UserError, match=r"run 'stem-ful' is unknown; did you mean 'stem-full'\?"):
-        params.chosen("laptop", ["stem-ful"])
-    assert list(params.chosen("laptop", ["stem-full@half", "dense"])) == [
-        Address("half", "stem-full"),
-        Address(MAIN, "dense"),
-    ]
 
 
 def test_an_address_has_the_seeds_of_the_recipe_that_takes_most(catalog):

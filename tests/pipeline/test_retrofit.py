@@ -98,7 +98,7 @@ def test_what_is_done_stays_and_other_wishes_are_refused(home):
     assert load(weights.parent).logits("the people").shape[-1] == 300
     other = call(*WORDS[:-1], "5")
     assert other.exit_code == 2
-    assert "holds a run with other settings (training.tokens: 512 there, 640 asked); name another folder" in plain(
+    assert "holds a run with other settings (training.tokens: 512 there, 640 requested); name another folder" in plain(
         other.output
     )
 

@@ -1,4 +1,4 @@
-"""Best settings, edges and importances of tables of trials whose right answer is known."""
+"""Best settings, edges and importances of tables of trials with a right answer."""
 
 import itertools
 
@@ -13,7 +13,7 @@ from stemrepro.sweeps.spec import Range
 
 def trials(arm, loss, seed=100, **values):
     """Every combination of values, with loss(*combination)."""
-    rows = [dict(zip(values, own, strict=True)) for own in itertools.product(*values.values())]
+    rows = [dict(zip(values, row, strict=True)) for row in itertools.product(*values.values())]
     table = pd.DataFrame([{"arm": arm} | row | {"seed": seed, "prose": loss(**row)} for row in rows])
     return table.assign(state=np.where(np.isfinite(table["prose"]), "complete", "diverged"))
 
@@ -26,9 +26,9 @@ RATES = [0.005, 0.01, 0.02]
 )
 def test_the_best_of_a_grid_at_its_first_or_last_value(best, end):
     table = trials("dense", lambda learning_rate: 4 + abs(np.log(learning_rate / best)), learning_rate=RATES)
-    found = edges(table, {"arm": ("dense",), "learning_rate": tuple(RATES), "seed": (100,)})
-    assert [(edge.key, edge.end) for edge in found] == ([("learning_rate", end)] if end else [])
-    assert [edge.place for edge in found] == ([f"the {end} of the grid's 3"] if end else [])
+    ends = edges(table, {"arm": ("dense",), "learning_rate": tuple(RATES), "seed": (100,)})
+    assert [(edge.key, edge.end) for edge in ends] == ([("learning_rate", end)] if end else [])
+    assert [edge.place for edge in ends] == ([f"the {end} of the grid's 3"] if end else [])
 
 
 def test_a_rate_beyond_which_runs_diverge_is_no_edge():
@@ -40,8 +40,12 @@ def test_a_rate_beyond_which_runs_diverge_is_no_edge():
 
 def test_an_arm_has_edges_in_fields_that_it_has():
     """Dense is tried at one table factor, and a name has no order."""
+
+    def loss(learning_rate, table_rate_factor, placement):
+        return 4 + abs(learning_rate - 0.01) + 1 / table_rate_factor
+
     stem = trials(
-        "stem", lambda learning_rate, table_rate_factor, placement: 4 + abs(learning_rate - 0.01) + 1 / table_rate_factor,
+        "stem", loss,
         learning_rate=RATES, table_rate_factor=[1.0, 2.0], placement=["full", "third"],
     )  # fmt: skip
     dense = trials(
@@ -54,8 +58,8 @@ def test_an_arm_has_edges_in_fields_that_it_has():
     table = pd.concat([stem, dense], ignore_index=True)
     space = {"learning_rate": tuple(RATES), "table_rate_factor": (1.0, 2.0), "placement": ("full", "third")}
     assert fields(table, "dense") == ["learning_rate"]
-    found = {(edge.arm, edge.key, edge.end) for edge in edges(table, space)}
-    assert found == {("stem", "table_rate_factor", "highest"), ("dense", "learning_rate", "lowest")}
+    ends = {(edge.arm, edge.key, edge.end) for edge in edges(table, space)}
+    assert ends == {("stem", "table_rate_factor", "highest"), ("dense", "learning_rate", "lowest")}
     best = best_table(table, space).set_index("arm")["at_edge"]
     assert best.to_dict() == {"dense": "learning_rate lowest", "stem": "table_rate_factor highest"}
 
@@ -73,15 +77,15 @@ def test_an_arm_has_edges_in_fields_that_it_has():
 )
 def test_near_the_end_of_a_range(best, log, end):
     table = trials("dense", lambda warmup: abs(warmup - best), warmup=[0.05, best, 0.5])
-    found = edges(table, {"warmup": Range(low=0.001, high=1.0, log=log)})
-    assert [edge.end for edge in found] == ([end] if end else [])
-    assert [edge.place for edge in found] == ([f"by the {end} of its range, 0.001 to 1"] if end else [])
+    ends = edges(table, {"warmup": Range(low=0.001, high=1.0, log=log)})
+    assert [edge.end for edge in ends] == ([end] if end else [])
+    assert [edge.place for edge in ends] == ([f"by the {end} of its range, 0.001 to 1"] if end else [])
 
 
 def test_arms_of_which_the_same_is_to_be_said_share_a_sentence():
     alike = [Edge(arm, "learning_rate", 0.02, "highest", "the highest of the grid's 3") for arm in ("dense", "blend")]
-    said = sentences([*alike, Edge("dense", "warmup", 0.1, "lowest", "by the lowest of its range, 0.1 to 0.4")])
-    assert said == [
+    texts = sentences([*alike, Edge("dense", "warmup", 0.1, "lowest", "by the lowest of its range, 0.1 to 0.4")])
+    assert texts == [
         "dense, blend: best at learning_rate 0.02, the highest of the grid's 3; a better one may lie beyond",
         "dense: best at warmup 0.1, by the lowest of its range, 0.1 to 0.4; a better one may lie beyond",
     ]
@@ -94,7 +98,7 @@ def test_the_field_that_decides_has_the_importance():
     other = trials("other", lambda learning_rate, table_rate_factor: table_rate_factor, **grid)
     both = trials("both", lambda learning_rate, table_rate_factor: learning_rate + table_rate_factor, **grid)
     table = pd.concat([one, other, both], ignore_index=True)
-    for space in ({key: tuple(own) for key, own in grid.items()}, {key: Range(low=1, high=5) for key in grid}):
+    for space in ({key: tuple(values) for key, values in grid.items()}, {key: Range(low=1, high=5) for key in grid}):
         shares = importances(table, space).pivot(index="arm", columns="field", values="importance")
         assert shares.sum(axis=1).to_numpy() == pytest.approx(1)
         assert shares.loc["one", "learning_rate"] > 0.95

@@ -29,7 +29,7 @@ def style(catalog):
 
 @pytest.fixture
 def table():
-    """Two fields beside the rate. The best of STEM is inside the grid's rates, dense's at an end."""
+    """Two fields and the learning rate. The best of STEM is inside the grid's rates, dense's at an end."""
     rows = []
     for seed, rate in ((s, r) for s in (0, 1) for r in SPACE["learning_rate"]):
         rows.append(("dense", rate, 1.0, 1.0, seed, 5 - rate + seed / 100))
@@ -50,7 +50,7 @@ def rings(axes):
 
 
 def test_a_best_is_a_corner_of_one_of_its_arms_lines(table):
-    """Also where more than one field beside the rate was varied."""
+    """Also where more than one field besides the learning rate was varied."""
     figure = rate_figure(table, edges(table, SPACE))
     shown = {axes.get_title(loc="left"): axes for axes in figure.axes if axes.get_visible()}
     best = best_settings(table).set_index("arm")

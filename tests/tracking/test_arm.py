@@ -13,7 +13,7 @@ SCALES = [scale for scale in ("laptop", "ladder") if (ROOT / "scores" / scale / 
 
 
 def judged_gaps(scale, catalog):
-    """Of each claim on the prose of two arms, one of which is dense: its address, and how far dense is above the other."""
+    """Of each claim on the prose of dense and another arm: the address, and how far dense is above it."""
     for name, recipe in catalog.at(scale).recipes.items():
         path = ROOT / "results" / scale / name / "verdicts.json"
         for row in read_verdicts(path) if path.exists() else []:

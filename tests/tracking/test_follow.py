@@ -1,4 +1,4 @@
-"""MLflow is brought up to date while something trains, and what is wrong with it stays there."""
+"""MLflow is brought up to date while something trains, and its errors don't reach the training."""
 
 import sys
 import threading

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stemrepro.training.compiling import own_folder
+from stemrepro.training.compiling import private_folder
 
 
 @pytest.fixture
@@ -16,17 +16,17 @@ def place(tmp_path, monkeypatch):
 
 
 def test_the_folder_is_this_users_alone_and_stays_the_same(place, capsys):
-    assert own_folder() == own_folder() == place
+    assert private_folder() == private_folder() == place
     assert place.stat().st_mode & 0o777 == 0o700
     place.chmod(0o755)  # as it was made before; nobody else can write to it
-    assert own_folder() == place
+    assert private_folder() == place
     assert capsys.readouterr().err == ""
 
 
 def foreign(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place.mkdir()
-    own = os.getuid()
-    monkeypatch.setattr(os, "getuid", lambda: own + 1)
+    user = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: user + 1)
     place.rename(place.with_name(f"stemrepro-{os.getuid()}"))
 
 
@@ -43,7 +43,7 @@ def foreign(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_folder_that_others_made_is_not_used(place, monkeypatch, capsys, made):
     made(place, monkeypatch)
-    found = own_folder()
-    assert found not in place.parent.glob(f"stemrepro-{os.getuid()}")
-    assert found.stat().st_mode & 0o777 == 0o700
-    assert f"compiled code goes to {found}" in capsys.readouterr().err
+    folder = private_folder()
+    assert folder not in place.parent.glob(f"stemrepro-{os.getuid()}")
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert f"compiled code goes to {folder}" in capsys.readouterr().err

@@ -20,7 +20,7 @@ def tables(kind):
 @pytest.mark.parametrize("kind", ["token-means", "mean-row"])
 def test_shares_are_those_of_a_plain_loop(kind):
     model, rows = tables(kind)
-    found = explained(model, rows, HELD_OUT)
+    shares = explained(model, rows, HELD_OUT)
     for layer in REPLACED:
         left, every = [], []
         for tokens in (row for batch in HELD_OUT for row in batch):
@@ -28,8 +28,8 @@ def test_shares_are_those_of_a_plain_loop(kind):
             left += list((up - rows[layer][tokens]).detach().numpy())
             every += list(up.detach().numpy())
         around = np.array(every) - np.mean(every, axis=0)
-        assert found[layer] == pytest.approx(1 - np.square(left).sum() / np.square(around).sum(), abs=1e-5)
-    assert set(found) == set(REPLACED)
+        assert shares[layer] == pytest.approx(1 - np.square(left).sum() / np.square(around).sum(), abs=1e-5)
+    assert set(shares) == set(REPLACED)
 
 
 def test_on_the_text_of_the_rows_one_row_for_all_explains_nothing_and_the_tokens_rows_something():

@@ -1,4 +1,4 @@
-"""Runs that go on from another's end: weights and optimiser are carried over, tables kept or drawn anew."""
+"""Runs that resume from another's end: weights and optimiser are carried over, tables kept or drawn anew."""
 
 import json
 from dataclasses import replace
@@ -25,7 +25,7 @@ from tests.training.test_train import rows, train_until
 
 
 def longer(parent, catalog, tiny, tables="kept", arm="stem-full"):
-    """The run at a variant twice as long, half the tokens, ten times the rotary base, that goes on from a parent."""
+    """The run that resumes from a parent: twice the length, half the tokens, ten times the rotary base."""
     variant = Variant(tokens=0.5, learning_rate=0.5, extends=Extension(sequence=2, rope=10, tables=tables))
     model, training = run_settings(Address("longer", arm), catalog.arms[arm], variant, tiny)
     init_from = InitFrom(parent.folder, digest(parent.config), tables, parent.training.tokens)
@@ -55,17 +55,17 @@ def plain_steps(run, model, optimizer, first=0):
     for step in range(training.steps):
         for group in optimizer.param_groups:
             group["lr"] = training.learning_rate * rate_factor(step, training)
-        found = []
+        step_losses = []
         for k in range(parts * step, parts * (step + 1)):
             batch = blocks.batch(run.seed, first + k, training.micro_batch)
             loss = torch.nn.functional.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
             (loss / parts).backward()
-            found.append(float(loss.detach()))
+            step_losses.append(float(loss.detach()))
         for group in optimizer.param_groups:
             torch.nn.utils.clip_grad_norm_(group["params"], training.clip)
         optimizer.step()
         optimizer.zero_grad()
-        losses.append(np.mean(found))
+        losses.append(np.mean(step_losses))
     return losses
 
 
@@ -128,8 +128,8 @@ def test_tables_anew_are_those_that_the_seed_draws_and_the_rest_is_the_parents(p
         assert torch.equal(weight, (drawn if "table" in name else trained)[name])
     optimizer = module.configure_optimizers()["optimizer"]
     tables = {id(p) for name, p in module.model.named_parameters() if "table" in name}
-    known = {id(p) for p in optimizer.state}
-    assert known == {id(p) for p in module.model.parameters()} - tables
+    with_state = {id(p) for p in optimizer.state}
+    assert with_state == {id(p) for p in module.model.parameters()} - tables
     assert {float(state["step"]) for state in optimizer.state.values()} == {12.0}
     assert {group["lr"] for group in optimizer.param_groups} != {0.0}
 
@@ -159,19 +159,19 @@ def test_a_parent_that_is_missing_or_another_is_named(parent, catalog, tiny):
         train(child, quiet, replace=True)
     parent.end.unlink()
     with pytest.raises(
-        UserError, match=r"end\.ckpt is missing; stem-full@longer seed 0 goes on from that run, train it first"
+        UserError, match=r"end\.ckpt is missing; stem-full@longer seed 0 resumes from that run, train it first"
     ):
         train(child, quiet, replace=True)
     (parent.folder / "diverged.json").write_text('{"step": 3}')
-    with pytest.raises(UserError, match="goes on from a run that diverged; leave 'stem-full' out of that variant"):
+    with pytest.raises(UserError, match="resumes from a run that diverged; leave 'stem-full' out of that variant"):
         train(child, quiet, replace=True)
 
 
 def test_the_passes_over_the_text_count_those_of_the_run_before(parent, catalog, tiny):
     child = longer(parent, catalog, tiny)
     train(child, quiet)
-    there = LanguageModule(child).blocks
-    both = (parent.training.tokens + child.training.tokens) / (there.count * there.length)
+    blocks = LanguageModule(child).blocks
+    both = (parent.training.tokens + child.training.tokens) / (blocks.count * blocks.length)
     assert json.loads((child.folder / "provenance.json").read_text())["epochs"] == pytest.approx(both, abs=1e-4)
     greedy = replace(child, init_from=replace(child.init_from, tokens=10**9))
     with pytest.raises(UserError, match="more than 4 are refused"):
@@ -193,7 +193,7 @@ def test_what_it_goes_on_from_is_part_of_its_settings(parent, catalog, tiny):
     assert child.config["init_from"] == {"parent": digest(parent.config), "tables": "kept"}
     assert "init_from" not in parent.config
     train(child, quiet)
-    with pytest.raises(UserError, match=r"begins\.tables: kept there, anew asked"):
+    with pytest.raises(UserError, match=r"init_from\.tables: kept there, anew requested"):
         train(longer(parent, catalog, tiny, "anew"), quiet)
     assert json.loads((child.folder / "provenance.json").read_text())["resumed_from"] is None
 
@@ -201,8 +201,8 @@ def test_what_it_goes_on_from_is_part_of_its_settings(parent, catalog, tiny):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"extends": {"sequence": 2}, "width": 2}, "width can't stand beside it"),
-        ({"extends": {"sequence": 2}, "tuned": True}, "tuned can't stand beside it"),
+        ({"extends": {"sequence": 2}, "width": 2}, "width can't stand"),
+        ({"extends": {"sequence": 2}, "tuned": True}, "tuned can't stand"),
         ({"extends": {"sequence": 0}}, "greater than 0"),
         ({"extends": {"sequence": 2, "tables": "some"}}, "'kept', 'anew', 'token-means' or 'mean-row'"),
         ({"extends": {"tables": "token-means"}}, "are made of an arm, and no others are"),
@@ -217,8 +217,8 @@ def test_variants_that_can_not_extend(fields, words):
 
 
 def test_a_step_has_as_many_tokens_as_before(tiny):
-    there = Variant(tokens=0.5, extends=Extension(sequence=2, rope=4)).at(tiny)
-    assert there.model.sequence * there.training.batch == tiny.model.sequence * tiny.training.batch
-    assert there.model.rope_base == 4 * tiny.model.rope_base
+    longer_scale = Variant(tokens=0.5, extends=Extension(sequence=2, rope=4)).at(tiny)
+    assert longer_scale.model.sequence * longer_scale.training.batch == tiny.model.sequence * tiny.training.batch
+    assert longer_scale.model.rope_base == 4 * tiny.model.rope_base
     with pytest.raises(ValueError, match=r"extends\.sequence 8: 256 tokens a sequence, 0\.5 of them a step"):
         Variant(extends=Extension(sequence=8)).at(tiny)

@@ -57,7 +57,7 @@ def test_the_trajectory_of_the_optimiser_on_the_device(ahead):
     assert torch.equal(held.weight, expected)
     assert all(torch.equal(tables.moments[0][name], state[name]) for name in state)
     rows = sum(len(set(now.flatten().tolist())) for now in tokens)
-    assert tables.link.moved == tables.returned == rows * WIDTH * 4  # each row of a step once there, once back
+    assert tables.link.moved == tables.returned == rows * WIDTH * 4  # each row of a step once to the device, once back
 
 
 def test_rows_brought_ahead_for_other_tokens_are_refused():

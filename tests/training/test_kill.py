@@ -66,17 +66,17 @@ def test_killed_at_a_random_step(make_run, wholes, threads):
     assert files(killed) == expected, f"killed after step {stop}"
 
 
-@pytest.mark.parametrize("variant", WRITES)
-def test_killed_while_writing(make_run, wholes, variant):
+@pytest.mark.parametrize("moment", WRITES)
+def test_killed_while_writing(make_run, wholes, moment):
     run = make_run("stem-full", seed=1)
     expected = whole(run, 1, wholes)
     killed = other(run, "killed")
-    process, pipe = start(killed, die_at_write=WRITES[variant] - 1)
+    process, pipe = start(killed, die_at_write=WRITES[moment] - 1)
     died = last_step(pipe)
     process.join()
     assert process.exitcode == -signal.SIGKILL
     assert not killed.weights.exists()
-    assert died == {1: 0, 3: 4, 4: 4, 5: 4, 12: 12}[WRITES[variant]]
+    assert died == {1: 0, 3: 4, 4: 4, 5: 4, 12: 12}[WRITES[moment]]
     finish(killed)
     assert files(killed) == expected
 
@@ -111,13 +111,13 @@ def test_the_state_behind_the_weights_is_the_same_too(make_run, threads):
         return dict(tensors(AtomicCheckpointIO().load_checkpoint(checkpoint_path(run.folder / "resume", 10))))
 
     run = make_run("stem-full", seed=1)
-    expected, found = checkpoint(run, 11), checkpoint(other(run, "killed"), 3, 7, 11)
-    assert expected.keys() == found.keys()
+    expected, outcome = checkpoint(run, 11), checkpoint(other(run, "killed"), 3, 7, 11)
+    assert expected.keys() == outcome.keys()
     assert sum("exp_avg_sq" in key for key in expected) == sum(1 for _ in run_parameters(run))
     for name in ("/rng_state", "/global_step", "/callbacks/Recorder/rows/9/loss"):
         assert name in expected
     for key, value in expected.items():
-        same = value.equal(found[key]) if isinstance(value, torch.Tensor) else value == found[key]
+        same = value.equal(outcome[key]) if isinstance(value, torch.Tensor) else value == outcome[key]
         assert same, key
 
 
@@ -133,12 +133,12 @@ def test_kill_after_kill(make_run, wholes):
     expected, rng, seen = whole(run, 1, wholes), random.Random(), []
     killed = other(run, "killed")
     for number in range(6):
-        found = kill_once(killed, number % 2 == 1, rng)
-        if found is None:
+        outcome = kill_once(killed, number % 2 == 1, rng)
+        if outcome is None:
             break
-        seen.append(found)
-        assert found["unreadable"] == 0, seen
-        assert found["lost"] <= run.training.save_every, seen
+        seen.append(outcome)
+        assert outcome["unreadable"] == 0, seen
+        assert outcome["lost"] <= run.training.save_every, seen
     finish(killed)
     assert files(killed) == expected
 

@@ -16,37 +16,37 @@ def groups(module):
 
 
 def test_code_faithful_tables_have_the_backbones_rate_and_decay(make_run):
-    found = groups(LanguageModule(make_run("stem-full")))
-    assert {name: (group["initial_lr"], group["weight_decay"]) for name, group in found.items()} == {
+    by_name = groups(LanguageModule(make_run("stem-full")))
+    assert {name: (group["initial_lr"], group["weight_decay"]) for name, group in by_name.items()} == {
         "embedding": (0.01, 0.1), "backbone": (0.01, 0.1), "tables": (0.01, 0.1),
     }  # fmt: skip
-    assert found["tables"]["param_names"] == [f"blocks.{layer}.ffn.table.weight" for layer in (1, 2, 3)]
+    assert by_name["tables"]["param_names"] == [f"blocks.{layer}.ffn.table.weight" for layer in (1, 2, 3)]
 
 
 def test_table_factors_act_on_tables_alone(make_run):
     run = make_run("stem-full", table_rate_factor=5.0, table_decay_factor=0.0)
-    found = groups(LanguageModule(run))
-    assert (found["tables"]["initial_lr"], found["tables"]["weight_decay"]) == pytest.approx((0.05, 0.0))
+    by_name = groups(LanguageModule(run))
+    assert (by_name["tables"]["initial_lr"], by_name["tables"]["weight_decay"]) == pytest.approx((0.05, 0.0))
     for name in ("embedding", "backbone"):
-        assert (found[name]["initial_lr"], found[name]["weight_decay"]) == (0.01, 0.1)
+        assert (by_name[name]["initial_lr"], by_name[name]["weight_decay"]) == (0.01, 0.1)
 
 
 def test_embedding_factors_act_on_the_input_embeddings_alone(make_run):
     run = make_run("stem-full")
-    own = {"embedding_rate_factor": 4.0, "embedding_decay_factor": 0.5}
-    module = LanguageModule(replace(run, training=run.training.model_copy(update=own)))
-    found = groups(module)
-    assert found["embedding"]["params"] == [module.model.embedding.weight]
-    assert (found["embedding"]["initial_lr"], found["embedding"]["weight_decay"]) == pytest.approx((0.04, 0.05))
+    fields = {"embedding_rate_factor": 4.0, "embedding_decay_factor": 0.5}
+    module = LanguageModule(replace(run, training=run.training.model_copy(update=fields)))
+    by_name = groups(module)
+    assert by_name["embedding"]["params"] == [module.model.embedding.weight]
+    assert (by_name["embedding"]["initial_lr"], by_name["embedding"]["weight_decay"]) == pytest.approx((0.04, 0.05))
     for name in ("backbone", "tables"):
-        assert (found[name]["initial_lr"], found[name]["weight_decay"]) == (0.01, 0.1)
+        assert (by_name[name]["initial_lr"], by_name[name]["weight_decay"]) == (0.01, 0.1)
 
 
 def test_dense_has_no_group_of_tables(make_run):
     module = LanguageModule(make_run("dense"))
-    found = groups(module)
-    assert set(found) == {"embedding", "backbone"}
-    assert sum(p.numel() for group in found.values() for p in group["params"]) == sum(
+    by_name = groups(module)
+    assert set(by_name) == {"embedding", "backbone"}
+    assert sum(p.numel() for group in by_name.values() for p in group["params"]) == sum(
         p.numel() for p in module.parameters()
     )
 
@@ -56,29 +56,32 @@ def test_backbone_and_tables_are_clipped_separately(make_run):
     optimizer = module.configure_optimizers()["optimizer"]
     parts = {group["name"]: group["params"] for group in optimizer.param_groups}
     clipped = (parts["embedding"] + parts["backbone"], parts["tables"])
-    for own, size in zip(clipped, (100.0, 0.001), strict=True):
-        for parameter in own:
-            parameter.grad = torch.full_like(parameter, size / sum(p.numel() for p in own) ** 0.5)
+    for parameters, size in zip(clipped, (100.0, 0.001), strict=True):
+        for parameter in parameters:
+            parameter.grad = torch.full_like(parameter, size / sum(p.numel() for p in parameters) ** 0.5)
     module.configure_gradient_clipping(optimizer, gradient_clip_val=None, gradient_clip_algorithm=None)
-    norms = [torch.stack([p.grad.norm() for p in own]).norm() for own in clipped]
+    norms = [torch.stack([p.grad.norm() for p in parameters]).norm() for parameters in clipped]
     assert float(norms[0]) == pytest.approx(1.0, rel=1e-4)
     assert float(norms[1]) == pytest.approx(0.001, rel=1e-4)
     assert float(module.gradient_norm) == pytest.approx(100.0, rel=1e-4)
 
 
 def test_sixteen_bit_gradients_are_clipped_without_their_scale(make_run):
-    """With the plugin that Lightning takes for 16-mixed on a GPU, its scaler on the CPU: gradients are 65536 times too large until it
-    takes the scale off, which a fused optimiser does only after they have been clipped."""
+    """With the plugin that Lightning takes for 16-mixed on a GPU, its scaler on the CPU: gradients are 65536 times too
+    large until it takes the scale off, which a fused optimiser does only after they have been clipped."""
     norms = {}
     for precision in ("32-true", "16-mixed"):
         run = make_run("stem-full")
         run = replace(run, training=run.training.model_copy(update={"precision": precision}))
         module, seen = LanguageModule(run), []
+        keep = L.pytorch.callbacks.LambdaCallback(
+            on_train_batch_end=lambda *_, m=module, s=seen: s.append(float(m.gradient_norm))
+        )
         plugin = MixedPrecision("16-mixed", "cpu", torch.amp.GradScaler("cpu"))
         trainer = L.Trainer(
             accelerator="cpu", max_steps=2, logger=False, enable_checkpointing=False, enable_progress_bar=False,
             enable_model_summary=False, plugins=[plugin] if precision == "16-mixed" else [],
-            callbacks=[L.pytorch.callbacks.LambdaCallback(on_train_batch_end=lambda *_, m=module, s=seen: s.append(float(m.gradient_norm)))],
+            callbacks=[keep],
         )  # fmt: skip
         trainer.fit(module)
         norms[precision] = seen

@@ -1,4 +1,4 @@
-"""Groups of a run's optimiser, and Muon: against a plain loop with torch's own optimisers, and after a kill."""
+"""Groups of a run's optimiser, and Muon: against a plain loop with torch's optimisers, and after a kill."""
 
 from dataclasses import replace
 
@@ -55,7 +55,7 @@ def test_a_closure_makes_the_gradients_of_its_own_step(kind):
 )
 def test_tables_have_the_update_that_their_arm_asks_for(make_run, arm, kind):
     optimizer = LanguageModule(make_run(arm)).configure_optimizers()["optimizer"]
-    kinds = {own.param_groups[0]["name"]: type(own).__name__ for own in optimizer.optimizers}
+    kinds = {part.param_groups[0]["name"]: type(part).__name__ for part in optimizer.optimizers}
     assert kinds == {"embedding": "AdamW", "backbone": "AdamW", "tables": kind}
 
 
@@ -92,7 +92,7 @@ def test_experts_are_left_to_adamw(muon):
 
 
 def plain_losses(run):
-    """Losses and weights of a run with Muon, by torch's own optimisers in a loop; no step is clipped."""
+    """Losses and weights of a run with Muon, by torch's optimisers in a loop; no step is clipped."""
     model, training = build(run.model, run.seed), run.training
     blocks = LanguageModule(run).blocks
     in_blocks = dict(model.blocks.named_parameters())

@@ -1,4 +1,4 @@
-"""Runs of STEM that go on from a dense run's end, against a plain loop through both stages."""
+"""Runs of STEM that resume from a dense run's end, against a plain loop through both stages."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from stemrepro.config.address import Address
 from stemrepro.config.arm import run_settings
 from stemrepro.config.scale import Extension, Variant
 from stemrepro.model.transformer import build
-from stemrepro.pipeline.runs import initial
+from stemrepro.pipeline.runs import init_from
 from stemrepro.training import callbacks
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.retrofit import text
@@ -33,7 +33,7 @@ def parent(make_run):
 
 
 def second(parent, catalog, tiny, arm, tables, row_tokens=ROW_TOKENS):
-    """The second half of an arm behind a dense run of twelve steps: six more."""
+    """An arm that resumes from a dense run of twelve steps: six more."""
     extends = Extension(tables=tables, arm=None if tables == "kept" else "dense")
     model, training = run_settings(
         Address("second", arm), catalog.arms[arm], Variant(tokens=0.5, extends=extends), tiny
@@ -46,8 +46,8 @@ def second(parent, catalog, tiny, arm, tables, row_tokens=ROW_TOKENS):
         folder=parent.folder.parents[2] / "second" / f"{arm}-{tables}" / "seed0",
         keep_final_checkpoint=False,
     )
-    init_from = initial(run, parent, tables, same_text=True)
-    return replace(run, init_from=replace(init_from, row_tokens=row_tokens if init_from.row_tokens else 0))
+    finished = init_from(run, parent, tables, same_text=True)
+    return replace(run, init_from=replace(finished, row_tokens=row_tokens if finished.row_tokens else 0))
 
 
 def adamw(model):
@@ -76,15 +76,15 @@ def plain_table(model, layer, blocks, kind):
     assert counts.sum() == ROW_TOKENS
     assert (counts == 0).any()
     overall = sums.sum(axis=0) / counts.sum()
-    own = [sums[t] / counts[t] if counts[t] and kind == "token-means" else overall for t in range(len(counts))]
-    return torch.from_numpy(np.stack(own) @ model.blocks[layer].ffn.up.weight.double().numpy().T).float()
+    rows = [sums[t] / counts[t] if counts[t] and kind == "token-means" else overall for t in range(len(counts))]
+    return torch.from_numpy(np.stack(rows) @ model.blocks[layer].ffn.up.weight.double().numpy().T).float()
 
 
 @pytest.mark.parametrize("kind", ["token-means", "mean-row"])
 @pytest.mark.parametrize("arm", ["stem-full", "stem-third"])
 def test_a_retrofit_equals_a_plain_loop_through_both_stages(parent, catalog, tiny, arm, kind):
-    """Dense for twelve steps, then tables for up-projections and six steps more on the text that follows; the optimiser keeps what it
-    knows of all that stays."""
+    """Dense for twelve steps, then tables for up-projections and six steps more on the text that follows; the optimiser
+    keeps its state of all parameters that stay."""
     child = second(parent, catalog, tiny, arm, kind)
     train(child, quiet)
     dense = build(parent.model, parent.seed)
@@ -137,15 +137,15 @@ def test_a_killed_retrofit_resumes_to_the_same_bytes(parent, catalog, tiny, stop
 def test_the_text_is_the_first_that_the_dense_run_read(parent, catalog, tiny, row_tokens):
     child = second(parent, catalog, tiny, "stem-full", "mean-row", row_tokens)
     blocks = LanguageModule(replace(parent, init_from=None)).blocks
-    found = torch.cat(list(text(child, blocks)))
-    assert torch.equal(found, blocks.batch(0, 0, row_tokens // 32)[:, :-1])
+    tokens = torch.cat(list(text(child, blocks)))
+    assert torch.equal(tokens, blocks.batch(0, 0, row_tokens // 32)[:, :-1])
 
 
 def test_what_rows_are_made_of_is_part_of_the_settings(parent, catalog, tiny):
     child = second(parent, catalog, tiny, "stem-full", "token-means")
     made_of = {"parent": digest(parent.config), "tables": "token-means", "row_tokens": ROW_TOKENS}
     assert child.config["init_from"] == made_of
-    assert initial(child, parent, "token-means", same_text=True).row_tokens == parent.training.tokens
+    assert init_from(child, parent, "token-means", same_text=True).row_tokens == parent.training.tokens
     plenty = replace(parent, training=parent.training.model_copy(update={"tokens": 10**6 * 128}))
-    assert initial(child, plenty, "token-means", same_text=True).row_tokens == 128 * 300
+    assert init_from(child, plenty, "token-means", same_text=True).row_tokens == 128 * 300
     assert "row_tokens" not in second(parent, catalog, tiny, "dense", "kept").config["init_from"]

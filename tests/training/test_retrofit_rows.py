@@ -41,10 +41,10 @@ def inputs_of(model, layer, tokens):
     x = embedded = model.embedding(tokens[None])
     for block in model.blocks[:layer]:
         x = block(x, embedded, tokens[None], cos, sin, None)
-    own = model.blocks[layer]
-    x = x + own.attention(own.attention_norm(x), tokens[None], cos, sin, None)
+    block = model.blocks[layer]
+    x = x + block.attention(block.attention_norm(x), tokens[None], cos, sin, None)
     scale = (x.double().square().mean(dim=-1, keepdim=True) + 1e-5).rsqrt()
-    return (x.double() * scale * own.ffn_norm.weight.double())[0]
+    return (x.double() * scale * block.ffn_norm.weight.double())[0]
 
 
 @pytest.mark.parametrize("kind", ["token-means", "mean-row"])
@@ -61,8 +61,8 @@ def test_rows_are_those_of_a_plain_loop(kind):
         overall, up = sum(every) / len(every), model.blocks[layer].ffn.up.weight.double()
         assert len(of_token) == SEEN
         for token, row in enumerate(state[f"blocks.{layer}.ffn.table.weight"]):
-            own = of_token.get(token) if kind == "token-means" else None
-            expected = up @ (sum(own) / len(own) if own else overall)
+            inputs = of_token.get(token) if kind == "token-means" else None
+            expected = up @ (sum(inputs) / len(inputs) if inputs else overall)
             torch.testing.assert_close(row.double(), expected, atol=2e-6, rtol=2e-6)
 
 
@@ -91,12 +91,12 @@ def test_where_the_token_decides_alone_nothing_is_lost():
 
 
 def test_with_attention_token_means_are_nearer_than_the_mean_row():
-    """On the very text, in the mean square of what stands in the up-projection's place: of all functions of the token the means are best."""
+    """On the same text, in the mean square of the up-projection: of all functions of the token the means are best."""
     model, text = noisy(DENSE), drawn(6)
-    found = {kind: retrofitted(model, STEM, text, kind) for kind in ("token-means", "mean-row")}
+    states = {kind: retrofitted(model, STEM, text, kind) for kind in ("token-means", "mean-row")}
     for layer in REPLACED:
         up, gone = model.blocks[layer].ffn.up.weight.detach().double(), {}
-        for kind, state in found.items():
+        for kind, state in states.items():
             table = state[f"blocks.{layer}.ffn.table.weight"].double()
             rows = [(inputs_of(model, layer, tokens) @ up.T - table[tokens]) for batch in text for tokens in batch]
             gone[kind] = float(torch.cat(rows).square().mean())

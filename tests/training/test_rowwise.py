@@ -11,10 +11,10 @@ SETTINGS = {"lr": 0.02, "betas": (0.9, 0.95), "eps": 1e-3, "weight_decay": 0.1} 
 
 
 def gradients(step, rows=6, width=4):
-    """Of a batch that left out every row but two and `step`'s own."""
-    found = np.random.default_rng(step).normal(size=(rows, width))
-    found[[row for row in range(rows) if row not in (0, 1, step % rows)]] = 0
-    return found
+    """The gradient of a batch with rows 0, 1 and one that depends on `step`."""
+    values = np.random.default_rng(step).normal(size=(rows, width))
+    values[[row for row in range(rows) if row not in (0, 1, step % rows)]] = 0
+    return values
 
 
 def start():
@@ -40,7 +40,7 @@ def test_it_equals_a_plain_loop():
 
 
 def test_rows_of_equal_squares_move_as_under_adamw():
-    """Where all elements of a row have the same square, its mean is each one's own."""
+    """Where all elements of a row have the same square, its mean is each one's square."""
     table, plain = (torch.nn.Parameter(torch.ones(3, 4)) for _ in range(2))
     ours, theirs = RowwiseAdamW([table], **SETTINGS), torch.optim.AdamW([plain], **SETTINGS)
     for step in range(5):

@@ -51,12 +51,12 @@ def test_a_run_has_ended_when_this_very_run_has(make_run):
     run.folder.mkdir(parents=True)
     atomic_write(run.weights, b"")
     assert not run.ended
-    assert "arm: None there, dense asked" in run.other_settings()
+    assert "arm: None there, dense requested" in run.other_settings()
     atomic_write(run.folder / "config.yaml", yaml.safe_dump(run.config))
     assert run.ended
     faster = replace(run, training=run.training.model_copy(update={"learning_rate": 0.5}))
     assert not faster.ended
-    assert faster.other_settings() == "training.learning_rate: 0.01 there, 0.5 asked"
+    assert faster.other_settings() == "training.learning_rate: 0.01 there, 0.5 requested"
 
 
 def test_a_run_that_diverged_has_ended_without_weights(make_run):

@@ -1,4 +1,4 @@
-"""Run folders of somebody else: nothing in them is executed, and settings that make no run are one sentence before memory is taken."""
+"""Run folders of somebody else: nothing in them is executed, and invalid settings are one sentence."""
 
 import math
 import shutil

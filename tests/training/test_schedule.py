@@ -21,8 +21,8 @@ def training(**fields) -> RunTraining:
 
 
 def test_rate_rises_then_falls_on_a_cosine():
-    own = training(warmup=0.1)
-    factors = [rate_factor(step, own) for step in range(100)]
+    settings = training(warmup=0.1)
+    factors = [rate_factor(step, settings) for step in range(100)]
     assert factors[0] == pytest.approx(0.1)
     assert factors[9] == factors[10] == 1.0
     assert factors[55] == pytest.approx(0.2 + 0.8 * 0.5 * (1 + math.cos(math.pi * 0.5)))
@@ -31,10 +31,10 @@ def test_rate_rises_then_falls_on_a_cosine():
 
 
 def test_learning_rate_of_wsd_stays_then_decays_on_a_line():
-    own = training(schedule="wsd", warmup_tokens=32 * 4 * 5, decay=0.25)
-    factors = [rate_factor(step, own) for step in range(100)]
+    settings = training(schedule="wsd", warmup_tokens=32 * 4 * 5, decay=0.25)
+    factors = [rate_factor(step, settings) for step in range(100)]
     assert factors[:5] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
-    assert branch_step(own) == 75
+    assert branch_step(settings) == 75
     assert set(factors[5:76]) == {1.0}
     assert factors[85] == pytest.approx(1 - 0.8 * 10 / 25)
     assert factors[99] == pytest.approx(1 - 0.8 * 24 / 25)

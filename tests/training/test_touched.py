@@ -60,8 +60,8 @@ def test_its_state_survives_a_save():
 
 def test_its_state_lies_where_the_table_does():
     """A count of steps on the CPU could not be indexed by rows on a GPU."""
-    found = new_moments(torch.empty(9, 4, device="meta"))
-    assert {name: (tuple(value.shape), value.device.type) for name, value in found.items()} == {
+    result = new_moments(torch.empty(9, 4, device="meta"))
+    assert {name: (tuple(value.shape), value.device.type) for name, value in result.items()} == {
         "step": ((9,), "meta"), "exp_avg": ((9, 4), "meta"), "exp_avg_sq": ((9, 4), "meta"),
     }  # fmt: skip
 
@@ -84,11 +84,11 @@ def doubled(start, batches, limit, sparse):
 def test_sparse_gradients_are_the_rows_of_dense_ones_clipped_alike(limit):
     start = torch.randn(9, 4, generator=torch.Generator().manual_seed(1))
     batches = [torch.tensor([[1, 3, 3], [5, 1, 3]]), torch.tensor([[5, 0, 0]])]
-    found, norm = doubled(start, batches, limit, sparse=True)
+    result, norm = doubled(start, batches, limit, sparse=True)
     expected, dense_norm = doubled(start, batches, limit, sparse=False)
-    assert found.is_sparse
-    assert found.coalesce().indices()[0].tolist() == [0, 1, 3, 5]
-    torch.testing.assert_close(found.to_dense(), expected)
+    assert result.is_sparse
+    assert result.coalesce().indices()[0].tolist() == [0, 1, 3, 5]
+    torch.testing.assert_close(result.to_dense(), expected)
     torch.testing.assert_close(norm, dense_norm)
     assert norm > 0.3
 
@@ -97,8 +97,8 @@ def test_rows_are_summed_to_the_bits_of_a_dense_gradient():
     """Of three micro-batches in which each row stands many times."""
     start = torch.randn(9, 4, generator=torch.Generator().manual_seed(1))
     batches = torch.randint(0, 9, (3, 400), generator=torch.Generator().manual_seed(2))
-    found, expected = (doubled(start, batches, 1e9, sparse)[0] for sparse in (True, False))
-    assert torch.equal(found.to_dense(), expected)
+    result, expected = (doubled(start, batches, 1e9, sparse)[0] for sparse in (True, False))
+    assert torch.equal(result.to_dense(), expected)
 
 
 def test_without_gradients_nothing_is_clipped():

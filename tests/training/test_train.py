@@ -85,8 +85,8 @@ def test_a_run_equals_a_plain_training_loop(make_run):
 
 @pytest.mark.parametrize(("arm", "stop"), [("stem-full", stop) for stop in (3, 5, 7, 11)] + [("stem-rowwise", 7)])
 def test_resume_is_bit_exact(make_run, tmp_path, arm, stop, report_every_step):
-    """Killed before, at and after checkpoints (steps 5 and 10): weights, metrics rows, snapshots and the checkpoint for those
-    that go on from there are those of a run that nothing happened to."""
+    """Killed before, at and after checkpoints (steps 5 and 10): weights, metrics rows, snapshots and the checkpoint for
+    later runs are those of an uninterrupted run."""
     whole = replace(make_run(arm, seed=1), keep_final_checkpoint=True)
     train(whole, quiet)
     expected = {path.name: path.read_bytes() for path in whole.folder.iterdir() if path.name != "provenance.json"}
@@ -96,28 +96,28 @@ def test_resume_is_bit_exact(make_run, tmp_path, arm, stop, report_every_step):
     train_until(whole, stop)
     assert not whole.weights.exists()
     train(whole, quiet)
-    found = {path.name: path.read_bytes() for path in whole.folder.iterdir() if path.name != "provenance.json"}
-    assert found == expected
+    files = {path.name: path.read_bytes() for path in whole.folder.iterdir() if path.name != "provenance.json"}
+    assert files == expected
     resumed = json.loads((whole.folder / "provenance.json").read_text())["resumed_from"]
     assert resumed == (f"step{stop // 5 * 5:09d}.ckpt" if stop >= 5 else None)
 
 
 def under_wsd(run, folder, steps, **fields):
-    """The same run under WSD, of so many steps, in a folder of its own."""
-    own = {"schedule": "wsd", "warmup": None, "warmup_tokens": 256, "snapshots": (), "tokens": 128 * steps} | fields
-    return replace(run, folder=folder, training=run.training.model_copy(update=own))
+    """The same run under WSD, of so many steps, in another folder."""
+    wsd = {"schedule": "wsd", "warmup": None, "warmup_tokens": 256, "snapshots": (), "tokens": 128 * steps} | fields
+    return replace(run, folder=folder, training=run.training.model_copy(update=wsd))
 
 
-def test_a_longer_run_goes_on_from_a_shorter_ones_stable_phase(make_run, tmp_path):
-    """It ends with the bytes of a run that started anew, and learns that from the settings: with another rate it starts anew."""
+def test_a_longer_run_resumes_from_a_shorter_ones_stable_phase(make_run, tmp_path):
+    """It ends with the bytes of a run that started anew; with another learning rate it does start anew."""
     run = make_run("stem-full")
     short, prefixes = under_wsd(run, tmp_path / "b", 12), under_wsd(run, tmp_path / "a", 5)
     anew = under_wsd(run, tmp_path / "anew", 20)
     train(anew, quiet)
-    for own in with_prefixes([short, prefixes]):
-        train(own, quiet)
+    for each in with_prefixes([short, prefixes]):
+        train(each, quiet)
     (long,) = [
-        own for own in with_prefixes([short, under_wsd(run, tmp_path / "c", 20), prefixes]) if own.folder.name == "c"
+        each for each in with_prefixes([short, under_wsd(run, tmp_path / "c", 20), prefixes]) if each.folder.name == "c"
     ]
     assert long.prefixes == (prefixes.folder, short.folder)
     train(long, quiet)
@@ -139,7 +139,7 @@ def test_a_decay_is_never_gone_on_from(make_run, tmp_path):
     assert json.loads((short.folder / "provenance.json").read_text())["resumed_from"] is None
 
 
-@pytest.mark.skipif(not compiler_works("cpu"), reason="there is no working C++ compiler")
+@pytest.mark.skipif(not compiler_works("cpu"), reason="no C++ compiler works")
 def test_a_compiled_run_resumes_bit_exactly_and_is_the_eager_one_but_for_roundings(make_run, report_every_step):
     run = make_run("stem-full")
     train(run, quiet)
@@ -162,12 +162,12 @@ def test_touched_rows_are_trained_without_the_compiler_and_the_record_says_so(ma
     """Compiled, their losses would part from step 2 on."""
     run = make_run("stem-full", table_update="touched", table_home=home)
     train(run, quiet)
-    asked = replace(
-        run, folder=run.folder.with_name("asked"), training=run.training.model_copy(update={"compile": True})
+    requested = replace(
+        run, folder=run.folder.with_name("requested"), training=run.training.model_copy(update={"compile": True})
     )
-    train(asked, quiet)
-    assert rows(asked) == rows(run)
-    assert json.loads((asked.folder / "provenance.json").read_text())["compiled"] is False
+    train(requested, quiet)
+    assert rows(requested) == rows(run)
+    assert json.loads((requested.folder / "provenance.json").read_text())["compiled"] is False
 
 
 def test_without_a_compiler_a_run_is_eager_says_so_and_records_it(make_run, monkeypatch, capfd):
@@ -218,7 +218,7 @@ def test_other_settings_are_refused_by_key_and_lose_nothing(make_run):
     train(run, quiet)
     weights = run.weights.read_bytes()
     other = make_run("stem-full", table_rate_factor=3.0)
-    with pytest.raises(UserError, match=r"training\.table_rate_factor: 1\.0 there, 3\.0 asked"):
+    with pytest.raises(UserError, match=r"training\.table_rate_factor: 1\.0 there, 3\.0 requested"):
         train(other, quiet)
     assert run.weights.read_bytes() == weights
     train(other, quiet, replace=True)
@@ -245,7 +245,7 @@ def test_a_run_made_by_other_code_is_refused_or_trained_anew(make_run, monkeypat
     train(run, quiet)
     written = run.weights.stat().st_mtime_ns
     monkeypatch.setattr(runs, "run_code", lambda ffns: "other")
-    with pytest.raises(UserError, match=r"code: [0-9a-f]{12} there, other asked"):
+    with pytest.raises(UserError, match=r"code: [0-9a-f]{12} there, other requested"):
         train(run, quiet)
     train(run, quiet, replace=True)
     assert run.weights.stat().st_mtime_ns != written
@@ -282,10 +282,10 @@ def test_marks_carry_validation_by_source(make_run):
 
 @pytest.mark.parametrize("arm", list(GOLDEN))
 def test_golden_losses(make_run, arm):
-    """The first losses of every arm, one thread. Other processors add in another order, so a loss may deviate by GOLDEN's tolerance of
-    its step, which follows from how far a change in the last bit of the weights carries (write_golden.py). A refactor must leave them
-    alone; a deliberate change rewrites the file and says why in its commit. Whether bits are equal is what
-    benchmarks/same_losses.py tells, on one machine."""
+    """The first losses of every arm, one thread. Other processors add in another order, so a loss may deviate by
+    GOLDEN's tolerance of its step, which follows from the effect of the weights' last bits (write_golden.py).
+    A refactor must leave them alone; a deliberate change rewrites the file and says why in its commit.
+    benchmarks/same_losses.py compares bits, on one machine."""
     run = make_run(arm)
     train(run, quiet)
     losses = np.array([row["loss"] for row in rows(run)])
@@ -294,7 +294,7 @@ def test_golden_losses(make_run, arm):
 
 
 def test_a_full_disk_loses_nothing(make_run, report_every_step):
-    """The kernel refuses the checkpoint of step 10 half-way (a limit on file sizes stands for the full disk); after
+    """The kernel refuses the checkpoint of step 10 half-way (a limit on file sizes in place of a full disk); after
     there is room again the run resumes and ends with the bytes it would have had."""
     whole, run = make_run("stem-full", seed=1), make_run("stem-full", seed=1)
     train(whole, quiet)
@@ -334,8 +334,8 @@ def test_damaged_settings_are_refused_or_replaced(make_run):
 @pytest.mark.skipif(not compiler_works("cpu"), reason="torch.compile needs a C++ compiler on the CPU")
 @pytest.mark.parametrize("arm", ["stem-third", "topk-moe"])
 def test_a_compiled_run_has_the_losses_of_an_eager_one(make_run, tiny, tmp_path, monkeypatch, arm):
-    """With a cache of its own: torch's is shared by processes, also by those under another instruction set. Nothing is compiled anew for
-    experts that get other numbers of tokens at each step."""
+    """torch's cache is shared by processes, also under another instruction set, so that this test has another one.
+    Nothing is compiled anew for experts that get other numbers of tokens at each step."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiled"))
     short = tiny.training.model_copy(update={"tokens": 32 * 4 * 3, "evals": 1})
     eager = make_run(arm, scale=tiny.model_copy(update={"training": short}))
@@ -353,7 +353,7 @@ def test_a_compiled_run_has_the_losses_of_an_eager_one(make_run, tiny, tmp_path,
 
 
 def spoil(run, step, monkeypatch):
-    """From `step` on the training loss is no number."""
+    """From `step` on the training loss is NaN."""
     real = LanguageModule.training_step
 
     def training_step(module, batch, number):
@@ -400,10 +400,10 @@ def test_weights_that_are_no_numbers_at_the_end_are_not_kept(make_run, monkeypat
     real = Chain.step
 
     def step(self, *arguments, **named):
-        found = real(self, *arguments, **named)
+        loss = real(self, *arguments, **named)
         if next(iter(self.state.values()))["step"] == run.training.steps:
             self.param_groups[0]["params"][0].data[0, 0] = torch.nan
-        return found
+        return loss
 
     monkeypatch.setattr(Chain, "step", step)
     monkeypatch.setattr(callbacks.Recorder, "validate", lambda *_: {})
@@ -426,7 +426,7 @@ def test_two_can_not_train_in_one_folder(make_run):
 
 @pytest.mark.parametrize("tasks", ["1", "2"])
 def test_a_run_inside_a_slurm_job_is_as_anywhere(make_run, monkeypatch, tmp_path, tasks):
-    """Lightning would refuse two tasks, requeue the job at SIGUSR1, and go on from what such a job left in the working folder."""
+    """Lightning would refuse two tasks, requeue the job at SIGUSR1, and load checkpoints in the working folder."""
     run = make_run("dense")
     train(run, quiet)
     job = f"JOB_ID=1 JOB_NAME=j NTASKS={tasks} PROCID=0 LOCALID=0 NODEID=0 NODELIST=localhost"
@@ -444,21 +444,21 @@ def test_a_run_inside_a_slurm_job_is_as_anywhere(make_run, monkeypatch, tmp_path
 def test_a_run_records_its_passes_over_the_text(make_run):
     run = make_run("dense")
     train(run, quiet)
-    there = (run.blocks / "train.bin").stat().st_size // 2
+    available = (run.blocks / "train.bin").stat().st_size // 2
     about = json.loads((run.folder / "provenance.json").read_text())
-    assert about["epochs"] == pytest.approx(12 * 4 * 32 / there, rel=1e-3, abs=1e-4)
+    assert about["epochs"] == pytest.approx(12 * 4 * 32 / available, rel=1e-3, abs=1e-4)
 
 
 def test_a_run_of_more_than_four_passes_is_refused(make_run):
     run = make_run("dense")
     blocks = LanguageModule(run).blocks
-    there = blocks.count * blocks.length
+    available = blocks.count * blocks.length
     step = run.training.batch * run.training.sequence
-    at_most, more = 4 * there // step * step, (4 * there // step + 1) * step
+    at_most, more = 4 * available // step * step, (4 * available // step + 1) * step
     assert epochs(replace(run, training=run.training.model_copy(update={"tokens": at_most})), blocks) <= 4
     over = replace(run, training=run.training.model_copy(update={"tokens": more}))
     with pytest.raises(
-        UserError, match=rf"{more:,} training tokens are 4\.0 passes.*plan {4 * there:,} tokens or fewer"
+        UserError, match=rf"{more:,} training tokens are 4\.0 passes.*plan {4 * available:,} tokens or fewer"
     ):
         train(over, quiet)
     assert not over.weights.exists()

@@ -1,10 +1,11 @@
-"""Rewrites golden_losses.json after a deliberate change of what training computes, or for a new arm:
+"""The writer of golden_losses.json, after a deliberate change of what training computes, or for a new arm:
 
 python -m pytest tests/training/write_golden.py
 
-A tolerance stands beside each loss: FACTOR times the largest deviation, up to that step, of DRAWS runs whose starting weights were moved
-by one unit in the last place, up or down at random; at least FACTOR units in the last place of the loss. Another processor rounds every operation otherwise, not the start alone, so it
-deviates by some times that (benchmarks/golden.py measures how many under other instruction sets).
+Each loss has a tolerance: FACTOR times the largest deviation, up to that step, of DRAWS runs whose initialisation was
+moved by one unit in the last place, up or down at random; at least FACTOR units in the last place of the loss. Another
+processor rounds every operation differently, not the initialisation alone, so it deviates by some times that
+(benchmarks/golden.py measures how many under other instruction sets).
 """
 
 import json

@@ -7,8 +7,8 @@ class StemConfig(LlamaConfig):
     """Llama's settings and these.
 
     Attributes:
-        ffn: the feed-forward network in the layers of `placed`, a name of modeling_stem.EQUATIONS; the others are "dense".
-        placed: layers whose feed-forward network is replaced.
+        ffn: the feed-forward network in `replaced_layers`, a name of modeling_stem.EQUATIONS; the others are "dense".
+        replaced_layers: layers whose feed-forward network is replaced.
         row_width: width of the row that a token has in a table; 0 where there is none.
     """
 

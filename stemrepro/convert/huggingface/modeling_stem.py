@@ -22,16 +22,16 @@ PARTS = {
     "scale": lambda c: nn.Parameter(torch.ones(c.hidden_size)),
     "mix": lambda c: nn.Parameter(torch.zeros(())),
 }
-"""What a network can be made of."""
+"""The modules that a network can be made of."""
 
 
 def gated(m, x, up):
-    """W_d (SiLU(W_g x) * up)"""
+    """Return W_d (SiLU(W_g x) * up)."""
     return m.down_proj(F.silu(m.gate_proj(x)) * up)
 
 
 def dense(m, x):
-    """W_d (SiLU(W_g x) * W_u x)"""
+    """Return W_d (SiLU(W_g x) * W_u x)."""
     return gated(m, x, m.up_proj(x))
 
 
@@ -65,11 +65,11 @@ EQUATIONS = {
         lambda m, x, row: dense(m, x) + m.project(F.gelu(m.narrow(x), approximate="tanh") * row),
     ),
 }
-"""By name: what a network m is made of, and its output from its input x and the token's row."""
+"""By name: the parts of a network m, and its output from its input x and the token's row."""
 
 
 class StemMLP(nn.Module):
-    """A feed-forward network that knows the tokens."""
+    """A feed-forward network that reads the token ids."""
 
     def __init__(self, config: StemConfig, name: str):
         super().__init__()
@@ -78,6 +78,7 @@ class StemMLP(nn.Module):
             setattr(self, part, PARTS[part](config))
 
     def forward(self, x, token_ids):
+        """Return the network's output for x [batch, seq, hidden_size] and token_ids [batch, seq], in the shape of x."""
         row = self.table(token_ids) if hasattr(self, "table") else None
         return EQUATIONS[self.name][1](self, x, row)
 
@@ -90,6 +91,7 @@ class StemDecoderLayer(LlamaDecoderLayer):
         self.mlp = StemMLP(config, config.ffn if layer_idx in config.replaced_layers else "dense")
 
     def forward(self, hidden_states, token_ids, **kwargs):
+        """Add attention and network to the residual stream [batch, seq, hidden_size]."""
         attended, _ = self.self_attn(hidden_states=self.input_layernorm(hidden_states), **kwargs)
         hidden_states = hidden_states + attended
         return hidden_states + self.mlp(self.post_attention_layernorm(hidden_states), token_ids)
@@ -107,8 +109,13 @@ class StemModel(LlamaModel):
         self.post_init()
 
     def forward(self, input_ids=None, **kwargs):
+        """Return Llama's output; token ids [batch, seq] reach every layer.
+
+        Raises:
+            ValueError: there are no token ids.
+        """
         if input_ids is None:
-            raise ValueError("a STEM model reads its tables by token: it needs input_ids, inputs_embeds won't do")
+            raise ValueError("a STEM model reads its tables by token: it needs input_ids in place of inputs_embeds")
         return super().forward(input_ids=input_ids, token_ids=input_ids, **kwargs)
 
 
