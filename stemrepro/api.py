@@ -21,7 +21,7 @@ from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import Decoder
 from stemrepro.report.scoreboard import shown
-from stemrepro.report.verdicts import read_verdicts, word
+from stemrepro.report.verdicts import read_verdicts, verdict_label
 from stemrepro.training.run_folder import read_config
 
 
@@ -99,7 +99,7 @@ def verdicts(scale: str = "laptop", results: Path | str = "results") -> pd.DataF
     for recipe, at in shown(scale, Path(results)):
         path = Path(results) / at / recipe / "verdicts.json"
         if path.exists():
-            rows += [{"recipe": recipe} | row | {"word": word(row)} for row in read_verdicts(path)]
+            rows += [{"recipe": recipe} | row | {"word": verdict_label(row)} for row in read_verdicts(path)]
     if not rows:
         raise UserError(f"{Path(results) / scale} has no verdicts; run 'make reproduce SCALE={scale}'")
     return pd.DataFrame(rows)

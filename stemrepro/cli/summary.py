@@ -9,7 +9,7 @@ from textwrap import wrap
 
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.sources import prose
-from stemrepro.report.verdicts import word
+from stemrepro.report.verdicts import verdict_label
 from stemrepro.training.run import Run
 
 WIDTH = 80
@@ -86,7 +86,7 @@ def losses_of_scores(addresses: Iterable[Address], folder: Path) -> str:
 
 def verdicts(rows: list[dict], folders: list[Path]) -> str:
     """Return the number of claims by verdict, and the folders that have them."""
-    counts = Counter(word(row) for row in rows)
+    counts = Counter(verdict_label(row) for row in rows)
     tally = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
     where = ", ".join(f"{folder}/" for folder in folders)
     return _wrapped(f"{len(rows)} claims{f': {tally}' if tally else ''}; in {where}")

@@ -1,19 +1,24 @@
-"""Pages from templates: docs/src/NAME.md.j2 becomes docs/NAME.md, or the repository's README.md, with the numbers of today's results.
+"""Pages from templates, with the numbers of today's results.
 
-Templates are Jinja2's. A claim is named scale/recipe/claim, a figure's data scale/recipe, a table beside the pages by its path.
+docs/src/NAME.md.j2 becomes docs/NAME.md, or the repository's README.md. Templates are Jinja2's. A claim is named
+scale/recipe/claim and a figure's data scale/recipe; a table in docs/ is named by its path.
 
     {{ claim("laptop/rivals/equal-flops") }}                             a claim's effect: 0.22 (0.20 to 0.23)
-    {{ claim("laptop/rivals/equal-flops", "seeds") | number(".0f") }}    another field of it that is a number
+    {{ claim("laptop/rivals/equal-flops", "seeds") | number(".0f") }}    another numeric field of it
     {{ verdict("laptop/rivals/equal-flops") }}                           its verdict
-    {{ data("laptop/rivals", panel="FLOPs", what="dense-wide") }}        the number in the one row of data that is so
-    {{ data("docs/kills.csv", "lost", resumed_from=16, died_after=19) }} another column than "value"
-    {{ table("docs/kills.csv", "aimed | lost .0f", resumed_from=16) }}   all rows that are so, in these columns
+    {{ data("laptop/rivals", panel="FLOPs", what="dense-wide") }}        the number in the one row with these values
+    {{ data("docs/kills.csv", "lost", resumed_from=16, died_after=19) }} a column other than "value"
+    {{ table("docs/kills.csv", "aimed | lost .0f", resumed_from=16) }}   all rows with these values, in these columns
     {{ cell("table-3-1b/dense/average") }}                               a number of the paper (recipes/paper.yaml)
-    {{ scale("laptop", "runs") | number(".0f") }}                        also tokens, parameters and tokens_per_parameter of dense
-    {{ tally("laptop") }}, {{ primary("laptop") }}, {{ recipes("laptop") }}     verdicts by origin; primary claims; verdicts by recipe
+    {{ scale("laptop", "runs") | number(".0f") }}                        also dense's tokens, parameters and
+                                                                         tokens_per_parameter
+    {{ tally("laptop") }}                                                verdicts by origin
+    {{ primary("laptop") }}                                              primary claims
+    {{ recipes("laptop") }}                                              verdicts by recipe
 
-Filters: `number` writes a number without its interval, `interval` the interval alone, `both` both, in a format of Python's (".2f" unless given).
-`minus` changes the sign, `fewer` makes a difference of logarithms the share 1 - exp(-x), `millions` divides; each does so with the interval too.
+Filters that write take a format of Python's, ".2f" unless given. `number` writes a number without its interval,
+`interval` the interval alone, `both` both. Other filters change a number and its interval: `minus` changes the sign,
+`fewer` turns a difference of logarithms x into the share 1 - exp(-x), `millions` divides by a million.
 """
 
 import math
@@ -34,8 +39,8 @@ from stemrepro.config.address import MAIN, Address
 from stemrepro.measures.catalog import load
 from stemrepro.model.cost import parameter_counts
 from stemrepro.pipeline.plan import make_params
-from stemrepro.report.scoreboard import every_row, primary_table, shown, told
-from stemrepro.report.verdicts import out_of_reach, read_verdicts, recipe_table, tally_table, word
+from stemrepro.report.scoreboard import every_row, labelled, primary_table, shown
+from stemrepro.report.verdicts import out_of_reach, read_verdicts, recipe_table, tally_table, verdict_label
 
 SOURCES = Path("docs/src")
 
@@ -50,7 +55,7 @@ class Estimate:
 
     def __post_init__(self) -> None:
         if math.isnan(self.value):
-            raise UserError("there is no number")
+            raise UserError("the number is NaN")
 
     def __str__(self) -> str:
         return both(self)
@@ -88,14 +93,14 @@ FILTERS = {
 }
 
 
-def _pick(what: str, name: str, known: Mapping, where: object) -> Any:
-    if name not in known:
-        raise unknown(what, name, known, str(where))
-    return known[name]
+def _pick(what: str, name: str, choices: Mapping, where: object) -> Any:
+    if name not in choices:
+        raise unknown(what, name, choices, str(where))
+    return choices[name]
 
 
 class Numbers:
-    """The functions of templates over one folder of results. Each raises UserError for what isn't there."""
+    """The functions of templates, over one folder of results. Each raises UserError for what is missing."""
 
     def __init__(self, results: Path) -> None:
         self._results = results
@@ -115,15 +120,15 @@ class Numbers:
         return Estimate(float(_pick("field", field, row, name)), *ends)
 
     def verdict(self, name: str) -> str:
-        """Return a claim's verdict, as it is called of a claim of its origin."""
-        return word(self._claim(name))
+        """Return what a claim's verdict is called."""
+        return verdict_label(self._claim(name))
 
     def cell(self, name: str) -> Estimate:
         """Return a number of the paper."""
         return Estimate(load().paper.value(name))
 
     def _rows(self, source: str, choice: dict[str, str | float]) -> pd.DataFrame:
-        """Return the rows with the chosen values; a number is that of a cell to a part in a thousand."""
+        """Return the rows with the chosen values; numbers match to a part in a thousand."""
         path = Path(source) if source.startswith("docs/") else self._results / source / "data.csv"
         try:
             rows = self._table(path)
@@ -149,8 +154,9 @@ class Numbers:
         return Estimate(float(value), *ends)
 
     def table(self, source: str, columns: str, /, **choice: str | float) -> str:
-        """Write all rows with the chosen values, in columns "name format | name | ..."; an empty cell stays so."""
-        rows, heads = self._rows(source, choice), [part.strip().partition(" ")[::2] for part in columns.split("|")]
+        """Write all rows with the chosen values, in columns "name format | name | ..."; empty cells stay empty."""
+        rows = self._rows(source, choice)
+        heads = [part.strip().partition(" ")[::2] for part in columns.split("|")]
         cells = [
             [format(float(text), form) if text and form else text for text in _pick("column", name, rows, source)]
             for name, form in heads
@@ -169,11 +175,12 @@ class Numbers:
 
     def tally(self, scale: str) -> str:
         """Count verdicts by origin, over the claims of a scale's page."""
-        return "\n".join([*tally_table(rows := every_row(scale, self._results)), "", out_of_reach(rows)])
+        rows = every_row(scale, self._results)
+        return "\n".join([*tally_table(rows), "", out_of_reach(rows)])
 
     def primary(self, scale: str) -> str:
         """List the primary claims of a scale's page."""
-        return "\n".join(primary_table(list(map(told, every_row(scale, self._results)))))
+        return "\n".join(primary_table(list(map(labelled, every_row(scale, self._results)))))
 
     def recipes(self, scale: str) -> str:
         """Count verdicts by recipe, over the claims of a scale's page."""
@@ -185,10 +192,10 @@ class Numbers:
 
 
 def render(results: Path, sources: Path = SOURCES) -> dict[Path, str]:
-    """Render all templates: {page: its text}, which names its template below the title.
+    """Render all templates: {page: its text}. A text names its template below the title.
 
     Raises:
-        UserError: a template can't be read or asks for something that isn't there; it names file and line.
+        UserError: a template can't be read, or asks for something that is missing; the message names file and line.
     """
     environment = Environment(
         loader=FileSystemLoader(sources), undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
@@ -209,7 +216,11 @@ def render(results: Path, sources: Path = SOURCES) -> dict[Path, str]:
 
 
 def write_pages(results: Path) -> list[Path]:
-    """Bring the pages up to date and return those that changed; where a template has a fault nothing is written (UserError)."""
+    """Bring the pages up to date and return those that changed.
+
+    Raises:
+        UserError: a template has a fault; nothing is written then.
+    """
     pages = render(results)
     changed = [page for page, text in pages.items() if not page.exists() or page.read_text(encoding="utf-8") != text]
     for page in changed:

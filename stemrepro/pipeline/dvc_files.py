@@ -1,4 +1,7 @@
-"""DVC's own files that it writes in place: a kill in the middle of that leaves one that DVC refuses to read for ever after."""
+"""Files that DVC writes in place.
+
+A kill in the middle of such a write leaves a file that DVC refuses to read from then on.
+"""
 
 import fcntl
 import json
@@ -11,7 +14,7 @@ from stemrepro.pipeline.stages import DRAWING, PIPELINE
 
 STATE = Path(".dvc/tmp")
 GUARDS = ("lock", "rwlock.lock")
-"""What a DVC that writes holds locked, in `STATE`."""
+"""Files in `STATE` that DVC locks while it writes."""
 
 
 def _is_json(path: Path) -> bool:
@@ -22,7 +25,7 @@ def _is_json(path: Path) -> bool:
 
 
 def _is_lock(path: Path) -> bool:
-    from dvc.schema import COMPILED_LOCKFILE_SCHEMA  # DVC's own word for what it reads
+    from dvc.schema import COMPILED_LOCKFILE_SCHEMA  # what DVC itself accepts
     from voluptuous import Invalid
 
     try:
@@ -33,9 +36,9 @@ def _is_lock(path: Path) -> bool:
 
 
 def mend(home: Path = Path()) -> list[Path]:
-    """Remove the files that a kill has cut short, and returns them. DVC makes them anew: runs and scores know by themselves what is done.
+    """Remove the files that a kill has cut short, and return them.
 
-    Where a living DVC is at work they are its own, and nothing is done.
+    DVC makes them anew: runs and scores record by themselves what is done. Nothing is removed while a DVC is running.
     """
     if not (home / STATE).is_dir():
         return []

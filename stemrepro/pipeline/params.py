@@ -1,4 +1,4 @@
-"""plan/params.yaml: all that the pipeline reads of a plan, one model for writing and reading."""
+"""plan/params.yaml: all that the pipeline reads of a plan, with one model for writing and reading."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -22,17 +22,17 @@ HEADER = "# Written by 'stemrepro plan' from recipes/. Edit those and plan again
 
 
 class PlannedInitFrom(Strict):
-    """The run that another one goes on from, and what becomes of its tables."""
+    """The run that another one resumes from, and what becomes of its tables."""
 
     model: ModelConfig
     training: RunTraining
     tables: Literal["kept", "anew", Kind]
     variant: Name = later(MAIN)
-    arm: Name | None = later(None, description="another than that which goes on")
+    arm: Name | None = later(None, description="the arm of that run, where it is another")
 
 
 class Planned(Strict):
-    """An arm at a variant: everything that decides its runs but seed, text and code, and what is scored of them."""
+    """An arm at a variant: everything that decides its runs except seed, text and code, and what is scored of them."""
 
     model: ModelConfig
     training: RunTraining
@@ -40,9 +40,11 @@ class Planned(Strict):
         description="steps: losses and gradient norms of training; losses: also of validation; context: also by context"
     )
     init_from: PlannedInitFrom | None = later(None)
-    people: int = later(0, ge=0, description="a text that tells of so many people; 0: the scale's own")
+    people: int = later(0, ge=0, description="number of people in the text; 0: the scale's own text")
     text: Literal["own", "mid"] = later("own", description="mid: the blend")
-    seeds: dict[PartName, tuple[int, ...]] = Field(description="scored, by part; those trained are all of them")
+    seeds: dict[PartName, tuple[int, ...]] = Field(
+        description="seeds that are scored, by part; all of them are trained"
+    )
 
     @property
     def trained(self) -> tuple[int, ...]:
@@ -55,7 +57,7 @@ class PlannedBlend(Strict):
 
     name: Name
     mix: BlendMix
-    tokens: Positive = Field(description="of its training split: the most that a run of that stage reads")
+    tokens: Positive = Field(description="of the training split: the most that a run of that stage reads")
 
 
 class OfEveryScale(Strict):
@@ -63,8 +65,8 @@ class OfEveryScale(Strict):
 
     data: Name
     vocab: Positive
-    vocabularies: tuple[Positive, ...] = Field(description="others, that variants ask for")
-    people: tuple[Positive, ...] = later((), description="numbers of people that variants ask for")
+    vocabularies: tuple[Positive, ...] = Field(description="other sizes that variants need")
+    people: tuple[Positive, ...] = later((), description="numbers of people that variants need")
     mid: PlannedBlend | None = later(None)
     workers: Positive
     evaluation: Evaluation
@@ -75,7 +77,7 @@ class OfEveryScale(Strict):
 
 
 class ScaleParams(OfSomeScales, OfEveryScale):
-    """The same, and what some scales have besides, in this order."""
+    """Settings of every scale, then those that only some scales have, in this order."""
 
 
 Runs = dict[Name, dict[Name, Planned]]
@@ -83,11 +85,11 @@ Runs = dict[Name, dict[Name, Planned]]
 
 
 class _Line(dict):
-    """Keys and values that are written behind each other."""
+    """Keys and values that are written on one line."""
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes those so."""
+    """A dumper that writes each `_Line` on one line."""
 
 
 _Dumper.add_representer(
@@ -96,7 +98,10 @@ _Dumper.add_representer(
 
 
 class Params(Strict):
-    """One plan: a scale, its data, and the runs that recipes want. `scales` and `mixes` hold one name each, for DVC's matrices."""
+    """One plan: a scale, its data, and the runs that recipes need.
+
+    `scales` and `mixes` hold one name each, for DVC's matrices.
+    """
 
     scales: Annotated[tuple[Name, ...], Field(min_length=1, max_length=1)]
     mixes: Annotated[tuple[Name, ...], Field(min_length=1, max_length=1)]
@@ -116,14 +121,15 @@ class Params(Strict):
         """Return the runs of a scale by address; UserError where another scale is planned."""
         if scale not in self.run:
             raise UserError(f"{PARAMS} is planned for scale '{self.scales[0]}'; run 'stemrepro plan --scale {scale}'")
-        return {Address(variant, arm): own for variant, arms in self.run[scale].items() for arm, own in arms.items()}
+        return {Address(variant, arm): run for variant, arms in self.run[scale].items() for arm, run in arms.items()}
 
     def text(self) -> str:
-        """Return the bytes of params.yaml: a block an arm and variant, its settings on lines of their own."""
+        """Return the text of params.yaml: one block per arm and variant, with each group of settings on one line."""
         values = self.model_dump(mode="json")
-        for arms in (arms for variants in values["run"].values() for arms in variants.values()):
-            for own in arms.values():
-                own |= {key: _Line(own[key]) for key in ("model", "training", "seeds")}
+        for variants in values["run"].values():
+            for arms in variants.values():
+                for run in arms.values():
+                    run |= {key: _Line(run[key]) for key in ("model", "training", "seeds")}
         return HEADER + yaml.dump(values, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=120)
 
     def write(self, path: Path = PARAMS) -> None:
@@ -134,10 +140,10 @@ class Params(Strict):
 
 
 def read_params(path: Path = PARAMS) -> Params:
-    """params.yaml as DVC sees it (an experiment may have changed it).
+    """Read params.yaml as DVC sees it; an experiment may have changed it.
 
     Raises:
-        UserError: it is missing or damaged.
+        UserError: the file is missing or damaged.
     """
     if not path.exists():
         raise UserError(f"{path} is missing; write it with 'stemrepro plan --scale laptop'")

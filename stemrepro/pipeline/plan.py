@@ -20,40 +20,40 @@ from stemrepro.pipeline.stages import TARGETS, pipeline_texts, targets
 
 
 def chosen_recipes(catalog: Catalog, names: tuple[str, ...]) -> dict[str, Recipe]:
-    """Recipes by name, or all; UserError names those there are."""
+    """Return recipes by name, or all; UserError lists the choices."""
     return {name: catalog.recipe(name) for name in names} if names else catalog.recipes
 
 
 def in_order(catalog: Catalog, addresses: Iterable[Address]) -> list[Address]:
-    """Addresses in the order of variants and arms."""
+    """Return addresses in the order of variants and arms."""
     variants, arms = [MAIN, *catalog.variants], list(catalog.arms)
     return sorted(addresses, key=lambda address: (variants.index(address.variant), arms.index(address.arm)))
 
 
 def most(recipes: Iterable[Recipe]) -> dict[Address, dict[str, int]]:
-    """Seeds that recipes take of each address, by kind of scores: the most that any takes."""
-    found: dict[Address, dict[str, int]] = {}
+    """Return how many seeds recipes need of each address, by kind of scores: the most that any recipe needs."""
+    counts: dict[Address, dict[str, int]] = {}
     for recipe in recipes:
         for address, scores in recipe.wanted().items():
-            own = found.setdefault(address, {})
-            own |= {part: max(seeds, own.get(part, 0)) for part, seeds in scores.items()}
-    return found
+            parts = counts.setdefault(address, {})
+            parts |= {part: max(seeds, parts.get(part, 0)) for part, seeds in scores.items()}
+    return counts
 
 
 def wanted(catalog: Catalog, recipes: dict[str, Recipe]) -> dict[Address, dict[str, int]]:
-    """Seeds that are scored of each address that some recipes take, by the kinds of scores that they read of it; in order.
+    """Return how many seeds of each address are scored for some recipes, by kind of scores, in order.
 
-    As many seeds and as much of the losses as any of the catalog's recipes take: an address has one folder of scores, and what is made for
-    one recipe must not be less than what another has put there.
+    The counts are those of all the catalog's recipes. An address has one folder of scores, and what one recipe makes
+    must not be less than what another has put into it.
     """
-    asked, every = most(recipes.values()), most(catalog.recipes.values())
+    chosen, every = most(recipes.values()), most(catalog.recipes.values())
     return {
         address: {
             part: seeds
             for part, seeds in every[address].items()
-            if part in asked[address] or (part in LOSSES and not asked[address].keys().isdisjoint(LOSSES))
+            if part in chosen[address] or (part in LOSSES and not chosen[address].keys().isdisjoint(LOSSES))
         }
-        for address in in_order(catalog, asked)
+        for address in in_order(catalog, chosen)
     }
 
 
@@ -61,7 +61,7 @@ def people_at(catalog: Catalog, scale: Scale, variant: str) -> int:
     """Return how many invented people a variant's text is about; 0 where it is the scale's own.
 
     Raises:
-        UserError: the scale's mix has none, or fewer names.
+        UserError: the scale's mix has no people, or too few names.
     """
     factor, mix = catalog.variant(variant).people, catalog.mixes[scale.data]
     if factor == 1:
@@ -76,7 +76,7 @@ def people_at(catalog: Catalog, scale: Scale, variant: str) -> int:
 
 
 def text_at(catalog: Catalog, scale_name: str, variant: str) -> str:
-    """Whose text a variant's runs read: the scale's own, or its blend.
+    """Return which text a variant's runs read: the scale's own, or its blend.
 
     Raises:
         UserError: the scale names no blend.
@@ -85,27 +85,26 @@ def text_at(catalog: Catalog, scale_name: str, variant: str) -> str:
     if extends is None or extends.text == "own":
         return "own"
     if mid is None:
-        raise UserError(
-            f"variant '{variant}' goes on with a blend; name one under 'mid' in recipes/scales/{scale_name}.yaml"
-        )
+        raise UserError(f"variant '{variant}' reads a blend; name one under 'mid' in recipes/scales/{scale_name}.yaml")
     return extends.text
 
 
 def planned_blend(catalog: Catalog, scale_name: str) -> PlannedBlend | None:
-    """Return the blend that recipes of a scale go on with, or None; all of its recipes, as the stage that makes it is there for any of them."""
-    scale, variants = (
-        catalog.scale(scale_name),
-        {variant for own in catalog.at(scale_name).recipes.values() for variant in own.variants},
-    )
-    asking = [variant for variant in sorted(variants) if text_at(catalog, scale_name, variant) == "mid"]
-    if not asking:
+    """Return the blend that recipes of a scale read, or None.
+
+    All recipes of the scale count, as one stage makes the blend for all of them.
+    """
+    scale = catalog.scale(scale_name)
+    variants = {variant for recipe in catalog.at(scale_name).recipes.values() for variant in recipe.variants}
+    readers = [variant for variant in sorted(variants) if text_at(catalog, scale_name, variant) == "mid"]
+    if not readers:
         return None
-    tokens = max(catalog.variants[variant].at(scale).training.tokens for variant in asking)
+    tokens = max(catalog.variants[variant].at(scale).training.tokens for variant in readers)
     return PlannedBlend(name=scale.mid, mix=catalog.mixes[scale.mid], tokens=tokens)
 
 
 def init_from_of(catalog: Catalog, scale: Scale, address: Address) -> PlannedInitFrom | None:
-    """Return what the runs of an address go on from, at variants that extend."""
+    """Return what the runs of an address resume from; None at variants that don't extend others."""
     if (place := catalog.before(address)) is None:
         return None
     extends = catalog.variant(address.variant).extends
@@ -134,33 +133,42 @@ def planned_run(catalog: Catalog, scale_name: str, address: Address, scores: dic
 
 
 def check_length(catalog: Catalog, scale: Scale) -> None:
-    """Raise UserError where documents of made text don't fill a training sequence: models are asked at the places that they know."""
+    """Check that documents of made text fill training sequences, as models are asked only at positions of training.
+
+    Raises:
+        UserError: they don't.
+    """
     mix, sequence = catalog.mixes[scale.data], scale.model.sequence
     if mix.kind == "recall" and sequence != mix.length:
         raise UserError(
-            f"mix '{scale.data}': a document has {mix.length} tokens, a sequence of the scale {sequence}; they must be equal"
+            f"mix '{scale.data}': a document has {mix.length} tokens, a sequence of the scale {sequence}; "
+            "they must be equal"
         )
     if mix.kind == "invented" and sequence % mix.length:
         raise UserError(
-            f"mix '{scale.data}': a document has {mix.length} tokens; the scale's sequence of {sequence} must be a multiple of it"
+            f"mix '{scale.data}': a document has {mix.length} tokens; "
+            f"the scale's sequence of {sequence} must be a multiple of it"
         )
 
 
 def planned_reasoning(scale: Scale, recipes: dict[str, Recipe]) -> PlannedReasoning | None:
-    """Return the tasks of reasoning that recipes name; none of them where the scale doesn't read the hub, nothing where no recipe asks."""
-    asking = [recipe for recipe in recipes.values() if "reasoning" in recipe.scores]
-    if not asking:
+    """Return the tasks of reasoning that recipes name, or None where no recipe reads such scores.
+
+    There are no tasks where the scale doesn't read the hub.
+    """
+    readers = [recipe for recipe in recipes.values() if "reasoning" in recipe.scores]
+    if not readers:
         return None
-    tasks = {name: task.score for recipe in asking for name, task in recipe.tasks.items()}
-    own = scale.benchmarks
-    return PlannedReasoning(items=own.items, batch=own.batch, tasks=tasks if own.hub else {})
+    tasks = {name: task.score for recipe in readers for name, task in recipe.tasks.items()}
+    benchmarks = scale.benchmarks
+    return PlannedReasoning(items=benchmarks.items, batch=benchmarks.batch, tasks=tasks if benchmarks.hub else {})
 
 
 def make_params(catalog: Catalog, scale_name: str, recipes: tuple[str, ...] = ()) -> Params:
     """Return what params.yaml holds for a scale and some recipes, or all.
 
     Raises:
-        UserError: a scale or recipe that isn't there.
+        UserError: a scale or recipe is unknown.
     """
     scale, here = catalog.scale(scale_name), catalog.at(scale_name)
     chosen = chosen_recipes(here, recipes)
@@ -168,7 +176,8 @@ def make_params(catalog: Catalog, scale_name: str, recipes: tuple[str, ...] = ()
     runs: dict[str, dict[str, Planned]] = {}
     for address, scores in wanted(here, chosen).items():
         runs.setdefault(address.variant, {})[address.arm] = planned_run(catalog, scale_name, address, scores)
-    vocabularies = {own.model.vocab for arms in runs.values() for own in arms.values()} - {scale.model.vocab}
+    every = [run for arms in runs.values() for run in arms.values()]
+    vocabularies = {run.model.vocab for run in every} - {scale.model.vocab}
     named = dict.fromkeys(task for recipe in chosen.values() if "benchmarks" in recipe.scores for task in recipe.tasks)
     tasks = tuple(task for task in named if has_task(catalog.mixes[scale.data], scale.benchmarks.hub, task))
     return Params(
@@ -182,7 +191,7 @@ def make_params(catalog: Catalog, scale_name: str, recipes: tuple[str, ...] = ()
                 data=scale.data,
                 vocab=scale.model.vocab,
                 vocabularies=tuple(sorted(vocabularies)),
-                people=tuple(sorted({own.people for arms in runs.values() for own in arms.values()} - {0})),
+                people=tuple(sorted({run.people for run in every} - {0})),
                 mid=planned_blend(catalog, scale_name),
                 workers=scale.workers,
                 evaluation=scale.evaluation,
@@ -200,8 +209,9 @@ def make_params(catalog: Catalog, scale_name: str, recipes: tuple[str, ...] = ()
 def write(
     scale_name: str, recipes: tuple[str, ...] = (), folder: Path = RECIPES, home: Path = Path()
 ) -> tuple[Catalog, Params]:
-    """Validate recipes/ and writes plan/ and dvc.yaml below `home`, each file only when it changes. dvc.yaml follows from recipes/ alone,
-    so that what git holds doesn't change with the plan.
+    """Validate recipes/ and write plan/ and dvc.yaml below `home`, each file only when it changes.
+
+    dvc.yaml follows from recipes/ alone, so that what git holds doesn't change with the plan.
     """
     catalog = load(folder)
     params = make_params(catalog, scale_name, recipes)
@@ -214,27 +224,30 @@ def write(
 
 
 def check(folder: Path = RECIPES, home: Path = Path()) -> Params:
-    """Return what is planned; raises UserError unless it and the pipelines are what the plan would write.
+    """Return the plan on disk, after a check that planning again would write the same.
 
     Inside `dvc exp run` a difference of plan/params.yaml is the experiment: it is printed, not refused.
+
+    Raises:
+        UserError: the plan or a pipeline no longer follows from the recipes.
     """
-    there, catalog = read_params(home / PARAMS), load(folder)
-    planned = make_params(catalog, there.scales[0], there.recipes)
-    changes = list(_differences(planned.model_dump(mode="json"), there.model_dump(mode="json")))
-    again = f"run 'stemrepro plan --scale {there.scales[0]}'"
+    written, catalog = read_params(home / PARAMS), load(folder)
+    planned = make_params(catalog, written.scales[0], written.recipes)
+    changes = list(_differences(planned.model_dump(mode="json"), written.model_dump(mode="json")))
+    again = f"run 'stemrepro plan --scale {written.scales[0]}'"
     if changes and os.environ.get("DVC_EXP_NAME"):
         print(f"experiment: {PARAMS} differs from {folder}/ in {'; '.join(changes)}")
     elif changes:
         raise UserError(f"{PARAMS} no longer follows from {folder}/ ({'; '.join(changes[:4])}); {again}")
-    for path, text in pipeline_texts(catalog, there.scales[0]).items():
+    for path, text in pipeline_texts(catalog, written.scales[0]).items():
         if not (home / path).exists() or (home / path).read_text(encoding="utf-8") != text:
             raise UserError(f"{path} no longer follows from {folder}/; {again}")
-    return there
+    return written
 
 
-def _differences(wanted: object, there: object, key: str = "") -> Iterator[str]:
-    if isinstance(wanted, dict) and isinstance(there, dict):
-        for name in [*wanted, *(name for name in there if name not in wanted)]:
-            yield from _differences(wanted.get(name), there.get(name), f"{key}.{name}" if key else str(name))
-    elif wanted != there:
-        yield f"{key}: {there}, planned {wanted}"
+def _differences(planned: object, written: object, key: str = "") -> Iterator[str]:
+    if isinstance(planned, dict) and isinstance(written, dict):
+        for name in [*planned, *(name for name in written if name not in planned)]:
+            yield from _differences(planned.get(name), written.get(name), f"{key}.{name}" if key else str(name))
+    elif planned != written:
+        yield f"{key}: {written}, planned {planned}"

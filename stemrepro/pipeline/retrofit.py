@@ -1,6 +1,7 @@
-"""One trained dense run made into STEM, beside two controls: losses before, right behind the retrofit, and after some training.
+"""One trained dense run made into STEM, next to two controls.
 
-All three go on with the same text, rate and schedule and an optimiser that knows nothing: of a run only its weights are asked for.
+Losses are taken before the retrofit, right after it, and after some training. All three runs train with the same text,
+learning rate and schedule, and with a fresh optimiser: only the weights of the dense run are needed.
 """
 
 import os
@@ -36,9 +37,9 @@ from stemrepro.training.run import InitFrom, Run
 from stemrepro.training.run_folder import read_config
 
 VALIDATION = 16384
-"""Tokens a source that losses are taken of, or as many as there are."""
+"""Tokens per source over which losses are taken, or all that the source has."""
 BEFORE, AFTER, CONTROL = "before", "retrofit", "retrofit-mean-row"
-"""Points of the folders below OUT: the dense weights, runs that go on from them, and the control."""
+"""Variants in the folders below OUT: the dense weights, runs that resume from them, and the control."""
 FILE, SHARES = "losses.csv", "explained.csv"
 
 
@@ -48,8 +49,8 @@ class Asked:
 
     Attributes:
         placement: the layers that get tables, as in recipes/arms.yaml.
-        tokens: of the run's own training text, that rows are made of; at most those that it was trained on.
-        steps: of training behind the retrofit.
+        tokens: number of tokens of the run's training text that rows are made of; at most those of its training.
+        steps: of training after the retrofit.
     """
 
     placement: str
@@ -58,7 +59,7 @@ class Asked:
 
 
 def _beginning(folder: Path, model: Decoder, config: dict) -> None:
-    """Write what three runs go on from: weights, and an optimiser that knows nothing."""
+    """Write what the three runs resume from: weights, and a fresh optimiser."""
     if intact(folder / "end.ckpt"):
         return
     state = {PREFIX + name: value for name, value in model.state_dict().items()}
@@ -66,96 +67,101 @@ def _beginning(folder: Path, model: Decoder, config: dict) -> None:
     AtomicCheckpointIO().save_checkpoint(about, folder / "end.ckpt")
 
 
-def planned(run: Path, out: Path, asked: Asked, data: Path) -> dict[str, Run]:
-    """Return the runs behind a retrofit by what they are called; writes what they go on from.
+def planned(run: Path, out: Path, settings: Asked, data: Path) -> dict[str, Run]:
+    """Return the runs of a retrofit by name, and write what they resume from.
 
     Raises:
-        UserError: the run isn't a finished dense one, its text isn't there, too many tokens are asked for, or `out` holds other runs.
+        UserError: the run isn't a finished dense one, its text is missing, too many tokens are requested, or `out`
+            holds other runs.
     """
     parts = run.resolve().parts
-    settings = read_config(run)
-    dense, before = settings.model, settings.training
+    config = read_config(run)
+    dense, before = config.model, config.training
     if len(parts) < 5:
         raise UserError(f"{run} is no folder of a run: runs/<scale>/<variant>/<arm>/seed<k>")
-    if settings.init_from:
+    if config.init_from:
         raise UserError(
-            f"{run} goes on from another run, whose tokens it doesn't know of; choose a run that begins anew"
+            f"{run} resumes from another run, whose tokens are not recorded; choose a run that was trained from scratch"
         )
-    stem = replace(dense, ffn="stem", replaced_layers=layers_of(asked.placement, dense.layers))
+    stem = replace(dense, ffn="stem", replaced_layers=layers_of(settings.placement, dense.layers))
     check(dense, stem)
     model, sequence = load_folder(run)
-    if not sequence <= asked.tokens <= before.tokens:
+    if not sequence <= settings.tokens <= before.tokens:
         raise UserError(
-            f"{asked.tokens:,} tokens for rows: {run} was trained on {before.tokens:,} in sequences of {sequence}; ask for as many "
-            "as those at most, and one sequence at least"
+            f"{settings.tokens:,} tokens for rows: {run} was trained on {before.tokens:,} in sequences of {sequence}; "
+            "ask for as many as those at most, and one sequence at least"
         )
     text = own_text(dense.vocab, data / parts[-4])
-    if text.data_hash != settings.data.train_sha256:
+    if text.data_hash != config.data.train_sha256:
         raise UserError(f"{text.blocks} isn't the text that {run} was trained on; restore that, or train the run again")
     training = before.model_copy(
-        update={"tokens": asked.steps * before.batch * sequence, "evals": 1, "snapshots": (), "table_trained": True}
+        update={"tokens": settings.steps * before.batch * sequence, "evals": 1, "snapshots": (), "table_trained": True}
     )
-    home, seed = out / parts[-4], settings.seed
-    parent = home / BEFORE / settings.arm / f"seed{seed}"
-    _beginning(parent, model, settings.written)
+    home, seed = out / parts[-4], config.seed
+    parent = home / BEFORE / config.arm / f"seed{seed}"
+    _beginning(parent, model, config.written)
 
-    def made(variant: str, arm: str, own: ModelConfig, tables: str) -> Run:
+    def made(variant: str, arm: str, network: ModelConfig, tables: str) -> Run:
         init_from = InitFrom(
-            parent, settings.hash, tables, before.tokens, before.tokens // (before.micro_batch * sequence),
-            0 if tables == "kept" else asked.tokens,
+            parent, config.hash, tables, before.tokens, before.tokens // (before.micro_batch * sequence),
+            0 if tables == "kept" else settings.tokens,
         )  # fmt: skip
         place = Address(variant, arm)
-        mix, folder = settings.data.mix, home / place.path / f"seed{seed}"
-        run = Run(place, seed, own, training, folder, mix, text.blocks, text.data_hash, init_from=init_from)
-        if folder.exists() and (changes := run.other_settings()):
+        mix, folder = config.data.mix, home / place.path / f"seed{seed}"
+        run = Run(place, seed, network, training, folder, mix, text.blocks, text.data_hash, init_from=init_from)
+        changes = run.other_settings() if folder.exists() else ""
+        if changes:
             raise UserError(f"{folder} holds a run with other settings ({changes}); name another folder to write to")
         return run
 
     return {
-        "dense": made(AFTER, settings.arm, dense, "kept"),
-        "token means": made(AFTER, f"stem-{asked.placement}", stem, "token-means"),
-        "mean row": made(CONTROL, f"stem-{asked.placement}", stem, "mean-row"),
+        "dense": made(AFTER, config.arm, dense, "kept"),
+        "token means": made(AFTER, f"stem-{settings.placement}", stem, "token-means"),
+        "mean row": made(CONTROL, f"stem-{settings.placement}", stem, "mean-row"),
     }
 
 
 def _losses(run: Run, state: dict[str, Tensor]) -> dict[str, float]:
-    """Return mean validation losses over sources, in nats a token, of weights."""
+    """Return the mean validation losses of weights over sources, in nats per token."""
     model = Decoder(run.model).eval()
     model.load_state_dict(state)
     blocks = TokenBlocks(run.blocks, "validation", run.training.sequence, run.model.vocab)
-    found = losses_by_source(model, blocks, VALIDATION, run.training.eval_batch)
-    kinds = {"prose": prose(found), "all": tuple(found)}
-    return {kind: total(found[source] for source in sources) / len(sources) for kind, sources in kinds.items()}
+    losses = losses_by_source(model, blocks, VALIDATION, run.training.eval_batch)
+    kinds = {"prose": prose(losses), "all": tuple(losses)}
+    return {kind: total(losses[source] for source in sources) / len(sources) for kind, sources in kinds.items()}
 
 
 def _started(run: Run) -> dict[str, Tensor]:
-    """Return the weights that a run begins with."""
+    """Return the weights with which a run begins."""
     blocks = TokenBlocks(run.blocks, "train", run.training.sequence, run.model.vocab)
     return {name.removeprefix(PREFIX): value for name, value in beginning(run, blocks)["state_dict"].items()}
 
 
 def _ended(run: Run) -> dict[str, Tensor]:
-    """Return those that it ended with.
+    """Return the weights with which a run ended.
 
     Raises:
-        UserError: it diverged.
+        UserError: the run diverged.
     """
     if run.diverged is not None:
         raise UserError(
-            f"{run.folder}: the loss is no number from step {run.diverged} on; the run's own rate is too high for it"
+            f"{run.folder}: the loss is NaN from step {run.diverged} on; the run's learning rate is too high for it"
         )
     return load_folder(run.folder)[0].state_dict()
 
 
-def _rows(states: dict[str, dict[str, Tensor]], runs: dict[str, Run], behind: int) -> Iterator[dict]:
-    """Return losses of all runs' weights, so many steps behind the retrofit."""
-    when = "right behind the retrofit" if not behind else f"after {behind} steps"
+def _rows(states: dict[str, dict[str, Tensor]], runs: dict[str, Run], steps: int) -> Iterator[dict]:
+    """Yield the losses of all runs' weights, that many steps after the retrofit."""
+    when = f"after {steps} steps" if steps else "right after the retrofit"
     for name in track(runs, f"losses {when}"):
-        yield {"model": name, "steps": behind} | _losses(runs[name], states[name])
+        yield {"model": name, "steps": steps} | _losses(runs[name], states[name])
 
 
 def _shares(run: Run, state: dict[str, Tensor], dense: Decoder) -> pd.DataFrame:
-    """layer, share: of the variance of dense's W_u x that the rows of `state` explain, on held-out text of all sources."""
+    """Return by layer which share of the variance of dense's W_u x the rows of `state` explain.
+
+    The text is held out, of all sources.
+    """
     blocks = TokenBlocks(run.blocks, "validation", run.training.sequence, run.model.vocab)
     numbers, _ = blocks.spread(VALIDATION)
     size = run.training.eval_batch
@@ -164,47 +170,51 @@ def _shares(run: Run, state: dict[str, Tensor], dense: Decoder) -> pd.DataFrame:
     return pd.DataFrame(explained(dense, rows, batches).items(), columns=["layer", "share"])
 
 
-def retrofit(run: Path, out: Path, asked: Asked, data: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Make STEM of a dense run, trains it and its controls some steps, and takes losses.
+def retrofit(run: Path, out: Path, settings: Asked, data: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Make STEM of a dense run, train it and its controls for some steps, and take losses.
 
-    Below `out` folders lie as below runs/: <scale>/retrofit/stem-<placement>/seed<k> is the retrofitted run, to be exported or scored.
-    What is finished there isn't done again.
+    Folders below `out` are laid out as below runs/. <scale>/retrofit/stem-<placement>/seed<k> is the retrofitted run,
+    to be exported or scored. Runs that are finished are not trained again.
 
     Args:
         run: runs/<scale>/<variant>/<arm>/seed<k> of a dense arm.
-        data: where the scales' texts lie.
+        out: the folder to write to.
+        settings: what to make of the run.
+        data: the folder of the scales' texts.
 
     Returns:
-        model ("dense", "token means", "mean row"), steps (0: before any), prose, all (nats a token); dense at 0 steps is the run as it
-        was. And layer, share: of the variance of its W_u x that the rows of token means explain. Also written to losses.csv and
-        explained.csv in `out`.
+        Two tables, which are also written to losses.csv and explained.csv in `out`. The first has the columns model
+        ("dense", "token means", "mean row"), steps (0: before any), prose and all (nats per token). Dense at 0 steps is
+        the run as it was. The second has layer and share: the share of the variance of dense's W_u x that the rows of
+        token means explain.
 
     Raises:
         UserError: see `planned`; or a run diverged.
     """
     torch.set_num_threads(1)  # models this small gain nothing from more
-    runs = planned(run, out, asked, data)
-    started = {name: _started(own) for name, own in runs.items()}
+    runs = planned(run, out, settings, data)
+    started = {name: _started(one) for name, one in runs.items()}
     rows = list(_rows(started, runs, 0))
     shares = _shares(runs["token means"], started["token means"], load_folder(run)[0])
     train_runs(list(runs.values()), min(len(runs), os.cpu_count() or 1), replace=False)
-    found = pd.DataFrame([*rows, *_rows({name: _ended(own) for name, own in runs.items()}, runs, asked.steps)])
-    atomic_write(out / FILE, found.to_csv(index=False))
+    ended = {name: _ended(one) for name, one in runs.items()}
+    losses = pd.DataFrame([*rows, *_rows(ended, runs, settings.steps)])
+    atomic_write(out / FILE, losses.to_csv(index=False))
     atomic_write(out / SHARES, shares.to_csv(index=False))
-    return found, shares
+    return losses, shares
 
 
-def show(found: pd.DataFrame, shares: pd.DataFrame, asked: Asked, console: Console) -> None:
+def show(losses: pd.DataFrame, shares: pd.DataFrame, settings: Asked, console: Console) -> None:
     """Print the losses on prose, and what the rows of token means explain."""
-    by = found.pivot(index="model", columns="steps", values="prose")
-    table = Table("prose, nats a token", "before any step", f"after {asked.steps:,} steps", box=box.SIMPLE)
+    by_steps = losses.pivot(index="model", columns="steps", values="prose")
+    table = Table("prose, nats per token", "before any step", f"after {settings.steps:,} steps", box=box.SIMPLE)
     names = {
-        "dense": "dense, goes on",
-        "token means": f"STEM ({asked.placement}), rows of token means",
+        "dense": "dense, trained on",
+        "token means": f"STEM ({settings.placement}), rows of token means",
         "mean row": "control: one row for all",
     }
     for name, words in names.items():
-        table.add_row(words, *(f"{by.loc[name, steps]:.4f}" for steps in (0, asked.steps)))
+        table.add_row(words, *(f"{by_steps.loc[name, steps]:.4f}" for steps in (0, settings.steps)))
     console.print(table)
     by_layer = ", ".join(f"{row.share:.0%} (layer {row.layer:.0f})" for row in shares.itertuples())
     console.print(f"of W_u x the token alone explains {by_layer} of the variance", highlight=False)

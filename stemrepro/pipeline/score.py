@@ -1,6 +1,7 @@
-"""Scores runs, part by part: what is missing or was made of other runs, settings or code; nothing else.
+"""Scoring of runs, part by part: only what is missing, or was made of other runs, settings or code.
 
-summary.json of an arm's scores holds their key, a hash of all that they follow from. Where it is the right one the scores are up to date.
+summary.json of an arm's scores holds their key, a hash of all that they follow from. Scores with the right key are up
+to date.
 """
 
 import json
@@ -27,21 +28,28 @@ from stemrepro.training.run import Run
 from stemrepro.training.run_folder import read_config
 
 DECIDE_NOTHING = (flops_per_token.__module__, read_config.__module__, *HASHING)
-"""Modules that no score of a planned run follows from: costs stand in the key themselves, its settings are the plan's, and rows of its training are only checked."""
+"""Modules whose code is not part of a score's key.
+
+Costs are in the key themselves. The settings of a run are those of the plan. Rows of its training are only checked.
+"""
 
 
 def arguments(params: Params, scale: str, part: PartName, planned: Planned, data: Path = DATA) -> dict:
-    """Say what a part's `score` gets beside the run and the report; UserError where the scale lacks something of it."""
-    asked, kind, given = params.scale[scale], PARTS[part], {}
-    mix = params.mix[asked.data]
+    """Return the arguments of a part's `score`, other than the run and the report.
+
+    Raises:
+        UserError: the scale lacks something that the part needs.
+    """
+    settings, kind, given = params.scale[scale], PARTS[part], {}
+    mix = params.mix[settings.data]
     if kind.mix and mix.kind != kind.mix:
         raise UserError(f"scale '{scale}' needs a mix of kind '{kind.mix}' for the scores '{part}'")
     for name in kind.settings[:1]:
-        if (own := getattr(asked, name)) is None:
+        if getattr(settings, name) is None:
             raise UserError(f"scale '{scale}' says nothing under '{name}', which the scores '{part}' need")
-        given["asked"] = own
-    files = {name: data / FILES[name].format(scale=scale, mix=asked.data) for name in kind.files}
-    return given | files | kind.more(asked, mix, planned)
+        given["asked"] = getattr(settings, name)
+    files = {name: data / FILES[name].format(scale=scale, mix=settings.data) for name in kind.files}
+    return given | files | kind.more(settings, mix, planned)
 
 
 def _hash(path: Path) -> str:
@@ -49,7 +57,7 @@ def _hash(path: Path) -> str:
 
 
 def score_key(runs: list[Run], part: PartName, given: dict) -> str:
-    """Return hash of what an arm's scores follow from: runs, text, settings, items, and code."""
+    """Return a hash of what an arm's scores follow from: runs, text, settings, items and code."""
     inputs = [given[name] for name in ("tokenizer_file", "facts", "corpus") if name in given]
     if "items" in given:
         inputs += [given["items"] / f"{task}.jsonl" for task in given["asked"].tasks]
@@ -61,19 +69,21 @@ def score_key(runs: list[Run], part: PartName, given: dict) -> str:
         "asked": {name: value.model_dump(mode="json") if isinstance(value, Strict) else value
                   for name, value in given.items() if not isinstance(value, Path)},
         "inputs": [_hash(path) for path in inputs],
-        "costs": [flops_per_token(model, training.sequence), parameter_counts(model)],  # in place of the code that computes them
+        # Costs are here in place of the code that computes them.
+        "costs": [flops_per_token(model, training.sequence), parameter_counts(model)],
         "code": code_hash(f"stemrepro.evaluation.{part}", *sorted(networks, key=str), without=DECIDE_NOTHING),
     })  # fmt: skip
 
 
 def plan_of(run: Run, given: dict) -> dict:
-    """Return what summary.json tells of a run's plan, in words.
+    """Return what summary.json says of a run's plan.
 
     Args:
-        given: what scoring was asked with.
+        run: any run of the arm.
+        given: the arguments of scoring.
     """
     model, training = run.model.settings, run.training.model_dump(mode="json")
-    asked = {
+    scoring = {
         name: value.model_dump(mode="json", exclude={"tasks"}) if isinstance(value, Strict) else value
         for name, value in given.items()
         if name not in ("level", "count") and not isinstance(value, Path)
@@ -84,12 +94,12 @@ def plan_of(run: Run, given: dict) -> dict:
         "tokens a sequence": run.training.sequence,
         "settings of training": digest([[model[key] for key in MODEL], [training[key] for key in TRAINING]]),
         START: digest([model.get("embedding_std"), model.get("head_std"), *(training[key] for key in STARTS)]),
-        SCORING: digest(asked),
+        SCORING: digest(scoring),
     }
 
 
 def up_to_date(out: Path, key: str) -> bool:
-    """Do the scores of a folder have this key?"""
+    """Tell whether the scores of a folder have this key."""
     try:
         return json.loads((out / "summary.json").read_text(encoding="utf-8")).get("key") == key
     except (OSError, ValueError, AttributeError, RecursionError):
@@ -100,7 +110,8 @@ def _check_finished(runs: list[Run]) -> None:
     for run in runs:
         if not run.weights.exists() and run.diverged is None:
             raise UserError(
-                f"{run.weights} is missing; train that run first ('make reproduce' with its SCALE, or 'stemrepro train')"
+                f"{run.weights} is missing; train that run first "
+                "('make reproduce' with its SCALE, or 'stemrepro train')"
             )
 
 
@@ -113,44 +124,44 @@ def pending(
     runs: Path = RUNS,
     scores: Path = SCORES,
 ) -> Iterator[tuple[list[Run], dict, Path, str]]:
-    """Return the arms of which a part is not up to date: their runs, what is asked of them, the folder and the key.
+    """Yield each arm of which a part is not up to date: its runs, the arguments of scoring, the folder and the key.
 
     Raises:
-        UserError: a run isn't finished, or is another than the plan's.
+        UserError: a run isn't finished, or differs from the plan.
     """
     mix = params.scale[scale].data
-    for address, own in planned.items():
-        if not own.seeds.get(part) or (part == "losses" and own.losses == "none"):
+    for address, arm in planned.items():
+        if not arm.seeds.get(part) or (part == "losses" and arm.losses == "none"):
             continue
-        members = runs_of(scale, mix, {address: own}, part, data, runs)
+        members = runs_of(scale, mix, {address: arm}, part, data, runs)
         _check_finished(members)
-        given = arguments(params, scale, part, own, data)
+        given = arguments(params, scale, part, arm, data)
         key, out = score_key(members, part, given), scores / scale / part / address.path
         if not up_to_date(out, key):
             yield members, given, out, key
 
 
 def write_scores(part: PartName, members: list[Run], results: list[dict], given: dict, out: Path, key: str) -> None:
-    """Write an arm's scores, summary.json last, and beside it where they were made (which git doesn't hold)."""
+    """Write an arm's scores, summary.json last, and provenance.json, which git doesn't hold."""
     from stemrepro.evaluation.writing import Scored
 
-    if out.exists():  # else files of a run that has since diverged would stay; the key goes first
+    if out.exists():  # files of a run that has since diverged must not stay; the key goes first
         (out / "summary.json").unlink(missing_ok=True)
         shutil.rmtree(out)
     write = pkgutil.resolve_name(f"stemrepro.evaluation.{part}:write")
     about = write(Scored(members, results, out, given))
-    ended = {str(run.seed): run.diverged for run in members if run.diverged is not None}
+    diverged = {str(run.seed): run.diverged for run in members if run.diverged is not None}
     first = members[0]
     summary = {"key": key, "params_hash": first.params_hash, "data_hash": first.data_hash[:12], "seeds": len(members)}
     summary |= {"plan": plan_of(first, given)}
     write_json(out / "provenance.json", provenance() | {"key": key})
-    write_json(out / "summary.json", about | summary | ({"diverged": ended} if ended else {}))
+    write_json(out / "summary.json", about | summary | ({"diverged": diverged} if diverged else {}))
 
 
 def evaluate(params: Params, scale: str, part: PartName, planned: dict[Address, Planned]) -> tuple[int, int]:
-    """Return scores what is not up to date; returns how many arms that were, of how many that have this part."""
+    """Score what is not up to date, and return how many arms that were, of how many that have this part."""
     groups = list(pending(params, scale, part, planned))
-    total = sum(bool(own.seeds.get(part)) for own in planned.values())
+    total = sum(bool(arm.seeds.get(part)) for arm in planned.values())
     jobs, owner = [], []
     for number, (members, given, _, _) in enumerate(groups):
         for run in members:
@@ -163,6 +174,6 @@ def evaluate(params: Params, scale: str, part: PartName, planned: dict[Address, 
         results.setdefault(group, {})[number - first] = result
         members, given, out, key = groups[group]
         if len(results[group]) == len(members):
-            found = results.pop(group)
-            write_scores(part, members, [found[place] for place in range(len(members))], given, out, key)
+            scores = results.pop(group)
+            write_scores(part, members, [scores[place] for place in range(len(members))], given, out, key)
     return len(groups), total

@@ -1,13 +1,16 @@
-"""The two pipelines. dvc.yaml draws what is committed from the committed scores, so that a clone is up to date. plan/dvc.yaml, which git doesn't
-hold, makes the scores of what is planned: text, runs, scores; it also draws the scales whose results aren't committed.
+"""The two pipelines, dvc.yaml and plan/dvc.yaml.
 
-Few stages: run folders and scores know what is theirs, so that one stage can hold all runs of a scale and an edit of one arm trains one
-arm. The first stage of a plan, `check`, writes a stamp a stage, {"asked": ..., "code": hash}: the settings that concern it, and the
-code that it reaches, without comments and docstrings. A stage whose stamp is the same has nothing to do. Drawing takes seconds:
-those stages depend on the files themselves.
+dvc.yaml draws committed results from committed scores, so that a clone is up to date. plan/dvc.yaml, which git doesn't
+hold, makes the text, runs and scores of a plan. It also draws the scales whose results aren't committed.
+
+There are few stages. Run folders and scores know what they were made of. So one stage can hold all runs of a scale, and
+an edit of one arm trains one arm. The first stage of a plan, `check`, writes one stamp per stage, {"asked": ...,
+"code": hash}: the settings that concern it, and the code that it reaches, without comments and docstrings. A stage with
+an unchanged stamp has nothing to do. Drawing takes seconds: those stages depend on the files themselves.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -25,15 +28,16 @@ from stemrepro.report.metrics import METRICS, compared_arms
 from stemrepro.verdicts.robustness import LONG_END
 
 DRAWING, PIPELINE, TARGETS = Path("dvc.yaml"), PLAN / "dvc.yaml", PLAN / "targets"
-"""What draws committed results; what makes a plan's; and what of both DVC is asked for (`dvc repro $(cat plan/targets)`)."""
+"""The pipeline that draws committed results, that of a plan, and what DVC makes (`dvc repro $(cat plan/targets)`)."""
 HEADER = "# Written by 'stemrepro plan' from recipes/. Don't edit: stemrepro/pipeline/stages.py writes it.\n"
 CURVES = [{
     "results/laptop/validation_loss/data.csv": {
-        "x": "tokens", "y": "value", "template": "curves", "title": "Validation loss of the arms, means over seeds with 95% intervals",
+        "x": "tokens", "y": "value", "template": "curves",
+        "title": "Validation loss of the arms, means over seeds with 95% intervals",
         "x_label": "training tokens", "y_label": "prose loss (nats/token)",
     }
 }]  # fmt: skip
-"""What `dvc plots show` draws beside the figures, by .dvc/plots/curves.json."""
+"""What `dvc plots show` draws next to the figures, by .dvc/plots/curves.json."""
 FOR_ALL = tuple(f"recipes/{name}.yaml" for name in ("arms", "variants", "paper", "shapes"))
 SCALE, MIX = "${item.scale}", "${item.mix}"
 KINDS = ("pdf", "svg", "png")
@@ -49,7 +53,7 @@ OF_SCALE = {
     "train": ("training.train",),
     **{part: (f"evaluation.{part}",) for part in PARTS},
 }
-"""The modules that stages run, by stage."""
+"""The modules that each stage runs."""
 WITH_MODELS = ("train", *PARTS)
 
 
@@ -58,26 +62,29 @@ def _modules(names: tuple[str, ...]) -> list[str | Path]:
 
 
 def own_code(catalog: Catalog, arms: Iterable[str], analyses: Iterable[Path] = ()) -> list[str]:
-    """Files outside the package that the networks of arms, and analyses, are in or import."""
+    """Return the files outside the package that hold or serve the networks of arms, and analyses."""
     places = [module_of(catalog.arms[name].ffn) for name in arms]
-    found = imports.files([*(place for place in places if isinstance(place, Path)), *analyses])
-    return [path.as_posix() for path in found if not path.is_relative_to(imports.PACKAGE)]
+    files = imports.files([*(place for place in places if isinstance(place, Path)), *analyses])
+    return [path.as_posix() for path in files if not path.is_relative_to(imports.PACKAGE)]
 
 
 def write_stamps(params: Params, data: Path = DATA) -> None:
-    """Write `data`/<mix>/plan/<stage>.json and `data`/<scale>/plan/<stage>.json for every stage of a plan but those that draw."""
+    """Write the stamp of every stage of a plan, except of those that draw.
+
+    Stamps are `data`/<mix>/plan/<stage>.json and `data`/<scale>/plan/<stage>.json.
+    """
     (scale,), (mix,) = params.scales, params.mixes
     settings, runs = params.scale[scale].model_dump(mode="json"), params.model_dump(mode="json")["run"][scale]
-    networks = [module_of(own.model.ffn) for own in params.planned(scale).values()]
+    networks = [module_of(arm.model.ffn) for arm in params.planned(scale).values()]
     networks = list(dict.fromkeys([module_of("dense"), *networks]))
-    asked = {
+    stamps = {
         "tokenizer": settings["vocab"],
         "vocabularies": settings["vocabularies"],
         "counts": settings["counting"],
         "train": runs,
         **{
-            part: [runs, *(settings.get(name) for name in own.settings)] if own.settings else runs
-            for part, own in PARTS.items()
+            part: [runs, *(settings.get(name) for name in kind.settings)] if kind.settings else runs
+            for part, kind in PARTS.items()
         },
         "people": [settings.get("people"), params.mix[mix].model_dump(mode="json")],
         "mid": settings.get("mid"),
@@ -89,7 +96,7 @@ def write_stamps(params: Params, data: Path = DATA) -> None:
     for stage, names in OF_MIX.items():
         stamp(mix, stage, params.mix[mix].model_dump(mode="json"), _modules(names))
     for stage, names in OF_SCALE.items():
-        stamp(scale, stage, asked.get(stage), _modules(names) + (networks if stage in WITH_MODELS else []))
+        stamp(scale, stage, stamps.get(stage), _modules(names) + (networks if stage in WITH_MODELS else []))
 
 
 def _kept(*paths: str, persist: bool = False) -> list[dict]:
@@ -106,14 +113,14 @@ BY_BOTH = BY_SCALE | BY_MIX
 
 
 def asks_for_people(catalog: Catalog) -> bool:
-    """Does a recipe want a variant whose text is about another number of invented people?"""
+    """Tell whether a recipe needs a variant whose text is about another number of invented people."""
     return any(
         catalog.variants[variant].people != 1 for recipe in catalog.recipes.values() for variant in recipe.variants
     )
 
 
 def asks_for_blend(catalog: Catalog) -> bool:
-    """Does a recipe want a variant that goes on with a blend?"""
+    """Tell whether a recipe needs a variant that reads a blend."""
     extensions = [
         catalog.variants[variant].extends for recipe in catalog.recipes.values() for variant in recipe.variants
     ]
@@ -121,44 +128,50 @@ def asks_for_blend(catalog: Catalog) -> bool:
 
 
 def other_texts(catalog: Catalog) -> list[str]:
-    """Return the texts beside a scale's own that its recipes' variants may ask for: folders below the scale's data, and stages."""
-    asked = {"people": asks_for_people(catalog), "mid": asks_for_blend(catalog)}
-    return ["vocabularies", *(name for name, wanted in asked.items() if wanted)]
+    """Return the texts other than a scale's own that its recipes' variants need.
+
+    Each is a folder below the scale's data, and a stage.
+    """
+    needed = {"people": asks_for_people(catalog), "mid": asks_for_blend(catalog)}
+    return ["vocabularies", *(name for name, is_needed in needed.items() if is_needed)]
 
 
 def own_folders(*mixes: Mix) -> list[str]:
-    """Return the folders of own text among data mixes, which stages depend on though they lie outside."""
+    """Return the folders outside the project whose text data mixes read; stages depend on them."""
     return sorted({mix.dataset for mix in mixes if mix.kind == "hub" and mix.local})
 
 
 def data_stages(others: list[str], texts: Sequence[str] = (), parts: Sequence[str] = ()) -> dict[str, dict]:
-    """From pinned archives to token blocks.
+    """Return the stages from pinned archives to token blocks.
 
     Args:
-        others: stages of other texts than the scale's own.
-        texts: folders of own text that the mix reads.
-        parts: those that the blend reads.
+        others: stages of texts other than the scale's own.
+        texts: folders of the user's text that the mix reads.
+        parts: the same of the blend.
     """
-    raw, corpus, items, own = f"data/{MIX}/raw", f"data/{MIX}/corpus", f"data/{MIX}/items", f"data/{SCALE}"
-    tokenizer = f"{own}/tokenizer.json"
+    raw, corpus, items, home = f"data/{MIX}/raw", f"data/{MIX}/corpus", f"data/{MIX}/items", f"data/{SCALE}"
+    tokenizer = f"{home}/tokenizer.json"
 
     def by_mix(name: str, desc: str, deps: list[str], outs: list) -> dict:
         return _stage(BY_MIX, f"stemrepro data {name} --mix {MIX}", desc, [f"data/{MIX}/plan/{name}.json", *deps], outs)
 
     def by_scale(name: str, desc: str, deps: list[str], outs: list) -> dict:
-        return _stage(BY_BOTH, f"stemrepro data {name} --scale {SCALE}", desc, [f"{own}/plan/{name}.json", *deps], outs)
+        deps = [f"{home}/plan/{name}.json", *deps]
+        return _stage(BY_BOTH, f"stemrepro data {name} --scale {SCALE}", desc, deps, outs)
 
     more = {
         "vocabularies": by_scale(
-            "vocabularies", "the same text in the other vocabularies that variants ask for", [corpus], [f"{own}/vocabularies"]
+            "vocabularies", "the same text in the other vocabularies that variants need",
+            [corpus], [f"{home}/vocabularies"],
         ),
         "people": by_scale(
-            "people", "texts about other numbers of invented people, that variants ask for", [tokenizer], [f"{own}/people"],
+            "people", "texts about other numbers of invented people, that variants need",
+            [tokenizer], [f"{home}/people"],
         ),
         "mid": by_scale(
-            "mid", "the scale's own text with texts of other kinds, for the stage of training that variants ask for",
+            "mid", "the scale's own text with texts of other kinds, for a later stage of training",
             [corpus, tokenizer, "stemrepro/data/archives.txt", "stemrepro/data/sample", *parts],
-            [{f"{own}/mid": {"persist": True}}, *_kept(f"results/{SCALE}/data_card_mid.md")],
+            [{f"{home}/mid": {"persist": True}}, *_kept(f"results/{SCALE}/data_card_mid.md")],
         ),
     }  # fmt: skip
     return {
@@ -168,38 +181,40 @@ def data_stages(others: list[str], texts: Sequence[str] = (), parts: Sequence[st
         ),
         "corpus": by_mix("corpus", "clean documents, duplicates removed, split by whole documents", [raw], [corpus]),
         "items": by_mix(
-            "items", "multiple-choice items of the benchmarks, less those that stand in the training text", [raw, corpus], [items]
+            "items", "multiple-choice items of the benchmarks, without those that are in the training text",
+            [raw, corpus], [items],
         ),
         "tokenizer": by_scale("tokenizer", "byte-level BPE of the training split", [corpus], [tokenizer]),
         "blocks": by_scale(
             "blocks", "token blocks, and the data card", [corpus, items, tokenizer],
-            [f"{own}/blocks", *_kept(f"results/{SCALE}/data_card.md")],
+            [f"{home}/blocks", *_kept(f"results/{SCALE}/data_card.md")],
         ),
         **{name: more[name] for name in others},
         "counts": by_scale(
-            "counts", "distinct tokens by length and hits of row caches, counted in the text alone", [corpus, tokenizer],
+            "counts", "distinct tokens by length and hits of row caches, counted in the text alone",
+            [corpus, tokenizer],
             _kept(f"scores/{SCALE}/text/distinct.csv", f"scores/{SCALE}/text/cache.csv"),
         ),
     }  # fmt: skip
 
 
 def run_stages(others: list[str], parts: set[str]) -> dict[str, dict]:
-    """Training of all runs of a scale, and the parts of their scores that its recipes read."""
+    """Return the stages that train all runs of a scale, and those that score what its recipes read."""
     plan, runs = f"data/{SCALE}/plan", f"runs/{SCALE}"
     text = [f"data/{SCALE}/{name}" for name in ("blocks", *others)]
 
     def scores(part: str) -> dict:
-        own, cmd = PARTS[part], f"stemrepro evaluate --scale {SCALE} --part {part}"
-        files = ("/".join(["data", *FILES[name].split("/")[:2]]) for name in own.files)  # what a stage makes, whole
-        deps = [path.format(scale=SCALE, mix=MIX) for path in (*files, *own.depends)] + (text if own.texts else [])
+        kind, cmd = PARTS[part], f"stemrepro evaluate --scale {SCALE} --part {part}"
+        files = ("/".join(["data", *FILES[name].split("/")[:2]]) for name in kind.files)  # what a stage makes, whole
+        deps = [path.format(scale=SCALE, mix=MIX) for path in (*files, *kind.depends)] + (text if kind.texts else [])
         matrix = BY_BOTH if any(MIX in path for path in deps) else BY_SCALE
         kept = _kept(f"scores/{SCALE}/{part}", persist=True)
-        return _stage(matrix, cmd, own.title, [f"{plan}/{part}.json", *deps, runs], kept)
+        return _stage(matrix, cmd, kind.title, [f"{plan}/{part}.json", *deps, runs], kept)
 
     return {
         "train": _stage(
             BY_SCALE, f"stemrepro train --scale {SCALE} --replace",
-            "every run that recipes want; finished ones return at once, a killed one resumes",
+            "every run that recipes need; finished runs return at once, a killed run resumes",
             [f"{plan}/train.json", *text], [{runs: {"persist": True}}],
         ),
     } | {part: scores(part) for part in PARTS if part in parts}  # fmt: skip
@@ -208,7 +223,7 @@ def run_stages(others: list[str], parts: set[str]) -> dict[str, dict]:
 def scale_files(catalog: Catalog, scales: Iterable[str]) -> list[str]:
     """Return the files that the settings of a stage's scales follow from.
 
-    Where one of the scales is another's base, its file can't be named twice, and the whole folder stands for both.
+    Where one of the scales is another's base, its file can't be named twice, and the whole folder is named instead.
     """
     folder, names = "recipes/scales", set(scales)
     bases = {catalog.scales[name].base for name in names} - {None}
@@ -216,41 +231,58 @@ def scale_files(catalog: Catalog, scales: Iterable[str]) -> list[str]:
 
 
 def drawn_from(recipe: str, catalog: Catalog, scales: Iterable[str]) -> list[str]:
-    """Return the files that a recipe's figure and verdicts follow from, beside its scores."""
-    own = [path for path in (ANALYSES / f"{recipe}.py",) if path.exists()]
-    outside = own_code(catalog, catalog.recipes[recipe].arms, own)
+    """Return the files that a recipe's figure and verdicts follow from, other than its scores."""
+    analyses = [path for path in (ANALYSES / f"{recipe}.py",) if path.exists()]
+    outside = own_code(catalog, catalog.recipes[recipe].arms, analyses)
     return [HOME, *outside, f"recipes/{recipe}.yaml", *FOR_ALL, *scale_files(catalog, scales)]
 
 
 def analysis_stage(name: str, catalog: Catalog, matrix: dict, scales: Iterable[str]) -> dict:
-    """One recipe's figure, data and verdicts, by its own file of analysis/ or by the forest plot that every recipe has.
+    """Return the stage of one recipe's figure, data and verdicts.
 
     Args:
-        scales: those that the matrix stands for.
+        name: of the recipe.
+        catalog: of all recipes and scales.
+        matrix: of the stage.
+        scales: those of the matrix.
     """
     recipe, out = catalog.recipes[name], f"results/{SCALE}/{name}"
     drawn = ("figure", "front") if recipe.front else ("figure",)
+    scores = [f"scores/{SCALE}/{folder.as_posix()}" for folder in scores_of(recipe)]
+    figures = [f"{out}/{figure}.{kind}" for figure in drawn for kind in KINDS[:2]]
+    files = [f"{out}/{file}" for file in ("panels", "data.csv", "verdicts.json", "explained.html")]
     return _stage(
-        matrix, f"stemrepro analyse {name} --scale {SCALE}", recipe.paper_item,
-        [*drawn_from(name, catalog, scales), *(f"scores/{SCALE}/{folder.as_posix()}" for folder in scores_of(recipe))],
-        _kept(*(f"{out}/{name}.{kind}" for name in drawn for kind in KINDS[:2]), *(f"{out}/{file}" for file in ("panels", "data.csv", "verdicts.json", "explained.html"))),
-        plots=_kept(*(f"{out}/{name}.{KINDS[2]}" for name in drawn)),
-    )  # fmt: skip
+        matrix,
+        f"stemrepro analyse {name} --scale {SCALE}",
+        recipe.paper_item,
+        [*drawn_from(name, catalog, scales), *scores],
+        _kept(*figures, *files),
+        plots=_kept(*(f"{out}/{figure}.{KINDS[2]}" for figure in drawn)),
+    )
 
 
 def metrics_stage(matrix: dict) -> dict:
-    """Return what `dvc metrics show` lists. It needs scores of losses alone, so that an experiment ends here without judging and drawing."""
+    """Return the stage of what `dvc metrics show` lists.
+
+    It needs scores of losses alone, so that an experiment can end here without judging and drawing.
+    """
     return _stage(
-        matrix, f"stemrepro metrics --scale {SCALE}", "of each arm its loss, what it gains on dense in the same seeds, and its cost",
-        [HOME, "recipes", f"scores/{SCALE}/losses"], [], metrics=_kept(f"{METRICS}/{SCALE}"),
-    )  # fmt: skip
+        matrix,
+        f"stemrepro metrics --scale {SCALE}",
+        "the loss of each arm, its gain over dense in the same seeds, and its cost",
+        [HOME, "recipes", f"scores/{SCALE}/losses"],
+        [],
+        metrics=_kept(f"{METRICS}/{SCALE}"),
+    )
 
 
 def report_stage(matrix: dict, scoreboard: str, recipes: dict[str, Iterable[str]]) -> dict:
-    """Return a page with every claim.
+    """Return the stage of the page with every claim.
 
     Args:
-        recipes: those on it, by scale.
+        matrix: of the stage.
+        scoreboard: the folder of the page.
+        recipes: those on the page, by scale.
     """
     results = [
         f"results/{scale}/{name}/{file}"
@@ -269,57 +301,62 @@ def report_stage(matrix: dict, scoreboard: str, recipes: dict[str, Iterable[str]
 
 
 def published(catalog: Catalog) -> dict[str, Catalog]:
-    """Return the scales whose results are committed, those on the project's own page, with their recipes; that page's own scale first."""
-    there = {name: catalog.at(name) for name, scale in catalog.scales.items() if scale.scoreboard == RESULTS.as_posix()}
-    return dict(sorted(there.items(), key=lambda item: catalog.scales[item[0]].named_only))
+    """Return the scales whose results are committed, with their recipes.
+
+    These are the scales on the project's page; the page's own scale comes first.
+    """
+    names = [name for name, scale in catalog.scales.items() if scale.scoreboard == RESULTS.as_posix()]
+    scales = {name: catalog.at(name) for name in names}
+    return dict(sorted(scales.items(), key=lambda item: catalog.scales[item[0]].named_only))
 
 
 def drawing(catalog: Catalog) -> dict:
     """Return the stages of dvc.yaml: every committed figure and verdict, by the committed scores."""
     scales = published(catalog)
-    at = {name: [scale for scale, own in scales.items() if name in own.recipes] for name in catalog.recipes}
-    compared = [scale for scale, own in scales.items() if compared_arms(own)]
+    at = {name: [scale for scale, part in scales.items() if name in part.recipes] for name in catalog.recipes}
+    compared = [scale for scale, part in scales.items() if compared_arms(part)]
+    by_scale = {scale: part.recipes for scale, part in scales.items()}
     return {
         **{name: analysis_stage(name, catalog, {"scale": where}, where) for name, where in at.items() if where},
         **({"metrics": metrics_stage({"scale": compared})} if compared else {}),
-        "report": report_stage({"scale": list(scales)[:1]}, RESULTS.as_posix(), {s: own.recipes for s, own in scales.items()}),
-    }  # fmt: skip
+        "report": report_stage({"scale": list(scales)[:1]}, RESULTS.as_posix(), by_scale),
+    }
 
 
 def pipeline(catalog: Catalog, scale: str) -> dict:
     """Return the stages of plan/dvc.yaml, from text to scores; also those that draw, where dvc.yaml doesn't."""
-    own, size = catalog.at(scale), catalog.scale(scale)
-    others = [part.mix for part in catalog.mixes[size.mid].parts.values()] if size.mid else []
-    parts = {part for recipe in own.recipes.values() for asked in recipe.scored().values() for part in asked}
+    here, settings = catalog.at(scale), catalog.scale(scale)
+    others = [part.mix for part in catalog.mixes[settings.mid].parts.values()] if settings.mid else []
+    parts = {part for recipe in here.recipes.values() for scored in recipe.scored().values() for part in scored}
     stages = {
         "check": _stage(
             BY_BOTH, f"stemrepro plan --check --scale {SCALE}",
-            "the plan must follow from recipes/; what is asked of each stage, and its code",
+            "a check that the plan follows from recipes/; the settings and code of each stage",
             ["recipes", PARAMS.as_posix(), HOME, *own_code(catalog, catalog.arms)],
             [f"data/{SCALE}/plan", f"data/{MIX}/plan"],
         ),
-        **data_stages(other_texts(own), own_folders(catalog.mixes[size.data]), own_folders(*others)),
-        **run_stages(other_texts(own), parts),
+        **data_stages(other_texts(here), own_folders(catalog.mixes[settings.data]), own_folders(*others)),
+        **run_stages(other_texts(here), parts),
     }  # fmt: skip
     if scale in published(catalog):
         return stages
     return stages | {
-        **{name: analysis_stage(name, own, BY_SCALE, [scale]) for name in own.recipes},
-        **({"metrics": metrics_stage(BY_SCALE)} if compared_arms(own) else {}),
-        "report": report_stage(BY_SCALE, "${scoreboard}", {SCALE: own.recipes}),
+        **{name: analysis_stage(name, here, BY_SCALE, [scale]) for name in here.recipes},
+        **({"metrics": metrics_stage(BY_SCALE)} if compared_arms(here) else {}),
+        "report": report_stage(BY_SCALE, "${scoreboard}", {SCALE: here.recipes}),
     }
 
 
 def targets(catalog: Catalog, scale: str, recipes: tuple[str, ...]) -> list[str]:
-    """Return what DVC is asked for to make a plan's results: some recipes, or all with the page."""
+    """Return DVC's targets for a plan's results: some recipes, or all with the page."""
     where = "" if scale in published(catalog) else f"{PIPELINE.as_posix()}:"
     if recipes:
         return [f"{where}{name}@{scale}" for name in recipes]
     if where:
         return [PIPELINE.as_posix()]
-    there = drawing(catalog)
+    stages = drawing(catalog)
     names = [
-        f"{name}@{scale}" for name, stage in there.items() if scale in stage["matrix"]["scale"] and name != "report"
+        f"{name}@{scale}" for name, stage in stages.items() if scale in stage["matrix"]["scale"] and name != "report"
     ]
     return [PIPELINE.as_posix(), *names, f"report@{next(iter(published(catalog)))}"]
 
@@ -330,10 +367,11 @@ class _Plain(yaml.SafeDumper):
 
 
 def pipeline_texts(catalog: Catalog, scale: str) -> dict[Path, str]:
-    """Return the bytes of dvc.yaml and plan/dvc.yaml."""
+    """Return the texts of dvc.yaml and plan/dvc.yaml."""
     planned = {name: {"wdir": ".."} | stage for name, stage in pipeline(catalog, scale).items()}
     files = {
         DRAWING: {"plots": CURVES, "stages": drawing(catalog)},
         PIPELINE: {"params": [PARAMS.name], "stages": planned},
     }
-    return {path: HEADER + yaml.dump(own, Dumper=_Plain, sort_keys=False, width=120) for path, own in files.items()}
+    dump = partial(yaml.dump, Dumper=_Plain, sort_keys=False, width=120)
+    return {path: HEADER + dump(content) for path, content in files.items()}

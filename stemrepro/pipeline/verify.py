@@ -1,9 +1,9 @@
-"""Compares the results in the working tree with the committed ones, field by field: does the reproduction reproduce?
+"""Comparison of the results in the working tree with the committed ones, field by field.
 
-Beside verdicts, what is drawn of scores that are the committed ones (data.csv), and the lines of claims.csv.
+It covers verdicts, lines of claims.csv, and data.csv where it follows from the committed scores.
 
-What was made here is told from what lies here: run folders whose weights the scores follow from, scores and figures that were written
-since. Without any of it there is nothing to say, and it isn't said.
+What was made here is seen from files: run folders whose weights the scores follow from, and scores and figures that
+were written since. Without any of these, nothing was reproduced, and the comparison says so.
 """
 
 import csv
@@ -32,18 +32,18 @@ from stemrepro.report.scoreboard import claims_table
 from stemrepro.report.verdicts import read_verdicts
 
 MOST = 0.5
-"""Deviation of a number, over half the width of the committed interval, from which on it is not the committed one any more."""
+"""Largest deviation of a number that still counts as the same, over half the width of the committed interval."""
 NUMBERS = ("ours", "ci_low", "ci_high", "tuned", "official_init", "seed_se", "item_se")
 """Fields that may deviate; all others must be equal."""
 MOST_P = 0.1
-"""By what p may differ where the claim's numbers do."""
+"""Largest difference of p where the claim's numbers differ too."""
 TRAINED, SCORED, DRAWN, COMPUTED, UNTOUCHED = "trained", "scored", "redrawn", "computed", "not made here"
 MADE = (TRAINED, SCORED)
-"""What a claim rests on here that says something about the reproduction of runs; arithmetic says nothing of them."""
+"""Ways of making a claim that reproduce runs; arithmetic doesn't."""
 
 
 def committed_text(path: Path) -> str | None:
-    """Return a file of the commit, or None where the commit has none."""
+    """Return the text of a file in the commit, or None where the commit lacks it."""
     try:
         shown = subprocess.run(["git", "show", f"HEAD:./{path.as_posix()}"], capture_output=True)
     except OSError as error:
@@ -52,7 +52,7 @@ def committed_text(path: Path) -> str | None:
 
 
 def committed(path: Path) -> object | None:
-    """Return the same of a JSON file."""
+    """Return the content of a JSON file in the commit, or None where the commit lacks it."""
     text = committed_text(path)
     return None if text is None else json.loads(text)
 
@@ -61,7 +61,7 @@ def committed_recipes(folder: Path) -> set[str]:
     """Return the recipes that have verdicts in the commit.
 
     Raises:
-        UserError: there is no commit to compare with.
+        UserError: no commit exists to compare with.
     """
     held = ["git", "rev-parse", "HEAD:./"]  # fails in a copy that another repository lies around
     command = ["git", "ls-tree", "-r", "--name-only", "HEAD", f"{folder.as_posix()}/"]
@@ -83,7 +83,10 @@ def _is_number(value: object) -> bool:
 
 
 def deviation(new: dict, old: dict) -> float:
-    """Return the largest change of a number of a claim over half the width of its committed interval; infinite where one side has none."""
+    """Return the largest change of a claim's numbers, over half the width of its committed interval.
+
+    It is infinite where one side lacks a number that the other has.
+    """
     ends = (old.get("ci_low"), old.get("ci_high"))
     half = (ends[1] - ends[0]) / 2 if all(map(_is_number, ends)) else 0.0
     largest = 0.0
@@ -98,7 +101,7 @@ def deviation(new: dict, old: dict) -> float:
 
 
 def alike(new: object, old: object) -> bool:
-    """Are two numbers, or texts of them, the same to a few of their last digits, which processors differ in? All else must be equal."""
+    """Tell whether two values are equal; numbers, also as texts, may differ in last digits, as they do by processor."""
     try:
         return new == old or math.isclose(float(new), float(old), rel_tol=1e-4, abs_tol=2e-6)
     except (TypeError, ValueError):
@@ -106,7 +109,16 @@ def alike(new: object, old: object) -> bool:
 
 
 def by_seed_alike(now: dict, before: dict, still: bool) -> bool:
-    """Are a claim's differences the committed ones? Where its numbers moved, as many that make its number: a seed may move by more."""
+    """Tell whether a claim's differences are the committed ones.
+
+    Where its numbers moved, there must be as many differences, and their mean must be its number: the difference of one
+    seed may move by more.
+
+    Args:
+        now: the claim's row here.
+        before: the committed row.
+        still: whether the claim's numbers are the committed ones.
+    """
     new, old = (row.get("differences") for row in (now, before))
     if new is None or old is None or len(new) != len(old):
         return new == old
@@ -121,9 +133,13 @@ def _words(text: object) -> str:
 
 
 def compare(new: dict[str, dict], old: dict[str, dict]) -> tuple[dict[str, str], float, str]:
-    """Return what differs between verdicts, in words by claim; the largest deviation; and the claim that has it."""
+    """Compare verdicts.
+
+    Returns:
+        What differs, in words by claim; the largest deviation; and the claim that has it.
+    """
     still = {name: all(new.get(name, {}).get(f) == row.get(f) for f in NUMBERS) for name, row in old.items()}
-    # Levels follow from all p of a recipe, p and the reason's numbers from the claim's own and its level.
+    # Levels follow from all p of a recipe. p and the numbers of a reason follow from the claim's numbers and its level.
     levels = all(new.get(name, {}).get("p") == row.get("p") for name, row in old.items())
     changes, largest, where = {}, 0.0, ""
     for name, before in old.items():
@@ -156,7 +172,7 @@ def compare(new: dict[str, dict], old: dict[str, dict]) -> tuple[dict[str, str],
 
 
 def first_change(new: str, old: str) -> str:
-    """Return where the text of a CSV file isn't the committed one, up to last digits; "" nowhere."""
+    """Return where the text of a CSV file differs from the committed one by more than last digits; "" if nowhere."""
     tables = [list(csv.reader(text.splitlines())) for text in (new, old)]
     for line, (now, before) in enumerate(zip(*tables, strict=False), 1):
         for number, (cell, was) in enumerate(itertools.zip_longest(now, before)):
@@ -167,46 +183,51 @@ def first_change(new: str, old: str) -> str:
     return "" if count[0] == count[1] else f"{count[1]} lines -> {count[0]}"
 
 
-def differences(here: dict, there: dict) -> list[str]:
-    """Return what differs between this machine and the one that drew the committed results: processor, Python, packages."""
-    machines = (
-        [f"machine: {there['machine']} there, {here['machine']} here"] if here["machine"] != there["machine"] else []
-    )
-    names = sorted(here["versions"].keys() | there["versions"].keys())
-    pairs = [(name, there["versions"].get(name, "none"), here["versions"].get(name, "none")) for name in names]
+def differences(here: dict, other: dict) -> list[str]:
+    """Return what differs between this machine and the one that drew the committed results.
+
+    Args:
+        here: processor, Python and packages of this machine.
+        other: the same of the other machine.
+    """
+    machines = []
+    if here["machine"] != other["machine"]:
+        machines.append(f"machine: {other['machine']} there, {here['machine']} here")
+    names = sorted(here["versions"].keys() | other["versions"].keys())
+    pairs = [(name, other["versions"].get(name, "none"), here["versions"].get(name, "none")) for name in names]
     return machines + [f"{name}: {old} there, {new} here" for name, old, new in pairs if old != new]
 
 
 class Made:
-    """What of a scale was made in this working tree."""
+    """How scores and claims of a scale were made in this working tree."""
 
     def __init__(self, params: Params | None, scale: str, results: Path) -> None:
         self.params, self.scale, self.results, self.catalog = params, scale, results, load()
         self.planned = params.planned(scale) if params and scale in params.run else {}
 
     def scores(self, address: Address, part: PartName) -> str:
-        """Return whether the scores of an address follow from runs that lie here, were written here, or came with the clone."""
+        """Return how the scores of an address were made: TRAINED, SCORED or UNTOUCHED.
+
+        Trained ones follow from runs in this working tree; scored ones were written here; others came with the clone.
+        """
         from stemrepro.pipeline.runs import runs_of
         from stemrepro.pipeline.score import arguments, score_key
 
-        out, own = SCORES / self.scale / part / address.path, self.planned.get(address)
+        out, arm = SCORES / self.scale / part / address.path, self.planned.get(address)
         try:
             key = json.loads((out / "summary.json").read_text(encoding="utf-8")).get("key")
         except (OSError, ValueError, AttributeError):
             return UNTOUCHED
-        if own and (RUNS / self.scale / address.path).exists():
+        if arm and (RUNS / self.scale / address.path).exists():
             try:
-                runs = runs_of(self.scale, self.params.scale[self.scale].data, {address: own}, part)
-                if runs and key == score_key(runs, part, arguments(self.params, self.scale, part, own)):
+                runs = runs_of(self.scale, self.params.scale[self.scale].data, {address: arm}, part)
+                if runs and key == score_key(runs, part, arguments(self.params, self.scale, part, arm)):
                     return TRAINED
             except UserError:
                 return UNTOUCHED
         try:
-            return (
-                SCORED
-                if json.loads((out / "provenance.json").read_text(encoding="utf-8")).get("key") == key
-                else UNTOUCHED
-            )
+            scored = json.loads((out / "provenance.json").read_text(encoding="utf-8")).get("key")
+            return SCORED if scored == key else UNTOUCHED
         except (OSError, ValueError, AttributeError):
             return UNTOUCHED
 
@@ -215,52 +236,52 @@ class Made:
         sidecar = self.results / self.scale / name / "provenance.json"
         drawn = sidecar.exists() and read_json(sidecar) != committed(sidecar)
         recipe = self.catalog.recipe(name)
-        parts = {a: [self.scores(a, part) for part in own] for a, own in recipe.scored().items()}
-        # Where scores came out as they are committed, DVC has nothing to draw: the committed verdicts are theirs.
+        states = {address: [self.scores(address, part) for part in parts] for address, parts in recipe.scored().items()}
+        # Where scores are the committed ones, DVC has nothing to draw: the committed verdicts follow from them.
         follow = drawn or self.as_committed(recipe)
-        # What was counted in the text came with the clone unless the text itself lies here.
+        # Counts in the text came with the clone, unless the text itself is in this working tree.
         counted = not measure_class(recipe.measure).reads_text or (DATA / self.scale / "tokenizer.json").exists()
         ranks = (UNTOUCHED, SCORED, TRAINED)
         made = {}
         for row in rows:
-            own = [state for address, states in parts.items() if address.arm in row["arms"] for state in states]
+            of_arms = [state for address in states if address.arm in row["arms"] for state in states[address]]
             if not row["arms"]:
                 made[row["claim"]] = (COMPUTED if counted else DRAWN) if drawn else UNTOUCHED
             else:
-                lowest = min(own, key=ranks.index, default=UNTOUCHED)
-                redrawn = DRAWN if drawn and own else UNTOUCHED
+                lowest = min(of_arms, key=ranks.index, default=UNTOUCHED)
+                redrawn = DRAWN if drawn and of_arms else UNTOUCHED
                 made[row["claim"]] = lowest if follow and lowest != UNTOUCHED else redrawn
         return made
 
     def as_committed(self, recipe: Recipe) -> bool:
-        """Are the scores that a recipe reads, as far as git holds them, what the commit has?"""
+        """Tell whether the scores that a recipe reads are the committed ones, as far as git holds them."""
         from stemrepro.measures.base import scores_of
 
         paths = sorted((SCORES / self.scale / folder).as_posix() for folder in scores_of(recipe))
         return not paths or not subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *paths]).returncode
 
     def drawn(self, name: str) -> str:
-        """Return where a recipe's data.csv isn't the committed one, though it follows from the same scores; "" nowhere."""
+        """Return where a recipe's data.csv differs from the committed one despite the same scores; "" if nowhere."""
         path = self.results / self.scale / name / "data.csv"
         if (old := committed_text(path)) is None or not self.as_committed(self.catalog.recipe(name)):
             return ""
         return first_change(path.read_text(encoding="utf-8"), old) if path.exists() else "gone"
 
     def changed_lines(self) -> list[str]:
-        """Claims whose line of claims.csv is neither the committed one nor that of the verdicts here, and those without a line."""
+        """Return one text per claim whose line of claims.csv is missing, or neither committed nor made here."""
         path = self.results / Path(self.catalog.scale(self.scale).scoreboard).relative_to("results") / "claims.csv"
         if (old := committed_text(path)) is None:
             return []
         texts = path.read_text(encoding="utf-8") if path.exists() else "", old, claims_table(self.scale, self.results)
-        lines, *known = [{tuple(row[:3]): row for row in csv.reader(text.splitlines())} for text in texts]
-        wrong = [key for key in known[0] | lines if lines.get(key) not in [own.get(key) for own in known]]
+        lines, *right = [{tuple(row[:3]): row for row in csv.reader(text.splitlines())} for text in texts]
+        wrong = [key for key in right[0] | lines if lines.get(key) not in [table.get(key) for table in right]]
         return [
             f"{path}: {'/'.join(key)} is neither the committed line nor what the verdicts here say" for key in wrong
         ]
 
 
 def known_machines(scale: str) -> list[str]:
-    """Return what runs of a scale on other machines gave, in words (docs/machines.yaml)."""
+    """Return the outcomes of a scale's runs on other machines, in words (docs/machines.yaml)."""
     path = Path("docs/machines.yaml")
     return read_yaml(path).get(scale, []) if path.exists() else []
 
@@ -290,16 +311,18 @@ def verify(scale: str, results: Path, console: Console) -> int:
         before = {row["claim"]: row for row in old}
         changes, largest, where = compare(new, before)
         same = sum(claim not in changes for claim in before)
-        if words := here.drawn(name):
-            changes["data.csv"] = words
+        drawn = here.drawn(name)
+        if drawn:
+            changes["data.csv"] = drawn
         total, kept, changed = total + len(before), kept + same, changed or bool(changes)
         by_claim = here.recipe(name, list(new.values()))
         made = Counter(by_claim.values())
         how += made
         words = ", ".join(f"{count} {way}" for way, count in made.items())
         console.print(f"{name}: {same} of {len(before)} claims came out the same ({words})", highlight=False)
-        for way in ways if len(ways := Counter(by_claim.values())) > 1 else ():
-            console.print(f"  {way}: {', '.join(c for c, own in by_claim.items() if own == way)}", highlight=False)
+        for way in made if len(made) > 1 else ():
+            claims = ", ".join(claim for claim, its_way in by_claim.items() if its_way == way)
+            console.print(f"  {way}: {claims}", highlight=False)
         if where:
             console.print(f"  largest deviation: {largest:.2f} of its interval's half width ({where})", highlight=False)
         for claim, words in changes.items():
@@ -326,11 +349,11 @@ def _conclude(console: Console, scale: str, changed: bool, count: str, how: Coun
     else:
         lines.append(f"what was made here reproduces {limit}")
     if made:
-        lines += (
-            ["this machine differs from the one that drew the committed results:", *(f"  {line}" for line in others)]
-            if others
-            else ["same processor, Python and packages as where the committed results were drawn"]
-        )
-        lines += [f"known of another machine: {words}" for words in known_machines(scale)]
+        if others:
+            lines.append("this machine differs from the one that drew the committed results:")
+            lines += [f"  {line}" for line in others]
+        else:
+            lines.append("same processor, Python and packages as where the committed results were drawn")
+        lines += [f"on another machine: {words}" for words in known_machines(scale)]
     console.print("\n".join(lines), highlight=False, markup=False)
     return 1 if changed else 0 if made else 3

@@ -1,8 +1,9 @@
-"""One recipe's result: its claims judged, its figure drawn, its data written. analysis/<recipe>.py says what is drawn, where there is one.
+"""One recipe's result: its claims judged, its figure drawn, its data written.
 
-Such a file has two functions: `collect(measure) -> DataFrame`, everything that is drawn, a line a number; and `draw(data, measure) ->
-Figure`. One whose recipe says `front` has a third, `front(data, measure) -> Figure`, a small figure that answers the recipe's question
-alone. A recipe without a file gets a forest plot of its claims.
+analysis/<recipe>.py says what is drawn. It has two functions: `collect(measure) -> DataFrame` gives everything that
+is drawn, one line per number; `draw(data, measure) -> Figure` draws it. A recipe with `front` needs a third function,
+`front(data, measure) -> Figure`: a small figure that answers the recipe's question alone. A recipe without a file gets
+a forest plot of its claims.
 """
 
 import importlib.util
@@ -23,44 +24,45 @@ from stemrepro.report.style import use_style
 from stemrepro.verdicts.contrast import Unmeasured
 
 
-def module(path: Path, asked: list[str]) -> ModuleType:
-    """Return a file of analysis/, which must have `collect` and what else is asked.
+def module(path: Path, functions: list[str]) -> ModuleType:
+    """Return a file of analysis/ as a module, which must have `collect` and the named functions.
 
     Raises:
-        UserError: it is missing, or lacks one of them.
+        UserError: the file is missing, or lacks one of them.
     """
     if not path.exists():
         raise UserError(f"{path} is missing; a recipe with 'front' needs it")
-    loading = importlib.util.spec_from_file_location(path.stem, path)
-    loaded = importlib.util.module_from_spec(loading)
-    loading.loader.exec_module(loaded)
-    if missing := [name for name in ("collect", *asked) if not hasattr(loaded, name)]:
-        needed = " and ".join(f"{name}(data, measure)" for name in asked)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    if missing := [name for name in ("collect", *functions) if not hasattr(loaded, name)]:
+        needed = " and ".join(f"{name}(data, measure)" for name in functions)
         raise UserError(f"{path} lacks the function '{missing[0]}'; it needs collect(measure) and {needed}")
     return loaded
 
 
 def analyse(name: str, scale: str, scores: Path, results: Path) -> list[dict]:
-    """Write `results`/<scale>/<name>/, with a page that explains every claim; returns the rows of verdicts.json.
+    """Write `results`/<scale>/<name>/, with a page that explains every claim, and return the rows of verdicts.json.
 
     Raises:
-        UserError: no such recipe or scale, or scores that are missing or damaged.
+        UserError: the recipe or scale is unknown, or scores are missing or damaged.
     """
     catalog = load()
     catalog.recipe(name), catalog.scale(scale)
     inputs = Inputs(name, catalog, scale, scores / scale)
     measure = measured(inputs)
-    found = judged(inputs, measure)
-    rows = verdict_rows(scale, found)
+    claims = judged(inputs, measure)
+    rows = verdict_rows(scale, claims)
     use_style(catalog.arms)
-    path, asked = ANALYSES / f"{name}.py", {"figure": "draw"} | ({"front": "front"} if inputs.recipe.front else {})
+    path = ANALYSES / f"{name}.py"
+    functions = {"figure": "draw"} | ({"front": "front"} if inputs.recipe.front else {})
     try:
-        drawn = module(path, list(asked.values())) if path.exists() or inputs.recipe.front else forest
+        drawn = module(path, list(functions.values())) if path.exists() or inputs.recipe.front else forest
         data = drawn.collect(measure)
-        figures = {file: getattr(drawn, function)(data, measure) for file, function in asked.items()}
-    except Unmeasured as reason:  # a run that diverged, say: what is left is what can be said of the claims
+        figures = {file: getattr(drawn, function)(data, measure) for file, function in functions.items()}
+    except Unmeasured as reason:  # a run diverged, say: the forest still shows every claim that was measured
         data = forest.collect(measure)
-        figures = {file: forest.draw(data, measure, str(reason)) for file in asked}
+        figures = {file: forest.draw(data, measure, str(reason)) for file in functions}
     save(results / scale / name, figures, data, rows, run_inputs(inputs, measure))
-    atomic_write(results / scale / name / "explained.html", explained(inputs, rows, found, results))
+    atomic_write(results / scale / name / "explained.html", explained(inputs, rows, claims, results))
     return rows

@@ -1,4 +1,7 @@
-"""How one claim came to its verdict, as plain text: sentence, the paper's cells, differences seed by seed, the rule's steps, files."""
+"""How one claim came to its verdict, as plain text.
+
+It shows the sentence, the paper's cells, differences seed by seed, the rule's steps and files.
+"""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -19,7 +22,7 @@ from stemrepro.measures.base import measure_class, measured, scores_of
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.metric import metrics_of, parse
 from stemrepro.report.judging import Judged, judged
-from stemrepro.report.verdicts import read_verdicts, word
+from stemrepro.report.verdicts import read_verdicts, verdict_label
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.multiplicity import PRIMARY_ALPHA, PRIMARY_PLACES, SECONDARY_RATE
 from stemrepro.verdicts.rule import tested
@@ -27,7 +30,7 @@ from stemrepro.verdicts.rule import tested
 WIDTH = 80
 COMMON = "common"
 SAYS = {"equivalent": "within what counts of 0", "not-better": "not above 0 by what counts"}
-"""Where the claims of a kind have their difference; those of other kinds above 0."""
+"""Where the claims of a kind have their difference; claims of other kinds have it above 0."""
 PAGE = Markup("""<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -48,35 +51,42 @@ PAGE = Markup("""<!doctype html>
 
 
 def find(catalog: Catalog, name: str, scale: str | None = None) -> tuple[str, str, str]:
-    """Recipe, claim and scale of "recipe/claim", or of a claim that one recipe alone has; None is the recipe's own scale.
+    """Return the names of a claim's recipe, of the claim and of the scale.
+
+    Args:
+        catalog: of all recipes and scales.
+        name: "recipe/claim", or a claim that one recipe alone has.
+        scale: None is the recipe's own.
 
     Raises:
-        UserError: no such recipe, claim or scale, a claim that several recipes have, or a scale at which the recipe isn't run.
+        UserError: no such recipe, claim or scale; several recipes have the claim; or the recipe isn't run at the scale.
     """
     recipe, _, claim = name.rpartition("/")
-    having = [recipe] if recipe else [own for own, it in catalog.recipes.items() if claim in it.claims]
-    if not having and claim in catalog.recipes:
-        raise UserError(f"'{claim}' is a recipe; name one of its claims: {claim}/{f', {claim}/'.join(catalog.recipes[claim].claims)}")  # fmt: skip
-    if not having:
-        known = dict.fromkeys(key for it in catalog.recipes.values() for key in it.claims)
-        raise unknown("claim", claim, known, "recipes/")
-    if len(having) > 1:
-        known = " or ".join(f"{own}/{claim}" for own in having)
-        raise UserError(f"several recipes have a claim '{claim}'; say {known}")
-    recipe, own = having[0], catalog.recipe(having[0])
-    if claim not in own.claims:
-        raise unknown("claim", claim, own.claims, f"recipes/{recipe}.yaml")
-    scale = scale or ("laptop" if not own.scales or "laptop" in own.scales else own.scales[0])
+    owners = [recipe] if recipe else [owner for owner, it in catalog.recipes.items() if claim in it.claims]
+    if not owners and claim in catalog.recipes:
+        choices = ", ".join(f"{claim}/{key}" for key in catalog.recipes[claim].claims)
+        raise UserError(f"'{claim}' is a recipe; name one of its claims: {choices}")
+    if not owners:
+        names = dict.fromkeys(key for it in catalog.recipes.values() for key in it.claims)
+        raise unknown("claim", claim, names, "recipes/")
+    if len(owners) > 1:
+        choices = " or ".join(f"{owner}/{claim}" for owner in owners)
+        raise UserError(f"several recipes have a claim '{claim}'; say {choices}")
+    recipe = owners[0]
+    settings = catalog.recipe(recipe)
+    if claim not in settings.claims:
+        raise unknown("claim", claim, settings.claims, f"recipes/{recipe}.yaml")
+    scale = scale or ("laptop" if not settings.scales or "laptop" in settings.scales else settings.scales[0])
     if recipe not in catalog.at(scale).recipes:
-        known = ", ".join(at for at in catalog.scales if recipe in catalog.at(at).recipes)
-        raise UserError(f"recipe '{recipe}' isn't run at scale '{scale}'; say --scale with one of {known}")
+        choices = ", ".join(at for at in catalog.scales if recipe in catalog.at(at).recipes)
+        raise UserError(f"recipe '{recipe}' isn't run at scale '{scale}'; say --scale with one of {choices}")
     return recipe, claim, scale
 
 
 def _cells(catalog: Catalog, recipe: str, key: str, claim: Claim) -> list[str]:
     if not claim.paper:
-        return ["no number" if claim.origin == "paper" else "not in the paper"]
-    written = read_yaml(catalog.paper.file.with_name(f"{recipe}.yaml"))  # of cells, a catalog keeps the number alone
+        return ["not given" if claim.origin == "paper" else "not in the paper"]
+    written = read_yaml(catalog.paper.file.with_name(f"{recipe}.yaml"))  # the catalog keeps the number of cells alone
     cells = [(name, catalog.paper.cell(name)) for name in written["claims"][key]["paper"].get("cells", ())]
     lines = [f"{claim.paper.value:g} {claim.paper.unit}: {claim.paper.source} ({claim.paper.confidence})"]
     return lines + [f"cell {name}: {c.value:g} {c.unit}; {c.source} ({c.confidence})" for name, c in cells]
@@ -84,60 +94,57 @@ def _cells(catalog: Catalog, recipe: str, key: str, claim: Claim) -> list[str]:
 
 def _measured(inputs: Inputs, claim: Claim) -> list[str]:
     measure, arms = measure_class(inputs.recipe.measure), list(dict.fromkeys(claim.arms))
-    metrics, asked = metrics_of(measure), parse(measure, claim.metric, inputs.catalog, inputs.recipe).metric
-    before = [own.words for own in metrics[: metrics.index(asked)] if not own.words.startswith("the same")]
-    same = f" (the same as: {before[-1]})" if asked.words.startswith("the same") and before else ""
-    lines = [f"{claim.metric}: {asked.words}{same}"]
+    metrics, metric = metrics_of(measure), parse(measure, claim.metric, inputs.catalog, inputs.recipe).metric
+    before = [other.words for other in metrics[: metrics.index(metric)] if not other.words.startswith("the same")]
+    same = f" (the same as: {before[-1]})" if metric.words.startswith("the same") and before else ""
+    lines = [f"{claim.metric}: {metric.words}{same}"]
     if claim.kind == "exact":
         return [*lines, "computed: without arms, seeds and chance"]
     variants = dict.fromkeys(at.variant for at in inputs.recipe.wanted() if at.arm in arms)
-    how = {1: "", 2: "; the first's less the second's, where the metric says nothing else"}.get(
-        len(arms), "; each less the next"
-    )
+    pairs = {1: "", 2: "; the first's less the second's, where the metric says nothing else"}
+    how = pairs.get(len(arms), "; each less the next")
     says = f"the claim: {SAYS.get(claim.kind, 'above 0')}; what counts: {claim.smallest_effect:g} {claim.unit}"
     return [*lines, f"arms: {', '.join(arms)}{how}", says, f"variants where they are trained: {', '.join(variants)}"]
 
 
 def _table(settings: Mapping[str, Contrast], alpha: float, seeds: tuple[int, ...]) -> list[str]:
-    """Return a line a seed and a column a setting; `alpha` is the level of the common one."""
-    found, levels = settings.values(), [alpha if name == COMMON else 0.05 for name in settings]
-    by_seed = [[*c.differences, *[nan] * len(seeds)] for c in found]
-    most = max(len(c.differences) for c in found)
-    rows = {f"seed {seed}": [own[n] for own in by_seed] for n, seed in enumerate(seeds[:most])}
-    rows["mean"] = [c.mean for c in found]
-    rows["from"], rows["to"] = zip(*(c.interval(a) for c, a in zip(found, levels, strict=True)), strict=True)
+    """Return one line per seed and one column per setting; `alpha` is one minus the level of the common one."""
+    contrasts, levels = settings.values(), [alpha if name == COMMON else 0.05 for name in settings]
+    by_seed = [[*c.differences, *[nan] * len(seeds)] for c in contrasts]
+    most = max(len(c.differences) for c in contrasts)
+    rows = {f"seed {seed}": [values[n] for values in by_seed] for n, seed in enumerate(seeds[:most])}
+    rows["mean"] = [c.mean for c in contrasts]
+    rows["from"], rows["to"] = zip(*(c.interval(a) for c, a in zip(contrasts, levels, strict=True)), strict=True)
     shown = {name: [f"{value:+.4f}" for value in values] for name, values in rows.items()}
-    shown["standard error between seeds"] = [f"{c.seed_se:.4f}" for c in found]
-    shown["standard error between items"] = [f"{c.item_se:.4f}" if c.item_se else "-" for c in found]
+    shown["standard error between seeds"] = [f"{c.seed_se:.4f}" for c in contrasts]
+    shown["standard error between items"] = [f"{c.item_se:.4f}" if c.item_se else "-" for c in contrasts]
     shown["level of the interval"] = [f"{100 * (1 - a):.4g}%" for a in levels]
     cells = {"": list(settings)} | {name: ["-" if "nan" in v else v for v in values] for name, values in shown.items()}
     return [f"{name:28}" + "".join(f"{value:>16}" for value in values) for name, values in cells.items()]
 
 
-def _differences(claim: Claim, found: Judged, seeds: tuple[int, ...]) -> list[str]:
-    e, level = found.evidence, f"{100 * found.result.level:.4g}%"
+def _differences(claim: Claim, judgement: Judged, seeds: tuple[int, ...]) -> list[str]:
+    facts, level = judgement.evidence, f"{100 * judgement.result.level:.4g}%"
     if claim.kind == "exact":
         half = f"what counts {claim.smallest_effect:g} {claim.unit}"
-        said = f"the paper's {claim.paper.value:g}" if claim.paper else f"the claim's {claim.expected:g}"
-        return [f"computed {found.result.ours:.6g}, {said}, {half}"]
-    if np.isnan(e.contrasts[0].differences).all():
-        return [f"none could be formed: {e.failed_precondition or e.unmeasured}"]
+        expected = f"the paper's {claim.paper.value:g}" if claim.paper else f"the claim's {claim.expected:g}"
+        return [f"computed {judgement.result.ours:.6g}, {expected}, {half}"]
+    if np.isnan(facts.contrasts[0].differences).all():
+        return [f"none could be formed: {facts.failed_precondition or facts.unmeasured}"]
     lines = []
-    for n, (pair, contrast) in enumerate(zip(pairwise(claim.arms), e.contrasts, strict=True)):
-        lines += [f"pair {n + 1}: {' less '.join(pair)}"] if len(e.contrasts) > 1 else []
-        there = {setting: own[n] for setting, own in e.robustness.items()}
-        lines += _table({COMMON: contrast} | there, 1 - found.result.level, seeds)
+    for n, (pair, contrast) in enumerate(zip(pairwise(claim.arms), facts.contrasts, strict=True)):
+        lines += [f"pair {n + 1}: {' less '.join(pair)}"] if len(facts.contrasts) > 1 else []
+        others = {setting: contrasts[n] for setting, contrasts in facts.robustness.items()}
+        lines += _table({COMMON: contrast} | others, 1 - judgement.result.level, seeds)
     holm = f"Holm at {PRIMARY_ALPHA:.0%} over {PRIMARY_PLACES} places for primary claims"
-    others = f"Benjamini and Hochberg at {SECONDARY_RATE:.0%} over the recipe's other claims"
-    corrected = f"comes from the correction for many claims: {holm if claim.primary else others}"
-    return [
-        *lines,
-        f"{level} {corrected if tested(found.evidence) else 'is the level without other claims: it is not tested'}",
-    ]
+    hochberg = f"Benjamini and Hochberg at {SECONDARY_RATE:.0%} over the recipe's other claims"
+    corrected = f"comes from the correction for many claims: {holm if claim.primary else hochberg}"
+    origin = corrected if tested(facts) else "is the level without other claims: it is not tested"
+    return [*lines, f"{level} {origin}"]
 
 
 def _scored(inputs: Inputs) -> bool:
-    """Are there all scores that a recipe is judged by?"""
+    """Tell whether all scores are present that a recipe is judged by."""
     return all((inputs.folder / folder).is_dir() for folder in scores_of(inputs.recipe))
 
 
@@ -147,19 +154,19 @@ def _without_scores(inputs: Inputs, row: dict) -> list[str]:
     return [f"these need the scores, which are not all in {inputs.folder}; verdicts.json has {numbers or 'none'}"]
 
 
-def _verdict(claim: Claim, found: Judged | None, row: dict | None) -> list[str]:
-    if not found:
-        return [f"the steps need the scores too; verdicts.json says: {row['reason']}", f"Verdict: {word(row)}"]
-    told = [
-        f"{n}. {s.question} {'Yes' if s.answer else 'No'}: {s.numbers}" for n, s in enumerate(found.result.steps, 1)
-    ]
-    verdict, before = found.result.verdict, (row or {}).get("ours")
+def _verdict(claim: Claim, judgement: Judged | None, row: dict | None) -> list[str]:
+    if not judgement:
+        return [f"the steps need the scores too; verdicts.json says: {row['reason']}", f"Verdict: {verdict_label(row)}"]
+    lines = []
+    for n, step in enumerate(judgement.result.steps, 1):
+        lines.append(f"{n}. {step.question} {'Yes' if step.answer else 'No'}: {step.numbers}")
+    verdict, before = judgement.result.verdict, (row or {}).get("ours")
     if row and row["verdict"] != verdict:
-        told.append(f"BUT verdicts.json says '{row['verdict']}': it was made from other scores, or by other code.")
-    elif before is not None and not isclose(before, found.result.ours, rel_tol=1e-4, abs_tol=2e-6):
-        told.append(f"BUT verdicts.json has {before:g}: it was made from other scores, or by other code.")
-    called = word({"verdict": verdict, "origin": claim.origin})
-    return [*told, f"Verdict: {called}{'' if called == verdict else f' (as {verdict} is called of a control)'}"]
+        lines.append(f"BUT verdicts.json says '{row['verdict']}': it was made from other scores, or by other code.")
+    elif before is not None and not isclose(before, judgement.result.ours, rel_tol=1e-4, abs_tol=2e-6):
+        lines.append(f"BUT verdicts.json has {before:g}: it was made from other scores, or by other code.")
+    label = verdict_label({"verdict": verdict, "origin": claim.origin})
+    return [*lines, f"Verdict: {label}{'' if label == verdict else f' (as {verdict} is called of a control)'}"]
 
 
 def _origin(inputs: Inputs, claim: Claim, results: Path, made: list[str]) -> list[str]:
@@ -171,17 +178,16 @@ def _origin(inputs: Inputs, claim: Claim, results: Path, made: list[str]) -> lis
         for part in parts if address.arm in looked | set(claim.arms) else ():
             arms.setdefault((part, address.variant), []).append(address.arm)
     variants: dict[tuple[str, str], list[str]] = {}
-    for (part, variant), own in arms.items():
-        variants.setdefault((part, ", ".join(own)), []).append(variant)
+    for (part, variant), names in arms.items():
+        variants.setdefault((part, ", ".join(names)), []).append(variant)
     lines = [f"recipes/{inputs.name}.yaml", f"{folder}/verdicts.json", f"{folder}/data.csv"]
-    lines += [f"{inputs.folder}/{part}: {own} at {', '.join(at)}" for (part, own), at in variants.items()]
+    lines += [f"{inputs.folder}/{part}: {names} at {', '.join(at)}" for (part, names), at in variants.items()]
     lines += [f"{inputs.folder}/text"] if measure.reads_text else []
-    lines += (
-        ["and of the recipe's other arms, for the level and where the metric compares with them"] if claim.arms else []
-    )
+    others = "and of the recipe's other arms, for the level and where the metric compares with them"
+    lines += [others] if claim.arms else []
     lines += [] if recipe.arms else ["recipes/paper.yaml and recipes/shapes.yaml; nothing is trained"]
-    taken = inputs.scale_name == (recipe.scales or ("laptop",))[0]  # by the Makefile, which needs no SCALE then
-    return [*lines, f"make reproduce RECIPE={inputs.name}{'' if taken else f' SCALE={inputs.scale_name}'}", *made]
+    is_default = inputs.scale_name == (recipe.scales or ("laptop",))[0]  # the Makefile needs no SCALE then
+    return [*lines, f"make reproduce RECIPE={inputs.name}{'' if is_default else f' SCALE={inputs.scale_name}'}", *made]
 
 
 def _made(folder: Path, cost: dict | None) -> list[str]:
@@ -200,17 +206,23 @@ def _wrapped(line: str) -> list[str]:
 
 
 def _text(
-    catalog: Catalog, inputs: Inputs, key: str, row: dict | None, found: Judged | None, results: Path, made: list[str]
+    catalog: Catalog,
+    inputs: Inputs,
+    key: str,
+    row: dict | None,
+    judgement: Judged | None,
+    results: Path,
+    made: list[str],
 ) -> str:
     recipe, claim = inputs.name, catalog.recipes[inputs.name].claims[key]
     whose = f"{ORIGINS[claim.origin]}, {inputs.recipe.paper_item}; {'' if claim.primary else 'not '}primary"
-    numbers = _differences(claim, found, inputs.scale.seeds) if found else _without_scores(inputs, row)
+    numbers = _differences(claim, judgement, inputs.scale.seeds) if judgement else _without_scores(inputs, row)
     sections = {
         f"{recipe}/{key} at scale {inputs.scale_name}": [claim.sentence, whose],
         "The paper": _cells(catalog, recipe, key, claim),
         "What is measured": _measured(inputs, claim),
         "The number" if claim.kind == "exact" else "Differences seed by seed": numbers,
-        "The rule": _verdict(claim, found, row),
+        "The rule": _verdict(claim, judgement, row),
         "Where it comes from": _origin(inputs, claim, results, made),
     }
     pieces = {title: [piece for line in lines for piece in _wrapped(line)] for title, lines in sections.items()}
@@ -220,43 +232,49 @@ def _text(
 def explain(
     catalog: Catalog, name: str, scale: str | None, results: Path, scores: Path, cost: dict | None = None
 ) -> str:
-    """Everything about a claim, in lines of at most 80 columns.
+    """Return everything about a claim, in lines of at most 80 columns.
 
     Args:
+        catalog: of all recipes and scales.
         name: "recipe/claim", or a claim that one recipe alone has.
         scale: None is the recipe's own.
         results: the folder results/.
         scores: the folder scores/.
-        cost: what stemrepro.cli.estimate says of the recipe's plan; None leaves it out.
+        cost: what stemrepro.cli.estimate gives for the recipe's plan; None leaves it out.
 
     Raises:
-        UserError: see `find`; scores or verdicts are damaged, or there are neither.
+        UserError: see `find`; or scores or verdicts are damaged, or both are missing.
     """
     recipe, key, scale = find(catalog, name, scale)
     inputs = Inputs(recipe, catalog, scale, scores / scale)
     path = results / scale / recipe / "verdicts.json"
     row = next((row for row in read_verdicts(path) if row["claim"] == key), None) if path.exists() else None
-    found = judged(inputs, measured(inputs)).get(key) if _scored(inputs) else None
-    if not found and not row:
-        raise UserError(f"neither {path} has claim '{key}' nor {inputs.folder} its scores; run 'make reproduce RECIPE={recipe} SCALE={scale}'")  # fmt: skip
-    return _text(catalog, inputs, key, row, found, results, _made(path.parent, cost))
+    judgement = judged(inputs, measured(inputs)).get(key) if _scored(inputs) else None
+    if not judgement and not row:
+        raise UserError(
+            f"neither {path} has claim '{key}' nor {inputs.folder} its scores; "
+            f"run 'make reproduce RECIPE={recipe} SCALE={scale}'"
+        )
+    return _text(catalog, inputs, key, row, judgement, results, _made(path.parent, cost))
 
 
-def explained(inputs: Inputs, rows: list[dict], found: dict[str, Judged], results: Path) -> str:
-    """Return the same of every claim of a recipe as a page of HTML, whose anchors are the claims' names.
+def explained(inputs: Inputs, rows: list[dict], claims: dict[str, Judged], results: Path) -> str:
+    """Return the explanations of all claims of a recipe as a page of HTML, whose anchors are the claims' names.
 
-    Nothing in it depends on the day, the commit or the machine: equal scores, equal bytes.
+    Nothing in it depends on the day, the commit or the machine: equal scores give equal bytes.
 
     Args:
+        inputs: of the recipe.
         rows: what verdicts.json holds.
-        found: the same claims, judged.
+        claims: the same claims, judged.
         results: the folder results/.
     """
-    made = ["the commit stands in provenance.json beside"]
+    made = ["the commit stands in provenance.json, in the same folder"]
     parts = [
         Markup('<section id="{0}">\n<h2><a href="#{0}">{0}</a></h2>\n<pre>{1}</pre>\n</section>').format(
-            row["claim"], _text(inputs.catalog, inputs, row["claim"], row, found.get(row["claim"]), results, made)
+            row["claim"], _text(inputs.catalog, inputs, row["claim"], row, claims.get(row["claim"]), results, made)
         )
         for row in rows
     ]
-    return PAGE.format(title=f"{inputs.name} at scale {inputs.scale_name}: how each claim came to its verdict") + Markup("\n").join(parts) + "\n</main>\n"  # fmt: skip
+    title = f"{inputs.name} at scale {inputs.scale_name}: how each claim came to its verdict"
+    return PAGE.format(title=title) + Markup("\n").join(parts) + "\n</main>\n"

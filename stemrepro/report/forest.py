@@ -1,5 +1,7 @@
-"""Contrasts as a forest: a line an arm, a dot with its 95% interval, the zero that it has to leave; as lines over buckets; and the
-figure that a recipe without one of its own gets, `collect` and `draw`, with a line a claim.
+"""Forest plots of contrasts: one row per arm, a dot with its 95% interval, and the zero that it has to leave.
+
+Contrasts can also be drawn as lines over buckets. `collect` and `draw` give the figure of a recipe without an analysis,
+with one row per claim.
 """
 
 import textwrap
@@ -30,18 +32,22 @@ def draw_forest(
     """Draw rows (what, value, ci_low, ci_high) from top to bottom in `order`; `what` is an arm.
 
     Args:
-        hollow: hollow markers, for a second measurement of the same.
-        shift: of the lines, in rows.
+        axes: to draw on.
+        rows: in any order.
+        order: of the arms.
+        label: of the x axis.
+        hollow: whether markers are hollow, for a second measurement of the same.
+        shift: of the markers, in rows.
         fill: "left" for half-filled markers.
     """
-    own = rows.set_index("what")
+    by_arm = rows.set_index("what")
     for place, arm in enumerate(order):
-        if arm not in own.index:
+        if arm not in by_arm.index:
             continue
-        row = own.loc[arm]
+        row, colour = by_arm.loc[arm], ARM_COLOUR[arm]
         axes.errorbar(
-            row["value"], place + shift, xerr=error_bars(row)[:, None], fmt=ARM_MARKER[arm], color=ARM_COLOUR[arm], ms=5,
-            mfc="white" if hollow else ARM_COLOUR[arm], fillstyle=fill, mfcalt="white",
+            row["value"], place + shift, xerr=error_bars(row)[:, None], fmt=ARM_MARKER[arm], color=colour, ms=5,
+            mfc="white" if hollow else colour, fillstyle=fill, mfcalt="white",
         )  # fmt: skip
     axes.axvline(0, color="black", lw=0.6)
     axes.set_ylim(len(order) - 0.5, -0.5)
@@ -49,52 +55,60 @@ def draw_forest(
 
 
 def name_rows(axes: Axes, order: list[str]) -> None:
-    """Name of the arms at the left, and a faint line from each."""
+    """Write the names of the arms at the left, and draw a faint line from each."""
     axes.set_yticks(range(len(order)), [textwrap.fill(ARM_LABEL[arm], 24) for arm in order])
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", color=FAINT, lw=0.8)
 
 
 def robustness_rows(measure: Comparison, arm: str) -> list[dict]:
-    """Lines of data.csv: an arm's gain over dense in settings beside the common one."""
-    found = measure.robustness("dense", arm, "prose")
-    names = {setting: VARIANTS[setting].replace("-", " ") for setting in found}
-    return [mean_row(f"loss, {names[setting]}", arm, names[setting], gain) for setting, gain in found.items()]
+    """Return lines of data.csv: an arm's gain over dense in settings other than the common one."""
+    gains = measure.robustness("dense", arm, "prose")
+    names = {setting: VARIANTS[setting].replace("-", " ") for setting in gains}
+    return [mean_row(f"loss, {names[setting]}", arm, names[setting], gain) for setting, gain in gains.items()]
 
 
 def draw_robustness(axes: Axes, data: pd.DataFrame, order: list[str], shift: float) -> None:
-    """Draw gains over dense in other settings: hollow at own rates, half-filled above at the official start of the embeddings."""
+    """Draw gains over dense in other settings.
+
+    Markers are hollow at tuned learning rates. They are half-filled, and above, at the official initialisation of the
+    embeddings.
+    """
     label = axes.get_xlabel()
     draw_forest(axes, data[data["panel"] == "loss, own rate"], order, label, hollow=True, shift=shift)
-    if len(started := data[data["panel"] == "loss, official start"]):
-        draw_forest(axes, started, order, label, shift=-0.34, fill="left")
+    official = data[data["panel"] == "loss, official start"]
+    if len(official):
+        draw_forest(axes, official, order, label, shift=-0.34, fill="left")
 
 
 def mark_settings(axes: Axes, data: pd.DataFrame) -> None:
-    """Legend entries of full, hollow and half-filled markers."""
+    """Add legend entries of full, hollow and half-filled markers."""
     axes.plot([], [], "o", color=PLAIN, label="common rate")
     axes.plot([], [], "o", color=PLAIN, mfc="white", label="own best rate")
     if (data["panel"] == "loss, official start").any():
-        axes.plot([], [], "o", color=PLAIN, fillstyle="left", mfcalt="white", label="official start")
+        axes.plot([], [], "o", color=PLAIN, fillstyle="left", mfcalt="white", label="official init")
 
 
 def cost_rows(measure: Comparison, arm: str) -> list[dict]:
-    """Two lines of data.csv: an arm's FLOPs a token and its parameters in all, as multiples of dense's."""
+    """Return two lines of data.csv: an arm's FLOPs per token and all its parameters, as multiples of dense's."""
     return [{"panel": what, "what": arm, "value": value} for what, value in measure.cost(arm).items()]
 
 
 def draw_buckets(axes: Axes, rows: pd.DataFrame, arms: tuple[str, ...], buckets: tuple[str, ...]) -> None:
-    """Draw rows (what, x, value, ci_low, ci_high) as a line an arm over buckets, the arms side by side at each."""
+    """Draw rows (what, x, value, ci_low, ci_high) as one line per arm over buckets, the arms side by side at each."""
     for number, arm in enumerate(arms):
-        own = rows[rows["what"] == arm].set_index("x").loc[list(buckets)]
+        line = rows[rows["what"] == arm].set_index("x").loc[list(buckets)]
         at = np.arange(len(buckets)) + 0.08 * (number - len(arms) / 2)
-        axes.errorbar(at, own["value"], yerr=error_bars(own), **look(arm), label=ARM_LABEL[arm])
+        axes.errorbar(at, line["value"], yerr=error_bars(line), **look(arm), label=ARM_LABEL[arm])
     axes.axhline(0, color="black", lw=0.6)
     axes.set_xticks(range(len(buckets)), buckets)
 
 
 def collect(measure: Measure) -> pd.DataFrame:
-    """Return a line a claim: its effect (of an exact one the distance to the paper's number) in units of the smallest that counts."""
+    """Return one line per claim: its effect in units of the smallest that counts.
+
+    The effect of an exact claim is its distance to the paper's number.
+    """
     rows = []
     for name, claim in measure.inputs.recipe.claims.items():
         try:
@@ -109,10 +123,12 @@ def collect(measure: Measure) -> pd.DataFrame:
 
 
 def draw(data: pd.DataFrame, measure: Measure, note: str = "") -> Figure:
-    """Return every claim's effect over the smallest that counts, with 95% intervals; the band is what counts as none.
+    """Draw every claim's effect over the smallest that counts, with 95% intervals; the band is what counts as none.
 
     Args:
-        note: why this stands in place of the recipe's own figure.
+        data: what `collect` returns.
+        measure: of the recipe.
+        note: why this figure replaces that of the recipe.
     """
     figure, grid = sheet("a", 1.3 + 0.34 * len(data), {})
     axes = grid["a"]

@@ -1,4 +1,7 @@
-"""A recipe's claims, judged together because levels depend on the family: what was measured, and what the rule makes of it."""
+"""A recipe's claims: what was measured, and what the rule makes of it.
+
+Claims are judged together because their levels depend on the whole family.
+"""
 
 import itertools
 import math
@@ -27,19 +30,22 @@ def judged(inputs: Inputs, measure: Measure) -> dict[str, Judged]:
     """Return all claims of a recipe, by name."""
     claims = inputs.recipe.claims
     evidence = [evidence_for(claim, measure) for claim in claims.values()]
-    found = zip(claims.items(), evidence, judge(evidence), strict=True)
-    return {name: Judged(claim, facts, result) for (name, claim), facts, result in found}
+    rows = zip(claims.items(), evidence, judge(evidence), strict=True)
+    return {name: Judged(claim, facts, result) for (name, claim), facts, result in rows}
 
 
 def contrasts(claim: Claim, measure: Measure) -> tuple[Contrast, ...]:
-    """Return those that a claim is about: one, or one for each adjacent pair of an ordering; of an exact claim its number."""
+    """Return the contrasts of a claim: one, or one per adjacent pair of an ordering.
+
+    An exact claim has one contrast that holds its number.
+    """
     if claim.kind == "exact":
         return (Contrast(np.array([measure.value(claim.metric)])),)
     return tuple(measure.contrast(high, low, claim.metric) for high, low in itertools.pairwise(claim.arms))
 
 
 def robustness_contrasts(claim: Claim, measure: Measure) -> dict[str, tuple[Contrast, ...]]:
-    """Return the same in other settings, by name; none where one of them is missing there."""
+    """Return the same contrasts in other settings, by name; a setting is left out where one contrast is missing."""
     pairs = [measure.robustness(high, low, claim.metric) for high, low in itertools.pairwise(claim.arms)]
     return {
         name: tuple(pair[name] for pair in pairs)

@@ -1,4 +1,7 @@
-"""What `dvc metrics show` lists: a file an arm, so that every line of its table is an arm, in few enough columns for a terminal."""
+"""What `dvc metrics show` lists: one file per arm, so that its table has one line per arm.
+
+There are few enough columns for a terminal.
+"""
 
 from pathlib import Path
 
@@ -16,48 +19,57 @@ DIGITS = 4
 
 
 def compared_arms(catalog: Catalog) -> list[str]:
-    """Return the arms of whose runs at the scale itself, not at a variant, recipes read losses."""
-    wanted = [own for recipe in catalog.recipes.values() for own in recipe.wanted().items()]
-    arms = {
-        address.arm for address, kinds in wanted if address.variant == MAIN and {"losses", "context"} & kinds.keys()
-    }
+    """Return the arms whose losses recipes read at the scale itself, without its variants."""
+    arms = set()
+    for recipe in catalog.recipes.values():
+        for address, kinds in recipe.wanted().items():
+            if address.variant == MAIN and {"losses", "context"} & kinds.keys():
+                arms.add(address.arm)
     return [arm for arm in catalog.arms if arm in arms]
 
 
 def metrics_of(arm: ArmLosses, reference: ArmLosses) -> dict[str, float]:
-    """`params`, all parameters; `kflops`, thousands of forward FLOPs a token; `prose`, nats a token, the mean over the seeds that the
-    reference has too; `gap`, by how much that is below the reference, seed by seed, as in a claim (none of the reference itself).
+    """Return the metrics of an arm.
 
-    An arm has no losses where one of its runs diverged, and no gap where one of the reference's did or the two are of other plans.
+    An arm has no losses where one of its runs diverged. It has no gap where a run of the reference diverged, or where
+    both arms follow different plans. The reference itself has no gap.
+
+    Returns:
+        params: all parameters.
+        kflops: thousands of forward FLOPs per token.
+        prose: the loss in nats per token, the mean over the seeds that the reference has too.
+        gap: by how much that loss is below the reference, the mean of differences seed by seed, as in a claim.
     """
     costs = arm.summary
-    found = {"params": costs["parameters"]["total"], "kflops": round(costs["forward_flops_per_token"] / 1000, 1)}
+    metrics = {"params": costs["parameters"]["total"], "kflops": round(costs["forward_flops_per_token"] / 1000, 1)}
     try:
-        found["prose"] = float(arm.whole().loss("prose").mean())
+        metrics["prose"] = float(arm.whole().loss("prose").mean())
         if arm.folder != reference.folder and not other_plan(arm.folder, reference.folder):
             first, second = paired(reference, arm)
-            found["prose"] = float(second.loss("prose").mean())
-            found["gap"] = float((first.loss("prose") - second.loss("prose")).mean())
+            metrics["prose"] = float(second.loss("prose").mean())
+            metrics["gap"] = float((first.loss("prose") - second.loss("prose")).mean())
     except Unmeasured:
         pass
-    return {name: round(value, DIGITS) for name, value in found.items()}
+    return {name: round(value, DIGITS) for name, value in metrics.items()}
 
 
 def write_metrics(catalog: Catalog, scale: str, scores: Path, out: Path = METRICS) -> int:
-    """Write `out`/<scale>/<arm>.json for the arms of a scale that have scores, removes those of others, and returns how many there are.
+    """Write `out`/<scale>/<arm>.json for the arms of a scale that have scores, and return how many these are.
+
+    Files of other arms are removed.
 
     Raises:
-        UserError: scores are damaged, or those that others are compared with are missing.
+        UserError: scores are damaged, or those of the reference are missing.
     """
-    folder, asked = scores / scale / "losses" / MAIN, compared_arms(catalog.at(scale))
-    there = [arm for arm in asked if (folder / arm / "summary.json").exists()]
-    if there and REFERENCE not in there:
+    folder = scores / scale / "losses" / MAIN
+    arms = [arm for arm in compared_arms(catalog.at(scale)) if (folder / arm / "summary.json").exists()]
+    if arms and REFERENCE not in arms:
         raise UserError(f"{folder / REFERENCE} is missing, which the other arms are compared with; score it first")
     reference = ArmLosses(folder / REFERENCE)
-    found = {arm: metrics_of(ArmLosses(folder / arm), reference) for arm in there}
+    by_arm = {arm: metrics_of(ArmLosses(folder / arm), reference) for arm in arms}
     for path in (out / scale).glob("*.json"):
-        if path.stem not in found:
+        if path.stem not in by_arm:
             path.unlink()
-    for arm, own in found.items():
-        write_json(out / scale / f"{arm}.json", own)
-    return len(found)
+    for arm, metrics in by_arm.items():
+        write_json(out / scale / f"{arm}.json", metrics)
+    return len(by_arm)

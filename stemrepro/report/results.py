@@ -1,4 +1,4 @@
-"""What every analysis does besides drawing: judge the recipe's claims and write results/<scale>/<recipe>/."""
+"""What every analysis does next to drawing: it judges the recipe's claims and writes results/<scale>/<recipe>/."""
 
 import math
 from pathlib import Path
@@ -22,29 +22,33 @@ def _number(value: float) -> float | None:
 
 
 def _mean(facts: Evidence, setting: str) -> float | None:
-    """Return the weakest contrast's mean in a setting; None where it wasn't measured there."""
+    """Return the mean of the weakest contrast in a setting; None where it wasn't measured."""
     return _number(min(c.mean for c in facts.robustness[setting])) if setting in facts.robustness else None
 
 
 def _at_official_init(facts: Evidence) -> dict:
-    """Two fields of a row: the effect at the official start, and whether the claim's sign is the same there; none where it wasn't run."""
-    if (there := facts.robustness.get(OFFICIAL_INIT)) is None:
+    """Return two fields of a row: the effect at the official initialisation, and whether its sign is the same.
+
+    The result is empty where the claim wasn't measured at that initialisation.
+    """
+    contrasts = facts.robustness.get(OFFICIAL_INIT)
+    if contrasts is None:
         return {}
-    same = same_sign(facts.contrasts, there, facts.null_band)
+    same = same_sign(facts.contrasts, contrasts, facts.null_band)
     return {"official_init": _mean(facts, OFFICIAL_INIT), "official_init_same_sign": same}
 
 
 def by_seed(facts: Evidence) -> list[float | None]:
-    """Return the differences behind a claim's number, by seed: of an ordering those of its weakest pair."""
+    """Return the differences whose mean is the claim's number, by seed; an ordering has those of its weakest pair."""
     weakest = min(facts.contrasts, key=lambda contrast: contrast.mean)
     return [_number(value) for value in weakest.differences]
 
 
-def verdict_rows(scale: str, found: dict[str, Judged]) -> list[dict]:
-    """One row a claim, as verdicts.json holds them."""
+def verdict_rows(scale: str, claims: dict[str, Judged]) -> list[dict]:
+    """Return one row per claim, as verdicts.json holds them."""
     rows = []
-    for name, own in found.items():
-        claim, facts, result = own.claim, own.evidence, own.result
+    for name, judged in claims.items():
+        claim, facts, result = judged.claim, judged.evidence, judged.result
         exact = claim.kind == "exact"
         rows.append({
             "claim": name,
@@ -77,26 +81,28 @@ def verdict_rows(scale: str, found: dict[str, Judged]) -> list[dict]:
     return rows
 
 
-def mean_row(panel: str, what: str, x: object, found: Contrast) -> dict:
-    """Return a line of data.csv: a mean with its 95% interval and the number of values behind it."""
-    low, high = found.interval(0.05)
+def mean_row(panel: str, what: str, x: object, contrast: Contrast) -> dict:
+    """Return a line of data.csv: a mean with its 95% interval and the number of its values."""
+    low, high = contrast.interval(0.05)
     return {
         "panel": panel,
         "what": what,
         "x": x,
-        "value": found.mean,
+        "value": contrast.mean,
         "ci_low": low,
         "ci_high": high,
-        "count": len(found.differences),
+        "count": len(contrast.differences),
     }
 
 
 def run_inputs(inputs: Inputs, measure: Measure) -> dict:
-    """Return what lies behind a result: hashes of the runs' settings and data with seeds of each arm, of counts in the text, or of the paper's
-    numbers and published shapes where nothing was trained.
+    """Return hashes of what a result follows from.
+
+    These are the settings and data of the runs, with the seeds of each arm, and the counts in the text. Where nothing
+    was trained, they are the paper's numbers and the published shapes.
     """
     summaries = {name: scores.summary for name, scores in measure.runs().items()}
-    runs = {name: {"params_hash": own["params_hash"], "seeds": own["seeds"]} for name, own in summaries.items()}
+    runs = {name: {key: summary[key] for key in ("params_hash", "seeds")} for name, summary in summaries.items()}
     if runs:
         hashes = digest({name: run["params_hash"] for name, run in runs.items()})
         about = {"params_hash": hashes, "data_hash": next(iter(summaries.values()))["data_hash"], "runs": runs}
@@ -109,7 +115,10 @@ def run_inputs(inputs: Inputs, measure: Measure) -> dict:
 
 
 def save_panels(folder: Path, figure: Figure) -> None:
-    """Write every panel of a figure alone as <letter>.svg, for narrow screens, and removes those that it has no more."""
+    """Write every panel of a figure alone as <letter>.svg, for narrow screens.
+
+    Files of panels that are gone are removed.
+    """
     letters = set()
     for letter in alone(figure):
         atomic_write(folder / f"{letter}.svg", render(figure, "svg"))
@@ -120,12 +129,16 @@ def save_panels(folder: Path, figure: Figure) -> None:
 
 
 def save(folder: Path, figures: dict[str, Figure], data: pd.DataFrame, rows: list[dict], inputs: dict) -> None:
-    """Write each figure as <name>.{pdf,svg,png}, panels/, data.csv and verdicts.json (equal inputs, equal bytes) and provenance.json
-    beside.
+    """Write each figure as <name>.{pdf,svg,png}, panels/, data.csv, verdicts.json and provenance.json.
+
+    Equal inputs give equal bytes of all files except provenance.json.
 
     Args:
+        folder: results/<scale>/<recipe>.
         figures: by name.
-        inputs: what `run_inputs` says.
+        data: what the figures draw, as data.csv.
+        rows: of verdicts.json.
+        inputs: what `run_inputs` returns.
     """
     seeds = sorted({run["seeds"] for run in inputs.get("runs", {}).values()})
     words = {0: "no runs", 1: f"{seeds[0] if seeds else 0} seed{'' if seeds == [1] else 's'}"}

@@ -1,5 +1,6 @@
-"""The style guide of all figures: sizes for print and for a phone, how an arm looks in colour and in grey, panels with letters and titles,
-every panel alone, and bytes that depend on the data alone.
+"""The style guide of all figures: sizes for print and for a phone, and how an arm looks in colour and in grey.
+
+Panels have letters and titles, and each can be drawn alone. The bytes of a figure depend on its data alone.
 """
 
 import io
@@ -21,7 +22,7 @@ from matplotlib.legend import Legend
 from stemrepro.config.arm import HUES, Arm
 
 WIDTH, PANEL = 7.4, 3.9
-"""Inches of a figure, the width of a page's text; and of a panel alone, whose letters are as large on a phone."""
+"""Widths in inches: of a figure, which is that of a page's text, and of a panel alone, for a phone."""
 FOOT = 0.13
 """Inches below a figure for its small print."""
 SMALL, SMALLEST = 7, 6.5
@@ -30,11 +31,13 @@ ARM_COLOUR: dict[str, str] = {}
 ARM_MARKER: dict[str, str] = {}
 ARM_DASHES: dict[str, str | tuple] = {}
 ARM_LABEL: dict[str, str] = {}
-"""Look of every arm of recipes/arms.yaml; `use_style` fills these in. Arms of one hue differ in marker and in dashes, so that they are
-told apart in grey."""
+"""Look of every arm of recipes/arms.yaml; `use_style` fills these in.
+
+Arms of one hue differ in marker and in dashes, so that a reader can tell them apart in grey.
+"""
 DASHES = ("-", (0, (4, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)))
 PLAIN, FAINT = "#555555", "#eeeeee"
-"""Marks in legends that stand for no arm, and lines that lead the eye along a row."""
+"""Colours of legend marks that belong to no arm, and of lines that lead the eye along a row."""
 SOURCE_COLOUR = {
     "speeches": HUES["blue"],
     "bible": HUES["orange"],
@@ -46,7 +49,7 @@ SOURCE_DASHES = dict(zip(SOURCE_COLOUR, (*DASHES, "-"), strict=True))
 
 
 def use_style(arms: dict[str, Arm]) -> None:
-    """Set seaborn's paper look, everything that would make two drawings of the same data differ, and how arms look."""
+    """Set seaborn's paper look, how arms look, and all that would make two drawings of the same data differ."""
     ARM_COLOUR.update({name: HUES[arm.hue] for name, arm in arms.items()})
     ARM_MARKER.update({name: arm.marker for name, arm in arms.items()})
     ARM_LABEL.update({name: arm.label or name for name, arm in arms.items()})
@@ -58,16 +61,23 @@ def use_style(arms: dict[str, Arm]) -> None:
     mpl.rcParams.update({
         "svg.hashsalt": "stemrepro", "svg.fonttype": "none", "pdf.fonttype": 42, "figure.dpi": 100, "savefig.dpi": 200,
         "axes.spines.top": False, "axes.spines.right": False, "axes.titleweight": "bold", "axes.titlesize": "medium",
-        "axes.titlelocation": "left", "legend.frameon": False, "font.family": "DejaVu Sans", "legend.fontsize": SMALLEST,
-        "legend.title_fontsize": SMALLEST, "lines.linewidth": 1.1, "lines.markersize": 4.5, "errorbar.capsize": 2,
+        "axes.titlelocation": "left", "legend.frameon": False, "font.family": "DejaVu Sans",
+        "legend.fontsize": SMALLEST, "legend.title_fontsize": SMALLEST, "lines.linewidth": 1.1,
+        "lines.markersize": 4.5, "errorbar.capsize": 2,
     })  # fmt: skip
 
 
 def look(arm: str, hollow: bool = False) -> dict:
-    """Colour, marker and dashes of an arm, for `plot` and `errorbar`; hollow for a second measurement of the same."""
+    """Return colour, marker and dashes of an arm, for `plot` and `errorbar`.
+
+    `hollow` is for a second measurement of the same.
+    """
     return {
-        "color": ARM_COLOUR[arm], "marker": ARM_MARKER[arm], "ls": ARM_DASHES[arm], "mfc": "white" if hollow else ARM_COLOUR[arm],
-    }  # fmt: skip
+        "color": ARM_COLOUR[arm],
+        "marker": ARM_MARKER[arm],
+        "ls": ARM_DASHES[arm],
+        "mfc": "white" if hollow else ARM_COLOUR[arm],
+    }
 
 
 def sheet(
@@ -89,7 +99,7 @@ def sheet(
 
 
 def label_outer(axes: Axes) -> None:
-    """Hide what a panel shares with that below or to the left; alone it shows it again."""
+    """Hide labels that a panel shares with the one below or to the left; a panel drawn alone shows them again."""
     place = axes.get_subplotspec()
     if not place.is_last_row():
         axes.xaxis.label.set_visible(False)
@@ -100,32 +110,37 @@ def label_outer(axes: Axes) -> None:
 
 
 def one_legend(figure: Figure, axes: list[Axes], columns: int) -> Legend:
-    """One legend above the panels, of all that some of them label."""
+    """Draw one legend above the panels, of everything that any of them labels."""
     entries = {}
-    for own in axes:
-        for handle, label in zip(*own.get_legend_handles_labels(), strict=True):
+    for panel in axes:
+        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
     return figure.legend(entries.values(), entries, loc="outside upper center", ncols=columns)
 
 
 def error_bars(rows: pd.DataFrame | pd.Series, low: float = -np.inf, high: float = np.inf) -> np.ndarray:
-    """Distances from values to interval ends, [2] or [2, n], as matplotlib's yerr; none where one seed gives no interval.
+    """Return distances from values to interval ends, `[2]` or `[2, n]`, as matplotlib's yerr.
+
+    They are 0 where one seed gives no interval.
 
     Args:
-        low, high: no interval is drawn beyond these, for shares that can't be there.
+        rows: with value, ci_low and ci_high.
+        low: intervals are cut off below this, as shares can't be lower.
+        high: intervals are cut off above this.
     """
     ends = rows["value"] - np.maximum(rows["ci_low"], low), np.minimum(rows["ci_high"], high) - rows["value"]
     return np.nan_to_num(np.array(ends, float))
 
 
 def footer(figure: Figure, text: str) -> None:
-    """Small print under a figure: scale, seeds, hashes."""
+    """Write small print under a figure: scale, seeds, hashes."""
     figure.text(0.995, 0.003, text, ha="right", va="bottom", fontsize=SMALLEST, color=PLAIN)
 
 
 def settle(figure: Figure) -> None:
-    """Fix the layout at positions rounded to a millionth of the figure. The solver's last digits differ between processes
-    now and then, and the ids in an SVG are made from them.
+    """Fix the layout at positions rounded to a millionth of the figure.
+
+    The last digits of the layout solver sometimes differ between processes, and the ids in an SVG follow from them.
     """
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
@@ -134,7 +149,7 @@ def settle(figure: Figure) -> None:
 
 
 def _legend_alone(figure: Figure, axes: Axes) -> Legend | None:
-    """Return what a panel labels and has no legend for, below it in as many columns as fit."""
+    """Draw a legend of a panel that has labels and no legend, below it, in as many columns as fit; else return None."""
     handles, labels = axes.get_legend_handles_labels()
     if axes.get_legend() or not labels:
         return None
@@ -147,8 +162,10 @@ def _legend_alone(figure: Figure, axes: Axes) -> Legend | None:
 
 
 def alone(figure: Figure) -> Iterator[str]:
-    """Lays a figure out with one of its panels alone, at a phone's width, one after another; gives their letters. What a panel shares
-    with its neighbours, as names at an axis or a legend, it then has of its own. The figure is spent.
+    """Show the panels of a figure alone, one after another, at a phone's width, and yield their letters.
+
+    A panel alone also shows what it shares with its neighbours, such as names at an axis or a legend. The figure can't
+    be used afterwards.
     """
     figure.draw_without_rendering()
     panels = [axes for axes in figure.axes if axes.axison or axes.texts]

@@ -14,14 +14,19 @@ from stemrepro.config.recipe import ORIGINS, Origin
 from stemrepro.verdicts.rule import NOT_TESTABLE, UNTESTED, VERDICTS
 
 CONTROL_WORDS = dict(zip(VERDICTS, ("holds", "leans", "does not hold", "can't tell", "not testable"), strict=True))
-"""What the verdicts are called of our own controls, which never speak for or against the paper. "holds" is an effect larger than what
-counts, whatever its size."""
+"""What the verdicts of our controls are called: controls never speak for or against the paper.
+
+"holds" is an effect larger than what counts, whatever its size.
+"""
 AT_OFFICIAL_INIT = {"official_init", "official_init_same_sign"}
-"""Fields of claims that were also measured at the official start of the embeddings: the effect, and whether it has the same sign."""
+"""Fields of claims that were also measured at the official initialisation of the embeddings.
+
+They are the effect, and whether it has the same sign.
+"""
 
 
 class Row(Strict):
-    """A claim as stemrepro.report.results.judged writes it."""
+    """A claim as stemrepro.report.results.verdict_rows writes it."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -66,7 +71,7 @@ def read_verdicts(path: Path) -> list[dict]:
     """Return the rows of a verdicts.json.
 
     Raises:
-        UserError: it is missing or damaged, or has a claim twice.
+        UserError: the file is missing or damaged, or has a claim twice.
     """
     rows = read_json(path)
     again = "restore it or run 'make figures' with its SCALE"
@@ -82,38 +87,41 @@ def read_verdicts(path: Path) -> list[dict]:
     return rows
 
 
-def word(row: dict) -> str:
-    """Return the verdict as it is called of a claim of this origin."""
+def verdict_label(row: dict) -> str:
+    """Return what the verdict of a row is called, which depends on the origin of its claim."""
     return CONTROL_WORDS[row["verdict"]] if row["origin"] == "control" else row["verdict"]
 
 
 def tally(rows: list[dict]) -> dict[Origin, dict[str, int]]:
-    """Return how many claims of each origin have each verdict."""
+    """Count the claims by origin and verdict."""
     counts = Counter((row["origin"], row["verdict"]) for row in rows)
     return {origin: {verdict: counts[origin, verdict] for verdict in VERDICTS} for origin in ORIGINS}
 
 
 def of_paper(rows: list[dict]) -> list[dict]:
-    """Return the paper's claims, its results and its arithmetic: they are counted alone, without our controls."""
+    """Return the rows of the paper's results and arithmetic, which are counted without our controls."""
     return [row for row in rows if row["origin"] != "control"]
 
 
 def untested(rows: list[dict]) -> str:
-    """Return how many claims can't be tested, and how many of them for what: "45: 25 not run, 20 model too small"; "1 confounded"; "0"."""
+    """Count the claims that can't be tested, by reason.
+
+    Examples are "45: 25 not run, 20 model too small", "1 confounded" and "0".
+    """
     counts = Counter(row["untested"] for row in rows if row["verdict"] == NOT_TESTABLE)
     kinds = ", ".join(f"{counts[kind]} {kind}" for kind in UNTESTED if counts[kind])
     return f"{counts.total()}: {kinds}" if len(counts) > 1 else kinds or "0"
 
 
 def out_of_reach(rows: list[dict]) -> str:
-    """Return which verdict the rule as it is keeps from which of the paper's results, in a sentence; empty where it keeps none."""
+    """Say of how many of the paper's results the rule can't say "reproduced"; empty where there is none."""
     results = [row for row in rows if row["origin"] == "paper"]
     sized = [row for row in results if row["kind"] == "greater"]
     if not sized:
         return ""
     return (
-        f"*Reproduced* is out of reach of {len(sized)} of the paper's {len(results)} results: they claim a direction, and "
-        f"their sizes aren't expected at these scales."
+        f"*Reproduced* is out of reach of {len(sized)} of the paper's {len(results)} results: they claim a direction, "
+        "and their sizes aren't expected at these scales."
     )
 
 
@@ -121,26 +129,26 @@ HEADS = (*VERDICTS[:-1], "not tested")
 
 
 def tally_table(rows: list[dict]) -> list[str]:
-    """Return how many claims of each origin have each verdict, as the lines of a Markdown table."""
+    """Return the counts of claims by origin and verdict, as the lines of a Markdown table."""
     words = [*(f"{verdict} / *{CONTROL_WORDS[verdict]}*" for verdict in VERDICTS[:-1]), HEADS[-1]]
     lines = [f"| claims | {' | '.join(words)} |", f"|---|{'--:|' * len(VERDICTS)}"]
     for origin, counts in tally(rows).items():
-        own = [row for row in rows if row["origin"] == origin]
-        cells = [*(str(counts[verdict]) for verdict in VERDICTS[:-1]), untested(own)]
-        lines.append(f"| {ORIGINS[origin]} ({len(own)}) | {' | '.join(cells)} |")
+        members = [row for row in rows if row["origin"] == origin]
+        cells = [*(str(counts[verdict]) for verdict in VERDICTS[:-1]), untested(members)]
+        lines.append(f"| {ORIGINS[origin]} ({len(members)}) | {' | '.join(cells)} |")
     return lines
 
 
 def recipe_table(recipes: dict[str, tuple[str, list[dict]]]) -> list[str]:
-    """Return a line a recipe of a Markdown table: how the paper's claims came out, and how many controls of ours stand beside them.
+    """Return a Markdown table with one line per recipe: verdicts of the paper's claims, and the number of our controls.
 
     Args:
-        recipes: title -> its item of the paper, and its rows.
+        recipes: title -> the recipe's item of the paper, and its rows.
     """
     lines = [f"| recipe | paper | {' | '.join(HEADS)} | our controls |", f"|---|---|{'--:|' * (len(VERDICTS) + 1)}"]
     for title, (item, rows) in recipes.items():
-        own = of_paper(rows)
-        counts = Counter(row["verdict"] for row in own)
-        cells = [counts[verdict] for verdict in VERDICTS] + [len(rows) - len(own)]
+        claims = of_paper(rows)
+        counts = Counter(row["verdict"] for row in claims)
+        cells = [counts[verdict] for verdict in VERDICTS] + [len(rows) - len(claims)]
         lines.append(f"| {title} | {item} | {' | '.join(str(cell or '') for cell in cells)} |")
     return lines

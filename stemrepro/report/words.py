@@ -1,28 +1,31 @@
-"""A claim's row in words: its numbers, where they come from, and the evidence."""
+"""The row of a claim in words: its numbers, where they come from, and the evidence."""
 
 import math
 import re
 
-from stemrepro.report.ladder import Ladder, agreement, beside
+from stemrepro.report.ladder import Ladder, agreement, rungs_of
 
 SURE = {"read": "", "inferred": "computed: ", "secondary": "second-hand: ", "figure": "read off an image: "}
 
 
 def number(value: float, sign: bool = True) -> str:
-    """Three decimals below 10, else fewer; with a sign for effects."""
+    """Write a number with three decimals below 10, else with fewer; effects get a sign."""
     digits = 3 if abs(value) < 10 else 2 if abs(value) < 100 else 1
     return f"{value:{'+' if sign else ''}.{digits}f}"
 
 
 def printed(row: dict, value: float, more: int = 0) -> str:
-    """Return a number of an exact claim, with the digits that its rounding or the paper's own number has, and `more`; counts are whole."""
+    """Write a number of an exact claim with the digits that its rounding or the paper's number has, and `more`.
+
+    Counts are whole.
+    """
     given = f"{row['paper']['value'] if row['paper'] else row['expected']:g}".partition(".")[2]
     digits = max(len(given), round(-math.log10(2 * row["smallest_effect"]))) + more
     return f"{value:.0f}" if value == int(value) and not given else f"{value:.{digits}f}"
 
 
 def ours(row: dict) -> str:
-    """Our number with its interval."""
+    """Write our number with its interval."""
     if row["ours"] is None:
         return "-"
     value = printed(row, row["ours"], 2) if row["kind"] == "exact" else number(row["ours"])
@@ -32,61 +35,64 @@ def ours(row: dict) -> str:
 
 
 def paper(row: dict) -> str:
-    """Return the paper's number."""
+    """Write the paper's number."""
     if not row["paper"]:
-        return "no number" if row["origin"] == "paper" else "not in the paper"
+        return "not given" if row["origin"] == "paper" else "not in the paper"
     value, unit = row["paper"]["value"], row["paper"]["unit"]
     return f"{printed(row, value) if row['kind'] == 'exact' else number(value)} {unit}"
 
 
 def source(row: dict) -> str:
-    """Return where the paper's number is from and how sure that is."""
+    """Say where the paper's number is from and how sure that is."""
     return f"{SURE[row['paper']['confidence']]}{row['paper']['source']}" if row["paper"] else ""
 
 
 def contrast(row: dict) -> str:
-    """Return arms and metric in short."""
+    """Name arms and metric in short."""
     arms = " against ".join(dict.fromkeys(row["arms"]))
     return f"{arms}, {row['metric']}" if arms else row["metric"]
 
 
 def evidence(row: dict) -> str:
-    """Seeds, and both errors where there are two."""
+    """Name the seeds, both errors where there are two, and the effect in other settings."""
     if row["kind"] == "exact":
         return "computed, no chance involved"
     if row["ours"] is None:
         return "not measured"
     words = [f"{row['seeds']} seed{'' if row['seeds'] == 1 else 's'}"]
     if row["unit"] == "points" and row["ci_low"] is not None and max(-row["ci_low"], row["ci_high"]) > 100:
-        words.append("a t interval, which doesn't know that 100 points are the most there is")
+        words.append("a t interval, which doesn't know that 100 points are the maximum")
     if row["seed_se"]:
         words.append(f"error between seeds {row['seed_se']:.2g}")
     if row["item_se"]:
         words.append(f"between items {row['item_se']:.2g}")
     if row.get("tuned") is not None:
-        words.append(f"at own best learning rates {number(row['tuned'])}")
+        words.append(f"at tuned learning rates {number(row['tuned'])}")
     if row.get("official_init") is not None:
         same = "the same sign" if row["official_init_same_sign"] else "the same sign is not shown"
-        words.append(f"at the official start {number(row['official_init'])} ({same})")
+        words.append(f"at the official initialisation {number(row['official_init'])} ({same})")
     return ", ".join(words)
 
 
 def at_long_end(row: dict, ladder: Ladder) -> str:
-    """Return the same comparison at the ladder's last rung, in words; empty where it has none."""
-    if not (rungs := beside(row, ladder)):
+    """Describe the same comparison at the ladder's last rung; empty where there is none."""
+    rungs = rungs_of(row, ladder)
+    if not rungs:
         return ""
     end = rungs[-1]
     effect = f"{number(end.mean)} ({number(end.low)} to {number(end.high)} at 95%)"
-    return f"after {end.tokens_a_parameter:.0f} tokens a parameter (ladder) {effect}: {agreement(row, end)}"
+    return f"after {end.tokens_a_parameter:.0f} tokens per parameter (ladder) {effect}: {agreement(row, end)}"
 
 
 def paper_items(text: str) -> list[str]:
-    """Return the tables and figures of the paper that a text names, one by one: "Tables 4 to 6" are "table 4", "table 5" and "table 6"."""
+    """Return the tables and figures of the paper that a text names, one by one.
+
+    "Tables 4 to 6" are "table 4", "table 5" and "table 6".
+    """
     text = re.sub(r"(\d+) to (\d+)", lambda ends: ", ".join(map(str, range(int(ends[1]), int(ends[2]) + 1))), text)
-    found = re.finditer(r"\b(Tab|Fig)[a-z]*\.?\s+(\d+\w?(?:(?:,\s*|\s+and\s+)\d+\w?)*)", text)
+    matches = re.finditer(r"\b(Tab|Fig)[a-z]*\.?\s+(\d+\w?(?:(?:,\s*|\s+and\s+)\d+\w?)*)", text)
     kinds = {"Tab": "table", "Fig": "fig"}
-    return list(
-        dict.fromkeys(
-            f"{kinds[kind]} {n}" for kind, many in (m.groups() for m in found) for n in re.findall(r"\d+\w?", many)
-        )
-    )
+    items = []
+    for kind, numbers in (match.groups() for match in matches):
+        items += [f"{kinds[kind]} {n}" for n in re.findall(r"\d+\w?", numbers)]
+    return list(dict.fromkeys(items))

@@ -1,4 +1,4 @@
-"""Pages are what their templates and the results say, and no number in findings and captions stands there by itself."""
+"""Pages are what their templates and the results say, and functions write every digit of findings and captions."""
 
 import csv
 import json
@@ -13,7 +13,7 @@ from stemrepro.pipeline.docs import render, write_pages
 from tests.conftest import ROOT
 
 NAMES = re.compile(r"1/[23]|125M|0\.6B|Qwen2\.5 7B|Table \d|Fig\. \d\w?|350M|\b1B\b|N\(0, 1\)|95%|95th|Gemma 3n")
-"""What holds a digit and is no result: names of arms, of the paper's items and models, of a distribution, of an interval."""
+"""Names with digits that are no results: of arms, the paper's items and models, a distribution, an interval."""
 EXPRESSION = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
 
 
@@ -21,7 +21,7 @@ def loose(text: str) -> list[str]:
     """Numbers of a template that no function writes, with their surroundings."""
     for pattern in (EXPRESSION.pattern, r"`[^`]*`", r"\]\([^)]*\)", NAMES.pattern):
         text = re.sub(pattern, "", text, flags=re.DOTALL)
-    return [text[max(0, found.start() - 30) : found.end() + 10] for found in re.finditer(r"\d[\d.,]*", text)]
+    return [text[max(0, match.start() - 30) : match.end() + 10] for match in re.finditer(r"\d[\d.,]*", text)]
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def test_links_lead_somewhere(path):
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A folder with results of one recipe and a table beside the pages, in which a template is to be rendered."""
+    """A folder with results of one recipe and a table in docs/, in which a template is to be rendered."""
     folder = tmp_path / "results/laptop/rivals"
     folder.mkdir(parents=True)
     row = json.loads((ROOT / "results/laptop/rivals/verdicts.json").read_text())[0]
@@ -216,7 +216,7 @@ def test_tables_count_every_claim(which, project):
         ('{{ table("laptop/rivals", "panel | size") }}', "column 'size' is unknown"),
         ('{{ table("laptop/rivals", "panel .1f") }}', "could not convert string to float: 'loss'"),
         ('{{ cell("table-9/a/b") }}', "no cell 'table-9/a/b'"),
-        ('{{ cell("table-2/midtraining_tokens/350m") }}', "there is no number"),
+        ('{{ cell("table-2/midtraining_tokens/350m") }}', "the number is NaN"),
         ('{{ scale("laptop", "cost") }}', "field 'cost' is unknown"),
         ('{{ scale("lap", "runs") }}', "scale 'lap' is unknown; did you mean 'laptop'?"),
         ('{{ tally("nope") }}', "scale 'nope' is unknown"),

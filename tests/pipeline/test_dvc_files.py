@@ -10,7 +10,10 @@ import pytest
 
 from stemrepro.pipeline.dvc_files import STATE, mend
 
-LOCK = "schema: '2.0'\nstages:\n  draw:\n    cmd: touch out\n    outs:\n    - path: out\n      hash: md5\n      md5: d41d8cd98f00b204e9800998ecf8427e\n      size: 0\n"
+LOCK = (
+    "schema: '2.0'\nstages:\n  draw:\n    cmd: touch out\n    outs:\n    - path: out\n      hash: md5\n"
+    "      md5: d41d8cd98f00b204e9800998ecf8427e\n      size: 0\n"
+)
 
 
 def dvc(folder, *words):
@@ -20,7 +23,7 @@ def dvc(folder, *words):
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
-    """A DVC repository with one stage, run, and a plan beside it."""
+    """A DVC repository with one stage, run, and a plan in a folder of it."""
     folder = tmp_path_factory.mktemp("repository")
     assert dvc(folder, "init", "--no-scm", "-q").returncode == 0
     for place in (folder, folder / "plan"):
@@ -46,7 +49,7 @@ def killed(repository, tmp_path):
         ("dvc.lock", LOCK[: LOCK.index("path")] + "path"),
     ],
 )
-def test_dvc_goes_on_behind_a_kill(killed, name, left):
+def test_dvc_works_again_after_a_kill(killed, name, left):
     (killed / name).write_text(left)
     assert dvc(killed, "repro", "-P").returncode != 0  # for ever: this is what is mended
     assert mend(killed) == [Path(name)]

@@ -35,7 +35,7 @@ def check(planned):
 
 
 def only(catalog, *names):
-    """A book of some recipes."""
+    """A catalog of some recipes."""
     return catalog.model_copy(update={"recipes": {name: catalog.recipes[name] for name in names}})
 
 
@@ -52,9 +52,9 @@ def test_dvc_draws_what_is_committed_and_no_more(catalog):
     """Every verdict below results/ has one stage in dvc.yaml, and every stage there a verdict."""
     stages = {(scale, name) for name, stage in drawing(catalog).items() for scale in stage["matrix"]["scale"]}
     committed = {path.parent.parts[-2:] for path in ROOT.glob("results/*/*/verdicts.json")}
-    known = {scale for scale, own in catalog.scales.items() if own.scoreboard == "results"}
-    drawn = {own for own in stages if own[1] in catalog.recipes}
-    assert drawn == {own for own in committed if own[0] in known}
+    scales = {name for name, scale in catalog.scales.items() if scale.scoreboard == "results"}
+    drawn = {(scale, name) for scale, name in stages if name in catalog.recipes}
+    assert drawn == {(scale, name) for scale, name in committed if scale in scales}
     assert {name for _, name in stages - drawn} == {"metrics", "report"}
 
 
@@ -63,7 +63,7 @@ def test_a_plan_draws_only_what_dvc_yaml_does_not(catalog):
     assert {*catalog.at("smoke").recipes, "metrics", "report"} <= set(pipeline(catalog, "smoke"))
 
 
-def test_what_dvc_is_asked_for(catalog):
+def test_the_targets_of_dvc(catalog):
     assert targets(catalog, "laptop", ("rivals",)) == ["rivals@laptop"]
     assert targets(catalog, "smoke", ("rivals", "needle")) == [
         "plan/dvc.yaml:rivals@smoke",
@@ -73,8 +73,8 @@ def test_what_dvc_is_asked_for(catalog):
     assert targets(catalog, "ladder", ()) == ["plan/dvc.yaml", "token_ladder@ladder", "metrics@ladder", "report@laptop"]
 
 
-def test_what_is_planned_does_not_hang_on_results(catalog, tmp_path, monkeypatch):
-    """Which a kill while they are drawn takes away. Nor does another scale's page wait for the ladder's, which git holds."""
+def test_what_is_planned_does_not_depend_on_results(catalog, tmp_path, monkeypatch):
+    """A kill while results are drawn takes them away. No other scale's page waits for that of the ladder."""
     for name in ("analysis", "recipes"):
         (tmp_path / name).symlink_to(ROOT / name)
     monkeypatch.chdir(tmp_path)
@@ -124,9 +124,8 @@ def test_inside_an_experiment_the_difference_is_the_experiment(planned, check, m
 
 
 def test_no_recipe_takes_the_place_of_a_stage(catalog):
-    own = {name for scale in catalog.scales for name in pipeline(catalog, scale)} | set(drawing(catalog))
-    own -= set(catalog.recipes)
-    assert own <= set(RESERVED)
+    stages = {name for scale in catalog.scales for name in pipeline(catalog, scale)} | set(drawing(catalog))
+    assert stages - set(catalog.recipes) <= set(RESERVED)
 
 
 def test_a_plan_of_one_recipe_stays_one(catalog, tmp_path):
@@ -160,9 +159,9 @@ def test_a_missing_params_file_says_how_to_write_it(tmp_path):
 
 def test_every_planned_run_has_the_settings_of_its_address(planned, catalog):
     params, scale = read_params(planned), catalog.scale("laptop")
-    for address, own in params.planned("laptop").items():
-        asked = run_settings(address, catalog.arms[address.arm], catalog.variant(address.variant), scale)
-        assert (own.model, own.training) == asked
+    for address, arm in params.planned("laptop").items():
+        settings = run_settings(address, catalog.arms[address.arm], catalog.variant(address.variant), scale)
+        assert (arm.model, arm.training) == settings
     with pytest.raises(UserError, match=r"planned for scale 'laptop'; run 'stemrepro plan --scale smoke'"):
         params.planned("smoke")
 
@@ -170,13 +169,13 @@ def test_every_planned_run_has_the_settings_of_its_address(planned, catalog):
 def test_an_address_has_the_seeds_of_the_recipe_that_takes_most(catalog):
     graveyard = catalog.recipes["ablation_graveyard"]
     more = graveyard.model_copy(update={"more_seeds": graveyard.more_seeds | {"dense": 8}})
-    found = runs(catalog.model_copy(update={"recipes": catalog.recipes | {"ablation_graveyard": more}}))
-    assert found[Address(MAIN, "dense")].seeds["losses"] == tuple(range(8))
-    assert found[Address(MAIN, "dense")].trained == tuple(range(8))
-    assert found[Address(MAIN, "dense")].seeds["benchmarks"] == tuple(range(5))  # extra seeds are for losses
-    assert found[Address(MAIN, "blend")].seeds["benchmarks"] == tuple(range(3))  # and fewer are for all
-    assert found[Address(MAIN, "stem-half")].trained == tuple(range(5))
-    assert "benchmarks" not in found[Address(MAIN, "topk-moe")].seeds
+    planned = runs(catalog.model_copy(update={"recipes": catalog.recipes | {"ablation_graveyard": more}}))
+    assert planned[Address(MAIN, "dense")].seeds["losses"] == tuple(range(8))
+    assert planned[Address(MAIN, "dense")].trained == tuple(range(8))
+    assert planned[Address(MAIN, "dense")].seeds["benchmarks"] == tuple(range(5))  # extra seeds are for losses
+    assert planned[Address(MAIN, "blend")].seeds["benchmarks"] == tuple(range(3))  # and fewer are for all
+    assert planned[Address(MAIN, "stem-half")].trained == tuple(range(5))
+    assert "benchmarks" not in planned[Address(MAIN, "topk-moe")].seeds
     assert runs(catalog, "smoke")[Address(MAIN, "dense")].trained == (0,)
 
 
@@ -191,36 +190,33 @@ def test_a_plan_of_one_recipe_makes_no_less_than_one_of_all(catalog):
 
 
 def test_no_run_is_trained_for_two_recipes(catalog):
-    """rivals and ablation_graveyard meet at the official start; each run has one folder."""
+    """rivals and ablation_graveyard meet at the official initialisation; each run has one folder."""
     shared = {Address("official-start", arm) for arm in ("dense", "stem-full", "token-only")}
     assert shared <= set(catalog.recipes["rivals"].wanted())
     assert shared <= set(catalog.recipes["ablation_graveyard"].wanted())
     settings = [
-        own.model_dump(include={"model", "training", "init_from", "people", "text"}) for own in runs(catalog).values()
+        arm.model_dump(include={"model", "training", "init_from", "people", "text"}) for arm in runs(catalog).values()
     ]
     assert max(Counter(map(repr, settings)).values()) == 1
 
 
 def test_variants_change_what_they_name(catalog):
-    found, base = runs(catalog), catalog.scale("laptop")
-    half, official = found[Address("half", "stem-full")], found[Address("official-start", "stem-full")]
+    planned, base = runs(catalog), catalog.scale("laptop")
+    half, official = planned[Address("half", "stem-full")], planned[Address("official-start", "stem-full")]
     assert (official.model.embedding_std, official.model.head_std) == (None, None)
     assert official.training.embedding_rate_factor == official.training.embedding_decay_factor == 1
     assert half.training.tokens == base.training.tokens // 2
     assert half.training.evals == base.training.evals // 2
     assert (half.training.learning_rate, half.trained) == (base.learning_rate, (0, 1, 2, 3, 4))
-    assert found[Address("rate-16-unclipped", "stem-third")].training.clip == 1e9
-    assert found[Address("half-vocab-4", "dense")].model.vocab == 4096
+    assert planned[Address("rate-16-unclipped", "stem-third")].training.clip == 1e9
+    assert planned[Address("half-vocab-4", "dense")].model.vocab == 4096
     assert plan.make_params(catalog, "laptop").scale["laptop"].vocabularies == (4096,)
 
 
 def test_a_blend_is_planned_for_the_variant_with_most_tokens(catalog):
-    there = catalog.recipes["mid_training"].model_copy(deep=True)
     assert plan.make_params(catalog, "laptop", ("rivals",)).scale["laptop"].mid.tokens == 81920
     later = catalog.variants["mid"].model_copy(update={"tokens": 0.25})
-    more = catalog.model_copy(
-        update={"variants": catalog.variants | {"mid": later}, "recipes": catalog.recipes | {"mid_training": there}}
-    )
+    more = catalog.model_copy(update={"variants": catalog.variants | {"mid": later}})
     planned = plan.make_params(more, "laptop").scale["laptop"].mid
     assert (planned.name, planned.tokens, planned.mix) == ("mid", 204800, catalog.mixes["mid"])
     assert plan.make_params(catalog, "needle").scale["needle"].mid is None
@@ -229,12 +225,12 @@ def test_a_blend_is_planned_for_the_variant_with_most_tokens(catalog):
 def test_a_variant_that_needs_a_blend_needs_a_scale_with_one(catalog):
     scales = catalog.scales | {"laptop": catalog.scale("laptop").model_copy(update={"mid": None})}
     with pytest.raises(
-        UserError, match=r"variant 'mid' goes on with a blend; name one under 'mid' in recipes/scales/laptop\.yaml"
+        UserError, match=r"variant 'mid' reads a blend; name one under 'mid' in recipes/scales/laptop\.yaml"
     ):
         plan.make_params(catalog.model_copy(update={"scales": scales}), "laptop")
 
 
-def test_own_rates_are_those_of_the_family(catalog):
+def test_tuned_rates_are_those_of_the_family(catalog):
     best = {"stem-full": {"learning_rate": 0.5, "table_rate_factor": 3.0}}
     scale = Scale.model_validate(catalog.scale("laptop").model_dump() | {"tuned": best})
 
@@ -243,7 +239,7 @@ def test_own_rates_are_those_of_the_family(catalog):
         return training.learning_rate, training.table_rate_factor
 
     assert rates("stem-third", "own-rate") == (0.5, 3.0)
-    assert rates("gate-replaced", "own-rate") == (scale.learning_rate, 1.0)  # its best isn't known
+    assert rates("gate-replaced", "own-rate") == (scale.learning_rate, 1.0)  # it has no tuned rate
     assert rates("stem-third", "rate-16-own") == (16 * 0.5, 3.0)
     assert rates("stem-third", "rate-16") == (16 * scale.learning_rate, 1.0)
     assert rates("stem-fast", MAIN) == (scale.learning_rate, 8.0)
@@ -251,22 +247,22 @@ def test_own_rates_are_those_of_the_family(catalog):
 
 def test_the_estimate_counts_variants_disk_and_cores(catalog):
     tokens = catalog.scale("laptop").training.tokens
-    found = estimate.estimate(plan.make_params(only(catalog, "validation_loss"), "laptop"), cores=2)
-    count = 6 * 5 + 3 + 6 * 3  # five seeds, shuffled rows, and the official start
-    assert (found["runs"], found["tokens"]) == (count, count * tokens)
-    largest = max(parameter_counts(own.model)["total"] for own in runs(only(catalog, "validation_loss")).values())
-    assert 0 < found["disk"] < found["runs"] * 8 * largest
+    costs = estimate.estimate(plan.make_params(only(catalog, "validation_loss"), "laptop"), cores=2)
+    count = 6 * 5 + 3 + 6 * 3  # five seeds, shuffled rows, and the official initialisation
+    assert (costs["runs"], costs["tokens"]) == (count, count * tokens)
+    largest = max(parameter_counts(arm.model)["total"] for arm in runs(only(catalog, "validation_loss")).values())
+    assert 0 < costs["disk"] < costs["runs"] * 8 * largest
     slower = estimate.estimate(plan.make_params(only(catalog, "validation_loss"), "laptop"), cores=1)
-    assert slower["seconds"] == pytest.approx(2 * found["seconds"])
+    assert slower["seconds"] == pytest.approx(2 * costs["seconds"])
     half = estimate.estimate(plan.make_params(only(catalog, "table_design"), "laptop"))
     assert half["runs"] == 3 * (15 + 1 + 3 + 2)
     assert half["tokens"] == pytest.approx(tokens / 2 * half["runs"])
 
 
 def test_a_recipe_with_a_base_asks_for_no_runs_at_the_scale(catalog):
-    found = runs(only(catalog, "table_design"))
-    assert {address.variant for address in found} == set(catalog.recipes["table_design"].variants)
-    assert sum(len(own.trained) for own in found.values()) == 3 * (15 + 1 + 3 + 2)
+    planned = runs(only(catalog, "table_design"))
+    assert {address.variant for address in planned} == set(catalog.recipes["table_design"].variants)
+    assert sum(len(arm.trained) for arm in planned.values()) == 3 * (15 + 1 + 3 + 2)
 
 
 def test_the_plan_prints_layers_and_an_estimate(catalog):
@@ -274,13 +270,13 @@ def test_the_plan_prints_layers_and_an_estimate(catalog):
     estimate.show(catalog, plan.make_params(catalog, "laptop"), console)
     shown = " ".join(console.file.getvalue().split())
     assert "1, 3, 5" in shown
-    assert f"{sum(len(own.trained) for own in runs(catalog).values())} runs ({len(runs(catalog))} addresses at" in shown
+    assert f"{sum(len(arm.trained) for arm in runs(catalog).values())} runs ({len(runs(catalog))} addresses at" in shown
     assert re.search(r"about [\d h]+ min of training on this machine's CPU", shown)
     assert "H100" not in shown
     assert [estimate.ranges(layers) for layers in ((), (3,), (1, 2, 4, 7, 8, 9))] == ["none", "3", "1-2, 4, 7-9"]
 
 
-def test_what_no_cpu_is_meant_for_is_said_in_days_of_a_gpu(catalog, monkeypatch):
+def test_the_estimate_of_a_large_plan_is_in_days_of_a_gpu(catalog, monkeypatch):
     monkeypatch.setattr(
         estimate, "estimate", lambda _: {"runs": 4, "tokens": 1, "flops": 2.7e22, "seconds": 3.4e11, "disk": 1}
     )
@@ -298,8 +294,8 @@ def test_what_no_cpu_is_meant_for_is_said_in_days_of_a_gpu(catalog, monkeypatch)
     ],
 )
 def test_documents_of_made_text_fill_training_sequences(catalog, scale, sequence, words):
-    """Else models would be asked at places that they were never trained at."""
-    own = catalog.scale(scale)
-    other = own.model_copy(update={"model": own.model.model_copy(update={"sequence": sequence})})
+    """Else models would be asked at positions of which training has none."""
+    settings = catalog.scale(scale)
+    other = settings.model_copy(update={"model": settings.model.model_copy(update={"sequence": sequence})})
     with pytest.raises(UserError, match=words):
         plan.make_params(catalog.model_copy(update={"scales": catalog.scales | {scale: other}}), scale)

@@ -1,4 +1,4 @@
-"""`stemrepro retrofit` on a small dense run: what it reports, against losses taken by hand, and what it leaves."""
+"""`stemrepro retrofit` on a small dense run: what it reports, against losses computed here, and what it leaves."""
 
 import shutil
 
@@ -52,19 +52,19 @@ def home(make_run, sample, tmp_path, monkeypatch):
 def prose_loss(model, blocks):
     """Mean over prose sources of the mean loss of their held-out text, row after row."""
     numbers, owners = blocks.spread(16384)
-    found = {}
+    losses = {}
     for number, owner in zip(numbers, owners[:, 0], strict=True):
         row = blocks.at([number])
         loss = torch.nn.functional.cross_entropy(model(row[:, :-1])[0], row[0, 1:])
-        found.setdefault(blocks.about["documents"][owner][1], []).append(float(loss))
-    kept = prose(found)
-    return sum(sum(found[source]) / len(found[source]) for source in kept) / len(kept)
+        losses.setdefault(blocks.about["documents"][owner][1], []).append(float(loss))
+    sources = prose(losses)
+    return sum(sum(losses[source]) / len(losses[source]) for source in sources) / len(sources)
 
 
-def test_losses_are_those_of_the_models_before_and_behind(home):
+def test_losses_are_those_of_the_models_before_and_after(home):
     done = call(*WORDS)
     assert done.exit_code == 0, done.output
-    found = pd.read_csv("out/losses.csv").set_index(["model", "steps"])["prose"]
+    losses = pd.read_csv("out/losses.csv").set_index(["model", "steps"])["prose"]
     dense, _ = load_folder(home / WORDS[0])
     train_text, held_out = (TokenBlocks(home / "data/tiny/blocks", split, 32, 300) for split in ("train", "validation"))
     text = [train_text.batch(0, 0, 15)[:, :-1]]
@@ -75,11 +75,11 @@ def test_losses_are_those_of_the_models_before_and_behind(home):
         expected[name, 0].load_state_dict(retrofitted(dense, stem, text, kind))
     places = {"dense": "retrofit/dense", "token means": "retrofit/stem-half", "mean row": "retrofit-mean-row/stem-half"}
     expected |= {(name, STEPS): load_folder(home / "out/tiny" / place / "seed0")[0] for name, place in places.items()}
-    assert set(found.index) == set(expected)
+    assert set(losses.index) == set(expected)
     for key, model in expected.items():
-        assert found[key] == pytest.approx(prose_loss(model, held_out), abs=1e-5)
-    assert found.nunique() == 6
-    for value in found:
+        assert losses[key] == pytest.approx(prose_loss(model, held_out), abs=1e-5)
+    assert losses.nunique() == 6
+    for value in losses:
         assert f"{value:.4f}" in done.output
     numbers, _ = held_out.spread(16384)
     rows = {layer: expected["token means", 0].blocks[layer].ffn.table.weight.detach() for layer in (1, 3)}
@@ -132,8 +132,9 @@ def changed(folder, change):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda c: c | {"init_from": {"parent": "abc", "tables": "kept"}}, "dense/seed0 goes on from another run"),
-        (lambda c: c | {"data": c["data"] | {"train_sha256": "0" * 64}}, "isn't the text that runs/tiny/main/dense/seed0 was trained on"),
+        (lambda c: c | {"init_from": {"parent": "abc", "tables": "kept"}}, "dense/seed0 resumes from another run"),
+        (lambda c: c | {"data": c["data"] | {"train_sha256": "0" * 64}},
+         "isn't the text that runs/tiny/main/dense/seed0 was trained on"),
     ],
 )  # fmt: skip
 def test_runs_of_another_text_and_later_stages_are_refused(home, change, words):

@@ -16,7 +16,7 @@ from stemrepro.pipeline.runs import asked_runs, runs_of
 from tests.conftest import ROOT, TINY
 
 
-def test_a_run_that_is_asked_for_alone_knows_the_shorter_ones_of_its_stable_phase(make_run, tiny, sample, tmp_path):
+def test_a_run_that_is_requested_alone_knows_the_shorter_ones_of_its_stable_phase(make_run, tiny, sample, tmp_path):
     """Else `stemrepro train dense@long` would train the whole stable phase anew."""
     (tmp_path / "data/tiny").mkdir(parents=True)
     (tmp_path / "data/tiny/blocks").symlink_to(sample / "blocks")
@@ -31,15 +31,15 @@ def test_a_run_that_is_asked_for_alone_knows_the_shorter_ones_of_its_stable_phas
     plan |= {Address(MAIN, "dense"): planned(12)}
     folders = tmp_path / "data", tmp_path / "runs"
     long = asked_runs("tiny", "sample", plan, {Address("long", "dense"): plan[Address("long", "dense")]}, *folders)
-    assert [(own.address.variant, own.seed, own.prefixes) for own in long] == [
+    assert [(one.address.variant, one.seed, one.prefixes) for one in long] == [
         ("long", seed, (tmp_path / f"runs/tiny/short/dense/seed{seed}",)) for seed in (0, 1)
     ]
     (plain, _) = asked_runs("tiny", "sample", plan, {Address(MAIN, "dense"): plan[Address(MAIN, "dense")]}, *folders)
     assert plain.prefixes == ()
 
 
-def test_runs_that_go_on_from_others_are_planned_with_them(sample, tmp_path, monkeypatch):
-    """The whole way: a variant that extends, the plan's file, and back to runs; also where only the later ones are asked for."""
+def test_runs_that_resume_from_others_are_planned_with_them(sample, tmp_path, monkeypatch):
+    """The whole way: a variant that extends, the plan's file, and runs; also where only later ones are requested."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "recipes", "recipes")
     (tmp_path / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(TINY | {"seeds": [0, 1]}))
@@ -62,12 +62,12 @@ def test_runs_that_go_on_from_others_are_planned_with_them(sample, tmp_path, mon
     assert (later.training.sequence, later.training.batch) == (2 * parent.training.sequence, parent.training.batch // 2)
     assert later.model.rope_base == 10 * parent.model.rope_base
     assert {str(address) for (address, _), run in every.items() if run.keep_final_checkpoint} == {"dense", "stem-full"}
-    own = {Address("later", "dense"): planned[Address("later", "dense")]}
-    assert [run.init_from.folder for run in asked_runs("tiny", "sample", planned, own)] == [
+    requested = {Address("later", "dense"): planned[Address("later", "dense")]}
+    assert [run.init_from.folder for run in asked_runs("tiny", "sample", planned, requested)] == [
         every[Address(MAIN, "dense"), seed].folder for seed in (0, 1)
     ]
-    own = {Address(MAIN, "dense"): planned[Address(MAIN, "dense")]}
-    assert all(run.keep_final_checkpoint for run in asked_runs("tiny", "sample", planned, own)[:2])
+    requested = {Address(MAIN, "dense"): planned[Address(MAIN, "dense")]}
+    assert all(run.keep_final_checkpoint for run in asked_runs("tiny", "sample", planned, requested)[:2])
 
 
 def test_a_stage_on_a_blend_reads_it_and_its_parent_does_not(sample, tmp_path, monkeypatch):

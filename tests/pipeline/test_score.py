@@ -1,4 +1,4 @@
-"""What is scored anew, and what isn't: the key of a score is that of its runs, its settings and the code that scores."""
+"""What is scored anew and what isn't: the key of a score follows from its runs, settings and code."""
 
 import inspect
 import pkgutil
@@ -26,7 +26,7 @@ DENSE = Address(MAIN, "dense")
 
 @pytest.fixture
 def place(make_run, sample, tmp_path):
-    """A plan of one run, its text in data/, and the folders that `pending` is told."""
+    """A plan of one run, its text in data/, and the folders for `pending`."""
     folders = tmp_path / "data", tmp_path / "runs", tmp_path / "scores"
     (folders[0] / "tiny").mkdir(parents=True)
     (folders[0] / "tiny/blocks").symlink_to(sample / "blocks")
@@ -70,16 +70,16 @@ def test_written_scores_are_up_to_date_and_damaged_ones_are_not(make_run, given,
         assert not up_to_date(out, key)
 
 
-def test_a_summary_tells_the_plan_that_arms_share(make_run, given, tiny, tmp_path):
-    """Models and rates are the arms' own, and how often a run is saved or looked at changes no number of its end."""
+def test_a_summary_has_the_plan_that_arms_share(make_run, given, tiny, tmp_path):
+    """Models and learning rates differ by arm; how often a run is saved or evaluated changes nothing at its end."""
     run = make_run("dense")
     train(run, quiet)
     write_scores("losses", [run], [losses.score(run, quiet, **given)], given, tmp_path / "scores", "key")
-    told = read_summary(tmp_path / "scores/summary.json")["plan"]
-    assert told["tokens of training"] == run.training.tokens
+    summary = read_summary(tmp_path / "scores/summary.json")["plan"]
+    assert summary["tokens of training"] == run.training.tokens
     rates = {"learning_rate": 0.5, "table_rate_factor": 2.0, "save_every": 3, "evals": 2, "micro_batch": 1}
     alike = replace(make_run("stem-full"), training=run.training.model_copy(update=rates))
-    assert plan_of(alike, given | {"level": "context"}) == told
+    assert plan_of(alike, given | {"level": "context"}) == summary
     for what, change, more in (
         ("tokens of training", {"tokens": run.training.tokens // 2}, {}),
         ("tokens a step", {"batch": 2}, {}),
@@ -88,9 +88,9 @@ def test_a_summary_tells_the_plan_that_arms_share(make_run, given, tiny, tmp_pat
         ("settings of scoring", {}, {"asked": tiny.evaluation.model_copy(update={"tokens": 256})}),
     ):
         other = plan_of(replace(run, training=run.training.model_copy(update=change)), given | more)
-        assert {name for name in told if other[name] != told[name]} == {what}
+        assert {name for name in summary if other[name] != summary[name]} == {what}
     deeper = replace(run, model=replace(run.model, layers=5))
-    assert plan_of(deeper, given)["settings of training"] != told["settings of training"]
+    assert plan_of(deeper, given)["settings of training"] != summary["settings of training"]
 
 
 def test_only_runs_that_ended_are_scored_and_each_once(place, tiny):
@@ -99,10 +99,10 @@ def test_only_runs_that_ended_are_scored_and_each_once(place, tiny):
     with pytest.raises(UserError, match=r"weights\.safetensors is missing; train that run first"):
         list(pending(plan, "tiny", "losses", planned, *folders))
     train(run, quiet)
-    ((members, asked, out, key),) = pending(plan, "tiny", "losses", planned, *folders)
+    ((members, needs, out, key),) = pending(plan, "tiny", "losses", planned, *folders)
     assert members == [run]
     assert out == folders[2] / "tiny/losses/main/dense"
-    write_scores("losses", members, [losses.score(run, quiet, **asked)], asked, out, key)
+    write_scores("losses", members, [losses.score(run, quiet, **needs)], needs, out, key)
     assert list(pending(plan, "tiny", "losses", planned, *folders)) == []
     assert list(pending(plan, "tiny", "benchmarks", planned, *folders)) == []
 
@@ -115,18 +115,18 @@ def plans(catalog):
 
 @pytest.mark.parametrize("part", PARTS)
 def test_a_kind_of_scores_gets_what_its_function_takes(plans, part):
-    score, asked = pkgutil.resolve_name(f"stemrepro.evaluation.{part}:score"), 0
+    score, calls = pkgutil.resolve_name(f"stemrepro.evaluation.{part}:score"), 0
     for scale, params in plans.items():
-        for own in params.planned(scale).values():
-            if part in own.seeds:
-                inspect.signature(score).bind("run", quiet, **arguments(params, scale, part, own))
-                asked += 1
-    assert asked
+        for arm in params.planned(scale).values():
+            if part in arm.seeds:
+                inspect.signature(score).bind("run", quiet, **arguments(params, scale, part, arm))
+                calls += 1
+    assert calls
 
 
-def test_a_scale_that_lacks_what_a_kind_of_scores_needs_is_told_so(plans):
-    own = plans["smoke"].planned("smoke")[DENSE]
+def test_a_scale_that_lacks_what_a_kind_of_scores_needs_is_refused(plans):
+    arm = plans["smoke"].planned("smoke")[DENSE]
     with pytest.raises(UserError, match="scale 'smoke' says nothing under 'knowledge', which the scores 'edits' need"):
-        arguments(plans["smoke"], "smoke", "edits", own)
+        arguments(plans["smoke"], "smoke", "edits", arm)
     with pytest.raises(UserError, match="scale 'smoke' needs a mix of kind 'needles' for the scores 'haystack'"):
-        arguments(plans["smoke"], "smoke", "haystack", own)
+        arguments(plans["smoke"], "smoke", "haystack", arm)

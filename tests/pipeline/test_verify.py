@@ -20,10 +20,11 @@ HERE = {"machine": "CPU A, Linux", "versions": {"torch": "2.13.0", "dvc": "3.67.
 
 def row(claim: str, **fields: object) -> dict:
     return {
-        "claim": claim, "sentence": "It is so.", "origin": "control", "primary": False, "kind": "greater", "metric": "prose",
-        "unit": "nats/token", "arms": ["dense", "stem-full"], "paper": None, "expected": None, "untested": None, "smallest_effect": 0.02, "ours": 0.1, "ci_low": 0.05,
-        "ci_high": 0.15, "level": 0.95, "differences": [0.08, 0.12, 0.1, 0.09, 0.11], "tuned": None, "seed_se": 0.01, "item_se": None, "p": 0.01, "seeds": 5, "scale": "laptop",
-        "verdict": "reproduced", "reason": "lower bound 0.050 exceeds 0.02",
+        "claim": claim, "sentence": "It is so.", "origin": "control", "primary": False, "kind": "greater",
+        "metric": "prose", "unit": "nats/token", "arms": ["dense", "stem-full"], "paper": None, "expected": None,
+        "untested": None, "smallest_effect": 0.02, "ours": 0.1, "ci_low": 0.05, "ci_high": 0.15, "level": 0.95,
+        "differences": [0.08, 0.12, 0.1, 0.09, 0.11], "tuned": None, "seed_se": 0.01, "item_se": None, "p": 0.01,
+        "seeds": 5, "scale": "laptop", "verdict": "reproduced", "reason": "lower bound 0.050 exceeds 0.02",
     } | fields  # fmt: skip
 
 
@@ -42,8 +43,8 @@ def exact(claim: str, **fields: object) -> dict:
 
 
 def changes(new: dict, old: dict) -> str:
-    found, _, _ = compare({"a": new}, {"a": old})
-    return found.get("a", "")
+    by_claim, _, _ = compare({"a": new}, {"a": old})
+    return by_claim.get("a", "")
 
 
 @pytest.mark.parametrize(
@@ -105,13 +106,13 @@ def test_numbers_without_an_interval_must_be_equal():
 
 
 def test_new_and_gone():
-    found, _, _ = compare({"b": row("b")}, {"a": row("a")})
-    assert found == {"a": "gone", "b": "new"}
+    by_claim, _, _ = compare({"b": row("b")}, {"a": row("a")})
+    assert by_claim == {"a": "gone", "b": "new"}
 
 
 def test_differences_of_machine_and_versions_are_named():
-    there = {"machine": "CPU B, Linux", "versions": {"torch": "2.12.0", "scipy": "1.17.1", "dvc": "3.67.1"}}
-    assert differences(HERE, there) == [
+    other = {"machine": "CPU B, Linux", "versions": {"torch": "2.12.0", "scipy": "1.17.1", "dvc": "3.67.1"}}
+    assert differences(HERE, other) == [
         "machine: CPU B, Linux there, CPU A, Linux here",
         "scipy: 1.17.1 there, none here",
         "torch: 2.12.0 there, 2.13.0 here",
@@ -126,7 +127,7 @@ def results(name: str, *rows: dict, commit: str = "then") -> None:
 
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
-    """Verdicts of a recipe of runs and of one of arithmetic, committed; the arms' scores lie there as they came."""
+    """Committed verdicts of a recipe of runs and of one of arithmetic; the arms' scores came with the clone."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "recipes", "recipes")
     results("rivals", row("a"), row("b", arms=["dense", "stem-third"]))
@@ -139,14 +140,14 @@ def repository(tmp_path, monkeypatch):
     return tmp_path
 
 
-def said(code: int) -> str:
+def report(code: int) -> str:
     console = Console(width=200, record=True, file=io.StringIO())
     assert verify("laptop", Path("results"), console) == code
     return console.export_text()
 
 
 def test_an_untouched_clone_vouches_for_nothing(repository):
-    text = said(3)
+    text = report(3)
     assert "rivals: 2 of 2 claims came out the same (2 not made here)" in text
     assert "nothing was trained or scored here, so this vouches for no run: 'make reproduce" in text
     assert "reproduces" not in text.replace("make reproduce", "")
@@ -154,7 +155,7 @@ def test_an_untouched_clone_vouches_for_nothing(repository):
 
 def test_arithmetic_alone_vouches_for_no_run(repository):
     results("cost_model", exact("c"), commit="now")
-    text = said(3)
+    text = report(3)
     assert "3 of 3 claims are the committed ones; how all were made here: 1 computed, 2 not made here" in text
     assert "vouches for no run" in text
 
@@ -163,14 +164,14 @@ def test_counts_in_the_text_are_made_here_where_the_text_is(repository):
     results("long_context_capacity", exact("d"))
     commit()
     results("long_context_capacity", exact("d"), commit="now")
-    assert "long_context_capacity: 1 of 1 claims came out the same (1 redrawn)" in said(3)
+    assert "long_context_capacity: 1 of 1 claims came out the same (1 redrawn)" in report(3)
     write_json("data/laptop/tokenizer.json", {})
-    assert "long_context_capacity: 1 of 1 claims came out the same (1 computed)" in said(3)
+    assert "long_context_capacity: 1 of 1 claims came out the same (1 computed)" in report(3)
 
 
 def test_redrawn_from_the_scores_that_came_with_the_clone_is_not_a_reproduction(repository):
     results("rivals", row("a"), row("b", arms=["dense", "stem-third"]), commit="now")
-    assert "2 redrawn, 1 not made here" in said(3)
+    assert "2 redrawn, 1 not made here" in report(3)
 
 
 def test_scores_that_were_made_here(repository):
@@ -178,12 +179,12 @@ def test_scores_that_were_made_here(repository):
     for path in Path("scores").rglob("summary.json"):
         if path.parent.name != "stem-third":
             write_json(path.with_name("provenance.json"), HERE | {"key": "k"})
-    text = said(0)
+    text = report(0)
     assert "rivals: 2 of 2 claims came out the same (1 scored, 1 redrawn)" in text
     assert "what was made here reproduces (numbers may deviate by 0.5 of an interval's half width)" in text
     assert "machine: CPU A, Linux there" in text
     write_json("scores/laptop/losses/main/dense/provenance.json", HERE | {"key": "another"})
-    assert "(2 redrawn)" in said(3)
+    assert "(2 redrawn)" in report(3)
 
 
 def test_scores_that_came_out_as_committed_need_no_drawing(repository):
@@ -191,22 +192,22 @@ def test_scores_that_came_out_as_committed_need_no_drawing(repository):
     summaries = list(Path("scores").rglob("summary.json"))
     for path in summaries:
         write_json(path.with_name("provenance.json"), HERE | {"key": "k"})
-    assert "rivals: 2 of 2 claims came out the same (2 scored)" in said(0)
+    assert "rivals: 2 of 2 claims came out the same (2 scored)" in report(0)
     for path in summaries:
         write_json(path, {"key": "other"})
         write_json(path.with_name("provenance.json"), HERE | {"key": "other"})
-    assert "rivals: 2 of 2 claims came out the same (2 not made here)" in said(3)
+    assert "rivals: 2 of 2 claims came out the same (2 not made here)" in report(3)
 
 
 @pytest.mark.parametrize("verdict", ["reproduced", "contradicted"])
-def test_what_other_machines_gave_is_told_whether_or_not_this_one_agrees(repository, verdict):
+def test_outcomes_of_other_machines_are_listed_whether_or_not_this_one_agrees(repository, verdict):
     Path("docs").mkdir(exist_ok=True)
     Path("docs/machines.yaml").write_text("laptop: [CPU B gave 1 of 2]\n")
     for path in Path("scores").rglob("summary.json"):
         write_json(path.with_name("provenance.json"), HERE | {"key": "k"})
     assert row("a")["verdict"] == "reproduced"
     results("rivals", row("a", verdict=verdict), row("b", arms=["dense", "stem-third"]), commit="now")
-    assert "known of another machine: CPU B gave 1 of 2" in said(int(verdict != "reproduced"))
+    assert "on another machine: CPU B gave 1 of 2" in report(int(verdict != "reproduced"))
 
 
 @pytest.mark.parametrize(
@@ -214,7 +215,7 @@ def test_what_other_machines_gave_is_told_whether_or_not_this_one_agrees(reposit
 )
 def test_an_edited_field_fails(repository, edit):
     results("rivals", row("a", **edit), row("b", arms=["dense", "stem-third"]))
-    text = said(1)
+    text = report(1)
     assert "rivals: 1 of 2 claims came out the same" in text
     assert f"  a: {next(iter(edit))} " in text
     assert "the reproduction does not reproduce" in text
@@ -248,37 +249,39 @@ def test_what_is_drawn_of_the_committed_scores_is_compared(repository):
     path.write_text(DATA)
     commit()
     path.write_text(DATA.replace("0.25", "9"))
-    assert "  data.csv: line 3, value: 0.25 -> 9" in said(1)
+    assert "  data.csv: line 3, value: 0.25 -> 9" in report(1)
     path.unlink()
-    assert "  data.csv: gone" in said(1)
+    assert "  data.csv: gone" in report(1)
     write_json("scores/laptop/losses/main/dense/summary.json", {"key": "other"})
-    assert "data.csv" not in said(3)  # numbers follow from other runs
+    assert "data.csv" not in report(3)  # numbers follow from other runs
 
 
 def test_a_line_of_claims_is_the_committed_one_or_follows_from_the_verdicts(repository):
     path = Path("results/claims.csv")
     path.write_text(claims_table("laptop", Path("results")))
     commit()
-    assert "claims.csv" not in said(3)
+    assert "claims.csv" not in report(3)
     results("rivals", row("a", ours=0.11, differences=[0.11] * 5), row("b", arms=["dense", "stem-third"]))
-    assert "claims.csv" not in said(3)  # one recipe was made anew, without the pages
+    assert "claims.csv" not in report(3)  # one recipe was made anew, without the pages
     committed = path.read_text()
     path.write_text(claims_table("laptop", Path("results")))
-    assert "claims.csv" not in said(3)
+    assert "claims.csv" not in report(3)
     for edited in (committed.replace("prose", "code", 1), committed.replace("1.0", "9.0", 1)):
         path.write_text(edited)
-        assert "results/claims.csv: laptop/cost_model/c is neither the committed line nor what the verdicts" in said(1)
+        assert "results/claims.csv: laptop/cost_model/c is neither the committed line nor what the verdicts" in report(
+            1
+        )
     path.write_text(committed.replace("differences", "seeds"))
-    assert "claims.csv: scale/recipe/claim is neither" in said(1)
+    assert "claims.csv: scale/recipe/claim is neither" in report(1)
     path.write_text("\n".join(committed.splitlines()[:-1]))
-    assert f"claims.csv: {'/'.join(committed.splitlines()[-1].split(',')[:3])} is neither" in said(1)
+    assert f"claims.csv: {'/'.join(committed.splitlines()[-1].split(',')[:3])} is neither" in report(1)
     path.unlink()
-    assert "claims.csv: laptop/rivals/a is neither" in said(1)
+    assert "claims.csv: laptop/rivals/a is neither" in report(1)
 
 
 def test_a_missing_recipe_fails(repository):
     Path("results/laptop/cost_model/verdicts.json").unlink()
-    text = said(1)
+    text = report(1)
     assert "cost_model: 0 of 1 claims came out the same" in text
     assert "  c: gone" in text
 

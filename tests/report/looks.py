@@ -1,5 +1,8 @@
-"""What code can see of a figure: words that leave it or cover each other, letters too small, marks that are alike in grey or explained
-nowhere, bars that leave their axes."""
+"""What code can see of a figure.
+
+Faults are words that leave it or cover each other, letters too small, marks that are alike in grey or explained
+nowhere, and bars that leave their axes.
+"""
 
 from itertools import combinations, pairwise
 
@@ -40,21 +43,21 @@ def visible(artist: object, axes: Axes | None) -> bool:
 
 
 def words(figure: Figure) -> list[tuple[str, Text, Bbox]]:
-    """Every text that is seen, with what it is and where."""
-    found = [("note", text) for text in figure.texts]
+    """Every visible text, with its kind and place."""
+    texts = [("note", text) for text in figure.texts]
     for legend in figure.legends:
-        found += [("legend", text) for text in (*legend.get_texts(), legend.get_title())]
+        texts += [("legend", text) for text in (*legend.get_texts(), legend.get_title())]
     for axes in filter(Axes.get_visible, figure.axes):
-        found += [("title", title) for title in (axes.title, axes._left_title, axes._right_title)]
-        found += [("note", text) for text in axes.texts]
+        texts += [("title", title) for title in (axes.title, axes._left_title, axes._right_title)]
+        texts += [("note", text) for text in axes.texts]
         if axes.get_legend():
-            found += [("legend", text) for text in (*axes.get_legend().get_texts(), axes.get_legend().get_title())]
+            texts += [("legend", text) for text in (*axes.get_legend().get_texts(), axes.get_legend().get_title())]
         for axis in (axes.xaxis, axes.yaxis) if axes.axison else ():
-            found += [("label", axis.label)]
+            texts += [("label", axis.label)]
             low, high = sorted(axis.get_view_interval())
             ticks = [tick for tick in axis.get_major_ticks() if low - 1e-9 <= tick.get_loc() <= high + 1e-9]
-            found += [("tick", tick.label1) for tick in ticks]
-    seen = [(kind, text) for kind, text in found if text.get_visible() and text.get_text().strip()]
+            texts += [("tick", tick.label1) for tick in ticks]
+    seen = [(kind, text) for kind, text in texts if text.get_visible() and text.get_text().strip()]
     return [(kind, text, text.get_window_extent()) for kind, text in seen]
 
 
@@ -65,16 +68,16 @@ def overlap(one: Bbox, two: Bbox, slack: float = 1.0) -> bool:
 
 
 def about_words(figure: Figure) -> list[str]:
-    found, seen, edge = [], words(figure), figure.bbox
+    problems, seen, edge = [], words(figure), figure.bbox
     for kind, text, box in seen:
         if box.x0 < edge.x0 - 1 or box.y0 < edge.y0 - 1 or box.x1 > edge.x1 + 1 or box.y1 > edge.y1 + 1:
-            found.append(f"{kind} '{text.get_text()}' leaves the figure")
+            problems.append(f"{kind} '{text.get_text()}' leaves the figure")
         if text.get_fontsize() < SMALLEST:
-            found.append(f"{kind} '{text.get_text()}' has {text.get_fontsize():g} points")
+            problems.append(f"{kind} '{text.get_text()}' has {text.get_fontsize():g} points")
     for (kind, text, box), (other, more, place) in combinations(seen, 2):
         if overlap(box, place):
-            found.append(f"{kind} '{text.get_text()}' and {other} '{more.get_text()}' overlap")
-    return found
+            problems.append(f"{kind} '{text.get_text()}' and {other} '{more.get_text()}' overlap")
+    return problems
 
 
 def solid(line: Line2D) -> bool:
@@ -83,7 +86,7 @@ def solid(line: Line2D) -> bool:
 
 
 def mark(artist: object) -> tuple[object, tuple] | None:
-    """Colour of a handle, and what else it is told by."""
+    """Colour of a handle, and what else tells it apart."""
     if isinstance(artist, ErrorbarContainer):
         artist = artist.lines[0]
     if isinstance(artist, BarContainer):
@@ -105,7 +108,8 @@ def mark(artist: object) -> tuple[object, tuple] | None:
 
 def alike(handles: list, labels: list[str]) -> list[str]:
     """Pairs that only a colour tells apart, and not in grey."""
-    marks = [(label, found) for handle, label in zip(handles, labels, strict=True) if (found := mark(handle))]
+    marks = [(label, mark(handle)) for handle, label in zip(handles, labels, strict=True)]
+    marks = [(label, look) for label, look in marks if look]
     return [
         f"'{one}' and '{two}' are alike in grey"
         for (one, (colour, shape)), (two, (other, form)) in combinations(marks, 2)
@@ -115,7 +119,7 @@ def alike(handles: list, labels: list[str]) -> list[str]:
 
 def lines_of(axes: Axes) -> list[Line2D]:
     """Lines of data, without the caps of error bars and rules across the panel."""
-    caps = {cap for own in axes.containers if isinstance(own, ErrorbarContainer) for cap in own.lines[1]}
+    caps = {cap for bars in axes.containers if isinstance(bars, ErrorbarContainer) for cap in bars.lines[1]}
     return [
         line
         for line in axes.lines
@@ -126,38 +130,38 @@ def lines_of(axes: Axes) -> list[Line2D]:
 def names_rows(axes: Axes) -> bool:
     """Are rows or columns called by name?"""
     rows = axes.get_shared_y_axes().get_siblings(axes)
-    every = [axes.xaxis, *(own.yaxis for own in rows)]
+    every = [axes.xaxis, *(row.yaxis for row in rows)]
     axis = [label.get_text() for one in every for label in one.get_ticklabels() if label.get_text()]
     return any(any(c.isalpha() for c in text) and "mathdefault" not in text for text in axis)
 
 
 def rows_called(figure: Figure) -> set[str]:
-    """What the rows of panels are called, where marks are explained that stand again in another panel."""
+    """What the rows of panels are called, where these explain marks of another panel."""
     panels = filter(Axes.get_visible, figure.axes)
     return {" ".join(label.get_text().split()) for axes in panels for label in axes.get_yticklabels()}
 
 
 def about_marks(figure: Figure) -> list[str]:
-    found = []
+    problems = []
     for legend in (*figure.legends, *(axes.get_legend() for axes in figure.axes if axes.get_visible())):
         if isinstance(legend, Legend):
-            found += alike(legend.legend_handles, [text.get_text() for text in legend.get_texts()])
+            problems += alike(legend.legend_handles, [text.get_text() for text in legend.get_texts()])
     for axes in filter(Axes.get_visible, figure.axes):
         handles, labels = axes.get_legend_handles_labels()
-        found += alike(handles, labels)
-        said = {to_rgb(own[0]) for own in map(mark, handles) if own}
+        problems += alike(handles, labels)
+        explained = {to_rgb(look[0]) for look in map(mark, handles) if look}
         for legend in filter(None, (axes.get_legend(), *figure.legends)):
-            said |= {to_rgb(own[0]) for own in map(mark, legend.legend_handles) if own}
-        said |= {to_rgb(text.get_color()) for text in axes.texts}
+            explained |= {to_rgb(look[0]) for look in map(mark, legend.legend_handles) if look}
+        explained |= {to_rgb(text.get_color()) for text in axes.texts}
         drawn = {to_rgb(line.get_color()) for line in lines_of(axes) if coloured(line.get_color())}
-        unsaid = drawn - said
-        if unsaid and len(drawn) > 1 and not names_rows(axes):
-            found.append(f"'{axes.get_title('left')}': {len(unsaid)} colours are explained nowhere")
+        unexplained = drawn - explained
+        if unexplained and len(drawn) > 1 and not names_rows(axes):
+            problems.append(f"'{axes.get_title('left')}': {len(unexplained)} colours are explained nowhere")
         legends = filter(None, (axes.get_legend(), *figure.legends))
-        known = {text.get_text() for legend in legends for text in legend.get_texts()} | rows_called(figure)
-        if set(labels) - known:
-            found.append(f"'{axes.get_title('left')}' labels marks and has no legend")
-    return found
+        names = {text.get_text() for legend in legends for text in legend.get_texts()} | rows_called(figure)
+        if set(labels) - names:
+            problems.append(f"'{axes.get_title('left')}' labels marks and has no legend")
+    return problems
 
 
 def points(axes: Axes) -> np.ndarray:
@@ -165,60 +169,60 @@ def points(axes: Axes) -> np.ndarray:
     paths = [line.get_xydata().astype(float) for line in lines_of(axes)]
     paths += [
         path
-        for own in axes.collections
-        if isinstance(own, LineCollection)
-        for path in map(np.asarray, own.get_segments())
-        if own.get_transform() == axes.transData
+        for lines in axes.collections
+        if isinstance(lines, LineCollection)
+        for path in map(np.asarray, lines.get_segments())
+        if lines.get_transform() == axes.transData
     ]
     dense = [np.zeros((0, 2))]
     for path in paths:
-        there = axes.transData.transform(path)
-        there = there[np.isfinite(there).all(axis=1)]
-        dense.append(there)
-        for one, two in pairwise(there):
+        pixels = axes.transData.transform(path)
+        pixels = pixels[np.isfinite(pixels).all(axis=1)]
+        dense.append(pixels)
+        for one, two in pairwise(pixels):
             steps = min(500, int(np.abs(two - one).max() / 2) + 1)
             dense.append(one + (two - one) * np.linspace(0, 1, steps)[:, None])
     return np.concatenate(dense)
 
 
 def about_axes(figure: Figure) -> list[str]:
-    found = []
+    problems = []
     for axes in filter(Axes.get_visible, figure.axes):
         name = axes.get_title("left")
         for axis in (axes.xaxis, axes.yaxis) if axes.axison else ():
             ticks = [tick.get_text() for tick in axis.get_ticklabels() if tick.get_text()]
             named = any(any(c.isalpha() for c in text) and "mathdefault" not in text for text in ticks)
             if not axis.label.get_text() and ticks and not named:
-                found.append(f"'{name}': {axis.axis_name} has no label")
+                problems.append(f"'{name}': {axis.axis_name} has no label")
         legend, inside = axes.get_legend(), axes.bbox.padded(1.5)
         drawn = points(axes)
         if legend:
             boxes = [text.get_window_extent() for text in legend.get_texts()]
             boxes += [handle.get_window_extent() for handle in legend.legend_handles]
             if any(((drawn > (box.x0, box.y0)) & (drawn < (box.x1, box.y1))).all(axis=1).any() for box in boxes):
-                found.append(f"'{name}': the legend covers what is drawn")
+                problems.append(f"'{name}': the legend covers what is drawn")
         ends = [
             segment
-            for own in axes.collections
-            if isinstance(own, LineCollection) and own.get_transform() == axes.transData
-            for segment in own.get_segments()
+            for lines in axes.collections
+            if isinstance(lines, LineCollection) and lines.get_transform() == axes.transData
+            for segment in lines.get_segments()
         ]
         bars = [
             patch.get_bbox().get_points()
-            for own in axes.containers
-            if isinstance(own, BarContainer)
-            for patch in own.patches
+            for container in axes.containers
+            if isinstance(container, BarContainer)
+            for patch in container.patches
         ]
         for end in (*ends, *bars):
-            there = axes.transData.transform(np.asarray(end, float))
-            there = there[np.isfinite(there).all(axis=1)]
-            if ((there < (inside.x0, inside.y0)) | (there > (inside.x1, inside.y1))).any():
-                found.append(f"'{name}': a bar leaves its axes")
+            pixels = axes.transData.transform(np.asarray(end, float))
+            pixels = pixels[np.isfinite(pixels).all(axis=1)]
+            if ((pixels < (inside.x0, inside.y0)) | (pixels > (inside.x1, inside.y1))).any():
+                problems.append(f"'{name}': a bar leaves its axes")
                 break
     for one, two in combinations([axes for axes in figure.axes if axes.get_visible() and axes.axison], 2):
         if overlap(one.bbox, two.bbox):
-            found.append("two panels overlap")
-    return found
+            problems.append("two panels overlap")
+    return problems
 
 
 def faults(figure: Figure) -> list[str]:

@@ -1,4 +1,4 @@
-"""A claim's small picture: everything stands where its axis has it."""
+"""A claim's small picture: everything is where its axis has it."""
 
 import re
 
@@ -14,30 +14,30 @@ def drawn(made: dict) -> str:
 
 
 def test_the_small_drawing_keeps_its_proportions():
-    found = drawn(row("a", "direction only"))
-    low, high = map(float, re.search(r'd="M([\d.]+) 14H([\d.]+)"', found).groups())
-    zero = float(re.search(r'class=a d="M([\d.]+) 1V', found)[1])
-    middle = float(re.search(r'class=o d="M([\d.]+) 14h0"', found)[1])
+    picture = drawn(row("a", "direction only"))
+    low, high = map(float, re.search(r'd="M([\d.]+) 14H([\d.]+)"', picture).groups())
+    zero = float(re.search(r'class=a d="M([\d.]+) 1V', picture)[1])
+    middle = float(re.search(r'class=o d="M([\d.]+) 14h0"', picture)[1])
     assert (middle - zero) / (low - zero) == pytest.approx(2, abs=0.05)
     assert (high - zero) / (low - zero) == pytest.approx(3, abs=0.05)
     diamond = "l5 6l-5 6l-5-6z"
-    assert diamond in found
+    assert diamond in picture
     other_unit = {"value": 3, "unit": "points", "source": "s", "confidence": "read"}
     assert diamond not in drawn(row("a", "direction only", paper=other_unit))
     assert drawn(row("a", "direction only", ci_low=None)) == ""
 
 
 def test_seeds_and_ticks_stand_where_the_axis_has_them():
-    """On the axis from -0.5 to 1 the place of a value is linear; the differences are told in words too."""
+    """On the axis from -0.5 to 1 the place of a value is linear; the differences are also in the title."""
     made = row("a", "direction only", differences=[0.0, 0.25, None, 0.5], unit="<u>")
-    found = drawing(made, (-0.5, 1.0), [])
-    seeds = [float(x) for x in re.findall(r"M([\d.]+) 22h0", found)]
+    picture = drawing(made, (-0.5, 1.0), [])
+    seeds = [float(x) for x in re.findall(r"M([\d.]+) 22h0", picture)]
     assert seeds == pytest.approx([8 + 200 * (value + 0.5) / 1.5 for value in (0, 0.25, 0.5)], abs=0.51)
-    ticks = {float(label): float(x) for x, label in re.findall(r'<tspan x="([\d.]+)">([-\d.]+)<', found)}
+    ticks = {float(label): float(x) for x, label in re.findall(r'<tspan x="([\d.]+)">([-\d.]+)<', picture)}
     assert 0.0 in ticks
     assert all(x == pytest.approx(8 + 200 * (value + 0.5) / 1.5, abs=0.51) for value, x in ticks.items())
-    assert "seeds +0, +0.25, +0.5" in found
-    assert "&lt;u&gt;" in found
+    assert "seeds +0, +0.25, +0.5" in picture
+    assert "&lt;u&gt;" in picture
 
 
 def test_claims_about_one_metric_share_an_axis():
@@ -50,16 +50,16 @@ def test_claims_about_one_metric_share_an_axis():
 
 def test_the_same_robustness_stands_below_line_by_line():
     made = row("a", "direction only")
-    found = drawing(made, (-0.5, 1.0), [Line("2.4", 0.25, 0.0, 0.5), Line("<gpu>", -0.25, -0.5, 0.0)])
-    bars = re.findall(r"M([\d.]+) (\d+)H([\d.]+)", re.search(r'class=line d="([^"]+)"', found)[1])
+    picture = drawing(made, (-0.5, 1.0), [Line("2.4", 0.25, 0.0, 0.5), Line("<gpu>", -0.25, -0.5, 0.0)])
+    bars = re.findall(r"M([\d.]+) (\d+)H([\d.]+)", re.search(r'class=line d="([^"]+)"', picture)[1])
     place = {value: 8 + 200 * (value + 0.5) / 1.5 for value in (-0.5, -0.25, 0.0, 0.25, 0.5)}
     assert [(float(low), float(high)) for low, _, high in bars] == [
         (pytest.approx(place[0.0], abs=0.51), pytest.approx(place[0.5], abs=0.51)),
         (pytest.approx(place[-0.5], abs=0.51), pytest.approx(place[0.0], abs=0.51)),
     ]
     heights = [int(y) for _, y, _ in bars]
-    dots = {int(y): float(x) for x, y in re.findall(r"M([\d.]+) (\d+)h0", found)}
+    dots = {int(y): float(x) for x, y in re.findall(r"M([\d.]+) (\d+)h0", picture)}
     assert [dots[y] for y in heights] == pytest.approx([place[0.25], place[-0.25]], abs=0.51)
-    assert heights[0] < heights[1] < int(re.search(r"V(\d+)M8 ", found)[1])  # above the axis
-    assert "&lt;gpu&gt;" in found
-    assert "at 2.4 +0.25" in found
+    assert heights[0] < heights[1] < int(re.search(r"V(\d+)M8 ", picture)[1])  # above the axis
+    assert "&lt;gpu&gt;" in picture
+    assert "at 2.4 +0.25" in picture

@@ -1,7 +1,7 @@
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.report.ladder import OPEN, OTHER, SAME, Rung, agreement, beside, counted, read_ladder
+from stemrepro.report.ladder import OPEN, OTHER, SAME, Rung, agreement, counted, read_ladder, rungs_of
 
 CSV = """panel,what,x,value,ci_low,ci_high
 gap,stem-full,286.2,9,9,9
@@ -30,7 +30,7 @@ def results(tmp_path):
     return tmp_path
 
 
-def test_every_pair_is_known_both_ways_round(results):
+def test_every_pair_is_read_in_both_orders(results):
     ladder = read_ladder(results)
     assert ladder["dense", "stem-full"] == (Rung(-0.1, -0.2, -0.05, 2.4), Rung(0.3, 0.2, 0.4, 286.2))
     assert ladder["stem-full", "dense"] == (Rung(0.1, 0.05, 0.2, 2.4), Rung(-0.3, -0.4, -0.2, 286.2))
@@ -45,7 +45,7 @@ def test_a_claim_agrees_where_both_intervals_lie_on_one_side(results):
         claim("dense", "stem-full", -0.1, 0.2),
         claim("dense", "stem-frozen", 0.1, 0.2),
     ]
-    assert [agreement(row, beside(row, ladder)[-1]) for row in rows] == [SAME, OTHER, OPEN, OPEN]
+    assert [agreement(row, rungs_of(row, ladder)[-1]) for row in rows] == [SAME, OTHER, OPEN, OPEN]
     assert counted(rows, ladder) == {SAME: 1, OTHER: 1, OPEN: 2}
 
 
@@ -54,10 +54,10 @@ def test_a_claim_agrees_where_both_intervals_lie_on_one_side(results):
     [{"metric": "drift"}, {"scale": "ladder"}, {"kind": "ordering"}, {"ci_low": None}, {"arms": ["dense", "ple"]}],
 )
 def test_other_claims_have_no_rungs(results, fields):
-    assert beside(claim("dense", "stem-full", 0.1, 0.2) | fields, read_ladder(results)) == ()
+    assert rungs_of(claim("dense", "stem-full", 0.1, 0.2) | fields, read_ladder(results)) == ()
 
 
-def test_without_a_ladder_nothing_is_said(tmp_path):
+def test_without_a_file_there_are_no_rungs(tmp_path):
     assert read_ladder(tmp_path) == {}
 
 

@@ -30,20 +30,20 @@ def read(folder: Path) -> dict:
 
 def test_gaps_are_of_the_seeds_that_both_have(catalog, scores, tmp_path):
     assert write_metrics(catalog, "laptop", scores, tmp_path / "metrics") == 3
-    found = read(tmp_path / "metrics/laptop")
-    assert found["dense"] == {
+    metrics = read(tmp_path / "metrics/laptop")
+    assert metrics["dense"] == {
         "kflops": 302.1,
         "params": 135_072,
         "prose": pytest.approx((4.0 + 4.2 + 9.0) / 3, abs=1e-4),
     }
-    assert found["stem-full"] == {"gap": 0.4, "kflops": 273.9, "params": 571_552, "prose": 3.7}
-    assert found["stem-third"].keys() == {"kflops", "params"}  # a run of it diverged
+    assert metrics["stem-full"] == {"gap": 0.4, "kflops": 273.9, "params": 571_552, "prose": 3.7}
+    assert metrics["stem-third"].keys() == {"kflops", "params"}  # a run of it diverged
 
 
 def test_arms_of_two_plans_have_no_gap(catalog, scores, tmp_path):
     path = scores / "laptop/losses/main/stem-full"
-    told = json.loads((path / "summary.json").read_text())
-    write_summary(path, told.pop("seeds"), **told | {"data_hash": "of another text"})
+    summary = json.loads((path / "summary.json").read_text())
+    write_summary(path, summary.pop("seeds"), **summary | {"data_hash": "of another text"})
     write_metrics(catalog, "laptop", scores, tmp_path / "metrics")
     assert read(tmp_path / "metrics/laptop")["stem-full"].keys() == {"kflops", "params", "prose"}
     assert gap(scores / "laptop", Address(MAIN, "stem-full")) is None
@@ -72,16 +72,16 @@ CLAIMS = [
 
 def test_they_agree_with_the_claims(catalog):
     """Every committed claim about the loss on prose of dense and another arm, at the scale itself."""
-    met = set()
+    checked = set()
     for scale, recipe, row in CLAIMS:
         if catalog.recipes[recipe].base != "main":
             continue
         (other,), folder = set(row["arms"]) - {"dense"}, ROOT / "metrics" / scale
         sign = 1 if row["arms"][0] == "dense" else -1
         assert sign * json.loads((folder / f"{other}.json").read_text())["gap"] == pytest.approx(row["ours"], abs=6e-5)
-        met.add(f"{scale}/{recipe}/{row['claim']}")
-    assert "laptop/validation_loss/full-below-dense" in met
-    assert len(met) > 9
+        checked.add(f"{scale}/{recipe}/{row['claim']}")
+    assert "laptop/validation_loss/full-below-dense" in checked
+    assert len(checked) > 9
 
 
 @pytest.mark.parametrize("scale", sorted(path.name for path in ROOT.glob("metrics/*") if "smoke" not in path.name))

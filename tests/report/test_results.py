@@ -49,8 +49,8 @@ class Given:
         return Contrast(VALUES[high] - VALUES[low], item_se=0.01, item_df=9)
 
     def robustness(self, high, low, metric):
-        there = {OWN_RATES: 2, OFFICIAL_INIT: 3}
-        factors = there if metric == "everywhere" else {OWN_RATES: 2} if metric == "both rates" else {}
+        both = {OWN_RATES: 2, OFFICIAL_INIT: 3}
+        factors = both if metric == "everywhere" else {OWN_RATES: 2} if metric == "both rates" else {}
         return {setting: Contrast(factor * (VALUES[high] - VALUES[low])) for setting, factor in factors.items()}
 
     def value(self, metric):
@@ -59,8 +59,8 @@ class Given:
     def untestable(self, metric, precondition, smallest_effect=None):
         if metric == "never":
             return "nothing was asked"
-        told = "" if smallest_effect is None else f" at {smallest_effect}"
-        return None if precondition in ("none", "passes") else f"{precondition}{told}"
+        level = "" if smallest_effect is None else f" at {smallest_effect}"
+        return None if precondition in ("none", "passes") else f"{precondition}{level}"
 
     def runs(self):
         return {}
@@ -109,7 +109,7 @@ def test_rows_have_the_sign_of_the_claim_and_what_they_rest_on(given):
 
 
 @pytest.mark.parametrize(
-    ("metric", "asked", "reason"),
+    ("metric", "preconditions", "reason"),
     [
         ("plain", (), (None, "")),
         ("plain", ("passes",), (None, "")),
@@ -119,8 +119,8 @@ def test_rows_have_the_sign_of_the_claim_and_what_they_rest_on(given):
         ("plain", ("counts",), ("counts at 0.1", TOO_SMALL)),
     ],
 )
-def test_the_first_precondition_that_fails_gives_the_reason(given, metric, asked, reason):
-    facts = evidence_for(claim("high", "low", metric=metric, preconditions=asked), given)
+def test_the_first_precondition_that_fails_gives_the_reason(given, metric, preconditions, reason):
+    facts = evidence_for(claim("high", "low", metric=metric, preconditions=preconditions), given)
     assert (facts.failed_precondition, facts.untested) == reason
 
 
@@ -142,17 +142,17 @@ def test_a_row_has_the_official_init_where_it_was_run(catalog):
 
 
 def test_an_ordering_needs_all_of_its_pairs_in_a_setting(given):
-    there = Contrast(np.ones(4))
-    given.robustness = lambda high, low, metric: {OFFICIAL_INIT: there} if high == "high" else {}
+    ones = Contrast(np.ones(4))
+    given.robustness = lambda high, low, metric: {OFFICIAL_INIT: ones} if high == "high" else {}
     facts = evidence_for(claim("high", "middle", "low", kind="ordering"), given)
     assert facts.robustness == {}
 
 
-def test_the_rule_is_told_what_the_claim_says(given):
+def test_the_rule_gets_what_the_claim_says(given):
     """Of a result of the paper's, unlike of a control, the size counts."""
     size = PaperNumber(value=2.0, unit="units", source="Table 0", confidence="read")
-    asked = claim("high", "low", origin="paper", primary=True, paper=size)
-    facts = evidence_for(asked, given)
+    sized = claim("high", "low", origin="paper", primary=True, paper=size)
+    facts = evidence_for(sized, given)
     assert (facts.primary, facts.paper_effect, facts.control) == (True, 2.0, False)
     assert (facts.smallest_effect, facts.kind) == (0.1, "greater")
     plain = evidence_for(claim("high", "low", origin="paper"), given)
@@ -194,7 +194,7 @@ def test_gains_in_other_settings_are_rows_and_marks_of_their_own(given, catalog,
         ("loss, own rate", "own rate"), ("loss, official start", "official start")
     ]  # fmt: skip
     assert [row["value"] for row in rows] == pytest.approx([2 * 1.925, 3 * 1.925])
-    for count in (1, 2):  # without and with the official start
+    for count in (1, 2):  # without and with the official initialisation
         axes, data = Figure().subplots(), pd.DataFrame(rows[:count])
         forest.draw_robustness(axes, data, ["stem-full"], shift=0.2)
         forest.mark_settings(axes, data)

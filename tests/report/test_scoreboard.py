@@ -19,7 +19,10 @@ from tests.browser import chromium
 from tests.conftest import ROOT
 from tests.report.made_up import row
 
-SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="533pt" height="417pt" viewBox="0 0 533 417"><rect width="533" height="417"/></svg>'
+SVG = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="533pt" height="417pt" viewBox="0 0 533 417">'
+    '<rect width="533" height="417"/></svg>'
+)
 
 
 @pytest.fixture
@@ -73,8 +76,8 @@ def test_markdown_and_page_hold_every_claim_in_the_papers_order(project):
     assert "Table 2: setup" in page  # nothing tests it
 
 
-def test_claims_stand_beside_the_ladders_last_rung(project):
-    """The laptop's stand at +0.1 (0.05 to 0.15) for dense less STEM full."""
+def test_claims_are_compared_with_the_ladders_last_rung(project):
+    """The laptop's are at +0.1 (0.05 to 0.15) for dense less STEM full."""
     folder = project / "ladder/token_ladder"
     folder.mkdir(parents=True)
     rungs = "pair,dense - stem-full,2.4,0.2,0.1,0.3\npair,dense - stem-full,286,-0.3,-0.4,-0.2\n"
@@ -86,18 +89,19 @@ def test_claims_stand_beside_the_ladders_last_rung(project):
     for page in ("index.html", "README.md"):
         text = (project / page).read_text()
         assert (
-            "after 286 tokens a parameter (ladder) -0.300 (-0.400 to -0.200 at 95%): points the other way there" in text
+            "after 286 tokens per parameter (ladder) -0.300 (-0.400 to -0.200 at 95%): points the other way there"
+            in text
         )
         assert "Pointing the same way there: 0; " in text
     scale = project.parent / "recipes/scales/gpu.yaml"
     scale.write_text(scale.read_text().replace("scoreboard: results", "scoreboard: results/gpu"))
     shutil.copytree(project / "laptop", project / "gpu", dirs_exist_ok=True)
-    write_scoreboard("gpu", project)  # a page that the ladder doesn't stand on, and which DVC doesn't let wait for it
+    write_scoreboard("gpu", project)  # a page without the ladder, for which DVC doesn't wait
     assert "(ladder)" not in (project / "gpu/README.md").read_text()
     assert "286" not in (project / "gpu/index.html").read_text()
 
 
-def test_scales_of_a_claim_stand_beside_each_other(project, catalog):
+def test_scales_of_a_claim_are_compared_with_each_other(project, catalog):
     """validation_loss was run at two; what has no interval there, or another unit, is not drawn."""
     name, path = "validation_loss", project / "gpu/validation_loss/verdicts.json"
     rows = json.loads(path.read_text())
@@ -105,23 +109,23 @@ def test_scales_of_a_claim_stand_beside_each_other(project, catalog):
     rows[1] |= {"unit": "points", "scale": "gpu"}
     path.write_text(json.dumps(rows))
     page = scoreboard.section(project, "laptop", name, catalog, project, {})
-    found = {own["claim"]: own for own in page["rows"]}
-    assert "at scale gpu +0.400 (+0.300 to +0.500 at 95%) nats/token: reproduced" in found[f"{name}-0"]["evidence"]
-    assert "; at gpu +0.4</title>" in found[f"{name}-0"]["drawing"]
-    assert "; at gpu" not in found[f"{name}-1"]["drawing"]
-    assert "gpu" not in found[f"{name}-2"]["evidence"]  # computed
+    rows = {one["claim"]: one for one in page["rows"]}
+    assert "at scale gpu +0.400 (+0.300 to +0.500 at 95%) nats/token: reproduced" in rows[f"{name}-0"]["evidence"]
+    assert "; at gpu +0.4</title>" in rows[f"{name}-0"]["drawing"]
+    assert "; at gpu" not in rows[f"{name}-1"]["drawing"]
+    assert "gpu" not in rows[f"{name}-2"]["evidence"]  # computed
     assert "laptop" not in scoreboard.section(project, "laptop", "rivals", catalog, project, {})["rows"][0]["evidence"]
 
 
-def test_what_could_not_be_tested_is_told_by_reason():
+def test_what_could_not_be_tested_is_listed_by_reason():
     rows = [
         row("a", "inconclusive", reason="one"),
         row("b", "inconclusive", reason="two"),
         row("c", "inconclusive", reason="two"),
     ]
-    found = scoreboard.by_reason(rows)
-    assert list(found) == ["two", "one"]
-    assert [own["claim"] for own in found["two"]] == ["b", "c"]
+    groups = scoreboard.by_reason(rows)
+    assert list(groups) == ["two", "one"]
+    assert [one["claim"] for one in groups["two"]] == ["b", "c"]
 
 
 def test_the_committed_page_is_small():
@@ -168,8 +172,10 @@ def test_claims_are_counted_by_whose_they_are(project, catalog):
 @pytest.mark.parametrize(
     ("change", "words"),
     [(lambda r: r * 2, "has a claim twice"), (lambda r: {}, "holds no list of claims"),
-     (lambda r: [r[0] | {"ours": "much"}], r"claim 'a'\.ours: .*'much'"), (lambda r: [r[0] | {"sentence": 3}], r"sentence: .*3"),
-     (lambda r: [r[0] | {"verdict": "true"}], r"verdict: .*true"), (lambda r: [{}], r"claim 'None'\.claim: Field required")],
+     (lambda r: [r[0] | {"ours": "much"}], r"claim 'a'\.ours: .*'much'"),
+     (lambda r: [r[0] | {"sentence": 3}], r"sentence: .*3"),
+     (lambda r: [r[0] | {"verdict": "true"}], r"verdict: .*true"),
+     (lambda r: [{}], r"claim 'None'\.claim: Field required")],
 )  # fmt: skip
 def test_verdicts_that_can_not_be_are_named(tmp_path, change, words):
     path = tmp_path / "verdicts.json"
@@ -235,9 +241,9 @@ def test_claims_as_data(project):
 
 def test_captions_say_what_is_drawn_and_how_many_seeds(catalog):
     made = [row("a", "reproduced"), row("b", "reproduced", seeds=3)]
-    found = scoreboard.caption("mid_training", catalog.recipes["mid_training"], made)
-    assert found.startswith("Mid-training: leads over dense before and behind it by kind of text")
-    assert "(3 to 5 seeds)" in found
+    caption = scoreboard.caption("mid_training", catalog.recipes["mid_training"], made)
+    assert caption.startswith("Mid-training: leads over dense before and ")
+    assert "(3 to 5 seeds)" in caption
     assert scoreboard.caption("paper_audit", catalog.recipes["paper_audit"], made).endswith("no chance, no seeds.")
 
 
@@ -292,7 +298,7 @@ def test_a_figure_of_panels_stands_there_panel_by_panel(project):
     for letter, width in (("b", 200), ("a", 180)):
         (folder / f"{letter}.svg").write_text(SVG.replace("533", str(width)))
     made = scoreboard.section(project, "laptop", "rivals", load(), project, {})["images"]
-    assert [(own["name"], own["width"], own["height"]) for own in made] == [("a", 180, 417), ("b", 200, 417)]
+    assert [(image["name"], image["width"], image["height"]) for image in made] == [("a", 180, 417), ("b", 200, 417)]
     write_scoreboard("laptop", project)
     assert (project / "index.html").read_text().count('alt="Panel b of it."') == 1
 
@@ -309,7 +315,7 @@ def test_filters_by_verdict_scale_and_words(page, catalog):
     assert (
         page.locator("#shown").inner_text() == f"{count} of the paper's {4 * count} claims, 0 of our {count} controls"
     )
-    buttons["inconclusive"].click()  # beside it
+    buttons["inconclusive"].click()  # both
     assert shown(page) == [name for name in every if name.endswith((f"-{one}", f"-{other}"))]
     buttons["contradicted"].click()  # not any more
     assert shown(page) == [name for name in every if name.endswith(f"-{other}")]
@@ -346,11 +352,11 @@ def test_what_is_chosen_stays_in_the_address_and_through_a_reload(page):
 
 def test_a_table_of_the_paper_is_one_thing_to_look_for(page, catalog):
     page.fill("#words", "table 5")
-    asked = {
+    expected = {
         name for name, recipe in catalog.at("laptop").recipes.items() if "table 5" in paper_items(recipe.paper_item)
     }
-    assert {name.split("-")[0] for name in shown(page)} == asked
-    assert "contextual_reasoning" in asked
+    assert {name.split("-")[0] for name in shown(page)} == expected
+    assert "contextual_reasoning" in expected
     page.fill("#words", "fig 5")  # the made-up claims have their number from Fig. 5b
     assert len(shown(page)) == page.locator(".claim").count()
 
@@ -367,7 +373,7 @@ def test_what_a_filter_opened_it_closes(page):
 
 
 def test_the_same_link_leads_there_again(page):
-    """Also behind a filter that hides its claim, though the address stays the same."""
+    """Also where a filter hides its claim, though the address stays the same."""
     link = page.locator(".primaries a[href='#rivals-laptop-rivals-1']")
     link.click()
     page.select_option("#scale", "gpu")
@@ -400,9 +406,8 @@ def test_a_link_to_a_claim_opens_and_lands_below_the_bar(page):
     page.fill("#words", "overnight")
     page.evaluate("location.hash = '#rivals-laptop-rivals-3'")
     page.wait_for_function("document.querySelector('#rivals-laptop details.claims').open")
-    top, bar = page.evaluate(
-        "[document.getElementById('rivals-laptop-rivals-3').getBoundingClientRect().top, document.querySelector('.filters').offsetHeight]"
-    )
+    top = page.evaluate("document.getElementById('rivals-laptop-rivals-3').getBoundingClientRect().top")
+    bar = page.evaluate("document.querySelector('.filters').offsetHeight")
     assert bar <= top <= bar + 40
     link = page.locator("#rivals-laptop-rivals-3 .here")
     assert link.get_attribute("href") == "#rivals-laptop-rivals-3"
@@ -423,12 +428,14 @@ def test_text_stands_out(page, scheme):
     page.emulate_media(color_scheme=scheme)
     page.click("#open")
     colours = page.evaluate(
-        """() => ["body", "small", "a", ".soft", ".claim p", ".claim small", "code", "button", "figcaption"].map(name => {
+        """names => names.map(name => {
             const element = document.querySelector("main " + name) || document.querySelector(name);
+            const fill = one => getComputedStyle(one).backgroundColor;
             let ground = element;
-            while (ground && getComputedStyle(ground).backgroundColor === "rgba(0, 0, 0, 0)") ground = ground.parentElement;
-            return [name, getComputedStyle(element).color, getComputedStyle(ground || document.body).backgroundColor];
-        })"""
+            while (ground && fill(ground) === "rgba(0, 0, 0, 0)") ground = ground.parentElement;
+            return [name, getComputedStyle(element).color, fill(ground || document.body)];
+        })""",
+        ["body", "small", "a", ".soft", ".claim p", ".claim small", "code", "button", "figcaption"],
     )
 
     def light(colour):
@@ -460,8 +467,8 @@ def test_prints_every_claim_without_the_filters(page):
 
 def barriers(page) -> list[str]:
     """What axe finds against a page: rules and the elements that break them."""
-    found = Axe().run(page).response["violations"]
-    return [f"{rule['id']}: {node['html']}" for rule in found for node in rule["nodes"]]
+    rules = Axe().run(page).response["violations"]
+    return [f"{rule['id']}: {node['html']}" for rule in rules for node in rule["nodes"]]
 
 
 @pytest.mark.parametrize("width", [1200, 390])
@@ -473,7 +480,7 @@ def test_nothing_bars_the_way(page, width, scheme):
     assert barriers(page) == []
     page.evaluate("document.querySelector('#words').removeAttribute('aria-label')")
     page.evaluate("document.querySelector('#words').removeAttribute('placeholder')")
-    assert any(found.startswith("label: ") for found in barriers(page))
+    assert any(barrier.startswith("label: ") for barrier in barriers(page))
 
 
 def test_nothing_bars_the_way_to_explanations(browser):

@@ -6,7 +6,7 @@ import pytest
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.recipe import ORIGINS
-from stemrepro.report.verdicts import read_verdicts, tally, tally_table, word
+from stemrepro.report.verdicts import read_verdicts, tally, tally_table, verdict_label
 from stemrepro.verdicts.rule import VERDICTS
 
 NUMBERS = ("smallest_effect", "ours", "ci_low", "ci_high", "level", "tuned", "seed_se", "item_se", "p")
@@ -21,11 +21,11 @@ def row(origin, verdict, claim="a"):
     return ROW | {"origin": origin, "verdict": verdict, "claim": claim}
 
 
-def test_controls_have_words_of_their_own():
-    assert [word(row("paper", verdict)) for verdict in VERDICTS] == list(VERDICTS)
-    assert [word(row("arithmetic", verdict)) for verdict in VERDICTS] == list(VERDICTS)
-    words = [word(row("control", verdict)) for verdict in VERDICTS]
-    assert words == ["holds", "leans", "does not hold", "can't tell", "not testable"]
+def test_controls_have_labels_of_their_own():
+    assert [verdict_label(row("paper", verdict)) for verdict in VERDICTS] == list(VERDICTS)
+    assert [verdict_label(row("arithmetic", verdict)) for verdict in VERDICTS] == list(VERDICTS)
+    labels = [verdict_label(row("control", verdict)) for verdict in VERDICTS]
+    assert labels == ["holds", "leans", "does not hold", "can't tell", "not testable"]
 
 
 def test_the_tally_counts_by_origin_and_verdict():
@@ -38,7 +38,7 @@ def test_the_tally_counts_by_origin_and_verdict():
     counts = tally(rows)
     assert counts["control"]["reproduced"] == 2
     assert counts["paper"]["contradicted"] == counts["arithmetic"]["inconclusive"] == 1
-    assert sum(sum(own.values()) for own in counts.values()) == len(rows)
+    assert sum(sum(verdicts.values()) for verdicts in counts.values()) == len(rows)
     head, _, *lines = tally_table(rows)
     assert head.startswith("| claims | reproduced / *holds* |")
     assert lines[list(ORIGINS).index("control")] == "| our control (2) | 2 | 0 | 0 | 0 | 0 |"

@@ -11,18 +11,18 @@ def test_intervals_show_their_level():
     assert words.ours(row("a", "reproduced", level=0.9066)) == "+0.100 (+0.050 to +0.150 at 90.7%) nats/token"
 
 
-def test_evidence_names_both_errors_and_the_contrast_at_own_rates():
+def test_evidence_names_both_errors_and_the_contrast_at_tuned_rates():
     shown = row("a", VERDICTS[1], seeds=5, seed_se=0.0123, item_se=None, tuned=None)
     assert words.evidence(shown) == "5 seeds, error between seeds 0.012"
-    both = "5 seeds, error between seeds 0.012, between items 0.2, at own best learning rates -0.050"
+    both = "5 seeds, error between seeds 0.012, between items 0.2, at tuned learning rates -0.050"
     assert words.evidence(shown | {"item_se": 0.2, "tuned": -0.05}) == both
 
 
-@pytest.mark.parametrize(("agrees", "said"), [(True, "the same sign"), (False, "the same sign is not shown")])
-def test_evidence_says_whether_a_claim_has_its_sign_at_the_official_init(same_sign, said):
+@pytest.mark.parametrize(("same_sign", "text"), [(True, "the same sign"), (False, "the same sign is not shown")])
+def test_evidence_says_whether_a_claim_has_its_sign_at_the_official_init(same_sign, text):
     shown = row("a", VERDICTS[1], seeds=5, seed_se=None, item_se=None, tuned=None)
     shown |= {"official_init": 0.1234, "official_init_same_sign": same_sign}
-    assert words.evidence(shown) == f"5 seeds, at the official start +0.123 ({said})"
+    assert words.evidence(shown) == f"5 seeds, at the official initialisation +0.123 ({text})"
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,12 @@ def test_what_of_the_paper_a_text_names(text, items):
 
 
 @pytest.mark.parametrize(
-    ("paper", "half", "found", "texts"),
-    [(1.2, 0.005, 1.204, ("1.20 u", "1.2040 u")), (0, 0.5, 7.0, ("0 u", "7 u")), (3.5, 0.5, 0.8075, ("3.5 u", "0.807 u")),
-     (0.81, 0.4, 0.057143, ("0.81 u", "0.0571 u")), (20, 0.05, 8.333333, ("20 u", "8.333 u"))],
+    ("paper", "half", "result", "texts"),
+    [(1.2, 0.005, 1.204, ("1.20 u", "1.2040 u")), (0, 0.5, 7.0, ("0 u", "7 u")),
+     (3.5, 0.5, 0.8075, ("3.5 u", "0.807 u")), (0.81, 0.4, 0.057143, ("0.81 u", "0.0571 u")),
+     (20, 0.05, 8.333333, ("20 u", "8.333 u"))],
 )  # fmt: skip
-def test_exact_numbers_show_the_papers_digits_and_two_more(paper, half, found, texts):
-    made = row("a", "reproduced", kind="exact", unit="u", ours=found, ci_low=None, smallest_effect=half,
+def test_exact_numbers_show_the_papers_digits_and_two_more(paper, half, result, texts):
+    made = row("a", "reproduced", kind="exact", unit="u", ours=result, ci_low=None, smallest_effect=half,
                paper={"value": paper, "unit": "u", "source": "s", "confidence": "read"})  # fmt: skip
     assert (words.paper(made), words.ours(made)) == texts
