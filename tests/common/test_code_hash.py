@@ -47,9 +47,10 @@ def test_what_is_left_out_takes_what_only_it_imports():
 def test_files_outside_the_package_are_followed_from_their_folder_and_the_working_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts = {
-        "my/rows.py": "import numpy, helper\nfrom my import parts\nfrom my.more.deep import f\nfrom stemrepro.model.ffn.base import FFN",
-        "my/helper.py": "def g():\n    from .beside import x",  # the function isn't called before a forward pass
-        "my/beside.py": "x = 1",
+        "my/rows.py": "import numpy, helper\nfrom my import parts\nfrom my.more.deep import f\n"
+        "from stemrepro.model.ffn.base import FFN",
+        "my/helper.py": "def g():\n    from .nearby import x",  # the function isn't called before a forward pass
+        "my/nearby.py": "x = 1",
         "my/parts.py": "import my.rows",
         "my/more/__init__.py": "",
         "my/more/deep.py": "from . import level\nfrom ..other import y",
@@ -175,12 +176,12 @@ def unused(x): return x
         ("parts.py", "import numpy", "import numpy\nnumpy.seterr(over='raise')", False),  # importing runs it
         ("parts.py", "import other", "import numpy as other", False),
         ("parts.py", "def fast(x): return x", "def fast(x): return -x", False),  # what an import falls back on
-        ("parts.py", "    def fast(x): return x", "    from beside import abs as fast", False),
+        ("parts.py", "    def fast(x): return x", "    from nearby import abs as fast", False),
         ("parts.py", "    from other import fast", "    from numpy import fast", False),
         ("other.py", "def fast(x): return x", "def fast(x): return -x", False),
         ("other.py", "def abs(x): return x", "def abs(x): return -x", False),
         ("other.py", "def abs(x): return x", "from numpy import abs", False),
-        ("other.py", "def abs(x): return x", "from beside import abs", True),
+        ("other.py", "def abs(x): return x", "from nearby import abs", True),
         ("rows.py", "import math", "import cmath as math", False),
         ("rows.py", "import first, second", "import second as first, first as second", False),
         ("rows.py", "math.sin", "math.cos", False),
@@ -194,7 +195,7 @@ def test_what_is_reached_by_name_decides(tmp_path, file, old, new, same):
         "rows.py": ROWS,
         "parts.py": PARTS,
         "other.py": "def abs(x): return x\ndef fast(x): return x\n",
-        "beside.py": "def abs(x): return x\n",
+        "nearby.py": "def abs(x): return x\n",
     }
     for name, text in texts.items():
         (tmp_path / name).write_text(text)

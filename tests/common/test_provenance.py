@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.provenance import SAID, commit, no_repository
+from stemrepro.common.provenance import WARNED, commit, no_repository
 from stemrepro.pipeline.verify import committed_recipes
 from tests.conftest import ROOT
 
@@ -20,8 +20,8 @@ def git(*command):
 def folder(tmp_path, monkeypatch):
     """An empty one that no repository lies around."""
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
-    monkeypatch.setenv(SAID, "")  # gone again behind the test
-    monkeypatch.delenv(SAID)
+    monkeypatch.setenv(WARNED, "")  # gone again after the test
+    monkeypatch.delenv(WARNED)
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     return tmp_path / "work"

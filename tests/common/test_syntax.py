@@ -1,4 +1,4 @@
-"""What code means is written alike by every version of Python: else another version would take finished runs for other runs."""
+"""Every version of Python writes code's meaning alike; else another version would take finished runs for other runs."""
 
 import ast
 import hashlib
@@ -62,7 +62,7 @@ print(json.dumps({path: hashlib.sha256(text.encode()).hexdigest() for path, text
 
 
 def pythons() -> list[str]:
-    """An interpreter of each version on this machine that the project runs under: on the path, and beside this one."""
+    """An interpreter of each version on this machine that the project runs under: on the path, and next to this one."""
     names = ["python3", *(f"python3.{minor}" for minor in range(11, 16))]
     found = [*filter(None, map(shutil.which, names)), *map(str, Path(sys.base_prefix).parent.glob("*/bin/python3"))]
     versions = {}

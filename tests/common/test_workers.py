@@ -1,4 +1,4 @@
-"""Jobs in processes of their own: results in order, errors as sentences, nothing left behind."""
+"""Jobs in separate processes: results in order, errors as sentences, no process left over."""
 
 import os
 import signal
@@ -230,7 +230,7 @@ def start_and_hear(number, children):
 
 @pytest.fixture(params=STOPS)
 def heard(request):
-    """A signal that is a KeyboardInterrupt, as commands have it; a suite that a shell started in the background ignores Ctrl-C."""
+    """A signal that is a KeyboardInterrupt, as in commands; a suite in a shell's background ignores Ctrl-C."""
     before = {number: signal.getsignal(number) for number in STOPS}
     signal.signal(request.param, signal.SIG_DFL)
     hear_stops()

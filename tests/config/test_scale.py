@@ -75,7 +75,7 @@ def test_a_variant_has_the_scales_optimiser_or_its_own(tiny):
     assert Variant(optimizer="muon").at(tiny).training.optimizer == "muon"
     scale = Variant(optimizer="muon").at(tiny)
     assert Variant(learning_rate=2).at(scale).training.optimizer == "muon"
-    with pytest.raises(ValidationError, match="optimizer can't stand beside it"):
+    with pytest.raises(ValidationError, match="optimizer can't stand with it"):
         Variant(optimizer="muon", extends=Extension())
 
 

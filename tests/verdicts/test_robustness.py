@@ -1,4 +1,4 @@
-"""Signs in settings beside the common one."""
+"""Signs in settings other than the common one."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,8 @@ def around(mean, sd=0.002):
 
 @pytest.mark.parametrize(
     ("mean", "sd", "null_band", "expected"),
-    [(0.05, 0.002, 0, 1), (-0.05, 0.002, 0, -1), (0.05, 0.1, 0, 0), (0.05, 0.002, 0.06, 0), (-0.07, 0.002, 0.06, -1), (0.07, 0.002, 0.06, 1)],
+    [(0.05, 0.002, 0, 1), (-0.05, 0.002, 0, -1), (0.05, 0.1, 0, 0), (0.05, 0.002, 0.06, 0), (-0.07, 0.002, 0.06, -1),
+     (0.07, 0.002, 0.06, 1)],
 )  # fmt: skip
 def test_a_sign_stands_out_of_its_noise(mean, sd, null_band, expected):
     assert sign(around(mean, sd), null_band) == expected

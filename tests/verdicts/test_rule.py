@@ -1,5 +1,7 @@
-"""The verdict rule on made-up data whose right verdict is known, its intervals against other libraries, and its error rates by
-simulation."""
+"""The verdict rule on made-up data whose right verdict is known.
+
+Its intervals are compared with other libraries' and its error rates are simulated.
+"""
 
 import numpy as np
 import pytest
@@ -73,7 +75,9 @@ def test_noise_is_inconclusive():
     assert verdict(around(0.01, sd=0.1)) == INCONCLUSIVE
 
 
-@pytest.mark.parametrize(("seeds", "primary", "enough"), [(1, False, False), (2, False, False), (3, False, True), (4, True, False), (5, True, True)])  # fmt: skip
+@pytest.mark.parametrize(("seeds", "primary", "enough"), [
+    (1, False, False), (2, False, False), (3, False, True), (4, True, False), (5, True, True),
+])  # fmt: skip
 def test_too_few_seeds(seeds, primary, enough):
     found = judge([Evidence("greater", (around(0.5, seeds=seeds),), 0.02, primary=primary)])[0]
     assert (found.verdict != INCONCLUSIVE) == enough
@@ -85,7 +89,9 @@ def test_the_precondition_comes_before_the_number_of_seeds():
     assert verdict(around(0.5, seeds=1), failed_precondition="no") == NOT_TESTABLE
 
 
-@pytest.mark.parametrize(("mean", "sd", "expected"), [(0.0, 0.002, REPRODUCED), (0.1, 0.002, CONTRADICTED), (-0.1, 0.002, CONTRADICTED), (0.015, 0.02, INCONCLUSIVE)])  # fmt: skip
+@pytest.mark.parametrize(("mean", "sd", "expected"), [
+    (0.0, 0.002, REPRODUCED), (0.1, 0.002, CONTRADICTED), (-0.1, 0.002, CONTRADICTED), (0.015, 0.02, INCONCLUSIVE),
+])  # fmt: skip
 def test_equivalence(mean, sd, expected):
     assert verdict(around(mean, sd), kind="equivalent") == expected
 
@@ -185,14 +191,15 @@ def test_effects_that_clear_zero_easily_buy_no_laxer_level_against_m():
 
 
 def test_true_effects_are_found():
-    """The rule isn't merely silent: a clear effect is found nearly always, and a null isn't 'absent' for lack of data."""
+    """The rule isn't merely silent: it finds nearly every clear effect, and a null isn't 'absent' for lack of data."""
     assert positive_rate([0.2], True, {DIRECTION}, 300, 5, {}) > 0.95
     assert positive_rate([0.0], False, {CONTRADICTED}, 300, 3, {}) < 0.5
 
 
 @pytest.mark.parametrize(
     ("found", "printed", "half", "expected"),
-    [(22.2798, 22.8, 0.05, CONTRADICTED), (21.7391, 21.7, 0.05, REPRODUCED), (0.375, 0.37, 0.005, REPRODUCED), (7.0, 0.0, 0.5, CONTRADICTED)],
+    [(22.2798, 22.8, 0.05, CONTRADICTED), (21.7391, 21.7, 0.05, REPRODUCED), (0.375, 0.37, 0.005, REPRODUCED),
+     (7.0, 0.0, 0.5, CONTRADICTED)],
 )  # fmt: skip
 def test_exact_claims_know_no_chance(found, printed, half, expected):
     assert verdict(Contrast(np.array([found])), kind="exact", paper_effect=printed, smallest_effect=half) == expected
@@ -275,7 +282,8 @@ def test_what_could_not_be_measured_is_inconclusive_and_takes_no_place():
 
 @pytest.mark.parametrize(
     ("mean", "sd", "expected"),
-    [(0.05, 0.002, REPRODUCED), (0.01, 0.002, DIRECTION), (-0.05, 0.002, CONTRADICTED), (0.0, 0.002, CONTRADICTED), (0.05, 0.2, INCONCLUSIVE)],
+    [(0.05, 0.002, REPRODUCED), (0.01, 0.002, DIRECTION), (-0.05, 0.002, CONTRADICTED), (0.0, 0.002, CONTRADICTED),
+     (0.05, 0.2, INCONCLUSIVE)],
 )  # fmt: skip
 def test_a_control_needs_no_size_of_the_paper(mean, sd, expected):
     assert verdict(around(mean, sd), control=True) == expected
@@ -303,7 +311,8 @@ def made_up(rng: np.random.Generator) -> Evidence:
     return Evidence(
         kind, contrasts, 0.02, control=control, primary=primary,
         paper_effect=None if control else rng.choice([0.01, 0.05, 0.2, 2]),
-        failed_precondition="at chance" if rng.random() < 0.05 else None, unmeasured="diverged" if rng.random() < 0.05 else None,
+        failed_precondition="at chance" if rng.random() < 0.05 else None,
+        unmeasured="diverged" if rng.random() < 0.05 else None,
         robustness={OWN_RATES: tuple(c.reversed() for c in contrasts)} if robustness else {},
     )  # fmt: skip
 

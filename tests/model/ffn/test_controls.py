@@ -113,7 +113,7 @@ def test_normed_rows_start_with_a_gain_of_one():
 
 
 def test_the_tokens_ffn_folds_into_a_table():
-    """Each layer's output is a function of the token alone, in any context: the plain loop's, of the token's embedding."""
+    """Each layer's output is the plain loop's function of the token's embedding, in any context."""
     model = build(ModelConfig(**SHAPE, ffn="token-ffn", replaced_layers=(1, 2)), seed=0)
     torch.nn.init.normal_(model.blocks[1].ffn_norm.weight, 1, 0.3)
     tokens, found = torch.tensor([[1, 3, 3, 0, 10], [2, 1, 4, 3, 7]]), {}
