@@ -61,9 +61,9 @@ def test_files_outside_the_package_are_followed_from_their_folder_and_the_workin
     for name, text in texts.items():
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(text)
-    found = files([Path("my/rows.py")])
-    assert {path.as_posix() for path in found if not path.is_absolute()} == texts.keys() - {"my/unused.py"}
-    assert file_of("stemrepro.model.ffn.base") in found
+    reached = files([Path("my/rows.py")])
+    assert {path.as_posix() for path in reached if not path.is_absolute()} == texts.keys() - {"my/unused.py"}
+    assert file_of("stemrepro.model.ffn.base") in reached
     Path("my/other.py").write_text("y = ")
     imports._source.cache_clear()
     with pytest.raises(UserError, match=r"my/other\.py is not valid Python"):
@@ -111,7 +111,9 @@ def move_a_helper(house):
 
 
 def reword(house):
-    edit(house / "model/ffn/stem.py", '"""x [batch, seq, width], ', '"""Of x [batch, seq, width] and ')
+    edit(
+        house / "model/ffn/stem.py", '"""Apply the network: x [batch, seq, width], ', '"""Of x [batch, seq, width] and '
+    )
     edit(house / "training/train.py", "\n\n\n", "\n\n\n# why\n")
 
 

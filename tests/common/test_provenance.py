@@ -1,4 +1,4 @@
-"""Which commit results name, and what is said where there is none."""
+"""Which commit results name, and the advice where there is none."""
 
 import shutil
 import subprocess
@@ -85,12 +85,12 @@ def test_a_refusal_of_gits_is_told_once_with_its_remedy(repository, monkeypatch,
     """As of a repository that another user owns; processes that start from here on keep still."""
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
     assert commit() == commit() == "unknown"
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert said.startswith(
+    warning = capsys.readouterr().err
+    assert warning.count("\n") == 1
+    assert warning.startswith(
         "stemrepro: results that are made here name no commit, as git refuses: fatal: detected dubious"
     )
-    assert f"git config --global --add safe.directory {repository}" in said
+    assert f"git config --global --add safe.directory {repository}" in warning
     assert no_repository() == ""
 
 

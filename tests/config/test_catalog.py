@@ -55,8 +55,8 @@ def test_no_precondition_looks_at_its_own_claim(catalog):
         for precondition in measure.preconditions:
             looked_at = measure.preconditions[precondition].looked_at
             for pair in itertools.combinations(looked_at, 2):
-                asked = claim.model_copy(update={"arms": pair, "preconditions": (precondition,), "kind": "greater"})
-                assert refusal(measure, catalog, recipe, asked), (claim.metric, pair, precondition)
+                copy = claim.model_copy(update={"arms": pair, "preconditions": (precondition,), "kind": "greater"})
+                assert refusal(measure, catalog, recipe, copy), (claim.metric, pair, precondition)
 
 
 def without_controls(recipe):

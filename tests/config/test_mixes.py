@@ -17,7 +17,7 @@ FILE = Path("recipes/mixes.yaml")
             ["speeches", "poems"],
             r"recipes/mixes\.yaml: own\.sources: there is no source 'poems'; choose one of speeches, ",
         ),
-        (["bible", "bible"], r"own\.sources: a source stands there twice"),
+        (["bible", "bible"], r"own\.sources: a source is named twice"),
         ([], r"own\.sources: .*at least 1 item"),
     ],
 )

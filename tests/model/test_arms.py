@@ -108,10 +108,10 @@ def test_rows_are_dealt_out_by_seed_step_and_layer(make_run):
 def test_a_learned_router_is_balanced_beside_the_loss(make_run):
     module = LanguageModule(make_run("topk-moe"))
     batch = torch.randint(0, 300, (2, 33))
-    found = module.training_step(batch, 0)
+    outputs = module.training_step(batch, 0)
     plain = token_losses(module.model(batch[:, :-1]), batch[:, 1:]).mean()
     load_balancing_loss = LOAD_BALANCING * sum(
         b.ffn.load_balancing_loss for b in module.model.blocks if isinstance(b.ffn, TopkMoE)
     )
-    torch.testing.assert_close(found["loss"], plain + load_balancing_loss)
-    torch.testing.assert_close(found["load_balancing_loss"], load_balancing_loss)
+    torch.testing.assert_close(outputs["loss"], plain + load_balancing_loss)
+    torch.testing.assert_close(outputs["load_balancing_loss"], load_balancing_loss)

@@ -102,14 +102,14 @@ def test_value_embeddings_pairs_and_shared_tables_are_counted():
 def test_matched_models_come_nearest(ffn, quantity, field):
     placement = {"dense": "none", "up-removed": "half"}.get(ffn, "third")
     stem, shape = config("stem", "full", vocab=1000), config(ffn, placement, vocab=1000)
-    found = matched(shape, stem, quantity, 64)
+    model = matched(shape, stem, quantity, 64)
 
     def distance(value):
         other = replace(shape, **{field: value})
         pair = [parameter_counts(m)["total"] if quantity == "total" else flops_per_token(m, 64) for m in (other, stem)]
         return abs(pair[0] - pair[1])
 
-    assert min(range(1, 1200), key=distance) == getattr(found, field)
+    assert min(range(1, 1200), key=distance) == getattr(model, field)
 
 
 def test_a_training_step_costs_three_forward_passes():

@@ -27,7 +27,7 @@ def test_a_sign_is_one_at_95_percent():
 
 
 @pytest.mark.parametrize(
-    ("common", "there", "null_band", "expected"),
+    ("common", "other", "null_band", "expected"),
     [
         (0.05, 0.03, 0, True),
         (-0.05, -0.03, 0, True),
@@ -41,8 +41,8 @@ def test_a_sign_is_one_at_95_percent():
         (0.05, -0.05, 0.02, False),
     ],
 )
-def test_a_claim_holds_in_both_settings_where_the_same_sign_stands_out(common, there, null_band, expected):
-    assert same_sign((around(common),), (around(there),), null_band) is expected
+def test_a_claim_holds_in_both_settings_where_the_same_sign_stands_out(common, other, null_band, expected):
+    assert same_sign((around(common),), (around(other),), null_band) is expected
 
 
 def test_every_pair_of_an_ordering_has_to_agree():

@@ -20,7 +20,7 @@ def test_the_rows_that_have_a_gradient_are_the_tokens_own_if_and_only_if_the_cla
     ffn.start_step("0:0:1")
     tokens = torch.tensor([[7, 3, 41, 12, 9]])
     ffn(torch.randn(1, 5, 16, generator=generator), tokens).square().sum().backward()
-    tables = [own for key, own in ffn.named_parameters() if key == "table.weight"]
+    tables = [parameter for key, parameter in ffn.named_parameters() if key == "table.weight"]
     for table in tables:
         rows = set(table.grad.abs().sum(dim=1).nonzero().flatten().tolist())
         assert (rows == set(tokens.flatten().tolist())) == (ffn.row_address == "token")
