@@ -103,7 +103,7 @@ def test_a_network_that_can_not_be_counted_says_so(outside):
     ("change", "words"),
     [({"ffn": "topk-moe", "experts": 4, "top_k": 5}, "a token uses 1 to 4 experts"),
      ({"ffn": "hash-moe", "experts": 0}, "experts 0, top_k 1"),
-     ({"ffn": "stem-slots", "slots": 0}, "slots 0: 'stem-slots' needs 1 or more rows a token"),
+     ({"ffn": "stem-slots", "slots": 0}, "slots 0: 'stem-slots' needs 1 or more rows per token"),
      ({"ffn": "ple", "rank": 0}, "'ple' needs the width of its narrow table")],
 )  # fmt: skip
 def test_what_a_network_needs(change, words):
