@@ -1,5 +1,6 @@
 # make reproduce [SCALE=laptop]   everything, from pinned text to judged figures
 # make test                       the test suite
+# make lint                       style, words and types
 # make figures [SCALE=laptop]     redraws from committed scores, without training
 # make ui [SCALE=laptop]          the arms side by side in MLflow, at the address that it prints [PORT=5000]
 # make bundle                     all that is committed as one file with hashes, for an archive such as Zenodo
@@ -57,6 +58,8 @@ bundle:
 
 lint: $(BIN)/.installed-dev
 	@ruff check . && ruff format --check .
+	@codespell stemrepro analysis benchmarks recipes tests docs README.md CONTRIBUTING.md
+	@mypy
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("stemrepro needs Python 3.11 or newer; set PYTHON=") if sys.version_info < (3, 11) else 0'

@@ -1,1 +1,1 @@
-"""What every room may use: errors, files, paths, progress, processes, and the hash of the code that something rests on."""
+"""What every room may use: errors, files, paths, progress, processes, and the hash of code."""

@@ -1,5 +1,7 @@
-"""What code something rests on, for the identity of a run and the dependencies of a pipeline stage: the definitions that it reaches by
-name. In which file they stand, and what is written about them, decides nothing: code can be moved.
+"""The code that a result rests on, for the identity of a run and the dependencies of a pipeline stage.
+
+It is the set of definitions that are reached by name. Their file and their docstrings decide nothing:
+code can be moved.
 """
 
 import ast
@@ -14,8 +16,8 @@ from stemrepro.common.syntax import canonical, says_nothing
 
 PACKAGE = Path(__file__).parent.parent
 HASHING = (__name__, canonical.__module__)
-"""The modules that make a hash, which decide nothing of what it stands for."""
-OWN_NAMES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+"""The modules that make a hash; they are no part of what is hashed."""
+SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 COMPREHENSIONS = ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 """Parts of code whose names aren't their file's."""
 
@@ -28,7 +30,7 @@ class Definition:
         text: what it says (12 hex digits).
         binds: the names that it gives its file; none if it only acts.
         uses: the dotted names in it; of F.silu(x) "F.silu" and "x".
-        imports: what names imported in it stand for, as in `Source`.
+        imports: the full names of what is imported in it, as in `Source`.
     """
 
     file: Path
@@ -43,8 +45,8 @@ class Source:
     """A file of Python.
 
     Attributes:
-        imports: the dotted names that a name imported at its top stands for, more than one where an import has another to fall back on;
-            a dot in front for each level of a relative import.
+        imports: the full dotted names of each name that is imported at its top. There are several where an import has
+            another to fall back on; a relative import has a dot in front for each level.
         imported: all such names, also those imported inside functions.
     """
 
@@ -58,7 +60,7 @@ class Source:
 
 
 def _binds(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, OWN_NAMES):
+    if isinstance(node, SCOPES):
         yield node.name
     elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
         yield node.id
@@ -80,10 +82,11 @@ def _uses(node: ast.AST) -> Iterator[str]:
 
 
 def _by_name(nodes: Iterable[ast.AST]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for name, whole in (pair for node in nodes for pair in _imports(node)):
-        found.setdefault(name, []).append(whole)
-    return found
+    full_names: dict[str, list[str]] = {}
+    for node in nodes:
+        for name, full_name in _imports(node):
+            full_names.setdefault(name, []).append(full_name)
+    return full_names
 
 
 def _imports(node: ast.AST) -> Iterator[tuple[str, str]]:
@@ -100,7 +103,7 @@ def _imports(node: ast.AST) -> Iterator[tuple[str, str]]:
 
 @cache
 def _source(file: Path) -> Source:
-    """Return a file, read; UserError where that is no Python."""
+    """Read a file; UserError where it is no Python."""
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError) as error:
@@ -110,13 +113,16 @@ def _source(file: Path) -> Source:
         for node in tree.body
         if not says_nothing(node)
     ]
-    top = _by_name(node for node in tree.body if not isinstance(node, OWN_NAMES))
+    top = _by_name(node for node in tree.body if not isinstance(node, SCOPES))
     return Source(definitions, top, frozenset(name for _, name in _imports(tree)))
 
 
 def file_of(module: str, file: Path | None = None) -> Path | None:
-    """Return the file of a module: of the package, or of what a file outside the package imports from its own folder or from the working
-    directory. None: it is neither, as what is installed.
+    """Return the file of a module, or None for an installed one.
+
+    Args:
+        module: of the package, or what a file outside it imports from its folder or from the working directory.
+        file: the file that imports it.
     """
     level = len(module) - len(module.lstrip("."))
     parts = module.lstrip(".").split(".")
@@ -135,71 +141,80 @@ def _split(name: str, file: Path) -> tuple[Path | None, list[str]]:
     """Return the file of the longest part of a dotted name that is a module, and the rest of the name."""
     dots, parts = name[: len(name) - len(name.lstrip("."))], name.lstrip(".").split(".")
     for length in range(len(parts), 0, -1):
-        if found := file_of(dots + ".".join(parts[:length]), file):
-            return found, parts[length:]
+        if home := file_of(dots + ".".join(parts[:length]), file):
+            return home, parts[length:]
     return None, parts
 
 
 def _find(name: str, file: Path) -> list[Definition]:
-    """Return the definitions that a dotted name, as imported by a file, stands for; none for what is installed."""
+    """Return the definitions of a dotted name that a file imports; none for what is installed."""
     home, rest = _split(name, file)
     if home is None:
         return []
     source = _source(home)
     if not rest or not (source.named(rest[0]) or rest[0] in source.imports):
         return source.definitions
-    others = [_find(".".join([name, *rest[1:]]), home) for name in source.imports.get(rest[0], ())]
-    return [*source.named(rest[0]), *(definition for found in others for definition in found)]
+    definitions = source.named(rest[0])
+    for full_name in source.imports.get(rest[0], ()):
+        definitions += _find(".".join([full_name, *rest[1:]]), home)
+    return definitions
 
 
 @cache
 def _edges(definition: Definition) -> list[tuple[str, str, list[Definition]]]:
-    """Return each dotted name in a definition that is defined or imported, the name that it is imported by, or "", and what it stands for."""
+    """Return each dotted name in a definition that is defined or imported.
+
+    Returns:
+        the name, the name that it is imported by or "", and its definitions.
+    """
     source = _source(definition.file)
-    imports, edges = source.imports | definition.imports, []
+    imports = source.imports | definition.imports
+    edges = []
     for used in sorted(definition.uses):
         first, dot, rest = used.partition(".")
         names = [name + dot + rest for name in imports.get(first, ())]
         edges += [(used, name, _find(name, definition.file)) for name in names]
-        if found := source.named(first):  # also where an import has it to fall back on
-            edges.append((used, "", found))
+        if definitions := source.named(first):  # also where an import has it to fall back on
+            edges.append((used, "", definitions))
     return edges
 
 
 def files(places: Iterable[str | Path], without: Iterable[str] = ()) -> list[Path]:
-    """Return every file that modules, or files outside the package, import, directly or not, also inside functions; sorted.
+    """Return every file that is imported, directly or not, also inside functions; sorted.
 
     Args:
+        places: modules, and files outside the package, that import.
         without: modules of the package that are left out, with what is imported through them alone.
 
     Raises:
         ValueError: there is no such module.
     """
     out = {file_of(module) for module in without}
-    found = []
+    reached = []
     for place in places:
         file = place if isinstance(place, Path) else file_of(place)
         if file is None:
             raise ValueError(f"{place} is no module of {PACKAGE.name}")
-        found.append(file)
-    for file in found:
+        reached.append(file)
+    for file in reached:
         for name in sorted(_source(file).imported):
             home = _split(name, file)[0]
             above = (
                 [] if home is None else [folder / "__init__.py" for folder in home.parents if folder != PACKAGE.parent]
             )
-            found += {path for path in (home, *above) if path and path.is_file()} - {*found} - out
-    return sorted(set(found) - out)
+            reached += {path for path in (home, *above) if path and path.is_file()} - {*reached} - out
+    return sorted(set(reached) - out)
 
 
 def code_hash(*places: str | Path, without: Iterable[str] = ()) -> str:
-    """Return short hash of all definitions of modules, or of files outside the package, and of all that they reach by name (12 hex digits).
+    """Return a short hash of all definitions of some places and of all that they reach by name (12 hex digits).
 
-    A comment, a docstring, a line break or a move to another file changes nothing, nor does the version of Python. What a name stands
-    for is part of it, whether a module of the project defines it or is installed. Statements that bind no name count in every file
-    that is imported, since importing runs them.
+    A comment, a docstring, a line break or a move to another file changes nothing, nor does the version of Python.
+    The meaning of a name is part of the hash, whether the project defines it or it is installed.
+    Statements that bind no name count in every file that is imported, since importing runs them.
 
     Args:
+        places: modules, or files outside the package.
         without: modules of the package that decide nothing.
     """
     out = {file_of(module) for module in without}
@@ -209,9 +224,9 @@ def code_hash(*places: str | Path, without: Iterable[str] = ()) -> str:
     seen, meanings = set(reached), []
     for definition in reached:
         names = []
-        for used, name, found in _edges(definition):
-            kept = [other for other in found if other.file not in out]
-            names.append([used, sorted(other.text for other in kept) or ("" if found else name)])
+        for used, name, definitions in _edges(definition):
+            kept = [other for other in definitions if other.file not in out]
+            names.append([used, sorted(other.text for other in kept) or ("" if definitions else name)])
             reached += [other for other in kept if other not in seen]
             seen.update(kept)
         meanings.append(digest([definition.text, names]))

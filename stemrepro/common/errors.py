@@ -4,22 +4,22 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 MOST_LISTED, NEAREST = 20, 5
-"""Of more names than that an error lists the nearest alone."""
+"""An error lists at most MOST_LISTED names, and of more names the NEAREST alone."""
 
 
 class UserError(Exception):
     """Bad input. The message is one sentence that names the file, the key or the value and says what would be right."""
 
 
-def unknown(what: str, name: str, known: Iterable[str], where: str) -> UserError:
-    """Return the error for a name that isn't there: the nearest that is, and all of them, or some where there are many.
+def unknown(what: str, name: str, choices: Iterable[str], where: str) -> UserError:
+    """Return the error for an unknown name: it names the nearest choice, and all choices, or some of many.
 
     Args:
         what: "arm", "scale", ...
-        known: the names there are.
+        choices: the names that exist.
         where: the file or folder that has them.
     """
-    names = list(known)
+    names = list(choices)
     near = get_close_matches(name, names, n=1)
     meant = f"; did you mean '{near[0]}'?" if near else ""
     if len(names) > MOST_LISTED:

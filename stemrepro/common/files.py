@@ -36,18 +36,18 @@ def atomic_write(path: Path | str, content: str | bytes) -> None:
             Path(temporary).unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise UserError(
-                f"{path} could not be written ({error.strerror}); what was there is unharmed: make room, or see who may "
-                f"write there, and run again"
+                f"{path} could not be written ({error.strerror}); what was there is unharmed: make room, "
+                f"or see who may write there, and run again"
             ) from error
         raise
 
 
 @contextmanager
 def locked(folder: Path, otherwise: str = "") -> Iterator[None]:
-    """Keep other processes out of a folder; the system lets go of it when this one is killed.
+    """Keep other processes out of a folder; the system unlocks it when this process is killed.
 
     Args:
-        otherwise: what to say where another process has it; "" to wait for it.
+        otherwise: the error's message where another process has it; "" to wait for that process.
 
     Raises:
         UserError: another process has it.
@@ -65,18 +65,19 @@ def locked(folder: Path, otherwise: str = "") -> Iterator[None]:
 
 
 def write_json(path: Path | str, value: object) -> None:
-    """Write JSON with sorted keys, so that equal values give equal bytes; ValueError for a number that is none."""
+    """Write JSON with sorted keys, so that equal values give equal bytes; ValueError for NaN and infinity."""
     atomic_write(path, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def damaged(path: Path, error: object) -> UserError:
-    """Return the error for a file that can't be used. What the system refuses, as of a file that may not be read, isn't told as damage."""
+    """Return the error for a file that can't be used; a refusal of the system, such as a permission, is no damage."""
     if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT, errno.EISDIR, errno.ENOTDIR):
         return UserError(
             f"{path} can't be read ({error.strerror}); it may be whole: see what is in the way and run again"
         )
     return UserError(
-        f"{path} is missing or damaged ({' '.join(str(error).split())}); restore it, or delete it and run 'make reproduce' with its SCALE"
+        f"{path} is missing or damaged ({' '.join(str(error).split())}); restore it, or delete it and run "
+        f"'make reproduce' with its SCALE"
     )
 
 
@@ -99,7 +100,9 @@ def read_rows(path: Path) -> list[dict]:
 
 
 def within(folder: Path, path: Path) -> Path:
-    """`path`, where it leads to nothing outside the folder; in a snapshot of Hugging Face's cache its files are links to the blobs beside it.
+    """Return `path` if it leads to nothing outside the folder.
+
+    The files in a snapshot of Hugging Face's cache are links to the blobs next to it; they are allowed.
 
     Raises:
         UserError: it leads elsewhere.
@@ -112,18 +115,18 @@ def within(folder: Path, path: Path) -> Path:
 
 
 def sha256(path: Path | str) -> str:
-    """Hex digest of a file's bytes."""
+    """Return the hex digest of a file's bytes."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def digest(value: object) -> str:
-    """Return short stable hash of a JSON-like value (12 hex digits)."""
+    """Return a short stable hash of a JSON-like value (12 hex digits)."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
 def flat(value: dict, prefix: str = "") -> dict:
-    """{'a': {'b': 1}} -> {'a.b': 1}."""
+    """Flatten nested mappings: {'a': {'b': 1}} -> {'a.b': 1}."""
     result = {}
     for key, inner in value.items():
         result.update(flat(inner, f"{prefix}{key}.") if isinstance(inner, dict) else {f"{prefix}{key}": inner})

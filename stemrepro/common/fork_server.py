@@ -1,4 +1,7 @@
-"""Imported by the fork server before anything else, as there is no other way to have it do something: it leaves with its parent."""
+"""First import of the fork server: it leaves with its parent.
+
+Importing a module is the only way to run code in that server.
+"""
 
 from stemrepro.common.stopping import leave_with_parent
 

@@ -14,7 +14,7 @@ Item = TypeVar("Item")
 
 
 class Task(Protocol):
-    """Something that takes its time: `total` units, of `cost` compared with other tasks; one that resumes may begin in its middle."""
+    """A long task: `total` units, of `cost` compared with other tasks; one that resumes may begin in its middle."""
 
     name: str
     total: int
@@ -23,7 +23,7 @@ class Task(Protocol):
 
 
 class _Log:
-    """stderr where it is no terminal: each state of a bar is a line."""
+    """A stderr that is no terminal: each state of a bar is a line."""
 
     def write(self, text: str) -> None:
         if line := text.strip():
@@ -34,7 +34,7 @@ class _Log:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in words: "40 s", "4 min", "2 h 05 min", "12 days", "10,800 years"."""
+    """Return seconds in words: "40 s", "4 min", "2 h 05 min", "12 days", "10,800 years"."""
     if seconds < 59.5:
         return f"{max(1, round(seconds))} s"
     if (days := seconds / 86_400) >= 2:
@@ -44,23 +44,26 @@ def duration(seconds: float) -> str:
 
 
 def bar(what: str, total: float | None, done: float = 0, lines: bool = True) -> tqdm:
-    """Return a bar on stderr that goes away at its end. The time left is by the mean pace, without what was done before.
+    """Return a bar on stderr that goes away at its end.
+
+    The time left follows from the mean pace, without what was done before.
 
     Args:
-        total: None where nobody knows it.
-        lines: is it shown in a log too?
+        total: None where it is unknown.
+        lines: whether it is shown in a log too.
     """
     terminal = sys.stderr.isatty()
     style = {"bar_format": BAR if terminal else LINE} if total else {}
     return tqdm(
         desc=what, total=total, initial=done, file=sys.stderr if terminal else _Log(), disable=not (terminal or lines),
-        dynamic_ncols=terminal, ncols=None if terminal else WIDTH, mininterval=DRAW_SECONDS if terminal else LINE_SECONDS,
+        dynamic_ncols=terminal, ncols=None if terminal else WIDTH,
+        mininterval=DRAW_SECONDS if terminal else LINE_SECONDS,
         position=None if terminal else 0, miniters=0, smoothing=0, delay=1e-9, leave=False, **style,
     )  # fmt: skip
 
 
 def track(items: Iterable[Item], what: str, total: float | None = None) -> Iterator[Item]:
-    """Items one after the other under a bar; `total` of those that have no length."""
+    """Yield items under a bar; `total` is for items that have no length."""
     with bar(what, len(items) if total is None and isinstance(items, Sized) else total) as shown:
         for item in items:
             yield item
@@ -71,41 +74,42 @@ class Course:
     """Tasks that run some at a time: one bar of all by their cost, and on a terminal one of each that runs.
 
     Args:
-        what: is done to the tasks, in a word.
+        what: names what is done to the tasks, in a word.
         done: tasks that had nothing left to do.
     """
 
     def __init__(self, what: str, tasks: Sequence[Task], done: int = 0) -> None:
-        self.tasks, self.done, self.ended = list(tasks), done, set()
+        self.tasks, self.done = list(tasks), done
+        self.ended: set[int] = set()
         self.cost = sum(task.cost for task in tasks)
         self.running: dict[int, tqdm] = {}
         self.everything = bar(what, 1.0)
 
     def begin(self, number: int) -> None:
-        """A task starts."""
+        """Show a task that starts."""
         if number not in self.ended:  # reports of other processes may come late
             task = self.tasks[number]
             self.running[number] = bar(task.name, task.total, -1 if task.resumes else 0, lines=False)
 
     def report(self, number: int, done: int, note: str = "") -> None:
-        """So many units of a task are done. What lies before the first report of one that resumes is no pace."""
+        """Show that so many units of a task are done; those before the first report of one that resumes are no pace."""
         if number in self.ended:
             return
         if number not in self.running:
             self.begin(number)
-        task, own = self.tasks[number], self.running[number]
+        task, shown = self.tasks[number], self.running[number]
         share = task.cost / self.cost / task.total
-        if own.n < 0:
-            own.n = own.initial = done
+        if shown.n < 0:
+            shown.n = shown.initial = done
             self.everything.total -= share * done
-        self.everything.n += share * (done - own.n)
-        own.n = done
-        own.set_postfix_str(note, refresh=False)
-        own.update(0)
+        self.everything.n += share * (done - shown.n)
+        shown.n = done
+        shown.set_postfix_str(note, refresh=False)
+        shown.update(0)
         self.draw()
 
     def end(self, number: int) -> None:
-        """A task is done."""
+        """Show that a task is done."""
         self.report(number, self.tasks[number].total)
         self.running.pop(number).close()
         self.ended.add(number)
@@ -115,7 +119,7 @@ class Course:
         """Show how things stand, when it is time to."""
         words = [f"{self.done + len(self.ended)} of {self.done + len(self.tasks)}"]
         if not sys.stderr.isatty():
-            words += [f"{self.tasks[k].name} {max(0, own.n) / own.total:.0%}" for k, own in self.running.items()]
+            words += [f"{self.tasks[k].name} {max(0, shown.n) / shown.total:.0%}" for k, shown in self.running.items()]
         self.everything.set_postfix_str(", ".join(words), refresh=False)
         self.everything.update(0)
 

@@ -1,4 +1,4 @@
-"""Where a result came from: commit, versions, machine, time. Kept beside results and never hashed."""
+"""Where a result came from: commit, versions, machine, time. Kept next to results and never hashed."""
 
 import os
 import platform
@@ -26,10 +26,11 @@ PACKAGES = (
     "dvc",
 )
 NO_COMMIT = ("not a git repository", "unknown revision", "not in 'HEAD'")
-"""What git says where there is none."""
-SAID = "STEMREPRO_GIT_SAID"
+"""What git prints where there is no commit."""
+WARNED = "STEMREPRO_GIT_WARNED"
+"""Environment variable of processes that start after the warning about git."""
 COMMIT = Path("COMMIT")
-"""`git archive` writes the commit's hash into this file (.gitattributes); a clone has git's placeholder, '$Format...'."""
+"""File into which `git archive` writes the commit's hash (.gitattributes); a clone has the placeholder '$Format...'."""
 
 
 def _git(*arguments: str) -> str:
@@ -39,15 +40,15 @@ def _git(*arguments: str) -> str:
 
 
 def _unpacked() -> str:
-    """Return the commit of an unpacked archive with '+unpacked', as nobody knows whether its code was edited; else 'unknown'."""
+    """Return the commit of an unpacked archive with '+unpacked', else 'unknown'; edits of its code can't be seen."""
     source = COMMIT.read_text(encoding="utf-8").strip() if COMMIT.is_file() else ""
     return "unknown" if source.startswith("$") or not source else f"{source}+unpacked"
 
 
 def commit() -> str:
-    """Return the commit that holds the working directory, with '+changes' when tracked files differ from it; or that of `_unpacked`.
+    """Return the commit of the working directory, or that of `_unpacked`; '+changes' means that tracked files differ.
 
-    Where git refuses to say, as it does of another user's repository, its reason is printed once a command.
+    Where git refuses to answer, as for another user's repository, its reason is printed once per command.
     """
     try:
         head, _ = _git("rev-parse", "HEAD", "HEAD:./").split()  # a repository around a copy of ours has no such folder
@@ -55,16 +56,16 @@ def commit() -> str:
     except OSError:
         return _unpacked()
     except subprocess.CalledProcessError as error:
-        said = " ".join(error.stderr.split())
-        if not any(words in said for words in NO_COMMIT) and SAID not in os.environ:
-            os.environ[SAID] = "1"  # processes that start from here on keep still
-            print(f"stemrepro: results that are made here name no commit, as git refuses: {said}", file=sys.stderr)
+        reason = " ".join(error.stderr.split())
+        if not any(words in reason for words in NO_COMMIT) and WARNED not in os.environ:
+            os.environ[WARNED] = "1"  # processes that start from here on keep still
+            print(f"stemrepro: results that are made here name no commit, as git refuses: {reason}", file=sys.stderr)
         return _unpacked()
     return head + ("+changes" if changed else "")
 
 
 def no_repository() -> str:
-    """Return what to do where there is no git repository, which DVC and `stemrepro verify` need; "" where there is one."""
+    """Return advice where the git repository that DVC and `stemrepro verify` need is missing, else ""."""
     try:
         _git("rev-parse", "--git-dir")
     except OSError as error:
@@ -76,7 +77,7 @@ def no_repository() -> str:
 
 
 def machine() -> str:
-    """Processor and system, without the host's name."""
+    """Return the processor and the system, without the host's name."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             model = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), "")
@@ -88,7 +89,7 @@ def machine() -> str:
 
 
 class Made(Strict):
-    """What every provenance.json says."""
+    """What every provenance.json has."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -99,13 +100,13 @@ class Made(Strict):
 
 
 class Trained(Made):
-    """What that of a run says."""
+    """What the provenance.json of a run has."""
 
     epochs: float
 
 
 def read_provenance(path: Path, kind: type[Made] = Made) -> dict:
-    """Return a provenance.json; UserError where it is damaged."""
+    """Read a provenance.json; UserError where it is damaged."""
     value = read_json(path)
     try:
         parse(kind, value, path, exact=True)
@@ -115,7 +116,7 @@ def read_provenance(path: Path, kind: type[Made] = Made) -> dict:
 
 
 def provenance() -> dict:
-    """Commit, date (UTC), versions and machine."""
+    """Return commit, date (UTC), versions and machine."""
     return {
         "commit": commit(),
         "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),

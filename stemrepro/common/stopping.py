@@ -1,6 +1,7 @@
-"""How a command is stopped: Ctrl-C, SIGTERM and SIGHUP end it in the same orderly way, and the processes it has started end with it.
+"""How a command is stopped: by Ctrl-C, SIGTERM and SIGHUP alike, together with the processes that it has started.
 
-Only the command itself hears these signals; it ends the others, which can go on from any moment. Where it is killed, Linux kills them.
+Only the command itself hears these signals. It ends its processes, which can resume from any moment.
+Where the command is killed, Linux kills them.
 """
 
 import ctypes
@@ -25,9 +26,9 @@ def _stop(number: int, _: object) -> None:
 
 
 def hear_stops() -> None:
-    """From now on each of the signals is a KeyboardInterrupt with its number, but for those that nohup or a shell had switched off.
+    """Turn each of the signals into a KeyboardInterrupt with its number, unless nohup or a shell had switched it off.
 
-    On Linux the command of a stage also hears SIGTERM when DVC is gone: else it would go on, and be in the way of the next one.
+    On Linux the command of a stage also hears SIGTERM when DVC is gone; else it would block the next command.
     """
     if sys.platform == "linux" and OF_DVC in os.environ:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -38,8 +39,9 @@ def hear_stops() -> None:
 
 @contextmanager
 def stops_held() -> Iterator[None]:
-    """Hold the signals back until the body is done, so that no process is left half started, and keeps them from those that start in
-    it: what happens then is for this one to say.
+    """Hold the signals back until the body is done, so that no process is left half started.
+
+    Processes that start in the body don't hear the signals: this process decides about them.
     """
     heard: list[int] = []
     before = {number: handler for number in STOPS if callable(handler := signal.getsignal(number))}
@@ -59,17 +61,18 @@ def stops_held() -> Iterator[None]:
 
 
 @contextmanager
-def started(commands: list[list[str]]) -> Iterator[list[subprocess.Popen]]:
-    """Further commands of ours beside the body, whose input ends behind it. They are waited for; where the body fails or is stopped they
-    are killed.
+def started(commands: list[list[str]]) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Run further commands of ours during the body; their input ends after it.
+
+    They are waited for, and killed where the body fails or is stopped.
     """
-    processes: list[subprocess.Popen] = []
+    processes: list[subprocess.Popen[bytes]] = []
     environment = os.environ | {PARENT: str(os.getpid())}
     try:
         with stops_held():
             for command in commands:
-                asked = [sys.executable, "-m", "stemrepro.cli", *command]
-                processes.append(subprocess.Popen(asked, stdin=subprocess.PIPE, env=environment))
+                line = [sys.executable, "-m", "stemrepro.cli", *command]
+                processes.append(subprocess.Popen(line, stdin=subprocess.PIPE, env=environment))
         yield processes
     except BaseException:
         for process in processes:
@@ -81,8 +84,10 @@ def started(commands: list[list[str]]) -> Iterator[list[subprocess.Popen]]:
 
 
 def leave_with_parent() -> None:
-    """Called by a process that another one of ours has started: SIGTERM ends it at once, Ctrl-C and SIGHUP are for that one alone, and
-    on Linux it is killed as soon as that one is gone, whatever it does.
+    """End this process with its parent, another process of ours.
+
+    SIGTERM ends it at once; Ctrl-C and SIGHUP are for the parent alone.
+    On Linux it is killed as soon as the parent is gone.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -6,7 +6,8 @@ from functools import reduce
 
 
 def total(values: Iterable[float]) -> float:
-    """Return the sum from left to right, rounded at each step. Python's own is more exact from 3.12 on, so that its last digits hang on the
-    version.
+    """Return the sum from left to right, rounded at each step.
+
+    The built-in sum is more exact from Python 3.12 on, so its last digits depend on the version.
     """
     return reduce(operator.add, values, 0.0)

@@ -10,7 +10,10 @@ NOTHING = ("NoneType None", "[]")
 
 
 def says_nothing(node: object) -> bool:
-    """Is a statement a comment, an import, or no more than imports for a type checker? A text that stands alone is a comment."""
+    """Tell whether a statement is a comment, an import, or only imports for a type checker.
+
+    A string that stands alone is a comment.
+    """
     if isinstance(node, ast.If):
         tested = getattr(node.test, "attr", getattr(node.test, "id", ""))
         return tested == "TYPE_CHECKING" and all(map(says_nothing, [*node.body, *node.orelse]))
@@ -20,7 +23,7 @@ def says_nothing(node: object) -> bool:
 
 
 def _joined(values: list[ast.expr]) -> Iterator[ast.expr]:
-    """Return the parts of an f-string; text that some versions of Python leave empty or in pieces is one."""
+    """Yield the parts of an f-string; text that some versions of Python leave empty or in pieces is one part."""
     for text, parts in itertools.groupby(values, lambda part: isinstance(part, ast.Constant)):
         if not text:
             yield from parts
@@ -29,16 +32,18 @@ def _joined(values: list[ast.expr]) -> Iterator[ast.expr]:
 
 
 def canonical(node: object) -> str:
-    """Return a syntax tree as text: the same from every version of Python, and without comments, docstrings, imports and layout.
+    """Return a syntax tree as text, the same in every version of Python.
 
-    A version knows fields that others don't; they are left out where they are empty, as code is that doesn't use them.
+    Comments, docstrings, imports and layout are left out.
+
+    Some fields exist in some versions alone; empty fields are left out, so that other code gives equal text.
     """
     if isinstance(node, list):
         return f"[{','.join(canonical(part) for part in node if not says_nothing(part))}]"
     if not isinstance(node, ast.AST):
         return f"{type(node).__name__} {hex(node) if type(node) is int else ascii(node)}"
-    own = {name: value for name, value in ast.iter_fields(node) if name not in UNMEANT}
+    fields = {name: value for name, value in ast.iter_fields(node) if name not in UNMEANT}
     if isinstance(node, ast.JoinedStr):
-        own["values"] = list(_joined(node.values))
-    texts = {name: canonical(own[name]) for name in sorted(own)}
+        fields["values"] = list(_joined(node.values))
+    texts = {name: canonical(fields[name]) for name in sorted(fields)}
     return f"{type(node).__name__}({','.join(f'{name}={text}' for name, text in texts.items() if text not in NOTHING)})"

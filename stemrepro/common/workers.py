@@ -1,4 +1,4 @@
-"""Runs functions over several jobs in processes of their own, after one import.
+"""Functions that run over several jobs in separate processes, after one import.
 
 The processes come from a fork server that has imported what they need, so that start-up is paid once. Allocator
 thresholds and thread counts are set here, before the server starts, because glibc reads them at process start only:
@@ -32,11 +32,11 @@ ENVIRONMENT = {
     "TQDM_DISABLE": "1",  # lm-eval's bars between ours
 }
 LONGEST_PLACE, SHORT_PLACES = 70, ("/tmp", "/var/tmp", "/dev/shm")
-"""Of a socket's path the system allows some 100 characters; multiprocessing adds 32 to the folder's."""
+"""A socket's path may have some 100 characters; multiprocessing adds 32 to the folder's."""
 NO_MEMORY = ("can't allocate memory", "out of memory")
-"""What torch says of it, on the CPU and on a GPU."""
+"""What torch's errors say, on the CPU and on a GPU."""
 SILENCE = 600.0
-"""Seconds without a word of any worker, after which a warning says so: one that hangs looks like one that works."""
+"""Seconds without a report of any worker before a warning: a worker that hangs looks like one that works."""
 AGAIN = "run again, they resume; fewer 'workers' of the scale (recipes/scales/) take less memory"
 
 
@@ -47,9 +47,9 @@ class Job:
     Attributes:
         function: "module:function", imported in the worker alone, so that the parent needs no torch.
         name: what it is called while it runs.
-        total: its length; `report(done, loss or nan, tokens per second)` says how far it is.
-        cost: of all of it beside the other jobs', for the time that is left.
-        resumes: may it begin in its middle?
+        total: its length; `report(done, loss or nan, tokens per second)` tells its progress.
+        cost: of the whole job compared with the others, for the time that is left.
+        resumes: whether it may begin in its middle.
     """
 
     function: str
@@ -91,14 +91,14 @@ def _work(number: int, job: Job) -> object:
         return pkgutil.resolve_name(job.function)(job.run, report, **job.arguments)
     except UserError:
         raise
-    except (Exception, SystemExit) as error:  # code of one's own may exit; with 0, say
+    except (Exception, SystemExit) as error:  # code of the user may exit, even with 0
         if isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY):
-            raise UserError(f"no memory was left for {job.name} and those that ran beside it; {AGAIN}") from error
+            raise UserError(f"no memory was left for {job.name} and those that ran with it; {AGAIN}") from error
         raise UserError(f"{job.name} failed:\n{traceback.format_exc()}") from error
 
 
 def _take(queue: object, course: Course) -> bool:
-    """Tell a course what workers have reported since; says whether they have."""
+    """Pass the reports of workers on to a course; return whether there were any."""
     heard = False
     while True:
         try:
@@ -115,17 +115,19 @@ def _take(queue: object, course: Course) -> bool:
 
 
 def _keep_sockets_short() -> None:
-    """Have multiprocessing put its socket elsewhere where TMPDIR is too long for one.
+    """Have multiprocessing put its socket in another folder where TMPDIR's path is too long.
 
     Raises:
-        UserError: there is no place for it.
+        UserError: no folder with a short path may be written.
     """
-    if len(os.fsencode(own := tempfile.gettempdir())) <= LONGEST_PLACE:
+    folder = tempfile.gettempdir()
+    if len(os.fsencode(folder)) <= LONGEST_PLACE:
         return
     others = [place for place in SHORT_PLACES if os.access(place, os.W_OK | os.X_OK)]
     if not others:
         raise UserError(
-            f"TMPDIR {own} is too long for a socket in it; set TMPDIR to a folder of {LONGEST_PLACE} characters or fewer"
+            f"TMPDIR {folder} is too long for a socket in it; "
+            f"set TMPDIR to a folder of {LONGEST_PLACE} characters or fewer"
         )
     tempfile.tempdir, before = others[0], tempfile.tempdir
     util.get_temp_dir()  # makes it there, and keeps it
@@ -133,9 +135,9 @@ def _keep_sockets_short() -> None:
 
 
 def fork_server(threads: int, preload: str) -> multiprocessing.context.ForkServerContext:
-    """Return where processes come from: a server with the allocator's thresholds and one import, started with the first of them.
+    """Return the context of a fork server with the allocator's thresholds and one import.
 
-    All of a session's processes come from the server that was started first, whoever asked for it.
+    The server starts with its first process. All later processes come from that first server, whoever calls.
 
     Raises:
         UserError: see `_keep_sockets_short`.
@@ -156,17 +158,17 @@ def run_jobs(
     done: int = 0,
     later: Sequence[Job] = (),
 ) -> Iterator[tuple[int, object]]:
-    """Run jobs, `workers` at a time or as many as there are cores for, and yields (number, result) of each as it ends.
+    """Run jobs, `workers` at a time or as many as there are cores for, and yield (number, result) of each as it ends.
 
     Args:
         threads: torch threads in each worker.
         preload: module that the fork server imports beforehand.
-        what: is done, in a word, for what is shown meanwhile.
+        what: names the jobs, in a word, for the progress bar.
         done: jobs of the same kind that had nothing left to do.
         later: jobs that another call will run, for the time that is left.
 
     Raises:
-        UserError: a job's own, or a crash with its traceback; the other jobs are ended.
+        UserError: raised by a job, or a crash with its traceback; the other jobs are ended.
     """
     if not jobs:
         return
@@ -191,11 +193,12 @@ def run_jobs(
                 elif time.monotonic() - silent_since > SILENCE and course.running:
                     names = ", ".join(job.name for n, job in enumerate(jobs) if n in course.running)
                     warnings.warn(
-                        f"no word for {duration(SILENCE)} of {names}; if it hangs, stop with Ctrl-C and run again: what is done is kept",
+                        f"no word for {duration(SILENCE)} of {names}; "
+                        f"if it hangs, stop with Ctrl-C and run again: what is done is kept",
                         stacklevel=1,
                     )
                     silent_since = math.inf
-                for future in sorted(ended, key=lambda future: future.exception() is not None):  # what came out is kept
+                for future in sorted(ended, key=lambda future: future.exception() is not None):  # results are kept
                     number = numbers.pop(future)
                     try:
                         result = future.result()
@@ -205,14 +208,14 @@ def run_jobs(
                         raise UserError(f"a worker was killed while these ran: {names}; {AGAIN}") from error
                     except UserError:
                         raise
-                    except Exception as error:  # a result that can't be sent back, say
+                    except Exception as error:  # for instance a result that can't be sent back
                         raise UserError(f"{jobs[number].name} failed: {type(error).__name__}: {error}") from error
                     course.end(number)
                     yield number, result
-        except BaseException:  # also one of whoever asked for the results
+        except BaseException:  # also one of the caller
             for process in multiprocessing.active_children():
                 if process not in others:
-                    process.kill()  # also where it hangs; what it did goes on from its last checkpoint
+                    process.kill()  # also where it hangs; it resumes from its last checkpoint
             raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from stemrepro.common.errors import UserError
 
 NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
-"""Names of arms, variants, scales, mixes: they become parts of paths, of shell commands and of addresses (arm@variant)."""
+"""Names of arms, variants, scales, mixes: parts of paths, of shell commands and of addresses (arm@variant)."""
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME.pattern}$", max_length=64)]
 Positive = Annotated[int, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
@@ -20,15 +20,15 @@ Factor = Annotated[float, Field(gt=0)]
 
 
 def later(default: Any, **more: Any) -> Any:
-    """Give a field that came after files were written.
+    """Return a field that was added after files had been written.
 
-    At its default it is left out, so that those files and their hashes stay what they are.
+    At its default it is left out, so that those files and their hashes don't change.
     """
     return Field(default, exclude_if=lambda value: value == default, **more)
 
 
 class Strict(BaseModel):
-    """A record that knows its keys, never changes and holds no number that is none."""
+    """A record with fixed keys that never changes and holds finite numbers alone."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -37,13 +37,13 @@ Record = TypeVar("Record", bound=Strict)
 
 
 def parse(model: type[Record], value: object, file: Path, key: str = "", exact: bool = False) -> Record:
-    """`value` as a record; UserError names the file, the key and what stands there.
+    """Return `value` as a record; UserError names the file, the key and the value.
 
     Args:
-        exact: "3" is no number, nor is true.
+        exact: take neither "3" nor true for a number.
     """
     try:
-        if exact:  # as JSON, which has lists where Python has tuples
+        if exact:  # as JSON, which has lists for tuples
             return model.model_validate_json(json.dumps(value, default=str), strict=True)
         return model.model_validate(value)
     except ValidationError as error:
@@ -57,7 +57,7 @@ def parse(model: type[Record], value: object, file: Path, key: str = "", exact: 
 
 
 NUMBER = re.compile(r"[0-9][0-9_]*(\.[0-9_]*)?(e[-+]?[0-9]+)?|0o[0-7_]+")
-"""What YAML 1.2, as DVC reads it, takes for a number; PyYAML has YAML 1.1."""
+"""Numbers of YAML 1.2, as DVC reads it; PyYAML has YAML 1.1."""
 STRING = "tag:yaml.org,2002:str"
 _PLAIN = yaml.resolver.Resolver()
 
@@ -84,7 +84,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
 
 
 def read_yaml(path: Path) -> dict:
-    """Return the mapping that a YAML file holds.
+    """Read the mapping of a YAML file.
 
     Raises:
         UserError: the file is missing, unreadable or no YAML, or names a key twice.

@@ -16,7 +16,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> "Address":
-        """ "dense@half", or "dense" at the scale itself."""
+        """Read "dense@half", or "dense" at the scale itself."""
         arm, _, variant = text.partition("@")
         return cls(variant or MAIN, arm)
 
@@ -25,5 +25,5 @@ class Address:
 
     @property
     def path(self) -> Path:
-        """Where its runs and scores lie below a scale's folder."""
+        """Folder of its runs and scores, below a scale's folder."""
         return Path(self.variant) / self.arm

@@ -16,33 +16,34 @@ from stemrepro.model.specs import check, spec
 
 Placement = Literal["none", "third", "third-shifted", "early", "late", "half", "full", "single"]
 HUES = {
-    "black": "#333333", "blue": "#0173b2", "orange": "#de8f05", "green": "#029e73", "red": "#d55e00", "purple": "#cc78bc",
-    "brown": "#ca9161", "pink": "#fbafe4", "grey": "#949494", "yellow": "#ece133", "cyan": "#56b4e9",
+    "black": "#333333", "blue": "#0173b2", "orange": "#de8f05", "green": "#029e73", "red": "#d55e00",
+    "purple": "#cc78bc", "brown": "#ca9161", "pink": "#fbafe4", "grey": "#949494", "yellow": "#ece133",
+    "cyan": "#56b4e9",
 }  # fmt: skip
-"""seaborn's colours that the colour-blind tell apart, and black."""
+"""Colours of seaborn that the colour-blind tell apart, and black."""
 MARKERS = "osD^v<>pPXhHd*8.x+"
-"""Those of matplotlib that are told apart at a figure's size."""
+"""Markers of matplotlib that are easily told apart at a figure's size."""
 
 
 class Arm(Strict):
-    """One model variant, as a few fields over the dense base. The defaults are the code-faithful ones (official code)."""
+    """One model, as a few fields over the dense base. The defaults are those of the official code."""
 
-    ffn: str = Field(description="a name of stemrepro/model/specs.py, or a class of your own: my/file.py:Class")
+    ffn: str = Field(description="a name of stemrepro/model/specs.py, or a class in your file: my/file.py:Class")
     placement: Placement
     label: str = Field("", exclude=True, description="in figures; its name when left out")
     hue: str = Field("grey", exclude=True, description="in figures, one a family of arms: a name of HUES")
     marker: str = Field("o", min_length=1, max_length=1, exclude=True, description="in figures, as matplotlib's")
     family: Name | Literal[""] = Field(
-        "", exclude=True, description="whose best rates are its own; its own name when left out"
+        "", exclude=True, description="family whose tuned settings it has; its name when left out"
     )
     values: Placement = Field("none", description="layers whose attention adds a table row to its values")
     pairs: bool = Field(
         False, description="a hashed pair's row is added to the input embedding; its table is up to half of the model"
     )
     rank: float = Field(0.0, ge=0, description="width of a narrow table / width of the model")
-    slots: int = Field(0, ge=0, description="rows that a token has in a table (stem-slots)")
+    slots: int = Field(0, ge=0, description="rows per token in a table (stem-slots)")
     ffn_factor: Factor = Field(
-        1.0, description="ffn_width / the shape's, in all layers; measured numbers say by what in recipes/arms.yaml"
+        1.0, description="ffn_width / the shape's, in all layers; recipes/arms.yaml says where a number was measured"
     )
     experts: int = Field(0, ge=0, description="experts of a mixture; 0 with `match`: as many as match")
     top_k: Positive = Field(1, description="experts that a token uses")
@@ -74,7 +75,7 @@ class Arm(Strict):
         if self.match != "none" and not grows_by:
             raise ValueError(f"match '{self.match}' works by ffn_width or experts; '{self.ffn}' has neither to choose")
         if self.slots and "slots" not in needs:
-            raise ValueError(f"slots {self.slots}: '{self.ffn}' has one row a token, stem-slots has several")
+            raise ValueError(f"slots {self.slots}: '{self.ffn}' has one row per token, stem-slots has several")
         if self.match != "none" and self.ffn_factor != 1:
             raise ValueError(
                 f"ffn_factor {self.ffn_factor:g} and match '{self.match}' both choose a size: leave one out"
@@ -113,15 +114,16 @@ def shaped(shape: Shape, arm: Arm) -> ModelConfig:
 
 
 def run_settings(address: Address, arm: Arm, variant: Variant, scale: Scale) -> tuple[ModelConfig, RunTraining]:
-    """Model and training of an arm at a variant of a scale; raises as `shaped` and `Variant.at` do."""
-    there = variant.at(scale)
+    """Return model and training of an arm at a variant of a scale; raises as `shaped` and `Variant.at` do."""
+    changed = variant.at(scale)
     best = scale.tuned.get(arm.family or address.arm) if variant.tuned else None
-    own = best.model_dump(exclude={"learning_rate", "table_rate_factor"}, exclude_none=True) if best else {}
-    model = there.model.model_copy(update={key: own.pop(key) for key in ("embedding_std", "head_std") if key in own})
+    settings = best.model_dump(exclude={"learning_rate", "table_rate_factor"}, exclude_none=True) if best else {}
+    stds: dict[str, float] = {key: settings.pop(key) for key in ("embedding_std", "head_std") if key in settings}
+    model = changed.model.model_copy(update=stds)
     training = RunTraining(
-        **there.training.model_dump() | own,
-        sequence=there.model.sequence,
-        learning_rate=variant.learning_rate * best.learning_rate if best else there.learning_rate,
+        **changed.training.model_dump() | settings,
+        sequence=changed.model.sequence,
+        learning_rate=variant.learning_rate * best.learning_rate if best else changed.learning_rate,
         table_rate_factor=best.table_rate_factor if best else arm.table_rate_factor,
         table_decay_factor=arm.table_decay_factor,
         table_update=arm.table_update,

@@ -1,4 +1,4 @@
-"""How losses are split; here because analyses need the names without torch."""
+"""How losses are split. Analyses need these names without torch."""
 
 BUCKETS = {
     "pair": (0, 1, 4, 32),
@@ -7,11 +7,11 @@ BUCKETS = {
 }
 """Lower edges: training count of the pair (input token, target), of the input token; position in the sequence."""
 CONTEXTS = ("intact", "shuffled", "alone")
-"""What stands before the second half of a block: its first half, the same tokens in another order, nothing."""
+"""What comes before the second half of a block: its first half, the same tokens in another order, nothing."""
 
 
 def bucket_name(edges: tuple[int, ...], number: int) -> str:
-    """'1-3' for the bucket from 1 up to the next edge, '32+' for the last."""
+    """Return '1-3' for the bucket from 1 up to the next edge, '32+' for the last."""
     low = edges[number]
     if number + 1 == len(edges):
         return f"{low}+"
@@ -20,5 +20,5 @@ def bucket_name(edges: tuple[int, ...], number: int) -> str:
 
 
 def position_edges(length: int) -> tuple[int, ...]:
-    """Lower edges of fine position buckets: 0, 1, 2, 4, ... below `length`."""
+    """Return the lower edges of fine position buckets: 0, 1, 2, 4, ... below `length`."""
     return (0, *(2**k for k in range(20) if 2**k < length))

@@ -6,12 +6,13 @@ The files are the single source of truth. Every error is one sentence with the f
 import itertools
 import re
 from pathlib import Path
+from typing import Any
 
 from pydantic import ConfigDict, Field
 
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.paths import RECIPES
-from stemrepro.common.yaml_records import Strict, checked_name, parse, read_yaml
+from stemrepro.common.yaml_records import Record, Strict, checked_name, parse, read_yaml
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import Arm, run_settings, shaped
 from stemrepro.config.mixes import BlendMix, Mix, parse_mix
@@ -22,9 +23,9 @@ from stemrepro.config.scale import Scale, Shape, Variant
 from stemrepro.config.scores import PARTS
 
 NO_RECIPES = ("arms", "mixes", "paper", "variants", "shapes")
-RESERVED = ("check", "fetch", "corpus", "items", "tokenizer", "blocks", "vocabularies", "people", "mid", "counts", "train", *PARTS,
-            "metrics", "report", "sweeps", "data")  # fmt: skip
-"""Names that stages of the pipeline and folders of results have; a recipe can't."""
+RESERVED = ("check", "fetch", "corpus", "items", "tokenizer", "blocks", "vocabularies", "people", "mid", "counts",
+            "train", *PARTS, "metrics", "report", "sweeps", "data")  # fmt: skip
+"""Names of the pipeline's stages and of folders of results; a recipe can't have them."""
 KEY = re.compile(r"[a-z0-9][a-z0-9-]*")
 """Names of scales and mixes, which DVC reads as parts of dotted keys."""
 MODULE = re.compile(r"[a-z0-9][a-z0-9_.-]*")
@@ -46,19 +47,23 @@ class Catalog(Strict):
     paper: Paper
 
     def scale(self, name: str) -> Scale:
-        """Return a scale by name; UserError names those there are."""
+        """Return a scale by name; UserError names the choices."""
         if name not in self.scales:
             raise unknown("scale", name, self.scales, "recipes/scales/")
         return self.scales[name]
 
     def at(self, scale: str) -> "Catalog":
-        """Return the same with the recipes that are run at a scale; UserError names the scales there are."""
+        """Return the same with the recipes that are run at a scale; UserError names the scales."""
         named = self.scale(scale).named_only
-        kept = {name: own for name, own in self.recipes.items() if scale in own.scales or not (own.scales or named)}
+        kept = {
+            name: recipe
+            for name, recipe in self.recipes.items()
+            if scale in recipe.scales or not (recipe.scales or named)
+        }
         return self.model_copy(update={"recipes": kept})
 
     def recipe(self, name: str) -> Recipe:
-        """Return a recipe by name; UserError names those there are."""
+        """Return a recipe by name; UserError names the choices."""
         if name not in self.recipes:
             raise unknown("recipe", name, self.recipes, "recipes/")
         return self.recipes[name]
@@ -68,31 +73,33 @@ class Catalog(Strict):
         return Variant() if name == MAIN else self.variants[name]
 
     def before(self, address: Address) -> Address | None:
-        """Return the address whose finished runs those of another go on from, or None.
+        """Return the address whose finished runs the runs of another address resume from, or None.
 
         Raises:
-            UserError: it isn't there, or is of another model or text, or goes on from another itself.
+            UserError: it is unknown, is of another model or text, or resumes from another address itself.
         """
-        if (extends := self.variant(address.variant).extends) is None:
+        extends = self.variant(address.variant).extends
+        if extends is None:
             return None
         place = Address(extends.after, extends.arm or address.arm)
         if place.arm not in self.arms:
             raise unknown("arm", place.arm, self.arms, "recipes/arms.yaml")
         if place.variant not in {MAIN, *self.variants}:
             raise unknown("variant", place.variant, self.variants, "recipes/variants.yaml")
-        there = self.variant(place.variant)
-        if there.extends or there.changed:
+        parent = self.variant(place.variant)
+        if parent.extends or parent.changed:
             raise UserError(
-                f"it goes on from '{place.variant}', which has '{min(there.changed or {'extends'})}'; tokens, rate and clip alone may differ there"
+                f"it resumes from '{place.variant}', which has '{min(parent.changed or {'extends'})}'; "
+                f"tokens, learning rate and clip alone may differ there"
             )
         return place
 
 
-def _records(model: type[Strict], file: Path) -> dict:
+def _records(model: type[Record], file: Path) -> dict[str, Record]:
     return {checked_name(name, file): parse(model, value, file, name) for name, value in read_yaml(file).items()}
 
 
-def merged(base: dict, changes: dict) -> dict:
+def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """Merge changes into a base as RFC 7396 does.
 
     Mappings are merged key by key, null takes a key away, and any other value replaces the base's.
@@ -113,11 +120,12 @@ def _scales(folder: Path) -> dict[str, Scale]:
     """Read every scale, merged into the scale that its `base` names.
 
     Raises:
-        UserError: a base that isn't there or has a base itself, or values that make no scale.
+        UserError: a base that is unknown or has a base itself, or values that make no scale.
     """
     files = {checked_name(path.stem, path, KEY): path for path in sorted(folder.glob("*.yaml"))}
-    values, scales = {name: read_yaml(path) for name, path in files.items()}, {}
-    for name in sorted(files, key=lambda name: "base" in values[name]):  # a mistake in a base is that file's
+    values = {name: read_yaml(path) for name, path in files.items()}
+    scales: dict[str, Scale] = {}
+    for name in sorted(files, key=lambda name: "base" in values[name]):  # bases first: a mistake in one is its file's
         path, base = files[name], values[name].get("base")
         if base is None:
             scales[name] = parse(Scale, values[name], path)
@@ -134,23 +142,25 @@ def _scales(folder: Path) -> dict[str, Scale]:
 
 
 def _check_parent(recipe: Recipe, address: Address, place: Address) -> None:
-    """Raise UserError unless the recipe asks for the runs that those of an address go on from, too."""
-    asked = recipe.wanted()
-    seeds, there = max(asked[address].values()), max(asked.get(place, {"": 0}).values())
-    if there < seeds:
+    """Raise UserError unless the recipe also asks for the runs that those of an address resume from."""
+    requests = recipe.wanted()
+    seeds = max(requests[address].values())
+    parent_seeds = max(requests.get(place, {"": 0}).values())
+    if parent_seeds < seeds:
         raise UserError(
-            f"its {seeds} seeds go on from those of {place}, of which the recipe asks for {there}; ask for as many there"
+            f"its {seeds} seeds resume from those of {place}, of which the recipe asks for {parent_seeds}; "
+            f"ask for as many there"
         )
 
 
 def _check_recipe(name: str, recipe: Recipe, file: Path, catalog: Catalog) -> Recipe:
-    """Return the recipe with its claims' cells turned into numbers; UserError for whatever it names that isn't there."""
+    """Return the recipe with its claims' cells turned into numbers; UserError for an unknown name in it."""
     for arm in recipe.arms:
         if arm not in catalog.arms:
             raise UserError(f"{file}: {unknown('arm', arm, catalog.arms, 'recipes/arms.yaml')}")
-    for variant in recipe.variants:
-        if variant not in catalog.variants:
-            raise UserError(f"{file}: {unknown('variant', variant, catalog.variants, 'recipes/variants.yaml')}")
+    for variant_name in recipe.variants:
+        if variant_name not in catalog.variants:
+            raise UserError(f"{file}: {unknown('variant', variant_name, catalog.variants, 'recipes/variants.yaml')}")
     for where in recipe.scales:
         if where not in catalog.scales:
             raise UserError(f"{file}: {unknown('scale', where, catalog.scales, 'recipes/scales/')}")
@@ -161,10 +171,12 @@ def _check_recipe(name: str, recipe: Recipe, file: Path, catalog: Catalog) -> Re
     }
     for address, (where, scale) in itertools.product(recipe.wanted(), scales.items()):
         try:
-            model, _ = run_settings(address, catalog.arms[address.arm], catalog.variant(address.variant), scale)
-            if place := catalog.before(address):
+            variant = catalog.variant(address.variant)
+            model, _ = run_settings(address, catalog.arms[address.arm], variant, scale)
+            place = catalog.before(address)
+            if place:
                 _check_parent(recipe, address, place)
-            if place and catalog.variant(address.variant).extends.arm:
+            if place and variant.extends and variant.extends.arm:
                 check(run_settings(place, catalog.arms[place.arm], catalog.variant(place.variant), scale)[0], model)
         except (UserError, ValueError) as error:
             raise UserError(f"{file}: {address} at scale '{where}': {error}") from error
@@ -179,7 +191,7 @@ def _check_recipe(name: str, recipe: Recipe, file: Path, catalog: Catalog) -> Re
 
 
 def read_recipes(folder: Path = RECIPES) -> Catalog:
-    """Read and checks every arm, variant, scale and recipe."""
+    """Read and check every arm, variant, scale and recipe."""
     arms, variants = _records(Arm, folder / "arms.yaml"), _records(Variant, folder / "variants.yaml")
     for name, arm in arms.items():
         if arm.family and arm.family not in arms:
@@ -200,10 +212,11 @@ def read_recipes(folder: Path = RECIPES) -> Catalog:
             )
         if mixes[scale.data].kind == "blend":
             raise UserError(
-                f"{folder}/scales/{name}.yaml: data: '{scale.data}' is a blend with a scale's own text; it can stand under 'mid' only"
+                f"{folder}/scales/{name}.yaml: data: '{scale.data}' is a blend with a scale's own text; "
+                f"it can stand under 'mid' only"
             )
         if scale.mid is not None and (scale.mid not in mixes or mixes[scale.mid].kind != "blend"):
-            blends = [mix for mix, own in mixes.items() if own.kind == "blend"]
+            blends = [key for key, mix in mixes.items() if mix.kind == "blend"]
             raise UserError(
                 f"{folder}/scales/{name}.yaml: mid: {unknown('blend', scale.mid, blends, 'recipes/mixes.yaml')}"
             )
@@ -219,8 +232,8 @@ def read_recipes(folder: Path = RECIPES) -> Catalog:
         )
     read = {name: parse(Recipe, read_yaml(path), path) for name, path in files.items()}
     catalog = Catalog(
-        mixes=mixes, arms=arms, scales=scales, variants=variants, recipes={}, shapes=_records(Shape, folder / "shapes.yaml"),
-        paper=Paper(folder / "paper.yaml"),
+        mixes=mixes, arms=arms, scales=scales, variants=variants, recipes={},
+        shapes=_records(Shape, folder / "shapes.yaml"), paper=Paper(folder / "paper.yaml"),
     )  # fmt: skip
     recipes = {
         name: _check_recipe(name, recipe, files[name], catalog)
@@ -231,6 +244,7 @@ def read_recipes(folder: Path = RECIPES) -> Catalog:
     ]
     if len(primary) > MOST_PRIMARY:
         raise UserError(
-            f"{folder}: {len(primary)} primary claims over all recipes ({', '.join(primary)}); at most {MOST_PRIMARY} are allowed"
+            f"{folder}: {len(primary)} primary claims over all recipes ({', '.join(primary)}); "
+            f"at most {MOST_PRIMARY} are allowed"
         )
     return catalog.model_copy(update={"recipes": recipes})

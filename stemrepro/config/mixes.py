@@ -21,12 +21,12 @@ class ArchiveMix(Strict):
 
     @field_validator("sources")
     @classmethod
-    def _known(cls, sources: tuple[str, ...]) -> tuple[str, ...]:
+    def _in_archives(cls, sources: tuple[str, ...]) -> tuple[str, ...]:
         for source in sources:
             if source not in SOURCES:
-                raise ValueError(f"there is no source '{source}'; choose of {', '.join(SOURCES)}")
+                raise ValueError(f"there is no source '{source}'; choose one of {', '.join(SOURCES)}")
         if len(set(sources)) < len(sources):
-            raise ValueError("a source stands there twice; name each once")
+            raise ValueError("a source is named twice; name each once")
         return sources
 
 
@@ -45,7 +45,7 @@ class HubMix(Strict):
     config: str | None = Field(None, description="the dataset's configuration")
     split: str = "train"
     revision: str = Field("main", description="branch, tag or commit; the commit read is recorded")
-    streaming: bool = Field(True, description="read only as much as is asked for, without downloading the rest")
+    streaming: bool = Field(True, description="read only as much as is needed, without downloading the rest")
     text: str = Field("text", description="column that holds a document's text")
     megabytes: Positive = Field(description="text to take, in the dataset's order")
     document: Literal["file", "line"] = later(
@@ -56,7 +56,7 @@ class HubMix(Strict):
 
     @property
     def local(self) -> bool:
-        """Is it a folder on this machine?"""
+        """Whether it is a folder on this machine."""
         return Path(self.dataset).is_dir()
 
 
@@ -65,7 +65,7 @@ def check_prose(vendored: bool, sources: tuple[str, ...]) -> None:
     if vendored == bool(sources):
         raise ValueError("a mix with prose has either `sources` of it or `vendored: true`")
     if strange := [source for source in sources if source not in SOURCES]:
-        raise ValueError(f"there is no source '{strange[0]}'; choose of {', '.join(SOURCES)}")
+        raise ValueError(f"there is no source '{strange[0]}'; choose one of {', '.join(SOURCES)}")
 
 
 class FactsMix(Strict):
@@ -119,7 +119,7 @@ class RecallMix(Strict):
 
 
 class InventedMix(Strict):
-    """People who don't exist, and what is known of each (stemrepro.data.invented)."""
+    """People who don't exist, and facts about each (stemrepro.data.invented)."""
 
     kind: Literal["invented"]
     names: Positive = Field(description="first names, and as many last names")
@@ -138,7 +138,7 @@ class InventedMix(Strict):
 
     @property
     def length(self) -> int:
-        """Tokens of a document: two of the name, two an attribute, and the end mark."""
+        """Tokens of a document: two of the name, two per attribute, and the end mark."""
         return 2 + 2 * self.attributes + 1
 
 
@@ -156,7 +156,7 @@ class NeedlesMix(Strict):
     values: Positive = Field(description="words that are values")
     of_document: tuple[Positive, ...] = Field(min_length=1, description="keys of a document, one of these by chance")
     clauses: Positive = Field(description="of a document")
-    needles: Positive = Field(description="behind a clause, at most; one at least")
+    needles: Positive = Field(description="after a clause, at most; one at least")
     bare: Fraction = Field(description="share of the documents that are keys and values alone")
 
     @model_validator(mode="after")
@@ -197,7 +197,7 @@ class BlendMix(Strict):
 
 
 Mix = ArchiveMix | SampleMix | HubMix | FactsMix | RecallMix | InventedMix | NeedlesMix
-MIX_KINDS: dict[str, type[Strict]] = {
+MIX_KINDS: dict[str, type[Mix | BlendMix]] = {
     "archives": ArchiveMix,
     "sample": SampleMix,
     "hub": HubMix,
@@ -214,12 +214,12 @@ MADE = ("facts", "recall", "invented", "needles")
 
 
 def in_the_sample(mix: Mix) -> bool:
-    """Does all that a mix reads lie in the vendored sample?"""
+    """Tell whether all that a mix reads lies in the vendored sample."""
     return mix.kind == "sample" or (mix.kind in ("facts", "needles") and mix.vendored)
 
 
 def parse_mix(value: object, file: Path, name: str) -> Mix | BlendMix:
-    """One entry of mixes.yaml; `kind` tells which."""
+    """Read one entry of mixes.yaml as a record of its `kind`."""
     kind = value.get("kind") if isinstance(value, dict) else None
     if kind not in MIX_KINDS:
         raise UserError(f"{file}: {name}.kind: choose one of {', '.join(MIX_KINDS)} (got {kind!r})")

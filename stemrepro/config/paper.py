@@ -6,7 +6,7 @@ A cell is named block/row/column, "table-3-350m/dense/average". A cell without a
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -48,7 +48,8 @@ class PaperNumber(Strict):
     unit: str
     source: str
     confidence: Confidence = Field(
-        description="read in its abstract, the authors' blog, README or code / secondary notes / read off an image / computed from others"
+        description="read in its abstract, the authors' blog, README or code / secondary notes / read off an image / "
+        "computed from others"
     )
 
 
@@ -80,7 +81,7 @@ class Paper:
                 raise UserError(f"{file}: {name}.by_column names '{min(others)}', which is not among its columns")
 
     def cell(self, name: str) -> Cell:
-        """Return a cell with all its fields; `value` is None where nothing was found.
+        """Return a cell with all its fields; `value` is None where the paper has none.
 
         Raises:
             UserError: there is no such cell.
@@ -89,58 +90,60 @@ class Paper:
         row, _, column = rest.partition("/")
         block = self.blocks.get(block_name)
         if block is None or row not in block.rows or column not in block.columns:
-            cells = (f"{key}/{r}/{c}" for key, own in self.blocks.items() for r in own.rows for c in own.columns)
+            cells = (f"{key}/{r}/{c}" for key, other in self.blocks.items() for r in other.rows for c in other.columns)
             raise unknown("cell (block/row/column)", name, cells, f"{self.file}")
-        found = block.rows[row][block.columns.index(column)]
-        own = found if isinstance(found, Cell) else Cell(value=found)
+        entry = block.rows[row][block.columns.index(column)]
+        cell = entry if isinstance(entry, Cell) else Cell(value=entry)
         general = block.by_column.get(column, Cell())
         return Cell(
-            value=own.value,
-            unit=next(u for u in (own.unit, general.unit, block.unit) if u is not None),
-            source=own.source or general.source or block.source,
-            confidence=own.confidence or general.confidence or block.confidence,
+            value=cell.value,
+            unit=next(u for u in (cell.unit, general.unit, block.unit) if u is not None),
+            source=cell.source or general.source or block.source,
+            confidence=cell.confidence or general.confidence or block.confidence,
         )
 
     def value(self, name: str) -> float:
-        """Return the number in a cell, nan where none was found."""
-        found = self.cell(name).value
-        return math.nan if found is None else found
+        """Return the number in a cell, NaN where the paper has none."""
+        value = self.cell(name).value
+        return math.nan if value is None else value
 
     def row(self, name: str) -> dict[str, float]:
-        """Return the numbers of a row, "table-3-350m/dense", by column; nan where none was found."""
+        """Return the numbers of a row, "table-3-350m/dense", by column; NaN where the paper has none."""
         return {column: self.value(f"{name}/{column}") for column in self.blocks[name.split("/")[0]].columns}
 
-    def number(self, asked: Cells) -> PaperNumber:
-        """Return the number that follows from cells, with its source in words and the confidence of the least sure of them.
+    def number(self, request: Cells) -> PaperNumber:
+        """Return the number that follows from cells, with its source in words and the lowest confidence among them.
 
         Raises:
             UserError: no such cell, an empty one, or a number of cells that no difference can be formed from.
         """
-        found = [self.cell(name) for name in asked.cells]
-        if len(found) not in (1, 2, 4):
-            raise UserError(f"{self.file}: {list(asked.cells)}: one, two or four cells make a number, not {len(found)}")
-        for name, cell in zip(asked.cells, found, strict=True):
+        names, cells = request.cells, [self.cell(name) for name in request.cells]
+        if len(cells) not in (1, 2, 4):
+            raise UserError(f"{self.file}: {list(names)}: one, two or four cells make a number, not {len(cells)}")
+        numbers = []
+        for name, cell in zip(names, cells, strict=True):
             if cell.value is None:
                 raise UserError(f"{self.file}: the cell '{name}' is empty; a claim's number can't follow from it")
-        values = [math.log(cell.value) if asked.log else cell.value for cell in found]
+            numbers.append(cell.value)
+        values = [math.log(number) if request.log else number for number in numbers]
         value = total(sign * value for sign, value in zip((1, -1, -1, 1), values, strict=False))
-        terms = [f"ln {cell.value:g}" if asked.log else f"{cell.value:g}" for cell in found]
+        terms = [f"ln {number:g}" if request.log else f"{number:g}" for number in numbers]
         pairs = [" - ".join(terms[i : i + 2]) for i in range(0, len(terms), 2)]
         words = pairs[0] if len(pairs) == 1 else f"({pairs[0]}) - ({pairs[1]})"
-        block = self.blocks[asked.cells[0].split("/")[0]]
+        block = self.blocks[request.cells[0].split("/")[0]]
         where = f"{block.item}, {block.title}" if block.title else block.item
-        logarithm = "nats/token" if found[0].unit == "perplexity" else "logarithm"
-        unit = logarithm if asked.log else "points" if found[0].unit == "%" and len(found) > 1 else found[0].unit
-        weakest = max((cell.confidence for cell in found), key=CONFIDENCES.index)
+        logarithm = "nats/token" if cells[0].unit == "perplexity" else "logarithm"
+        unit = logarithm if request.log else "points" if cells[0].unit == "%" and len(cells) > 1 else cells[0].unit
+        weakest = max((cell.confidence for cell in cells), key=CONFIDENCES.index)
         return PaperNumber(
             value=round(value, 6),
             unit=unit,
-            source=f"{where}{f': {words}' if len(found) > 1 else ''}{f'; {asked.note}' if asked.note else ''}",
-            confidence="inferred" if weakest == "read" and len(found) > 1 else weakest,
+            source=f"{where}{f': {words}' if len(cells) > 1 else ''}{f'; {request.note}' if request.note else ''}",
+            confidence="inferred" if weakest == "read" and len(cells) > 1 else weakest,
         )
 
-    def listing(self) -> Iterator[dict]:
-        """One record a cell: name, item, title, value, unit, confidence, source."""
+    def listing(self) -> Iterator[dict[str, Any]]:
+        """Yield one record per cell: name, item, title, value, unit, confidence, source."""
         for name, block in self.blocks.items():
             for row in block.rows:
                 for column in block.columns:

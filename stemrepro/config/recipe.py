@@ -1,4 +1,7 @@
-"""What a recipe is, as typed data: one table or figure of the paper, or a reviewer's wish. stemrepro.config.catalog reads and checks the files."""
+"""What a recipe is, as typed data: one table or figure of the paper, or a reviewer's wish.
+
+stemrepro.config.catalog reads and checks the files.
+"""
 
 from typing import Annotated, Literal
 
@@ -7,7 +10,7 @@ from pydantic import Field, StringConstraints, model_validator
 from stemrepro.common.yaml_records import Factor, Name, Positive, Strict
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.paper import Cells, PaperNumber
-from stemrepro.config.scores import LOSSES, PARTS, PartName
+from stemrepro.config.scores import LOSSES, PARTS, RecipeScore, VariantScore
 
 Key = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=64)]
 """Names that lm-eval or Python give: tasks, groups of them, claims."""
@@ -17,14 +20,14 @@ ORIGINS: dict[Origin, str] = {
     "arithmetic": "the paper's arithmetic",
     "control": "our control",
 }
-"""Whose sentence a claim is: a result of the paper's, what follows from its own numbers and shapes, or a question of ours."""
+"""Whose sentence a claim is: the paper's, what follows from its numbers and shapes, or ours."""
 
 
 class Claim(Strict):
     """One sentence that can be false, and the contrast that would show it.
 
-    The effect is the metric of the first arm less that of the second, so that the claim makes it positive. An exact claim has
-    no arms: its metric is computed, without chance, and must equal the paper's number.
+    The effect is the metric of the first arm less that of the second, so that the claim makes it positive.
+    An exact claim has no arms: its metric is computed, without chance, and must equal the paper's number.
     """
 
     sentence: str
@@ -36,14 +39,15 @@ class Claim(Strict):
     )
     primary: bool = False
     smallest_effect: Factor = Field(
-        description="m: the smallest effect that counts, in the metric's unit; exact: half the last printed digit, unless the recipe says why not"
+        description="m: the smallest effect that counts, in the metric's unit; "
+        "exact: half the last printed digit, unless the recipe says why not"
     )
     paper: PaperNumber | Cells | None = Field(None, description="once loaded a number, never cells")
-    expected: float | None = Field(None, description="what an exact control says, where the paper has no number")
+    expected: float | None = Field(None, description="what an exact control says, as the paper says nothing")
     unit: str = "nats/token"
     preconditions: tuple[str, ...] = Field(
         (),
-        description="names that the recipe's measure knows, judged in this order; the first that fails gives the reason",
+        description="names of the recipe's measure, judged in this order; the first that fails gives the reason",
     )
 
     @model_validator(mode="after")
@@ -56,7 +60,7 @@ class Claim(Strict):
                 "a claim of kind 'exact' needs the paper's number or, of a control, 'expected', and can't be primary"
             )
         if self.expected is not None and (self.kind != "exact" or self.origin != "control"):
-            raise ValueError("'expected' is for controls of kind 'exact', about which the paper has no number")
+            raise ValueError("'expected' is for controls of kind 'exact', which the paper has no value for")
         return self
 
 
@@ -74,7 +78,7 @@ class VariantRequest(Strict):
 
     arms: tuple[Name, ...] = Field((), description="trained there; all of the recipe's when left out")
     seeds: Positive = 3
-    scores: tuple[Literal["steps", *(name for name, part in PARTS.items() if part.at_variants)], ...] = Field(
+    scores: tuple[VariantScore, ...] = Field(
         ("losses",), description="steps: only losses and gradient norms of training"
     )
 
@@ -87,7 +91,7 @@ class Recipe(Strict):
     place: int = Field(description="on the scoreboard, in the paper's order")
     measure: Name = Field(description="a name of stemrepro/measures: what the claims' metrics mean")
     front: bool = Field(
-        False, description="its analysis also draws front(data, measure): what answers its question, alone"
+        False, description="its analysis also draws front(data, measure), the one figure that answers its question"
     )
     origin: Origin = Field(description="of the claims that say nothing else")
     arms: tuple[Name, ...] = Field(description="arms that are trained for it; none when it is about the paper alone")
@@ -95,7 +99,7 @@ class Recipe(Strict):
     base: Name = Field(MAIN, description="the variant at which its arms are compared, in place of the scale itself")
     seeds: Positive = Field(5, description="seeds of each arm at the scale, the first of the scale's")
     more_seeds: dict[Name, Positive] = Field(default_factory=dict, description="arms with another number of seeds")
-    scores: tuple[Literal["context", PartName], ...] = Field(
+    scores: tuple[RecipeScore, ...] = Field(
         ("losses",), description="what it reads of its arms at the scale; context: losses also by position and context"
     )
     variants: dict[Name, VariantRequest] = Field(default_factory=dict, description="where else it wants arms")
@@ -106,7 +110,7 @@ class Recipe(Strict):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, value: object) -> object:
-        """Claims without an origin have the recipe's."""
+        """Give claims without an origin the recipe's."""
         if isinstance(value, dict) and isinstance(value.get("claims"), dict) and "origin" in value:
             claims = value["claims"].items()
             filled = {k: {"origin": value["origin"], **c} if isinstance(c, dict) else c for k, c in claims}
@@ -149,11 +153,11 @@ class Recipe(Strict):
         return [variant for variant in self.variants if arm in self.arms_at(variant)]
 
     def seeds_of(self, arm: str, part: str = "losses") -> int:
-        """Return how many seeds of an arm the recipe takes where its arms are compared; extra seeds are for losses only."""
+        """Return the number of an arm's seeds where the recipe compares its arms; extra seeds are for losses only."""
         if self.base != MAIN:
             return self.variants[self.base].seeds
-        own = self.more_seeds.get(arm, self.seeds)
-        return own if part == "losses" else min(own, self.seeds)
+        seeds = self.more_seeds.get(arm, self.seeds)
+        return seeds if part == "losses" else min(seeds, self.seeds)
 
     def scored(self) -> dict[Address, list[str]]:
         """Return the parts of the scores that it reads of each address, as their folders are called."""
@@ -164,14 +168,14 @@ class Recipe(Strict):
 
     def wanted(self) -> dict[Address, dict[str, int]]:
         """Return what the recipe reads: for each address the seeds of each kind of scores."""
-        found: dict[Address, dict[str, int]] = {}
+        requests: dict[Address, dict[str, int]] = {}
         if self.base == MAIN:
             for arm in self.arms:
-                found[Address(MAIN, arm)] = {
+                requests[Address(MAIN, arm)] = {
                     part: self.seeds_of(arm, "losses" if part == "context" else part) for part in self.scores
                 }
         for variant, request in self.variants.items():
-            found |= {
+            requests |= {
                 Address(variant, arm): dict.fromkeys(request.scores, request.seeds) for arm in self.arms_at(variant)
             }
-        return found
+        return requests

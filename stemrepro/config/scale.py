@@ -1,4 +1,4 @@
-"""How big: the fields of recipes/scales/*.yaml, and the variants of recipes/variants.yaml that lie beside a scale."""
+"""How big: the fields of recipes/scales/*.yaml, and the variants of recipes/variants.yaml that lie next to a scale."""
 
 from typing import Annotated, Literal
 
@@ -34,11 +34,11 @@ class Counting(Strict):
 
     vocab: Positive = Field(description="a second vocabulary, nearer the paper's than the model's is")
     length: Positive = Field(description="tokens of the longest context")
-    cache_tokens: Positive = Field(description="tokens a source that are streamed through the caches, at most")
+    cache_tokens: Positive = Field(description="tokens per source that are streamed through the caches, at most")
 
 
 class TunedSettings(Strict):
-    """What a family of arms learns best at, from the scale's study; what is left out is the scale's own."""
+    """Settings at which a family of arms learns best, from the scale's study; a field left out is the scale's."""
 
     learning_rate: Factor
     table_rate_factor: Factor = 1.0
@@ -58,7 +58,7 @@ class Scale(OfSomeScales):
     data: Name = Field(description="a mix of recipes/mixes.yaml")
     mid: Name | None = Field(
         None,
-        description="the same of kind 'blend', for variants that go on with it",
+        description="a mix of kind 'blend', for variants that go on with it",
     )
     scoreboard: str = Field(
         pattern=r"^results(/[a-z0-9][a-z0-9.-]*)?$", description="folder of the pages with every claim"
@@ -71,7 +71,7 @@ class Scale(OfSomeScales):
     geometry: Geometry
     named_only: bool = Field(False, description="only recipes that name the scale are run at it")
     workers: Positive = Field(description="runs at the same time, as far as there are cores for")
-    learning_rate: Factor = Field(description="peak rate, the same for every arm as in the paper")
+    learning_rate: Factor = Field(description="peak learning rate, the same for every arm as in the paper")
     tuned: dict[Name, TunedSettings] = Field(
         default_factory=dict, description="winners of results/start/sweeps/start, by family of arms"
     )
@@ -97,51 +97,56 @@ class Scale(OfSomeScales):
 
 
 class Extension(Strict):
-    """A later stage of training: it goes on from the finished run of the same arm and seed, with its weights and the state of its
-    optimiser, on sequences of another length, on another text, or on what follows in the same one.
+    """A later stage of training that resumes from the finished run of the same arm and seed.
+
+    It keeps the weights and the optimiser's state. It goes on with sequences of another length, with another text, or
+    with what follows in the same text.
     """
 
     after: Name = Field("main", description="the variant at which that run is; the scale itself when left out")
     arm: Name | None = Field(None, description="the dense arm that tables are made of")
     text: Literal["own", "mid"] = Field("own", description="mid: the blend that the scale names under `mid`")
-    sequence: Factor = Field(1.0, description="tokens a sequence, of the scale's; a step has as many tokens as before")
-    rope: Factor = Field(1.0, description="base of the rotary angles, of the scale's")
+    sequence: Factor = Field(1.0, description="tokens per sequence / the scale's; a step has as many tokens as before")
+    rope: Factor = Field(1.0, description="base of the rotary angles / the scale's")
     document_mask: bool = Field(False, description="attention stays inside a document, whatever it does at the scale")
     tables: Literal["kept", "anew", Kind] = Field(
         "kept",
-        description="anew: drawn and optimised from the start, as the official code does behind init_ckpt_path; the others: made of a "
-        "dense arm's run (stemrepro/training/retrofit_rows.py)",
+        description="anew: drawn and optimised from the start, as the official code does after init_ckpt_path; "
+        "the others: made of a dense arm's run (stemrepro/training/retrofit_rows.py)",
     )
 
     @model_validator(mode="after")
     def _from_dense(self) -> "Extension":
         if (self.arm is None) == (self.tables in KINDS):
             raise ValueError(
-                f"tables '{self.tables}' and arm {self.arm}: {' and '.join(KINDS)} are made of an arm, and no others are"
+                f"tables '{self.tables}' and arm {self.arm}: "
+                f"{' and '.join(KINDS)} are made of an arm, and no others are"
             )
         if self.arm and (self.sequence != 1 or self.text != "own"):
             raise ValueError(
-                "a retrofit goes on with the text that rows are made of, in sequences as long; leave 'sequence' and 'text' out"
+                "a retrofit goes on with the text that rows are made of, in sequences as long; "
+                "leave 'sequence' and 'text' out"
             )
         return self
 
 
 class Variant(Strict):
-    """A place beside a scale at which arms are trained too: factors of the scale's own values."""
+    """A variant of a scale at which arms are trained too: factors of the scale's values."""
 
     tokens: Factor = 1.0
-    vocab: Factor = Field(1.0, description="a vocabulary of its own; tokens are then those of as much text, in bytes")
+    vocab: Factor = Field(1.0, description="another vocabulary; tokens are then those of as much text, in bytes")
     width: Factor = Field(1.0, description="of width and ffn_width; the number of heads stays")
     learning_rate: Factor = 1.0
     clip: Factor = 1.0
-    optimizer: Optimizer | None = Field(None, description="the scale's own when left out")
+    optimizer: Optimizer | None = Field(None, description="the scale's when left out")
     tuned: bool = Field(
         False,
-        description="each arm at the tuned settings of its family, where the scale has them; `learning_rate` is a factor of theirs",
+        description="each arm at the tuned settings of its family, where the scale has them; "
+        "`learning_rate` is a factor of theirs",
     )
-    people: Factor = Field(1.0, description="of a mix of invented people: a text of its own, each told of as often")
+    people: Factor = Field(1.0, description="of a mix of invented people: another text, each person in it as often")
     extends: Extension | None = Field(
-        None, description="go on from the finished run; `tokens` are then those of this stage"
+        None, description="resume from the finished run; `tokens` are then those of this stage"
     )
     official_init: bool = Field(
         False,
@@ -150,7 +155,7 @@ class Variant(Strict):
 
     @property
     def changed(self) -> set[str]:
-        """Its fields that make another model, text or optimiser, so that no run goes on from there."""
+        """Its fields that make another model, text or optimiser; no run resumes from such a variant."""
         return {"vocab", "width", "people", "optimizer", "tuned", "official_init"} & self.model_fields_set
 
     @model_validator(mode="after")
@@ -158,7 +163,7 @@ class Variant(Strict):
         changed = self.changed
         if self.extends and changed:
             raise ValueError(
-                f"extends goes on with the scale's own model, text and optimiser; {min(changed)} can't stand beside it"
+                f"extends goes on with the scale's own model, text and optimiser; {min(changed)} can't stand with it"
             )
         return self
 
@@ -169,10 +174,12 @@ class Variant(Strict):
         return self
 
     def at(self, scale: Scale) -> Scale:
-        """Return the scale at this variant; with a vocabulary of its own still with the scale's tokens (RunTraining.same_text).
+        """Return the scale at this variant; with another vocabulary its tokens are still the scale's.
+
+        RunTraining.same_text then gives the tokens of as much text.
 
         Raises:
-            ValueError: a width that is no even number a head, or a vocabulary that is no whole number.
+            ValueError: a width that is no even number per head, or a vocabulary that is no whole number.
         """
         model, training = scale.model, scale.training
         if self.official_init:
@@ -189,7 +196,7 @@ class Variant(Strict):
         sequence, batch = longer.sequence * model.sequence, training.batch / longer.sequence
         if sequence % 1 or batch % 1 or batch < 1:
             raise ValueError(
-                f"extends.sequence {longer.sequence:g}: {sequence:g} tokens a sequence, {batch:g} of them a step"
+                f"extends.sequence {longer.sequence:g}: {sequence:g} tokens per sequence, {batch:g} of them per step"
             )
         training = training.model_copy(update={
             "batch": int(batch), "micro_batch": min(training.micro_batch, int(batch)),
@@ -198,10 +205,12 @@ class Variant(Strict):
         return scale.model_copy(update={
             "model": model.model_copy(update={
                 "width": int(width), "ffn_width": int(ffn_width), "vocab": int(vocab), "sequence": int(sequence),
-                "rope_base": longer.rope * model.rope_base, "document_mask": model.document_mask or longer.document_mask,
+                "rope_base": longer.rope * model.rope_base,
+                "document_mask": model.document_mask or longer.document_mask,
             }),
             "training": training.model_copy(update={
-                "tokens": max(1, round(self.tokens * training.tokens / step)) * step, "clip": self.clip * training.clip,
+                "tokens": max(1, round(self.tokens * training.tokens / step)) * step,
+                "clip": self.clip * training.clip,
                 "evals": max(1, round(self.tokens * training.evals)),  # as many tokens apart as at the scale
                 "optimizer": self.optimizer or training.optimizer,
             }),

@@ -1,11 +1,11 @@
-"""Which kinds of scores there are: the one table of them, and what each is asked with.
+"""The kinds of scores: the one table of them, and the settings of each.
 
 A new kind has a line here, a file of stemrepro/evaluation/ that makes it and one of stemrepro/measures/ that reads it.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -15,14 +15,14 @@ from stemrepro.common.yaml_records import Positive, Strict, later
 class Evaluation(Strict):
     """How runs of a scale are scored."""
 
-    tokens: Positive = Field(description="validation tokens a source")
+    tokens: Positive = Field(description="validation tokens per source")
     batch: Positive = Field(description="sequences at once")
 
 
 class Benchmarks(Strict):
     """How runs of a scale are scored on the benchmarks that its recipes name."""
 
-    items: Positive = Field(description="items a task, at most")
+    items: Positive = Field(description="items per task, at most")
     batch: Positive = Field(description="sequences at once")
     hub: bool = Field(False, description="lm-eval's own tasks from the Hugging Face hub, not the archive's")
 
@@ -36,9 +36,9 @@ class PlannedTasks(Benchmarks):
 class PlannedReasoning(Strict):
     """How runs are scored on which tasks of reasoning."""
 
-    items: Positive = Field(description="a task, at most")
+    items: Positive = Field(description="items per task, at most")
     batch: Positive = Field(description="sequences at once")
-    tasks: dict[str, str] = Field(description="lm-eval's metric, by its name of a task or group; none without the hub")
+    tasks: dict[str, str] = Field(description="lm-eval's metric, by its name of a task or group; empty without the hub")
 
 
 class Geometry(Strict):
@@ -56,7 +56,7 @@ class Knowledge(Strict):
 
 
 class Recall(Strict):
-    """How recall in context is asked for; of scales whose text is a mix of keys and values."""
+    """How recall in context is tested; of scales whose text is a mix of keys and values."""
 
     pairs: tuple[Positive, ...] = Field(min_length=1, description="numbers of pairs")
     lengths: tuple[Positive, ...] = Field(
@@ -100,14 +100,14 @@ class Part:
 
     Attributes:
         title: of the stage that makes it.
-        settings: fields of a scale that decide it. The first is the argument `asked`, which a scale must have.
+        settings: fields of a scale that decide it. The first is the argument `asked`; a scale must have it.
         mix: kind of the text that it needs.
         files: arguments of FILES.
         more: further arguments, from the scale's settings, its mix and the planned runs.
-        texts: does it read token blocks of all texts?
+        texts: whether it reads token blocks of all texts.
         depends: what its stage depends on besides.
-        tasks: is it about the recipe's tasks?
-        at_variants: may a recipe want it at variants?
+        tasks: whether it is about the recipe's tasks.
+        at_variants: whether a recipe may want it at variants.
     """
 
     title: str
@@ -123,7 +123,8 @@ class Part:
 
 PARTS = {
     "losses": Part(
-        "losses of training and of validation, also by position and context", ("evaluation",), texts=True, at_variants=True,
+        "losses of training and of validation, also by position and context", ("evaluation",),
+        texts=True, at_variants=True,
         more=lambda scale, mix, planned: {"level": planned.losses},
     ),
     "benchmarks": Part(
@@ -135,7 +136,9 @@ PARTS = {
         more=lambda scale, mix, planned: {"tokens": scale.evaluation.tokens},
     ),
     "facts": Part("what models know of a mix of facts", ("knowledge",), files=("facts", "tokenizer_file")),
-    "edits": Part("what models say when they read another entity's rows", ("knowledge",), files=("facts", "tokenizer_file")),
+    "edits": Part(
+        "what models say when they read another entity's rows", ("knowledge",), files=("facts", "tokenizer_file"),
+    ),
     "recall": Part(
         "what models recall of their context", ("recall",), "recall", ("tokenizer_file",),
         more=lambda scale, mix, planned: {"keys": mix.keys, "values": mix.values},
@@ -145,7 +148,8 @@ PARTS = {
         more=lambda scale, mix, planned: {"mix": mix, "count": planned.people or mix.people},
     ),
     "haystack": Part(
-        "needles that models find, by length and depth", ("haystack",), "needles", ("corpus", "tokenizer_file"), at_variants=True,
+        "needles that models find, by length and depth", ("haystack",), "needles", ("corpus", "tokenizer_file"),
+        at_variants=True,
         more=lambda scale, mix, planned: {"mix": mix},
     ),
     "distance": Part("losses by how far back targets stood last", ("evaluation",), texts=True),
@@ -154,6 +158,13 @@ PARTS = {
     ),
 }  # fmt: skip
 """By the name of a folder of scores and a file of stemrepro/evaluation/."""
-PartName = Literal[*PARTS]
+if TYPE_CHECKING:
+    PartName = str
+    RecipeScore = str
+    VariantScore = str
+else:  # a type checker can't read these names from the table
+    PartName = Literal[*PARTS]
+    RecipeScore = Literal["context", *PARTS]
+    VariantScore = Literal["steps", *(name for name, part in PARTS.items() if part.at_variants)]
 LOSSES = ("none", "steps", "losses", "context")
 """From the least that is scored of a run's losses to the most; all lie in the part "losses"."""

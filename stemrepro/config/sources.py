@@ -65,13 +65,16 @@ SOURCES = {
     },
 }
 PROSE = ("speeches", "bible", "plays", "passages")
-"""Running text. Definitions, the factbook's fields and recipes are short forms that repeat, and dominate a mean of losses otherwise."""
+"""Running text. Definitions, the factbook's fields and recipes repeat short forms that dominate a mean of losses."""
 OTHER_KINDS = ("mathematics", "code")
-"""No prose in any mix."""
+"""Sources that are never prose."""
 
 
 def prose(sources: Iterable[str]) -> tuple[str, ...]:
-    """Return the sources that headline losses are taken over: the prose ones, or of a mix that has none of these all but mathematics and code."""
+    """Return the sources that headline losses are taken over.
+
+    They are the prose ones. A mix without any of these has all sources but mathematics and code.
+    """
     sources = tuple(sources)
-    known = tuple(source for source in sources if source in PROSE)
-    return known or tuple(source for source in sources if source not in OTHER_KINDS) or sources
+    running = tuple(source for source in sources if source in PROSE)
+    return running or tuple(source for source in sources if source not in OTHER_KINDS) or sources

@@ -1,4 +1,4 @@
-"""What decides a training run beside its model: budget, optimiser, how tables are trained."""
+"""What decides a training run, its model apart: budget, optimiser, how tables are trained."""
 
 from typing import Annotated, Literal
 
@@ -11,13 +11,15 @@ Optimizer = Literal["adamw", "muon"]
 TableUpdate = Annotated[
     Literal["dense", "touched", "rowwise"],
     Field(
-        description="dense: AdamW, as the official code; touched: only rows of a batch's tokens move; rowwise: one second moment a row"
+        description="dense: AdamW, as the official code; touched: only rows of a batch's tokens move; "
+        "rowwise: one second moment per row"
     ),
 ]
 TableHome = Annotated[
     Literal["device", "host"],
     Field(
-        description="host: tables lie in host memory, a step's rows come to the device and their gradients go back (needs touched)",
+        description="host: tables lie in host memory, a step's rows come to the device and their gradients go back "
+        "(needs touched)",
     ),
 ]
 
@@ -25,8 +27,8 @@ TableHome = Annotated[
 class Training(Strict):
     """Training budget and optimiser of a scale; the same for every arm."""
 
-    tokens: Positive = Field(description="tokens a run is trained on")
-    batch: Positive = Field(description="sequences an optimiser step")
+    tokens: Positive = Field(description="tokens that a run is trained on")
+    batch: Positive = Field(description="sequences per optimiser step")
     micro_batch: Positive = Field(description="sequences at once; the rest is accumulated")
     schedule: Literal["cosine", "wsd"] = Field(
         "cosine",
@@ -50,7 +52,7 @@ class Training(Strict):
     )
     precision: Literal["32-true", "bf16-mixed", "bf16-true", "16-mixed"]
     accelerator: Literal["cpu", "gpu"]
-    threads: Positive = Field(description="threads a worker")
+    threads: Positive = Field(description="threads per worker")
     compile: bool = Field(
         False,
         description="torch.compile: faster, other roundings; where there is no compiler a run is eager and records it",
@@ -75,7 +77,7 @@ class Training(Strict):
 class RunTraining(Training):
     """The same of one run, with what its arm and variant add."""
 
-    sequence: Positive = Field(description="tokens a sequence")
+    sequence: Positive = Field(description="tokens per sequence")
     learning_rate: Factor = Field(description="peak learning rate")
     table_rate_factor: Factor = Field(1.0, description="table learning rate / backbone learning rate")
     table_decay_factor: float = Field(1.0, ge=0, description="table weight decay / backbone weight decay")
@@ -97,13 +99,14 @@ class RunTraining(Training):
 
     @property
     def warmup_steps(self) -> int:
-        """Count the steps of the warm-up."""
+        """Steps of the warm-up."""
         if self.warmup_tokens is not None:
             return max(1, round(self.warmup_tokens / (self.batch * self.sequence)))
+        assert self.warmup is not None  # see Training._fits
         return max(1, round(self.warmup * self.steps))
 
     def same_text(self, ratio: float) -> "RunTraining":
-        """Return the same with the tokens that as much text has in another vocabulary: `ratio` times as many, in whole steps."""
+        """Return the same with the tokens of as much text in another vocabulary: `ratio` times as many, whole steps."""
         step = self.batch * self.sequence
         tokens = max(1, round(ratio * self.tokens / step)) * step
         return self.model_copy(update={"tokens": tokens, "eval_tokens": round(ratio * self.eval_tokens)})

@@ -1,1 +1,1 @@
-"""The decoder, its feed-forward networks (one a file, the equation in the class), and what they cost."""
+"""The decoder, its feed-forward networks (one per file, the equation in the class), and what they cost."""

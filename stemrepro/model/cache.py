@@ -12,21 +12,21 @@ class LayerCache:
         self.values: Tensor | None = None
 
     def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Add those of new tokens and returns all of them."""
-        if self.keys is not None:
+        """Add those of new tokens and return all of them."""
+        if self.keys is not None and self.values is not None:
             keys, values = torch.cat([self.keys, keys], dim=2), torch.cat([self.values, values], dim=2)
         self.keys, self.values = keys, values
         return keys, values
 
 
 class Cache:
-    """What a decoder keeps of the tokens that it has seen: `tokens` [batch, tokens so far] and a LayerCache a layer."""
+    """What a decoder keeps of past tokens: `tokens` [batch, tokens so far] and a LayerCache per layer."""
 
     def __init__(self, layers: int) -> None:
         self.tokens: Tensor | None = None
         self.layers = [LayerCache() for _ in range(layers)]
 
     def extend(self, tokens: Tensor) -> Tensor:
-        """Add new tokens [batch, new] and returns all of them."""
+        """Add new tokens [batch, new] and return all of them."""
         self.tokens = tokens if self.tokens is None else torch.cat([self.tokens, tokens], dim=1)
         return self.tokens

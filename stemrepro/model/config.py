@@ -1,7 +1,7 @@
-"""What a model is: its shape, and which FFN each layer has."""
+"""What a model is: its shape, and the FFN of each layer."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, with_config
 
@@ -14,8 +14,9 @@ def layers_of(placement: str, layers: int) -> tuple[int, ...]:
     """Return the layers whose FFN an arm replaces; layer 0 never is (STEM, section 3 and Table 3).
 
     `third` takes every third layer from layer 1 on, layers // 3 of them: 5 of the paper's 16 and 10 of its 32.
-    `half` takes every other layer from layer 1 on, `full` all but layer 0. As many as `third`, elsewhere: `third-shifted` one
-    layer deeper, `early` the first ones, `late` the last ones. `single` is one layer in the middle.
+    `half` takes every other layer from layer 1 on, `full` all but layer 0.
+    As many layers as `third` have `third-shifted`, one layer deeper, `early`, the first, and `late`, the last.
+    `single` is one layer in the middle.
 
     Raises:
         UserError: unknown placement, or too few layers to replace even one.
@@ -44,12 +45,12 @@ MOST = 2**31
 Layers = Annotated[int, Field(gt=0, le=MOST_LAYERS)]
 Size = Annotated[int, Field(gt=0, le=MOST)]
 Count = Annotated[int, Field(ge=0, le=MOST)]
-"""Settings that are read from a file can ask for no more; layers are looked at one by one."""
+"""Bounds of settings that are read from a file; a loop goes over the layers."""
 Places = Annotated[tuple[int, ...], Field(max_length=MOST_LAYERS)]
 Real = Annotated[float, Field(gt=0)]
 Later = Annotated[Count, Field(exclude_if=lambda value: value == 0)]
 LaterStd = Annotated[Real | None, Field(exclude_if=lambda value: value is None)]
-"""Fields that came after runs were made: where they change nothing, settings are written as they were then."""
+"""Fields that were added after runs had been made: left out at their defaults, so that old settings stay equal."""
 
 
 @with_config(ConfigDict(extra="forbid", allow_inf_nan=False))
@@ -63,18 +64,19 @@ class ModelConfig:
         layers: number of blocks.
         heads, kv_heads: query heads and key/value heads (grouped-query attention).
         ffn_width: d_ff.
-        ffn: name of the FFN in the layers of `placed` (stemrepro.model.specs.spec knows it); the others are "dense".
-        placed: layers whose FFN is replaced.
-        embedding_std, head_std: std of the input embeddings and of the output head at the start; None: 1 / sqrt(width) (official code).
-        table_init: "xavier" (std sqrt(2 / (V + d_ff)), the official main branch), "small" (std 0.02) or "normal" (std 1).
-        table_shared: one table for all placed layers.
+        ffn: name of the FFN in `replaced_layers` (see stemrepro.model.specs.spec); the others are "dense".
+        replaced_layers: layers whose FFN is replaced.
+        embedding_std, head_std: std of the input embeddings and of the output head at initialisation;
+            None: 1 / sqrt(width) (official code).
+        table_init: "xavier" (std sqrt(2 / (V + d_ff)), the official main branch), "small" (std 0.02) or "normal" (1).
+        table_shared: one table for all replaced layers.
         rank: width of a narrow table (stem-lowrank, ple).
-        experts, chosen: experts of a mixture, and how many of them a token uses.
+        experts, top_k: experts of a mixture, and how many of them a token uses.
         value_layers: layers whose attention adds a table row to its values.
         rope_base: base of the rotary angles.
         norm_eps: epsilon of RMSNorm.
         document_mask: attention stays inside a document (ends are marked by token 0).
-        slots: rows that a token has in a table, where it has several (stem-slots).
+        slots: rows per token in a table that has several (stem-slots).
         pair_rows: rows of a table of hashed token pairs that is added to the input embedding; 0 for none.
     """
 
@@ -112,17 +114,19 @@ class ModelConfig:
             raise UserError(f"kv_heads {self.kv_heads} does not divide heads {self.heads}")
         if not all(0 < layer < self.layers for layer in self.replaced_layers):
             raise UserError(
-                f"placed {list(self.replaced_layers)}: layer 0 is never replaced and layers go up to {self.layers - 1}"
+                f"replaced_layers {list(self.replaced_layers)}: layer 0 is never replaced "
+                f"and layers go up to {self.layers - 1}"
             )
         if not all(0 <= layer < self.layers for layer in self.value_layers):
             raise UserError(f"value_layers {list(self.value_layers)}: layers go from 0 up to {self.layers - 1}")
         if self.table_shared and not self.replaced_layers:
-            raise UserError("table_shared: no layer is placed that could share a table")
+            raise UserError("table_shared: no layer is replaced that could share a table")
 
     @property
-    def settings(self) -> dict:
+    def settings(self) -> dict[str, Any]:
         """Its fields as JSON has them."""
-        return JSON.dump_python(self, mode="json")
+        fields: dict[str, Any] = JSON.dump_python(self, mode="json")
+        return fields
 
     @property
     def head_width(self) -> int:
@@ -130,7 +134,7 @@ class ModelConfig:
         return self.width // self.heads
 
     def ffn_of(self, layer: int) -> str:
-        """Name of the FFN in a layer."""
+        """Return the name of the FFN in a layer."""
         return self.ffn if layer in self.replaced_layers else "dense"
 
 

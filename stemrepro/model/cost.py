@@ -16,24 +16,25 @@ from stemrepro.model.specs import FFNCost, spec
 
 
 def ffn_costs(config: ModelConfig) -> list[FFNCost]:
-    """Of every layer's FFN."""
+    """Return the cost of every layer's FFN."""
     return [spec(config.ffn_of(layer)).cost(config) for layer in range(config.layers)]
 
 
 def row_elements(config: ModelConfig) -> int:
-    """Elements of the table rows that one token reads, those of value embeddings and of a pair at the input included."""
+    """Return the elements of the table rows that one token reads, value embeddings and the input's pair included."""
     return sum(c.row for c in ffn_costs(config)) + _value_rows(config) + (config.width if config.pair_rows else 0)
 
 
 def _value_rows(config: ModelConfig) -> int:
-    """Return those of value embeddings."""
+    """Return the elements of a token's value embeddings."""
     return len(config.value_layers) * config.kv_heads * config.head_width
 
 
 def half_of_the_model(config: ModelConfig) -> int:
-    """Return rows of a pair table of up to as many elements as all that is left of the model, so at most half of the whole (LongCat,
-    arXiv 2601.21204): the largest such m vocab + vocab / 2, as far from multiples of the vocabulary as can be, where LongCat's
-    hashes collide.
+    """Return the rows of a pair table that has at most as many elements as the rest of the model.
+
+    The table is then at most half of the whole (LongCat, arXiv 2601.21204). The number of rows is the largest such
+    m vocab + vocab / 2. It is as far as possible from multiples of the vocabulary, at which LongCat's hashes collide.
     """
     rest = replace(config, pair_rows=0)
     most = parameter_counts(rest)["total"] // config.width
@@ -41,12 +42,12 @@ def half_of_the_model(config: ModelConfig) -> int:
 
 
 def parameter_counts(config: ModelConfig) -> dict[str, int]:
-    """Counts real tensors, and gives the paper's two other conventions beside them.
+    """Count real tensors, and give the paper's two other conventions with them.
 
     Returns:
-        total: every element; active: what a token goes through, without tables and unused experts (what the paper calls
-        active; with untied embeddings both counted); tables: elements of the tables; paper_total: dense model plus tables,
-        what the arm removed not subtracted (FACTS: the convention of the paper's 1B row).
+        total: every element. active: what a token goes through, without tables and unused experts (what the paper calls
+        active; with untied embeddings both counted). tables: elements of the tables. paper_total: dense model plus
+        tables, what the arm removed not subtracted (FACTS: the convention of the paper's 1B row).
     """
     d, e = config.width, config.head_width
     attention = 2 * d * config.heads * e + 2 * d * config.kv_heads * e
@@ -64,7 +65,7 @@ def parameter_counts(config: ModelConfig) -> dict[str, int]:
 
 
 def flops_per_token(config: ModelConfig, context: int) -> int:
-    """Forward FLOPs a token in sequences of `context` tokens, attention and output head included.
+    """Return the forward FLOPs per token in sequences of `context` tokens, attention and output head included.
 
     A training step costs three times as much (the backward pass needs two products for each forward one).
     """
@@ -76,41 +77,45 @@ def flops_per_token(config: ModelConfig, context: int) -> int:
 
 
 def matched(config: ModelConfig, target: ModelConfig, quantity: str, context: int) -> ModelConfig:
-    """Return the same model with the value of the field that its FFN grows by (FFNSpec.grows_by) that comes nearest to the target.
+    """Return the model in the size that comes nearest to the target, by the field that its FFN grows by.
 
     Args:
+        config: a model whose FFNSpec.grows_by names that field.
+        target: the model whose size is matched.
         quantity: "total" parameters, or "flops" of a forward pass at `context` tokens.
     """
     field = spec(config.ffn).grows_by
 
-    def size(value: int) -> int:
-        other = replace(config, **{field: value})
-        return parameter_counts(other)["total"] if quantity == "total" else flops_per_token(other, context)
+    def grown(value: int) -> ModelConfig:
+        return replace(config, experts=value) if field == "experts" else replace(config, ffn_width=value)
 
-    wanted = parameter_counts(target)["total"] if quantity == "total" else flops_per_token(target, context)
+    def size(model: ModelConfig) -> int:
+        return parameter_counts(model)["total"] if quantity == "total" else flops_per_token(model, context)
+
     low = max(1, config.top_k)
-    step = size(low + 1) - size(low)  # both quantities are straight lines in either field
-    return replace(config, **{field: max(low, low + round((wanted - size(low)) / step))})
+    step = size(grown(low + 1)) - size(grown(low))  # both quantities are straight lines in either field
+    return grown(max(low, low + round((size(target) - size(grown(low))) / step)))
 
 
 def table_bytes_per_token(config: ModelConfig, bytes_per_number: int = 2) -> int:
-    """Return bytes of table rows that one token reads over all layers."""
+    """Return the bytes of table rows that one token reads over all layers."""
     return row_elements(config) * bytes_per_number
 
 
 def table_1_saving(shape: ModelConfig, length: int) -> float:
-    """Return share of a layer's multiply-adds that STEM saves by the paper's Table 1: d_ff / (4 d + 2 L + 3 d_ff).
+    """Return the share of a layer's multiply-adds that STEM saves by Table 1: d_ff / (4 d + 2 L + 3 d_ff).
 
-    As printed: full multi-head attention, every query against every key, the layer replaced. `shape` needs width and ffn_width.
+    As printed: full multi-head attention, every query against every key, the layer replaced.
+    `shape` needs width and ffn_width.
     """
     return shape.ffn_width / (4 * shape.width + 2 * length + 3 * shape.ffn_width)
 
 
 def table_1_decode_saving(shape: ModelConfig, length: int, batch: int) -> float:
-    """Return share of a decode step's memory reads in a replaced layer that STEM saves.
+    """Return the share of a decode step's memory reads in a replaced layer that STEM saves.
 
-    Table 1 has B (4 d^2 + 2 L d + 3 d d_ff) reads, as if every sequence read the weights anew, and so the same share as of
-    compute. A step reads the weights once for its whole batch and the keys and values once a sequence:
+    Table 1 has B (4 d^2 + 2 L d + 3 d d_ff) reads, as if every sequence read the weights anew, and so the same share as
+    of compute. A step reads the weights once for its whole batch and the keys and values once per sequence:
     4 d^2 + B 2 L d + 3 d d_ff, of which d d_ff goes.
     """
     d, f = shape.width, shape.ffn_width
@@ -118,29 +123,34 @@ def table_1_decode_saving(shape: ModelConfig, length: int, batch: int) -> float:
 
 
 def expected_distinct(tokens: int, vocab: int) -> float:
-    """Distinct tokens to expect among so many, if each were drawn by itself with a chance of 1 / (rank + 2.7).
+    """Return the distinct tokens to expect among `tokens` independent draws, with chances of 1 / (rank + 2.7).
 
-    Zipf's law in Mandelbrot's form. Text repeats its topic's words, so it has fewer: the long_context_capacity recipe measures.
+    Zipf's law in Mandelbrot's form. Text repeats its topic's words, so it has fewer, which the
+    long_context_capacity recipe measures.
     """
     chance = 1 / (np.arange(1, vocab + 1) + 2.7)
     return float(-np.expm1(tokens * np.log1p(-chance / chance.sum())).sum())
 
 
 def row_bytes(config: ModelConfig, rows: float, width: int = 2) -> float:
-    """Return bytes of so many tokens' rows in all tables, `width` bytes a number. Without de-duplication `rows` is batch x length, with
-    it the distinct tokens among them; training moves twice as much, because the rows' gradients go back.
+    """Return the bytes of so many tokens' rows in all tables, `width` bytes per number.
+
+    Without de-duplication `rows` is batch x length, with it the distinct tokens among them.
+    Training moves twice as much, because the rows' gradients go back.
     """
     return rows * table_bytes_per_token(config, width)
 
 
 def cache_bytes(config: ModelConfig, length: int, batch: int, width: int = 2) -> int:
-    """Return bytes of the keys and values of `batch` sequences of `length` tokens."""
+    """Return the bytes of the keys and values of `batch` sequences of `length` tokens."""
     return 2 * config.layers * batch * length * config.kv_heads * config.head_width * width
 
 
 def decode_bytes(config: ModelConfig, length: int, batch: int, width: int = 2) -> int:
-    """Return bytes that a decode step reads on the device: weights once for the batch (of embedding and tables only the tokens' rows),
-    keys and values of every sequence.
+    """Return the bytes that a decode step reads on the device.
+
+    They are the weights, once for the batch (of embedding and tables only the tokens' rows), and the keys and values of
+    every sequence.
     """
     rows = batch * (config.width * width + table_bytes_per_token(config, width))
     weights = parameter_counts(config)["active"] - config.vocab * config.width
@@ -150,15 +160,15 @@ def decode_bytes(config: ModelConfig, length: int, batch: int, width: int = 2) -
 def break_even_bandwidth(
     config: ModelConfig, length: int, rows: float, tokens: int, flops: float, training: bool = False, width: int = 2
 ) -> float:
-    """Return bytes a second from host to device at which rows arrive as fast as they are used up.
+    """Return the bytes per second from host to device at which rows arrive as fast as they are used up.
 
     Args:
         length: context of each token.
         rows: table rows moved, de-duplicated or not.
         tokens: tokens computed meanwhile.
-        flops: FLOPs a second that the device sustains.
+        flops: FLOPs per second that the device sustains.
         training: a training step (three times the compute, twice the bytes: gradients go back), not a prefill.
-        width: bytes a number.
+        width: bytes per number.
     """
     seconds = (3 if training else 1) * tokens * flops_per_token(config, length) / flops
     return (2 if training else 1) * row_bytes(config, rows, width) / seconds

@@ -1,4 +1,7 @@
-"""Continuations of prompts, greedy or sampled, by a key-value cache: each new token costs a pass over itself, and reads its own rows."""
+"""Continuations of prompts, greedy or sampled, by a key-value cache.
+
+Each new token costs a pass over itself, and reads its own rows.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -19,7 +22,10 @@ def greedy(logits: Tensor) -> Tensor:
 
 
 def sampled(temperature: float, top: int, seed: int) -> Choose:
-    """Draw from the `top` most probable tokens (0: from all) at a temperature; equal seeds draw alike."""
+    """Return a function that draws from the `top` most probable tokens (0: all) at a temperature.
+
+    Equal seeds draw alike.
+    """
     generator = torch.Generator().manual_seed(seed)
 
     def choose(logits: Tensor) -> Tensor:
@@ -36,15 +42,15 @@ def sampled(temperature: float, top: int, seed: int) -> Choose:
 def continuations(
     model: Decoder, prompts: Tensor, count: int, choose: Choose = greedy, context: int | None = None
 ) -> Iterator[Tensor]:
-    """Yield the next tokens [batch] of prompts of one length, up to `count` times. A prompt that has ended goes on with END_OF_DOCUMENT;
-    once all have, there is no more.
+    """Yield the next tokens [batch] of prompts of one length, up to `count` times.
 
-    Where tokens no longer fit the context, and for models whose rows are addressed by pairs of tokens, every token costs a pass over
-    the newest `context` tokens.
+    A prompt that has ended continues with END_OF_DOCUMENT; the function stops once all have ended.
+    A token costs a pass over the newest `context` tokens where they no longer fit the context.
+    So it does in models whose rows are addressed by pairs of tokens.
 
     Args:
         prompts: [batch, tokens], on the model's device.
-        context: tokens that the model sees at most; None: as many as there are.
+        context: tokens that the model sees at most; None: all of them.
     """
     rows, cache, new = prompts, Cache(len(model.blocks)), prompts
     ended = torch.zeros(len(prompts), dtype=torch.bool, device=prompts.device)

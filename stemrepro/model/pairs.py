@@ -8,9 +8,9 @@ from stemrepro.model.config import END_OF_DOCUMENT, ModelConfig
 
 
 def bigram_rows(tokens: Tensor, rows: int) -> Tensor:
-    """Row of each pair (token before, token), by a multiplicative hash: tokens [batch, seq] -> [batch, seq] below `rows`.
+    """Return the row of each pair (token before, token): tokens [batch, seq] -> [batch, seq] below `rows`.
 
-    Before the first token stands END_OF_DOCUMENT.
+    The hash is multiplicative. END_OF_DOCUMENT comes before the first token.
     """
     before = F.pad(tokens, (1, 0), value=END_OF_DOCUMENT)[:, :-1]
     mixed = (before * 1000003 + tokens) * 2654435761 & 0xFFFFFFFF
@@ -18,12 +18,13 @@ def bigram_rows(tokens: Tensor, rows: int) -> Tensor:
 
 
 class PairInput(nn.Module):
-    """A hashed pair's row at the input: e = E0[token] + s B[hash(token before, token)], B [pair_rows, width], s one learnt number.
+    """A hashed pair's row at the input: e = E0[token] + s B[hash(token before, token)].
 
-    n-gram input embeddings of LongCat (arXiv 2601.21204), simplified: pairs alone, one hash, no projection, a sum for their mean; the
-    learnt factor is modded-nanogpt's (#201), which has one a layer and adds the row there too. s starts so that a row is as large as
-    a token's embedding: LongCat found small input embeddings drowned. A document's first token is paired with END_OF_DOCUMENT, also
-    where a sequence begins within the document.
+    B is [pair_rows, width], s one learnt number. These are the n-gram input embeddings of LongCat (arXiv 2601.21204),
+    simplified: pairs alone, one hash, no projection, a sum for their mean. The learnt factor is modded-nanogpt's
+    (#201), which has one per layer and adds the row there too. s is initialised so that a row is as large as a token's
+    embedding: LongCat found that small input embeddings drown. A document's first token is paired with
+    END_OF_DOCUMENT, also where a sequence begins within the document.
     """
 
     def __init__(self, config: ModelConfig) -> None:

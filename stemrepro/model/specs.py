@@ -1,7 +1,8 @@
-"""Every feed-forward network as the rest of the project sees it, without torch: what it costs, needs, and can be matched by.
+"""Every feed-forward network as the rest of the project sees it, without torch: its cost, its needs, how it is matched.
 
-To add one, write a class in a file of its own, stemrepro/model/ffn/<name>.py, and an entry here, or name a class of your own file in
-recipes/arms.yaml, `ffn: my/silu.py:SiluRows`; its cost is then counted from the module. recipes/arms.yaml makes an arm of it.
+To add one, write a class in a new file, stemrepro/model/ffn/<name>.py, and an entry here.
+Or name a class of your file in recipes/arms.yaml, `ffn: my/silu.py:SiluRows`; its cost is then counted from the module.
+recipes/arms.yaml makes an arm of the network.
 """
 
 from collections.abc import Callable
@@ -21,8 +22,8 @@ class FFNCost:
     Attributes:
         stored: of all its matrices, tables apart.
         used: of the matrices that a token goes through, 2 FLOPs each.
-        row: of the table row that a token reads; the table has `vocab` times `slots` of them.
-        slots: rows that a token has in the table.
+        row: of the table row that a token reads; the table has `vocab` x `slots` rows.
+        slots: rows per token in the table.
         idle: of the experts that a token doesn't go through.
     """
 
@@ -39,7 +40,7 @@ class FFNSpec:
 
     Attributes:
         cost: closed form of its elements.
-        needs: fields of the model that it can't do without: "rank", "experts", "slots".
+        needs: fields of the model that it needs: "rank", "experts", "slots".
         grows_by: the field by which an arm is matched in size to another, or "".
     """
 
@@ -48,18 +49,18 @@ class FFNSpec:
     grows_by: Literal["", "ffn_width", "experts"] = ""
 
 
-def _used(elements: int, row: int = 0, beside: int = 0) -> FFNCost:
-    """Return a network whose every matrix element is used by every token; `beside` more are in no product."""
-    return FFNCost(elements + beside, elements, row)
+def _used(elements: int, row: int = 0, more: int = 0) -> FFNCost:
+    """Return the cost of a network whose every matrix element is used by every token; `more` are in no product."""
+    return FFNCost(elements + more, elements, row)
 
 
 def _df(c: ModelConfig) -> int:
-    """Elements of a matrix between width and ffn_width."""
+    """Return the elements of a matrix between width and ffn_width."""
     return c.width * c.ffn_width
 
 
 def _experts(c: ModelConfig, router: int) -> FFNCost:
-    """Experts of three matrices each, `chosen` of them used, and a router of so many elements."""
+    """Return the cost of experts of three matrices each, `top_k` of them used, and of a router of so many elements."""
     expert = 3 * _df(c)
     return FFNCost(c.experts * expert + router, c.top_k * expert + router, 0, (c.experts - c.top_k) * expert)
 
@@ -74,13 +75,13 @@ FFNS = {
     "token-ffn": FFNSpec(lambda c: _used(3 * _df(c))),
     "gate-replaced": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width)),
     "down-replaced": FFNSpec(lambda c: _used(0, c.width)),
-    "stem-normed": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width, beside=c.ffn_width)),
+    "stem-normed": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width, more=c.ffn_width)),
     "stem-slots": FFNSpec(
         lambda c: replace(_used(2 * _df(c) + c.width * c.slots, c.ffn_width), slots=c.slots), needs=("slots",)
     ),
-    "jtok": FFNSpec(lambda c: _used(3 * _df(c), c.width, beside=c.width)),
+    "jtok": FFNSpec(lambda c: _used(3 * _df(c), c.width, more=c.width)),
     "stem-dagger": FFNSpec(lambda c: _used(3 * _df(c), c.ffn_width)),
-    "blend": FFNSpec(lambda c: _used(3 * _df(c), c.ffn_width, beside=1)),
+    "blend": FFNSpec(lambda c: _used(3 * _df(c), c.ffn_width, more=1)),
     "stem-lowrank": FFNSpec(lambda c: _used(2 * _df(c) + c.rank * c.ffn_width, c.rank), needs=("rank",)),
     "ple": FFNSpec(lambda c: _used(3 * _df(c) + 2 * c.width * c.rank, c.rank), needs=("rank",)),
     "input-add": FFNSpec(lambda c: _used(3 * _df(c), c.width)),
@@ -91,10 +92,10 @@ FFNS = {
 
 
 def spec(name: str) -> FFNSpec:
-    """Return the network of a name, or of a class in a file of your own, "my/silu.py:SiluRows".
+    """Return the network of a name, or of a class in your file, "my/silu.py:SiluRows".
 
     Raises:
-        UserError: there is none.
+        UserError: the name is unknown.
     """
     if OWN_FILE.fullmatch(name):
         module_of(name)
@@ -108,16 +109,16 @@ def check(config: ModelConfig) -> None:
     """Raise UserError where a model lacks what its FFN needs."""
     needs = spec(config.ffn).needs
     if "experts" in needs and not 1 <= config.top_k <= config.experts:
-        raise UserError(f"experts {config.experts}, chosen {config.top_k}: a token uses 1 to {config.experts} experts")
+        raise UserError(f"experts {config.experts}, top_k {config.top_k}: a token uses 1 to {config.experts} experts")
     if "slots" in needs and config.slots < 1:
-        raise UserError(f"slots {config.slots}: '{config.ffn}' needs 1 or more rows a token")
+        raise UserError(f"slots {config.slots}: '{config.ffn}' needs 1 or more rows per token")
     if "rank" in needs and config.rank < 1:
         raise UserError(f"rank {config.rank}: '{config.ffn}' needs the width of its narrow table")
 
 
 @cache
 def _counted(name: str, config: ModelConfig) -> FFNCost:
-    """Elements of a class without a closed form, counted on a module without memory and in a forward pass of one token."""
+    """Count the elements of a class without a closed form, on the meta device and in a forward pass of one token."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 

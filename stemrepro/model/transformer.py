@@ -1,4 +1,4 @@
-"""The one decoder of every arm: RMSNorm, rotary positions, grouped-query attention, an FFN per layer, untied embeddings.
+"""The decoder of every arm: RMSNorm, rotary positions, grouped-query attention, an FFN per layer, untied embeddings.
 
 Same function as Hugging Face's Llama (tests copy weights across and compare logits), so that the dense arm is a known
 baseline. Shapes: B batch, T sequence, D width, H heads, K key/value heads, E head width, V vocabulary.
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from stemrepro.model.cache import Cache, LayerCache
 from stemrepro.model.config import END_OF_DOCUMENT, ModelConfig
-from stemrepro.model.ffn.base import is_table
+from stemrepro.model.ffn.base import FFN, is_table
 from stemrepro.model.ffn.loading import ffn_class
 from stemrepro.model.ffn.naming import OWN_FILE
 from stemrepro.model.pairs import PairInput
@@ -22,7 +22,7 @@ from stemrepro.model.pairs import PairInput
 
 @lru_cache(maxsize=8)
 def rotary_angles(length: int, head_width: int, base: float, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of the rotary positions, each [length, head_width]; made once for a length and device."""
+    """Return cosines and sines of the rotary positions, each [length, head_width]; made once per length and device."""
     with torch.inference_mode(False):  # or a table made while scoring could not be trained with
         steps = torch.arange(0, head_width, 2, dtype=torch.float64, device=device)
         positions = torch.arange(length, dtype=torch.float64, device=device)
@@ -37,7 +37,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def document_mask(tokens: Tensor) -> Tensor:
-    """Causal mask that stays inside a document: tokens [B, T] -> bool [B, 1, T, T], True where attention is allowed.
+    """Return the causal mask inside documents: tokens [B, T] -> bool [B, 1, T, T], True where attention is allowed.
 
     The end-of-document token belongs to the document it ends.
     """
@@ -48,8 +48,10 @@ def document_mask(tokens: Tensor) -> Tensor:
 
 
 class Attention(nn.Module):
-    """Causal grouped-query attention with rotary positions; in `value_layers` a table row is added to the values:
-    v = W_v x + U[token], U [vocab, kv_heads x head_width] (value embeddings).
+    """Causal grouped-query attention with rotary positions.
+
+    In `value_layers` a table row is added to the values: v = W_v x + U[token], U [vocab, kv_heads x head_width]
+    (value embeddings).
     """
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
@@ -65,7 +67,10 @@ class Attention(nn.Module):
     def forward(
         self, x: Tensor, tokens: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, past: LayerCache | None = None
     ) -> Tensor:
-        """X [B, T, D], tokens [B, T], cos and sin [T, E], mask [B, 1, T, T + those of `past`] or None for plain causal -> [B, T, D]."""
+        """Attend: x [B, T, D], tokens [B, T], cos and sin [T, E] -> [B, T, D].
+
+        The mask is [B, 1, T, T + tokens of `past`], or None for plain causal attention.
+        """
         query = rotate(self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2), cos, sin)
         key = rotate(self.key(x).unflatten(-1, (self.kv_heads, -1)).transpose(1, 2), cos, sin)
         value = self.value(x) if self.table is None else self.value(x) + self.table(tokens)
@@ -93,7 +98,7 @@ class Block(nn.Module):
         self, x: Tensor, embedded: Tensor, tokens: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None,
         past: LayerCache | None = None,
     ) -> Tensor:  # fmt: skip
-        """X and the tokens' input embeddings [B, T, D], tokens [B, T] -> [B, T, D]."""
+        """Apply the layer: x and the tokens' input embeddings [B, T, D], tokens [B, T] -> [B, T, D]."""
         x = x + self.attention(self.attention_norm(x), tokens, cos, sin, mask, past)
         return x + self.ffn(self.ffn_norm(embedded if self.ffn.reads_embedding else x), tokens)
 
@@ -106,9 +111,10 @@ class Decoder(nn.Module):
         self.config = config
         self.embedding = nn.Embedding(config.vocab, config.width)
         self.pairs = PairInput(config) if config.pair_rows else None
-        self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.layers))
+        blocks = [Block(config, layer) for layer in range(config.layers)]
+        self.blocks = nn.ModuleList(blocks)
         if config.table_shared:
-            first, *others = (self.blocks[layer].ffn for layer in config.replaced_layers)
+            first, *others = (blocks[layer].ffn for layer in config.replaced_layers)
             for ffn in others:
                 del ffn.table
                 object.__setattr__(ffn, "table", first.table)  # not registered again: it is saved and trained once
@@ -117,15 +123,21 @@ class Decoder(nn.Module):
 
     @property
     def caches(self) -> bool:
-        """Does a token's pass need nothing of the tokens before it but keys and values? Of a network outside the package nobody knows."""
-        pairs = self.pairs is not None or any(block.ffn.row_address == "pair" for block in self.blocks)
+        """Whether a token's pass needs only keys and values of the tokens before it.
+
+        False for a network outside the package, of which that is unknown.
+        """
+        ffns = (module for module in self.modules() if isinstance(module, FFN))
+        pairs = self.pairs is not None or any(ffn.row_address == "pair" for ffn in ffns)
         return not pairs and not OWN_FILE.fullmatch(self.config.ffn)
 
     def forward(self, tokens: Tensor, cache: Cache | None = None) -> Tensor:
-        """Return tokens [B, T] -> logits [B, T, V]; with a cache of earlier tokens they go on from those, and are added to it.
+        """Return the logits: tokens [B, T] -> [B, T, V].
+
+        With a cache, the tokens follow the cached ones and are added to it.
 
         Raises:
-            ValueError: a cache, and memories addressed by pairs of tokens: they would miss the token before the new ones.
+            ValueError: a cache, and memories addressed by pairs of tokens, which would miss the token before.
         """
         whole = tokens if cache is None else cache.extend(tokens)
         length = whole.shape[1]
@@ -134,7 +146,7 @@ class Decoder(nn.Module):
         mask = document_mask(whole) if self.config.document_mask else None
         if cache is not None:
             if not self.caches:
-                raise ValueError(f"'{self.config.ffn}' with pair_rows {self.config.pair_rows} can't go on from a cache")
+                raise ValueError(f"'{self.config.ffn}' with pair_rows {self.config.pair_rows} can't use a cache")
             cos, sin = cos[length - tokens.shape[1] : length], sin[length - tokens.shape[1] : length]
             if mask is None:
                 mask = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()[None, None]
@@ -147,19 +159,19 @@ class Decoder(nn.Module):
         return self.head(self.norm(x))
 
 
-def table_std(start: str, rows: int, width: int) -> float:
-    """Return standard deviation that a table [rows, width] starts at, by ModelConfig.table_init."""
-    return {"xavier": math.sqrt(2 / (rows + width)), "small": 0.02, "normal": 1.0}[start]
+def table_std(table_init: str, rows: int, width: int) -> float:
+    """Return the initial standard deviation of a table [rows, width], by ModelConfig.table_init."""
+    return {"xavier": math.sqrt(2 / (rows + width)), "small": 0.02, "normal": 1.0}[table_init]
 
 
 def initialise(model: Decoder, seed: int) -> None:
-    """Set every weight from a random stream of its own, named by seed and parameter, so that arms share a backbone.
+    """Set every weight from a separate random stream, named by seed and parameter, so that arms share a backbone.
 
     | parameter               | distribution                                        | where from                 |
     |-------------------------|-----------------------------------------------------|----------------------------|
     | norms, scale of jtok    | 1                                                   |                            |
     | matrices                | normal, std 1/sqrt(width), cut at 3 std             | official code              |
-    | embedding, head         | the same, or a std of their own                     | official code, or a study  |
+    | embedding, head         | the same, or the given std                          | official code, or a study  |
     | ffn.down                | normal, std 1/sqrt(ffn_width), cut at 3 std         | official code              |
     | mix of a blend          | 0                                                   |                            |
     | pairs.scale             | embedding's std / std of the pairs' table           | as large as a token's row  |
@@ -190,9 +202,9 @@ def initialise(model: Decoder, seed: int) -> None:
             rows //= config.slots if config.slots and name.endswith("ffn.table.weight") else 1
             nn.init.normal_(parameter, 0.0, table_std(config.table_init, rows, width), generator)
         else:
-            own = {"embedding.weight": config.embedding_std, "head.weight": config.head_std}.get(name)
+            given = {"embedding.weight": config.embedding_std, "head.weight": config.head_std}.get(name)
             inner = name.endswith(("ffn.down.weight", "experts.down"))
-            std = own or (parameter.shape[-1] if inner else config.width) ** -0.5
+            std = given or (parameter.shape[-1] if inner else config.width) ** -0.5
             nn.init.trunc_normal_(parameter, 0.0, std, -3 * std, 3 * std, generator)
 
 

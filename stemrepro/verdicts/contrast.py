@@ -1,4 +1,4 @@
-"""What two arms differ by: paired differences, one a seed, and their intervals."""
+"""What two arms differ by: paired differences, one per seed, and their intervals."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,7 +7,7 @@ import numpy as np
 
 
 class Unmeasured(Exception):
-    """A contrast that the runs could not give, because of what came out; the message says why."""
+    """A contrast that the runs could not give, because of their results; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Contrast:
     """Paired differences of two arms.
 
     Attributes:
-        differences: one number a seed.
+        differences: one number per seed.
         item_se: standard error between items (documents, questions) of the seed-averaged difference; 0 for none.
         item_df: its degrees of freedom (items - 1).
     """
@@ -31,7 +31,7 @@ class Contrast:
 
     @cached_property
     def seed_se(self) -> float:
-        """Standard error between seeds (nan for one seed)."""
+        """Standard error between seeds (NaN for one seed)."""
         count = len(self.differences)
         return float(np.std(self.differences, ddof=1) / np.sqrt(count)) if count > 1 else float("nan")
 
@@ -45,7 +45,7 @@ class Contrast:
         return float(np.sqrt(total)), float(total**2 / (seed**2 / (count - 1) + item**2 / self.item_df))
 
     def interval(self, alpha: float) -> tuple[float, float]:
-        """Two-sided t interval at level 1 - alpha."""
+        """Return the two-sided t interval at level 1 - alpha."""
         from scipy.special import stdtrit  # Student's quantile; half a second that reading recipes can do without
 
         error, df = self.error
@@ -53,7 +53,7 @@ class Contrast:
         return self.mean - float(half), self.mean + float(half)
 
     def p_above(self, value: float) -> float:
-        """Two-sided p of a mean of `value`, where only a mean above it speaks against it (else 1)."""
+        """Return the two-sided p of a mean of `value`, where only a mean above it speaks against it (else 1)."""
         from scipy.special import stdtr
 
         error, df = self.error

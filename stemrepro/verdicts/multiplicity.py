@@ -1,9 +1,9 @@
 """Levels of tests and intervals, corrected for the number of claims.
 
-Primary claims: Holm at 5% with eight places over all recipes, filled or not. Each recipe steps down by itself from level 5%/8; a
-family of k <= 8 claims with n true nulls errs with at most n/(8 - k + n) <= k/8 of 5%, so the recipes together stay under 5%. Other
-claims: Benjamini-Hochberg at 10% within the recipe. Intervals match the tests (an interval excludes the null value exactly when the
-test rejects it).
+Primary claims: Holm at 5% with eight places over all recipes, filled or not. Each recipe steps down by itself from
+level 5%/8. A family of k <= 8 claims with n true nulls errs with at most n/(8 - k + n) <= k/8 of 5%, so the recipes
+together stay under 5%. Other claims: Benjamini-Hochberg at 10% within the recipe.
+Intervals match the tests: an interval excludes the null value exactly when the test rejects it.
 """
 
 import numpy as np
@@ -14,11 +14,13 @@ SECONDARY_RATE = 0.10
 
 
 def holm_levels(p: list[float], places: int = PRIMARY_PLACES, alpha: float = PRIMARY_ALPHA) -> list[float]:
-    """Return the level at which Holm's procedure tests each p, among `places` hypotheses of which the missing ones have p = 1.
+    """Return the level at which Holm's procedure tests each p, among `places` hypotheses.
 
+    Missing hypotheses have p = 1.
     After the first that isn't rejected all others are tested at the level where it stopped.
     """
-    levels, stopped = [0.0] * len(p), None
+    levels = [0.0] * len(p)
+    stopped = None
     for rank, number in enumerate(np.argsort(p, kind="stable")):
         step = rank if stopped is None else stopped
         levels[number] = alpha / (places - step)
@@ -28,8 +30,9 @@ def holm_levels(p: list[float], places: int = PRIMARY_PLACES, alpha: float = PRI
 
 
 def benjamini_hochberg_levels(p: list[float], rate: float = SECONDARY_RATE) -> list[float]:
-    """Return the level at which Benjamini and Hochberg's procedure tests every p: rate x rejections / tests, for intervals too
-    (Benjamini and Yekutieli 2005).
+    """Return the level at which Benjamini and Hochberg's procedure tests every p: rate x rejections / tests.
+
+    Intervals have the same level (Benjamini and Yekutieli 2005).
     """
     if not p:
         return []

@@ -1,22 +1,24 @@
 """One rule from paired differences to a verdict, the same for every claim; docs/verdicts.md says when it was changed.
 
-`differences[s]` is a paired difference for seed s (same batches, same starting backbone), signed so that the claim makes
-it positive. `m` is the smallest effect that counts, `E` the paper's effect. In this order:
+`differences[s]` is a paired difference for seed s (same batches, same initial backbone), signed so that the claim
+makes it positive. `m` is the smallest effect that counts, `E` the paper's effect. In this order:
 
 1. not testable at this scale: a precondition fails, judged without the contrast;
 2. inconclusive: fewer than 3 seeds, or fewer than 5 for a primary claim, or a run that diverged;
-3. reproduced, of a control alone: the adjusted lower bound exceeds m. The paper's sizes aren't expected at these scales;
+3. reproduced, of a control alone: the adjusted lower bound exceeds m (the paper's size isn't expected at these scales);
 4. direction only: the adjusted lower bound exceeds 0 otherwise;
 5. contradicted: the adjusted upper bound is below 0 (opposite), or the 90% interval lies inside +-m (absent);
 6. inconclusive: the rest.
 
-Equivalences are reproduced when the 90% interval lies inside +-m and contradicted when the adjusted interval lies outside
-it; "not better" is reproduced when the adjusted upper bound is below m and contradicted when the lower one exceeds m;
-orderings need every adjacent pair, without a correction inside. Exact claims (the paper's arithmetic, closed forms) know no
-chance: reproduced when the computed number equals the paper's within m, mostly half its last printed digit, else contradicted.
+Equivalences are reproduced when the 90% interval lies inside +-m and contradicted when the adjusted interval lies
+outside it. "Not better" is reproduced when the adjusted upper bound is below m and contradicted when the lower
+one exceeds m.
+Orderings need every adjacent pair, without a correction inside.
+Exact claims (the paper's arithmetic, closed forms) know no chance. They are reproduced when the computed number equals
+the paper's within m, mostly half its last printed digit, else contradicted.
 
-Where a contrast's sign turns in another setting (stemrepro.verdicts.robustness), it is inconclusive. Levels are corrected for the number of claims
-(stemrepro.verdicts.multiplicity).
+Where a contrast's sign turns in another setting (stemrepro.verdicts.robustness), it is inconclusive.
+Levels are corrected for the number of claims (stemrepro.verdicts.multiplicity).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -43,8 +45,8 @@ NOT_RUN, TOO_SMALL, TOO_SHORT, TOO_EASY, CONFOUNDED = (
     "not run", "model too small", "runs too short", "task too easy", "confounded",
 )  # fmt: skip
 UNTESTED = (NOT_RUN, TOO_SMALL, TOO_SHORT, TOO_EASY, CONFOUNDED)
-"""Why claims can't be tested: nothing was run, dense can't do the task, training is too short to show it, dense leaves no room for a
-lead, or something else than the claim's contrast differs too."""
+"""Why claims can't be tested: nothing was run, dense can't do the task, training is too short to show it, dense
+leaves no room for a lead, or something else than the claim's contrast differs too."""
 VERDICTS = (REPRODUCED, DIRECTION, CONTRADICTED, INCONCLUSIVE, NOT_TESTABLE)
 
 
@@ -57,13 +59,13 @@ class Evidence:
         contrasts: one, or one for each adjacent pair of an ordering; of an exact claim the computed number.
         smallest_effect: m.
         paper_effect: E, or None.
-        expected: what an exact claim says where the paper has no number.
+        expected: the number of an exact claim that the paper doesn't have.
         primary: one of the at most eight.
-        control: a question of ours, to which the paper has no size.
+        control: a question of ours, for which the paper has no size.
         failed_precondition: why the claim can't be tested here, or None; judged without the contrasts.
-        untested: of which kind that is, one of UNTESTED; "" where it can be tested.
+        untested: the kind of that reason, one of UNTESTED; "" where it can be tested.
         asked: what has to hold for the claim to be tested, in words.
-        unmeasured: why the contrasts are nan, or None.
+        unmeasured: why the contrasts are NaN, or None.
         robustness: the same contrasts in other settings, by a name of stemrepro.verdicts.robustness.ROBUSTNESS.
     """
 
@@ -87,16 +89,27 @@ class Evidence:
 
     @property
     def null_band(self) -> float:
-        """Up to which size an effect has no sign."""
+        """Size up to which an effect has no sign."""
         return self.smallest_effect if self.kind == "equivalent" else 0.0
 
     @property
     def weakest(self) -> Contrast:
-        """The contrast with the smallest mean, the one that an ordering hangs on."""
+        """The contrast with the smallest mean, which decides an ordering."""
         return min(self.contrasts, key=lambda contrast: contrast.mean)
 
+    @property
+    def printed(self) -> float:
+        """The number that an exact claim says; ValueError for any other claim."""
+        number = self.paper_effect if self.expected is None else self.expected
+        if number is None:
+            raise ValueError(f"a claim of kind '{self.kind}' says no value")
+        return number
+
     def p(self, threshold: float) -> float:
-        """P against the value that the claim has to beat: 0 or m for most kinds, m for equivalence and not-better."""
+        """Return the p against the value that the claim has to beat.
+
+        It is 0 or m for most kinds, and m for equivalent and not-better.
+        """
         if self.kind == "equivalent":
             contrast, m = self.contrasts[0], self.smallest_effect
             return min(1.0, contrast.p_above(m), contrast.reversed().p_above(m))
@@ -111,7 +124,7 @@ class Step:
 
     Attributes:
         numbers: what the answer rests on.
-        yes: the verdict that ends the questions where the answer is yes; "" goes on to the next.
+        yes: the verdict that ends the questions where the answer is yes; with "" the next question follows.
         no: the same where it is no.
         reason: why they end so, where they do.
     """
@@ -125,14 +138,15 @@ class Step:
 
     @property
     def verdict(self) -> str:
-        """What this answer ends in, or ""."""
+        """The verdict of this answer, or ""."""
         return self.yes if self.answer else self.no
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """The steps to a verdict, of which the last one has it, and the numbers it rests on; `level` is the interval's confidence level after
-    adjustment.
+    """The steps to a verdict, which the last one has, and the numbers that it rests on.
+
+    `level` is the interval's confidence level after adjustment.
     """
 
     steps: tuple[Step, ...]
@@ -158,16 +172,16 @@ class Judgement:
 def levels(evidence: list[Evidence], threshold: str) -> list[float]:
     """Return the adjusted two-sided level of each claim against 0 ("zero") or against its m ("m")."""
     p = [e.p(0.0 if threshold == "zero" else e.smallest_effect) for e in evidence]
-    found = [0.0] * len(evidence)
+    adjusted = [0.0] * len(evidence)
     for primary, procedure in ((True, holm_levels), (False, benjamini_hochberg_levels)):
         members = [i for i, e in enumerate(evidence) if e.primary == primary and e.kind != "exact" and tested(e)]
         for number, level in zip(members, procedure([p[i] for i in members]), strict=True):
-            found[number] = level
-    return found
+            adjusted[number] = level
+    return adjusted
 
 
 def unmeasured(evidence: Evidence) -> str:
-    """Return why there is too little to judge, or ""; it never looks at the size of the contrast."""
+    """Return the reason why there is too little to judge, or ""; the contrast's size is never looked at."""
     needed = 5 if evidence.primary else 3
     if evidence.unmeasured or evidence.kind == "exact" or evidence.seeds >= needed:
         return evidence.unmeasured or ""
@@ -176,12 +190,12 @@ def unmeasured(evidence: Evidence) -> str:
 
 
 def tested(evidence: Evidence) -> bool:
-    """Does a claim take part in the correction for many claims?"""
+    """Tell whether a claim takes part in the correction for many claims."""
     return not evidence.failed_precondition and not unmeasured(evidence)
 
 
 def interval(contrast: Contrast, alpha: float) -> str:
-    """Return a contrast's interval and its level."""
+    """Return a contrast's interval and its level in words."""
     low, high = contrast.interval(alpha)
     return f"{low:+.4f} to {high:+.4f} ({100 * (1 - alpha):.4g}%)"
 
@@ -206,19 +220,19 @@ def _ended(questions: Iterable[Step]) -> tuple[Step, ...]:
 
 
 def _questions(e: Evidence, zero: float, above: float) -> Iterator[Step]:
-    """Return those of every kind first."""
+    """Yield the questions of one claim; the first are those of every kind."""
     failed, lost = e.failed_precondition, unmeasured(e)
-    told = failed or e.asked or "nothing is asked first"
-    yield Step("Can it be tested here?", not failed, told, no=NOT_TESTABLE, reason=failed or "")
+    condition = failed or e.asked or "nothing is asked first"
+    yield Step("Can it be tested here?", not failed, condition, no=NOT_TESTABLE, reason=failed or "")
     if e.kind == "exact" and not lost:
         yield _of_exact(e)
         return
     enough = f"{e.seeds} seeds, enough for a {'primary' if e.primary else 'secondary'} claim"
     yield Step("Is it measured, by enough seeds?", not lost, lost or enough, no=INCONCLUSIVE, reason=lost)
     turn = sign_flips(e.contrasts, e.robustness, e.null_band)
-    there = "; ".join(f"{name} {interval(c, 0.05)}" for name, own in e.robustness.items() for c in own)
-    known = turn or there or "none was run"
-    yield Step("Does its sign turn in another setting?", bool(turn), known, yes=INCONCLUSIVE, reason=turn or "")
+    intervals = [f"{name} {interval(c, 0.05)}" for name, contrasts in e.robustness.items() for c in contrasts]
+    numbers = turn or "; ".join(intervals) or "none was run"
+    yield Step("Does its sign turn in another setting?", bool(turn), numbers, yes=INCONCLUSIVE, reason=turn or "")
     if e.kind == "ordering":
         yield from _of_ordering(e, zero, above)
     elif e.kind == "greater":
@@ -228,11 +242,11 @@ def _questions(e: Evidence, zero: float, above: float) -> Iterator[Step]:
 
 
 def _of_exact(e: Evidence) -> Step:
-    found, half = e.contrasts[0].mean, e.smallest_effect
-    printed, whose = (e.paper_effect, "the paper's ") if e.expected is None else (e.expected, "")
-    equal = abs(found - printed) <= half + 1e-9
-    said = f"{round(found, 9) + 0.0:.6g}"  # else what roundings leave of a 0 is told as a number
-    why = f"{said} is {'' if equal else 'not '}{whose}{printed:g} within {half:g}"
+    computed, half = e.contrasts[0].mean, e.smallest_effect
+    equal = abs(computed - e.printed) <= half + 1e-9
+    text = f"{round(computed, 9) + 0.0:.6g}"  # a 0 with rounding errors is written as 0
+    whose = "the paper's " if e.expected is None else ""
+    why = f"{text} is {'' if equal else 'not '}{whose}{e.printed:g} within {half:g}"
     question = "Is the number the paper's?" if e.expected is None else "Is the number the claim's?"
     return Step(question, equal, why, yes=REPRODUCED, no=CONTRADICTED, reason=why)
 
@@ -250,12 +264,12 @@ def _of_greater(e: Evidence, contrast: Contrast, zero: float, above: float) -> I
         short = "the paper gives no size to compare with"
     else:
         short = "the paper's size can't be expected at this scale"
-    said, why = interval(contrast, zero), f"lower bound {low:.3f} exceeds 0; {short}"
-    yield Step("Does the lower bound exceed 0?", low > 0, said, yes=DIRECTION, reason=why)
+    text, why = interval(contrast, zero), f"lower bound {low:.3f} exceeds 0; {short}"
+    yield Step("Does the lower bound exceed 0?", low > 0, text, yes=DIRECTION, reason=why)
     why = f"opposite: upper bound {high:.3f} is below 0"
-    yield Step("Is the upper bound below 0?", high < 0, said, yes=CONTRADICTED, reason=why)
-    inside, told = _inside(contrast, m)
-    why = f"absent: the {told}" if inside else f"the interval {low:.3f} to {high:.3f} holds 0"
+    yield Step("Is the upper bound below 0?", high < 0, text, yes=CONTRADICTED, reason=why)
+    inside, text = _inside(contrast, m)
+    why = f"absent: the {text}" if inside else f"the interval {low:.3f} to {high:.3f} holds 0"
     yield Step(_INSIDE.format(m), inside, interval(contrast, 0.10), yes=CONTRADICTED, no=INCONCLUSIVE, reason=why)
 
 
@@ -263,7 +277,7 @@ _INSIDE = "Does the 90% interval lie inside +-{:g}?"
 
 
 def _inside(contrast: Contrast, m: float) -> tuple[bool, str]:
-    """Does the 90% interval lie inside +-m, and that in words."""
+    """Tell whether the 90% interval lies inside +-m, and give that in words."""
     low, high = contrast.interval(0.10)
     return -m < low and high < m, f"90% interval {low:.3f} to {high:.3f} lies inside +-{m:g}"
 
@@ -274,44 +288,45 @@ def _of_ordering(e: Evidence, zero: float, above: float) -> Iterator[Step]:
         [_ended(_of_greater(e, contrast, zero / n, above / n))[-1] for contrast in e.contrasts] for n in (1, count)
     )
 
-    def told(pairs: list[Step]) -> str:
+    def reasons(pairs: list[Step]) -> str:
         return "; ".join(f"pair {number}: {pair.reason}" for number, pair in enumerate(pairs, 1))
 
     def first(pairs: list[Step], *verdicts: str) -> str:
-        """Return the pair that comes first with the first of these verdicts."""
-        found = [
-            (number, pair) for verdict in verdicts for number, pair in enumerate(pairs, 1) if pair.verdict == verdict
-        ]
-        return f"pair {found[0][0]}: {found[0][1].reason}" if found else ""
+        """Return the first pair with the first of these verdicts that any pair has."""
+        for verdict in verdicts:
+            for number, pair in enumerate(pairs, 1):
+                if pair.verdict == verdict:
+                    return f"pair {number}: {pair.reason}"
+        return ""
 
     contrary = first(strict, CONTRADICTED)
     question = f"Is a pair contradicted, at the level over {count}?"
-    yield Step(question, bool(contrary), told(strict), yes=CONTRADICTED, reason=contrary)
+    yield Step(question, bool(contrary), reasons(strict), yes=CONTRADICTED, reason=contrary)
     lost = first(plain, INCONCLUSIVE, CONTRADICTED)
-    yield Step("Does every lower bound exceed 0?", not lost, told(plain), no=INCONCLUSIVE, reason=lost)
+    yield Step("Does every lower bound exceed 0?", not lost, reasons(plain), no=INCONCLUSIVE, reason=lost)
     short, weakest = first(plain, DIRECTION), int(np.argmin([contrast.mean for contrast in e.contrasts]))
     why = short or f"every adjacent pair, the weakest: {plain[weakest].reason}"
     question = f"Does every one exceed {e.smallest_effect:g}?"
-    yield Step(question, not short, told(plain), yes=REPRODUCED, no=DIRECTION, reason=why)
+    yield Step(question, not short, reasons(plain), yes=REPRODUCED, no=DIRECTION, reason=why)
 
 
 def _of_bounds(e: Evidence, zero: float) -> Iterator[Step]:
     contrast, m = e.contrasts[0], e.smallest_effect
-    (low, high), said = contrast.interval(zero), interval(contrast, zero)
+    (low, high), text = contrast.interval(zero), interval(contrast, zero)
     if e.kind == "not-better":
         why = f"upper bound {high:.3f} is below {m:g}"
-        yield Step(f"Is the upper bound below {m:g}?", high < m, said, yes=REPRODUCED, reason=why)
+        yield Step(f"Is the upper bound below {m:g}?", high < m, text, yes=REPRODUCED, reason=why)
         why = f"lower bound {low:.3f} exceeds {m:g}" if low > m else f"the interval holds {m:g}"
-        yield Step(f"Does the lower bound exceed {m:g}?", low > m, said, yes=CONTRADICTED, no=INCONCLUSIVE, reason=why)
+        yield Step(f"Does the lower bound exceed {m:g}?", low > m, text, yes=CONTRADICTED, no=INCONCLUSIVE, reason=why)
         return
-    inside, told = _inside(contrast, m)
-    yield Step(_INSIDE.format(m), inside, interval(contrast, 0.10), yes=REPRODUCED, reason=f"the {told}")
+    inside, inside_text = _inside(contrast, m)
+    yield Step(_INSIDE.format(m), inside, interval(contrast, 0.10), yes=REPRODUCED, reason=f"the {inside_text}")
     outside = low > m or high < -m
     why = (
         f"the interval {low:.3f} to {high:.3f} {'lies outside' if outside else 'is neither inside nor outside'} +-{m:g}"
     )
     question = f"Does the interval lie outside +-{m:g}?"
-    yield Step(question, outside, said, yes=CONTRADICTED, no=INCONCLUSIVE, reason=why)
+    yield Step(question, outside, text, yes=CONTRADICTED, no=INCONCLUSIVE, reason=why)
 
 
 def judge(evidence: list[Evidence]) -> list[Judgement]:

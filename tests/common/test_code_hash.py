@@ -47,9 +47,10 @@ def test_what_is_left_out_takes_what_only_it_imports():
 def test_files_outside_the_package_are_followed_from_their_folder_and_the_working_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts = {
-        "my/rows.py": "import numpy, helper\nfrom my import parts\nfrom my.more.deep import f\nfrom stemrepro.model.ffn.base import FFN",
-        "my/helper.py": "def g():\n    from .beside import x",  # the function isn't called before a forward pass
-        "my/beside.py": "x = 1",
+        "my/rows.py": "import numpy, helper\nfrom my import parts\nfrom my.more.deep import f\n"
+        "from stemrepro.model.ffn.base import FFN",
+        "my/helper.py": "def g():\n    from .nearby import x",  # the function isn't called before a forward pass
+        "my/nearby.py": "x = 1",
         "my/parts.py": "import my.rows",
         "my/more/__init__.py": "",
         "my/more/deep.py": "from . import level\nfrom ..other import y",
@@ -60,9 +61,9 @@ def test_files_outside_the_package_are_followed_from_their_folder_and_the_workin
     for name, text in texts.items():
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(text)
-    found = files([Path("my/rows.py")])
-    assert {path.as_posix() for path in found if not path.is_absolute()} == texts.keys() - {"my/unused.py"}
-    assert file_of("stemrepro.model.ffn.base") in found
+    reached = files([Path("my/rows.py")])
+    assert {path.as_posix() for path in reached if not path.is_absolute()} == texts.keys() - {"my/unused.py"}
+    assert file_of("stemrepro.model.ffn.base") in reached
     Path("my/other.py").write_text("y = ")
     imports._source.cache_clear()
     with pytest.raises(UserError, match=r"my/other\.py is not valid Python"):
@@ -110,7 +111,9 @@ def move_a_helper(house):
 
 
 def reword(house):
-    edit(house / "model/ffn/stem.py", '"""x [batch, seq, width], ', '"""Of x [batch, seq, width] and ')
+    edit(
+        house / "model/ffn/stem.py", '"""Apply the network: x [batch, seq, width], ', '"""Of x [batch, seq, width] and '
+    )
     edit(house / "training/train.py", "\n\n\n", "\n\n\n# why\n")
 
 
@@ -175,12 +178,12 @@ def unused(x): return x
         ("parts.py", "import numpy", "import numpy\nnumpy.seterr(over='raise')", False),  # importing runs it
         ("parts.py", "import other", "import numpy as other", False),
         ("parts.py", "def fast(x): return x", "def fast(x): return -x", False),  # what an import falls back on
-        ("parts.py", "    def fast(x): return x", "    from beside import abs as fast", False),
+        ("parts.py", "    def fast(x): return x", "    from nearby import abs as fast", False),
         ("parts.py", "    from other import fast", "    from numpy import fast", False),
         ("other.py", "def fast(x): return x", "def fast(x): return -x", False),
         ("other.py", "def abs(x): return x", "def abs(x): return -x", False),
         ("other.py", "def abs(x): return x", "from numpy import abs", False),
-        ("other.py", "def abs(x): return x", "from beside import abs", True),
+        ("other.py", "def abs(x): return x", "from nearby import abs", True),
         ("rows.py", "import math", "import cmath as math", False),
         ("rows.py", "import first, second", "import second as first, first as second", False),
         ("rows.py", "math.sin", "math.cos", False),
@@ -194,7 +197,7 @@ def test_what_is_reached_by_name_decides(tmp_path, file, old, new, same):
         "rows.py": ROWS,
         "parts.py": PARTS,
         "other.py": "def abs(x): return x\ndef fast(x): return x\n",
-        "beside.py": "def abs(x): return x\n",
+        "nearby.py": "def abs(x): return x\n",
     }
     for name, text in texts.items():
         (tmp_path / name).write_text(text)

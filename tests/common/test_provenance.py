@@ -1,4 +1,4 @@
-"""Which commit results name, and what is said where there is none."""
+"""Which commit results name, and the advice where there is none."""
 
 import shutil
 import subprocess
@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.provenance import SAID, commit, no_repository
+from stemrepro.common.provenance import WARNED, commit, no_repository
 from stemrepro.pipeline.verify import committed_recipes
 from tests.conftest import ROOT
 
@@ -20,8 +20,8 @@ def git(*command):
 def folder(tmp_path, monkeypatch):
     """An empty one that no repository lies around."""
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
-    monkeypatch.setenv(SAID, "")  # gone again behind the test
-    monkeypatch.delenv(SAID)
+    monkeypatch.setenv(WARNED, "")  # gone again after the test
+    monkeypatch.delenv(WARNED)
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     return tmp_path / "work"
@@ -85,12 +85,12 @@ def test_a_refusal_of_gits_is_told_once_with_its_remedy(repository, monkeypatch,
     """As of a repository that another user owns; processes that start from here on keep still."""
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
     assert commit() == commit() == "unknown"
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert said.startswith(
+    warning = capsys.readouterr().err
+    assert warning.count("\n") == 1
+    assert warning.startswith(
         "stemrepro: results that are made here name no commit, as git refuses: fatal: detected dubious"
     )
-    assert f"git config --global --add safe.directory {repository}" in said
+    assert f"git config --global --add safe.directory {repository}" in warning
     assert no_repository() == ""
 
 

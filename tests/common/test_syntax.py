@@ -1,4 +1,4 @@
-"""What code means is written alike by every version of Python: else another version would take finished runs for other runs."""
+"""Every version of Python writes code's meaning alike; else another version would take finished runs for other runs."""
 
 import ast
 import hashlib
@@ -62,13 +62,15 @@ print(json.dumps({path: hashlib.sha256(text.encode()).hexdigest() for path, text
 
 
 def pythons() -> list[str]:
-    """An interpreter of each version on this machine that the project runs under: on the path, and beside this one."""
+    """An interpreter of each version on this machine that the project runs under: on the path, and next to this one."""
     names = ["python3", *(f"python3.{minor}" for minor in range(11, 16))]
-    found = [*filter(None, map(shutil.which, names)), *map(str, Path(sys.base_prefix).parent.glob("*/bin/python3"))]
+    paths = [*filter(None, map(shutil.which, names)), *map(str, Path(sys.base_prefix).parent.glob("*/bin/python3"))]
     versions = {}
-    for path in [sys.executable, *found]:
-        asked = subprocess.run([path, "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True)
-        if not asked.returncode and (version := tuple(map(int, asked.stdout.split()))) >= (3, 11):
+    for path in [sys.executable, *paths]:
+        answer = subprocess.run(
+            [path, "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True
+        )
+        if not answer.returncode and (version := tuple(map(int, answer.stdout.split()))) >= (3, 11):
             versions.setdefault(version, path)
     return list(versions.values())
 
@@ -81,8 +83,10 @@ def test_every_python_on_this_machine_hashes_the_package_alike(tmp_path):
     (tmp_path / "tricky.py").write_text(TRICKY, encoding="utf-8")
     package = [path for path in sorted(ROOT.glob("stemrepro/**/*.py")) if len(ast.parse(path.read_bytes()).body) > 1]
     command = [HASHES, *map(str, [ROOT / "stemrepro/common/syntax.py", tmp_path / "tricky.py", *package])]
-    found = [subprocess.run([own, "-c", *command], capture_output=True, text=True, check=True) for own in pythons()]
-    first, *others = [json.loads(own.stdout) for own in found]
+    runs = [
+        subprocess.run([python, "-c", *command], capture_output=True, text=True, check=True) for python in pythons()
+    ]
+    first, *others = [json.loads(run.stdout) for run in runs]
     assert len(set(first.values())) == len(package) + 1
     assert all(other == first for other in others)
 

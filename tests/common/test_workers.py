@@ -1,4 +1,4 @@
-"""Jobs in processes of their own: results in order, errors as sentences, nothing left behind."""
+"""Jobs in separate processes: results in order, errors as sentences, no process left over."""
 
 import os
 import signal
@@ -88,8 +88,8 @@ def march(path, report):
 def call(function, runs, **arguments):
     jobs = [Job(f"tests.common.test_workers:{function.__name__}", run, f"job {run}", 1, arguments) for run in runs]
     # One fork server serves the whole session: it had better have loaded what test_kill.py needs.
-    found = dict(run_jobs(jobs, 2, 1, "stemrepro.training.train"))
-    return [found[number] for number in range(len(jobs))]
+    results = dict(run_jobs(jobs, 2, 1, "stemrepro.training.train"))
+    return [results[number] for number in range(len(jobs))]
 
 
 def test_results_with_threads_and_allocator_set():
@@ -224,13 +224,13 @@ def start_and_hear(number, children):
     with stops_held():
         signal.pthread_kill(
             threading.get_ident(), number
-        )  # this thread's own: another's would be heard at another time
+        )  # of this thread: a signal to another one would be heard at another time
         children.append(subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True))
 
 
 @pytest.fixture(params=STOPS)
 def heard(request):
-    """A signal that is a KeyboardInterrupt, as commands have it; a suite that a shell started in the background ignores Ctrl-C."""
+    """A signal that is a KeyboardInterrupt, as in commands; a suite in a shell's background ignores Ctrl-C."""
     before = {number: signal.getsignal(number) for number in STOPS}
     signal.signal(request.param, signal.SIG_DFL)
     hear_stops()

@@ -46,7 +46,10 @@ def test_files_that_cannot_be_read(tmp_path):
         read_yaml(tmp_path / "latin.yaml")
 
 
-WORDS = ["null", "yes", "no", "on", "off", "true", "false", "123", "1.5", "0x1f", "0b1", "2026-01-01", "2026-99-99", "1e5", "12e3", "0o7", "1_000", "y", "con"]  # fmt: skip
+WORDS = [
+    "null", "yes", "no", "on", "off", "true", "false", "123", "1.5", "0x1f", "0b1", "2026-01-01", "2026-99-99",
+    "1e5", "12e3", "0o7", "1_000", "y", "con",
+]  # fmt: skip
 NEAR = ["1-5", "v1", "e5", "0-5", "1.5.3", "rate-0.5", "1e", "nulls", "08", "3d", "0x", "0o8", "1.e"]
 
 
@@ -59,7 +62,7 @@ def _itself(read, name):
 
 
 def test_a_name_is_one_that_yaml_gives_back_whoever_reads_it():
-    """PyYAML, as this project reads, and ruamel's YAML 1.2, as DVC does, tried on every short word of letters that numbers have."""
+    """PyYAML, as here, and ruamel's YAML 1.2, as in DVC, on every short word of letters that numbers have."""
     made = ["".join(letters) for n in (1, 2, 3) for letters in itertools.product("01e.x-_on", repeat=n)]
     wrong = {}
     for name in [*WORDS, *NEAR, *(name for name in made if MODULE.fullmatch(name))]:

@@ -37,13 +37,13 @@ def test_tables_1_to_6_and_the_figures_that_could_be_read_are_there(paper):
     items = {block.item for block in paper.blocks.values()}
     assert {f"Table {n}" for n in range(1, 7)} <= items
     assert {"Fig. 1a", "Fig. 1b", "Fig. 5a", "Fig. 5b", "Fig. 6a", "Fig. 6b", "Fig. 6c", "Fig. 7"} <= items
-    found = [row for row in paper.listing() if row["value"] is not None]
-    assert len(found) > 300
+    rows = [row for row in paper.listing() if row["value"] is not None]
+    assert len(rows) > 300
 
 
 def test_a_cell_takes_what_it_lacks_from_its_column_and_block(paper):
-    own = paper.cell("table-3-350m/hash-moe/arc_challenge")
-    assert (own.value, own.unit, own.confidence, own.source) == (36.33, "%", "secondary", "one note")
+    cell = paper.cell("table-3-350m/hash-moe/arc_challenge")
+    assert (cell.value, cell.unit, cell.confidence, cell.source) == (36.33, "%", "secondary", "one note")
     column = paper.cell("table-3-350m/dense/gflops")
     assert (column.value, column.unit, column.confidence) == (0.74, "GFLOP/token", "secondary")
     block = paper.cell("table-3-350m/dense/boolq")

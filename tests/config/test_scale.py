@@ -20,10 +20,10 @@ def test_every_scale_builds_all_its_runs(catalog, name):
     """On the meta device, where a model has shapes and no memory."""
     params = plan.make_params(catalog, name)
     assert estimate.estimate(params)["runs"] > 0
-    for own in params.planned(name).values():
+    for planned in params.planned(name).values():
         with torch.device("meta"):
-            model = Decoder(own.model)
-        assert sum(p.numel() for p in model.parameters()) == parameter_counts(own.model)["total"]
+            model = Decoder(planned.model)
+        assert sum(p.numel() for p in model.parameters()) == parameter_counts(planned.model)["total"]
 
 
 @pytest.mark.parametrize("name", SCALES)
@@ -60,22 +60,22 @@ def test_tokens_are_whole_steps(tiny):
 
 
 def test_width_keeps_the_heads(tiny):
-    found = Variant(width=0.5).at(tiny).model
-    assert (found.width, found.ffn_width, found.heads) == (8, 12, 2)
+    scaled = Variant(width=0.5).at(tiny).model
+    assert (scaled.width, scaled.ffn_width, scaled.heads) == (8, 12, 2)
     with pytest.raises(ValueError, match="a head needs an even whole width"):
         Variant(width=0.3).at(tiny)
 
 
 def test_rate_and_clip_are_factors(tiny):
-    found = Variant(learning_rate=4, clip=10).at(tiny)
-    assert (found.learning_rate, found.training.clip) == (4 * tiny.learning_rate, 10 * tiny.training.clip)
+    scaled = Variant(learning_rate=4, clip=10).at(tiny)
+    assert (scaled.learning_rate, scaled.training.clip) == (4 * tiny.learning_rate, 10 * tiny.training.clip)
 
 
 def test_a_variant_has_the_scales_optimiser_or_its_own(tiny):
     assert Variant(optimizer="muon").at(tiny).training.optimizer == "muon"
     scale = Variant(optimizer="muon").at(tiny)
     assert Variant(learning_rate=2).at(scale).training.optimizer == "muon"
-    with pytest.raises(ValidationError, match="optimizer can't stand beside it"):
+    with pytest.raises(ValidationError, match="optimizer can't stand with it"):
         Variant(optimizer="muon", extends=Extension())
 
 

@@ -1,4 +1,4 @@
-"""Every arm of recipes/arms.yaml as a model: it counts, shares its backbone, matches what it says, and learns nothing it shouldn't."""
+"""Every arm of recipes/arms.yaml as a model: its counts, its backbone, its matched size, and what it may not learn."""
 
 from dataclasses import replace
 
@@ -60,8 +60,9 @@ def test_a_factor_widens_every_ffn_alike(catalog):
 
 @pytest.mark.parametrize(
     ("fields", "words"),
-    [({"ffn": "dense", "placement": "none", "match": "total", "ffn_factor": 0.5}, "ffn_factor 0.5 and match 'total' both choose"),
-     ({"ffn": "stem", "placement": "full", "slots": 4}, "slots 4: 'stem' has one row a token"),
+    [({"ffn": "dense", "placement": "none", "match": "total", "ffn_factor": 0.5},
+      "ffn_factor 0.5 and match 'total' both choose"),
+     ({"ffn": "stem", "placement": "full", "slots": 4}, "slots 4: 'stem' has one row per token"),
      ({"ffn": "hash-moe", "placement": "full", "match": "flops"}, "'hash-moe' grows by experts, use match 'total'")],
 )  # fmt: skip
 def test_fields_of_an_arm_that_do_not_go_together(fields, words):
@@ -107,10 +108,10 @@ def test_rows_are_dealt_out_by_seed_step_and_layer(make_run):
 def test_a_learned_router_is_balanced_beside_the_loss(make_run):
     module = LanguageModule(make_run("topk-moe"))
     batch = torch.randint(0, 300, (2, 33))
-    found = module.training_step(batch, 0)
+    outputs = module.training_step(batch, 0)
     plain = token_losses(module.model(batch[:, :-1]), batch[:, 1:]).mean()
     load_balancing_loss = LOAD_BALANCING * sum(
         b.ffn.load_balancing_loss for b in module.model.blocks if isinstance(b.ffn, TopkMoE)
     )
-    torch.testing.assert_close(found["loss"], plain + load_balancing_loss)
-    torch.testing.assert_close(found["load_balancing_loss"], load_balancing_loss)
+    torch.testing.assert_close(outputs["loss"], plain + load_balancing_loss)
+    torch.testing.assert_close(outputs["load_balancing_loss"], load_balancing_loss)

@@ -95,22 +95,25 @@ def test_value_embeddings_pairs_and_shared_tables_are_counted():
     assert table_bytes_per_token(config(pair_rows=50), 2) == 2 * 24
 
 
-@pytest.mark.parametrize(("ffn", "quantity", "field"), [("dense", "total", "ffn_width"), ("dense", "flops", "ffn_width"), ("up-removed", "flops", "ffn_width"), ("hash-moe", "total", "experts"), ("topk-moe", "total", "experts")])  # fmt: skip
+@pytest.mark.parametrize(("ffn", "quantity", "field"), [
+    ("dense", "total", "ffn_width"), ("dense", "flops", "ffn_width"), ("up-removed", "flops", "ffn_width"),
+    ("hash-moe", "total", "experts"), ("topk-moe", "total", "experts"),
+])  # fmt: skip
 def test_matched_models_come_nearest(ffn, quantity, field):
     placement = {"dense": "none", "up-removed": "half"}.get(ffn, "third")
     stem, shape = config("stem", "full", vocab=1000), config(ffn, placement, vocab=1000)
-    found = matched(shape, stem, quantity, 64)
+    model = matched(shape, stem, quantity, 64)
 
     def distance(value):
         other = replace(shape, **{field: value})
         pair = [parameter_counts(m)["total"] if quantity == "total" else flops_per_token(m, 64) for m in (other, stem)]
         return abs(pair[0] - pair[1])
 
-    assert min(range(1, 1200), key=distance) == getattr(found, field)
+    assert min(range(1, 1200), key=distance) == getattr(model, field)
 
 
 def test_a_training_step_costs_three_forward_passes():
-    """But for the first layer's input, whose gradient no one asks for where it comes from an embedding: none is left out."""
+    """All products count but the gradient of the first layer's input, which an embedding doesn't need."""
     model, tokens = Decoder(config("stem", "full")), torch.randint(0, 97, (2, 16))
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         model(tokens).sum().backward()
@@ -162,7 +165,7 @@ def test_table_1_as_printed():
 
 
 def test_sizes_of_the_papers_tables():
-    """1B, five layers: 5.25B parameters, 10.5 GB, 40,960 parameters a token; 350M, ten layers: 0.82B, 1.64 GB, 25,600."""
+    """1B, five layers: 5.25B parameters, 10.5 GB, 40,960 parameters per token; 350M, ten: 0.82B, 1.64 GB, 25,600."""
     for shape, parameters, gigabytes, a_token in ((LLAMA_1B, 5.25e9, 10.5, 40960), (MOBILE_350M, 0.82e9, 1.64, 25600)):
         stem = config("stem", "third", **shape)
         assert parameter_counts(stem)["tables"] == pytest.approx(parameters, rel=0.002)
@@ -172,7 +175,7 @@ def test_sizes_of_the_papers_tables():
 
 
 def test_decode_reads_every_weight_once_and_every_cache():
-    """Against the tensors that a step uses: all but the embedding and the tables, of which it reads one row a sequence."""
+    """All tensors but the embedding and the tables, of which a step reads one row per sequence."""
     model = Decoder(config("stem", "half"))
     whole = sum(p.numel() for name, p in model.named_parameters() if "embedding" not in name and "table" not in name)
     rows = 3 * (24 + 3 * 40)

@@ -67,7 +67,7 @@ def test_a_new_token_reads_its_own_rows_alone(tiny):
 
 def test_memories_of_pairs_have_no_cache(tiny):
     for arm in ("ngram-table", "bigram-input"):
-        with pytest.raises(ValueError, match="can't go on from a cache"):
+        with pytest.raises(ValueError, match="can't use a cache"):
             decoder(tiny, arm)(torch.tensor([[1, 2]]), Cache(4))
 
 
@@ -82,7 +82,7 @@ def test_a_network_of_ones_own_goes_without_a_cache(tiny, tmp_path, monkeypatch)
     model, prompts = build(shaped(tiny.model, arm), 0).eval(), torch.tensor([[1, 2, 3, 4]])
     made = torch.stack(list(continuations(model, prompts, 6)), dim=1)
     assert up_to_the_end(made[0]) == up_to_the_end(whole_passes(model, prompts, 6)[0])
-    with pytest.raises(ValueError, match="can't go on from a cache"):
+    with pytest.raises(ValueError, match="can't use a cache"):
         model(prompts, Cache(4))
 
 

@@ -18,8 +18,8 @@ def test_the_first_block_reads_token_plus_scaled_pair():
     torch.nn.init.constant_(model.pairs.scale, 1.7)
     tokens = torch.tensor([[5, 3, 0, 5, 3], [9, 9, 9, 60, 0]])
     model(tokens)
-    for row, found in zip(tokens.tolist(), read[0], strict=True):
-        for before, token, x in zip([0, *row[:-1]], row, found, strict=True):
+    for row, inputs in zip(tokens.tolist(), read[0], strict=True):
+        for before, token, x in zip([0, *row[:-1]], row, inputs, strict=True):
             place = (((before * 1000003 + token) * 2654435761 % 2**32) >> 7) % 97
             torch.testing.assert_close(x, model.embedding.weight[token] + 1.7 * model.pairs.table.weight[place])
     torch.testing.assert_close(read[0][0, 0], read[0][0, 3])  # first of the sequence, and first of a document

@@ -1,4 +1,4 @@
-"""Entries of feed-forward networks, and networks from files of one's own."""
+"""Entries of feed-forward networks, and networks from files outside the package."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +37,7 @@ class SiluRows(Stem):
 
 
 @pytest.fixture
-def own(tmp_path, monkeypatch):
+def outside(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("my").mkdir()
     Path("my/silu.py").write_text(OWN)
@@ -58,8 +58,8 @@ def test_counting_a_module_gives_the_closed_form(name):
     assert _counted.__wrapped__(name, config) == FFNS[name].cost(config)
 
 
-def test_a_network_of_ones_own_is_loaded_and_counted(own):
-    config = ModelConfig(**SHAPE, ffn=own, replaced_layers=(1, 3))
+def test_a_network_of_ones_own_is_loaded_and_counted(outside):
+    config = ModelConfig(**SHAPE, ffn=outside, replaced_layers=(1, 3))
     stem = replace(config, ffn="stem")
     assert parameter_counts(config) == parameter_counts(stem)
     assert flops_per_token(config, 16) == flops_per_token(stem, 16)
@@ -77,7 +77,7 @@ def test_a_network_of_ones_own_is_loaded_and_counted(own):
      ("/etc/passwd.py:X", "the file must lie below the repository's root"),
      ("sten", "ffn 'sten' is unknown; did you mean 'stem'")],
 )  # fmt: skip
-def test_a_network_that_is_not_there(own, name, words):
+def test_a_network_that_is_not_there(outside, name, words):
     with pytest.raises(UserError, match=words):
         spec(name)
 
@@ -87,23 +87,23 @@ def test_a_network_that_is_not_there(own, name, words):
     [("x = (", "can't be imported: SyntaxError"), ("SiluRows = 3", "has no class 'SiluRows' that is an FFN"),
      ("1 / 0", "can't be imported: ZeroDivisionError")],
 )  # fmt: skip
-def test_a_file_of_ones_own_that_is_wrong(own, text, words):
+def test_a_file_of_ones_own_that_is_wrong(outside, text, words):
     Path("my/silu.py").write_text(text)
     with pytest.raises(UserError, match=words):
-        ffn_class(own)
+        ffn_class(outside)
 
 
-def test_a_network_that_can_not_be_counted_says_so(own):
+def test_a_network_that_can_not_be_counted_says_so(outside):
     Path("my/silu.py").write_text(OWN.replace("sigmoid()", "nothing()"))
     with pytest.raises(UserError, match=r"'my/silu\.py:SiluRows' can't be counted, a forward pass of one token"):
-        parameter_counts(ModelConfig(**SHAPE, ffn=own, replaced_layers=(1,)))
+        parameter_counts(ModelConfig(**SHAPE, ffn=outside, replaced_layers=(1,)))
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [({"ffn": "topk-moe", "experts": 4, "top_k": 5}, "a token uses 1 to 4 experts"),
-     ({"ffn": "hash-moe", "experts": 0}, "experts 0, chosen 1"),
-     ({"ffn": "stem-slots", "slots": 0}, "slots 0: 'stem-slots' needs 1 or more rows a token"),
+     ({"ffn": "hash-moe", "experts": 0}, "experts 0, top_k 1"),
+     ({"ffn": "stem-slots", "slots": 0}, "slots 0: 'stem-slots' needs 1 or more rows per token"),
      ({"ffn": "ple", "rank": 0}, "'ple' needs the width of its narrow table")],
 )  # fmt: skip
 def test_what_a_network_needs(change, words):

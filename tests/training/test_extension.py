@@ -201,8 +201,8 @@ def test_what_it_goes_on_from_is_part_of_its_settings(parent, catalog, tiny):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"extends": {"sequence": 2}, "width": 2}, "width can't stand"),
-        ({"extends": {"sequence": 2}, "tuned": True}, "tuned can't stand"),
+        ({"extends": {"sequence": 2}, "width": 2}, "width can't stand with it"),
+        ({"extends": {"sequence": 2}, "tuned": True}, "tuned can't stand with it"),
         ({"extends": {"sequence": 0}}, "greater than 0"),
         ({"extends": {"sequence": 2, "tables": "some"}}, "'kept', 'anew', 'token-means' or 'mean-row'"),
         ({"extends": {"tables": "token-means"}}, "are made of an arm, and no others are"),
@@ -220,5 +220,5 @@ def test_a_step_has_as_many_tokens_as_before(tiny):
     longer_scale = Variant(tokens=0.5, extends=Extension(sequence=2, rope=4)).at(tiny)
     assert longer_scale.model.sequence * longer_scale.training.batch == tiny.model.sequence * tiny.training.batch
     assert longer_scale.model.rope_base == 4 * tiny.model.rope_base
-    with pytest.raises(ValueError, match=r"extends\.sequence 8: 256 tokens a sequence, 0\.5 of them a step"):
+    with pytest.raises(ValueError, match=r"extends\.sequence 8: 256 tokens per sequence, 0\.5 of them per step"):
         Variant(extends=Extension(sequence=8)).at(tiny)

@@ -1,4 +1,4 @@
-"""Signs in settings beside the common one."""
+"""Signs in settings other than the common one."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,8 @@ def around(mean, sd=0.002):
 
 @pytest.mark.parametrize(
     ("mean", "sd", "null_band", "expected"),
-    [(0.05, 0.002, 0, 1), (-0.05, 0.002, 0, -1), (0.05, 0.1, 0, 0), (0.05, 0.002, 0.06, 0), (-0.07, 0.002, 0.06, -1), (0.07, 0.002, 0.06, 1)],
+    [(0.05, 0.002, 0, 1), (-0.05, 0.002, 0, -1), (0.05, 0.1, 0, 0), (0.05, 0.002, 0.06, 0), (-0.07, 0.002, 0.06, -1),
+     (0.07, 0.002, 0.06, 1)],
 )  # fmt: skip
 def test_a_sign_stands_out_of_its_noise(mean, sd, null_band, expected):
     assert sign(around(mean, sd), null_band) == expected
@@ -26,7 +27,7 @@ def test_a_sign_is_one_at_95_percent():
 
 
 @pytest.mark.parametrize(
-    ("common", "there", "null_band", "expected"),
+    ("common", "other", "null_band", "expected"),
     [
         (0.05, 0.03, 0, True),
         (-0.05, -0.03, 0, True),
@@ -40,8 +41,8 @@ def test_a_sign_is_one_at_95_percent():
         (0.05, -0.05, 0.02, False),
     ],
 )
-def test_a_claim_holds_in_both_settings_where_the_same_sign_stands_out(common, there, null_band, expected):
-    assert same_sign((around(common),), (around(there),), null_band) is expected
+def test_a_claim_holds_in_both_settings_where_the_same_sign_stands_out(common, other, null_band, expected):
+    assert same_sign((around(common),), (around(other),), null_band) is expected
 
 
 def test_every_pair_of_an_ordering_has_to_agree():

@@ -1,5 +1,7 @@
-"""The verdict rule on made-up data whose right verdict is known, its intervals against other libraries, and its error rates by
-simulation."""
+"""The verdict rule on made-up data whose right verdict is known.
+
+Its intervals are compared with other libraries' and its error rates are simulated.
+"""
 
 import numpy as np
 import pytest
@@ -73,19 +75,23 @@ def test_noise_is_inconclusive():
     assert verdict(around(0.01, sd=0.1)) == INCONCLUSIVE
 
 
-@pytest.mark.parametrize(("seeds", "primary", "enough"), [(1, False, False), (2, False, False), (3, False, True), (4, True, False), (5, True, True)])  # fmt: skip
+@pytest.mark.parametrize(("seeds", "primary", "enough"), [
+    (1, False, False), (2, False, False), (3, False, True), (4, True, False), (5, True, True),
+])  # fmt: skip
 def test_too_few_seeds(seeds, primary, enough):
-    found = judge([Evidence("greater", (around(0.5, seeds=seeds),), 0.02, primary=primary)])[0]
-    assert (found.verdict != INCONCLUSIVE) == enough
+    judgement = judge([Evidence("greater", (around(0.5, seeds=seeds),), 0.02, primary=primary)])[0]
+    assert (judgement.verdict != INCONCLUSIVE) == enough
     if not enough:
-        assert f"{seeds} seed" in found.reason
+        assert f"{seeds} seed" in judgement.reason
 
 
 def test_the_precondition_comes_before_the_number_of_seeds():
     assert verdict(around(0.5, seeds=1), failed_precondition="no") == NOT_TESTABLE
 
 
-@pytest.mark.parametrize(("mean", "sd", "expected"), [(0.0, 0.002, REPRODUCED), (0.1, 0.002, CONTRADICTED), (-0.1, 0.002, CONTRADICTED), (0.015, 0.02, INCONCLUSIVE)])  # fmt: skip
+@pytest.mark.parametrize(("mean", "sd", "expected"), [
+    (0.0, 0.002, REPRODUCED), (0.1, 0.002, CONTRADICTED), (-0.1, 0.002, CONTRADICTED), (0.015, 0.02, INCONCLUSIVE),
+])  # fmt: skip
 def test_equivalence(mean, sd, expected):
     assert verdict(around(mean, sd), kind="equivalent") == expected
 
@@ -104,10 +110,10 @@ def test_ordering_needs_every_pair(means, expected):
 
 
 def test_an_ordering_rests_on_its_weakest_pair():
-    found = judge([Evidence("ordering", (around(0.05), around(0.04), around(0.30)), 0.02)])[0]
-    low = around(0.04).interval(1 - found.level)[0]
-    assert (found.verdict, found.ours) == (REPRODUCED, pytest.approx(0.04))
-    assert f"the weakest: lower bound {low:.3f} exceeds 0.02" in found.reason
+    judgement = judge([Evidence("ordering", (around(0.05), around(0.04), around(0.30)), 0.02)])[0]
+    low = around(0.04).interval(1 - judgement.level)[0]
+    assert (judgement.verdict, judgement.ours) == (REPRODUCED, pytest.approx(0.04))
+    assert f"the weakest: lower bound {low:.3f} exceeds 0.02" in judgement.reason
 
 
 def test_ordering_with_one_noisy_pair_is_inconclusive():
@@ -149,7 +155,7 @@ def positive_rate(
             Evidence("greater", (Contrast(generator.normal(effect, 0.02, seeds)),), 0.02, primary=primary, **fields)
             for effect in effects
         ]
-        hits += any(found.verdict in wanted for found in judge(evidence))
+        hits += any(judgement.verdict in wanted for judgement in judge(evidence))
     return hits / trials
 
 
@@ -179,29 +185,30 @@ def test_effects_that_do_not_count_are_rarely_reproduced():
 def test_effects_that_clear_zero_easily_buy_no_laxer_level_against_m():
     """One claim far above m, seven just above it: the levels of the test against m are those of the p against m."""
     many = [Evidence("greater", (around(mean, sd=0.004),), 0.02, control=True) for mean in (0.5, *[0.0235] * 7)]
-    assert [found.verdict for found in judge(many)] == [REPRODUCED] * 8
+    assert [judgement.verdict for judgement in judge(many)] == [REPRODUCED] * 8
     alone = [Evidence("greater", (around(mean, sd=0.004),), 0.02, control=True) for mean in (0.5, 0.0235, *[0.019] * 6)]
-    assert [found.verdict for found in judge(alone)] == [REPRODUCED, DIRECTION, *[DIRECTION] * 6]
+    assert [judgement.verdict for judgement in judge(alone)] == [REPRODUCED, DIRECTION, *[DIRECTION] * 6]
 
 
 def test_true_effects_are_found():
-    """The rule isn't merely silent: a clear effect is found nearly always, and a null isn't 'absent' for lack of data."""
+    """The rule isn't merely silent: it finds nearly every clear effect, and a null isn't 'absent' for lack of data."""
     assert positive_rate([0.2], True, {DIRECTION}, 300, 5, {}) > 0.95
     assert positive_rate([0.0], False, {CONTRADICTED}, 300, 3, {}) < 0.5
 
 
 @pytest.mark.parametrize(
-    ("found", "printed", "half", "expected"),
-    [(22.2798, 22.8, 0.05, CONTRADICTED), (21.7391, 21.7, 0.05, REPRODUCED), (0.375, 0.37, 0.005, REPRODUCED), (7.0, 0.0, 0.5, CONTRADICTED)],
+    ("computed", "printed", "half", "expected"),
+    [(22.2798, 22.8, 0.05, CONTRADICTED), (21.7391, 21.7, 0.05, REPRODUCED), (0.375, 0.37, 0.005, REPRODUCED),
+     (7.0, 0.0, 0.5, CONTRADICTED)],
 )  # fmt: skip
-def test_exact_claims_know_no_chance(found, printed, half, expected):
-    assert verdict(Contrast(np.array([found])), kind="exact", paper_effect=printed, smallest_effect=half) == expected
+def test_exact_claims_know_no_chance(computed, printed, half, expected):
+    assert verdict(Contrast(np.array([computed])), kind="exact", paper_effect=printed, smallest_effect=half) == expected
 
 
-@pytest.mark.parametrize(("found", "said"), [(0.2, "0.2 is 0 within 1"), (11.0, "11 is not 0 within 1")])
-def test_what_the_paper_has_no_number_of_is_not_called_its_own(found, said):
-    control = Evidence("exact", (Contrast(np.array([found])),), 1, control=True, expected=0.0)
-    assert judge([control])[0].reason == said
+@pytest.mark.parametrize(("computed", "reason"), [(0.2, "0.2 is 0 within 1"), (11.0, "11 is not 0 within 1")])
+def test_a_number_that_the_paper_lacks_is_not_called_the_papers(computed, reason):
+    control = Evidence("exact", (Contrast(np.array([computed])),), 1, control=True, expected=0.0)
+    assert judge([control])[0].reason == reason
 
 
 def test_what_roundings_leave_of_a_zero_is_a_zero():
@@ -224,30 +231,31 @@ def test_exact_claims_take_no_part_in_the_correction_for_many_claims():
     ],
 )
 def test_a_sign_that_turns_in_another_setting_is_inconclusive(setting, words):
-    common, there = Contrast(np.array([0.3, 0.31, 0.29, 0.3, 0.3])), Contrast(np.array([-0.1, -0.1, -0.12]))
-    found = judge([Evidence("greater", (common,), 0.02, robustness={setting: (there,)})])[0]
-    assert found.verdict == INCONCLUSIVE
-    assert found.reason == f"the sign turns {words}"
+    common, other = Contrast(np.array([0.3, 0.31, 0.29, 0.3, 0.3])), Contrast(np.array([-0.1, -0.1, -0.12]))
+    judgement = judge([Evidence("greater", (common,), 0.02, robustness={setting: (other,)})])[0]
+    assert judgement.verdict == INCONCLUSIVE
+    assert judgement.reason == f"the sign turns {words}"
     assert judge([Evidence("greater", (common,), 0.02, robustness={setting: (common,)})])[0].verdict == DIRECTION
-    blocked = Evidence("greater", (common,), 0.02, failed_precondition="no", robustness={setting: (there,)})
+    blocked = Evidence("greater", (common,), 0.02, failed_precondition="no", robustness={setting: (other,)})
     assert judge([blocked])[0].reason == "no"
 
 
 def test_one_setting_that_turns_is_enough():
     settings = {OWN_RATES: (around(0.05),), OFFICIAL_INIT: (around(-0.05),)}
-    found = judge([Evidence("greater", (around(0.05),), 0.02, robustness=settings)])[0]
-    assert found.reason.startswith("the sign turns at the official start")
+    judgement = judge([Evidence("greater", (around(0.05),), 0.02, robustness=settings)])[0]
+    assert judgement.reason.startswith("the sign turns at the official start")
 
 
 def test_any_pair_of_an_ordering_turns():
-    there = {OFFICIAL_INIT: (around(0.05), around(-0.05))}
+    settings = {OFFICIAL_INIT: (around(0.05), around(-0.05))}
     assert (
-        judge([Evidence("ordering", (around(0.05), around(0.04)), 0.02, robustness=there)])[0].verdict == INCONCLUSIVE
+        judge([Evidence("ordering", (around(0.05), around(0.04)), 0.02, robustness=settings)])[0].verdict
+        == INCONCLUSIVE
     )
 
 
 @pytest.mark.parametrize(
-    ("kind", "common", "there", "expected"),
+    ("kind", "common", "other", "expected"),
     [
         ("equivalent", around(0.001, sd=0.0001), around(-0.001, sd=0.0001), REPRODUCED),  # both are nothing
         ("equivalent", around(0.1), around(-0.1), INCONCLUSIVE),  # both are something, with two signs
@@ -259,8 +267,8 @@ def test_any_pair_of_an_ordering_turns():
     ],
 )
 @pytest.mark.parametrize("setting", [OWN_RATES, OFFICIAL_INIT])
-def test_a_sign_speaks_where_it_stands_out_of_its_noise(setting, kind, common, there, expected):
-    assert judge([Evidence(kind, (common,), 0.02, robustness={setting: (there,)})])[0].verdict == expected
+def test_a_sign_speaks_where_it_stands_out_of_its_noise(setting, kind, common, other, expected):
+    assert judge([Evidence(kind, (common,), 0.02, robustness={setting: (other,)})])[0].verdict == expected
 
 
 def test_what_could_not_be_measured_is_inconclusive_and_takes_no_place():
@@ -275,7 +283,8 @@ def test_what_could_not_be_measured_is_inconclusive_and_takes_no_place():
 
 @pytest.mark.parametrize(
     ("mean", "sd", "expected"),
-    [(0.05, 0.002, REPRODUCED), (0.01, 0.002, DIRECTION), (-0.05, 0.002, CONTRADICTED), (0.0, 0.002, CONTRADICTED), (0.05, 0.2, INCONCLUSIVE)],
+    [(0.05, 0.002, REPRODUCED), (0.01, 0.002, DIRECTION), (-0.05, 0.002, CONTRADICTED), (0.0, 0.002, CONTRADICTED),
+     (0.05, 0.2, INCONCLUSIVE)],
 )  # fmt: skip
 def test_a_control_needs_no_size_of_the_paper(mean, sd, expected):
     assert verdict(around(mean, sd), control=True) == expected
@@ -303,7 +312,8 @@ def made_up(rng: np.random.Generator) -> Evidence:
     return Evidence(
         kind, contrasts, 0.02, control=control, primary=primary,
         paper_effect=None if control else rng.choice([0.01, 0.05, 0.2, 2]),
-        failed_precondition="at chance" if rng.random() < 0.05 else None, unmeasured="diverged" if rng.random() < 0.05 else None,
+        failed_precondition="at chance" if rng.random() < 0.05 else None,
+        unmeasured="diverged" if rng.random() < 0.05 else None,
         robustness={OWN_RATES: tuple(c.reversed() for c in contrasts)} if robustness else {},
     )  # fmt: skip
 
@@ -340,8 +350,8 @@ def test_steps_end_where_the_rule_does_and_nowhere_before():
     rng, seen = np.random.default_rng(0), set()
     for _ in range(400):
         family = [made_up(rng) for _ in range(4)]
-        found = zip(family, judge(family), levels(family, "zero"), levels(family, "m"), strict=True)
-        for evidence, result, zero, above in found:
+        results = zip(family, judge(family), levels(family, "zero"), levels(family, "m"), strict=True)
+        for evidence, result, zero, above in results:
             assert result.verdict == in_one_go(evidence, zero, above)
             assert [bool(step.verdict) for step in result.steps] == [False] * (len(result.steps) - 1) + [True]
             assert result.reason
@@ -351,11 +361,11 @@ def test_steps_end_where_the_rule_does_and_nowhere_before():
 
 def test_answers_turn_with_the_sign():
     up = Contrast(np.array([0.049, 0.05, 0.051, 0.05]))
-    there, back = (
+    forth, back = (
         [(step.question, step.answer) for step in judge([Evidence("greater", (contrast,), 0.02)])[0].steps][3:]
         for contrast in (up, up.reversed())
     )
-    assert there == [
+    assert forth == [
         ("Does the lower bound exceed 0.02?", True),
         ("Does the lower bound exceed 0?", True),
     ]

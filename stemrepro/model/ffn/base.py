@@ -16,13 +16,13 @@ def matrix(inputs: int, outputs: int) -> nn.Linear:
 class FFN(nn.Module):
     """One layer's feed-forward network: forward(x [batch, seq, width], tokens [batch, seq]) -> [batch, seq, width].
 
-    What a network does beside its forward pass it says below; each method has a default that does nothing.
+    Each method is a task of a network other than its forward pass, with a default that does nothing.
 
     Attributes:
-        balance: load-balancing loss of the last forward pass, 1 when even; None without a learned router.
+        load_balancing_loss: load-balancing loss of the last forward pass, 1 when even; None without a learned router.
         reads_embedding: x is the token's input embedding under the block's norm, not the residual stream.
         row_address: what chooses a table's row. "token"; "pair": the token and the one before it; "router": the token
-            and x; "order": the token, in an order that is dealt out anew at every training step.
+            and x; "order": the token, in an order that is drawn anew at every training step.
     """
 
     load_balancing_loss: Tensor | None = None
@@ -30,19 +30,22 @@ class FFN(nn.Module):
     row_address: Literal["token", "pair", "router", "order"] = "token"
 
     def start_step(self, stream: str) -> None:
-        """Called before every training step; `stream` names the random stream of this seed, step and layer."""
+        """Prepare a training step; `stream` names the random stream of this seed, step and layer."""
 
     def up_vectors(self, x: Tensor, tokens: Tensor, places: Places) -> Tensor | None:
-        """Return the vectors [n, ffn_width] that stand in the up-projection's place, or None; x [batch, seq, width], tokens [batch, seq]."""
+        """Return the vectors [n, ffn_width] in the up-projection's place, or None.
+
+        x is [batch, seq, width], tokens [batch, seq].
+        """
         return None
 
     def gate_vectors(self, x: Tensor, places: Places) -> Tensor | None:
-        """Return what these are multiplied by [n, ffn_width], or None."""
+        """Return the vectors [n, ffn_width] by which `up_vectors` are multiplied, or None."""
         return None
 
 
 def is_table(parameter_name: str) -> bool:
-    """Return true for the name of a token-indexed table's parameter."""
+    """Tell whether a parameter's name is that of a token-indexed table."""
     return parameter_name.endswith(("ffn.table.weight", "attention.table.weight", "pairs.table.weight"))
 
 

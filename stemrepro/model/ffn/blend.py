@@ -9,8 +9,9 @@ from stemrepro.model.ffn.dense import SwiGLU
 
 
 class Blend(SwiGLU):
-    """The authors' later code: a learnt mix, y = W_d (SiLU(W_g x) * (s(a) W_u x + (1 - s(a)) U[token])), s the logistic function;
-    a is one number a layer and starts at 0, half and half.
+    """The authors' later code: a learnt mix, y = W_d (SiLU(W_g x) * (s(a) W_u x + (1 - s(a)) U[token])).
+
+    s is the logistic function. a is one number per layer and starts at 0, half and half.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -19,6 +20,6 @@ class Blend(SwiGLU):
         self.mix = nn.Parameter(torch.zeros(()))
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """X [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
+        """Apply the network: x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
         share = self.mix.sigmoid()
         return self.down(F.silu(self.gate(x)) * (share * self.up(x) + (1 - share) * self.table(tokens)))

@@ -17,13 +17,13 @@ class SwiGLU(FFN):
         self.down = matrix(config.ffn_width, config.width)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """X [batch, seq, width], tokens [batch, seq] (unused) -> [batch, seq, width]."""
+        """Apply the network: x [batch, seq, width], tokens [batch, seq] (unused) -> [batch, seq, width]."""
         return self.down(F.silu(self.gate(x)) * self.up(x))
 
     def up_vectors(self, x: Tensor, tokens: Tensor, places: Places) -> Tensor:
-        """W_u x."""
+        """Return W_u x."""
         return self.up(x[places])
 
     def gate_vectors(self, x: Tensor, places: Places) -> Tensor:
-        """SiLU(W_g x)."""
+        """Return SiLU(W_g x)."""
         return F.silu(self.gate(x[places]))

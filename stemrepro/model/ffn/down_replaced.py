@@ -17,5 +17,5 @@ class DownReplaced(FFN):
         self.table = nn.Embedding(config.vocab, config.width)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """X [batch, seq, width] (unused), tokens [batch, seq] -> [batch, seq, width]."""
+        """Apply the network: x [batch, seq, width] (unused), tokens [batch, seq] -> [batch, seq, width]."""
         return self.table(tokens)

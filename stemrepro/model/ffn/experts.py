@@ -18,11 +18,11 @@ class Experts(nn.Module):
 
     @torch.compiler.disable  # the parts have other sizes at every step, each of which would be compiled anew
     def forward(self, x: Tensor, expert: Tensor) -> Tensor:
-        """Return each input through its expert: x [n, width], expert [n] -> [n, width]. No input is dropped."""
+        """Pass each input through its expert: x [n, width], expert [n] -> [n, width]. No input is dropped."""
         order = expert.argsort(stable=True)
         counts = torch.bincount(expert, minlength=len(self.gate)).tolist()
         parts = [
             F.linear(F.silu(F.linear(part, gate)) * F.linear(part, up), down)
-            for part, gate, up, down in zip(x[order].split(counts), self.gate, self.up, self.down, strict=True)
+            for part, gate, up, down in zip(torch.split(x[order], counts), self.gate, self.up, self.down, strict=True)
         ]
         return torch.empty_like(x).index_copy(0, order, torch.cat(parts))

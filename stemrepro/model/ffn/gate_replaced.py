@@ -17,9 +17,9 @@ class GateReplaced(FFN):
         self.down = matrix(config.ffn_width, config.width)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """X [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
+        """Apply the network: x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
         return self.down(F.silu(self.table(tokens)) * self.up(x))
 
     def up_vectors(self, x: Tensor, tokens: Tensor, places: Places) -> Tensor:
-        """W_u x."""
+        """Return W_u x."""
         return self.up(x[places])

@@ -9,9 +9,13 @@ from stemrepro.model.ffn.experts import Experts
 
 
 class HashMoE(FFN):
-    """Hash Layers (Roller et al. 2021), simplified: y = FFN_h(token)(x), one expert a token by a fixed random assignment that gives each
-    expert as many tokens of the vocabulary (theirs can also balance by frequency).
+    """Hash Layers (Roller et al. 2021), simplified: y = FFN_h(token)(x).
+
+    A fixed random assignment gives a token one expert, and each expert as many tokens of the vocabulary.
+    The assignment of Roller et al. can also balance by frequency.
     """
+
+    expert_of: Tensor
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -20,5 +24,5 @@ class HashMoE(FFN):
         self.register_buffer("expert_of", order % config.experts, persistent=False)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """X [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
+        """Apply the network: x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
         return self.experts(x.flatten(0, 1), self.expert_of[tokens.flatten()]).view_as(x)

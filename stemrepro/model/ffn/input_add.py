@@ -7,12 +7,12 @@ from stemrepro.model.ffn.dense import SwiGLU
 
 
 class InputAdd(SwiGLU):
-    """Control: a row added to the residual beside the dense FFN, y = SwiGLU(x) + U[token], U [vocab, width]."""
+    """Control: a row added to the residual next to the dense FFN, y = SwiGLU(x) + U[token], U [vocab, width]."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
         self.table = nn.Embedding(config.vocab, config.width)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """X [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
+        """Apply the network: x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
         return super().forward(x, tokens) + self.table(tokens)

@@ -9,10 +9,11 @@ from stemrepro.model.ffn.dense import SwiGLU
 
 
 class JTok(SwiGLU):
-    """JTok (arXiv 2602.00800): a row scales the dense FFN's output channel by channel, y = SwiGLU(x) * (1 + s * U[token] / |U[token]|).
+    """JTok (arXiv 2602.00800): a row scales the dense FFN's output, y = SwiGLU(x) * (1 + s * U[token] / |U[token]|).
 
-    U is [vocab, width], |.| the Euclidean norm. Simplified: s is one learnt number a channel and starts at 1, so that channels start
-    1 +- 1/sqrt(width); a table in every layer but the first; no mixture of rows (JTok-M).
+    The scale is per channel. U is [vocab, width], |.| the Euclidean norm. Simplified: s is one learnt number per
+    channel. It starts at 1, so that channels start at 1 +- 1/sqrt(width). Every layer but the first has a table, and
+    there is no mixture of rows (JTok-M).
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -21,5 +22,5 @@ class JTok(SwiGLU):
         self.scale = nn.Parameter(torch.ones(config.width))
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """X [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
+        """Apply the network: x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
         return super().forward(x, tokens) * (1 + self.scale * F.normalize(self.table(tokens), dim=-1))

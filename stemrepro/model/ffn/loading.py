@@ -11,7 +11,7 @@ from stemrepro.model.ffn.naming import module_of
 
 @cache
 def ffn_class(name: str) -> type[FFN]:
-    """Return the class of a network: the one that its module defines, or the named one of a file of your own.
+    """Return the class of a network: the one that its module defines, or the named one of a file outside the package.
 
     Raises:
         UserError: the file can't be imported or has no such class.
@@ -19,17 +19,19 @@ def ffn_class(name: str) -> type[FFN]:
     place = module_of(name)
     if isinstance(place, str):
         module = importlib.import_module(place)
-        classes = [own for own in vars(module).values() if isinstance(own, type) and own.__module__ == place]
-        [network] = [own for own in classes if issubclass(own, FFN)]  # a file has one network
+        classes = [value for value in vars(module).values() if isinstance(value, type) and value.__module__ == place]
+        [network] = [value for value in classes if issubclass(value, FFN)]  # a file has one network
         return network
     loading = importlib.util.spec_from_file_location(f"own_ffn_{place.stem}", place)
+    assert loading is not None, f"{place} is no .py file"
+    assert loading.loader is not None, f"{place} is no .py file"
     module = importlib.util.module_from_spec(loading)
     try:
         loading.loader.exec_module(module)
     except Exception as error:
         raise UserError(f"{place} can't be imported: {type(error).__name__}: {error}") from error
     wanted = name.partition(":")[2]
-    found = getattr(module, wanted, None)
-    if not (isinstance(found, type) and issubclass(found, FFN)):
+    value = getattr(module, wanted, None)
+    if not (isinstance(value, type) and issubclass(value, FFN)):
         raise UserError(f"{place} has no class '{wanted}' that is an FFN (stemrepro.model.ffn.base)")
-    return found
+    return value

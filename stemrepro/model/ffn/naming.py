@@ -11,23 +11,34 @@ OWN_FILE = re.compile(r"(?P<file>[\w./-]+\.py):(?P<name>[A-Za-z_]\w*)")
 
 
 def own_file(name: str) -> Path:
-    """Return the file of a network outside the package, there or not; UserError unless it lies below the repository's root, also behind links."""
-    file, root = Path(OWN_FILE.fullmatch(name)["file"]), Path.cwd().resolve()
+    """Return the file of a network outside the package, whether it exists or not.
+
+    Raises:
+        UserError: it isn't below the repository's root, also after links are followed, or the class has a bad name.
+        ValueError: the name isn't a file and a class.
+    """
+    match = OWN_FILE.fullmatch(name)
+    if match is None:
+        raise ValueError(f"ffn '{name}' is no class of a file")
+    file, root = Path(match["file"]), Path.cwd().resolve()
     if file.is_absolute() or ".." in file.parts or not file.resolve().is_relative_to(root):
         raise UserError(f"ffn '{name}': the file must lie below the repository's root")
-    if iskeyword(OWN_FILE.fullmatch(name)["name"]):
-        raise UserError(f"ffn '{name}': a word of Python's own is no name of a class")
+    if iskeyword(match["name"]):
+        raise UserError(f"ffn '{name}': a keyword of Python is no name of a class")
     return file
 
 
 def module_of(name: str) -> str | Path:
-    """Return the module of a network, "stem-dagger" -> "stemrepro.model.ffn.stem_dagger"; of "my/silu.py:SiluRows" the file.
+    """Return the module of a network, "stem-dagger" -> "stemrepro.model.ffn.stem_dagger".
+
+    Of "my/silu.py:SiluRows" it is the file.
 
     Raises:
-        UserError: that file isn't there, or lies elsewhere.
+        UserError: that file is missing, or isn't below the repository's root.
     """
     if not OWN_FILE.fullmatch(name):
         return f"{__package__}.{name.replace('-', '_')}"
-    if not (file := own_file(name)).is_file():
+    file = own_file(name)
+    if not file.is_file():
         raise UserError(f"ffn '{name}': there is no file {file} below the repository's root")
     return file

@@ -7,10 +7,10 @@ from stemrepro.model.pairs import bigram_rows
 
 
 class NgramTable(Stem):
-    """STEM addressed by two tokens: y = W_d (SiLU(W_g x) * U[hash(token before, token)]), as many rows as the vocabulary."""
+    """STEM addressed by two tokens: y = W_d (SiLU(W_g x) * U[hash(token before, token)]), U [vocab, ffn_width]."""
 
     row_address = "pair"
 
     def rows(self, tokens: Tensor) -> Tensor:
-        """U[hash(token before, token)]: tokens [batch, seq] -> [batch, seq, ffn_width]."""
+        """Return U[hash(token before, token)]: tokens [batch, seq] -> [batch, seq, ffn_width]."""
         return self.table(bigram_rows(tokens, self.table.num_embeddings))

@@ -9,7 +9,10 @@ from stemrepro.model.ffn.dense import SwiGLU
 
 
 class PerLayerEmbedding(SwiGLU):
-    """Gemma 3n style: a narrow gated row beside the dense FFN, y = SwiGLU(x) + W_p (GELU(W_n x) * N[token]), N [vocab, rank]."""
+    """Gemma 3n style: a narrow gated row next to the dense FFN, y = SwiGLU(x) + W_p (GELU(W_n x) * N[token]).
+
+    N is [vocab, rank].
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
@@ -18,6 +21,6 @@ class PerLayerEmbedding(SwiGLU):
         self.project = matrix(config.rank, config.width)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """X [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
+        """Apply the network: x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
         side = self.project(F.gelu(self.narrow(x), approximate="tanh") * self.table(tokens))
         return super().forward(x, tokens) + side

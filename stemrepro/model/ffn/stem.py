@@ -20,17 +20,17 @@ class Stem(FFN):
         self.down = matrix(config.ffn_width, config.width)
 
     def rows(self, tokens: Tensor) -> Tensor:
-        """U[token]: tokens [batch, seq] -> [batch, seq, ffn_width]."""
+        """Return U[token]: tokens [batch, seq] -> [batch, seq, ffn_width]."""
         return self.table(tokens)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """X [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
+        """Apply the network: x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
         return self.down(F.silu(self.gate(x)) * self.rows(tokens))
 
     def up_vectors(self, x: Tensor, tokens: Tensor, places: Places) -> Tensor:
-        """U[token]."""
+        """Return U[token]."""
         return self.rows(tokens)[places]
 
     def gate_vectors(self, x: Tensor, places: Places) -> Tensor:
-        """SiLU(W_g x)."""
+        """Return SiLU(W_g x)."""
         return F.silu(self.gate(x[places]))

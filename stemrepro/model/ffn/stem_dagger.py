@@ -8,12 +8,12 @@ from stemrepro.model.ffn.dense import SwiGLU
 
 
 class StemDagger(SwiGLU):
-    """STEM-dagger (Table 3): the up-projection stays and the row is added, y = W_d (SiLU(W_g x) * (W_u x + U[token]))."""
+    """STEM-dagger (Table 3): the row is added to the up-projection, y = W_d (SiLU(W_g x) * (W_u x + U[token]))."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
         self.table = nn.Embedding(config.vocab, config.ffn_width)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """X [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
+        """Apply the network: x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
         return self.down(F.silu(self.gate(x)) * (self.up(x) + self.table(tokens)))

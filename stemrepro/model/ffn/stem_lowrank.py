@@ -16,5 +16,5 @@ class StemLowRank(Stem):
         self.widen = matrix(config.rank, config.ffn_width)
 
     def rows(self, tokens: Tensor) -> Tensor:
-        """W_r N[token]: tokens [batch, seq] -> [batch, seq, ffn_width]."""
+        """Return W_r N[token]: tokens [batch, seq] -> [batch, seq, ffn_width]."""
         return self.widen(self.table(tokens))

@@ -7,10 +7,11 @@ from stemrepro.model.ffn.stem import Stem
 
 
 class StemNormed(Stem):
-    """STEM whose rows are normalised: y = W_d (SiLU(W_g x) * RMSNorm(U[token])), with a learnt gain [ffn_width] that starts at 1.
+    """STEM whose rows are normalised: y = W_d (SiLU(W_g x) * RMSNorm(U[token])).
 
-    How large rows start, and how fast they grow, no longer matters. Norms on rows: Memory Attention (arXiv 2609.28399), there beside
-    a projection; LongCat (arXiv 2601.21204) at the input.
+    The norm has a learnt gain [ffn_width] that starts at 1. Initial size and growth of rows then no longer matter.
+    Norms on rows: Memory Attention (arXiv 2609.28399), there next to a projection; LongCat (arXiv 2601.21204)
+    at the input.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -18,5 +19,5 @@ class StemNormed(Stem):
         self.row_norm = nn.RMSNorm(config.ffn_width, config.norm_eps)
 
     def rows(self, tokens: Tensor) -> Tensor:
-        """RMSNorm(U[token]): tokens [batch, seq] -> [batch, seq, ffn_width]."""
+        """Return RMSNorm(U[token]): tokens [batch, seq] -> [batch, seq, ffn_width]."""
         return self.row_norm(self.table(tokens))

@@ -16,6 +16,7 @@ class StemShuffled(Stem):
     """
 
     row_address = "order"
+    order: Tensor
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
@@ -28,5 +29,5 @@ class StemShuffled(Stem):
         self.order.copy_(torch.randperm(len(self.order), generator=generator))
 
     def rows(self, tokens: Tensor) -> Tensor:
-        """U[order[token]]: tokens [batch, seq] -> [batch, seq, ffn_width]."""
+        """Return U[order[token]]: tokens [batch, seq] -> [batch, seq, ffn_width]."""
         return self.table(self.order[tokens])

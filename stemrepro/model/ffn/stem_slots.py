@@ -1,4 +1,4 @@
-"""STEM with several rows a token, of which nothing learnt chooses one."""
+"""STEM with several rows per token, of which nothing learnt chooses one."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -11,8 +11,9 @@ from stemrepro.model.ffn.stem import Stem
 class StemSlots(Stem):
     """Control: y = W_d (SiLU(W_g x) * U[token, a]), a = argmax_i (R x)_i, R [slots, width] random and never trained.
 
-    What more rows give without a router that learns: the random routing of MoME (arXiv 2609.15126), simplified: hard, one of `slots`
-    rows, in STEM's place. Rows start with the standard deviation of STEM's; row `token x slots + a` of the table is U[token, a].
+    It shows what more rows give without a router that learns. The routing is the random one of MoME (arXiv 2609.15126),
+    simplified: hard, one of `slots` rows, in STEM's place. Rows start with the standard deviation of STEM's.
+    Row `token x slots + a` of the table is U[token, a].
     """
 
     row_address = "router"
@@ -24,13 +25,13 @@ class StemSlots(Stem):
         self.router = matrix(config.width, config.slots).requires_grad_(False)
 
     def chosen(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """U[token, a]: x [batch, seq, width], tokens [batch, seq] -> [batch, seq, ffn_width]."""
+        """Return U[token, a]: x [batch, seq, width], tokens [batch, seq] -> [batch, seq, ffn_width]."""
         return self.table(tokens * self.slots + self.router(x).argmax(dim=-1))
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """X [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
+        """Apply the network: x [batch, seq, width], tokens [batch, seq] -> [batch, seq, width]."""
         return self.down(F.silu(self.gate(x)) * self.chosen(x, tokens))
 
     def up_vectors(self, x: Tensor, tokens: Tensor, places: Places) -> Tensor:
-        """U[token, a]."""
+        """Return U[token, a]."""
         return self.chosen(x, tokens)[places]

@@ -15,9 +15,9 @@ class TokenOnly(FFN):
         self.down = matrix(config.ffn_width, config.width)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """X [batch, seq, width] (unused), tokens [batch, seq] -> [batch, seq, width]."""
+        """Apply the network: x [batch, seq, width] (unused), tokens [batch, seq] -> [batch, seq, width]."""
         return self.down(self.table(tokens))
 
     def up_vectors(self, x: Tensor, tokens: Tensor, places: Places) -> Tensor:
-        """U[token]."""
+        """Return U[token]."""
         return self.table(tokens[places])

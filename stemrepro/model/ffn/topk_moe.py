@@ -9,11 +9,11 @@ from stemrepro.model.ffn.experts import Experts
 
 
 class TopkMoE(FFN):
-    """Learned router (Switch, Shazeer et al.): y = sum over the `chosen` best experts of p_e FFN_e(x), p = softmax(W_r x)
-    renormalised over them. No capacity limit, nothing is dropped.
+    """Learned router (Switch, Shazeer et al.): y = sum over the `top_k` best experts of p_e FFN_e(x).
 
-    `balance` holds the load-balancing loss of the last forward pass: experts x sum of (share of choices x mean probability),
-    1 when even; training adds it with the weight of stemrepro.training.module.BALANCE.
+    p = softmax(W_r x), renormalised over these experts. No capacity limit, nothing is dropped.
+    `load_balancing_loss` is that of the last forward pass: experts x sum of (share of choices x mean probability),
+    1 when even. Training adds it with the weight stemrepro.training.module.LOAD_BALANCING.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -22,12 +22,12 @@ class TopkMoE(FFN):
         self.experts, self.top_k = Experts(config), config.top_k
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """X [batch, seq, width], tokens [batch, seq] (unused) -> [batch, seq, width]."""
+        """Apply the network: x [batch, seq, width], tokens [batch, seq] (unused) -> [batch, seq, width]."""
         flat = x.flatten(0, 1)
         probability = self.router(flat).softmax(dim=-1)
         weight, expert = probability.topk(self.top_k, dim=-1)
         weight = weight / weight.sum(dim=-1, keepdim=True)
         share = F.one_hot(expert, probability.shape[1]).float().mean(dim=(0, 1))
         self.load_balancing_loss = probability.shape[1] * (share * probability.mean(dim=0)).sum()
-        found = self.experts(flat.repeat_interleave(self.top_k, dim=0), expert.flatten())
-        return (found.unflatten(0, (-1, self.top_k)) * weight.unsqueeze(-1)).sum(dim=1).view_as(x)
+        outputs = self.experts(flat.repeat_interleave(self.top_k, dim=0), expert.flatten())
+        return (outputs.unflatten(0, (-1, self.top_k)) * weight.unsqueeze(-1)).sum(dim=1).view_as(x)

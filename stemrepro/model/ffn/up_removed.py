@@ -10,8 +10,9 @@ from stemrepro.model.ffn.base import FFN, Places, matrix
 class UpRemoved(FFN):
     """Control: STEM without its table, y = W_d SiLU(W_g x).
 
-    With dense, STEM-dagger and STEM it is the factorial (W_u kept or removed) x (table or none), as a checker of Memory Attention
-    (arXiv 2609.28399) proposes it there. up-removed - STEM is what the table gives, dense - up-removed what losing W_u costs.
+    With dense, STEM-dagger and STEM it is the factorial (W_u kept or removed) x (table or none), as a checker of Memory
+    Attention (arXiv 2609.28399) proposes. up-removed - STEM is what the table gives, dense - up-removed what losing W_u
+    costs.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -20,9 +21,9 @@ class UpRemoved(FFN):
         self.down = matrix(config.ffn_width, config.width)
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """X [batch, seq, width], tokens [batch, seq] (unused) -> [batch, seq, width]."""
+        """Apply the network: x [batch, seq, width], tokens [batch, seq] (unused) -> [batch, seq, width]."""
         return self.down(F.silu(self.gate(x)))
 
     def gate_vectors(self, x: Tensor, places: Places) -> Tensor:
-        """SiLU(W_g x)."""
+        """Return SiLU(W_g x)."""
         return F.silu(self.gate(x[places]))

@@ -11,8 +11,8 @@ from stemrepro.model.specs import FFNS
 @pytest.mark.parametrize("name", FFNS)
 def test_the_rows_that_have_a_gradient_are_the_tokens_own_if_and_only_if_the_class_says_so(name):
     config = ModelConfig(
-        vocab=50, width=16, layers=4, heads=2, kv_heads=1, ffn_width=24, ffn=name, replaced_layers=(1,), rank=4, slots=3,
-        experts=4, top_k=2,
+        vocab=50, width=16, layers=4, heads=2, kv_heads=1, ffn_width=24, ffn=name, replaced_layers=(1,), rank=4,
+        slots=3, experts=4, top_k=2,
     )  # fmt: skip
     ffn, generator = ffn_class(name)(config), torch.Generator().manual_seed(1)
     for parameter in ffn.parameters():
@@ -20,7 +20,7 @@ def test_the_rows_that_have_a_gradient_are_the_tokens_own_if_and_only_if_the_cla
     ffn.start_step("0:0:1")
     tokens = torch.tensor([[7, 3, 41, 12, 9]])
     ffn(torch.randn(1, 5, 16, generator=generator), tokens).square().sum().backward()
-    tables = [own for key, own in ffn.named_parameters() if key == "table.weight"]
+    tables = [parameter for key, parameter in ffn.named_parameters() if key == "table.weight"]
     for table in tables:
         rows = set(table.grad.abs().sum(dim=1).nonzero().flatten().tolist())
         assert (rows == set(tokens.flatten().tolist())) == (ffn.row_address == "token")

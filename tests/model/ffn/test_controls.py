@@ -113,12 +113,12 @@ def test_normed_rows_start_with_a_gain_of_one():
 
 
 def test_the_tokens_ffn_folds_into_a_table():
-    """Each layer's output is a function of the token alone, in any context: the plain loop's, of the token's embedding."""
+    """Each layer's output is the plain loop's function of the token's embedding, in any context."""
     model = build(ModelConfig(**SHAPE, ffn="token-ffn", replaced_layers=(1, 2)), seed=0)
     torch.nn.init.normal_(model.blocks[1].ffn_norm.weight, 1, 0.3)
-    tokens, found = torch.tensor([[1, 3, 3, 0, 10], [2, 1, 4, 3, 7]]), {}
+    tokens, outputs = torch.tensor([[1, 3, 3, 0, 10], [2, 1, 4, 3, 7]]), {}
     for layer in (0, 1, 2):
-        model.blocks[layer].ffn.register_forward_hook(lambda _, __, out, layer=layer: found.update({layer: out}))
+        model.blocks[layer].ffn.register_forward_hook(lambda _, __, out, layer=layer: outputs.update({layer: out}))
     model(tokens)
     for layer in (1, 2):
         block = model.blocks[layer]
@@ -128,9 +128,9 @@ def test_the_tokens_ffn_folds_into_a_table():
                 silu(g @ e) * float(u @ e) for g, u in zip(block.ffn.gate.weight, block.ffn.up.weight, strict=True)
             ]
             row = block.ffn.down.weight @ torch.tensor(middle)
-            for out in found[layer][tokens == token]:
+            for out in outputs[layer][tokens == token]:
                 torch.testing.assert_close(out, row)
-    assert not torch.allclose(found[0][0, 1], found[0][0, 2])  # the dense layer knows its context
+    assert not torch.allclose(outputs[0][0, 1], outputs[0][0, 2])  # the dense layer knows its context
 
 
 def test_the_tokens_ffn_has_denses_parameters():

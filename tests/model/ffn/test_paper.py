@@ -40,7 +40,8 @@ def test_stem_equals_a_plain_loop(inputs):
     for b in range(2):
         for t in range(5):
             gate = ffn.gate.weight @ x[b, t]
-            middle = [float(g) / (1 + float(torch.exp(-g))) * float(u) for g, u in zip(gate, ffn.table.weight[tokens[b, t]], strict=True)]  # fmt: skip
+            row = ffn.table.weight[tokens[b, t]]
+            middle = [float(g) / (1 + float(torch.exp(-g))) * float(u) for g, u in zip(gate, row, strict=True)]
             expected[b, t] = ffn.down.weight @ torch.tensor(middle)
     torch.testing.assert_close(ffn(x, tokens), expected)
 

@@ -74,8 +74,8 @@ def test_jtok_starts_with_a_scale_of_one():
 
 def test_bigram_rows_equal_whole_numbers(inputs):
     _, tokens = inputs
-    found = bigram_rows(tokens, 97)
-    for row, expected in zip(tokens.tolist(), found.tolist(), strict=True):
+    rows = bigram_rows(tokens, 97)
+    for row, expected in zip(tokens.tolist(), rows.tolist(), strict=True):
         for before, token, place in zip([0, *row[:-1]], row, expected, strict=True):
             assert place == (((before * 1000003 + token) * 2654435761 % 2**32) >> 7) % 97
 
