@@ -1,5 +1,5 @@
-"""A retrofit: where STEM made of a trained dense model ends next to dense and tables from the start, and the loss on the
-way.
+"""A retrofit: where STEM made of a trained dense model ends next to dense and tables from the start, and the loss on
+the way.
 """
 
 import numpy as np
