@@ -1,0 +1,1 @@
+"""STEM reproduced: claims, runs, scores and verdicts."""
