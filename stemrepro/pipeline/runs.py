@@ -91,7 +91,7 @@ def asked_runs(
     scale: str,
     mix: str,
     planned: dict[Address, Planned],
-    asked: dict[Address, Planned],
+    requested: dict[Address, Planned],
     data: Path = DATA,
     runs: Path = RUNS,
 ) -> list[Run]:
@@ -101,8 +101,8 @@ def asked_runs(
     final checkpoints.
     """
     related = {address: arm for address, arm in planned.items() if arm.training.schedule == "wsd" or arm.init_from}
-    every = runs_of(scale, mix, related | asked, data=data, runs=runs)
-    return [run for run in every if run.address in asked]
+    every = runs_of(scale, mix, related | requested, data=data, runs=runs)
+    return [run for run in every if run.address in requested]
 
 
 def with_prefixes(runs: list[Run]) -> list[Run]:

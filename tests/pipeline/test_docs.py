@@ -215,7 +215,7 @@ def test_tables_count_every_claim(which, project):
         ('{{ table("laptop/rivals", "panel", what="hash") }}', "what 'hash' is unknown"),
         ('{{ table("laptop/rivals", "panel | size") }}', "column 'size' is unknown"),
         ('{{ table("laptop/rivals", "panel .1f") }}', "could not convert string to float: 'loss'"),
-        ('{{ cell("table-9/a/b") }}', "no cell 'table-9/a/b'"),
+        ('{{ cell("table-9/a/b") }}', "'table-9/a/b' is unknown"),
         ('{{ cell("table-2/midtraining_tokens/350m") }}', "the number is NaN"),
         ('{{ scale("laptop", "cost") }}', "field 'cost' is unknown"),
         ('{{ scale("lap", "runs") }}', "scale 'lap' is unknown; did you mean 'laptop'?"),
