@@ -402,7 +402,7 @@ def test_weights_that_are_no_numbers_at_the_end_are_not_kept(make_run, monkeypat
     def step(self, *arguments, **named):
         loss = real(self, *arguments, **named)
         if next(iter(self.state.values()))["step"] == run.training.steps:
-            self.param_groups[0]["params"][0].data[0, 0] = torch.nan
+            self.param_groups[0]["params"][0].data.view(-1)[0] = torch.nan
         return loss
 
     monkeypatch.setattr(Chain, "step", step)
