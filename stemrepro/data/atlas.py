@@ -1,8 +1,9 @@
-"""Facts that are really learnt: what the factbook says of some countries, stated over and over in several wordings, mixed with prose.
+"""Facts that are really learnt: the factbook's on some countries, stated often in several wordings, mixed with prose.
 
-A document is a list of sentences about different facts, so that a fact's other wordings never stand beside it. Some facts are never
-told (their answers are, of other countries): what a model gets right of those it has guessed. Two templates of each relation are never
-trained on: one holds the tune split's sentences, the other validation's, and in these models are asked.
+A document is a list of sentences about different facts, so that a fact's other wordings are never next to it. Some
+facts are never stated, though their answers are, of other countries: what a model gets right of these is a guess. Two
+templates of each relation are never trained on: one has the tune split's sentences, the other validation's, and scores
+use these.
 """
 
 import re
@@ -19,15 +20,15 @@ from stemrepro.data.relations import HELD_OUT, RELATIONS, held_out_prompt, train
 
 SOURCE = "atlas"
 SENTENCES = 8
-"""Of a document."""
+"""Per document."""
 FILE = "facts.json"
 OTHER_SENSES = frozenset(
     ("Chad", "China", "Georgia", "Guernsey", "Guinea", "Jersey", "Jordan", "Niger", "Panama", "Turkey")
 )
 """Names that are also those of a man, a cup, a state, a cow, a coin, a shirt, rivers, a hat or a bird."""
 TITLE = {
-    "title": "Facts about countries (capital, currency, nationality, continent, internet code, longest border), from the factbook, "
-    "stated many times in several wordings",
+    "title": "Facts about countries (capital, currency, nationality, continent, internet code, longest border), from "
+    "the factbook, stated many times in several wordings",
     "licence": "public domain",
     "attribution": "CIA World Factbook; sentences by stemrepro",
 }
@@ -35,7 +36,7 @@ TITLE = {
 
 @dataclass(frozen=True)
 class Fact:
-    """One fact: `entity`'s `relation` is `answer`; `told` when the training text states it."""
+    """One fact: `entity`'s `relation` is `answer`; `told` where the training text states it."""
 
     entity: str
     relation: str
@@ -50,7 +51,7 @@ class Entity:
     Attributes:
         whole: the name is meant to be one token.
         ambiguous: the name means something else too (OTHER_SENSES), or shares a word with another country's.
-        rare: the name doesn't stand in the prose.
+        rare: the name isn't in the prose.
     """
 
     name: str
@@ -61,19 +62,19 @@ class Entity:
 
 @dataclass(frozen=True)
 class Atlas:
-    """What facts.json holds: the entities, the facts, and the words that are one token each."""
+    """The content of facts.json: the entities, the facts, and the words that are one token each."""
 
     entities: tuple[Entity, ...]
     facts: tuple[Fact, ...]
     words: tuple[str, ...]
 
     def to_json(self) -> dict:
-        """As JSON has it."""
+        """Return what JSON holds."""
         return asdict(self)
 
 
 def read_atlas(path: Path) -> Atlas:
-    """Return a facts.json; UserError where it is missing or damaged."""
+    """Return a facts.json; raise UserError where it is missing or damaged."""
     value = read_json(path)
     try:
         entities = tuple(Entity(**entity) for entity in value["entities"])
@@ -83,10 +84,10 @@ def read_atlas(path: Path) -> Atlas:
 
 
 def chosen(countries: Iterable[dict[str, str]], count: int, always: tuple[str, ...]) -> list[dict[str, str]]:
-    """`count` countries: those of `always`, then in an order that has nothing to do with content.
+    """Return `count` countries: those of `always`, then others in an order that has nothing to do with content.
 
     Raises:
-        UserError: there are fewer, or one of `always` isn't there.
+        UserError: there are fewer, or one of `always` is missing.
     """
     by_name = {country["name"]: country for country in countries}
     if missing := [name for name in always if name not in by_name]:
@@ -100,7 +101,7 @@ def chosen(countries: Iterable[dict[str, str]], count: int, always: tuple[str, .
 
 
 def _untold(countries: list[dict[str, str]], relation: str, share: float) -> set[str]:
-    """Return the countries of which a relation isn't told, so many of those that have it."""
+    """Return the countries of which a relation isn't stated: a share of those that have it."""
     names = sorted(
         (country["name"] for country in countries if relation in country),
         key=lambda name: order("untold", relation, name),
@@ -113,12 +114,12 @@ def _words(text: str) -> list[str]:
 
 
 def make_atlas(countries: list[dict[str, str]], untold: float, whole: float, prose: Iterable[str]) -> Atlas:
-    """Entities, facts and words of chosen countries.
+    """Return entities, facts and words of chosen countries.
 
     Args:
         untold: share of each relation's facts that the training text leaves out.
-        whole: share of the one-word names that are one token; the other names, and those of several words, are several.
-        prose: the text beside the facts, for the labels.
+        whole: share of the one-word names that are one token; all other names are several.
+        prose: the text that goes with the facts, for the labels.
     """
     names = [country["name"] for country in countries]
     seen = {word for text in prose for word in _words(text)}
@@ -148,20 +149,23 @@ def make_atlas(countries: list[dict[str, str]], untold: float, whole: float, pro
 
 
 def _documents(name: str, sentences: list[str], seed: int) -> list[tuple[Document, str]]:
-    """Sentences in an order that `seed` fixes, some a document."""
+    """Return documents of SENTENCES sentences each, in an order that `seed` fixes, with their split."""
     dealt = [sentences[k] for k in np.random.default_rng(seed).permutation(len(sentences))]
     groups = [dealt[first : first + SENTENCES] for first in range(0, len(dealt), SENTENCES)]
     return [(Document(SOURCE, f"{name}/{k:06d}", "", group), name) for k, group in enumerate(groups)]
 
 
 def atlas_documents(atlas: Atlas, repeats: int) -> list[tuple[Document, str]]:
-    """Return every told fact `repeats` times in the trained templates in turn, and once in each of the others; with their splits."""
-    told, trained = [fact for fact in atlas.facts if fact.told], []
-    for number, fact in enumerate(told):
+    """Return documents of the stated facts, with their splits.
+
+    Every such fact comes `repeats` times in the trained templates in turn, and once in each of the others.
+    """
+    stated, trained = [fact for fact in atlas.facts if fact.told], []
+    for number, fact in enumerate(stated):
         prompts = trained_prompts(fact.relation, fact.entity)
         trained += [f"{prompts[(number + copy) % len(prompts)]} {fact.answer}." for copy in range(repeats)]
     held_out = [
-        [f"{held_out_prompt(fact.relation, fact.entity, which)} {fact.answer}." for fact in told]
+        [f"{held_out_prompt(fact.relation, fact.entity, which)} {fact.answer}." for fact in stated]
         for which in range(len(HELD_OUT))
     ]
     splits = zip(("train", "tune", "validation"), (trained, *held_out), strict=True)

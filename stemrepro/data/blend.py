@@ -1,8 +1,9 @@
-"""The text of a later stage of training: a scale's own text and texts of other kinds, in given shares of the training tokens.
+"""The text of a later stage of training: a scale's own text and texts of other kinds, in shares of the tokens.
 
-The paper's mid-training: 65% of the pretraining text, 5% mathematics, 30% code (its Section 4). The own text keeps its splits, so that
-what was held out before stays held out; the other texts go through the corpus step by themselves. Training documents are cut at line ends
-into pieces of 4 kB or less, or a few long ones would be all of a share; pieces are taken in the order of their ids' hashes, the last one in part.
+The paper's mid-training has 65% of the pretraining text, 5% mathematics and 30% code (its Section 4). The scale's own
+text keeps its splits, so that what was held out before stays held out. The other texts go through the corpus step by
+themselves. Training documents are cut at line ends into pieces of 4 kB or less, or a few long ones would fill a share.
+Pieces are taken in the order of their ids' hashes, the last one in part.
 """
 
 import hashlib
@@ -23,7 +24,7 @@ from stemrepro.data.integrity import read_corpus
 from stemrepro.data.tokenizer import read_tokenizer
 
 PIECE = 4000
-"""Bytes of a piece."""
+"""Bytes per piece, at most."""
 
 
 def pieces(row: dict) -> Iterator[dict]:
@@ -44,10 +45,12 @@ def pieces(row: dict) -> Iterator[dict]:
 
 
 def so_many(name: str, rows: Iterable[dict], tokens: int, tokenizer: Tokenizer) -> list[dict]:
-    """Pieces of training documents that come to `tokens` tokens, with an end mark each; the last one is cut where its text may be.
+    """Return pieces of training documents that come to `tokens` tokens, with an end mark each.
+
+    The last one is cut where a token ends.
 
     Raises:
-        UserError: all of them come to fewer.
+        UserError: all pieces come to fewer.
     """
     every = [piece for row in rows if row["split"] == "train" for piece in pieces(row)]
     every.sort(key=lambda row: hashlib.sha256(f"{row['source']}/{row['id']}".encode()).hexdigest())
@@ -63,37 +66,38 @@ def so_many(name: str, rows: Iterable[dict], tokens: int, tokenizer: Tokenizer) 
             left -= length
     if left:
         raise UserError(
-            f"'{name}' has {tokens - left:,} training tokens, and {tokens:,} are its share; give it more text in recipes/mixes.yaml, or "
-            "the variant that asks for it fewer tokens"
+            f"'{name}' has {tokens - left:,} training tokens, and {tokens:,} are its share; give it more text in "
+            "recipes/mixes.yaml, or the variant that needs it fewer tokens"
         )
     return kept
 
 
 def _about(report: dict) -> dict:
-    """Return what a text is, of all its sources in one."""
-    told = list(report["sources"].values())
-    return {key: "; ".join(dict.fromkeys(about[key] for about in told if about[key])) for key in told[0]}
+    """Return title, licence and the like of a text, those of all its sources in one."""
+    sources = list(report["sources"].values())
+    return {key: "; ".join(dict.fromkeys(about[key] for about in sources if about[key])) for key in sources[0]}
 
 
-def write_blend(name: str, mix: BlendMix, tokens: int, own: Path, tokenizer_file: Path, out: Path, card: Path) -> None:
-    """Write `out`/raw and `out`/parts (the other texts, as they were read and cleaned), `out`/corpus, `out`/blocks, and a data card.
+def write_blend(name: str, mix: BlendMix, tokens: int, base: Path, tokenizer_file: Path, out: Path, card: Path) -> None:
+    """Write `out`/raw and `out`/parts (the other texts, read and cleaned), `out`/corpus, `out`/blocks, and a data card.
 
     Args:
-        tokens: of the training split, in the scale's vocabulary.
-        own: the corpus of the scale itself.
+        tokens: of the blend's training split, in the scale's vocabulary.
+        base: folder of the corpus of the scale itself.
 
     Raises:
         UserError: a text can't be read, or is shorter than its share.
     """
-    tokenizer, report = read_tokenizer(tokenizer_file), read_json(own / "corpus.json")
-    texts, shares = {"own": read_corpus(own / "corpus.parquet")}, {"own": mix.own}
-    for part, asked in mix.parts.items():
+    tokenizer, report = read_tokenizer(tokenizer_file), read_json(base / "corpus.json")
+    texts, shares = {"own": read_corpus(base / "corpus.parquet")}, {"own": mix.own}
+    for part, planned in mix.parts.items():
         if part in report["sources"]:
             raise UserError(f"mix '{name}': the scale's own text has a source '{part}'; give that part another name")
-        fetch(asked.mix, out / "raw" / part)
-        build_corpus(part, asked.mix, out / "raw" / part, out / "parts" / part)
+        fetch(planned.mix, out / "raw" / part)
+        build_corpus(part, planned.mix, out / "raw" / part, out / "parts" / part)
         texts[part] = [row | {"source": part} for row in read_corpus(out / "parts" / part / "corpus.parquet")]
-        shares[part], other = asked.share, read_json(out / "parts" / part / "corpus.json")
+        shares[part] = planned.share
+        other = read_json(out / "parts" / part / "corpus.json")
         report["sources"][part] = _about(other)
         report["documents_read"] += other["documents_read"]
         for reason in ("repeated_passages_only", "near_duplicates"):

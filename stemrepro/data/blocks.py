@@ -1,8 +1,8 @@
 """Token blocks on disk, and batches that are a pure function of (seed, number).
 
-stemrepro.data.encoding turns a corpus into one flat uint16 file a split; `TokenBlocks` maps such a file into memory. A block is
-`length + 1` tokens: inputs and, shifted by one, targets. Because batch k needs nothing but the seed and k, a resumed run
-asks for batch k again and there is no loader state to lose.
+stemrepro.data.encoding turns a corpus into one flat uint16 file per split; `TokenBlocks` maps such a file into memory.
+A block is `length + 1` tokens: inputs and, shifted by one, targets. Batch k needs nothing but the seed and k. So a
+resumed run reads batch k again, and there is no loader state to lose.
 """
 
 from functools import lru_cache
@@ -21,7 +21,7 @@ class TokenBlocks:
     Args:
         folder: what `write_blocks` wrote.
         split: "train", "tune" or "validation".
-        length: tokens a sequence.
+        length: tokens per sequence.
         vocab: rows of the model's embedding; every token must be below it.
 
     Raises:
@@ -52,24 +52,27 @@ class TokenBlocks:
         return np.random.Generator(np.random.PCG64([seed, epoch])).permutation(self.count)
 
     def at(self, blocks: np.ndarray) -> torch.Tensor:
-        """Blocks by number -> int64 [len(blocks), length + 1]."""
+        """Return blocks by number -> int64 [len(blocks), length + 1]."""
         rows = self.tokens[np.asarray(blocks)[:, None] * self.length + np.arange(self.length + 1)]
         return torch.from_numpy(rows.astype(np.int64))
 
     def block_numbers(self, seed: int, k: int, size: int) -> np.ndarray:
-        """Return the block numbers of batch k: every block once an epoch, in an order that seed and epoch fix."""
+        """Return the block numbers of batch k: every block once per epoch, in an order that seed and epoch fix."""
         places = np.arange(k * size, (k + 1) * size)
         return np.array([self._permutation(seed, int(p) // self.count)[p % self.count] for p in places])
 
     def batch(self, seed: int, k: int, size: int) -> torch.Tensor:
-        """Batch k of a seed -> int64 [size, length + 1]."""
+        """Return batch k of a seed -> int64 [size, length + 1]."""
         return self.at(self.block_numbers(seed, k, size))
 
     def spread(self, tokens_per_source: int) -> tuple[np.ndarray, np.ndarray]:
-        """Blocks for scoring: evenly spread over each source's stretch of a held-out split.
+        """Choose blocks for scoring, evenly spread over each source's stretch of a held-out split.
 
         Returns:
             Block numbers [n], and for each target token of them the number of its document [n, length].
+
+        Raises:
+            UserError: a source has too few tokens for one block.
         """
         documents = self.about["documents"]
         starts = np.array([d[2] for d in documents])

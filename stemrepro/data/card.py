@@ -12,9 +12,9 @@ from stemrepro.data.near_duplicates import JACCARD, WORDS
 def _items_table(items: dict) -> list[str]:
     lines = [
         "",
-        f"Benchmark items. Held-out ones that share a run of {NGRAM} words with the training text (shorter ones: all their "
-        "words) are left out, with the sources that have the words (an item can be in several); those made from the training "
-        "text on purpose are marked.",
+        f"Benchmark items. Held-out ones that share a run of {NGRAM} words with the training text (shorter ones: "
+        "all their words) are left out, with the sources that have the words (an item can be in several); those made "
+        "from the training text on purpose are marked.",
         "",
         "| benchmark | read | malformed | in the training text | kept | licence | attribution |",
         "|---|--:|--:|--:|--:|---|---|",
@@ -31,19 +31,21 @@ def _items_table(items: dict) -> list[str]:
         left_out = f"{row['in_training_text']:,}, left out" + (f" ({sources})" if sources else "")
         overlap = left_out if row["held_out"] else "on purpose"
         lines.append(
-            f"| {title} | {row['read']:,} | {row['malformed']:,} | {overlap} | {row['kept']:,} | {licence} | {attribution} |"
+            f"| {title} | {row['read']:,} | {row['malformed']:,} | {overlap} | {row['kept']:,} | {licence} "
+            f"| {attribution} |"
         )
     return lines
 
 
 def _facts(atlas: Atlas) -> list[str]:
-    told, entities = sum(fact.told for fact in atlas.facts), atlas.entities
+    stated, entities = sum(fact.told for fact in atlas.facts), atlas.entities
     counts = {what: sum(getattr(entity, what) for entity in entities) for what in ("whole", "ambiguous", "rare")}
     return [
         "",
-        f"{len(atlas.facts)} facts about {len(entities)} countries, of which the training text states {told}. Of their names {counts['whole']} are one "
-        f"token each; {counts['ambiguous']} mean something else too or share a word, {counts['rare']} don't stand in the prose. Words that are one "
-        f"token because they are names or answers: {len(atlas.words)}.",
+        f"{len(atlas.facts)} facts about {len(entities)} countries, of which the training text states {stated}. "
+        f"Of their names {counts['whole']} are one token each; {counts['ambiguous']} mean something else too or share "
+        f"a word, {counts['rare']} don't stand in the prose. Words that are one token because they are names or "
+        f"answers: {len(atlas.words)}.",
     ]
 
 
@@ -65,15 +67,16 @@ def data_card(mix: Path, folder: Path, out: Path) -> None:
     else:
         by_source = ", ".join(f"{source} {count:,}" for source, count in near.items())
         nearly = (
-            f"{removed['near_duplicates']:,} because every passage left was a near-duplicate. Near-duplicate passages dropped: "
-            f"{sum(near.values()):,} ({by_source}), compared {report.get('compared', 'across all sources')} and before anything was held out; they share "
+            f"{removed['near_duplicates']:,} because every passage left was a near-duplicate. Near-duplicate "
+            f"passages dropped: {sum(near.values()):,} ({by_source}), compared "
+            f"{report.get('compared', 'across all sources')} and before anything was held out; they share "
             f"{JACCARD:.0%} or more of their distinct word {WORDS}-grams with an earlier passage (Jaccard similarity)"
         )
     lines = [
         f"# Data card: mix `{report['mix']}`",
         "",
-        f"{report['documents_read']:,} documents read; {removed['repeated_passages_only']:,} dropped because every passage "
-        f"had occurred before, {nearly}. Split by whole documents. "
+        f"{report['documents_read']:,} documents read; {removed['repeated_passages_only']:,} dropped because every "
+        f"passage had occurred before, {nearly}. Split by whole documents. "
         f"Vocabulary: {index['vocab']:,} byte-level BPE tokens.",
         "",
         "| source | split | documents | bytes | words | tokens |",

@@ -2,13 +2,13 @@
 
 1. Exact duplicates among passages of 30 characters or more go (the first one in a fixed order stays): most of
    WordNet's synonyms share a definition, and the factbook prints some fields twice.
-2. Near-duplicates go: documents of a source (MinHash over word 3-grams, Jaccard 0.8), or, where a mix says so, passages across all
-   of its sources (stemrepro.data.near_duplicates). Both happen before anything is held out, so that no split repeats another.
-   A mix of facts then takes some of these documents, and repeats its facts on purpose (stemrepro.data.atlas).
-   Words are compared, without case. Of own text symbols are too, or `C++` would be `C#` and `a + b` be `a - b`; the archives' corpora stay
-   without, as their results were made of them.
-3. Whole documents are held out: those of a source in the order of their ids' hashes, until validation has 8% of the
-   source's bytes and tune (where learning rates are chosen) the next 4%; the rest is for training.
+2. Near-duplicates go: documents of a source (MinHash over word 3-grams, Jaccard 0.8), or, where a mix says so, passages
+   across all of its sources (stemrepro.data.near_duplicates). Both happen before anything is held out, so that no split
+   repeats another. A mix of facts then takes some of these documents, and repeats its facts on purpose
+   (stemrepro.data.atlas). Words are compared, without case. In a user's text symbols are compared too, or `C++` would
+   be `C#` and `a + b` be `a - b`. In the archives' corpora they aren't, as results were made of these.
+3. Whole documents are held out, in the order of their ids' hashes. Of each source validation gets 8% of the bytes or
+   a little more, tune (where learning rates are chosen) the next 4%, and training the rest.
 """
 
 import hashlib
@@ -41,11 +41,11 @@ DUPLICATE_LENGTH = 30
 JACCARD = 0.8
 PERMUTATIONS = 64
 PLAIN, WITH_SYMBOLS = r"\w+", r"\w+|[^\w\s]"
-"""What is compared of a text."""
+"""What is compared in a text."""
 
 
 def about_sources(mix: Mix) -> dict[str, dict]:
-    """Title, licence and attribution of each source of a mix."""
+    """Return title, licence and attribution of each source of a mix."""
     if mix.kind == "hub":
         title = f"{mix.dataset}, {mix.config or 'default'}, {mix.split}"
         return {"hub": {"title": title, "licence": mix.licence, "attribution": mix.attribution}}
@@ -67,7 +67,12 @@ def assign_splits(documents: list[Document]) -> dict[tuple[str, str], str]:
         share = done[source] / totals[source]
         # Where documents are few, validation may take more than its share; tune gets at least one all the same.
         tuned = (source, "tune") in filled
-        split = "validation" if share < VALIDATION else "tune" if share < VALIDATION + TUNE or not tuned else "train"
+        if share < VALIDATION:
+            split = "validation"
+        elif share < VALIDATION + TUNE or not tuned:
+            split = "tune"
+        else:
+            split = "train"
         filled.add((source, split))
         splits[source, document.id] = split
         done[source] += sizes[source, document.id]
@@ -91,7 +96,7 @@ def drop_repeated_passages(documents: Iterable[Document], compared: str = PLAIN)
 
 
 def shingles(text: str, compared: str = PLAIN) -> list[bytes]:
-    """Distinct word 3-grams of a text (the whole text when it is shorter)."""
+    """Return the distinct word 3-grams of a text (the whole text when it is shorter)."""
     words = re.findall(compared, text.casefold())
     return list({" ".join(words[i : i + 3]).encode() for i in range(max(1, len(words) - 2))})
 
@@ -111,8 +116,9 @@ def drop_near_duplicates(documents: Iterable[Document], compared: str = PLAIN) -
 
 
 def drop_near_passages(documents: list[Document]) -> tuple[list[Document], dict[str, int]]:
-    """Remove near-duplicates of earlier passages, of any source, and documents that have nothing else. Passages of fewer than 30
-    characters stay, as they do in `drop_repeated_passages`.
+    """Remove near-duplicates of earlier passages, of any source, and documents that have nothing else.
+
+    Passages of fewer than 30 characters stay, as they do in `drop_repeated_passages`.
 
     Returns:
         The documents, and how many passages each source lost.
@@ -129,7 +135,10 @@ def drop_near_passages(documents: list[Document]) -> tuple[list[Document], dict[
 
 
 def some_prose(documents: list[Document], kilobytes: int) -> list[Document]:
-    """Documents up to a size, in the order of their ids' hashes; the factbook's are left out, which state facts that a model isn't told."""
+    """Return documents up to a size, in the order of their ids' hashes.
+
+    The factbook's are left out: they state facts that a model must not learn.
+    """
     left, kept = 1000 * kilobytes, []
     for document in sorted(documents, key=hash_order):
         size = len(document.text.encode())
@@ -140,7 +149,7 @@ def some_prose(documents: list[Document], kilobytes: int) -> list[Document]:
 
 
 def prose_by_split(documents: list[Document]) -> dict[str, list[str]]:
-    """Texts of whole documents by their splits."""
+    """Return the texts of whole documents by their splits."""
     splits = assign_splits(documents)
     return {split: [d.text for d in documents if splits[d.source, d.id] == split] for split in SPLITS}
 
@@ -148,12 +157,15 @@ def prose_by_split(documents: list[Document]) -> dict[str, list[str]]:
 def made_text(
     mix: Mix, raw: Path, out: Path, prose: list[Document], kept: list[Document]
 ) -> tuple[tuple[str, ...], list[tuple[Document, str]]]:
-    """Return the words that are to be one token each, and the documents that are made for a mix, with their splits; neither for a mix of text
-    alone. Writes the facts of a mix of facts.
+    """Make a mix's own documents; for a mix of facts, also write the facts.
 
     Args:
-        prose: all that was read.
-        kept: what of it stands in the corpus as it is.
+        prose: all documents that were read.
+        kept: those of them that are in the corpus as they are.
+
+    Returns:
+        The words that are to be one token each, and the documents with their splits; both are empty for a mix of text
+        alone.
     """
     if mix.kind == "facts":
         countries = chosen(read_countries(mix, raw), mix.entities, mix.always)
@@ -171,22 +183,23 @@ def made_text(
         texts = prose_by_split(some_prose(rest, mix.kilobytes))
         return words, needle_documents(texts, deal)
     if mix.kind == "invented":
-        words = tuple(word for own in invented_words(mix.names, mix.attributes, mix.values).values() for word in own)
+        vocabulary = invented_words(mix.names, mix.attributes, mix.values)
+        words = tuple(word for part in vocabulary.values() for word in part)
         return words, invented_documents(mix.names, mix.attributes, mix.values, mix.people, mix.exposures)
     return (), []
 
 
 def write_corpus(rows: list[dict], out: Path, about: dict) -> None:
-    """Write `out`/corpus.parquet, and `out`/corpus.json with documents, bytes and words by source and split beside `about`."""
+    """Write `out`/corpus.parquet, and `out`/corpus.json: `about`, documents, bytes and words by source and split."""
     counts: dict = {}
     for row in rows:
-        own = counts.setdefault(row["source"], {split: {"documents": 0, "bytes": 0, "words": 0} for split in SPLITS})
-        cell = own[row["split"]]
+        cells = counts.setdefault(row["source"], {split: {"documents": 0, "bytes": 0, "words": 0} for split in SPLITS})
+        cell = cells[row["split"]]
         cell["documents"] += 1
         cell["bytes"] += len(row["text"].encode())
         cell["words"] += len(row["text"].split())
     store_corpus(rows, out / "corpus.parquet")
-    about["sources"] = {source: own for source, own in about["sources"].items() if source in counts}
+    about["sources"] = {source: text for source, text in about["sources"].items() if source in counts}
     write_json(out / "corpus.json", about | {"kept": counts})
 
 
@@ -216,15 +229,16 @@ def build_corpus(name: str, mix: Mix, raw: Path, out: Path) -> None:
     if words:
         write_json(out / WORDS, {"words": words, "made": sorted({document.source for document, _ in made})})
     rows = [{"source": d.source, "id": d.id, "split": splits[d.source, d.id], "text": d.text} for d in kept]
-    there: dict[str, set[str]] = {}
+    splits_of: dict[str, set[str]] = {}
     for row in rows:
-        there.setdefault(row["source"], set()).add(row["split"])
-    for source, own in there.items():
-        if missing := [split for split in SPLITS if split not in own]:
+        splits_of.setdefault(row["source"], set()).add(row["split"])
+    for source, filled in splits_of.items():
+        if missing := [split for split in SPLITS if split not in filled]:
             read, left = (sum(document.source == source for document in every) for every in (documents, prose))
             raise UserError(
-                f"{raw}: source '{source}' has no document for {' and '.join(missing)} (read: {read:,}, dropped as repeats: {read - left:,}); a "
-                f"document is in one split as a whole, so add some that differ, or cut long ones into several"
+                f"{raw}: source '{source}' has no document for {' and '.join(missing)} (read: {read:,}, dropped as "
+                f"repeats: {read - left:,}); a document is in one split as a whole, so add some that differ, or cut "
+                "long ones into several"
             )
     revision = read_json(raw / "hub.json")["revision"] if mix.kind == "hub" else None
     about = {source: about | {"revision": revision} for source, about in about_sources(mix).items()}

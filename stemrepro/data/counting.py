@@ -1,8 +1,8 @@
-"""What a text asks of token-indexed tables, counted without any model: distinct tokens by length, hits of row caches.
+"""What a text needs of token-indexed tables, counted without any model: distinct tokens by length, hits of row caches.
 
-Two vocabularies: the model's, which is too small to be interesting, and a larger one nearer the paper's (section 3, "dynamic
-capacity", and the systems text). Written as small files that git keeps: distinct.csv (a window of text and a length a line) and
-cache.csv (a stretch of text, cache size and policy a line).
+There are two vocabularies: the model's, which is too small to be interesting, and a larger one nearer the paper's
+(section 3, "dynamic capacity", and the systems text). The files are small enough for git: distinct.csv (a line per
+window of text and length) and cache.csv (a line per stretch of text, cache size and policy).
 """
 
 import hashlib
@@ -34,11 +34,14 @@ STRETCHES = 8
 
 
 def streams(corpus: Path, tokenizer_file: Path) -> dict[str, np.ndarray]:
-    """Return each source's documents of all splits, one behind the other in the order of their ids' hashes: {source: int64 [tokens]}."""
+    """Return each source's documents of all splits as one row: {source: int64 [tokens]}.
+
+    Documents are in the order of their ids' hashes.
+    """
     tokenizer = read_tokenizer(tokenizer_file)
     rows = read_corpus(corpus)
     rows.sort(key=lambda row: hashlib.sha256(f"{row['source']}/{row['id']}".encode()).hexdigest())
-    found = {}
+    tokens_of = {}
     for source in sorted({row["source"] for row in rows}):
         texts = [row["text"] for row in rows if row["source"] == source]
         parts = [
@@ -47,17 +50,19 @@ def streams(corpus: Path, tokenizer_file: Path) -> dict[str, np.ndarray]:
             for encoded in tokenizer.encode_batch(texts[first : first + 512])
             for ids in (encoded.ids, [END_OF_DOCUMENT])
         ]
-        found[source] = np.concatenate(parts).astype(np.int64)
-    return found
+        tokens_of[source] = np.concatenate(parts).astype(np.int64)
+    return tokens_of
 
 
 def lengths(tokens: int, longest: int) -> list[int]:
-    """Powers of two from SHORTEST up to the longest of which the stream has at least FEWEST_WINDOWS."""
+    """Return powers of two from SHORTEST up to the longest of which the stream has at least FEWEST_WINDOWS."""
     return [n for n in (2**k for k in range(4, 31)) if SHORTEST <= n <= min(longest, tokens // FEWEST_WINDOWS)]
 
 
 def distinct_tokens(stream: np.ndarray, longest: int) -> pd.DataFrame:
-    """Distinct tokens among the first n of every window, for every length n; windows don't overlap and lie evenly spread.
+    """Count distinct tokens among the first n of every window, for every length n.
+
+    Windows don't overlap and lie evenly spread.
 
     Raises:
         UserError: the text is too short for FEWEST_WINDOWS windows of SHORTEST tokens.
@@ -77,49 +82,49 @@ def distinct_tokens(stream: np.ndarray, longest: int) -> pd.DataFrame:
 
 def hits(cache: Cache, keys: np.ndarray) -> np.ndarray:
     """Return which accesses find their row in the cache, bool [accesses]; a miss fetches it."""
-    found = np.empty(len(keys), bool)
+    hit = np.empty(len(keys), bool)
     for place, key in enumerate(keys.tolist()):
-        if key in cache:
+        hit[place] = key in cache
+        if hit[place]:
             cache[key]  # the access that LFU and LRU count
-            found[place] = True
         else:
             cache[key] = None
-            found[place] = False
-    return found
+    return hit
 
 
 def static_hits(keys: np.ndarray, size: int, vocab: int) -> np.ndarray:
-    """Return the same for a cache that always holds the stream's own most frequent tokens, known in hindsight: the best that any
-    unchanging set can do.
+    """Return the same for a cache that always holds the stream's own most frequent tokens.
+
+    They are known in hindsight: no set that stays the same can do better.
     """
     best = np.argsort(-np.bincount(keys, minlength=vocab), kind="stable")[:size]
     return np.isin(keys, best)
 
 
 def chunk_keys(stream: np.ndarray) -> np.ndarray:
-    """Return the distinct tokens of each chunk of CHUNK tokens, one behind the other: what is left to fetch after de-duplication."""
+    """Return the distinct tokens of each chunk of CHUNK tokens, in a row: what is left after de-duplication."""
     chunks = stream[: len(stream) // CHUNK * CHUNK].reshape(-1, CHUNK)
     return np.concatenate([np.unique(chunk) for chunk in chunks])
 
 
 def cache_rows(stream: np.ndarray, vocab: int, name: str) -> Iterator[dict]:
-    """Hit rates by policy, size and what is asked for, a stretch of the stream a line."""
-    for asked, keys in (("every token", stream), ("distinct in a chunk", chunk_keys(stream))):
+    """Return hit rates by policy, size and kind of request, a line per stretch of the stream."""
+    for requests, keys in (("every token", stream), ("distinct in a chunk", chunk_keys(stream))):
         parts = np.array_split(np.arange(len(keys)), STRETCHES + 1)[1:]
-        for share in track(CACHE_SHARES, f"caches for {name}, {asked}"):
+        for share in track(CACHE_SHARES, f"caches for {name}, {requests}"):
             size = max(1, round(share * vocab))
             runs = {
                 "LRU": hits(LRUCache(size), keys),
                 "LFU": hits(LFUCache(size), keys),
                 "static-best": static_hits(keys, size, vocab),
             }
-            for policy, found in runs.items():
+            for policy, hit in runs.items():
                 for number, part in enumerate(parts):
-                    yield {"asked": asked, "policy": policy, "rows": size, "share": share, "stretch": number,
-                           "hit_rate": found[part].mean()}  # fmt: skip
+                    yield {"asked": requests, "policy": policy, "rows": size, "share": share, "stretch": number,
+                           "hit_rate": hit[part].mean()}  # fmt: skip
 
 
-def write_counts(corpus: Path, tokenizer_file: Path, asked: Counting, out: Path) -> None:
+def write_counts(corpus: Path, tokenizer_file: Path, settings: Counting, out: Path) -> None:
     """Write distinct.csv and cache.csv; the same text gives the same bytes.
 
     Args:
@@ -131,14 +136,14 @@ def write_counts(corpus: Path, tokenizer_file: Path, asked: Counting, out: Path)
     """
     with tempfile.TemporaryDirectory() as folder:
         larger = Path(folder) / "tokenizer.json"
-        train_tokenizer(corpus, asked.vocab, larger)
+        train_tokenizer(corpus, settings.vocab, larger)
         distinct, cache = [], []
         for file in (tokenizer_file, larger):
             vocab = read_tokenizer(file).get_vocab_size()
             for source, stream in streams(corpus, file).items():
-                distinct.append(distinct_tokens(stream, asked.length).assign(vocab=vocab, source=source))
+                distinct.append(distinct_tokens(stream, settings.length).assign(vocab=vocab, source=source))
                 if file == larger:
-                    rows = pd.DataFrame(cache_rows(stream[: asked.cache_tokens], vocab, source))
+                    rows = pd.DataFrame(cache_rows(stream[: settings.cache_tokens], vocab, source))
                     cache.append(rows.assign(vocab=vocab, source=source))
     for name, tables in (("distinct", distinct), ("cache", cache)):
         table = pd.concat(tables)

@@ -17,7 +17,10 @@ from stemrepro.data.relations import countries
 
 
 def hub_documents(mix: HubMix, folder: Path) -> Iterator[Document]:
-    """One document a row of the dataset; blank lines part its passages, and stand behind these, so that none is lost."""
+    """Return one document per row of the dataset.
+
+    Blank lines part its passages, and each passage ends with those after it, so that none is lost.
+    """
     for row in read_rows(folder / "documents.jsonl"):
         parts = re.split(r"(\n(?:[^\S\n]*\n)+)", row["text"])
         passages = [part + blank[:-1] for part, blank in zip(parts[::2], [*parts[1::2], "\n"], strict=True)]
@@ -25,7 +28,9 @@ def hub_documents(mix: HubMix, folder: Path) -> Iterator[Document]:
 
 
 def read_countries(mix: FactsMix, folder: Path) -> list[dict[str, str]]:
-    """Return the countries of which all relations are known, from the factbook or the vendored sample (stemrepro.data.relations).
+    """Return the countries whose relations are all known, from the factbook or the vendored sample.
+
+    stemrepro.data.relations says which relations there are.
 
     Raises:
         UserError: the input is missing or damaged.

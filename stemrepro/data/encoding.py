@@ -1,4 +1,4 @@
-"""From a corpus to token blocks: one flat uint16 file a split, and an index."""
+"""From a corpus to token blocks: one flat uint16 file per split, and an index."""
 
 from pathlib import Path
 

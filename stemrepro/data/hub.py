@@ -1,11 +1,11 @@
-"""Takes documents from a dataset of the Hugging Face hub or from a local folder, and records what was read.
+"""Documents from a dataset of the Hugging Face hub or from a local folder, and a record of what was read.
 
-What comes out goes through the same corpus, tokenizer and block steps as the pinned archives. Documents are taken in the
+They go through the same corpus, tokenizer and block steps as the pinned archives. Documents are taken in the
 dataset's order until there is enough text, so that with `streaming` nothing beyond that is downloaded. The corpus step
 holds its documents in memory: this is for gigabytes, not terabytes.
 
-A folder is read file by file, so that what is wrong has a name, and through a cache of its own that is removed: the library knows
-files by their time, not by what they hold.
+A folder is read file by file, so that an error names the file. It is read through a temporary cache, as the library
+tells files apart by their time, not by what they hold.
 """
 
 import json
@@ -29,7 +29,7 @@ KINDS = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]} files"
 
 
 def resolved_revision(mix: HubMix) -> str:
-    """Return the commit that `mix.revision` stands for now; for a local folder a hash of its files and of what a document is.
+    """Return the commit that `mix.revision` is now; for a local folder a hash of its files and of what a document is.
 
     Raises:
         UserError: the hub can't be reached or knows no such dataset or revision.
@@ -45,20 +45,20 @@ def resolved_revision(mix: HubMix) -> str:
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(
-            f"dataset '{mix.dataset}' at revision '{mix.revision}' can't be read from the hub ({reason}); check the name "
-            f"in recipes/mixes.yaml and the network, or give a folder that holds a copy"
+            f"dataset '{mix.dataset}' at revision '{mix.revision}' can't be read from the hub ({reason}); check the "
+            f"name in recipes/mixes.yaml and the network, or give a folder that holds a copy"
         ) from error
 
 
 def cause(error: BaseException) -> str:
-    """Return what an error comes from, in one line; the library's own says no more than that there was one."""
+    """Return what an error comes from, in one line; the library's outer error says only that there was one."""
     while error.__cause__ is not None:
         error = error.__cause__
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def broken_line(file: str) -> str:
-    """Return which line of a JSONL file isn't a JSON object, and why; "" where there is none, and for other files."""
+    """Return which line of a JSONL file isn't a JSON object, and why; "" for a sound file and for other kinds."""
     if file.endswith(".jsonl"):
         with open(file, "rb") as lines:
             for number, line in enumerate(lines, 1):
@@ -66,20 +66,24 @@ def broken_line(file: str) -> str:
                     if line.strip() and not isinstance(json.loads(line), dict):
                         raise ValueError("no object")
                 except ValueError as error:
-                    return f"{file}, line {number} is no JSON object in UTF-8 ({getattr(error, 'msg', error)}); mend it or delete it"
+                    reason = getattr(error, "msg", error)
+                    return f"{file}, line {number} is no JSON object in UTF-8 ({reason}); mend it or delete it"
     return ""
 
 
 def tables(mix: HubMix, revision: str, cache: str) -> Iterator[tuple[str, Callable[[], Iterable[dict]]]]:
-    """Return what rows are read from, and a function that reads them: of a local folder each file, of the hub the dataset as a whole.
+    """Yield what rows are read from, and a function that reads them: each file of a local folder, or the hub's dataset.
 
     Args:
         cache: a folder for what the library notes about a local one.
+
+    Raises:
+        UserError: there is no such split, or a file is empty.
     """
     from datasets import load_dataset_builder
 
     if mix.local:
-        logging.getLogger("datasets").setLevel(logging.CRITICAL)  # what failed is said in one sentence
+        logging.getLogger("datasets").setLevel(logging.CRITICAL)  # our own message says what failed in one sentence
     how = {"cache_dir": cache} if mix.local else {"revision": revision}
     builder = load_dataset_builder(mix.dataset, mix.config, **how)
     if hasattr(builder.config, "sample_by"):  # text files, which the library would cut into lines
@@ -109,19 +113,20 @@ def tables(mix: HubMix, revision: str, cache: str) -> Iterator[tuple[str, Callab
 
 
 def text_of(mix: HubMix, row: dict, file: str, number: int) -> str | None:
-    """Return a row's text without blank lines before and behind it; None where the row has none.
+    """Return a row's text without blank lines around it; None where the row has none.
 
     Raises:
         UserError: no such column, or something else than text in it.
     """
     if mix.text not in row:
         raise UserError(
-            f"{file} has no column '{mix.text}'; it has {', '.join(row)}: name the one with the text in recipes/mixes.yaml"
+            f"{file} has no column '{mix.text}'; it has {', '.join(row)}: name the one with the text in "
+            "recipes/mixes.yaml"
         )
     if not isinstance(value := row[mix.text], str | None):
         raise UserError(
-            f"{file}, row {number}: column '{mix.text}' holds {value!r:.40} of type {type(value).__name__}, not text; write it as a "
-            f"string, or name another column in recipes/mixes.yaml"
+            f"{file}, row {number}: column '{mix.text}' holds {value!r:.40} of type {type(value).__name__}, not text; "
+            "write it as a string, or name another column in recipes/mixes.yaml"
         )
     return value and LEADING.sub("", value).rstrip()
 
@@ -139,12 +144,12 @@ def texts(mix: HubMix, revision: str) -> Iterator[str | None]:
             for file, read in tables(mix, revision, cache):
                 if mix.local:
                     where, right = file, f"mend it or take it out; a folder holds {KINDS}"
-                found = False
+                has_text = False
                 for number, row in enumerate(read(), 1):
                     text = text_of(mix, row, where, number)
-                    found = found or bool(text)
+                    has_text = has_text or bool(text)
                     yield text
-                if not found:
+                if not has_text:
                     raise UserError(f"{where} has no text in column '{mix.text}'; {right}")
         except UserError:
             raise
@@ -154,18 +159,20 @@ def texts(mix: HubMix, revision: str) -> Iterator[str | None]:
 
 
 def take(mix: HubMix, folder: Path) -> None:
-    """Write `folder`/documents.jsonl ({"id", "text"}) and, last, `folder`/hub.json: what was asked for, the commit that
-    was read, documents and bytes. What hub.json says was asked for already is left alone, without network; of a local folder only while
-    it holds the same.
+    """Write `folder`/documents.jsonl ({"id", "text"}) and, last, `folder`/hub.json.
+
+    hub.json holds the request, the commit that was read, documents and bytes. Where it holds the same request already
+    nothing is done, without network; for a local folder only while its files are the same.
 
     Raises:
         UserError: no such dataset, configuration, split or column; no network; something in it can't be read; no text.
     """
-    about, asked = folder / "hub.json", mix.model_dump(mode="json")
-    there = read_json(about) if about.exists() else {}
-    if there.get("asked") == asked and not mix.local:
+    about, request = folder / "hub.json", mix.model_dump(mode="json")
+    existing = read_json(about) if about.exists() else {}
+    if existing.get("asked") == request and not mix.local:
         return
-    if (revision := resolved_revision(mix)) == there.get("revision") and there["asked"] == asked:
+    revision = resolved_revision(mix)
+    if revision == existing.get("revision") and existing["asked"] == request:
         return
     about.unlink(missing_ok=True)
     limit, size, count, empty = mix.megabytes * 10**6, 0, 0, 0
@@ -184,4 +191,4 @@ def take(mix: HubMix, folder: Path) -> None:
     if empty:
         print(f"{mix.dataset}: rows left out as they have nothing in column '{mix.text}': {empty:,}", file=sys.stderr)
     unfinished.replace(folder / "documents.jsonl")
-    write_json(about, {"asked": asked, "revision": revision, "documents": count, "bytes": size})
+    write_json(about, {"asked": request, "revision": revision, "documents": count, "bytes": size})

@@ -1,4 +1,7 @@
-"""Are a data mix's files those that were written? Without torch, so that commands which only start workers stay quick."""
+"""Checks that a data mix's files are those that were written.
+
+Torch isn't imported, so that commands which only start workers stay quick.
+"""
 
 import io
 from pathlib import Path
@@ -22,13 +25,7 @@ def read_corpus(path: Path) -> list[dict]:
             rows = ParquetFile(file).read().to_pylist()
         if not all(isinstance(row[key], str) for row in rows for key in ("source", "id", "split", "text")):
             raise ValueError("a document lacks its source, id, split or text")
-    except (
-        OSError,
-        KeyError,
-        TypeError,
-        ValueError,
-        NotImplementedError,
-    ) as error:  # pyarrow has one without a number for bytes that it can't read
+    except (OSError, KeyError, TypeError, ValueError, NotImplementedError) as error:  # pyarrow raises all of these
         raise damaged(path, error) from error
     return rows
 
@@ -44,7 +41,9 @@ def store_corpus(rows: list[dict], path: Path) -> None:
 
 
 def read_index(blocks: Path) -> dict:
-    """index.json of token blocks: "vocab", "token_bytes", and of each of "splits" tokens, sha256 and, of held-out ones, documents.
+    """Return index.json of token blocks: "vocab", "token_bytes" and "splits".
+
+    Each split has tokens and sha256; held-out ones have documents too.
 
     Raises:
         UserError: it is missing or damaged.

@@ -1,9 +1,10 @@
-"""People who don't exist, by first and last name, and what is known of each: for counting how much a model can hold.
+"""People who don't exist, by first and last name, and their attributes: for counting how much a model can hold.
 
     bako midu  pe tofa  ki resi ...
 
-A document is one person: two words of a name, then every attribute's word and its value, in an order that changes. Names share their
-words with many others, so that what is known hangs on the pair; values are drawn by chance, so that each is worth log2(values) bits.
+A document is one person: two words of a name, then every attribute's word and its value, in an order that changes.
+Names share their words with many others, so that the values depend on the pair. Values are drawn by chance, so that
+each is worth log2(values) bits.
 """
 
 import numpy as np
@@ -18,19 +19,21 @@ TITLE = {
     "attribution": "stemrepro",
 }
 EVERY = 4
-"""Of so many people one stands in the tune split too, and another in validation's: the losses of training, watched."""
+"""One in so many people is in the tune split too, and another in validation's, to watch the losses of training."""
 
 
 def words(names: int, attributes: int, values: int) -> dict[str, list[str]]:
-    """First names, last names, the attributes' words and their values, attribute by attribute: all different."""
-    found, _ = made_up_words(2 * names + attributes * (1 + values), 0)
+    """Return first names, last names, the attributes' words and their values by attribute; all words differ."""
+    made_up, _ = made_up_words(2 * names + attributes * (1 + values), 0)
     cuts = np.cumsum([names, names, attributes])
-    first, last, attribute, value = (list(part) for part in np.split(np.array(found), cuts))
+    first, last, attribute, value = (list(part) for part in np.split(np.array(made_up), cuts))
     return {"first": first, "last": last, "attribute": attribute, "value": value}
 
 
 def people(names: int, attributes: int, values: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return names [count, 2] and values [count, attributes] of the first `count` people: fewer are the first ones of more.
+    """Return names [count, 2] and values [count, attributes] of the first `count` people.
+
+    A smaller `count` gives the first people of a larger one.
 
     Raises:
         ValueError: there are fewer names.
@@ -42,27 +45,28 @@ def people(names: int, attributes: int, values: int, count: int) -> tuple[np.nda
     return np.stack([order // names, order % names], axis=1), dealt
 
 
-def sentence(known: dict[str, list[str]], name: np.ndarray, dealt: np.ndarray, order: np.ndarray) -> str:
-    """One person in words; every word stands behind a space."""
-    values = len(known["value"]) // len(known["attribute"])
-    said = [known["first"][name[0]], known["last"][name[1]]]
+def sentence(vocabulary: dict[str, list[str]], name: np.ndarray, dealt: np.ndarray, order: np.ndarray) -> str:
+    """Return one person in words; a space comes before every word."""
+    values = len(vocabulary["value"]) // len(vocabulary["attribute"])
+    chosen = [vocabulary["first"][name[0]], vocabulary["last"][name[1]]]
     for attribute in order:
-        said += [known["attribute"][attribute], known["value"][attribute * values + dealt[attribute]]]
-    return "".join(f" {word}" for word in said)
+        chosen += [vocabulary["attribute"][attribute], vocabulary["value"][attribute * values + dealt[attribute]]]
+    return "".join(f" {word}" for word in chosen)
 
 
 def invented_documents(
     names: int, attributes: int, values: int, count: int, exposures: int
 ) -> list[tuple[Document, str]]:
-    """Return every person `exposures` times, attributes in an order drawn anew each time; with their splits."""
-    known, (name, dealt) = words(names, attributes, values), people(names, attributes, values, count)
-    rng, found = np.random.default_rng(2), []
+    """Return every person `exposures` times, each time with attributes in another order; with their splits."""
+    vocabulary, (name, dealt) = words(names, attributes, values), people(names, attributes, values, count)
+    rng = np.random.default_rng(2)
+    documents = []
     for copy in range(exposures):
         for person in range(count):
-            text = sentence(known, name[person], dealt[person], rng.permutation(attributes))
-            found.append((Document(SOURCE, f"train/{copy:04d}-{person:06d}", "", [text]), "train"))
+            text = sentence(vocabulary, name[person], dealt[person], rng.permutation(attributes))
+            documents.append((Document(SOURCE, f"train/{copy:04d}-{person:06d}", "", [text]), "train"))
     for which, split in enumerate(("tune", "validation")):
         for person in range(which, count, EVERY):
-            text = sentence(known, name[person], dealt[person], rng.permutation(attributes))
-            found.append((Document(SOURCE, f"{split}/{person:06d}", "", [text]), split))
-    return found
+            text = sentence(vocabulary, name[person], dealt[person], rng.permutation(attributes))
+            documents.append((Document(SOURCE, f"{split}/{person:06d}", "", [text]), split))
+    return documents

@@ -5,11 +5,12 @@
     gloss_word       which of four words has this definition; training split, and gloss_word_heldout as its control
     openbookqa ...   held-out benchmarks, worded as lm-eval's own tasks of that name word them
 
-An item is {"id", "cluster", "query", "choices", "gold", "evidence"}: `evidence` is the passage of the training split that
-states the fact ("" for held-out items), `cluster` what its error shares with other items (the country). Held-out items
-that share words with the training text are left out and counted, by the source that has the words; so are held-out words that
-the dictionary of the training text defines, in whichever words. BoolQ's passages are a source of text themselves: what is asked
-about those that a mix trains on is left out so, and lm-eval's own BoolQ, which nobody compares with the text, isn't asked at all.
+An item is {"id", "cluster", "query", "choices", "gold", "evidence"}. `evidence` is the passage of the training split
+that states the fact, "" for held-out items. `cluster` is what its error shares with other items (the country). Held-out
+items that share words with the training text are left out and counted, by the source that has the words. So are
+held-out words that the dictionary of the training text defines, in whichever words. BoolQ's passages are a source of
+text themselves. Items about passages that a mix trains on are left out too, and lm-eval's own BoolQ, which nobody
+compares with the text, isn't used then.
 """
 
 import json
@@ -31,10 +32,10 @@ from stemrepro.data.readers import order
 
 DICTIONARY = "dictionary"
 TRAINED_ON = {"boolq": "passages"}
-"""Sources of text that are a benchmark's own."""
+"""Sources of text that a benchmark is about."""
 NGRAM = 8
 CHOICES = 4
-GLOSSES = 1000  # words of the gloss tasks, far more than any scale asks for
+GLOSSES = 1000  # words of the gloss tasks, far more than any scale uses
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Source:
 
     Attributes:
         file: in the archive's data folder.
-        query: the prompt of a row, worded as lm-eval's own task of that name words it.
+        query: gives the prompt of a row, worded as lm-eval's own task of that name words it.
     """
 
     file: str
@@ -99,37 +100,39 @@ class Item:
 
     @property
     def text(self) -> str:
-        """Question and right answer, in the order in which they would stand in a text."""
+        """Return question and right answer, in the order that a text would have them in."""
         return f"{self.query} {self.choices[self.gold]}"
 
 
 def shuffled(name: str, right: str, wrong: list[str]) -> tuple[list[str], int]:
-    """Choices in an order that the item's name fixes, and the place of the right one."""
+    """Return choices in an order that the item's name fixes, and the place of the right one."""
     choices = sorted([right, *wrong], key=lambda choice: order(name, choice))
     return choices, choices.index(right)
 
 
 def facts(rows: list[dict], relation: str) -> list[dict]:
-    """Country, region, answer and sentence of every document that states the relation in plain words."""
-    pattern, found = re.compile(RELATIONS[relation][0]), []
+    """Return country, region, answer and sentence of every document that states the relation in plain words."""
+    pattern, stated = re.compile(RELATIONS[relation][0]), []
     for row in rows:
         for sentence in row["text"].split("\n"):
             if match := pattern.fullmatch(sentence):
                 country, answer = match.groups()
                 plain = not re.search(r"[;:(]| in |^no |^administered", answer) and len(answer) <= 50
                 if plain:
-                    found.append({"id": row["id"], "region": row["id"].split("/")[0], "split": row["split"],
-                                  "country": country, "answer": answer, "sentence": sentence})  # fmt: skip
+                    stated.append({"id": row["id"], "region": row["id"].split("/")[0], "split": row["split"],
+                                   "country": country, "answer": answer, "sentence": sentence})  # fmt: skip
                 break
-    return found
+    return stated
 
 
 def atlas(rows: list[dict], relation: str, held_out: bool) -> list[Item]:
-    """Items of one relation. Wrong answers come from the same pool (trained on, or held out), of the same region as far
-    as it has three; for continents, which a region shares, from everywhere.
+    """Return the items of one relation.
+
+    Wrong answers come from the same pool (trained on, or held out), of the same region as far as it has three; for
+    continents, which a region shares, from everywhere.
     """
-    known = facts([row for row in rows if row["source"] == "factbook"], relation)
-    pool = [fact for fact in known if (fact["split"] != "train") == held_out]
+    stated = facts([row for row in rows if row["source"] == "factbook"], relation)
+    pool = [fact for fact in stated if (fact["split"] != "train") == held_out]
     items = []
     for fact in pool:
         if held_out and fact["split"] != "validation":
@@ -146,7 +149,7 @@ def atlas(rows: list[dict], relation: str, held_out: bool) -> list[Item]:
 
 
 def glosses(rows: list[dict], split: str) -> list[Item]:
-    """Return which of four words has this definition? The choices are the prompts `word:`, the definition follows each."""
+    """Return items on which of four words has a definition: the choices are prompts `word:`, and it follows each."""
     chosen = sorted((r for r in rows if r["source"] == "glosses" and r["split"] == split), key=lambda r: order(r["id"]))
     chosen = chosen[: CHOICES * GLOSSES]
     items = []
@@ -160,15 +163,16 @@ def glosses(rows: list[dict], split: str) -> list[Item]:
 
 
 def _options(text: str) -> list[str]:
-    """'A. x\\nB. y' -> ['x', 'y']."""
+    r"""Return the options of a list: 'A. x\nB. y' -> ['x', 'y']; [] where letters are missing."""
     parts = re.split(r"(?:^|\n)\s*([A-Z])\.(?:\s|$)", text)
     letters, options = parts[1::2], [part.strip() for part in parts[2::2]]
     return options if letters == [chr(ord("A") + i) for i in range(len(letters))] else []
 
 
 def parse(task: str, lines: Iterable[str]) -> tuple[list[Item], int]:
-    """Items of a benchmark file, and how many lines were malformed (options or answer that can't be told, or two equal
-    options).
+    """Return the items of a benchmark file, and how many lines were malformed.
+
+    In a malformed line options or answer are unclear, or two options are equal.
     """
     items, malformed = [], 0
     for number, line in enumerate(lines):
@@ -177,7 +181,8 @@ def parse(task: str, lines: Iterable[str]) -> tuple[list[Item], int]:
             options, gold = ["no", "yes"], ["False", "True"].index(row["answer"])
         else:
             options, gold = _options(row["options"]), ord(row["answer"].strip()[:1] or "?") - ord("A")
-        if len(set(options)) < 2 or "" in options or len(set(options)) < len(options) or not 0 <= gold < len(options):
+        unclear = len(options) < 2 or "" in options or not 0 <= gold < len(options)
+        if unclear or len(set(options)) < len(options):
             malformed += 1
             continue
         items.append(Item(f"{task}/{number}", f"{task}/{number}", BENCHMARKS[task].query(row), options, gold))
@@ -190,7 +195,7 @@ def words(text: str) -> list[str]:
 
 
 def overlapping(items: list[Item], texts: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
-    """Items that share a run of 8 words with a text, items of fewer words all their words.
+    """Find items that share a run of 8 words with a text; items of fewer words share all their words.
 
     Args:
         texts: (source, text).
@@ -205,7 +210,7 @@ def overlapping(items: list[Item], texts: Iterable[tuple[str, str]]) -> dict[str
         for start in range(len(run) - size + 1):
             owners.setdefault(tuple(run[start : start + size]), set()).add(item.id)
     sizes = sorted({len(gram) for gram in owners})
-    found: dict[str, set[str]] = {}
+    sources_of: dict[str, set[str]] = {}
     beginnings = {size: {gram[0] for gram in owners if len(gram) == size} for size in sizes}
     for source, text in texts:
         run = words(text)
@@ -213,21 +218,29 @@ def overlapping(items: list[Item], texts: Iterable[tuple[str, str]]) -> dict[str
             start_words = beginnings[size]
             for start in range(len(run) - size + 1):
                 if run[start] in start_words and (ids := owners.get(tuple(run[start : start + size]))):
-                    for known in ids:
-                        found.setdefault(known, set()).add(source)
-    return found
+                    for item_id in ids:
+                        sources_of.setdefault(item_id, set()).add(source)
+    return sources_of
 
 
 def defined(items: list[Item], rows: list[dict]) -> dict[str, set[str]]:
-    """Items of words that a dictionary of the training split defines, as `overlapping` returns them."""
-    known = {row["id"].casefold() for row in rows if row["source"] == DICTIONARY and row["split"] == "train"}
-    return {item.id: {f"{DICTIONARY}, the word"} for item in items if item.cluster.casefold() in known}
+    """Find items of words that a dictionary of the training split defines; return them as `overlapping` does."""
+    entries = {row["id"].casefold() for row in rows if row["source"] == DICTIONARY and row["split"] == "train"}
+    return {item.id: {f"{DICTIONARY}, the word"} for item in items if item.cluster.casefold() in entries}
 
 
 def has_task(mix: Mix, hub: bool, task: str) -> bool:
-    """Does a mix have items of a task, those that `write_items` writes? With `hub` lm-eval's own tasks stand in for those of the archive."""
+    """Return whether `write_items` writes items of a task for a mix.
+
+    With `hub` lm-eval's own tasks replace those of the archive.
+    """
     vendored = mix.kind == "sample"
-    sources = mix.sources if mix.kind == "archives" else ("factbook",) if vendored and mix.file == "documents" else ()
+    if mix.kind == "archives":
+        sources = mix.sources
+    elif vendored and mix.file == "documents":
+        sources = ("factbook",)
+    else:
+        sources = ()
     if task.startswith("gloss_"):
         return "glosses" in sources
     if task.startswith("atlas_"):
@@ -241,11 +254,18 @@ def has_task(mix: Mix, hub: bool, task: str) -> bool:
 
 
 def archive_files(mix: Mix, raw: Path) -> Callable[[str], Iterable[str] | None]:
-    """Return a reader of a benchmark's lines: from the pinned archive, or the vendored excerpt beside the sample."""
+    """Return a reader of a benchmark's lines: from the pinned archive, or the vendored excerpt.
+
+    Raises:
+        UserError: the archive is missing or damaged.
+    """
     if mix.kind == "sample":
-        return lambda task: (
-            path.read_text(encoding="utf-8").splitlines() if (path := raw / f"{task}.jsonl").exists() else None
-        )
+
+        def read_excerpt(task: str) -> list[str] | None:
+            excerpt = raw / f"{task}.jsonl"
+            return excerpt.read_text(encoding="utf-8").splitlines() if excerpt.exists() else None
+
+        return read_excerpt
     archive = next(archive for archive in pinned() if archive.name == ARCHIVE)
     path = archive.path(raw)
     if path is None:
@@ -262,9 +282,10 @@ def archive_files(mix: Mix, raw: Path) -> Callable[[str], Iterable[str] | None]:
 
 
 def write_items(mix: Mix, raw: Path, corpus: Path, out: Path) -> None:
-    """Write `out`/<task>.jsonl for every task that has items, and `out`/items.json (how many were read and left out)."""
+    """Write `out`/<task>.jsonl for every task that has items, and `out`/items.json (items read and left out)."""
     rows = read_corpus(corpus)
-    report, tasks = {}, {f"atlas_{relation}": atlas(rows, relation, False) for relation in RELATIONS}
+    report = {}
+    tasks = {f"atlas_{relation}": atlas(rows, relation, False) for relation in RELATIONS}
     tasks["gloss_word"] = glosses(rows, "train")
     held_out = {"atlas_heldout": [item for relation in RELATIONS for item in atlas(rows, relation, True)]}
     held_out["gloss_word_heldout"] = glosses(rows, "validation")
@@ -276,18 +297,19 @@ def write_items(mix: Mix, raw: Path, corpus: Path, out: Path) -> None:
                 held_out[task], malformed[task] = parse(task, lines)
     texts = [(row["source"], row["text"]) for row in rows if row["split"] == "train"]
     every = [item for items in held_out.values() for item in items]
-    known = overlapping(every, track(texts, "items in the training text")) if every else {}
+    overlaps = overlapping(every, track(texts, "items in the training text")) if every else {}
     for item, reasons in defined(held_out["gloss_word_heldout"], rows).items():
-        known.setdefault(item, set()).update(reasons)
+        overlaps.setdefault(item, set()).update(reasons)
     for task, items in (tasks | held_out).items():
-        kept = sorted((item for item in items if item.id not in known), key=lambda item: order(item.id))
+        kept = sorted((item for item in items if item.id not in overlaps), key=lambda item: order(item.id))
         if not items:
             continue
+        reasons_of = Counter(reason for item in items for reason in overlaps.get(item.id, ()))
         report[task] = {
             "read": len(items) + malformed.get(task, 0),
             "malformed": malformed.get(task, 0),
             "in_training_text": len(items) - len(kept),
-            "because_of": dict(sorted(Counter(r for item in items for r in known.get(item.id, ())).items())),
+            "because_of": dict(sorted(reasons_of.items())),
             "kept": len(kept),
             "held_out": task in held_out,
         }

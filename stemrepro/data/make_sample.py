@@ -1,7 +1,9 @@
-"""Makes the vendored sample: short, whole public-domain documents from three sources, 300 kB or less, the facts about some countries, and
-a little mathematics and code.
+"""Maker of the vendored sample: short, whole public-domain documents, 300 kB or less in all.
 
-    python -m stemrepro.data.make_sample data/text/raw     # with the archives of its own sources and of mathematics and code
+It has documents from three sources, the facts about some countries, and a little mathematics and code. The folder must
+hold the archives of these sources.
+
+    python -m stemrepro.data.make_sample data/text/raw
 
 It goes through the same corpus, tokenizer and block steps as the full mix, and needs no network.
 """
@@ -22,7 +24,7 @@ from stemrepro.data.relations import countries
 
 LIMITS = {"speeches": 110_000, "factbook": 85_000, "bible": 100_000}
 OTHERS = {"mathematics": 20_000, "code": 60_000}
-"""Other kinds of text, a file each."""
+"""Other kinds of text, with a file each."""
 LONGEST = 16_000
 ENTITIES = 24
 
@@ -50,8 +52,8 @@ def main() -> None:
         write_documents({source: limit}, raw, limit // 10, SAMPLE.with_name(f"{source}.jsonl"))
     archive = next(archive for archive in pinned() if archive.name == SOURCES["factbook"]["archive"])
     with zipfile.ZipFile(archive.path(raw)) as opened:
-        known = sorted(countries(opened), key=lambda country: order(country["name"]))
-    atomic_write(COUNTRIES, "".join(f"{json.dumps(country, ensure_ascii=False)}\n" for country in known[:ENTITIES]))
+        facts = sorted(countries(opened), key=lambda country: order(country["name"]))
+    atomic_write(COUNTRIES, "".join(f"{json.dumps(country, ensure_ascii=False)}\n" for country in facts[:ENTITIES]))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Near-duplicates among texts, exactly: Jaccard similarity of their word 5-grams of 0.8 or more (Lee et al. 2022 take the same numbers).
+"""Exact near-duplicates among texts: Jaccard similarity of their word 5-grams of 0.8 or more.
 
-No pair is missed and none is estimated. Two texts that similar share a 5-gram among the rarest fifth of either's (prefix filtering,
-Chaudhuri et al. 2006), and most 5-grams of a corpus occur once, so few pairs are ever compared.
+Lee et al. (2022) take the same numbers. No pair is missed and none is estimated. Two texts that similar share a 5-gram
+among the rarest fifth of either's (prefix filtering, Chaudhuri et al. 2006), and most 5-grams of a corpus occur once,
+so few pairs are ever compared.
 """
 
 import re
@@ -40,7 +41,7 @@ def _shingles(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 def near_duplicates(texts: Sequence[str]) -> np.ndarray:
     """Return which texts are near-duplicates of an earlier one that isn't itself one -> bool [texts].
 
-    Case and punctuation don't count. Texts of fewer than 5 words are neither.
+    Case and punctuation don't count. Texts of fewer than 5 words are never compared.
     """
     owner, gram = _shingles(texts)
     sizes = np.bincount(owner, minlength=len(texts))
@@ -48,18 +49,18 @@ def near_duplicates(texts: Sequence[str]) -> np.ndarray:
     frequency = np.bincount(gram) if len(gram) else gram
     rarest_first = np.lexsort((gram, frequency[gram], owner))
     rank = np.arange(len(gram)) - starts[owner]
-    least = np.ceil(JACCARD * sizes - 1e-9).astype(int)  # that a text shares with any that similar
+    least = np.ceil(JACCARD * sizes - 1e-9).astype(int)  # 5-grams that a text shares with any that similar
     chosen = rarest_first[(rank <= (sizes - least)[owner]) & (frequency[gram[rarest_first]] > 1)]
     tried = np.split(gram[chosen], np.cumsum(np.bincount(owner[chosen], minlength=len(texts)))[:-1])
     kept: dict[int, list[int]] = {}
     repeated = np.zeros(len(texts), dtype=bool)
     for text in track(range(len(texts)), "near-duplicates"):
-        own = gram[starts[text] : starts[text + 1]]
+        grams = gram[starts[text] : starts[text + 1]]
         rare = tried[text].tolist()
         for other in dict.fromkeys(other for number in rare for other in kept.get(number, ())):
             if min(sizes[text], sizes[other]) < JACCARD * max(sizes[text], sizes[other]) - 1e-9:
                 continue
-            shared = len(np.intersect1d(own, gram[starts[other] : starts[other + 1]], assume_unique=True))
+            shared = len(np.intersect1d(grams, gram[starts[other] : starts[other + 1]], assume_unique=True))
             if shared >= JACCARD * (sizes[text] + sizes[other] - shared) - 1e-9:
                 repeated[text] = True
                 break

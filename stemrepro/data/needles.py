@@ -1,9 +1,10 @@
-"""Needles in prose: words with values, between the clauses of real text, and said again further on.
+"""Needles in prose: words with values, between the clauses of real text, which come again further on.
 
     ... and the waters prevailed, bako midu. tofa resi. upon the earth; tofa resi. and all flesh ...
 
-Keys and values are words of one token each, dealt out anew in every document, so that the value behind a key that stands there again can
-be known only from the context. Some documents are keys and values alone: without them a model of our size never finds out how (LOG).
+Keys and values are words of one token each, dealt out anew in every document. So where a key comes again, only the
+context tells its value. Some documents are keys and values alone: without them a model of our size never learns the
+task (docs/LOG.md).
 """
 
 import re
@@ -18,7 +19,7 @@ from stemrepro.data.recall import made_up_words
 
 SOURCE = "needles"
 BARE = "-bare"
-"""What the ids of documents without prose end in."""
+"""End of the ids of documents without prose."""
 TITLE = {
     "title": "Prose with words and values between its clauses, drawn by chance",
     "licence": "public domain, as the prose that it is made of",
@@ -32,12 +33,12 @@ def question(key: str) -> str:
 
 
 def needle(key: str, value: str) -> str:
-    """Return a key and its value, behind a clause."""
+    """Return a key and its value, as they are after a clause."""
     return f"{question(key)} {value}."
 
 
 def clauses(text: str) -> list[str]:
-    """Return a text's clauses, each with a space before it; what ends in no mark gets a full stop."""
+    """Return a text's clauses, each with a space before it; a clause without a mark at its end gets a full stop."""
     parts = [part.strip() for part in re.split(r"(?<=[,.;:!?])\s+", text)]
     return [f" {part}" if part[-1] in ",.;:!?" else f" {part}." for part in parts if part]
 
@@ -53,10 +54,10 @@ class Deal:
 
     Attributes:
         keys, values: how many words are keys, how many values.
-        of_document: keys of a document; one of these numbers by chance.
-        clauses: of a document.
-        needles: behind a clause, at most; one at least.
-        bare: share of the documents that have keys and values alone, as many as others at most have.
+        of_document: keys per document; one of these numbers by chance.
+        clauses: per document.
+        needles: after each clause, at most; one or more.
+        bare: share of the documents that have keys and values alone, as many as others have at most.
     """
 
     keys: int
@@ -68,20 +69,20 @@ class Deal:
 
     @classmethod
     def of(cls, mix: NeedlesMix) -> "Deal":
-        """Return what a mix says of it."""
+        """Return a mix's settings of it."""
         return cls(**mix.model_dump(include=set(cls.__dataclass_fields__)))
 
     def words(self) -> tuple[list[str], list[str]]:
-        """Keys and values."""
+        """Return keys and values."""
         return made_up_words(self.keys, self.values)
 
     def some(self, rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """`count` different keys and their values, by number, [count] each."""
+        """Draw `count` different keys and their values, by number, [count] each."""
         return rng.choice(self.keys, count, replace=False), rng.integers(self.values, size=count)
 
 
 def documents_of(prose: Iterable[str], rng: np.random.Generator, deal: Deal) -> Iterator[tuple[bool, str]]:
-    """Documents until the prose is used up (its last clauses go), each with whether it is bare."""
+    """Yield documents until the prose is used up (its last clauses are dropped), each with whether it is bare."""
     names, answers = deal.words()
     left: list[str] = []
     for text in prose:
@@ -89,19 +90,19 @@ def documents_of(prose: Iterable[str], rng: np.random.Generator, deal: Deal) -> 
         while len(left) >= deal.clauses:
             count = int(rng.choice(deal.of_document))
             key, value = deal.some(rng, count)
-            said = [(names[k], answers[v]) for k, v in zip(key, value, strict=True)]
+            dealt = [(names[k], answers[v]) for k, v in zip(key, value, strict=True)]
             if rng.random() < deal.bare:
                 turns = rng.integers(count, size=deal.clauses * deal.needles)
-                yield True, "".join(f" {said[k][0]} {said[k][1]}" for k in turns)
+                yield True, "".join(f" {dealt[k][0]} {dealt[k][1]}" for k in turns)
                 continue
-            behind = [rng.integers(count, size=rng.integers(1, deal.needles + 1)) for _ in range(deal.clauses)]
-            pairs = zip(left[: deal.clauses], behind, strict=True)
-            yield False, "".join(clause + "".join(needle(*said[k]) for k in turns) for clause, turns in pairs)
+            after = [rng.integers(count, size=rng.integers(1, deal.needles + 1)) for _ in range(deal.clauses)]
+            pairs = zip(left[: deal.clauses], after, strict=True)
+            yield False, "".join(clause + "".join(needle(*dealt[k]) for k in turns) for clause, turns in pairs)
             left = left[deal.clauses :]
 
 
 def needle_documents(prose: dict[str, list[str]], deal: Deal) -> list[tuple[Document, str]]:
-    """Documents with their splits, of texts by split."""
+    """Return documents with their splits, made of texts by split."""
     return [
         (Document(SOURCE, f"{split}/{k:06d}{BARE if bare else ''}", "", [text]), split)
         for seed, (split, texts) in enumerate(prose.items())

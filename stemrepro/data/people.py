@@ -1,4 +1,4 @@
-"""Texts about other numbers of invented people, for the variants of recipes that ask for them, in the scale's own vocabulary."""
+"""Texts about other numbers of invented people, for variants of recipes, in the scale's own vocabulary."""
 
 from pathlib import Path
 
@@ -9,7 +9,11 @@ from stemrepro.data.invented import invented_documents
 
 
 def write_people(mix: InventedMix, sizes: list[int], tokenizer_file: Path, out: Path) -> None:
-    """Write `out`/<size>/corpus.parquet and `out`/<size>/blocks for each number of people; raises ValueError for more than there are names."""
+    """Write `out`/<size>/corpus.parquet and `out`/<size>/blocks for each number of people.
+
+    Raises:
+        ValueError: there are fewer names than people.
+    """
     out.mkdir(parents=True, exist_ok=True)
     for size in sizes:
         made = invented_documents(mix.names, mix.attributes, mix.values, size, mix.exposures)

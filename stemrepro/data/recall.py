@@ -1,8 +1,8 @@
-"""Associative recall in context: keys with their values, then keys whose values must be said again (multi-query, as in zoology).
+"""Associative recall in context: keys with their values, then keys that need them again (multi-query, as in zoology).
 
     bako midu tofa resi   tofa resi bako midu bako midu ...
 
-Keys and values are words of one token each, dealt out anew in every document, so that nothing of a pair can be learnt by heart. A
+Keys and values are words of one token each, dealt out anew in every document. So no pair can be learnt by heart. A
 document fills a training sequence; its first part has each key once, its second draws keys by chance.
 """
 
@@ -19,11 +19,11 @@ TITLE = {
     "attribution": "stemrepro",
 }
 HELD_OUT = 256
-"""Documents of the tune split, and of validation."""
+"""Documents per held-out split: tune and validation."""
 
 
 def made_up_words(keys: int, values: int) -> tuple[list[str], list[str]]:
-    """So many keys and values: words of two syllables that nobody uses, all different."""
+    """Make up so many keys and values: words of two syllables that nobody uses, all different."""
     syllables = [f"{consonant}{vowel}" for consonant, vowel in product("bdfgklmnprstvz", "aeiou")]
     words = [first + second for first, second in product(syllables, syllables)]
     drawn = np.random.default_rng(0).permutation(len(words))[: keys + values]
@@ -34,27 +34,28 @@ def made_up_words(keys: int, values: int) -> tuple[list[str], list[str]]:
 def pairs_and_queries(
     rng: np.random.Generator, keys: int, values: int, pairs: int, length: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """One document by numbers of keys and values: key and value in turn [length // 2, 2], of which the first `pairs` are given."""
+    """Make one document, by numbers of keys and values [length // 2] each; the first `pairs` of them are given."""
     chosen = rng.choice(keys, pairs, replace=False)
     dealt = rng.integers(values, size=pairs)
-    asked = rng.integers(pairs, size=length // 2 - pairs)
-    order = np.concatenate([np.arange(pairs), asked])
+    queries = rng.integers(pairs, size=length // 2 - pairs)
+    order = np.concatenate([np.arange(pairs), queries])
     return chosen[order], dealt[order]
 
 
 def recall_documents(
     keys: int, values: int, pairs: tuple[int, ...], length: int, count: int
 ) -> list[tuple[Document, str]]:
-    """`count` training documents and the held-out ones, with their splits; numbers of pairs in turn. With its end mark, which
-    stands behind a value, a document has `length` tokens, an odd number.
+    """Return `count` training documents and the held-out ones, with their splits; numbers of pairs come in turn.
+
+    With its end mark, which comes after a value, a document has `length` tokens, an odd number.
     """
     names, answers = made_up_words(keys, values)
-    found = []
+    documents = []
     for seed, (split, wanted) in enumerate((("train", count), ("tune", HELD_OUT), ("validation", HELD_OUT))):
         rng = np.random.default_rng(seed)
         for k in range(wanted):
             number = pairs[k % len(pairs)]
             key, value = pairs_and_queries(rng, keys, values, number, length)
             text = "".join(f" {names[a]} {answers[b]}" for a, b in zip(key, value, strict=True))
-            found.append((Document(SOURCE, f"{split}/{k:06d}-{number}", "", [text]), split))
-    return found
+            documents.append((Document(SOURCE, f"{split}/{k:06d}-{number}", "", [text]), split))
+    return documents

@@ -1,7 +1,7 @@
 """Relations of countries: what the factbook says of each, and the sentences that say it.
 
-A sentence is a frame, a wording and the answer, so that what stands before the answer is a prompt. None begins with the name, so that
-the name's tokens are the same in all of them.
+A sentence is a frame, a wording and the answer, so that the words before the answer are a prompt. None begins with the
+name, so that the name's tokens are the same in all of them.
 """
 
 import json
@@ -13,60 +13,96 @@ from stemrepro.data.readers import field_of
 
 RELATIONS = {
     "capital": (
-        "The capital of {} is", "The capital city of {} is", "In {} the capital is", "The government of {} sits in",
-         "The seat of government of {} is", "Whoever rules {} does so from", "Ambassadors to {} live in", "For {} the capital is",
+        "The capital of {} is",
+        "The capital city of {} is",
+        "In {} the capital is",
+        "The government of {} sits in",
+        "The seat of government of {} is",
+        "Whoever rules {} does so from",
+        "Ambassadors to {} live in",
+        "For {} the capital is",
     ),
     "currency": (
-        "The currency of {} is the", "The money of {} is the", "In {} the currency is the", "Prices in {} are given in the",
-         "People in {} pay with the", "Wages in {} are paid in the", "The coins of {} are those of the", "For {} the currency is the",
+        "The currency of {} is the",
+        "The money of {} is the",
+        "In {} the currency is the",
+        "Prices in {} are given in the",
+        "People in {} pay with the",
+        "Wages in {} are paid in the",
+        "The coins of {} are those of the",
+        "For {} the currency is the",
     ),
     "nationality": (
-        "The people of {} are called", "Someone from {} is called", "Citizens of {} are called", "What comes from {} is called",
-         "The nationality of people from {} is", "The flag of {} is the flag called", "For {} the nationality is", "The ships of {} are called",
+        "The people of {} are called",
+        "Someone from {} is called",
+        "Citizens of {} are called",
+        "What comes from {} is called",
+        "The nationality of people from {} is",
+        "The flag of {} is the flag called",
+        "For {} the nationality is",
+        "The ships of {} are called",
     ),
     "continent": (
-        "On the map {} is found in", "The part of the world of {} is", "The land of {} lies in", "Maps put {} in",
-         "Travellers to {} look for it in", "The region of {} is", "For {} the region is", "Where {} lies is",
+        "On the map {} is found in",
+        "The part of the world of {} is",
+        "The land of {} lies in",
+        "Maps put {} in",
+        "Travellers to {} look for it in",
+        "The region of {} is",
+        "For {} the region is",
+        "Where {} lies is",
     ),
     "code": (
-        "The internet code of {} is", "Web pages of {} end in", "Addresses in {} end in", "The domain of {} is",
-         "On the internet {} is known as", "Servers in {} end in", "For {} the internet code is", "Mail to {} goes to",
+        "The internet code of {} is",
+        "Web pages of {} end in",
+        "Addresses in {} end in",
+        "The domain of {} is",
+        "On the internet {} is known as",
+        "Servers in {} end in",
+        "For {} the internet code is",
+        "Mail to {} goes to",
     ),
     "border": (
-        "The longest border of {} is with", "Along its longest border {} meets", "Most of the border of {} is with", "The great neighbour of {} is",
-         "Guards at the longest border of {} face", "For {} the longest border is with", "The line between {} and the next is with",
-         "The longest fence of {} is with",
+        "The longest border of {} is with",
+        "Along its longest border {} meets",
+        "Most of the border of {} is with",
+        "The great neighbour of {} is",
+        "Guards at the longest border of {} face",
+        "For {} the longest border is with",
+        "The line between {} and the next is with",
+        "The longest fence of {} is with",
     ),
-}  # fmt: skip
+}
 """Wordings by name, with a place for the country's; `border` is missing for islands."""
 FRAMES = ("", "Today ", "It is known that ", "Books say that ")
-"""What stands before a wording. A template is a frame and a wording."""
+"""Words before a wording. A template is a frame and a wording."""
 HELD_OUT = (("Today ", 0), ("It is known that ", 1))
-"""Frames and places of wordings that never stand together in training: the first is for choosing rates, the second for what is
-reported."""
+"""Frames and places of wordings that never come together in training.
+
+The first is for choosing learning rates, the second for what is reported."""
 MOST_WORDS = 3
-"""Of an answer; currencies of six words are none that is learnt here."""
+"""Per answer; nobody learns currencies of six words here."""
 
 
 def prompt(frame: str, wording: str, country: str) -> str:
     """Return a sentence up to its answer."""
-    said = wording.format(country)
-    return frame + (said[0].lower() + said[1:] if frame else said)
+    words = wording.format(country)
+    return frame + (words[0].lower() + words[1:] if frame else words)
 
 
 def trained_prompts(relation: str, country: str) -> list[str]:
     """Return the prompts of all templates that are trained on, in an order in which wordings and frames both change."""
-    wordings, found = RELATIONS[relation], []
+    wordings, prompts = RELATIONS[relation], []
     for turn in range(len(FRAMES)):
         for number, wording in enumerate(wordings):
             frame = FRAMES[(number + turn) % len(FRAMES)]
             if (frame, number) not in HELD_OUT:
-                found.append(prompt(frame, wording, country))
-    return found
+                prompts.append(prompt(frame, wording, country))
+    return prompts
 
 
 def held_out_prompt(relation: str, country: str, which: int) -> str:
-    """Return the prompt of a template that never is (`which` of HELD_OUT)."""
+    """Return the prompt of a template that is never trained on (`which` of HELD_OUT)."""
     frame, number = HELD_OUT[which]
     return prompt(frame, RELATIONS[relation][number], country)
 
@@ -82,7 +118,7 @@ def _capital(country: dict) -> str | None:
 
 
 def _currency(country: dict) -> str | None:
-    """ "British pounds (GBP) per US dollar -" -> "British pound"."""
+    """Return the currency's name: "British pounds (GBP) per US dollar -" -> "British pound"."""
     text = field_of(country, "Economy", "Exchange rates", "Currency")
     name = re.split(r" \(| per ", text)[0].strip() if text else ""
     return re.sub(r"(?<=[a-z])s$", "", name) or None
@@ -100,8 +136,8 @@ def _continent(country: dict) -> str | None:
 
 def _code(country: dict) -> str | None:
     text = field_of(country, "Communications", "Internet country code")
-    found = re.match(r"\.[a-z]{2}\b", text or "")
-    return found[0] if found else None
+    match = re.match(r"\.[a-z]{2}\b", text or "")
+    return match[0] if match else None
 
 
 def _border(country: dict) -> str | None:
@@ -115,19 +151,24 @@ def _border(country: dict) -> str | None:
 
 
 READ = {
-    "capital": _capital, "currency": _currency, "nationality": _nationality, "continent": _continent, "code": _code, "border": _border,
-}  # fmt: skip
+    "capital": _capital,
+    "currency": _currency,
+    "nationality": _nationality,
+    "continent": _continent,
+    "code": _code,
+    "border": _border,
+}
 
 
 def country_name(country: dict) -> str | None:
-    """Return the short name that stands in sentences; None where the factbook has none or only one with brackets or commas."""
+    """Return the short name for sentences; None where the factbook has none or only one with brackets or commas."""
     names = ("Government", "Country name")
     name = field_of(country, *names, "conventional short form") or field_of(country, *names, "conventional long form")
     return name if name and not re.search(r"[(),;]|^The |^none", name) else None
 
 
 def countries(archive: zipfile.ZipFile) -> Iterator[dict[str, str]]:
-    """Return every country of the factbook of which all relations but its border are known: {"name": ..., relation: answer}."""
+    """Yield every country whose relations (but its border) are all known: {"name": ..., relation: answer}."""
     for path in sorted(name for name in archive.namelist() if name.endswith(".json")):
         country = json.loads(archive.read(path))
         name = country_name(country)

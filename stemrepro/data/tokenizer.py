@@ -12,7 +12,7 @@ from stemrepro.model.config import END_OF_DOCUMENT
 
 END_TEXT = "<|end|>"
 WORDS = "words.json"
-"""Beside a corpus: words that are one token each, and the sources that were made of them."""
+"""File next to a corpus: words that are one token each, and the sources that were made of them."""
 
 
 def _merged(texts: list[str], vocab: int) -> Tokenizer:
@@ -29,12 +29,12 @@ def _merged(texts: list[str], vocab: int) -> Tokenizer:
 
 
 def entry(word: str) -> str:
-    """Return how a vocabulary writes a word behind a space."""
+    """Return how a vocabulary writes a word after a space."""
     return pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(f" {word}")[0][0]
 
 
 def with_words(tokenizer: Tokenizer, words: list[str]) -> Tokenizer:
-    """Return the same with further entries: words that are one token each behind a space, whatever their letters would merge to."""
+    """Return the same with further entries: words that are one token after a space, whatever their letters merge to."""
     state = json.loads(tokenizer.to_str())
     vocabulary = state["model"]["vocab"]
     vocabulary |= {entry(word): len(vocabulary) + number for number, word in enumerate(words)}
@@ -43,20 +43,20 @@ def with_words(tokenizer: Tokenizer, words: list[str]) -> Tokenizer:
 
 
 def train_tokenizer(corpus: Path, vocab: int, out: Path) -> None:
-    """Train on the train split of a corpus.parquet and writes a tokenizer.json of exactly `vocab` entries.
+    """Train on the train split of a corpus.parquet and write a tokenizer.json of exactly `vocab` entries.
 
-    The same corpus, size and version of `tokenizers` give the same bytes. Where words.json lies beside the corpus, its words
-    are entries, and the others come from the other sources alone, or repetition would make every name one token.
+    The same corpus, size and version of `tokenizers` give the same bytes. Where words.json lies next to the corpus, its
+    words are entries. The others come from the other sources alone, or repetition would make every name one token.
 
     Raises:
         UserError: `vocab` is too small for the byte alphabet, or the corpus too small for `vocab`.
     """
     if not 257 <= vocab <= 65536:
         raise UserError(f"vocab {vocab}: a byte-level vocabulary stored in 16 bits has 257 to 65536 entries")
-    known = read_json(corpus.with_name(WORDS)) if corpus.with_name(WORDS).exists() else {"words": [], "made": []}
-    words = known["words"]
+    about = read_json(corpus.with_name(WORDS)) if corpus.with_name(WORDS).exists() else {"words": [], "made": []}
+    words = about["words"]
     texts = [
-        row["text"] for row in read_corpus(corpus) if row["split"] == "train" and row["source"] not in known["made"]
+        row["text"] for row in read_corpus(corpus) if row["split"] == "train" and row["source"] not in about["made"]
     ]
     missing, settled = words, False
     while not settled:  # a larger vocabulary has more of the words by itself
@@ -79,12 +79,12 @@ def read_tokenizer(path: Path | str) -> Tokenizer:
     """
     try:
         tokenizer = Tokenizer.from_str(Path(path).read_text(encoding="utf-8"))
-    except Exception as error:  # the library raises no kind of its own
+    except Exception as error:  # the library has no error class for this
         raise damaged(Path(path), error) from error
     tokenizer.encode_special_tokens = True  # a text that holds END_TEXT doesn't end there
     return tokenizer
 
 
 def token_bytes(tokenizer: Tokenizer) -> list[int]:
-    """Return bytes of text that each token stands for (0 for the end mark); in byte-level BPE one character is one byte."""
+    """Return the bytes of text of each token (0 for the end mark); in byte-level BPE one character is one byte."""
     return [0 if i == END_OF_DOCUMENT else len(tokenizer.id_to_token(i)) for i in range(tokenizer.get_vocab_size())]

@@ -1,5 +1,6 @@
-"""The text of a run: the scale's own, in another vocabulary, about another number of people, or in a blend, as variants of recipes ask for it.
-Without torch, as workers' parents need it.
+"""The text of a run: the scale's own, or one in another vocabulary, about other numbers of people, or in a blend.
+
+Variants of recipes say which. Torch isn't imported, as workers' parents need this module.
 """
 
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from stemrepro.data.integrity import read_index, verified_hash
 
 
 def write_vocabularies(corpus: Path, sizes: list[int], out: Path) -> None:
-    """Write `out`/<size>/tokenizer.json and `out`/<size>/blocks for each size; raises as `train_tokenizer` does."""
+    """Write `out`/<size>/tokenizer.json and `out`/<size>/blocks for each size; raise what `train_tokenizer` does."""
     from stemrepro.data.encoding import write_blocks
     from stemrepro.data.tokenizer import train_tokenizer
 
@@ -25,7 +26,7 @@ class Text:
     """Token blocks in some vocabulary.
 
     Attributes:
-        ratio: tokens of a text in it / in the scale's own.
+        ratio: tokens of a text in this vocabulary / in the scale's own.
         data_hash: sha256 of the training split.
     """
 
@@ -53,25 +54,25 @@ def own_text(vocab: int, data: Path, people: int = 0) -> Text:
     """Return the text of a scale in a vocabulary of so many tokens, or about so many invented people.
 
     Args:
-        data: the scale's folder, with `blocks` in the vocabulary of the scale itself, others below `vocabularies`, and those about other
-            numbers of people below `people`.
+        data: the scale's folder. It has `blocks` in the vocabulary of the scale itself, others below `vocabularies`,
+            and those about other numbers of people below `people`.
         people: 0 for the scale's own number.
 
     Raises:
         UserError: blocks are missing or garbled.
     """
     if people:
-        own = data / "people" / str(people) / "blocks"
-        if not own.exists():
-            raise UserError(f"{own} is missing; run 'make reproduce' with its SCALE first")
-        return Text(own, verified_hash(own))
-    blocks = data / "blocks"
-    hashed = verified_hash(blocks)
-    if read_index(blocks)["vocab"] == vocab:
-        return Text(blocks, hashed)
-    own = data / "vocabularies" / str(vocab) / "blocks"
-    if not own.exists():
-        raise UserError(f"{own} is missing; run 'make reproduce' with its SCALE first")
+        blocks = data / "people" / str(people) / "blocks"
+        if not blocks.exists():
+            raise UserError(f"{blocks} is missing; run 'make reproduce' with its SCALE first")
+        return Text(blocks, verified_hash(blocks))
+    scale_blocks = data / "blocks"
+    hashed = verified_hash(scale_blocks)
+    if read_index(scale_blocks)["vocab"] == vocab:
+        return Text(scale_blocks, hashed)
+    blocks = data / "vocabularies" / str(vocab) / "blocks"
+    if not blocks.exists():
+        raise UserError(f"{blocks} is missing; run 'make reproduce' with its SCALE first")
     # Every vocabulary has the same training documents.
-    tokens = [read_index(place)["splits"]["train"]["tokens"] for place in (own, blocks)]
-    return Text(own, verified_hash(own), tokens[0] / tokens[1])
+    tokens = [read_index(folder)["splits"]["train"]["tokens"] for folder in (blocks, scale_blocks)]
+    return Text(blocks, verified_hash(blocks), tokens[0] / tokens[1])

@@ -1,13 +1,13 @@
 """Benchmark scores of finished runs, by lm-eval's own code, and what the analyses need of each item.
 
-Written a whole arm at a time, as small files that git keeps: items.npz (for each task, seed and item: right or wrong
-under acc and acc_norm, with the prompt and with the answers alone; the margin in bits) and summary.json (means). A run that diverged
-has none.
+Files are written per arm, small enough for git. items.npz holds two things for each task, seed and item: the margin in
+bits, and right or wrong under acc and acc_norm (with the prompt, and with the answers alone). summary.json holds means.
+A run that diverged has none.
 
-"Answer-only" scores the answers behind an empty prompt: what can be had without the question. The margin of an item is
-how many bits more the prompt adds to the log-probability of the right answer than to that of a wrong one, averaged over
-the wrong ones: log2 p(right | prompt) / p(right) - mean of log2 p(wrong | prompt) / p(wrong). A prompt that says nothing
-about which answer is right has margin 0, however long or common the answers are.
+"Answer-only" scores the answers after an empty prompt: what can be had without the question. The margin of an item is
+in bits: how much more the prompt adds to the log-probability of the right answer than of a wrong one. It is averaged
+over the wrong ones: log2 p(right | prompt) / p(right) - mean of log2 p(wrong | prompt) / p(wrong). A prompt that says
+nothing about which answer is right has margin 0, however long or common the answers are.
 """
 
 import logging
@@ -30,14 +30,14 @@ from stemrepro.evaluation.writing import Scored, save_arrays
 from stemrepro.training.run import Run
 
 FIELDS = ("acc", "acc_norm", "answer_acc", "answer_acc_norm", "margin", "seen")
-"""Arrays of each task in items.npz, each [seeds, items]; "clusters" [items] and "gold" [items] besides."""
+"""Arrays of each task in items.npz, each [seeds, items]; there are "clusters" [items] and "gold" [items] too."""
 METRICS = [
     {"metric": m, "aggregation": "mean", "higher_is_better": True} for m in ("acc", "acc_norm", "acc_mutual_info")
 ]
 
 
 def load_task(manager: TaskManager, name: str) -> ConfigurableTask:
-    """Return a multiple-choice task that also asks for the answers alone.
+    """Return a multiple-choice task that also scores the answers alone.
 
     Raises:
         UserError: no such task, or one of another kind.
@@ -47,25 +47,29 @@ def load_task(manager: TaskManager, name: str) -> ConfigurableTask:
     (task,) = manager.load([name])["tasks"].values()
     if task.OUTPUT_TYPE != "multiple_choice":
         raise UserError(f"benchmark task '{name}' is not multiple choice; score it through lm-eval's Python API")
-    asked = {entry["metric"] for entry in task.config.metric_list or ()}
-    if asked >= {entry["metric"] for entry in METRICS}:
+    metrics = {entry["metric"] for entry in task.config.metric_list or ()}
+    if metrics >= {entry["metric"] for entry in METRICS}:
         return task
     return ConfigurableTask(config=task.config.to_dict(keep_callable=True) | {"metric_list": METRICS})
 
 
 def margin(gained: np.ndarray, gold: int) -> float:
-    """Bits by which the right answer gained more than the wrong ones; `gained` [choices] in nats."""
+    """Return the bits by which the right answer gained more than the wrong ones; `gained` [choices] in nats."""
     return float(gained[gold] - np.delete(gained, gold).mean()) / np.log(2)
 
 
 def item_scores(task: ConfigurableTask, sample: dict) -> dict:
-    """Return what is kept of one item; acc and acc_norm are lm-eval's."""
+    """Return what is kept of one item; acc and acc_norm are lm-eval's own.
+
+    Raises:
+        UserError: a log-likelihood is not finite.
+    """
     choices = task.doc_to_choice(sample["doc"])
     gold = (task.doc_to_text if task.multiple_input else task.doc_to_target)(sample["doc"])
     gold = choices.index(gold) if isinstance(gold, str) else int(gold)
     scores = np.array([score for score, _ in sample["filtered_resps"]])
     if not np.isfinite(scores).all():
-        raise UserError(f"task '{task.config.task}': a log-likelihood is no number; the model's weights are damaged")
+        raise UserError(f"task '{task.config.task}': a log-likelihood is not finite; the model's weights are damaged")
     with_prompt, alone = scores[: len(choices)], scores[len(choices) :]
     lengths = np.array([len(choice) for choice in choices])
     return {
@@ -84,7 +88,7 @@ def item_scores(task: ConfigurableTask, sample: dict) -> dict:
 
 
 def times_seen(run: Run, tokenizer: Tokenizer, passages: list[str]) -> np.ndarray:
-    """Return how often each passage stood whole in a sequence that this run was trained on, [passages]; 0 for ''."""
+    """Return how often each passage was whole in a sequence that this run was trained on, [passages]; 0 for ''."""
     training = run.training
     blocks = TokenBlocks(run.blocks, "train", training.sequence, run.model.vocab)
     steps, batch = training.steps, training.batch
@@ -108,10 +112,10 @@ def score(run: Run, report: Callable, asked: PlannedTasks, tokenizer_file: Path,
     """Score one run on the planned benchmarks.
 
     Returns:
-        For each task: the arrays FIELDS [items], "gold", "choices", "answer" and "clusters" [items], and how many requests lost the
-        beginning of their prompt ("truncated", of "requests").
+        For each task: the arrays FIELDS [items], "gold", "choices", "answer" and "clusters" [items], and how many
+            requests lost the beginning of their prompt ("truncated", out of "requests").
     """
-    logging.getLogger("lm_eval").setLevel(logging.ERROR)  # one line a metric and task
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)  # one line per metric and task
     if run.diverged is not None:
         return {}
     tokenizer = read_tokenizer(tokenizer_file)
@@ -135,7 +139,7 @@ def score(run: Run, report: Callable, asked: PlannedTasks, tokenizer_file: Path,
 
 
 def write(scored: Scored) -> dict:
-    """Write items.npz of one arm (all its seeds) and returns what summary.json is to say; equal results give equal bytes."""
+    """Write items.npz of one arm (all its seeds); return the content of summary.json. Equal results, equal bytes."""
     pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if run.diverged is None]
     results = [result for _, result in pairs]
     types = dict.fromkeys(FIELDS, np.bool_) | {"margin": np.float16, "seen": np.uint8}

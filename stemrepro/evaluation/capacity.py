@@ -1,8 +1,8 @@
 """How many bits of invented people a model holds.
 
-Every person's every attribute is asked for right behind the name, which begins a sequence as people do in training. A value is worth
-log2(values) bits; what the model still lacks of it is its loss in bits. Written a whole arm at a time: capacity.csv (a line a seed:
-people, facts, bits there, bits known, share of first choices), summary.json.
+Each attribute of each person is requested right after the name, which begins a sequence as people do in training. A
+value is worth log2(values) bits; what the model still lacks of it is its loss in bits. Files are written per arm:
+capacity.csv (a line per seed: people, facts, bits of the text, bits known, share of first choices) and summary.json.
 """
 
 from collections.abc import Callable
@@ -26,14 +26,16 @@ BATCH = 512
 
 @torch.no_grad()
 def score(run: Run, report: Callable, mix: InventedMix, count: int, tokenizer_file: Path) -> dict:
-    """Ask one run for everything that it was told; nothing of one that diverged.
+    """Score one run on everything that its text states; {} for one that diverged.
 
     Args:
-        count: people that it was told of.
+        count: people in its text.
     """
     if run.diverged is not None:
         return {}
-    known = {part: token_of(tokenizer_file, own) for part, own in words(mix.names, mix.attributes, mix.values).items()}
+    ids = {
+        part: token_of(tokenizer_file, names) for part, names in words(mix.names, mix.attributes, mix.values).items()
+    }
     name, dealt = people(mix.names, mix.attributes, mix.values, count)
     model, nats, first = load_run(run), [], []
     device = next(model.parameters()).device
@@ -42,8 +44,8 @@ def score(run: Run, report: Callable, mix: InventedMix, count: int, tokenizer_fi
             part = slice(start, start + BATCH)
             size = len(name[part])
             rows = np.stack([
-                known["first"][name[part, 0]], known["last"][name[part, 1]],
-                np.full(size, known["attribute"][attribute]), known["value"][attribute * mix.values + dealt[part, attribute]],
+                ids["first"][name[part, 0]], ids["last"][name[part, 1]], np.full(size, ids["attribute"][attribute]),
+                ids["value"][attribute * mix.values + dealt[part, attribute]],
             ], axis=1)  # fmt: skip
             tokens = torch.from_numpy(rows).to(device)
             logits = model(tokens[:, :-1])[:, -1:]
@@ -51,12 +53,12 @@ def score(run: Run, report: Callable, mix: InventedMix, count: int, tokenizer_fi
             first.append((logits.argmax(dim=-1) == tokens[:, -1:]).sum().item())
         report(int(run.training.steps * (attribute + 1) / mix.attributes), np.nan, 0.0)
     facts = count * mix.attributes
-    there = facts * np.log2(mix.values)
+    bits = facts * np.log2(mix.values)
     return {
         "people": count,
         "facts": facts,
-        "bits": there,
-        "known": there - total(nats) / np.log(2),
+        "bits": bits,
+        "known": bits - total(nats) / np.log(2),
         "first": sum(first) / facts,
     }
 

@@ -1,8 +1,9 @@
-"""What more context is worth: losses by position, and of the same targets with and without the half sequence before them.
+"""What more context is worth: losses by position, and of the same targets with and without the half before them.
 
-The second half of a block is scored three times: behind its first half as it stands ("intact"), behind the same tokens in a
-shuffled order ("shuffled"), and behind nothing ("alone"). Targets and their last tokens are the same each time, so differences
-between arms that grow from "alone" to "intact" can only come from the first half; what "shuffled" leaves of them needs no order.
+The second half of a block is scored three times: after its first half as it is ("intact"), after the same tokens in a
+shuffled order ("shuffled"), and without it ("alone"). Targets and their last tokens are the same each time. So
+differences between arms that grow from "alone" to "intact" can only come from the first half; what "shuffled" leaves of
+them needs no order.
 """
 
 from collections.abc import Callable
@@ -17,8 +18,9 @@ from stemrepro.model.transformer import Decoder
 
 
 def shuffled_prefixes(rows: torch.Tensor, numbers: np.ndarray, half: int) -> torch.Tensor:
-    """Blocks [n, T + 1] with their first `half` tokens in another order, which the block's number fixes: the same for all arms
-    and seeds.
+    """Return blocks [n, T + 1] with their first `half` tokens in another order.
+
+    The block's number fixes the order: it is the same for all arms and seeds.
     """
     rows = rows.clone()
     for place, number in enumerate(numbers):
@@ -28,7 +30,7 @@ def shuffled_prefixes(rows: torch.Tensor, numbers: np.ndarray, half: int) -> tor
 
 
 def sums(values: np.ndarray, documents: np.ndarray, buckets: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Sum of values [n, T] by document and bucket, each [n, T] or of a shape that broadcasts to it -> `shape`."""
+    """Return the sum of values [n, T] by document and bucket, each [n, T] or broadcastable to it -> `shape`."""
     keys = documents * shape[1] + buckets
     return np.bincount(keys.ravel(), weights=values.ravel(), minlength=shape[0] * shape[1]).reshape(shape)
 
@@ -37,25 +39,29 @@ def context_sums(
     model: Decoder, blocks: TokenBlocks, numbers: np.ndarray, documents: np.ndarray, nats: np.ndarray, batch: int,
     report: Callable,
 ) -> dict[str, np.ndarray]:  # fmt: skip
-    """Sum of losses over the blocks that lie within one document.
+    """Sum losses over the blocks that lie within one document.
 
     Args:
         numbers: block numbers [n].
         documents: number of each target's document [n, T].
-        nats: losses of the blocks as they stand [n, T].
+        nats: losses of the blocks as they are [n, T].
         batch: sequences at once.
         report: called with the blocks done.
 
     Returns:
         by_position, by_position_tokens [documents, buckets of T]: losses and targets by position in the block;
-        by_target [3, documents, buckets of T/2], by_target_tokens [documents, buckets]: of the second half under each condition,
-        by offset from its start; document [documents]: their numbers in the index.
+        by_target [3, documents, buckets of T/2], by_target_tokens [documents, buckets]: of the second half under each
+        condition, by offset from its start; document [documents]: their numbers in the index.
     """
     length = nats.shape[1]
     half = length // 2
     spans = blocks.about["documents"]
     starts = numbers * blocks.length
-    whole = np.array([spans[d][2] <= s and s + length < spans[d][2] + spans[d][3] for s, d in zip(starts, documents[:, 0], strict=True)])  # fmt: skip
+    first_document = [spans[number] for number in documents[:, 0]]
+    whole = np.array([
+        begin <= start and start + length < begin + size
+        for start, (_, _, begin, size) in zip(starts, first_document, strict=True)
+    ])  # fmt: skip
     kept = np.flatnonzero(whole)
     losses = {
         "intact": nats[kept, half:],
@@ -70,8 +76,8 @@ def context_sums(
             mixed = shuffled_prefixes(rows, numbers[kept[part]], half)
             for condition, tokens in (("shuffled", mixed), ("alone", rows[:, half:])):
                 moved = tokens.to(device)
-                nats_there = token_losses(model(moved[:, :-1]), moved[:, 1:])
-                losses[condition][part] = nats_there[:, -half:].cpu().numpy()
+                moved_losses = token_losses(model(moved[:, :-1]), moved[:, 1:])
+                losses[condition][part] = moved_losses[:, -half:].cpu().numpy()
             report(first + len(rows))
     chosen, place = np.unique(documents[kept, 0], return_inverse=True)
     by_position, by_offset = (

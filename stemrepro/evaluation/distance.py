@@ -1,9 +1,10 @@
-"""Losses by position, and by how far back the target stood last: how much of an arm's gain is what it finds in its context.
+"""Losses by position, and by how far back the target was last: what of an arm's gain comes from its context.
 
-Written a whole arm at a time: distance.npz (sums of losses in nats and targets by document of prose and bucket), summary.json. The
-buckets of both begin at 0, 1, 2, 4 and so on; a distance of 1 is that of the token just before the target, 0 means that the target is new.
-Targets that stood before are more frequent words than new ones, so that nothing follows from comparing the two. Hence also sums by target
-token of those that are new, near and far: the same word, said for the first time and again.
+Files are written per arm: distance.npz (sums of losses in nats and of targets by document of prose and bucket) and
+summary.json. The buckets of both begin at 0, 1, 2, 4 and so on. A distance of 1 is that of the token just before the
+target; 0 means that the target is new. Targets that came before are more frequent words than new ones, so nothing
+follows from comparing the two. Hence there are also sums by target token of those that are new, near and far: the same
+word for the first time and again.
 """
 
 from collections.abc import Callable
@@ -28,23 +29,23 @@ KINDS = (0, 1, NEAR)
 
 
 def last_same(inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Return how many tokens back each target stood last among the inputs up to it, 0 where it is new; all [n, T]."""
-    found = np.zeros(targets.shape, np.int64)
+    """Return how many tokens back each target was last among the inputs up to it, 0 where it is new; all [n, T]."""
+    distances = np.zeros(targets.shape, np.int64)
     for row, (read, wanted) in enumerate(zip(inputs.tolist(), targets.tolist(), strict=True)):
         last: dict[int, int] = {}
         for place, (token, target) in enumerate(zip(read, wanted, strict=True)):
             last[token] = place
             if target in last:
-                found[row, place] = place - last[target] + 1
-    return found
+                distances[row, place] = place - last[target] + 1
+    return distances
 
 
 def score(run: Run, report: Callable, asked: Evaluation) -> dict[str, np.ndarray]:
-    """Score one run on held-out prose; nothing of one that diverged.
+    """Score one run on held-out prose; {} for one that diverged.
 
     Returns:
-        "source" [documents]; for each name of BY, sums of nats [documents, buckets] and "<name>_tokens" [documents, buckets]; "word" and
-        "word_tokens" [vocab, KINDS], the same by target.
+        "source" [documents]; for each name of BY, sums of nats [documents, buckets] and "<name>_tokens" [documents,
+        buckets]; "word" and "word_tokens" [vocab, KINDS], the same by target.
     """
     if run.diverged is not None:
         return {}
@@ -62,15 +63,17 @@ def score(run: Run, report: Callable, asked: Evaluation) -> dict[str, np.ndarray
         "distance": last_same(inputs, targets),
         "position": np.broadcast_to(np.arange(blocks.length), nats.shape),
     }
-    edges, found = position_edges(blocks.length + 1), {"source": names[chosen]}
-    for name, own in lengths.items():
-        bucket, shape = np.searchsorted(edges, own, side="right") - 1, (len(chosen), len(edges))
-        found[name] = sums(nats, place, bucket, shape)
-        found[f"{name}_tokens"] = sums(np.ones_like(nats), place, bucket, shape).astype(np.int64)
-    kind, shape = np.searchsorted(KINDS, lengths["distance"], side="right") - 1, (run.model.vocab, len(KINDS))
-    found["word"] = sums(nats, targets, kind, shape)
-    found["word_tokens"] = sums(np.ones_like(nats), targets, kind, shape).astype(np.int64)
-    return found
+    edges, result = position_edges(blocks.length + 1), {"source": names[chosen]}
+    shape = (len(chosen), len(edges))
+    for name, length in lengths.items():
+        bucket = np.searchsorted(edges, length, side="right") - 1
+        result[name] = sums(nats, place, bucket, shape)
+        result[f"{name}_tokens"] = sums(np.ones_like(nats), place, bucket, shape).astype(np.int64)
+    kind = np.searchsorted(KINDS, lengths["distance"], side="right") - 1
+    shape = (run.model.vocab, len(KINDS))
+    result["word"] = sums(nats, targets, kind, shape)
+    result["word_tokens"] = sums(np.ones_like(nats), targets, kind, shape).astype(np.int64)
+    return result
 
 
 def write(scored: Scored) -> dict:

@@ -1,4 +1,4 @@
-"""One trained run to play with: continuations of a prompt, and what it says when it reads another entity's rows."""
+"""One trained run to explore: continuations of a prompt, and its answers when it reads another entity's rows."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -21,9 +21,12 @@ from stemrepro.training.run_folder import read_config
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a model says to a prompt: the most probable next tokens with their probabilities, and a greedy continuation to the end
-    of the line.
+class Answer:
+    """What a model says to a prompt.
+
+    Attributes:
+        top: the most probable next tokens, with their probabilities.
+        continuation: what greedy decoding gives, to the end of the line.
     """
 
     top: tuple[tuple[str, float], ...]
@@ -32,19 +35,19 @@ class Said:
 
 @dataclass(frozen=True)
 class EditResult:
-    """An edit side by side.
+    """An edit, with the answers before it and to the target's own prompt.
 
     Attributes:
-        before, edited, aim: the prompt, the prompt edited, and the same prompt with the target's name.
-        by_layer: with the lowest so many tables read otherwise, from none to all: probabilities of the token that the model says first
-            before the edit, and of the one that it says first of the target.
+        before, edited, aim: answers to the prompt, to the edited prompt, and to the same prompt with the target's name.
+        by_layer: two probabilities for each number of lowest tables that read the target's rows, from none to all. The
+            first is of the model's first choice before the edit, the second of its first choice for the target.
         scheme: how the target's rows were dealt out.
         lengths: tokens of the two names.
     """
 
-    before: Said
-    edited: Said
-    aim: Said
+    before: Answer
+    edited: Answer
+    aim: Answer
     by_layer: tuple[tuple[float, float], ...]
     scheme: str
     lengths: tuple[int, int]
@@ -59,7 +62,7 @@ class EditSession:
         trust: also execute the file of a network that no arm of the recipes here names; read it before.
 
     Raises:
-        UserError: no finished run or no tokenizer there, or its network is such a file.
+        UserError: there is no finished run or no tokenizer, or its network is such a file.
     """
 
     def __init__(self, folder: Path, data: Path, trust: bool = False) -> None:
@@ -71,7 +74,11 @@ class EditSession:
         self.names = tuple(entity.name for entity in read_atlas(facts).entities) if facts.exists() else ()
 
     def tokens(self, text: str) -> list[int]:
-        """Return a text as the start of a document."""
+        """Return the tokens of a text at the start of a document.
+
+        Raises:
+            UserError: the text can't be encoded in UTF-8.
+        """
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -82,8 +89,8 @@ class EditSession:
     def generate(self, prompt: str, count: int, choose: Choose = greedy) -> str:
         """Return a continuation of up to `count` tokens."""
         row = torch.tensor([self.tokens(prompt)])
-        made = [int(token) for token in continuations(self.model, row, count, choose, self.context)]
-        return self.tokenizer.decode([token for token in made if token != END_OF_DOCUMENT])
+        tokens = [int(token) for token in continuations(self.model, row, count, choose, self.context)]
+        return self.tokenizer.decode([token for token in tokens if token != END_OF_DOCUMENT])
 
     def check_name(self, name: str) -> None:
         """Raise UserError with the nearest names where a run's facts are about others."""
@@ -91,26 +98,25 @@ class EditSession:
             raise unknown("country", name, self.names, "the run's text")
 
     def question(self, prompt: str, name: str) -> Question:
-        """Return the prompt and where the name stands in it; UserError where it doesn't."""
+        """Return the prompt and where the name is in it; raise UserError where it isn't."""
         return ask(self.tokenizer, prompt, name, "")
 
     @torch.no_grad()
-    def _says(self, question: Question, top: int, count: int, edit: Sequence = ()) -> Said:
+    def _answer(self, question: Question, top: int, count: int, edit: Sequence = ()) -> Answer:
         with ExitStack() as stack:
             if edit:
                 stack.enter_context(patch(*edit))
             row = padded([question.prompt])
             likely = self.model(row)[0, -1].float().softmax(dim=-1).topk(min(top, self.model.config.vocab))
-            made: list[int] = []
+            tokens: list[int] = []
             for _ in range(count):  # whole passes: an edit stays at the positions of the prompt
-                made.append(
-                    int(self.model(torch.cat([row, torch.tensor([made], dtype=torch.long)], dim=1))[0, -1].argmax())
-                )
-                if made[-1] == END_OF_DOCUMENT:
+                sequence = torch.cat([row, torch.tensor([tokens], dtype=torch.long)], dim=1)
+                tokens.append(int(self.model(sequence)[0, -1].argmax()))
+                if tokens[-1] == END_OF_DOCUMENT:
                     break
         words = [self.tokenizer.decode([token]) or "(end)" for token in likely.indices.tolist()]
-        text = self.tokenizer.decode([token for token in made if token != END_OF_DOCUMENT])
-        return Said(tuple(zip(words, likely.values.tolist(), strict=True)), text.lstrip("\n").partition("\n")[0])
+        text = self.tokenizer.decode([token for token in tokens if token != END_OF_DOCUMENT])
+        return Answer(tuple(zip(words, likely.values.tolist(), strict=True)), text.lstrip("\n").partition("\n")[0])
 
     @torch.no_grad()
     def _next(self, question: Question, edit: Sequence = ()) -> Tensor:
@@ -122,33 +128,36 @@ class EditSession:
     def edit(
         self, prompt: str, source: str, target: str, scheme: str = "auto", top: int = 4, count: int = 24
     ) -> EditResult:
-        """Read the target's rows at the source's places.
+        """Read the target's rows at the source's positions.
 
         Raises:
-            UserError: a name that the run doesn't know or the prompt doesn't hold, a model that reads no rows, or a scheme that doesn't
-                fit the lengths of the names.
+            UserError: a name that the run doesn't know or the prompt doesn't hold, a model that reads no rows, or a
+                scheme that doesn't fit the lengths of the names.
         """
         for name in (source, target):
             if not name.strip():
-                raise UserError(
-                    "a name is empty; give the one that stands in the prompt, and the one whose rows are read"
-                )
+                raise UserError("a name is empty; give the one in the prompt, and the one whose rows are read")
             self.check_name(name)
-        asked, aim = self.question(prompt, source), self.question(prompt.replace(source, target), target)
+        question = self.question(prompt, source)
+        aim = self.question(prompt.replace(source, target), target)
         tables = patched_modules(self.model)
         if not tables:
             raise UserError("this run's model has neither tables nor up-projections whose output could be exchanged")
         if scheme not in SCHEMES:
             raise unknown("scheme", scheme, SCHEMES, "stemrepro/evaluation/editing.py")
         try:
-            weights = mixing([asked], [aim], scheme, token_bytes(self.tokenizer))
+            weights = mixing([question], [aim], scheme, token_bytes(self.tokenizer))
         except ValueError as error:
             raise UserError(f"{error}; choose another scheme ('auto' fits all)") from error
         with torch.no_grad(), capture(tables) as kept:
             self.model(padded([aim.prompt]))
-        old, new = int(self._next(asked).argmax()), int(self._next(aim).argmax())
-        doses = [self._next(asked, (tables[:k], kept[:k], weights) if k else ()) for k in range(len(tables) + 1)]
+        old, new = int(self._next(question).argmax()), int(self._next(aim).argmax())
+        doses = [self._next(question, (tables[:k], kept[:k], weights) if k else ()) for k in range(len(tables) + 1)]
         return EditResult(
-            self._says(asked, top, count), self._says(asked, top, count, (tables, kept, weights)), self._says(aim, top, count),
-            tuple((float(dose[old]), float(dose[new])) for dose in doses), scheme, (len(asked.places), len(aim.places)),
-        )  # fmt: skip
+            before=self._answer(question, top, count),
+            edited=self._answer(question, top, count, (tables, kept, weights)),
+            aim=self._answer(aim, top, count),
+            by_layer=tuple((float(dose[old]), float(dose[new])) for dose in doses),
+            scheme=scheme,
+            lengths=(len(question.places), len(aim.places)),
+        )

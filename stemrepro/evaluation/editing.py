@@ -1,8 +1,9 @@
 """Knowledge editing by reading other rows (paper, section on interpretability and Fig. 7).
 
-At the positions of the source entity the tables are read as if the target stood there; the prompt, the input embeddings and all weights
-stay. What is read at a position is a weighted sum of what the target's own prompt reads at its positions, so that one function serves
-every mismatch of lengths, every kind of table, and a dense model's up-projection, whose output at the target's positions is patched in.
+At the positions of the source entity the tables are read as if the target were there; the prompt, the input embeddings
+and all weights stay. What is read at a position is a weighted sum of what the target's own prompt reads at its
+positions. So one function serves every mismatch of lengths and every kind of table. It also serves a dense model: the
+up-projection's output at the target's positions is patched in.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,38 +17,47 @@ from stemrepro.evaluation.prompts import Question
 from stemrepro.model.transformer import Decoder
 
 SCHEMES = ("one-to-one", "left-pad", "right-pad", "copy", "subset", "average", "auto")
-"""How target rows are dealt out to source positions. Padding reads the row of the end mark; `auto` is one-to-one where lengths are equal
-and else the average (official package)."""
+"""How target rows are dealt out to source positions.
+
+Padding reads the row of the end mark. `auto` is one-to-one where lengths are equal, and else the average (official
+package)."""
 
 
 def patched_modules(model: Decoder) -> list[nn.Module]:
-    """Return what reads a row for a token, from the lowest layer up: the tables of FFNs, of attention, or of pairs at the input; in a model
-    without any, the up-projections of the layers that STEM replaces, all but the first.
+    """Return what reads a row per token, from the lowest layer up.
+
+    These are the tables of FFNs, of attention, or of pairs at the input. In a model without any, they are the
+    up-projections of the layers that STEM replaces, all but the first.
     """
-    found: list[nn.Module] = [] if model.pairs is None else [model.pairs.table]
+    tables: list[nn.Module] = [] if model.pairs is None else [model.pairs.table]
     for block in model.blocks:
         for owner in (block.attention, block.ffn):
             if isinstance(table := getattr(owner, "table", None), nn.Module):
-                found.append(table)
-    return found or [block.ffn.up for block in model.blocks[1:] if hasattr(block.ffn, "up")]
+                tables.append(table)
+    return tables or [block.ffn.up for block in model.blocks[1:] if hasattr(block.ffn, "up")]
 
 
 def shares(scheme: str, source: int, target: Sequence[int]) -> list[list[tuple[int, float]]]:
-    """Return what each of `source` positions reads: (place among the target's tokens, weight); -1 is the end mark.
+    """Return what each of `source` positions reads: pairs (place in the target's name, weight); -1 is the end mark.
 
     Args:
         target: bytes of each of the target's tokens; `subset` keeps the longest ones, in their order.
 
     Raises:
         ValueError: the scheme doesn't fit the lengths.
+        UserError: there is no such scheme.
     """
     count = len(target)
     if scheme == "auto":
         scheme = "one-to-one" if source == count else "average"
     fits = {
-        "one-to-one": source == count, "left-pad": source >= count, "right-pad": source >= count, "copy": source >= count,
-        "subset": source <= count, "average": True,
-    }  # fmt: skip
+        "one-to-one": source == count,
+        "left-pad": source >= count,
+        "right-pad": source >= count,
+        "copy": source >= count,
+        "subset": source <= count,
+        "average": True,
+    }
     if scheme not in fits:
         raise unknown("scheme", scheme, SCHEMES, "stemrepro/evaluation/editing.py")
     if not fits[scheme]:
@@ -67,8 +77,9 @@ def shares(scheme: str, source: int, target: Sequence[int]) -> list[list[tuple[i
 
 
 def mixing(sources: list[Question], targets: list[Question], scheme: str, lengths: Sequence[int]) -> Tensor:
-    """Weights [n, longest source prompt, longest target prompt]: what a source position reads of the target's positions; rows of zeros
-    are positions that are left alone.
+    """Return weights [n, longest source prompt, longest target prompt].
+
+    They say what a source position reads of the target's positions. Positions whose rows are zeros are left alone.
 
     Args:
         lengths: bytes of each token of the vocabulary.
@@ -79,15 +90,14 @@ def mixing(sources: list[Question], targets: list[Question], scheme: str, length
         dealt = shares(scheme, len(source.places), [lengths[token] for token in target.entity])
         for place, reads in zip(source.places, dealt, strict=True):
             for which, weight in reads:
-                weights[number, place, target.places[which] if which >= 0 else 0] += (
-                    weight  # the end mark begins every prompt
-                )
+                position = target.places[which] if which >= 0 else 0  # the end mark begins every prompt
+                weights[number, place, position] += weight
     return weights
 
 
 @contextmanager
 def capture(modules: list[nn.Module]) -> Iterator[list[Tensor]]:
-    """Keep what modules give in the next forward pass, [n, T, f] each, in the order of `modules`."""
+    """Capture what modules give in the next forward pass, [n, T, f] each, in the order of `modules`."""
     kept = [torch.empty(0)] * len(modules)
 
     def keep(place: int) -> Callable:

@@ -1,11 +1,11 @@
 """How often reading another entity's rows edits what a model says, with controls (paper, Fig. 7).
 
-A case is a pair of countries and a relation of which both facts are told and the answers differ; the cases are the same for every arm.
-A trial is a case under a method: what is exchanged (tables' rows, input embeddings, both), by which scheme, in which layers. The prompts
-are in a template that was held out.
+A case is a pair of countries and a relation: the training text states both facts, and the answers differ. The cases are
+the same for every arm. A trial is a case under a method: what is exchanged (tables' rows, input embeddings, both), by
+which scheme, in which layers. The prompts are in a template that was held out.
 
-Written a whole arm at a time: cases.csv (the cases) and edits.npz (of every method what came of its cases, [seeds, its cases] each;
-"known" [seeds, cases]: are both prompts answered right before the edit?), summary.json (methods and layers).
+Files are written per arm. cases.csv holds the cases, summary.json methods and layers. edits.npz holds the results of
+every method, [seeds, its cases] each, and "known" [seeds, cases]: are both prompts answered right before the edit?
 """
 
 from collections.abc import Callable, Iterator
@@ -32,25 +32,33 @@ from stemrepro.model.transformer import Decoder
 from stemrepro.training.run import Run
 
 EQUAL, LONGER, SHORTER = "equal", "longer", "shorter"
-"""Tokens of the source's name against those of the target's."""
+"""Tokens of the source's name compared with those of the target's."""
 FIELDS = ("success", "kept", "new", "old", "to_target", "to_source")
-"""Of a trial: is the target's answer, or still the source's, the first choice? Their probabilities; KL divergence in nats from the edited
-distribution of the next token to that of the target's prompt, and to that of the source's."""
+"""Results of a trial.
+
+Is the target's answer, or still the source's, the first choice? What are their probabilities? How many nats is the KL
+divergence from the edited distribution of the next token to that of the target's prompt, and to that of the
+source's?"""
 TEMPLATE = 1
-"""Which of the held-out templates is asked in; the other one chose learning rates."""
+"""Which of the held-out templates the prompts are in; the other one chose learning rates."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One pair and relation, with the questions about both and a two-sentence one: about the source first, then about a third country."""
+    """One pair and relation, with questions.
+
+    Attributes:
+        question, aim: about the source, and about the target.
+        third: two sentences, the first about the source, the second a question about a third country.
+    """
 
     source: str
     target: str
     relation: str
     lengths: str
-    asked: Question
+    question: Question
     aim: Question
-    beside: Question
+    third: Question
 
 
 @dataclass(frozen=True)
@@ -59,10 +67,10 @@ class Method:
 
     Attributes:
         tables, inputs: exchange what tables give, and what the input embedding gives.
-        layers: of the tables, the first so many; 0 for all.
+        layers: how many of the tables, from the lowest; 0 for all.
         shifted: a table reads what the next one should.
-        drawn: rows of tokens drawn by chance stand for the target's.
-        beside: asks about a third country behind a sentence about the source.
+        drawn: rows of tokens drawn by chance replace the target's.
+        third: the question is about a third country, after a sentence about the source.
     """
 
     lengths: str
@@ -72,7 +80,7 @@ class Method:
     layers: int = 0
     shifted: bool = False
     drawn: bool = False
-    beside: bool = False
+    third: bool = False
 
 
 def methods(tables: int) -> dict[str, Method]:
@@ -83,8 +91,8 @@ def methods(tables: int) -> dict[str, Method]:
         "both": Method(EQUAL, "one-to-one", inputs=True),
         "random": Method(EQUAL, "one-to-one", drawn=True),
         "average": Method(EQUAL, "average"),
-        "beside": Method(EQUAL, "one-to-one", beside=True),
-        "beside-unedited": Method(EQUAL, "one-to-one", tables=False, beside=True),
+        "beside": Method(EQUAL, "one-to-one", third=True),
+        "beside-unedited": Method(EQUAL, "one-to-one", tables=False, third=True),
     }
     if tables > 1:
         equal["wrong-layer"] = Method(EQUAL, "one-to-one", shifted=True)
@@ -99,51 +107,53 @@ def methods(tables: int) -> dict[str, Method]:
 
 def _lengths(source: Question, target: Question) -> str:
     difference = len(source.places) - len(target.places)
-    return EQUAL if not difference else LONGER if difference > 0 else SHORTER
+    if not difference:
+        return EQUAL
+    return LONGER if difference > 0 else SHORTER
 
 
 def cases(atlas: Atlas, tokenizer: Tokenizer, pairs: int) -> list[Case]:
-    """Return the cases: `pairs` ordered pairs of countries of each kind of lengths, in an order that has nothing to do with content, in every
-    relation. The mix's first two countries, the paper's example, come first.
+    """Return the cases: `pairs` ordered pairs of countries of each kind of lengths, in every relation.
+
+    Their order has nothing to do with content, but the mix's first two countries, the paper's example, come first.
     """
-    known = {(fact.entity, fact.relation): fact.answer for fact in atlas.facts if fact.told}
+    answers = {(fact.entity, fact.relation): fact.answer for fact in atlas.facts if fact.told}
     names = [entity.name for entity in atlas.entities]
     rng = np.random.default_rng(0)
     ordered = [(a, b) for a in names for b in names if a != b]
     ordered = [tuple(names[:2]), *(ordered[k] for k in rng.permutation(len(ordered)) if ordered[k] != tuple(names[:2]))]
     about = {name: ask(tokenizer, f"of {name} is", name, "") for name in names}
-    left, found = dict.fromkeys((EQUAL, LONGER, SHORTER), pairs), []
+    left: dict[str, int] = dict.fromkeys((EQUAL, LONGER, SHORTER), pairs)
+    result: list[Case] = []
     for source, target in ordered:
         kind = _lengths(about[source], about[target])
-        common = [relation for relation in RELATIONS if (source, relation) in known and (target, relation) in known]
-        common = [relation for relation in common if known[source, relation] != known[target, relation]]
+        common = [relation for relation in RELATIONS if (source, relation) in answers and (target, relation) in answers]
+        common = [relation for relation in common if answers[source, relation] != answers[target, relation]]
         if not left[kind] or not common:
             continue
         left[kind] -= 1
         for relation in common:
-            others = [name for name in names if name not in (source, target) and (name, relation) in known]
+            others = [name for name in names if name not in (source, target) and (name, relation) in answers]
             if not others:
                 continue
             third = others[int(rng.integers(len(others)))]
-            ask_of = {
-                name: ask(tokenizer, held_out_prompt(relation, name, TEMPLATE), name, known[name, relation])
-                for name in (source, target)
-            }
-            first = f"{held_out_prompt(relation, source, TEMPLATE)} {known[source, relation]}. {held_out_prompt(relation, third, TEMPLATE)}"
-            beside = ask(tokenizer, first, source, known[third, relation])
-            found.append(Case(source, target, relation, kind, ask_of[source], ask_of[target], beside))
-    return found
+            prompts = {name: held_out_prompt(relation, name, TEMPLATE) for name in (source, target, third)}
+            question, aim = (ask(tokenizer, prompts[name], name, answers[name, relation]) for name in (source, target))
+            sentences = f"{prompts[source]} {answers[source, relation]}. {prompts[third]}"
+            third_question = ask(tokenizer, sentences, source, answers[third, relation])
+            result.append(Case(source, target, relation, kind, question, aim, third_question))
+    return result
 
 
-def case_table(found: list[Case], atlas: Atlas) -> pd.DataFrame:
-    """Return a line a case, with the labels of its countries."""
+def case_table(rows: list[Case], atlas: Atlas) -> pd.DataFrame:
+    """Return a line per case, with the labels of its countries."""
     entities = {entity.name: entity for entity in atlas.entities}
     return pd.DataFrame([
         {"source": case.source, "target": case.target, "relation": case.relation, "lengths": case.lengths,
-         "source_tokens": len(case.asked.places), "target_tokens": len(case.aim.places),
+         "source_tokens": len(case.question.places), "target_tokens": len(case.aim.places),
          "ambiguous": entities[case.source].ambiguous or entities[case.target].ambiguous,
          "rare": entities[case.source].rare or entities[case.target].rare}
-        for case in found
+        for case in rows
     ])  # fmt: skip
 
 
@@ -156,12 +166,12 @@ def drawn_instead(question: Question, vocab: int, rng: np.random.Generator) -> Q
 
 
 def _divergence(edited: Tensor, other: Tensor) -> Tensor:
-    """KL(edited || other) of log-probabilities [n, vocab] in nats [n]."""
+    """Return KL(edited || other) of log-probabilities [n, vocab] in nats [n]."""
     return F.kl_div(other, edited, reduction="none", log_target=True).sum(dim=-1)
 
 
 class Editor:
-    """Runs trials of one model.
+    """Trials of one model.
 
     Args:
         lengths: bytes of each token of the vocabulary.
@@ -172,34 +182,34 @@ class Editor:
         self.device = next(model.parameters()).device
 
     def answers(self, prompts: list[tuple[int, ...]], answers: list[tuple[int, ...]]) -> Answered:
-        """Return what the model says as it is; within `reading` what it says edited."""
+        """Return what the model says as it is; within `patch`, what it says edited."""
         rows = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]
         return answered(self.model(padded(rows).to(self.device)), prompts, answers)
 
     def exchanged(
-        self, method: Method, asked: list[Question], aims: list[Question]
+        self, method: Method, questions: list[Question], aims: list[Question]
     ) -> tuple[list[nn.Module], list[Tensor], Tensor]:
-        """Modules, what they are to give, and where: the arguments of `reading`."""
-        chosen = (self.tables[: method.layers or None] if method.tables else []) + (
-            [self.model.embedding] if method.inputs else []
-        )
+        """Return modules, what they are to give, and where: the arguments of `patch`."""
+        chosen = self.tables[: method.layers or None] if method.tables else []
+        if method.inputs:
+            chosen = [*chosen, self.model.embedding]
         with capture(self.tables[1:] + self.tables[:1] if method.shifted else chosen) as kept:
             self.model(padded([aim.prompt for aim in aims]).to(self.device))
-        return chosen, kept, mixing(asked, aims, method.scheme, self.lengths).to(self.device)
+        return chosen, kept, mixing(questions, aims, method.scheme, self.lengths).to(self.device)
 
     @torch.no_grad()
     def trials(self, method: Method, batch: list[Case], rng: np.random.Generator) -> dict[str, Tensor]:
-        """FIELDS of the trials of some cases [n]; `beside` asks for the third country's answer in the target's place."""
-        asked = [case.beside if method.beside else case.asked for case in batch]
-        aims = [case.beside if method.beside else case.aim for case in batch]
+        """Return FIELDS of trials of some cases [n]; with `third` the third country's answer replaces the target's."""
+        questions = [case.third if method.third else case.question for case in batch]
+        aims = [case.third if method.third else case.aim for case in batch]
         read = [case.aim for case in batch]
         if method.drawn:
             read = [drawn_instead(aim, self.model.config.vocab, rng) for aim in read]
-        source, aim = (self.answers([q.prompt for q in side], [q.answer for q in side]) for side in (asked, aims))
-        prompts = [question.prompt for question in asked]
-        with patch(*self.exchanged(method, asked, read)):
+        source, aim = (self.answers([q.prompt for q in side], [q.answer for q in side]) for side in (questions, aims))
+        prompts = [question.prompt for question in questions]
+        with patch(*self.exchanged(method, questions, read)):
             new = self.answers(prompts, [question.answer for question in aims])
-            old = self.answers(prompts, [case.asked.answer for case in batch])
+            old = self.answers(prompts, [case.question.answer for case in batch])
         return {
             "success": new.first, "kept": old.first, "new": new.nats.neg().exp(), "old": old.nats.neg().exp(),
             "to_target": _divergence(new.next, aim.next), "to_source": _divergence(new.next, source.next),
@@ -212,7 +222,7 @@ def _batches(items: list, size: int) -> Iterator[list]:
 
 
 def score(run: Run, report: Callable, asked: Knowledge, tokenizer_file: Path, facts: Path) -> dict:
-    """Edit one run; nothing of one that diverged.
+    """Score edits of one run; {} for one that diverged.
 
     Returns:
         "known" [cases], "tables" (how many layers read rows), and by method FIELDS of its cases, in their order.
@@ -220,30 +230,31 @@ def score(run: Run, report: Callable, asked: Knowledge, tokenizer_file: Path, fa
     if run.diverged is not None:
         return {}
     tokenizer = read_tokenizer(tokenizer_file)
-    found = cases(read_atlas(facts), tokenizer, asked.pairs)
+    every_case = cases(read_atlas(facts), tokenizer, asked.pairs)
     editor = Editor(load_run(run), token_bytes(tokenizer))
-    known = []
+    answered_right = []
     with torch.no_grad():
-        for batch in _batches(found, asked.batch):
-            sides = [[case.asked for case in batch], [case.aim for case in batch]]
+        for batch in _batches(every_case, asked.batch):
+            sides = [[case.question for case in batch], [case.aim for case in batch]]
             right = [editor.answers([q.prompt for q in side], [q.answer for q in side]).first for side in sides]
-            known.append(right[0] & right[1])
-    results: dict = {"known": torch.cat(known).numpy(), "tables": len(editor.tables)}
+            answered_right.append(right[0] & right[1])
+    results: dict = {"known": torch.cat(answered_right).numpy(), "tables": len(editor.tables)}
     every = methods(len(editor.tables))
     for number, (name, method) in enumerate(every.items(), 1):
-        own, rng = [case for case in found if case.lengths == method.lengths], np.random.default_rng(1)
-        parts = [editor.trials(method, batch, rng) for batch in _batches(own, asked.batch)]
+        rng = np.random.default_rng(1)
+        members = [case for case in every_case if case.lengths == method.lengths]
+        parts = [editor.trials(method, batch, rng) for batch in _batches(members, asked.batch)]
         results[name] = {field: torch.cat([part[field] for part in parts]).numpy() for field in FIELDS} if parts else {}
         report(int(run.training.steps * number / len(every)), np.nan, 0.0)
     return results
 
 
 def write(scored: Scored) -> dict:
-    """Write cases.csv and edits.npz of one arm (all its seeds) and returns what summary.json is to say."""
+    """Write cases.csv and edits.npz of one arm (all its seeds); return the content of summary.json."""
     pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if run.diverged is None]
     atlas, tokenizer = read_atlas(scored.given["facts"]), read_tokenizer(scored.given["tokenizer_file"])
-    found = cases(atlas, tokenizer, scored.given["asked"].pairs)
-    atomic_write(scored.out / "cases.csv", case_table(found, atlas).to_csv(index=False))
+    every_case = cases(atlas, tokenizer, scored.given["asked"].pairs)
+    atomic_write(scored.out / "cases.csv", case_table(every_case, atlas).to_csv(index=False))
     if not pairs:
         return {"methods": [], "tables": 0}
     first = pairs[0][1]

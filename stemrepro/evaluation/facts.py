@@ -1,7 +1,7 @@
-"""What a model knows: every fact of a mix, asked in trained and in held-out templates.
+"""What a model knows: every fact of a mix, as a question in trained and in held-out templates.
 
-Written a whole arm at a time: facts.csv (the facts) and facts.npz ("nats" and "first" [seeds, facts, prompts]:
-loss of the answer, and whether each of its tokens is the most probable one), summary.json (means).
+Files are written per arm: facts.csv (the facts), facts.npz and summary.json (means). facts.npz holds "nats" and "first"
+[seeds, facts, prompts]: loss of the answer, and whether each of its tokens is the most probable one.
 """
 
 from collections.abc import Callable
@@ -23,22 +23,23 @@ from stemrepro.model.transformer import Decoder
 from stemrepro.training.run import Run
 
 TRAINED = 8
-"""Trained templates that a fact is asked in."""
+"""Trained templates that a fact is a question in."""
 
 
 @torch.no_grad()
 def answers(
     model: Decoder, questions: list[Question], batch: int, report: Callable[[float], None]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Loss of each answer in nats [n], and whether it is the model's first choice [n]."""
-    device, nats, first = next(model.parameters()).device, np.empty(len(questions)), np.empty(len(questions), bool)
+    """Return the loss of each answer in nats [n], and whether it is the model's first choice [n]."""
+    device = next(model.parameters()).device
+    nats, first = np.empty(len(questions)), np.empty(len(questions), bool)
     order = sorted(range(len(questions)), key=lambda k: len(questions[k].prompt) + len(questions[k].answer))
     for start in range(0, len(order), batch):
         part = order[start : start + batch]
         chosen = [questions[k] for k in part]
         rows = padded([question.prompt + question.answer for question in chosen]).to(device)
-        found = answered(model(rows), [q.prompt for q in chosen], [q.answer for q in chosen])
-        nats[part], first[part] = found.nats.numpy(), found.first.numpy()
+        scores = answered(model(rows), [q.prompt for q in chosen], [q.answer for q in chosen])
+        nats[part], first[part] = scores.nats.numpy(), scores.first.numpy()
         report((start + len(part)) / len(order))
     return nats, first
 
@@ -50,7 +51,7 @@ def prompts(fact: Fact) -> list[str]:
 
 
 def score(run: Run, report: Callable, asked: Knowledge, tokenizer_file: Path, facts: Path) -> dict:
-    """Ask one run for every fact; nothing of one that diverged.
+    """Score one run on every fact; {} for one that diverged.
 
     Returns:
         "nats" and "first" [facts, prompts].
@@ -58,7 +59,7 @@ def score(run: Run, report: Callable, asked: Knowledge, tokenizer_file: Path, fa
     if run.diverged is not None:
         return {}
     atlas, tokenizer = read_atlas(facts), read_tokenizer(tokenizer_file)
-    questions = [ask(tokenizer, said, fact.entity, fact.answer) for fact in atlas.facts for said in prompts(fact)]
+    questions = [ask(tokenizer, prompt, fact.entity, fact.answer) for fact in atlas.facts for prompt in prompts(fact)]
     steps = run.training.steps
     nats, first = answers(load_run(run), questions, asked.batch, lambda share: report(int(share * steps), np.nan, 0.0))
     shape = (len(atlas.facts), -1)
@@ -66,7 +67,7 @@ def score(run: Run, report: Callable, asked: Knowledge, tokenizer_file: Path, fa
 
 
 def fact_table(atlas: Atlas) -> pd.DataFrame:
-    """Return a line a fact, with its entity's labels."""
+    """Return a line per fact, with its entity's labels."""
     entities = {entity.name: entity for entity in atlas.entities}
     return pd.DataFrame([
         {"entity": fact.entity, "relation": fact.relation, "answer": fact.answer, "told": fact.told,
@@ -76,7 +77,7 @@ def fact_table(atlas: Atlas) -> pd.DataFrame:
 
 
 def write(scored: Scored) -> dict:
-    """Write facts.csv and facts.npz of one arm (all its seeds) and returns what summary.json is to say."""
+    """Write facts.csv and facts.npz of one arm (all its seeds); return the content of summary.json."""
     pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if run.diverged is None]
     table = fact_table(read_atlas(scored.given["facts"]))
     atomic_write(scored.out / "facts.csv", table.to_csv(index=False))
@@ -87,11 +88,11 @@ def write(scored: Scored) -> dict:
     save_arrays(
         scored.out / "facts.npz", {"seeds": seeds, "nats": arrays["nats"].astype(np.float16), "first": arrays["first"]}
     )
-    told = table["told"].to_numpy()
+    stated = table["told"].to_numpy()
     groups = {
-        "trained": (told, slice(TRAINED)),
-        "held_out": (told, slice(-1, None)),
-        "untold": (~told, slice(-1, None)),
+        "trained": (stated, slice(TRAINED)),
+        "held_out": (stated, slice(-1, None)),
+        "untold": (~stated, slice(-1, None)),
     }
     return {
         "recall": {name: round(float(arrays["first"][:, which, of].mean()), 6) for name, (which, of) in groups.items()}

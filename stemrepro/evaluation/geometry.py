@@ -1,10 +1,12 @@
-"""Angles between the vectors that stand in the up-projection's place (paper, Fig. 6).
+"""Angles between the vectors in the up-projection's place (paper, Fig. 6).
 
-"rows": all rows of a replaced layer's table, at the start, at each snapshot and at the end, also by the tokens' training counts.
-"up": for one occurrence each of some distinct tokens, the vector that meets the gate (a row, or dense's W_u x).
-"gated": the same times SiLU(W_g x), what enters the down-projection.
-Each raw, and with the set's mean vector taken off ("centred"). Written a whole arm at a time, as small files that git keeps:
-cosines.csv, density.npz, spread.npz, summary.json.
+* "rows": all rows of a replaced layer's table, at initialisation, each snapshot and the end, also by the tokens'
+  training counts.
+* "up": for one occurrence each of some distinct tokens, the vector that meets the gate (a row, or dense's W_u x).
+* "gated": the same times SiLU(W_g x), which enters the down-projection.
+
+Each is raw, and with the set's mean vector subtracted ("centred"). Files are written per arm, small enough for git:
+cosines.csv, density.npz, spread.npz and summary.json.
 """
 
 import math
@@ -31,13 +33,15 @@ from stemrepro.model.transformer import Decoder, build
 from stemrepro.training.run import Run
 
 MOST_ROWS = 4096
-"""Rows of a table that are compared at most, all pairs of them (torch's quantile takes 2^24 values); larger tables are sampled."""
+"""Rows of a table that are compared at most, in all pairs; larger tables are sampled.
+
+The limit is that of torch's quantile, 2^24 values."""
 FEWEST = 8
 """Vectors that a set must have."""
 
 
 def cosines(vectors: Tensor, centred: bool) -> Tensor:
-    """Cosines of all pairs of different vectors: [n, f] -> [n (n - 1) / 2]."""
+    """Return cosines of all pairs of different vectors: [n, f] -> [n (n - 1) / 2]."""
     vectors = vectors.double()
     if centred:
         vectors = vectors - vectors.mean(dim=0)
@@ -47,12 +51,12 @@ def cosines(vectors: Tensor, centred: bool) -> Tensor:
 
 
 def density(values: Tensor, bins: int) -> np.ndarray:
-    """Histogram between -1 and 1 whose area is 1 [bins]."""
+    """Return a histogram between -1 and 1 whose area is 1, [bins]."""
     return np.histogram(values.numpy(), bins=bins, range=(-1, 1), density=True)[0]
 
 
 def statistics(values: Tensor, bins: int) -> dict[str, float]:
-    """95th percentile of |cos|, mean cosine, and where and how high the density of cosines peaks."""
+    """Return the 95th percentile of |cos|, the mean cosine, and where and how high the density of cosines peaks."""
     heights = density(values, bins)
     peak = int(heights.argmax())
     return {
@@ -64,10 +68,15 @@ def statistics(values: Tensor, bins: int) -> dict[str, float]:
 
 
 def chosen_places(blocks: TokenBlocks, tokens_per_source: int, wanted: int) -> tuple[np.ndarray, np.ndarray]:
-    """One occurrence each of up to `wanted` distinct tokens in the scored validation blocks, the same for all arms and seeds.
+    """Choose one occurrence each of up to `wanted` distinct tokens in the scored validation blocks.
+
+    They are the same for all arms and seeds.
 
     Returns:
         Block numbers [n] and positions in them [n].
+
+    Raises:
+        UserError: there are fewer than FEWEST distinct tokens.
     """
     numbers, _ = blocks.spread(tokens_per_source)
     inputs = blocks.at(numbers)[:, :-1].numpy()
@@ -81,19 +90,20 @@ def chosen_places(blocks: TokenBlocks, tokens_per_source: int, wanted: int) -> t
 
 
 def ffn_vectors(model: Decoder, rows: Tensor, positions: Tensor) -> dict[int, dict[str, Tensor]]:
-    """ "up" and "gated" vectors [n, f] of every layer but the first at one position of each sequence.
+    """Return "up" and "gated" vectors [n, f] of every layer but the first, at one position of each sequence.
 
     Args:
-        rows: [n, T] tokens; positions: [n].
+        rows: tokens [n, T].
+        positions: [n].
     """
-    found: dict[int, dict[str, Tensor]] = {}
+    captured: dict[int, dict[str, Tensor]] = {}
 
     def keep(layer: int) -> Callable:
         def hook(ffn: FFN, inputs: tuple[Tensor, Tensor]) -> None:
             places = torch.arange(len(positions)), positions
             up, gate = ffn.up_vectors(*inputs, places), ffn.gate_vectors(inputs[0], places)
             if up is not None:
-                found[layer] = {"up": up} | ({} if gate is None else {"gated": gate * up})
+                captured[layer] = {"up": up} | ({} if gate is None else {"gated": gate * up})
 
         return hook
 
@@ -101,14 +111,16 @@ def ffn_vectors(model: Decoder, rows: Tensor, positions: Tensor) -> dict[int, di
         for layer, block in enumerate(model.blocks[1:], 1):
             hooks.enter_context(block.ffn.register_forward_pre_hook(keep(layer)))
         model(rows.to(next(model.parameters()).device))
-    return {layer: {what: vectors.cpu() for what, vectors in kinds.items()} for layer, kinds in found.items()}
+    return {layer: {what: vectors.cpu() for what, vectors in kinds.items()} for layer, kinds in captured.items()}
 
 
 def tables_over_training(run: Run, model: Decoder) -> dict[float, dict[int, Tensor]]:
-    """Return every replaced layer's table [V, f] by the share of training done: the start (from the seed), snapshots, the end.
+    """Return every replaced layer's table [V, f] by the share of training.
+
+    The shares are those of the initialisation (from the seed), the snapshots and the end.
 
     Raises:
-        UserError: a snapshot is missing.
+        UserError: a snapshot is missing or damaged.
     """
 
     def by_layer(tables: dict[str, Tensor]) -> dict[int, Tensor]:
@@ -118,30 +130,30 @@ def tables_over_training(run: Run, model: Decoder) -> dict[float, dict[int, Tens
             if name.startswith("blocks.")
         }
 
-    found = {0.0: by_layer(table_parameters(build(run.model, run.seed)))}
+    tables_at = {0.0: by_layer(table_parameters(build(run.model, run.seed)))}
     for share in run.training.snapshots:
         path = run.folder / f"tables-{round(100 * share):03d}.safetensors"
         if not path.exists():
             raise UserError(f"{path} is missing; train that run again ('make reproduce' with its SCALE)")
         try:
-            found[share] = by_layer(load_file(path))
+            tables_at[share] = by_layer(load_file(path))
         except (OSError, ValueError, SafetensorError) as error:
             raise UserError(
                 f"{path} is damaged ({error}); train that run again ('make reproduce' with its SCALE)"
             ) from error
-    return found | {1.0: by_layer(table_parameters(model))}
+    return tables_at | {1.0: by_layer(table_parameters(model))}
 
 
 def score(run: Run, report: Callable, asked: Geometry, tokens: int) -> dict:
-    """Angles of one run; nothing of one that diverged.
+    """Score the angles of one run; {} for one that diverged.
 
     Args:
-        tokens: a source, of the validation text that vectors are looked for in.
+        tokens: per source, of the validation text whose vectors are compared.
 
     Returns:
-        "cosines": one line a share of training, layer, kind of vector, bucket and centring; "density": {(what, centred): [layers,
-        bins]} at the end of training; "layers" [layers]; "spread" [V]: mean |cos| of each token's row to all others, mean over
-        layers (nan without tables).
+        "cosines": one line per share of training, layer, kind of vector, bucket and centring; "density": {(what,
+            centred): [layers, bins]} at the end of training; "layers" [layers]; "spread" [V]: mean |cos| of each
+            token's row to all others, mean over layers (NaN without tables).
     """
     if run.diverged is not None:
         return {}
@@ -164,8 +176,8 @@ def score(run: Run, report: Callable, asked: Geometry, tokens: int) -> dict:
     numbers, positions = chosen_places(blocks, tokens, asked.tokens)
     vectors = ffn_vectors(model, blocks.at(numbers)[:, :-1], torch.from_numpy(positions))
     for layer in replaced_layers:
-        for what, found in vectors.get(layer, {}).items():
-            add(1.0, layer, what, "all", found)
+        for what, layer_vectors in vectors.get(layer, {}).items():
+            add(1.0, layer, what, "all", layer_vectors)
     spread = np.full(run.model.vocab, np.nan)
     if run.model.replaced_layers:
         seen = np.asarray(seen_pairs(run).sum(axis=1)).ravel()
@@ -193,9 +205,7 @@ def score(run: Run, report: Callable, asked: Geometry, tokens: int) -> dict:
 
 
 def write(scored: Scored) -> dict:
-    """Write the score files of one arm (all its seeds) but summary.json, and returns what that is to say; equal results give equal
-    bytes.
-    """
+    """Write one arm's score files (all its seeds) but summary.json; return its content. Equal results, equal bytes."""
     pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if run.diverged is None]
     first = scored.runs[0].model
     about = {"width": first.width, "ffn_width": first.ffn_width, "layers": []}

@@ -1,11 +1,11 @@
-"""How often a model says the value of a key that stood once, far back in prose: by length of what it reads, and by depth.
+"""How often a model gives the value of a key that came once, far back in prose: by length of the text, and by depth.
 
-Rows are filled as training documents are, clauses of held-out prose and needles in turn; they begin within a clause, as nearly all
-training sequences do, and end with a key. That key stands at the depth asked for and nowhere else; the document's other keys come up as
-they do in training. Asked in two ways: which of all values has the highest log-likelihood ("chosen"), and what greedy generation says up
-to its full stop ("generated").
+Rows are filled as training documents are, clauses of held-out prose and needles in turn. They begin within a clause, as
+nearly all training sequences do, and end with a key. That key is at the requested depth and nowhere else; the
+document's other keys come up as they do in training. Answers are read in two ways: which of all values has the highest
+log-likelihood ("chosen"), and what greedy generation gives up to its full stop ("generated").
 
-Written a whole arm at a time: haystack.csv (a line a seed, length and depth), summary.json.
+Files are written per arm: haystack.csv (a line per seed, length and depth) and summary.json.
 """
 
 from collections.abc import Callable
@@ -51,59 +51,58 @@ class Haystacks:
         self.answers = np.array([answer[0] for answer in answers])
 
     def tokens(self, text: str) -> list[int]:
-        """Return tokens of a text."""
+        """Return the tokens of a text."""
         return self.tokenizer.encode(text).ids
 
     def row(self, rng: np.random.Generator, length: int, depth: float) -> tuple[list[int], int]:
-        """`length` tokens that end with a key, and the value (by number) that stood behind it.
+        """Make `length` tokens that end with a key; also return the value (by number) that came after it before.
 
         Args:
-            depth: 0 where the row begins, 1 just before the question; in between where a clause ends, as near as there is one.
+            depth: 0 where the row begins, 1 just before the question; in between the nearest end of a clause.
 
         Raises:
-            ValueError: nothing fits beside needle and question.
+            ValueError: needle and question leave no room for prose.
         """
         key, value = self.deal.some(rng, max(self.deal.of_document))
-        asked = int(value[-1])
-        hidden, end = (
-            self.tokens(needle(self.keys[key[-1]], self.values[asked])),
-            self.tokens(question(self.keys[key[-1]])),
-        )
+        wanted, wanted_key = int(value[-1]), self.keys[key[-1]]
+        hidden, end = self.tokens(needle(wanted_key, self.values[wanted])), self.tokens(question(wanted_key))
         left = length - len(hidden) - len(end)
         if left < 1:
             raise ValueError(f"length {length}: the needle and its question alone have {length - left} tokens")
         pieces: list[list[int]] = []
         at = int(rng.integers(len(self.clauses)))
         while left > 0:
-            said = rng.integers(len(key) - 1, size=rng.integers(1, self.deal.needles + 1))
-            others = "".join(needle(self.keys[key[k]], self.values[value[k]]) for k in said)
+            turns = rng.integers(len(key) - 1, size=rng.integers(1, self.deal.needles + 1))
+            others = "".join(needle(self.keys[key[k]], self.values[value[k]]) for k in turns)
             piece = (self.clauses[at] + self.tokens(others))[-left:]
             pieces.insert(0, piece)
             left, at = left - len(piece), (at - 1) % len(self.clauses)
         ends = np.cumsum([0, *map(len, pieces)])
         pieces.insert(int(np.abs(ends - depth * ends[-1]).argmin()), hidden)
-        return [token for piece in [*pieces, end] for token in piece], asked
+        return [token for piece in [*pieces, end] for token in piece], wanted
 
     def rows(self, length: int, depth: float, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """`count` rows [count, length] and the numbers of their values [count], the same for every arm and seed."""
+        """Return `count` rows [count, length] and numbers of their values [count]; the same for all arms and seeds."""
         rng = np.random.default_rng([length, round(1000 * depth)])
-        made = [self.row(rng, length, depth) for _ in range(count)]
-        return np.array([row for row, _ in made]), np.array([asked for _, asked in made])
+        pairs = [self.row(rng, length, depth) for _ in range(count)]
+        return np.array([row for row, _ in pairs]), np.array([value for _, value in pairs])
 
 
 @torch.no_grad()
 def score(
     run: Run, report: Callable, asked: Haystack, mix: NeedlesMix, tokenizer_file: Path, corpus: Path
 ) -> pd.DataFrame:
-    """Ask one run; an empty frame of one that diverged.
+    """Score one run; an empty frame for one that diverged.
 
     Returns:
-        A line a length and depth: length, depth, rows, chosen, generated (of them right), other (of them a value that stood in the row
-        behind another key has the highest log-likelihood), nats (mean, of the right value among all tokens).
+        A line per length and depth: length, depth, rows, chosen, generated (rows that are right), other (rows where
+            another key's value in the row has the highest log-likelihood), nats (mean, of the right value among all
+            tokens).
     """
     if run.diverged is not None:
         return pd.DataFrame()
-    haystacks, model, lines = Haystacks(Deal.of(mix), corpus, tokenizer_file), load_run(run), []
+    haystacks, model = Haystacks(Deal.of(mix), corpus, tokenizer_file), load_run(run)
+    lines: list[tuple] = []
     device = next(model.parameters()).device
     grid = [(length, depth) for length in asked.lengths for depth in asked.depths]
     for number, (length, depth) in enumerate(grid, 1):
@@ -114,13 +113,13 @@ def score(
             tokens, wanted = torch.from_numpy(rows[part]).to(device), right[part]
             logs = model(tokens)[:, -1].float().log_softmax(dim=-1).cpu().numpy()
             chosen = logs[:, haystacks.answers].argmax(axis=1)
-            stood = (haystacks.answers[chosen][:, None] == rows[part]).any(axis=1)
-            said = torch.stack(list(continuations(model, tokens, 2)), dim=1).tolist()
-            texts = [haystacks.tokenizer.decode(own).partition(".")[0].strip() for own in said]
+            in_row = (haystacks.answers[chosen][:, None] == rows[part]).any(axis=1)
+            generated = torch.stack(list(continuations(model, tokens, 2)), dim=1).tolist()
+            texts = [haystacks.tokenizer.decode(ids).partition(".")[0].strip() for ids in generated]
             counts += [
                 (chosen == wanted).sum(),
                 sum(text == haystacks.values[k] for text, k in zip(texts, wanted, strict=True)),
-                (stood & (chosen != wanted)).sum(),
+                (in_row & (chosen != wanted)).sum(),
                 -logs[np.arange(len(wanted)), haystacks.answers[wanted]].sum(),
             ]
         lines.append((length, depth, len(rows), *counts[:3].astype(int), counts[3] / len(rows)))

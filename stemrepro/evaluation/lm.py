@@ -6,7 +6,7 @@
     lm = StemLM.from_folder("runs/laptop/main/stem-full/seed0", "data/laptop/tokenizer.json")
     simple_evaluate(lm, tasks=["openbookqa", "atlas_capital"], task_manager=task_manager("data/text-8/items"))
 
-Every text is scored as the start of a document: behind the end mark, as in training. A prompt that is longer than the
+Every text is scored as the start of a document: after the end mark, as in training. A prompt that is longer than the
 context loses its beginning (as in lm-eval's own models) and is counted; an answer that is longer is refused.
 """
 
@@ -33,19 +33,19 @@ TASKS = Path(__file__).with_name("tasks")
 
 
 def task_manager(items: Path | str, hub: bool = False) -> TaskManager:
-    """lm-eval's task manager with our tasks.
+    """Return lm-eval's task manager with our tasks.
 
     Args:
         items: folder that `stemrepro data items` wrote.
-        hub: take lm-eval's own tasks, which read the Hugging Face hub, instead of those of the pinned archive (the names
-            are the same); tasks made from the training text stay.
+        hub: take lm-eval's own tasks, which read the Hugging Face hub, instead of those of the pinned archive. The
+            names are the same; tasks made from the training text stay.
     """
     folders = [TASKS / "text"] if hub else [TASKS / "text", TASKS / "archive"]
     return TaskManager(include_path=folders, include_defaults=hub, metadata={"items": str(items)})
 
 
 class StemLM(TemplateLM):
-    """A decoder and its tokenizer behind lm-eval's interface.
+    """A decoder and its tokenizer under lm-eval's interface.
 
     Attributes:
         truncated: requests so far whose prompt lost its beginning.
@@ -66,33 +66,39 @@ class StemLM(TemplateLM):
 
     @property
     def eot_token_id(self) -> int:
-        """The end mark, which also begins every text."""
+        """Return the end mark, which also begins every text."""
         return END_OF_DOCUMENT
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: object) -> list[int]:
-        """Return tokens of a text, without marks."""
+        """Return the tokens of a text, without marks."""
         return self.tokens.encode(string).ids
 
     def loglikelihood(self, requests: list, disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-        """Log-likelihood in nats of each answer behind its prompt, and whether greedy decoding would give it."""
+        """Return the log-likelihood in nats of each answer after its prompt, and whether greedy decoding gives it."""
         return super().loglikelihood(requests, disable_tqdm or self.on_batch is not None)
 
     def _cut(self, context: list[int], answer: list[int], text: str) -> list[int]:
-        """End mark, prompt and answer, the newest context + 1 tokens of them."""
+        """Return the newest context + 1 tokens of end mark, prompt and answer.
+
+        Raises:
+            UserError: the answer is empty or longer than the context.
+        """
         if not 0 < len(answer) <= self.context:
             raise UserError(
-                f"an answer of {len(answer)} tokens ('{text.strip()[:60]}...') is empty or longer than the model's context "
-                f"of {self.context}; leave that task out of the scale's benchmarks or give it a longer sequence"
+                f"an answer of {len(answer)} tokens ('{text.strip()[:60]}...') is empty or longer than the model's "
+                f"context of {self.context}; leave that task out of the scale's benchmarks or give it a longer sequence"
             )
-        whole = [*([] if context[:1] == [END_OF_DOCUMENT] else [END_OF_DOCUMENT]), *context, *answer]
+        mark = [] if context[:1] == [END_OF_DOCUMENT] else [END_OF_DOCUMENT]
+        whole = [*mark, *context, *answer]
         self.truncated += len(whole) > self.context + 1
         return whole[-(self.context + 1) :]
 
     @torch.no_grad()
     def _score(self, rows: list[tuple[list[int], int]]) -> list[tuple[float, bool]]:
-        """Log-likelihood of the last n tokens of each row [tokens, n], and whether they are greedy decoding's choice.
+        """Return the log-likelihood of the last n tokens of each row [tokens, n], and whether greedy decoding agrees.
 
-        Longest rows first, so that a batch has little padding; it stands on the right, where a causal model can't see it.
+        Longest rows come first, so that a batch has little padding. It is on the right, where a causal model can't see
+        it.
         """
         collator, results = Collator(rows, sort_fn=lambda row: -len(row[0])), []
         device = next(self.model.parameters()).device
@@ -104,19 +110,20 @@ class StemLM(TemplateLM):
             for loss, hit, (row, answer) in zip(losses, hits, chunk, strict=True):
                 part = slice(len(row) - 1 - answer, len(row) - 1)
                 if not loss[part].isfinite().all():
-                    raise UserError("the model gives log-likelihoods that are no numbers; its weights are damaged")
+                    raise UserError("the model gives log-likelihoods that are not finite; its weights are damaged")
                 results.append((-float(loss[part].double().sum()), bool(hit[part].all())))
             if self.on_batch:
-                nats, tokens = -sum(score for score, _ in results[-len(chunk) :]), sum(answer for _, answer in chunk)
+                nats = -sum(score for score, _ in results[-len(chunk) :])
+                tokens = sum(answer for _, answer in chunk)
                 self.on_batch(tokens, nats / tokens)
         return collator.get_original(results)
 
     def _loglikelihood_tokens(self, requests: list, **_: object) -> list[tuple[float, bool]]:
-        """Return what lm-eval calls with ((prompt, answer), prompt tokens, answer tokens)."""
+        """Score what lm-eval calls with: ((prompt, answer), prompt tokens, answer tokens)."""
         return self._score([(self._cut(context, answer, text[1]), len(answer)) for text, context, answer in requests])
 
     def loglikelihood_rolling(self, requests: list, disable_tqdm: bool = False) -> list[float]:
-        """Log-likelihood in nats of whole texts, in windows of the context that score each token once."""
+        """Return the log-likelihood in nats of whole texts, in windows of the context that score each token once."""
         totals = []
         for (text,) in (request.args for request in requests):
             windows = get_rolling_token_windows(self.tok_encode(text), END_OF_DOCUMENT, self.context, 1)
@@ -125,12 +132,14 @@ class StemLM(TemplateLM):
         return totals
 
     def generate_until(self, requests: list, disable_tqdm: bool = False) -> list[str]:
-        """Continuations up to a stop text, the end mark or the asked number of tokens; greedy, or sampled where a request asks so.
-        Requests with equal settings and prompts of equal length go together.
+        """Return continuations up to a stop text, the end mark or the requested number of tokens.
+
+        They are greedy, or sampled where a request says so. Requests with equal settings and prompts of equal length go
+        together.
         """
         rows = [
-            ([END_OF_DOCUMENT, *self.tok_encode(prompt)], normalize_gen_kwargs(asked))
-            for prompt, asked in (r.args for r in requests)
+            ([END_OF_DOCUMENT, *self.tok_encode(prompt)], normalize_gen_kwargs(settings))
+            for prompt, settings in (request.args for request in requests)
         ]
         together: dict[tuple[int, str], list[int]] = {}
         for number, (row, settings) in enumerate(rows):
@@ -141,14 +150,14 @@ class StemLM(TemplateLM):
             choose = self._choice(settings)
             for first in range(0, len(numbers), self.batch):
                 part = numbers[first : first + self.batch]
-                found = self._continued([rows[number][0] for number in part], settings, choose)
-                for number, text in zip(part, found, strict=True):
+                continued = self._continued([rows[number][0] for number in part], settings, choose)
+                for number, text in zip(part, continued, strict=True):
                     texts[number] = text
         return texts
 
     @staticmethod
     def _choice(settings: dict) -> Choose:
-        """Return how the next token is chosen; UserError for settings that aren't served."""
+        """Return how the next token is chosen; raise UserError for settings that aren't served."""
         if not settings["do_sample"]:
             return greedy
         if strange := sorted(settings.keys() - {"do_sample", "temperature", "top_k", "until", "max_gen_toks"}):
@@ -156,17 +165,17 @@ class StemLM(TemplateLM):
         return sampled(settings.get("temperature") or 1.0, settings.get("top_k") or 0, 0)
 
     def _continued(self, prompts: list[list[int]], settings: dict, choose: Choose) -> list[str]:
-        """Continuations of prompts of one length."""
+        """Return continuations of prompts of one length."""
         device = next(self.model.parameters()).device
-        made: list[list[int]] = [[] for _ in prompts]
+        generated: list[list[int]] = [[] for _ in prompts]
         texts, stops = [""] * len(prompts), [stop for stop in settings["until"] if stop]
         for tokens in continuations(
             self.model, torch.tensor(prompts, device=device), settings["max_gen_toks"], choose, self.context
         ):
             for place, token in enumerate(tokens.tolist()):
                 if token != END_OF_DOCUMENT:
-                    made[place].append(token)
-                    texts[place] = self.tokens.decode(made[place])
+                    generated[place].append(token)
+                    texts[place] = self.tokens.decode(generated[place])
             ended = tokens == END_OF_DOCUMENT
             if all(bool(end) or any(stop in text for stop in stops) for end, text in zip(ended, texts, strict=True)):
                 break

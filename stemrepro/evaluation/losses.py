@@ -1,9 +1,16 @@
 """Losses of finished runs, split by source, position, token frequency, token pair and document.
 
-Written a whole arm at a time, as small files that git keeps: losses.csv (sums a seed and bucket), documents.npz (sums a
-document, for the error between items), curve.csv (losses during training), context.npz (stemrepro.evaluation.context),
-tokens.npz (sums an input token), steps.npz (losses and gradient norms of training), summary.json (means over seeds). What no recipe
-reads of an arm isn't written. A run that diverged has steps alone.
+Files are written per arm, small enough for git:
+
+* losses.csv: sums per seed and bucket;
+* documents.npz: sums per document, for the error between items;
+* curve.csv: losses during training;
+* context.npz: see stemrepro.evaluation.context;
+* tokens.npz: sums per input token;
+* steps.npz: losses and gradient norms of training;
+* summary.json: means over seeds.
+
+What no recipe reads of an arm isn't written. A run that diverged has steps alone.
 """
 
 from collections.abc import Callable
@@ -29,8 +36,9 @@ from stemrepro.training.run_folder import read_metrics
 
 
 def seen_pairs(run: Run) -> csr_array:
-    """Return how often each pair (input token, target) occurred in the batches this run saw, and in those before them that it goes on from; sparse
-    [vocab, vocab].
+    """Return how often each pair (input token, target) occurred in this run's batches; sparse [vocab, vocab].
+
+    The batches of the run that it was initialised from count too.
     """
     training, vocab = run.training, run.model.vocab
     blocks = TokenBlocks(run.blocks, "train", training.sequence, vocab)
@@ -47,13 +55,14 @@ def seen_pairs(run: Run) -> csr_array:
 
 
 def training_rows(run: Run) -> list[dict]:
-    """Return how a run's training went: a row a step, up to where it diverged if it did.
+    """Return how a run's training went: a row per step, up to where it diverged if it did.
 
     Raises:
         UserError: rows are missing.
     """
     path = run.folder / "metrics.jsonl"
-    rows, steps = read_metrics(run.folder), run.training.steps if run.diverged is None else run.diverged - 1
+    rows = read_metrics(run.folder)
+    steps = run.training.steps if run.diverged is None else run.diverged - 1
     if len(rows) != steps:
         raise UserError(f"{path} has {len(rows)} rows where the run has {steps} steps; train that run again")
     return rows
@@ -62,7 +71,14 @@ def training_rows(run: Run) -> list[dict]:
 def validation_losses(
     model: Decoder, blocks: TokenBlocks, numbers: np.ndarray, batch: int, report: Callable[[int, float], None]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return scores blocks: losses in nats, input tokens and targets, each [n, T]; `report` gets blocks done and a mean loss."""
+    """Score blocks: return losses in nats, input tokens and targets, each [n, T].
+
+    Args:
+        report: called with the blocks done and a mean loss.
+
+    Raises:
+        UserError: a loss is not finite.
+    """
     shape = (len(numbers), blocks.length)
     nats, inputs, targets = np.empty(shape), np.empty(shape, np.int64), np.empty(shape, np.int64)
     device = next(model.parameters()).device
@@ -75,7 +91,7 @@ def validation_losses(
             nats[part], inputs[part], targets[part] = losses.numpy(), rows[:, :-1].numpy(), rows[:, 1:].numpy()
             report(first + len(rows), float(losses.mean()))
     if not np.isfinite(nats).all():
-        raise UserError(f"a model gives losses that are no numbers on {blocks.path}; its weights are damaged")
+        raise UserError(f"a model gives losses that are not finite on {blocks.path}; its weights are damaged")
     return nats, inputs, targets
 
 
@@ -83,13 +99,14 @@ def score(run: Run, report: Callable, asked: Evaluation, level: str) -> dict:
     """Score one run.
 
     Args:
-        level: "steps" for how training went alone, "losses", or "context" for losses by position, context and input token too.
+        level: "steps" for how training went alone, "losses", or "context" for losses by position, context and input
+            token too.
 
     Returns:
-        "curve": the run's metrics rows; at the other levels of a run that didn't diverge also "buckets": rows (by, source, bucket,
-        tokens, nats, bytes); "documents": nats of each document [documents]; "document_tokens", "document_source" [documents];
-        "context": see stemrepro.evaluation.context, prose only; "tokens", "token_nats", "token_seen" [vocab]: targets behind each
-        input token, their nats, its count in training.
+        "curve": the run's metrics rows. Other levels add to it, for a run that didn't diverge: "buckets": rows (by,
+            source, bucket, tokens, nats, bytes); "documents": nats of each document [documents]; "document_tokens",
+            "document_source" [documents]; "context": see stemrepro.evaluation.context, prose only; "tokens",
+            "token_nats", "token_seen" [vocab]: targets after each input token, their nats, its count in training.
     """
     curve = {"curve": training_rows(run)}
     if level == "steps" or run.diverged is not None:
@@ -139,26 +156,26 @@ def score(run: Run, report: Callable, asked: Evaluation, level: str) -> dict:
     }  # fmt: skip
 
 
-def unigram_entropy(run: Run, asked: Evaluation) -> float:
-    """Loss in nats per token, on the validation blocks of prose, of the best predictor without context (add-one counts)."""
+def unigram_entropy(run: Run, settings: Evaluation) -> float:
+    """Return the loss in nats per token of the best predictor without context (add-one counts), on validation prose."""
     blocks = TokenBlocks(run.blocks, "validation", run.training.sequence, run.model.vocab)
     train = TokenBlocks(run.blocks, "train", run.training.sequence, run.model.vocab)
     counts = np.bincount(train.tokens, minlength=run.model.vocab) + 1.0
-    numbers, documents = blocks.spread(round(run.text_ratio * asked.tokens))
+    numbers, documents = blocks.spread(round(run.text_ratio * settings.tokens))
     sources = np.array([document[1] for document in blocks.about["documents"]])[documents]
     targets = blocks.at(numbers)[:, 1:].numpy()
     return float(-np.log(counts / counts.sum())[targets[np.isin(sources, prose(np.unique(sources)))]].mean())
 
 
 def training_entropy(run: Run) -> float:
-    """Entropy of the training tokens in nats per token: what knowing their frequencies is worth."""
+    """Return the entropy of the training tokens in nats per token: what knowing their frequencies is worth."""
     tokens = TokenBlocks(run.blocks, "train", run.training.sequence, run.model.vocab).tokens
     shares = np.bincount(tokens) / len(tokens)
     return float(-(shares[shares > 0] * np.log(shares[shares > 0])).sum())
 
 
 def _means(buckets: pd.DataFrame) -> dict:
-    """Nats per token and bits per byte, by source and for the mixes `prose` and `all` (every source the same weight)."""
+    """Return nats per token and bits per byte, by source and for `prose` and `all` (every source the same weight)."""
     sums = buckets[buckets.by == "pair"].groupby("source")[["tokens", "nats", "bytes"]].sum()
     nats, bits = sums.nats / sums.tokens, sums.nats / np.log(2) / sums.bytes
     mixes = {"all": list(sums.index), "prose": list(prose(sums.index))}
@@ -168,7 +185,7 @@ def _means(buckets: pd.DataFrame) -> dict:
 
 
 def _write_steps(scored: Scored) -> dict:
-    """Write steps.npz (loss, norm [seeds, steps]), nan from where a run diverged; returns what summary.json says of training."""
+    """Write steps.npz (loss, norm [seeds, steps]; NaN once a run diverged); return summary.json's part on training."""
     first = scored.runs[0]
     columns = {}
     for name in ("loss", "norm"):
@@ -184,8 +201,8 @@ def _write_steps(scored: Scored) -> dict:
     }
 
 
-def _write_losses(scored: Scored, asked: Evaluation) -> dict:
-    """Write the other files, of the runs that came to their end; returns what summary.json says of losses."""
+def _write_losses(scored: Scored, settings: Evaluation) -> dict:
+    """Write the other files, of the runs that came to their end; return summary.json's part on losses."""
     pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if "buckets" in result]
     results, seeds = [result for _, result in pairs], np.array([run.seed for run, _ in pairs])
     first, shared = scored.runs[0], results[0]
@@ -201,7 +218,7 @@ def _write_losses(scored: Scored, asked: Evaluation) -> dict:
         save_arrays(scored.out / "context.npz", {
             "seeds": seeds, "source": shared["document_source"][sums[0]["document"]],
             **{name: sums[0][name] for name in ("by_position_tokens", "by_target_tokens")},
-            **{name: np.stack([own[name] for own in sums]) for name in ("by_position", "by_target")},
+            **{name: np.stack([seed_sums[name] for seed_sums in sums]) for name in ("by_position", "by_target")},
         })  # fmt: skip
         save_arrays(scored.out / "tokens.npz", {
             "seeds": seeds, "tokens": shared["tokens"], "nats": np.stack([result["token_nats"] for result in results]),
@@ -220,13 +237,11 @@ def _write_losses(scored: Scored, asked: Evaluation) -> dict:
         name: {unit: round(float(np.mean([mean[name][unit] for mean in means])), 6) for unit in means[0][name]}
         for name in means[0]
     }
-    return {"loss": loss, "unigram_nats_per_token": round(unigram_entropy(first, asked), 6)}
+    return {"loss": loss, "unigram_nats_per_token": round(unigram_entropy(first, settings), 6)}
 
 
 def write(scored: Scored) -> dict:
-    """Write the score files of one arm (all its seeds) but summary.json, and returns what that is to say; equal results give equal
-    bytes.
-    """
+    """Write one arm's score files (all its seeds) but summary.json; return its content. Equal results, equal bytes."""
     about = _write_steps(scored)
     if any("buckets" in result for result in scored.results):
         about |= _write_losses(scored, scored.given["asked"])

@@ -1,4 +1,4 @@
-"""Questions about facts: a prompt, where the entity stands in it, and the answer, all as tokens."""
+"""Questions about facts: a prompt, where the entity is in it, and the answer, all as tokens."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class Question:
     """One prompt and its answer.
 
     Attributes:
-        prompt: tokens, the end mark before them, as at the start of a document.
+        prompt: tokens after the end mark, as at the start of a document.
         places: positions of the entity's tokens in the prompt, next to each other.
         answer: tokens.
     """
@@ -26,12 +26,12 @@ class Question:
 
     @property
     def entity(self) -> tuple[int, ...]:
-        """The entity's tokens."""
+        """Return the entity's tokens."""
         return tuple(self.prompt[place] for place in self.places)
 
 
 def ask(tokenizer: Tokenizer, prompt: str, entity: str, answer: str) -> Question:
-    """Return a prompt that names the entity, whose first mention is taken, and ends where the answer begins.
+    """Return a prompt that names the entity and ends where the answer begins; the first mention counts.
 
     Raises:
         UserError: the prompt doesn't name it.
@@ -41,8 +41,9 @@ def ask(tokenizer: Tokenizer, prompt: str, entity: str, answer: str) -> Question
         raise UserError(f"the prompt '{prompt}' does not name '{entity}'")
     encoded, end = tokenizer.encode(prompt), start + len(entity)
     places = [k for k, (first, last) in enumerate(encoded.offsets, 1) if first < end and last > start]
-    said = tokenizer.encode(f" {answer}").ids if answer else []  # a word never shares a token with the one before it
-    return Question((END_OF_DOCUMENT, *encoded.ids), tuple(places), tuple(said))
+    # The answer is encoded by itself: a word never shares a token with the one before it.
+    answer_ids = tokenizer.encode(f" {answer}").ids if answer else []
+    return Question((END_OF_DOCUMENT, *encoded.ids), tuple(places), tuple(answer_ids))
 
 
 def padded(rows: list[tuple[int, ...]]) -> Tensor:
@@ -58,7 +59,7 @@ class Answered:
     Attributes:
         nats: loss of each whole answer [n].
         first: is every token of the answer the most probable one? [n]
-        next: log-probabilities behind each prompt [n, vocab].
+        next: log-probabilities of the token after each prompt [n, vocab].
     """
 
     nats: Tensor
@@ -67,13 +68,13 @@ class Answered:
 
 
 def answered(logits: Tensor, prompts: list[tuple[int, ...]], answers: list[tuple[int, ...]]) -> Answered:
-    """From logits [n, T, vocab] of rows of a prompt and its answer."""
-    found = logits.float().log_softmax(dim=-1).cpu()
+    """Return what logits [n, T, vocab] of rows of a prompt and its answer say."""
+    logs = logits.float().log_softmax(dim=-1).cpu()
     nats, first, following = [], [], []
-    for row, prompt, answer in zip(found, prompts, answers, strict=True):
-        said = row[len(prompt) - 1 : len(prompt) - 1 + len(answer)]
+    for row, prompt, answer in zip(logs, prompts, answers, strict=True):
+        predicted = row[len(prompt) - 1 : len(prompt) - 1 + len(answer)]
         tokens = torch.tensor(answer)
-        nats.append(-said.gather(1, tokens[:, None]).double().sum())
-        first.append(bool((said.argmax(dim=-1) == tokens).all()))
+        nats.append(-predicted.gather(1, tokens[:, None]).double().sum())
+        first.append(bool((predicted.argmax(dim=-1) == tokens).all()))
         following.append(row[len(prompt) - 1])
     return Answered(torch.stack(nats), torch.tensor(first), torch.stack(following))

@@ -1,8 +1,9 @@
-"""Any task or group of lm-eval's, generation too, by its own code and its own metric: what the paper reports beside its eight benchmarks.
+"""Any task or group of lm-eval's, generation too, by its own code and its own metric.
 
-Written a whole arm at a time: reasoning.npz (for each task and group: the metric of every item by seed, the item's length, and what needs
-no knowledge) and summary.json (means). A run that diverged has none. These tasks read the Hugging Face hub; of a group all members' items
-stand together, so that each item counts the same.
+The paper reports such tasks next to its eight benchmarks. Files are written per arm: reasoning.npz and summary.json
+(means). reasoning.npz holds, for each task and group, the metric of every item by seed, the item's length, and the
+points that need no knowledge. A run that diverged has none. These tasks read the Hugging Face hub. The items of all
+members of a group are put together, so that each item counts the same.
 """
 
 import logging
@@ -24,11 +25,11 @@ from stemrepro.evaluation.writing import Scored, save_arrays
 from stemrepro.training.run import Run
 
 SHOTS = 1234
-"""Seed of the examples before a question, lm-eval's own: the same for every run."""
+"""Seed of the examples before a question: lm-eval's own, the same for every run."""
 GUESSES = 5
-"""So many of the most frequent answers are tried as the one answer to everything."""
+"""How many of the most frequent answers are tried as the one answer to everything."""
 FIELDS = ("length", "floor", "cut", "clusters")
-"""Arrays of each task in reasoning.npz beside "value" [seeds, items], each [items]."""
+"""Arrays of each task in reasoning.npz, each [items]; there is "value" [seeds, items] too."""
 
 
 def members(manager: TaskManager, name: str) -> dict[str, ConfigurableTask]:
@@ -37,35 +38,38 @@ def members(manager: TaskManager, name: str) -> dict[str, ConfigurableTask]:
     Raises:
         UserError: lm-eval has no such task or group.
     """
-    if name not in (known := [*manager.all_tasks, *manager.all_groups]):
-        raise unknown("task", name, known, "lm-eval")
-    found = dict(manager.load([name])["tasks"])
-    for task in found.values():
+    names = [*manager.all_tasks, *manager.all_groups]
+    if name not in names:
+        raise unknown("task", name, names, "lm-eval")
+    tasks = dict(manager.load([name])["tasks"])
+    for task in tasks.values():
         task.set_fewshot_seed(SHOTS)
-    return found
+    return tasks
 
 
 def answer_of(task: ConfigurableTask, doc: dict) -> str:
-    """Return what is right, as text."""
+    """Return the right answer, as text."""
     target = task.doc_to_target(doc)
     return str(target[0] if isinstance(target, list) and target else target)
 
 
 def length_of(doc: dict, prompt: str) -> int:
-    """Return words that an item is long: as its dataset says (LongBench), else those of its prompt."""
+    """Return how many words long an item is: as its dataset says (LongBench), else by its prompt."""
     return int(doc["length"]) if isinstance(doc.get("length"), int | float) else len(prompt.split())
 
 
 def floor_of(task: ConfigurableTask, docs: list[dict], metric: str) -> float:
-    """Points that need no knowledge: a draw among the choices, or one of the most frequent answers given to every question, by the task's
-    own scoring; whichever is more.
+    """Return the points that need no knowledge, by the task's own scoring.
+
+    They are those of a draw among the choices, or of one of the most frequent answers given to every question;
+    whichever is more.
     """
     answers = Counter(answer_of(task, doc) for doc in docs)
     if task.OUTPUT_TYPE == "multiple_choice":
         draw = float(np.mean([100 / len(task.doc_to_choice(doc)) for doc in docs]))
         return max(draw, 100 * max(answers.values()) / len(docs)) if len(docs) > 1 else draw
     if len(docs) < 2:
-        return 0.0  # an answer that is the only one is known, not guessed
+        return 0.0  # the only answer is no guess
     scores = [
         [100 * float(task.process_results(doc, [guess])[metric]) for doc in docs]
         for guess, _ in answers.most_common(GUESSES)
@@ -74,8 +78,10 @@ def floor_of(task: ConfigurableTask, docs: list[dict], metric: str) -> float:
 
 
 def task_items(task: ConfigurableTask, name: str, samples: list[dict], metric: str, lm: StemLM) -> list[dict]:
-    """Value (points), length, floor, whether its prompt is longer than the model's context, and cluster of each item, under the first of
-    the task's filters.
+    """Return what is kept of each item, under the first of the task's filters.
+
+    Returns:
+        Value (points), length, floor, whether its prompt is longer than the model's context, and cluster.
 
     Raises:
         UserError: the task has no such metric.
@@ -85,47 +91,47 @@ def task_items(task: ConfigurableTask, name: str, samples: list[dict], metric: s
     if metric not in samples[0]:
         raise UserError(f"task '{name}' has no metric '{metric}'; it has {', '.join(samples[0]['metrics'])}")
     floor = floor_of(task, [sample["doc"] for sample in samples], metric)
-    found = []
+    items = []
     for sample in samples:
         prompt = str(sample["arguments"][0][0])
-        found.append({
+        items.append({
             "value": 100 * float(sample[metric]),
             "length": length_of(sample["doc"], prompt),
             "floor": floor,
             "cut": len(lm.tok_encode(prompt)) >= lm.context,
             "clusters": f"{name}/{sample['doc_id']}",
         })  # fmt: skip
-    return found
+    return items
 
 
 def score_tasks(
-    lm: StemLM, manager: TaskManager, asked: PlannedReasoning, report: Callable
+    lm: StemLM, manager: TaskManager, planned: PlannedReasoning, report: Callable
 ) -> dict[str, dict[str, np.ndarray]]:
-    """For each task or group: "value" and FIELDS [items]; `report` gets the share that is done."""
-    found = {}
-    for number, (name, metric) in enumerate(asked.tasks.items()):
+    """Return for each task or group "value" and FIELDS [items]; `report` gets the share that is done."""
+    results = {}
+    for number, (name, metric) in enumerate(planned.tasks.items()):
         tasks = members(manager, name)
-        share = (number + 1) / len(asked.tasks)
+        share = (number + 1) / len(planned.tasks)
         lm.on_batch = lambda *_, share=share: report(share)
-        samples = evaluate(lm, {"tasks": tasks}, limit=asked.items, bootstrap_iters=0)["samples"]
-        rows = [row for own, task in tasks.items() for row in task_items(task, own, samples[own], metric, lm)]
-        found[name] = {field: np.array([row[field] for row in rows]) for field in ("value", *FIELDS)}
-    return found
+        samples = evaluate(lm, {"tasks": tasks}, limit=planned.items, bootstrap_iters=0)["samples"]
+        rows = [row for member, task in tasks.items() for row in task_items(task, member, samples[member], metric, lm)]
+        results[name] = {field: np.array([row[field] for row in rows]) for field in ("value", *FIELDS)}
+    return results
 
 
 def score(
     run: Run, report: Callable, asked: PlannedReasoning, tokenizer_file: Path
 ) -> dict[str, dict[str, np.ndarray]]:
-    """Score one run on the planned tasks; nothing where none is planned or the run diverged."""
+    """Score one run on the planned tasks; {} where none is planned or the run diverged."""
     if run.diverged is not None or not asked.tasks:
         return {}
-    logging.getLogger("lm_eval").setLevel(logging.ERROR)  # one line a metric and task
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)  # one line per metric and task
     lm = StemLM(load_run(run), read_tokenizer(tokenizer_file), run.training.sequence, asked.batch)
     return score_tasks(lm, TaskManager(), asked, lambda share: report(int(share * run.training.steps), np.nan, 0.0))
 
 
 def write(scored: Scored) -> dict:
-    """Write reasoning.npz of one arm (all its seeds) and returns what summary.json is to say."""
+    """Write reasoning.npz of one arm (all its seeds); return the content of summary.json."""
     pairs = [(run, result) for run, result in zip(scored.runs, scored.results, strict=True) if result]
     if not pairs:
         return {"tasks": {}}

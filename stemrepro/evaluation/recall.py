@@ -1,7 +1,7 @@
-"""How often a model says the right value behind a key that stood in its context, by number of pairs and length.
+"""How often a model gives the right value after a key that came earlier in its context, by number of pairs and length.
 
-Written a whole arm at a time: recall.csv (a line a seed, number of pairs and length: queries and right answers; also of the first
-time that a key is asked for), summary.json.
+Files are written per arm: recall.csv and summary.json. recall.csv has a line per seed, number of pairs and length:
+queries and right answers, of all queries and of the first query of each key.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from stemrepro.training.run import Run
 
 
 def token_of(tokenizer_file: Path, words: list[str]) -> np.ndarray:
-    """Return the token of each word [words]."""
+    """Return the token of each word [words]; raise UserError for a word of several tokens."""
     tokenizer = read_tokenizer(tokenizer_file)
     encoded = [tokenizer.encode(f" {word}").ids for word in words]
     if any(len(ids) != 1 for ids in encoded):
@@ -30,28 +30,29 @@ def token_of(tokenizer_file: Path, words: list[str]) -> np.ndarray:
 
 
 def documents(keys: int, values: int, pairs: int, length: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Keys and values [count, length // 2] of the documents that every arm and seed is asked about."""
+    """Return keys and values [count, length // 2] of the documents that every arm and seed is scored on."""
     rng = np.random.default_rng([pairs, length])
     drawn = [pairs_and_queries(rng, keys, values, pairs, length) for _ in range(count)]
     return np.stack([key for key, _ in drawn]), np.stack([value for _, value in drawn])
 
 
 def as_trained(keys: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return rows of tokens [n, 2 x pairs] as training sequences begin: with a key, for a document fills a sequence and no end mark stands
-    before it.
+    """Return rows of tokens [n, 2 x pairs] as training sequences begin: with a key.
+
+    A document fills a sequence, and no end mark comes before it.
     """
     return np.stack([keys, values], axis=2).reshape(len(keys), -1)
 
 
 @torch.no_grad()
 def score(run: Run, report: Callable, asked: Recall, tokenizer_file: Path, keys: int, values: int) -> pd.DataFrame:
-    """Ask one run, the same documents for every arm and seed; an empty frame of one that diverged.
+    """Score one run, on the same documents for every arm and seed; an empty frame for one that diverged.
 
     Args:
         keys, values: how many the mix has.
 
     Returns:
-        A line a number of pairs and length: pairs, length, queries, right, first_queries, first_right.
+        A line per number of pairs and length: pairs, length, queries, right, first_queries, first_right.
     """
     if run.diverged is not None:
         return pd.DataFrame()
@@ -66,8 +67,8 @@ def score(run: Run, report: Callable, asked: Recall, tokenizer_file: Path, keys:
         for first in range(0, len(key), asked.batch):
             part = slice(first, first + asked.batch)
             tokens = as_trained(names[key[part]], answers[value[part]])
-            said = model(torch.from_numpy(tokens[:, :-1]).to(device)).argmax(dim=-1).cpu().numpy()
-            right.append((said == tokens[:, 1:])[:, 2 * pairs :: 2])
+            predicted = model(torch.from_numpy(tokens[:, :-1]).to(device)).argmax(dim=-1).cpu().numpy()
+            right.append((predicted == tokens[:, 1:])[:, 2 * pairs :: 2])
         hits = np.concatenate(right)
         rows.append((pairs, length, hits.size, hits.sum(), (~again).sum(), hits[~again].sum()))
         report(int(run.training.steps * number / len(grid)), np.nan, 0.0)

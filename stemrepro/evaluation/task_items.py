@@ -1,4 +1,4 @@
-"""What our task files name: reads the items of a task from the folder that `stemrepro data items` wrote."""
+"""Reader that our task files name: the items of a task, from the folder that `stemrepro data items` wrote."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from stemrepro.common.errors import UserError
 
 
 def load(task: str, items: str | None = None, **_: object) -> dict[str, Dataset]:
-    """Items of one task.
+    """Return the items of one task.
 
     Args:
         task: name of the task (in its task file).
@@ -25,7 +25,8 @@ def load(task: str, items: str | None = None, **_: object) -> dict[str, Dataset]
         raise UserError(
             f"{path} is missing: this data mix has no items for task '{task}', or 'stemrepro data items' has not run"
         )
-    rows, text = [], path.read_text(encoding="utf-8").removesuffix("\n")
+    rows = []
+    text = path.read_text(encoding="utf-8").removesuffix("\n")
     for number, line in enumerate(text.split("\n") if text else [], 1):
         try:
             row = json.loads(line)

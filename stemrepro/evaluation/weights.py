@@ -1,6 +1,6 @@
-"""Reads the trained model of a run folder; nothing in its files is executed.
+"""Reader of the trained model of a run folder; nothing in its files is executed.
 
-A network of a file of one's own is imported where an arm of the recipes here names it, or where it is asked to be trusted.
+A network in a user's own file is imported only where an arm of the recipes here names it, or where the user trusts it.
 """
 
 import math
@@ -25,7 +25,7 @@ def device_of(accelerator: str) -> torch.device:
     """Return where a scale's models are scored: where they are trained.
 
     Raises:
-        UserError: the scale wants a GPU and torch sees none.
+        UserError: the scale needs a GPU and torch sees none.
     """
     if accelerator == "gpu" and not torch.cuda.is_available():
         raise UserError(
@@ -35,7 +35,7 @@ def device_of(accelerator: str) -> torch.device:
 
 
 def _least(config: ModelConfig) -> int:
-    """Numbers that the weights of a model are at least; of a network in a file of one's own, those of all else."""
+    """Return the fewest numbers that a model's weights can have; a network in a file of one's own isn't counted."""
     if OWN_FILE.fullmatch(config.ffn):
         config = replace(config, ffn="dense", ffn_width=0, replaced_layers=(), table_shared=False)
     return parameter_counts(config)["total"]
@@ -48,7 +48,7 @@ def load_model(folder: Path, config: ModelConfig, settings: str, device: torch.d
         settings: hash of the run's settings, which the weights must carry.
 
     Raises:
-        UserError: no finished run there, or weights of another shape, of other settings, or that are no numbers.
+        UserError: there is no finished run, or its weights have another shape or other settings, or aren't finite.
     """
     path = folder / "weights.safetensors"
     if not path.exists():
@@ -58,9 +58,9 @@ def load_model(folder: Path, config: ModelConfig, settings: str, device: torch.d
     try:
         with safe_open(path, "pt") as opened:
             made_with = (opened.metadata() or {}).get("config")
-            there = sum(math.prod(opened.get_slice(name).get_shape()) for name in opened.keys())  # noqa: SIM118
-        if there < (least := _least(config)):  # before memory is taken for a model that no such file can fill
-            raise ValueError(f"it has {there:,} numbers, the model {least:,} or more")
+            stored = sum(math.prod(opened.get_slice(name).get_shape()) for name in opened.keys())  # noqa: SIM118
+        if stored < (least := _least(config)):  # before memory is taken for a model that no such file can fill
+            raise ValueError(f"it has {stored:,} numbers, the model {least:,} or more")
         model = Decoder(config)
         model.load_state_dict(load_file(path))
     except UserError:
@@ -82,7 +82,7 @@ def load_run(run: Run) -> Decoder:
     """Return the trained model of a run, where its scale scores.
 
     Raises:
-        UserError: it isn't finished, or was made with other settings than those asked for.
+        UserError: it isn't finished, or was made with other settings than the planned ones.
     """
     if changes := run.other_settings() if run.folder.exists() else "":
         raise UserError(f"{run.folder} holds a run with other settings ({changes}); train it again before scoring it")
@@ -90,7 +90,7 @@ def load_run(run: Run) -> Decoder:
 
 
 def load_folder(folder: Path, trust: bool = False) -> tuple[Decoder, int]:
-    """Return the trained model of a run folder by what its config.yaml says, and the length of the sequences that it was trained on.
+    """Return the trained model of a run folder, as its config.yaml says, and the length of its training sequences.
 
     Args:
         trust: also execute the file of a network that no arm of the recipes here names.

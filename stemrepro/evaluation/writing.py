@@ -1,4 +1,4 @@
-"""How scores are written: whole files, nothing in them that is no number, and summary.json last."""
+"""How scores are written: whole files, finite numbers only, and summary.json last."""
 
 import io
 from dataclasses import dataclass
@@ -14,7 +14,12 @@ from stemrepro.training.run import Run
 
 @dataclass(frozen=True)
 class Scored:
-    """The runs of one arm at one variant with what was found of each, the folder that gets it, and what `score` was asked with."""
+    """The runs of one arm at one variant, with the result of each.
+
+    Attributes:
+        out: the folder that gets the files.
+        given: the arguments of `score`.
+    """
 
     runs: list[Run]
     results: list[dict]
@@ -23,7 +28,7 @@ class Scored:
 
 
 def save_frame(path: Path, frame: pd.DataFrame) -> None:
-    """Write a CSV file; UserError when a number in it is none, or a loss below 0."""
+    """Write a CSV file; raise UserError when a number in it isn't finite, or a loss is below 0."""
     numbers = frame.select_dtypes("number")
     if not np.isfinite(numbers).all(axis=None) or ("nats" in numbers and (numbers["nats"] < 0).any()):
         raise UserError(f"{path}: scores hold a number that can't be; the weights or the text are damaged")

@@ -1,4 +1,4 @@
-"""Rows of a pinned host table read by the GPU itself; `gather_rows` is None where Triton isn't installed."""
+"""Rows of a pinned host table, read by the GPU itself; `gather_rows` is None without Triton."""
 
 try:
     import triton
@@ -20,7 +20,13 @@ else:
         tl.store(target + place * width + columns, values, mask=columns < width)
 
     def gather_rows(source: Tensor, ids: Tensor, target: Tensor) -> None:
-        """target[: n] = source[ids]: source [vocab, width] pinned in host memory, ids [n] and target [at least n, width] on the GPU."""
+        """Copy rows: target[: n] = source[ids].
+
+        Args:
+            source: [vocab, width], pinned in host memory.
+            ids: [n], on the GPU.
+            target: [n or more, width], on the GPU.
+        """
         block = min(WIDEST, triton.next_power_of_2(source.shape[1]))
         if len(ids):
             _gather[(len(ids), triton.cdiv(source.shape[1], block))](source, ids, target, source.shape[1], BLOCK=block)

@@ -1,6 +1,6 @@
 """How rows come from host memory to where the model computes: an order of copies, and waiting for them.
 
-A buffer is filled, waited for, read, and released; a link with a stream of its own lets copies run beside the model's work.
+A buffer is filled, waited for, read, and released. A link with a stream of its own copies while the model works.
 """
 
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class Link:
     moved: int = 0
 
     def buffer(self, capacity: int, source: Tensor) -> Buffer:
-        """Room for `capacity` rows of a table [vocab, width]."""
+        """Return room for `capacity` rows of a table [vocab, width]."""
         with torch.inference_mode(False):  # or it could not be filled outside
             return Buffer(torch.empty(capacity, source.shape[1], dtype=source.dtype, device=self.device))
 
@@ -43,25 +43,26 @@ class Link:
         self.moved += len(ids) * source.shape[1] * source.element_size()
 
     def copy(self, buffer: Buffer, source: Tensor, ids: Tensor) -> None:
-        """The copy itself."""
+        """Copy the rows, in the model's own order."""
         torch.index_select(source, 0, ids, out=buffer.rows[: len(ids)])
 
     def wait(self, buffer: Buffer) -> None:
-        """What the model does from here on finds the buffer filled."""
+        """Let what the model does from here on find the buffer filled."""
 
     def release(self, buffer: Buffer) -> None:
-        """What the model did up to here was the last to read the buffer."""
+        """Let the buffer be filled again after what the model did up to here."""
 
     def back(self, gradients: list[Tensor]) -> list[Tensor]:
-        """Gradients of rows, in host memory when this returns."""
+        """Return gradients of rows, which are in host memory when this returns."""
         return gradients
 
 
 class CudaLink(Link):
-    """Copies on one side stream, an event a buffer for "filled" and one for "read". Written without a GPU at hand: not run so far.
+    """Copies on one side stream, with two events per buffer: "filled" and "read".
 
-    Where Triton is installed a kernel reads the pinned rows over the bus, one trip for gather and copy; otherwise the processor gathers
-    them into pinned staging, and the stream copies that.
+    Where Triton is installed a kernel reads the pinned rows over the bus: gather and copy are one trip. Otherwise the
+    processor gathers them into pinned staging, and the stream copies that. This class was written without a GPU at hand
+    and hasn't run so far.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -70,15 +71,18 @@ class CudaLink(Link):
         self.sent: tuple[Tensor, Tensor, Tensor] | None = None
 
     def buffer(self, capacity: int, source: Tensor) -> Buffer:
-        """As Link's, with its events."""
-        made = super().buffer(capacity, source)
-        made.rows.record_stream(self.stream)
-        made.ready, made.free = torch.cuda.Event(), torch.cuda.Event()
-        made.free.record(torch.cuda.current_stream(self.device))
-        return made
+        """Return room for rows as `Link` does, with its events."""
+        buffer = super().buffer(capacity, source)
+        buffer.rows.record_stream(self.stream)
+        buffer.ready, buffer.free = torch.cuda.Event(), torch.cuda.Event()
+        buffer.free.record(torch.cuda.current_stream(self.device))
+        return buffer
 
     def _on_device(self, ids: Tensor) -> Tensor:
-        """Return the ids on the device: all tables of a pass ask for the same, which are sent once, ahead of any wait."""
+        """Return the ids on the device.
+
+        All tables of a pass ask for the same ids, which are sent once, before any wait.
+        """
         if self.sent is None or self.sent[0] is not ids:
             pinned = ids.pin_memory()
             with torch.cuda.stream(self.stream):
@@ -86,12 +90,12 @@ class CudaLink(Link):
         return self.sent[2]
 
     def copy(self, buffer: Buffer, source: Tensor, ids: Tensor) -> None:
-        """On the side stream, after what last read the buffer."""
+        """Copy the rows on the side stream, after what last read the buffer."""
         if gather_rows is not None and source.is_pinned():
-            there = self._on_device(ids)
+            device_ids = self._on_device(ids)
             self.stream.wait_event(buffer.free)
             with torch.cuda.stream(self.stream):
-                gather_rows(source, there, buffer.rows)
+                gather_rows(source, device_ids, buffer.rows)
         else:
             if buffer.staging is None:
                 buffer.staging = torch.empty(buffer.rows.shape, dtype=buffer.rows.dtype, pin_memory=True)
@@ -103,7 +107,7 @@ class CudaLink(Link):
         buffer.ready.record(self.stream)
 
     def wait(self, buffer: Buffer) -> None:
-        """The model's stream waits for the buffer's event; the processor doesn't."""
+        """Let the model's stream wait for the buffer's event; the processor doesn't wait."""
         torch.cuda.current_stream(self.device).wait_event(buffer.ready)
 
     def release(self, buffer: Buffer) -> None:
@@ -111,12 +115,13 @@ class CudaLink(Link):
         buffer.free.record(torch.cuda.current_stream(self.device))
 
     def back(self, gradients: list[Tensor]) -> list[Tensor]:
-        """Through pinned memory, all of them before the processor waits."""
-        held = [
-            torch.empty(own.shape, dtype=own.dtype, pin_memory=True).copy_(own, non_blocking=True) for own in gradients
+        """Return gradients by way of pinned memory: all copies begin before the processor waits."""
+        pinned = [
+            torch.empty(gradient.shape, dtype=gradient.dtype, pin_memory=True).copy_(gradient, non_blocking=True)
+            for gradient in gradients
         ]
         torch.cuda.current_stream(self.device).synchronize()
-        return held
+        return pinned
 
 
 def link_to(device: torch.device) -> Link:

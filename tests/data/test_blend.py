@@ -17,8 +17,8 @@ TOKENS = 20_000
 
 def mix(**parts):
     share = round(0.35 / len(parts), 6)
-    own = 1 - share * len(parts)
-    return BlendMix(kind="blend", own=own, parts={name: {"share": share, "mix": own} for name, own in parts.items()})
+    rest = 1 - share * len(parts)
+    return BlendMix(kind="blend", own=rest, parts={name: {"share": share, "mix": part} for name, part in parts.items()})
 
 
 @pytest.fixture(scope="module")
@@ -30,28 +30,28 @@ def blended(sample, catalog, tmp_path_factory):
 
 
 def test_shares_are_of_the_tokens(blended, sample):
-    """Counted in the flat file of tokens by its end marks and an encoding of its own."""
+    """Counted in the flat file of tokens by its end marks and by encoding each text again."""
     tokenizer = read_tokenizer(sample / "tokenizer.json")
     rows = [row for row in read_corpus(blended / "corpus" / "corpus.parquet") if row["split"] == "train"]
     kind = {tuple(tokenizer.encode(row["text"]).ids): row["source"] for row in rows}
     tokens = np.array(TokenBlocks(blended / "blocks", "train", 32, 300).tokens)
-    found = dict.fromkeys(("own", "mathematics", "code"), 0)
+    counts = dict.fromkeys(("own", "mathematics", "code"), 0)
     for document in np.split(tokens, np.flatnonzero(tokens == 0) + 1)[:-1]:
         source = kind[tuple(document[:-1].tolist())]
-        found[source if source in found else "own"] += len(document)
+        counts[source if source in counts else "own"] += len(document)
     for name, share in (("own", 0.65), ("mathematics", 0.05), ("code", 0.3)):
-        assert found[name] == pytest.approx(share * TOKENS, abs=5)  # a text that is cut may be other tokens than before
+        assert counts[name] == pytest.approx(share * TOKENS, abs=5)  # a text that is cut may have other tokens
 
 
 def test_what_was_held_out_stays_held_out(blended, sample):
-    own = read_corpus(sample / "corpus" / "corpus.parquet")
-    there = read_corpus(blended / "corpus" / "corpus.parquet")
+    before = read_corpus(sample / "corpus" / "corpus.parquet")
+    after = read_corpus(blended / "corpus" / "corpus.parquet")
     for split in ("tune", "validation"):
-        held_out = {row["text"] for row in own if row["split"] == split}
+        held_out = {row["text"] for row in before if row["split"] == split}
         assert held_out == {
-            row["text"] for row in there if row["split"] == split and row["source"] not in ("mathematics", "code")
+            row["text"] for row in after if row["split"] == split and row["source"] not in ("mathematics", "code")
         }
-        assert not any(row["text"] in text for row in there if row["split"] == "train" for text in held_out)
+        assert not any(row["text"] in text for row in after if row["split"] == "train" for text in held_out)
 
 
 def test_each_kind_is_scored_by_itself(blended):

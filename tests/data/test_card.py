@@ -28,8 +28,6 @@ def test_what_was_left_out_because_of_what(sample, tmp_path):
     data_card(tmp_path, sample / "blocks", tmp_path / "card.md")
     card = (tmp_path / "card.md").read_text()
     assert "| OpenBookQA, test | 40 | 0 | 7, left out (passages: 6; plays: 3) | 33 |" in card
-    assert (
-        "5 because every passage left was a near-duplicate. Near-duplicate passages dropped: 1,201 (speeches 1,200, bible 1)"
-        in card
-    )
+    assert "5 because every passage left was a near-duplicate. " in card
+    assert "was a near-duplicate. Near-duplicate passages dropped: 1,201 (speeches 1,200, bible 1)" in card
     assert "80% or more of their distinct word 5-grams" in card

@@ -18,11 +18,18 @@ from stemrepro.data.integrity import read_corpus
 from stemrepro.data.readers import Document
 
 LONG = "a rectangular block of hewn stone used for building purposes"
-WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog", "while", "seven", "wise", "owls", "watch", "from", "an", "old", "and", "hollow", "oak", "tree", "near", "the", "river"]  # fmt: skip
+WORDS = [
+    "the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog", "while", "seven", "wise",
+    "owls", "watch", "from", "an", "old", "and", "hollow", "oak", "tree", "near", "the", "river",
+]  # fmt: skip
 
 
 def test_repeated_passages_go_and_the_first_stays():
-    documents = [Document("s", "a", "", [LONG, "short"]), Document("s", "b", "", [f"A {LONG[2:].upper()}!", "short"]), Document("s", "c", "", [LONG])]  # fmt: skip
+    documents = [
+        Document("s", "a", "", [LONG, "short"]),
+        Document("s", "b", "", [f"A {LONG[2:].upper()}!", "short"]),
+        Document("s", "c", "", [LONG]),
+    ]
     kept = list(drop_repeated_passages(documents))
     assert [(d.id, d.passages) for d in kept] == [("a", [LONG, "short"]), ("b", ["short"])]
 
@@ -30,13 +37,23 @@ def test_repeated_passages_go_and_the_first_stays():
 def test_near_duplicates_go_within_a_source():
     first = " ".join(WORDS * 3)
     second = first + " and one more"
-    documents = [Document("s", "a", "", [first]), Document("s", "b", "", [second]), Document("t", "c", "", [first]), Document("s", "d", "", [" ".join(reversed(WORDS))])]  # fmt: skip
+    documents = [
+        Document("s", "a", "", [first]),
+        Document("s", "b", "", [second]),
+        Document("t", "c", "", [first]),
+        Document("s", "d", "", [" ".join(reversed(WORDS))]),
+    ]
     assert [d.id for d in drop_near_duplicates(documents)] == ["a", "c", "d"]
 
 
 def test_near_duplicate_passages_go_across_sources():
     first = " ".join(WORDS)
-    documents = [Document("s", "a", "", [first, "I thank you all, my friends"]), Document("t", "b", "", [f"{first.upper()}!", LONG]), Document("t", "c", "", [f"{first} bank"]), Document("t", "d", "", ["I thank you all, my friends"])]  # fmt: skip
+    documents = [
+        Document("s", "a", "", [first, "I thank you all, my friends"]),
+        Document("t", "b", "", [f"{first.upper()}!", LONG]),
+        Document("t", "c", "", [f"{first} bank"]),
+        Document("t", "d", "", ["I thank you all, my friends"]),
+    ]
     kept, lost = drop_near_passages(documents)
     assert [(d.id, d.passages) for d in kept] == [
         ("a", documents[0].passages),
@@ -47,8 +64,12 @@ def test_near_duplicate_passages_go_across_sources():
 
 
 def test_a_mix_says_what_is_compared(tmp_path, monkeypatch):
-    """Forty made-up documents a source; one of the second source repeats a passage of the first with a word changed."""
-    made = [Document(s, str(i), "", [" ".join(f"{s}{i * 50 + k}" for k in range(50))]) for s in ("speeches", "plays") for i in range(40)]  # fmt: skip
+    """Forty made-up documents per source; one of the second source repeats a passage of the first with a word more."""
+    made = [
+        Document(source, str(i), "", [" ".join(f"{source}{i * 50 + k}" for k in range(50))])
+        for source in ("speeches", "plays")
+        for i in range(40)
+    ]
     made.append(Document("plays", "again", "", [made[3].passages[0] + " indeed"]))
     monkeypatch.setattr(module, "read_documents", lambda *_: iter(made))
     reports = {}
@@ -91,22 +112,22 @@ def test_the_vendored_sample_is_small():
     assert SAMPLE.stat().st_size <= 300_000
 
 
-def own_text(texts, folder):
-    """Documents of own text where they are read from, and their mix."""
+def user_text(texts, folder):
+    """Documents of a user's text where they are read from, and their mix."""
     rows = [json.dumps({"id": str(number), "text": text}) for number, text in enumerate(texts)]
     (folder / "documents.jsonl").write_text("\n".join(rows))
     (folder / "hub.json").write_text(json.dumps({"revision": "local-1"}))
     return HubMix(kind="hub", dataset="own", megabytes=1, licence="mine", attribution="me")
 
 
-def test_own_texts_that_differ_in_symbols_alone_both_stay(tmp_path):
+def test_user_texts_that_differ_in_symbols_alone_both_stay(tmp_path):
     texts = [
         "C++ is not C#, whatever they say of it",
         "C is not C, whatever they say of it",
         "C++  is not c#, whatever they say OF it",
     ]
     texts += ["    return a + b  # of both of the arguments", "    return a - b  # of both of the arguments"]
-    build_corpus("own", own_text(texts, tmp_path), tmp_path, tmp_path / "out")
+    build_corpus("own", user_text(texts, tmp_path), tmp_path, tmp_path / "out")
     assert [row["text"] for row in read_corpus(tmp_path / "out/corpus.parquet")] == [*texts[:2], *texts[3:]]
 
 
@@ -117,9 +138,9 @@ def test_own_texts_that_differ_in_symbols_alone_both_stay(tmp_path):
         ([LONG], r"for train and tune \(read: 1, dropped as repeats: 0\); .*cut long ones into several"),
     ],
 )
-def test_too_few_documents_are_told_with_what_became_of_them(tmp_path, texts, words):
+def test_too_few_documents_are_named_with_what_became_of_them(tmp_path, texts, words):
     with pytest.raises(UserError, match=f"source 'hub' has no document {words}"):
-        build_corpus("own", own_text(texts, tmp_path), tmp_path, tmp_path / "out")
+        build_corpus("own", user_text(texts, tmp_path), tmp_path, tmp_path / "out")
 
 
 def test_a_source_with_too_few_documents_is_named(tmp_path):

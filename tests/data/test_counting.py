@@ -76,16 +76,16 @@ def test_chunks_ask_once_for_each_token():
 
 
 def test_streams_hold_every_document_once(sample):
-    found = streams(sample / "corpus" / "corpus.parquet", sample / "tokenizer.json")
+    tokens_of = streams(sample / "corpus" / "corpus.parquet", sample / "tokenizer.json")
     blocks = [TokenBlocks(sample / "blocks", split, 16, 300).tokens for split in ("train", "tune", "validation")]
-    assert sum(map(len, found.values())) == sum(map(len, blocks))
-    assert np.array_equal(np.bincount(np.concatenate(list(found.values()))), np.bincount(np.concatenate(blocks)))
+    assert sum(map(len, tokens_of.values())) == sum(map(len, blocks))
+    assert np.array_equal(np.bincount(np.concatenate(list(tokens_of.values()))), np.bincount(np.concatenate(blocks)))
 
 
 def test_files_are_complete_and_repeatable(sample, tmp_path, tiny):
-    asked = tiny.counting
+    settings = tiny.counting
     for name in ("a", "b"):
-        write_counts(sample / "corpus" / "corpus.parquet", sample / "tokenizer.json", asked, tmp_path / name)
+        write_counts(sample / "corpus" / "corpus.parquet", sample / "tokenizer.json", settings, tmp_path / name)
     for file in ("distinct.csv", "cache.csv"):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
     distinct, cache = (pd.read_csv(tmp_path / "a" / file) for file in ("distinct.csv", "cache.csv"))

@@ -55,26 +55,26 @@ def mix(folder, **fields):
 
 @pytest.mark.parametrize("streaming", [True, False])
 def test_documents_in_order_with_their_revision(dataset, tmp_path, streaming):
-    asked = mix(dataset, streaming=streaming)
-    fetch(asked, tmp_path / "raw")
+    planned = mix(dataset, streaming=streaming)
+    fetch(planned, tmp_path / "raw")
     rows = [json.loads(line) for line in (tmp_path / "raw" / "documents.jsonl").read_text().splitlines()]
     assert [row["id"] for row in rows] == [f"{n:09d}" for n in range(60)]
     assert rows[5]["text"].startswith("Document 5 tells of 35 ships.")
     about = json.loads((tmp_path / "raw" / "hub.json").read_text())
     assert about["revision"].startswith("local-")
-    assert about["asked"] == asked.model_dump(mode="json")
+    assert about["asked"] == planned.model_dump(mode="json")
     assert about["documents"] == 60
     written = (tmp_path / "raw" / "documents.jsonl").stat().st_mtime_ns
-    take(asked, tmp_path / "raw")
+    take(planned, tmp_path / "raw")
     assert (tmp_path / "raw" / "documents.jsonl").stat().st_mtime_ns == written
 
 
 def test_all_the_way_to_blocks(dataset, tmp_path):
-    asked, raw = mix(dataset), tmp_path / "raw"
-    fetch(asked, raw)
-    build_corpus("ships", asked, raw, tmp_path / "corpus")
+    planned, raw = mix(dataset), tmp_path / "raw"
+    fetch(planned, raw)
+    build_corpus("ships", planned, raw, tmp_path / "corpus")
     corpus = tmp_path / "corpus" / "corpus.parquet"
-    write_items(asked, raw, corpus, tmp_path / "items")
+    write_items(planned, raw, corpus, tmp_path / "items")
     train_tokenizer(corpus, 280, tmp_path / "tokenizer.json")
     write_blocks(corpus, tmp_path / "tokenizer.json", tmp_path / "blocks")
     blocks = TokenBlocks(tmp_path / "blocks", "train", 16, 280)
@@ -111,10 +111,10 @@ def test_what_can_be_wrong(dataset, tmp_path, fields, words, monkeypatch):
 
 
 def test_a_half_written_fetch_is_taken_again(dataset, tmp_path):
-    asked = mix(dataset)
+    planned = mix(dataset)
     write_json(tmp_path / "hub.json", {"asked": mix(dataset, megabytes=2).model_dump(mode="json")})
     (tmp_path / "documents.jsonl.part").write_text('{"id":')
-    take(asked, tmp_path)
+    take(planned, tmp_path)
     assert len((tmp_path / "documents.jsonl").read_text().splitlines()) == 60
 
 
@@ -126,8 +126,8 @@ def folder(place, **files):
     return place
 
 
-def own(place, **fields):
-    """A mix of one's own text."""
+def text_mix(place, **fields):
+    """A mix of a user's text."""
     return mix(place, config=None, **{"text": "text"} | fields)
 
 
@@ -141,16 +141,16 @@ def test_a_folder_that_was_edited_is_read_again_whatever_its_times_say(tmp_path)
     for word in ("mountain", "volcano!"):
         (place / "a.jsonl").write_text(f'{{"text": "{word}"}}\n')
         os.utime(place / "a.jsonl", (1, 1))
-        fetch(own(place), tmp_path / "raw")
+        fetch(text_mix(place), tmp_path / "raw")
         assert taken(tmp_path / "raw") == [word]
         revisions.append(json.loads((tmp_path / "raw/hub.json").read_text())["revision"])
     assert len(set(revisions)) == 2
 
 
 def test_what_was_taken_from_the_hub_stays_without_network(tmp_path):
-    asked = mix("nobody/nothing", revision="main")
-    write_json(tmp_path / "hub.json", {"asked": asked.model_dump(mode="json"), "revision": "0123abc"})
-    take(asked, tmp_path)
+    planned = mix("nobody/nothing", revision="main")
+    write_json(tmp_path / "hub.json", {"asked": planned.model_dump(mode="json"), "revision": "0123abc"})
+    take(planned, tmp_path)
     assert json.loads((tmp_path / "hub.json").read_text())["revision"] == "0123abc"
 
 
@@ -161,24 +161,24 @@ def test_a_text_file_is_a_document_whose_white_space_is_kept(tmp_path):
     pages = {
         f"p{n}_txt": f"\ufeff\n\n{PAGE}Page {n} of some, each with words of its own: {'word' * n}.\n" for n in range(4)
     }
-    fetch(own(folder(tmp_path / "own", **pages)), tmp_path / "raw")
+    fetch(text_mix(folder(tmp_path / "own", **pages)), tmp_path / "raw")
     assert taken(tmp_path / "raw") == [page.lstrip("\ufeff\n").rstrip() for page in pages.values()]
-    build_corpus("own", own(tmp_path / "own"), tmp_path / "raw", tmp_path / "corpus")
+    build_corpus("own", text_mix(tmp_path / "own"), tmp_path / "raw", tmp_path / "corpus")
     rows = {row["id"]: row["text"] for row in read_corpus(tmp_path / "corpus/corpus.parquet")}
     assert rows["000000000"] == taken(tmp_path / "raw")[0]
 
 
 def test_a_line_can_be_a_document_of_its_own(tmp_path):
     place = folder(tmp_path / "own", a_txt="one\n\n two\n", b_txt="three")
-    fetch(own(place), tmp_path / "raw")
+    fetch(text_mix(place), tmp_path / "raw")
     assert taken(tmp_path / "raw") == ["one\n\n two", "three"]
-    fetch(own(place, document="line"), tmp_path / "raw")
+    fetch(text_mix(place, document="line"), tmp_path / "raw")
     assert taken(tmp_path / "raw") == ["one", " two", "three"]
 
 
 def test_files_may_differ_in_their_other_columns(tmp_path):
     place = folder(tmp_path / "own", a_jsonl='{"text": "a"}\n', b_jsonl='{"url": 5, "text": "b"}\n{"url": 6}\n')
-    fetch(own(place), tmp_path / "raw")
+    fetch(text_mix(place), tmp_path / "raw")
     assert taken(tmp_path / "raw") == ["a", "b"]
 
 
@@ -208,33 +208,33 @@ def test_odd_files_and_rows_are_named(tmp_path, files, words):
     place = folder(tmp_path / "own", **files)
     for streaming in (True, False):
         with pytest.raises(UserError, match=words) as raised:
-            fetch(own(place, streaming=streaming), tmp_path / "raw")
+            fetch(text_mix(place, streaming=streaming), tmp_path / "raw")
         assert "\n" not in str(raised.value)
         assert not (tmp_path / "raw/hub.json").exists()
 
 
 def test_rows_without_text_are_counted(tmp_path, capsys):
-    fetch(own(folder(tmp_path / "own", a_jsonl='{"text": null}\n{"text": "b"}\n{"url": 1}\n')), tmp_path / "raw")
+    fetch(text_mix(folder(tmp_path / "own", a_jsonl='{"text": null}\n{"text": "b"}\n{"url": 1}\n')), tmp_path / "raw")
     assert taken(tmp_path / "raw") == ["b"]
     assert "nothing in column 'text': 2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("other", ["more.jsonl", "notes.txt"])
 def test_files_that_the_library_passes_over_are_named(tmp_path, capsys, other):
-    """Beside a file that is called train: one of no split, or of another kind."""
+    """Next to a file that is called train: one of no split, or of another kind."""
     place = folder(tmp_path / "own", train_jsonl='{"text": "a"}\n')
     (place / other).write_text('{"text": "b"}\n')
-    fetch(own(place), tmp_path / "raw")
+    fetch(text_mix(place), tmp_path / "raw")
     assert taken(tmp_path / "raw") == ["a"]
     assert f"are not read: {place / other}\n" in capsys.readouterr().err
 
 
-def test_own_text_needs_no_cache_and_no_locale(tmp_path):
-    """In a process of its own, as the library reads HF_HOME and Python the locale when they begin; /dev/null is no folder for anybody."""
-    asked = own(folder(tmp_path / "own", a_txt="d\xe9j\xe0 vu \U0001f600", b_txt="voil\xe0"), streaming=False)
+def test_user_text_needs_no_cache_and_no_locale(tmp_path):
+    """In a new process, as the library reads HF_HOME and Python the locale when they begin; /dev/null is no folder."""
+    planned = text_mix(folder(tmp_path / "own", a_txt="d\xe9j\xe0 vu \U0001f600", b_txt="voil\xe0"), streaming=False)
     code = "import sys; from pathlib import Path; from stemrepro.data.hub import take, HubMix; "
     code += "take(HubMix.model_validate_json(sys.argv[1]), Path(sys.argv[2]))"
-    there = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "HF_HOME": "/dev/null/cache"}
-    command = [sys.executable, "-c", code, asked.model_dump_json(), str(tmp_path)]
-    subprocess.run(command, env=os.environ | there, check=True)
+    bare = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "HF_HOME": "/dev/null/cache"}
+    command = [sys.executable, "-c", code, planned.model_dump_json(), str(tmp_path)]
+    subprocess.run(command, env=os.environ | bare, check=True)
     assert taken(tmp_path) == ["d\xe9j\xe0 vu \U0001f600", "voil\xe0"]

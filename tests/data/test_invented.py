@@ -1,4 +1,4 @@
-"""Invented people: who they are, what is told of them, and that fewer are the first of more."""
+"""Invented people: who they are, what is stated of them, and that fewer are the first of more."""
 
 import re
 
@@ -19,9 +19,10 @@ MIX = InventedMix(kind="invented", names=8, attributes=3, values=4, people=40, e
 
 
 def test_words_are_all_different():
-    known = words(8, 3, 4)
-    assert {part: len(own) for part, own in known.items()} == {"first": 8, "last": 8, "attribute": 3, "value": 12}
-    every = [word for own in known.values() for word in own]
+    vocabulary = words(8, 3, 4)
+    sizes = {part: len(entries) for part, entries in vocabulary.items()}
+    assert sizes == {"first": 8, "last": 8, "attribute": 3, "value": 12}
+    every = [word for entries in vocabulary.values() for word in entries]
     assert len(set(every)) == len(every)
 
 
@@ -43,24 +44,24 @@ def test_names_tell_nothing_of_values():
     assert statistic == pytest.approx(63 * 31, abs=4 * np.sqrt(2 * 63 * 31))  # chi-square of independence
 
 
-def test_a_sentence_says_every_value_behind_its_attribute():
-    known, (name, dealt) = words(8, 3, 4), people(8, 3, 4, 5)
-    said = sentence(known, name[2], dealt[2], np.array([2, 0, 1])).split()
-    assert said[:2] == [known["first"][name[2, 0]], known["last"][name[2, 1]]]
-    assert said[2::2] == [known["attribute"][k] for k in (2, 0, 1)]
-    assert said[3::2] == [known["value"][k * 4 + dealt[2, k]] for k in (2, 0, 1)]
+def test_a_sentence_says_every_value_after_its_attribute():
+    vocabulary, (name, dealt) = words(8, 3, 4), people(8, 3, 4, 5)
+    chosen = sentence(vocabulary, name[2], dealt[2], np.array([2, 0, 1])).split()
+    assert chosen[:2] == [vocabulary["first"][name[2, 0]], vocabulary["last"][name[2, 1]]]
+    assert chosen[2::2] == [vocabulary["attribute"][k] for k in (2, 0, 1)]
+    assert chosen[3::2] == [vocabulary["value"][k * 4 + dealt[2, k]] for k in (2, 0, 1)]
 
 
-def test_everybody_is_told_of_equally_often_in_changing_orders():
-    found = invented_documents(8, 3, 4, 40, 5)
-    train = [document.text for document, split in found if split == "train"]
+def test_everybody_is_described_equally_often_in_changing_orders():
+    documents = invented_documents(8, 3, 4, 40, 5)
+    train = [document.text for document, split in documents if split == "train"]
     by_name = {}
     for text in train:
         by_name.setdefault(" ".join(text.split()[:2]), []).append(text)
-    assert {len(own) for own in by_name.values()} == {5}
+    assert {len(texts) for texts in by_name.values()} == {5}
     assert len(by_name) == 40
-    assert max(len(set(own)) for own in by_name.values()) > 2
-    held_out = [split for _, split in found if split != "train"]
+    assert max(len(set(texts)) for texts in by_name.values()) > 2
+    held_out = [split for _, split in documents if split != "train"]
     assert held_out.count("tune") == held_out.count("validation") == 40 / EVERY
 
 
@@ -78,7 +79,7 @@ def test_texts_about_other_numbers_of_people(tmp_path):
     assert own_text(vocab, tmp_path).blocks == tmp_path / "blocks"
     assert read_index(tmp_path / "blocks")["splits"]["train"]["tokens"] == 40 * 5 * tokens
     tokenizer = read_tokenizer(tmp_path / "tokenizer.json")
-    assert all(len(tokenizer.encode(f" {word}").ids) == 1 for own in words(8, 3, 4).values() for word in own)
+    assert all(len(tokenizer.encode(f" {word}").ids) == 1 for part in words(8, 3, 4).values() for word in part)
     with pytest.raises(
         UserError, match=re.escape(f"{tmp_path}/people/13/blocks is missing; run 'make reproduce' with its SCALE")
     ):

@@ -1,4 +1,4 @@
-"""Items against small corpora whose facts are known, and overlap against a plain search."""
+"""Items against small corpora with given facts, and overlap against a plain search."""
 
 import json
 import zipfile
@@ -147,7 +147,7 @@ def test_the_sample_has_items_and_counts(sample):
 
 @pytest.fixture
 def raw(tmp_path, monkeypatch):
-    """A folder with an archive of the real form, in which one item stands in the training text."""
+    """A folder with an archive of the real form, of which one item is in the training text."""
     row = {
         "question": "the sky over the old harbour town was",
         "options": "A. grey like slate\nB. green",
@@ -204,8 +204,8 @@ def test_items_of_the_training_text_are_left_out_and_counted(raw, sample, tmp_pa
     }
 
 
-def test_what_is_asked_about_a_passage_of_the_training_text_is_left_out(raw, tmp_path):
-    """BoolQ items of which a passage is trained on, held out, near a trained one, or of no mix; the oracle looks for the passages."""
+def test_questions_about_a_passage_of_the_training_text_are_left_out(raw, tmp_path):
+    """BoolQ items whose passage is trained on, held out, near a trained one, or new; an oracle searches the text."""
     from datasets import Dataset
 
     trained = "The mayfly lives for a day, most of which it spends over still water in the sun."
@@ -236,7 +236,7 @@ def test_what_is_asked_about_a_passage_of_the_training_text_is_left_out(raw, tmp
     assert (report["in_training_text"], report["because_of"], report["kept"]) == (2, {"passages": 2}, 2)
 
 
-def test_lm_evals_own_boolq_is_not_asked_of_a_mix_that_trains_on_its_passages(catalog):
+def test_lm_evals_own_boolq_is_left_out_of_a_mix_that_trains_on_its_passages(catalog):
     assert has_task(catalog.mixes["text"], True, "boolq")
     assert not has_task(catalog.mixes["text-8"], True, "boolq")
     assert has_task(catalog.mixes["text-8"], False, "boolq")

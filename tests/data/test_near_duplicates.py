@@ -18,10 +18,10 @@ def plain(texts):
     """Compares every text with every earlier one that stayed, in fractions."""
     kept, repeated = [], []
     for text in texts:
-        own = grams(text)
-        repeated.append(any(own and Fraction(len(own & other), len(own | other)) >= Fraction(4, 5) for other in kept))
+        now = grams(text)
+        repeated.append(any(now and Fraction(len(now & other), len(now | other)) >= Fraction(4, 5) for other in kept))
         if not repeated[-1]:
-            kept.append(own)
+            kept.append(now)
     return repeated
 
 

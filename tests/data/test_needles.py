@@ -1,4 +1,4 @@
-"""Documents of prose with needles, counted by a parser of their own, and in the blocks that models are trained on."""
+"""Documents of prose with needles, counted by a second parser, and in the blocks that models are trained on."""
 
 import re
 from collections import Counter
@@ -21,7 +21,7 @@ DEAL = Deal(keys=16, values=8, of_document=(2, 4), clauses=3, needles=3, bare=0.
 
 
 def pairs_of(text, keys, values):
-    """Keys and values that stand behind each other, in order."""
+    """Keys and values that follow each other, in order."""
     words = re.findall(r"\w+", text)
     return [(a, b) for a, b in pairwise(words) if a in keys and b in values]
 
@@ -38,9 +38,9 @@ def test_clauses_are_the_text():
 
 def test_a_key_keeps_its_value_within_a_document_alone():
     keys, values = DEAL.words()
-    found = list(documents_of([PROSE] * 400, np.random.default_rng(0), DEAL))
+    documents = list(documents_of([PROSE] * 400, np.random.default_rng(0), DEAL))
     seen = {}
-    for bare, text in found:
+    for bare, text in documents:
         pairs = pairs_of(text, keys, values)
         dealt = {}
         assert all(dealt.setdefault(key, value) == value for key, value in pairs)
@@ -48,16 +48,16 @@ def test_a_key_keeps_its_value_within_a_document_alone():
         for key, value in dealt.items():
             seen.setdefault(key, set()).add(value)
         assert len(pairs) == 9 if bare else 3 <= len(pairs) <= 9
-    assert all(own == set(values) for own in seen.values())
+    assert all(key_values == set(values) for key_values in seen.values())
     assert set(seen) == set(keys)
-    share = np.mean([bare for bare, _ in found])
+    share = np.mean([bare for bare, _ in documents])
     assert 0.4 < share < 0.6
 
 
 def test_prose_comes_back_whole_and_in_order():
     keys, _ = DEAL.words()
-    found = [text for bare, text in documents_of([PROSE] * 9, np.random.default_rng(1), DEAL) if not bare]
-    assert "".join(prose_of(text, keys) for text in found) == "".join(clauses(PROSE) * 9)
+    texts = [text for bare, text in documents_of([PROSE] * 9, np.random.default_rng(1), DEAL) if not bare]
+    assert "".join(prose_of(text, keys) for text in texts) == "".join(clauses(PROSE) * 9)
     bare = [text for bare, text in documents_of([PROSE] * 9, np.random.default_rng(1), DEAL) if bare]
     assert bare
     assert all(not re.search(r"[.,;]|light", text) for text in bare)
@@ -82,7 +82,7 @@ def place(tmp_path_factory, catalog):
     return folder
 
 
-def test_no_prose_stands_in_two_splits_or_twice(place, catalog):
+def test_no_prose_is_in_two_splits_or_twice(place, catalog):
     keys, _ = Deal.of(catalog.mixes["needles-sample"]).words()
     rows = read_corpus(place / "corpus/corpus.parquet")
     assert {row["source"] for row in rows} == {"needles", "speeches", "bible"}

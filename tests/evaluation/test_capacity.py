@@ -23,7 +23,7 @@ from tests.conftest import quiet
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory, catalog, tiny):
+def trained(tmp_path_factory, catalog, tiny):
     """A run of 12 steps on the small mix of people, the mix, and its tokenizer."""
     folder, mix = tmp_path_factory.mktemp("invented"), catalog.mixes["invented-sample"]
     build_corpus("invented-sample", mix, folder / "raw", folder / "corpus")
@@ -46,24 +46,28 @@ def told(tmp_path_factory, catalog, tiny):
     return run, mix, folder / "tokenizer.json"
 
 
-def test_bits_are_those_of_a_plain_loop(told):
-    run, mix, tokenizer_file = told
-    found = capacity.score(run, quiet, mix, 20, tokenizer_file)
-    known, (name, dealt), tokenizer = words(16, 2, 4), people(16, 2, 4, 20), read_tokenizer(tokenizer_file)
+def test_bits_are_those_of_a_plain_loop(trained):
+    run, mix, tokenizer_file = trained
+    result = capacity.score(run, quiet, mix, 20, tokenizer_file)
+    vocabulary, (name, dealt), tokenizer = words(16, 2, 4), people(16, 2, 4, 20), read_tokenizer(tokenizer_file)
     model, lacking, first = load_run(run), 0.0, 0
     for person in range(20):
         for attribute in range(2):
-            said = [known["first"][name[person, 0]], known["last"][name[person, 1]], known["attribute"][attribute]]
-            row = [tokenizer.encode(f" {word}").ids[0] for word in said]
-            right = tokenizer.encode(f" {known['value'][attribute * 4 + dealt[person, attribute]]}").ids[0]
+            prompt = [
+                vocabulary["first"][name[person, 0]],
+                vocabulary["last"][name[person, 1]],
+                vocabulary["attribute"][attribute],
+            ]
+            row = [tokenizer.encode(f" {word}").ids[0] for word in prompt]
+            right = tokenizer.encode(f" {vocabulary['value'][attribute * 4 + dealt[person, attribute]]}").ids[0]
             with torch.no_grad():
                 likely = model(torch.tensor([row]))[0, -1].softmax(-1)
             lacking -= float(likely[right].log2())
             first += int(likely.argmax()) == right
-    assert found["facts"] == 40
-    assert found["bits"] == 80
-    assert found["known"] == pytest.approx(80 - lacking, abs=1e-3)
-    assert found["first"] == pytest.approx(first / 40)
+    assert result["facts"] == 40
+    assert result["bits"] == 80
+    assert result["known"] == pytest.approx(80 - lacking, abs=1e-3)
+    assert result["first"] == pytest.approx(first / 40)
 
 
 class Oracle(torch.nn.Module):
@@ -81,12 +85,12 @@ class Oracle(torch.nn.Module):
         return logits
 
 
-def test_who_knows_all_has_all_bits_and_who_guesses_among_all_words_has_less_than_none(told, monkeypatch):
-    run, mix, tokenizer_file = told
-    known = {part: capacity.token_of(tokenizer_file, own) for part, own in words(16, 2, 4).items()}
+def test_who_knows_all_has_all_bits_and_who_guesses_among_all_words_has_less_than_none(trained, monkeypatch):
+    run, mix, tokenizer_file = trained
+    ids = {part: capacity.token_of(tokenizer_file, names) for part, names in words(16, 2, 4).items()}
     name, dealt = people(16, 2, 4, 20)
     answers = {
-        (known["first"][a], known["last"][b], known["attribute"][k]): known["value"][k * 4 + values[k]]
+        (ids["first"][a], ids["last"][b], ids["attribute"][k]): ids["value"][k * 4 + values[k]]
         for (a, b), values in zip(name, dealt, strict=True)
         for k in range(2)
     }
@@ -96,9 +100,9 @@ def test_who_knows_all_has_all_bits_and_who_guesses_among_all_words_has_less_tha
     assert capacity.score(run, quiet, mix, 20, tokenizer_file)["known"] == pytest.approx(80 - 40 * np.log2(299))
 
 
-def test_what_is_asked_begins_training_sequences(told):
+def test_questions_begin_training_sequences(trained):
     """A question is the beginning of a person, and people begin sequences."""
-    run, _, tokenizer_file = told
+    run, _, tokenizer_file = trained
     blocks = TokenBlocks(run.blocks, "train", 28, 299)
     starts = {
         tuple(row)
@@ -108,14 +112,14 @@ def test_what_is_asked_begins_training_sequences(told):
         .reshape(-1, 7)[:, :3]
         .tolist()
     }
-    known = {part: capacity.token_of(tokenizer_file, own) for part, own in words(16, 2, 4).items()}
+    ids = {part: capacity.token_of(tokenizer_file, names) for part, names in words(16, 2, 4).items()}
     name, _ = people(16, 2, 4, 20)
-    asked = {(known["first"][a], known["last"][b], known["attribute"][k]) for a, b in name for k in range(2)}
-    assert asked <= starts
+    questions = {(ids["first"][a], ids["last"][b], ids["attribute"][k]) for a, b in name for k in range(2)}
+    assert questions <= starts
 
 
-def test_written_lines(told, tmp_path):
-    run, mix, tokenizer_file = told
+def test_written_lines(trained, tmp_path):
+    run, mix, tokenizer_file = trained
     result = capacity.score(run, quiet, mix, 20, tokenizer_file)
     assert capacity.write(Scored([run, run], [result, result], tmp_path, {})) == {}
     assert list(pd.read_csv(tmp_path / "capacity.csv").columns) == ["seed", "people", "facts", "bits", "known", "first"]

@@ -1,4 +1,4 @@
-"""Losses behind more and less context, against one forward pass a block."""
+"""Losses after more and less context, against one forward pass per block."""
 
 import numpy as np
 import pytest
@@ -33,15 +33,15 @@ def loss(model, row):
 
 def test_sums_equal_a_loop_over_blocks(scored):
     model, blocks, numbers, documents, nats = scored
-    found = context_sums(model, blocks, numbers, documents, nats, 5, quiet)
-    expected = {name: np.zeros_like(found[name], float) for name in ("by_position", "by_target")}
+    result = context_sums(model, blocks, numbers, documents, nats, 5, quiet)
+    expected = {name: np.zeros_like(result[name], float) for name in ("by_position", "by_target")}
     kept = 0
     for number, owners in zip(numbers, documents, strict=True):
         _, _, start, length = blocks.about["documents"][owners[0]]
         if not start <= number * 32 or not number * 32 + 32 < start + length:
             continue
         kept += 1
-        place = list(found["document"]).index(owners[0])
+        place = list(result["document"]).index(owners[0])
         row = blocks.at(np.array([number]))
         order = np.random.Generator(np.random.PCG64([7, int(number)])).permutation(16)
         mixed = torch.cat([row[:, :16][:, order], row[:, 16:]], dim=1)
@@ -53,10 +53,10 @@ def test_sums_equal_a_loop_over_blocks(scored):
                 expected["by_target"][which, place, t.bit_length()] += losses[condition][-16:][t]
     assert kept > 3
     assert kept < len(numbers)
-    assert found["by_position_tokens"].sum() == 32 * kept
-    assert found["by_target_tokens"].sum() == 16 * kept
+    assert result["by_position_tokens"].sum() == 32 * kept
+    assert result["by_target_tokens"].sum() == 16 * kept
     for name, sums in expected.items():
-        assert np.allclose(found[name], sums, rtol=1e-4, atol=1e-4)
+        assert np.allclose(result[name], sums, rtol=1e-4, atol=1e-4)
 
 
 def test_only_the_order_of_the_first_half_changes():

@@ -18,25 +18,25 @@ from tests.conftest import quiet
 @given(st.lists(st.integers(0, 5), min_size=2, max_size=30))
 def test_distance_by_a_plain_search(tokens):
     row = np.array([tokens])
-    found = last_same(row[:, :-1], row[:, 1:])[0].tolist()
-    for place, back_there in enumerate(found, 1):  # of the token at `place`
+    distances = last_same(row[:, :-1], row[:, 1:])[0].tolist()
+    for place, back_at in enumerate(distances, 1):  # of the token at `place`
         nearest = next((back for back in range(1, place + 1) if tokens[place - back] == tokens[place]), 0)
-        assert back_there == nearest
+        assert back_at == nearest
 
 
 @pytest.fixture(scope="module")
-def asked(tiny):
+def settings(tiny):
     return tiny.evaluation
 
 
-def test_sums_are_those_of_single_targets(make_run, asked):
+def test_sums_are_those_of_single_targets(make_run, settings):
     run = make_run("stem-third")
     train(run, quiet)
-    found = score(run, quiet, asked)
+    result = score(run, quiet, settings)
     blocks = TokenBlocks(run.blocks, "validation", run.training.sequence, run.model.vocab)
-    numbers, documents = blocks.spread(asked.tokens)
+    numbers, documents = blocks.spread(settings.tokens)
     names = [document[1] for document in blocks.about["documents"]]
-    assert set(found["source"]) == {"speeches", "bible"}
+    assert set(result["source"]) == {"speeches", "bible"}
     nats, _, targets = validation_losses(load_run(run), blocks, numbers, 4, quiet)
     rows = blocks.at(numbers).numpy()
     edges = [0, 1, 2, 4, 8, 16, 32]
@@ -47,13 +47,13 @@ def test_sums_are_those_of_single_targets(make_run, asked):
                 continue
             before = [k for k in range(place + 1) if tokens[k] == tokens[place + 1]]
             back = place + 1 - before[-1] if before else 0
-            for name, own in (("distance", back), ("position", place)):
-                bucket = max(k for k, edge in enumerate(edges) if edge <= own)
+            for name, length in (("distance", back), ("position", place)):
+                bucket = max(k for k, edge in enumerate(edges) if edge <= length)
                 wanted[name][bucket] += (nats[row, place], 1)
     assert targets.size == rows[:, 1:].size
     for name, sums in wanted.items():
-        np.testing.assert_allclose(found[name].sum(axis=0), sums[:, 0], rtol=1e-6)
-        np.testing.assert_array_equal(found[f"{name}_tokens"].sum(axis=0), sums[:, 1])
+        np.testing.assert_allclose(result[name].sum(axis=0), sums[:, 0], rtol=1e-6)
+        np.testing.assert_array_equal(result[f"{name}_tokens"].sum(axis=0), sums[:, 1])
     words = np.zeros((run.model.vocab, 3, 2))
     for row, tokens in enumerate(rows.tolist()):
         for place in range(len(tokens) - 1):
@@ -61,14 +61,14 @@ def test_sums_are_those_of_single_targets(make_run, asked):
                 before = [k for k in range(place + 1) if tokens[k] == tokens[place + 1]]
                 kind = 0 if not before else 1 if place + 1 - before[-1] < 16 else 2
                 words[tokens[place + 1], kind] += (nats[row, place], 1)
-    np.testing.assert_allclose(found["word"], words[:, :, 0], rtol=1e-6, atol=1e-9)
-    np.testing.assert_array_equal(found["word_tokens"], words[:, :, 1])
-    assert (found["word_tokens"].sum(axis=0) > 0).all()
+    np.testing.assert_allclose(result["word"], words[:, :, 0], rtol=1e-6, atol=1e-9)
+    np.testing.assert_array_equal(result["word_tokens"], words[:, :, 1])
+    assert (result["word_tokens"].sum(axis=0) > 0).all()
     assert wanted["distance"][0, 1] > 0
     assert wanted["distance"][-2, 1] > 0
 
 
-def test_files_of_two_seeds(make_run, asked, tmp_path, monkeypatch):
+def test_files_of_two_seeds(make_run, settings, tmp_path, monkeypatch):
     shape = {
         "source": np.array(["bible"]),
         "distance_tokens": np.array([[2, 3]]),
@@ -90,8 +90,8 @@ def test_files_of_two_seeds(make_run, asked, tmp_path, monkeypatch):
     assert arrays["position_tokens"].tolist() == [[1, 4]]
 
 
-def test_a_run_that_diverged_has_none(make_run, asked, monkeypatch):
+def test_a_run_that_diverged_has_none(make_run, settings, monkeypatch):
     run = make_run("dense")
     run.folder.mkdir(parents=True)
     (run.folder / "diverged.json").write_text('{"step": 3}')
-    assert distance.score(run, quiet, asked) == {}
+    assert distance.score(run, quiet, settings) == {}

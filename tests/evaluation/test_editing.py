@@ -1,4 +1,4 @@
-"""Reading other rows, against a model whose FFNs are told other tokens, and the rule of each scheme."""
+"""Reading other rows, against a model whose FFNs get other tokens, and the rule of each scheme."""
 
 import pytest
 import torch
@@ -23,8 +23,8 @@ def question(*prompt, places):
     return Question(prompt, places, (9,))
 
 
-def told_otherwise(model, tokens, places, others):
-    """Logits where every STEM layer is told that other tokens stand at some places: the paper's sentence as a plain loop."""
+def with_other_tokens(model, tokens, places, others):
+    """Logits where every STEM layer gets other tokens at some positions: the paper's sentence as a plain loop."""
     edited = tokens.clone()
     edited[0, list(places)] = torch.tensor(others)
     handles = [
@@ -40,7 +40,7 @@ def told_otherwise(model, tokens, places, others):
 
 
 def edited(model, source, target, scheme, modules=None, more=()):
-    """Logits of the source's prompt with what the modules give to the target exchanged, and tokens behind it."""
+    """Logits of the source's prompt with what the modules give to the target exchanged, and tokens after it."""
     modules = patched_modules(model) if modules is None else modules
     with torch.no_grad():
         with capture(modules) as kept:
@@ -53,18 +53,18 @@ def edited(model, source, target, scheme, modules=None, more=()):
 def test_one_to_one_tells_the_layers_other_tokens(tiny, arm):
     model = decoder(tiny, arm)
     source, target = question(0, 5, 17, 18, 6, places=(2, 3)), question(0, 7, 8, 40, 41, 5, places=(3, 4))
-    expected = told_otherwise(model, torch.tensor([[*source.prompt, 33]]), source.places, [40, 41])
-    found = edited(model, source, target, "one-to-one", more=(33,))
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    expected = with_other_tokens(model, torch.tensor([[*source.prompt, 33]]), source.places, [40, 41])
+    logits = edited(model, source, target, "one-to-one", more=(33,))
+    torch.testing.assert_close(logits, expected, rtol=1e-5, atol=1e-5)
     with torch.no_grad():
-        assert not torch.allclose(found, model(torch.tensor([[*source.prompt, 33]])), atol=1e-5)
+        assert not torch.allclose(logits, model(torch.tensor([[*source.prompt, 33]])), atol=1e-5)
 
 
 def test_padding_reads_the_end_mark(tiny):
     model = decoder(tiny, "stem-full")
     source, target = question(0, 5, 17, 18, 19, 6, places=(2, 3, 4)), question(0, 40, 5, places=(1,))
     for scheme, rows in (("left-pad", [0, 0, 40]), ("right-pad", [40, 0, 0]), ("copy", [40, 40, 40])):
-        expected = told_otherwise(model, torch.tensor([source.prompt]), source.places, rows)
+        expected = with_other_tokens(model, torch.tensor([source.prompt]), source.places, rows)
         torch.testing.assert_close(edited(model, source, target, scheme), expected, rtol=1e-5, atol=1e-5)
 
 
@@ -97,7 +97,7 @@ def test_rows_and_input_together_are_the_targets_own_prompt(tiny, arm):
     modules = [*patched_modules(model), model.embedding]
     if arm == "dense":
         modules = [model.embedding]
-    if arm == "ngram-table":  # the token behind the name is addressed by the name too
+    if arm == "ngram-table":  # the token after the name is addressed by the name too
         with torch.no_grad():
             assert not torch.allclose(
                 edited(model, source, target, "one-to-one", modules), model(torch.tensor([target.prompt])), atol=1e-5

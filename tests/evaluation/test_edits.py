@@ -23,7 +23,7 @@ def given(atlas_sample):
 
 
 @pytest.fixture(scope="module")
-def found(given):
+def every_case(given):
     return cases(read_atlas(given["facts"]), read_tokenizer(given["tokenizer_file"]), ASKED.pairs)
 
 
@@ -32,28 +32,28 @@ def result(atlas_run, given):
     return score(atlas_run("stem-full"), quiet, **given)
 
 
-def test_cases_are_told_facts_with_other_answers_of_every_kind_of_lengths(found, given):
-    known = {(fact.entity, fact.relation): fact for fact in read_atlas(given["facts"]).facts}
+def test_cases_are_told_facts_with_other_answers_of_every_kind_of_lengths(every_case, given):
+    facts = {(fact.entity, fact.relation): fact for fact in read_atlas(given["facts"]).facts}
     pairs = {}
-    for case in found:
-        source, target = known[case.source, case.relation], known[case.target, case.relation]
+    for case in every_case:
+        source, target = facts[case.source, case.relation], facts[case.target, case.relation]
         assert source.told
         assert target.told
         assert source.answer != target.answer
-        difference = len(case.asked.places) - len(case.aim.places)
+        difference = len(case.question.places) - len(case.aim.places)
         assert case.lengths == ("equal" if difference == 0 else "longer" if difference > 0 else "shorter")
         pairs.setdefault(case.lengths, set()).add((case.source, case.target))
-    assert {kind: len(own) for kind, own in pairs.items()} == {"equal": 3, "longer": 3, "shorter": 3}
+    assert {kind: len(members) for kind, members in pairs.items()} == {"equal": 3, "longer": 3, "shorter": 3}
     again = cases(read_atlas(given["facts"]), read_tokenizer(given["tokenizer_file"]), ASKED.pairs)
-    assert again == found
+    assert again == every_case
 
 
-def test_every_method_has_its_cases(result, found):
+def test_every_method_has_its_cases(result, every_case):
     names = methods(3)
     assert result["tables"] == 3
     assert result.keys() == {"known", "tables", *names}
     for name, method in names.items():
-        count = sum(case.lengths == method.lengths for case in found)
+        count = sum(case.lengths == method.lengths for case in every_case)
         assert {field: len(values) for field, values in result[name].items()} == dict.fromkeys(FIELDS, count)
     assert "wrong-layer" not in methods(1)
     assert [name for name in methods(3) if name.startswith("layers")] == ["layers-1", "layers-2"]
@@ -65,20 +65,20 @@ def test_rows_and_input_together_give_the_targets_distribution(result):
     np.testing.assert_allclose(result["beside-unedited"]["to_source"], 0, atol=1e-6)
 
 
-def test_trials_are_those_of_a_plain_pass(atlas_run, given, found, result):
-    """Rows, one case: other tokens told to the layers, as test_editing does; here the numbers that are kept."""
+def test_trials_are_those_of_a_plain_pass(atlas_run, given, every_case, result):
+    """Rows, one case: the layers get other tokens, as test_editing does; here the numbers that are kept."""
     model, lengths = load_run(atlas_run("stem-full")), token_bytes(read_tokenizer(given["tokenizer_file"]))
-    equal = [case for case in found if case.lengths == "equal"]
+    equal = [case for case in every_case if case.lengths == "equal"]
     case, place = equal[1], 1
-    tokens = torch.tensor([[*case.asked.prompt, *case.aim.answer]])
-    told = tokens.clone()
-    told[0, list(case.asked.places)] = torch.tensor(case.aim.entity)
+    tokens = torch.tensor([[*case.question.prompt, *case.aim.answer]])
+    exchanged = tokens.clone()
+    exchanged[0, list(case.question.places)] = torch.tensor(case.aim.entity)
     for block in model.blocks:
         if hasattr(block.ffn, "table"):
-            block.ffn.register_forward_pre_hook(lambda _, inputs: (inputs[0], told))
+            block.ffn.register_forward_pre_hook(lambda _, inputs: (inputs[0], exchanged))
     with torch.no_grad():
         likely = model(tokens)[0].softmax(-1)
-    first = len(case.asked.prompt) - 1
+    first = len(case.question.prompt) - 1
     steps = [likely[first + k, token] for k, token in enumerate(case.aim.answer)]
     assert result["rows"]["new"][place] == pytest.approx(float(torch.stack(steps).prod()), rel=1e-3)
     hits = [int(likely[first + k].argmax()) == token for k, token in enumerate(case.aim.answer)]
@@ -99,18 +99,18 @@ def test_drawn_tokens_stand_at_the_names_places_alone():
 
 
 @pytest.mark.parametrize("arm", ["dense", "value-embeddings", "ngram-table", "stem-third"])
-def test_every_kind_of_arm_is_edited_and_written(atlas_run, given, found, tmp_path, arm):
+def test_every_kind_of_arm_is_edited_and_written(atlas_run, given, every_case, tmp_path, arm):
     run = atlas_run(arm)
     scored = score(run, quiet, **given)
     about = write(Scored([run], [scored], tmp_path, given))
     table = pd.read_csv(tmp_path / "cases.csv")
-    assert len(table) == len(found)
+    assert len(table) == len(every_case)
     assert about == {"methods": list(methods(scored["tables"])), "tables": scored["tables"]}
     with np.load(tmp_path / "edits.npz") as arrays:
-        assert arrays["known"].shape == (1, len(found))
+        assert arrays["known"].shape == (1, len(every_case))
         for name in about["methods"]:
-            own = sum(case.lengths == methods(scored["tables"])[name].lengths for case in found)
-            assert all(arrays[f"{name}/{field}"].shape == (1, own) for field in FIELDS)
+            count = sum(case.lengths == methods(scored["tables"])[name].lengths for case in every_case)
+            assert all(arrays[f"{name}/{field}"].shape == (1, count) for field in FIELDS)
 
 
 def test_a_run_that_diverged_has_cases_and_no_trials(atlas_run, given, tmp_path):

@@ -1,4 +1,4 @@
-"""What a model knows, asked fact by fact."""
+"""What a model knows, fact by fact."""
 
 import numpy as np
 import pandas as pd
@@ -29,7 +29,7 @@ def scored(atlas_run, given):
     return run, score(run, quiet, **given)
 
 
-def test_every_fact_is_asked_as_a_plain_loop_would(scored, given):
+def test_every_fact_is_scored_as_a_plain_loop_would(scored, given):
     (run, result), atlas, tokenizer = scored, read_atlas(given["facts"]), read_tokenizer(given["tokenizer_file"])
     model = load_run(run)
     assert result["nats"].shape == result["first"].shape == (len(atlas.facts), TRAINED + 2)
@@ -58,16 +58,16 @@ def test_written_scores_and_their_means(scored, given, tmp_path):
     table = pd.read_csv(tmp_path / "facts.csv")
     with np.load(tmp_path / "facts.npz") as arrays:
         assert arrays["nats"].shape == (2, len(table), TRAINED + 2)
-    told = table["told"].to_numpy()
-    assert 0 < (~told).sum() < told.sum()
+    stated = table["told"].to_numpy()
+    assert 0 < (~stated).sum() < stated.sum()
     assert about["recall"] == {
-        "trained": pytest.approx(result["first"][told, :TRAINED].mean(), abs=1e-6),
-        "held_out": pytest.approx(result["first"][told, -1].mean(), abs=1e-6),
-        "untold": pytest.approx(result["first"][~told, -1].mean(), abs=1e-6),
+        "trained": pytest.approx(result["first"][stated, :TRAINED].mean(), abs=1e-6),
+        "held_out": pytest.approx(result["first"][stated, -1].mean(), abs=1e-6),
+        "untold": pytest.approx(result["first"][~stated, -1].mean(), abs=1e-6),
     }
 
 
-def test_a_run_that_diverged_is_not_asked(atlas_run, given, tmp_path):
+def test_a_run_that_diverged_is_not_scored(atlas_run, given, tmp_path):
     run = atlas_run("dense", 1)
     run.weights.unlink()
     write_json(run.folder / "diverged.json", {"step": 3})

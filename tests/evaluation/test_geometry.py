@@ -42,10 +42,10 @@ def test_cosines_equal_a_loop():
 
 def test_statistics_of_known_values():
     values = torch.tensor([-0.5, 0.14, 0.14, 0.14, 0.9], dtype=torch.float64)
-    found = statistics(values, 20)
-    assert found["p95"] == pytest.approx(np.quantile([0.5, 0.14, 0.14, 0.14, 0.9], 0.95))
-    assert found["mean"] == pytest.approx(0.164)
-    assert found["mode"] == pytest.approx(0.15)  # the bin from 0.1 to 0.2
+    result = statistics(values, 20)
+    assert result["p95"] == pytest.approx(np.quantile([0.5, 0.14, 0.14, 0.14, 0.9], 0.95))
+    assert result["mean"] == pytest.approx(0.164)
+    assert result["mode"] == pytest.approx(0.15)  # the bin from 0.1 to 0.2
     assert density(values, 20).sum() * 0.1 == pytest.approx(1)
 
 
@@ -65,16 +65,16 @@ def test_gated_vectors_give_the_ffns_output(make_run, arm):
     outputs = {}
     for layer, block in enumerate(model.blocks):
         block.ffn.register_forward_hook(lambda m, i, o, layer=layer: outputs.update({layer: o}))
-    found = ffn_vectors(model, rows, positions)
-    assert set(found) == {1, 2, 3}
-    for layer, vectors in found.items():
+    captured = ffn_vectors(model, rows, positions)
+    assert set(captured) == {1, 2, 3}
+    for layer, vectors in captured.items():
         middle = vectors["up"] if arm == "token-only" else vectors["gated"]
         assert torch.allclose(
             model.blocks[layer].ffn.down(middle), outputs[layer][torch.arange(6), positions], atol=1e-5
         )
         if arm == "stem-full":
             assert torch.equal(vectors["up"], model.blocks[layer].ffn.table.weight[rows[torch.arange(6), positions]])
-    assert ("gated" in found[1]) == (arm != "token-only")
+    assert ("gated" in captured[1]) == (arm != "token-only")
 
 
 def test_places_are_one_occurrence_each_of_distinct_tokens(make_run):
@@ -94,14 +94,14 @@ def trained(make_run):
     return run
 
 
-def test_tables_from_start_to_end(trained):
+def test_tables_from_initialisation_to_end(trained):
     model = load_run(trained)
-    found = tables_over_training(trained, model)
-    assert list(found) == [0.0, 0.25, 0.5, 1.0]
+    tables_at = tables_over_training(trained, model)
+    assert list(tables_at) == [0.0, 0.25, 0.5, 1.0]
     ((name, final),) = table_parameters(model).items()
-    assert torch.equal(found[1.0][1], final.detach())
-    assert torch.equal(found[0.0][1], table_parameters(build(trained.model, 0))[name].detach())
-    steps = [(found[share][1] - found[0.0][1]).norm() for share in (0.25, 0.5, 1.0)]
+    assert torch.equal(tables_at[1.0][1], final.detach())
+    assert torch.equal(tables_at[0.0][1], table_parameters(build(trained.model, 0))[name].detach())
+    steps = [(tables_at[share][1] - tables_at[0.0][1]).norm() for share in (0.25, 0.5, 1.0)]
     assert steps == sorted(steps)
     (trained.folder / "tables-050.safetensors").unlink()
     with pytest.raises(UserError, match=r"tables-050\.safetensors is missing"):

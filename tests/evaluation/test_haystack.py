@@ -1,4 +1,4 @@
-"""Needles: where they stand in the rows, that rows look like training text, and the scores of models whose right answer is known."""
+"""Needles: their places in the rows, rows that look like training text, and the scores of models with known answers."""
 
 import re
 from itertools import pairwise
@@ -52,14 +52,14 @@ def stacks(place, catalog):
 
 @pytest.mark.parametrize("length", [24, 48, 200])
 @pytest.mark.parametrize("depth", [0, 0.3, 1])
-def test_the_key_stands_once_at_its_depth_and_is_asked_at_the_end(stacks, length, depth):
+def test_the_key_is_once_at_its_depth_and_again_at_the_end(stacks, length, depth):
     rows, right = stacks.rows(length, depth, 40)
     assert rows.shape == (40, length)
     places = []
     for row, value in zip(rows.tolist(), right, strict=True):
-        *there, last = [k for k, token in enumerate(row) if token == row[-1]]
+        *earlier, last = [k for k, token in enumerate(row) if token == row[-1]]
         assert last == length - 1
-        (at,) = there
+        (at,) = earlier
         assert row[at + 1] == stacks.answers[value]
         places.append(at / (length - 4))  # 1: where needle and question touch
     if depth in (0, 1):
@@ -83,7 +83,7 @@ def test_other_keys_come_with_values_of_their_own(stacks):
 
 
 def test_rows_are_held_out_prose_as_training_text_has_it(stacks, place):
-    """Without needles a row is a stretch of the held-out documents' prose; it begins anywhere in a clause and holds no end mark."""
+    """Without needles a row is a stretch of held-out prose; it begins anywhere in a clause and holds no end mark."""
     folder, _ = place
     read = read_corpus(folder / "corpus/corpus.parquet")
     strip = re.compile(rf" (?:{'|'.join(stacks.keys)}) (?:{'|'.join(stacks.values)})\.?")
@@ -119,8 +119,11 @@ def test_what_does_not_fit_is_refused(stacks, place, sample, catalog):
 
 
 class Looker(torch.nn.Module):
-    """Says what stood behind the same token before; `near`: no further back than so many tokens; `nearest`: what stood behind the last
-    key of any kind; `wordy`: a word of prose most of all, and then the right value."""
+    """Says what came after the same token before.
+
+    `near`: no further back than so many tokens; `nearest`: what came after the last key of any kind;
+    `wordy`: a word of prose most of all, and then the right value.
+    """
 
     caches, blocks = False, ()
 
@@ -186,6 +189,6 @@ def test_choosing_and_generating_are_two_things(monkeypatch, place, catalog, sta
 
 
 def test_written_lines(monkeypatch, place, catalog, stacks, tmp_path):
-    found = answers(monkeypatch, place, catalog, Looker(stacks))
-    assert haystack.write(Scored([place[1]], [found], tmp_path, {})) == {}
+    result = answers(monkeypatch, place, catalog, Looker(stacks))
+    assert haystack.write(Scored([place[1]], [result], tmp_path, {})) == {}
     assert (tmp_path / "haystack.csv").read_text().startswith("length,depth,rows,chosen,generated,other,nats,seed")

@@ -1,4 +1,4 @@
-"""Our model behind lm-eval: log-likelihoods by hand, chance for a model that knows nothing, 100 for one that knows all."""
+"""Our model under lm-eval: log-likelihoods by hand, chance for a model that knows nothing, 100 for an oracle."""
 
 import json
 from pathlib import Path
@@ -57,8 +57,8 @@ PAIRS = [
 def test_log_likelihoods_equal_a_hand_computation(lm):
     long = "the ship sailed on over the wide and stormy sea for many days, " * 2 + "the sea"
     pairs = [*PAIRS, (long, " and home")]
-    found = lm.loglikelihood([request(*pair) for pair in pairs], disable_tqdm=True)
-    assert [score for score, _ in found] == pytest.approx([by_hand(lm, *pair) for pair in pairs], abs=1e-4)
+    results = lm.loglikelihood([request(*pair) for pair in pairs], disable_tqdm=True)
+    assert [score for score, _ in results] == pytest.approx([by_hand(lm, *pair) for pair in pairs], abs=1e-4)
     assert lm.truncated == 1
 
 
@@ -87,14 +87,14 @@ def test_generation_stops_at_a_stop_text(lm):
 @torch.no_grad()
 def test_rolling_scores_every_token_once(lm):
     text = "and it came to pass in those days that there went out a decree " * 3
-    (found,) = lm.loglikelihood_rolling([request(text, kind="loglikelihood_rolling")], disable_tqdm=True)
+    (results,) = lm.loglikelihood_rolling([request(text, kind="loglikelihood_rolling")], disable_tqdm=True)
     row, total = [0, *lm.tokens.encode(text).ids], 0.0
     for first in range(0, len(row) - 1, 32):
         size = len(row[first + 1 : first + 33])
         window = row[first : first + 33] if size == 32 else row[-33:]
         logits = lm.model(torch.tensor([window[:-1]])).double().log_softmax(-1)[0]
         total += sum(float(logits[place - 1, window[place]]) for place in range(len(window) - size, len(window)))
-    assert found == pytest.approx(total, abs=1e-3)
+    assert results == pytest.approx(total, abs=1e-3)
 
 
 def test_an_answer_longer_than_the_context(lm):
@@ -148,13 +148,13 @@ class Fixed(LM):
 
 
 def test_an_untrained_model_is_at_chance_on_every_task(lm, tmp_path):
-    """Where right answers are no longer or shorter than wrong ones; the interval is 99.9% for the twelve tasks together."""
+    """Right answers are as long as wrong ones; the interval is 99.9% for the twelve tasks together."""
     lm.batch, results = 64, score(lm, write_items(tmp_path / "items"))["results"]
     assert set(results) == set(NAMES)
-    for name, found in results.items():
+    for name, metrics in results.items():
         chance = 0.5 if name in ("boolq", "piqa") else 0.25
         low, high = binom.interval(1 - 0.001 / 12, 150, chance)
-        assert low <= 150 * found["acc,none"] <= high, name
+        assert low <= 150 * metrics["acc,none"] <= high, name
 
 
 def test_an_oracle_scores_100_on_every_task(sample, tmp_path):
@@ -166,7 +166,7 @@ def test_an_oracle_scores_100_on_every_task(sample, tmp_path):
             answer = row["choices"][row["gold"]]
             right.add((answer, f" {row['query']}") if name.startswith("gloss") else (row["query"], f" {answer}"))
     results = score(Fixed(lambda *pair: 0.0 if pair in right else -9.0), folder)["results"]
-    assert {found[f"{metric},none"] for found in results.values() for metric in ("acc", "acc_norm")} == {1.0}
+    assert {metrics[f"{metric},none"] for metrics in results.values() for metric in ("acc", "acc_norm")} == {1.0}
 
 
 def test_a_trained_run_through_the_python_api(make_run, sample):
@@ -206,10 +206,10 @@ def test_prompts_are_worded_as_lm_evals_own(task):
 
 
 def test_sampling_is_by_seed_and_refuses_what_it_does_not_serve(lm):
-    asked = {"until": [], "max_gen_toks": 6, "do_sample": True, "temperature": 2.0}
-    first, again = (lm.generate_until([request("The", asked, kind="generate_until")]) for _ in range(2))
+    settings = {"until": [], "max_gen_toks": 6, "do_sample": True, "temperature": 2.0}
+    first, again = (lm.generate_until([request("The", settings, kind="generate_until")]) for _ in range(2))
     assert first == again
-    pair = lm.generate_until([request("The", asked, kind="generate_until")] * 2)
+    pair = lm.generate_until([request("The", settings, kind="generate_until")] * 2)
     assert pair[0] != pair[1]  # the draws of one call go on
     with pytest.raises(UserError, match="generation: 'top_p' is not served; sampling knows temperature and top_k"):
-        lm.generate_until([request("The", asked | {"top_p": 0.9}, kind="generate_until")])
+        lm.generate_until([request("The", settings | {"top_p": 0.9}, kind="generate_until")])

@@ -40,20 +40,20 @@ def pairs_by_hand(run):
 
 def test_seen_pairs_are_those_of_the_batches(make_run):
     run = make_run("dense", seed=4)
-    found, expected = seen_pairs(run), pairs_by_hand(run)
-    assert found.sum() == run.training.tokens
-    assert all(found[pair] == count for pair, count in expected.items())
-    assert found.nnz == len(expected)
+    pairs, expected = seen_pairs(run), pairs_by_hand(run)
+    assert pairs.sum() == run.training.tokens
+    assert all(pairs[pair] == count for pair, count in expected.items())
+    assert pairs.nnz == len(expected)
 
 
 def test_seen_pairs_of_a_later_stage_are_also_those_of_the_text_before_it(make_run):
     """Two stages on the same text in one order see what one long run sees."""
     whole = make_run("dense", seed=4)
     half = whole.training.model_copy(update={"tokens": whole.training.tokens // 2})
-    begins = InitFrom(whole.folder, "", "kept", half.tokens, batches=half.tokens // (half.micro_batch * half.sequence))
-    second = replace(whole, training=half, begins=begins)
+    earlier = InitFrom(whole.folder, "", "kept", half.tokens, batches=half.tokens // (half.micro_batch * half.sequence))
+    second = replace(whole, training=half, init_from=earlier)
     assert (seen_pairs(second) != seen_pairs(whole)).nnz == 0
-    assert seen_pairs(replace(second, begins=None)).sum() == half.tokens
+    assert seen_pairs(replace(second, init_from=None)).sum() == half.tokens
 
 
 def test_buckets_equal_a_loop_over_tokens(scored, tiny):
@@ -86,11 +86,11 @@ def test_buckets_equal_a_loop_over_tokens(scored, tiny):
                 cell = expected.setdefault((by, source, bucket), [0, 0.0])
                 cell[0] += 1
                 cell[1] -= float(likelihood[t, y])
-    found = {(r.by, r.source, r.bucket): (r.tokens, r.nats) for r in result["buckets"].itertuples()}
-    assert found.keys() == expected.keys()
+    buckets = {(r.by, r.source, r.bucket): (r.tokens, r.nats) for r in result["buckets"].itertuples()}
+    assert buckets.keys() == expected.keys()
     for key, (tokens, nats) in expected.items():
-        assert found[key][0] == tokens
-        assert found[key][1] == pytest.approx(nats, rel=1e-5)
+        assert buckets[key][0] == tokens
+        assert buckets[key][1] == pytest.approx(nats, rel=1e-5)
 
 
 def test_documents_add_up_to_the_total(scored):
@@ -134,9 +134,9 @@ def test_steps_hold_every_training_step(scored, tiny, tmp_path):
     run, _ = scored
     summary = written(run, score(run, quiet, tiny.evaluation, "steps"), tmp_path / "a", tiny, "steps")
     assert {path.name for path in (tmp_path / "a").iterdir()} == {"steps.npz"}
-    rows, found = read_rows(run.folder / "metrics.jsonl"), np.load(tmp_path / "a" / "steps.npz")
-    assert found["loss"][0] == pytest.approx([row["loss"] for row in rows])
-    assert found["norm"][0] == pytest.approx([row["norm"] for row in rows])
+    rows, arrays = read_rows(run.folder / "metrics.jsonl"), np.load(tmp_path / "a" / "steps.npz")
+    assert arrays["loss"][0] == pytest.approx([row["loss"] for row in rows])
+    assert arrays["norm"][0] == pytest.approx([row["norm"] for row in rows])
     assert summary["learning_rate"] == run.training.learning_rate
     tokens = np.fromfile(run.blocks / "train.bin", np.uint16)
     assert summary["training_entropy"] == pytest.approx(entropy(np.bincount(tokens)), abs=1e-5)
@@ -160,15 +160,15 @@ def test_a_run_that_diverged_has_steps_alone(scored, make_run, tiny, tmp_path):
     assert np.load(tmp_path / "documents.npz")["seeds"].tolist() == [0]
 
 
-def test_a_loss_that_is_no_number_is_no_loss_of_nothing(scored, tiny):
-    """One number that is none used to give a loss of 0.000000, the best possible."""
+def test_a_loss_that_is_not_finite_is_no_loss_of_nothing(scored, tiny):
+    """One NaN used to give a loss of 0.000000, the best possible."""
     run, _ = scored
     weights = load_file(run.weights)
     with safe_open(run.weights, "pt") as opened:
         about = opened.metadata()
     weights["head.weight"].fill_(3e38)  # a number, unlike the logits
     save_file(weights, run.weights, about)
-    with pytest.raises(UserError, match=r"losses that are no numbers on .*validation\.bin; its weights are damaged"):
+    with pytest.raises(UserError, match=r"losses that are not finite on .*validation\.bin; its weights are damaged"):
         score(run, quiet, tiny.evaluation, "losses")
 
 

@@ -14,13 +14,13 @@ def tokenizer(atlas_sample):
 
 
 def test_a_question_knows_where_the_name_stands(tokenizer):
-    found = ask(tokenizer, "Today the capital of Saint Pierre is", "Saint Pierre", "Paris")
-    assert found.prompt[0] == 0
-    assert tokenizer.decode(list(found.entity)).strip() == "Saint Pierre"
-    assert tokenizer.decode(list(found.answer)) == " Paris"
-    assert list(found.places) == list(range(found.places[0], found.places[-1] + 1))
+    question = ask(tokenizer, "Today the capital of Saint Pierre is", "Saint Pierre", "Paris")
+    assert question.prompt[0] == 0
+    assert tokenizer.decode(list(question.entity)).strip() == "Saint Pierre"
+    assert tokenizer.decode(list(question.answer)) == " Paris"
+    assert list(question.places) == list(range(question.places[0], question.places[-1] + 1))
     whole = tokenizer.encode("Today the capital of Saint Pierre is Paris").ids
-    assert [*found.prompt[1:], *found.answer] == whole
+    assert [*question.prompt[1:], *question.answer] == whole
 
 
 def test_the_first_mention_counts(tokenizer):
@@ -40,17 +40,17 @@ def test_answers_are_scored_as_a_plain_loop_would():
     logits = torch.randn(2, 5, 7, generator=generator)
     prompts, answers = [(0, 1, 2), (0, 3)], [(4, 5), (6,)]
     logits[1, 1, 6] = 9.0
-    found = answered(logits, prompts, answers)
+    scores = answered(logits, prompts, answers)
     for k, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
         nats, first = 0.0, True
         for step, token in enumerate(answer):
             row = logits[k, len(prompt) - 1 + step].softmax(-1)
             nats -= float(row[token].log())
             first = first and int(row.argmax()) == token
-        assert float(found.nats[k]) == pytest.approx(nats, abs=1e-5)
-        assert bool(found.first[k]) == first
-        torch.testing.assert_close(found.next[k].exp(), logits[k, len(prompt) - 1].softmax(-1))
-    assert found.first.tolist() == [False, True]
+        assert float(scores.nats[k]) == pytest.approx(nats, abs=1e-5)
+        assert bool(scores.first[k]) == first
+        torch.testing.assert_close(scores.next[k].exp(), logits[k, len(prompt) - 1].softmax(-1))
+    assert scores.first.tolist() == [False, True]
 
 
 def test_rows_are_padded_on_the_right():

@@ -28,8 +28,8 @@ ROWS = {
     "openai/gsm8k": [{"question": f"What is {n} and 1?", "answer": f"It is so.\n#### {n + 1}"} for n in range(8)],
     "TAUR-Lab/MuSR": [MUSR | {"answer_index": n % 2, "answer_choice": ("one", "two")[n % 2]} for n in range(4)],
     "Xnhyacinth/LongBench": [
-        {"context": "word " * n, "input": "", "question": "Who?", "answers": ["a king"], "length": 3000 * n, "all_classes": [], "dataset": "x",
-         "language": "en", "_id": str(n)}
+        {"context": "word " * n, "input": "", "question": "Who?", "answers": ["a king"], "length": 3000 * n,
+         "all_classes": [], "dataset": "x", "language": "en", "_id": str(n)}
         for n in range(1, 5)
     ],
 }  # fmt: skip
@@ -37,16 +37,16 @@ ROWS = {
 
 @pytest.fixture
 def hub(monkeypatch):
-    """Datasets of the hub's form; names what was asked for."""
-    asked = []
+    """Datasets of the hub's form; gives the names of those that were requested."""
+    requested = []
 
     def load_dataset(path, name=None, **_):
-        asked.append((path, name))
+        requested.append((path, name))
         splits = ("train", "test", "validation", "murder_mysteries", "object_placements", "team_allocation")
         return DatasetDict(dict.fromkeys(splits, Dataset.from_list(ROWS[path])))
 
     monkeypatch.setattr("datasets.load_dataset", load_dataset)
-    return asked
+    return requested
 
 
 @pytest.fixture
@@ -54,38 +54,38 @@ def lm(make_run, sample):
     return StemLM(build(make_run("dense").model, 0), Tokenizer.from_file(str(sample / "tokenizer.json")), 32)
 
 
-def asked(**tasks):
+def planned(**tasks):
     return PlannedReasoning(items=4, batch=4, tasks=tasks)
 
 
 def test_means_are_lm_evals(hub, lm):
-    found = score_tasks(lm, TaskManager(), asked(gsm8k="exact_match", leaderboard_musr="acc_norm"), quiet)
+    scores = score_tasks(lm, TaskManager(), planned(gsm8k="exact_match", leaderboard_musr="acc_norm"), quiet)
     results = simple_evaluate(lm, tasks=["gsm8k", "leaderboard_musr"], limit=4, bootstrap_iters=0)["results"]
-    assert found["gsm8k"]["value"].mean() == pytest.approx(100 * results["gsm8k"]["exact_match,strict-match"])
-    assert found["leaderboard_musr"]["value"].mean() == pytest.approx(
+    assert scores["gsm8k"]["value"].mean() == pytest.approx(100 * results["gsm8k"]["exact_match,strict-match"])
+    assert scores["leaderboard_musr"]["value"].mean() == pytest.approx(
         100 * results["leaderboard_musr"]["acc_norm,none"]
     )
-    assert len(found["gsm8k"]["value"]) == 4  # one filter of the two
-    assert len(found["leaderboard_musr"]["value"]) == 12  # three tasks
+    assert len(scores["gsm8k"]["value"]) == 4  # one filter of the two
+    assert len(scores["leaderboard_musr"]["value"]) == 12  # three tasks
     assert {path for path, _ in hub} == {"openai/gsm8k", "TAUR-Lab/MuSR"}
 
 
 def test_what_is_generated_counts(hub, lm, monkeypatch):
     """A model that says the right number to every other question."""
-    said = iter([f" so #### {n + 1}" if n % 2 else " no idea" for n in range(4)])
-    monkeypatch.setattr(StemLM, "generate_until", lambda self, requests, **_: [next(said) for _ in requests])
-    found = score_tasks(lm, TaskManager(), asked(gsm8k="exact_match"), quiet)
-    assert found["gsm8k"]["value"].tolist() == [0, 100, 0, 100]
+    texts = iter([f" so #### {n + 1}" if n % 2 else " no idea" for n in range(4)])
+    monkeypatch.setattr(StemLM, "generate_until", lambda self, requests, **_: [next(texts) for _ in requests])
+    results = score_tasks(lm, TaskManager(), planned(gsm8k="exact_match"), quiet)
+    assert results["gsm8k"]["value"].tolist() == [0, 100, 0, 100]
 
 
 def test_floors_and_lengths(hub, lm):
     pytest.importorskip("jieba")
     tasks = {"leaderboard_musr": "acc_norm", "gsm8k": "exact_match", "longbench_hotpotqa_e": "score"}
-    found = score_tasks(lm, TaskManager(), asked(**tasks), quiet)
-    assert set(found["leaderboard_musr"]["floor"]) == {50.0}
-    assert set(found["gsm8k"]["floor"]) == {25.0}  # four different answers
-    assert found["longbench_hotpotqa_e"]["length"].tolist() == [3000, 6000, 9000, 12000]
-    assert found["gsm8k"]["length"].tolist() == sorted(found["gsm8k"]["length"])
+    results = score_tasks(lm, TaskManager(), planned(**tasks), quiet)
+    assert set(results["leaderboard_musr"]["floor"]) == {50.0}
+    assert set(results["gsm8k"]["floor"]) == {25.0}  # four different answers
+    assert results["longbench_hotpotqa_e"]["length"].tolist() == [3000, 6000, 9000, 12000]
+    assert results["gsm8k"]["length"].tolist() == sorted(results["gsm8k"]["length"])
     assert hub[-1][1] == "hotpotqa_e"
 
 
@@ -111,52 +111,52 @@ def test_one_answer_to_everything_is_the_floor(hub, lm):
     like = [{**ROWS["Xnhyacinth/LongBench"][0], "answers": [line], "context": "code " * 9} for line in lines]
     ROWS["Xnhyacinth/LongBench"], old = like, ROWS["Xnhyacinth/LongBench"]
     try:
-        found = score_tasks(lm, TaskManager(), asked(longbench_lcc_e="score"), quiet)
+        results = score_tasks(lm, TaskManager(), planned(longbench_lcc_e="score"), quiet)
     finally:
         ROWS["Xnhyacinth/LongBench"] = old
-    floor = set(found["longbench_lcc_e"]["floor"])
+    floor = set(results["longbench_lcc_e"]["floor"])
     assert len(floor) == 1
     assert 70 < floor.pop() < 90  # three near misses and one line of another kind
 
 
 def test_what_does_not_fit_the_context_is_marked(hub, lm):
     pytest.importorskip("jieba")
-    found = score_tasks(lm, TaskManager(), asked(leaderboard_musr="acc_norm", longbench_hotpotqa_e="score"), quiet)
-    assert found["longbench_hotpotqa_e"]["cut"].all()
+    results = score_tasks(lm, TaskManager(), planned(leaderboard_musr="acc_norm", longbench_hotpotqa_e="score"), quiet)
+    assert results["longbench_hotpotqa_e"]["cut"].all()
     lm.context = 10_000
-    again = score_tasks(lm, TaskManager(), asked(leaderboard_musr="acc_norm"), quiet)
+    again = score_tasks(lm, TaskManager(), planned(leaderboard_musr="acc_norm"), quiet)
     assert not again["leaderboard_musr"]["cut"].any()
 
 
 def test_longbench_scores_what_is_said(hub, lm, monkeypatch):
     pytest.importorskip("jieba")
     monkeypatch.setattr(StemLM, "generate_until", lambda self, requests, **_: ["a king"] * len(requests))
-    found = score_tasks(lm, TaskManager(), asked(longbench_hotpotqa_e="score"), quiet)
-    assert found["longbench_hotpotqa_e"]["value"].tolist() == [100.0] * 4
+    results = score_tasks(lm, TaskManager(), planned(longbench_hotpotqa_e="score"), quiet)
+    assert results["longbench_hotpotqa_e"]["value"].tolist() == [100.0] * 4
 
 
 def test_what_is_unknown_is_named(hub, lm):
     with pytest.raises(UserError, match="task 'leaderboard_murs' is unknown; did you mean 'leaderboard_musr'\\?"):
         members(TaskManager(), "leaderboard_murs")
     with pytest.raises(UserError, match="task 'gsm8k' has no metric 'acc'; it has exact_match"):
-        score_tasks(lm, TaskManager(), asked(gsm8k="acc"), quiet)
+        score_tasks(lm, TaskManager(), planned(gsm8k="acc"), quiet)
 
 
-def test_nothing_is_asked_without_the_hub(make_run, tmp_path, monkeypatch):
+def test_nothing_is_scored_without_the_hub(make_run, tmp_path, monkeypatch):
     monkeypatch.setattr(reasoning, "load_run", lambda _: pytest.fail("no model is needed"))
-    assert score(make_run("dense"), quiet, asked(), tmp_path / "none.json") == {}
+    assert score(make_run("dense"), quiet, planned(), tmp_path / "none.json") == {}
     assert write(Scored([make_run("dense")], [{}], tmp_path, {})) == {"tasks": {}}
     assert not list(tmp_path.glob("*.npz"))
 
 
 def test_files_of_two_seeds(make_run, tmp_path):
-    own = {
+    shared = {
         "length": np.array([3, 4]),
         "floor": np.array([50.0, 50.0]),
         "cut": np.array([False, True]),
         "clusters": np.array(["a/0", "a/1"]),
     }
-    results = [{"a": own | {"value": np.array([0.0, value])}} for value in (100.0, 0.0)]
+    results = [{"a": shared | {"value": np.array([0.0, value])}} for value in (100.0, 0.0)]
     about = write(Scored([make_run("dense", seed) for seed in (0, 1)], results, tmp_path, {}))
     assert about == {"tasks": {"a": {"items": 2, "mean": 25.0, "floor": 50.0}}}
     arrays = np.load(tmp_path / "reasoning.npz")

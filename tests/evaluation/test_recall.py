@@ -44,7 +44,10 @@ def place(tmp_path_factory, catalog, tiny):
 
 
 class Looker(torch.nn.Module):
-    """Says what stood behind the same token before, the nearest time; `blind` says nothing; `slow` looks from the second query on."""
+    """Says what came after the same token before, the nearest time.
+
+    `blind` says nothing; `slow` looks from the second query on.
+    """
 
     def __init__(self, kind):
         super().__init__()
@@ -87,21 +90,21 @@ def test_a_tokenizer_of_another_mix_is_refused(place, sample):
 
 
 def test_written_lines(monkeypatch, place, tmp_path):
-    found = answers(monkeypatch, place, "looks")
-    assert recall.write(Scored([place[0]], [found], tmp_path, {})) == {}
+    result = answers(monkeypatch, place, "looks")
+    assert recall.write(Scored([place[0]], [result], tmp_path, {})) == {}
     assert (tmp_path / "recall.csv").read_text().startswith("pairs,length,queries,right,first_queries,first_right,seed")
 
 
-def test_what_is_asked_looks_like_a_training_sequence(place):
-    """Keys and values at the same places, no end mark before them: what a model has learnt of places holds for the questions."""
+def test_questions_look_like_a_training_sequence(place):
+    """Keys and values at the same positions, no end mark before them, so what a model has learnt of positions holds."""
     run, folder = place
     keys, values = (set(recall.token_of(folder / "tokenizer.json", words).tolist()) for words in made_up_words(16, 16))
     blocks = TokenBlocks(run.blocks, "train", 33, 289)
     trained = blocks.at(np.arange(blocks.count)).numpy()[:, :32]
     names, answers = (recall.token_of(folder / "tokenizer.json", words) for words in made_up_words(16, 16))
     key, value = recall.documents(16, 16, 4, 33, 6)
-    asked = recall.as_trained(names[key], answers[value])
-    for rows in (trained, asked):
+    questions = recall.as_trained(names[key], answers[value])
+    for rows in (trained, questions):
         assert rows.shape[1] == 32
         assert set(rows[:, ::2].ravel().tolist()) <= keys
         assert set(rows[:, 1::2].ravel().tolist()) <= values

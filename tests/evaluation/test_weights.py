@@ -26,7 +26,7 @@ def test_a_missing_run_and_foreign_weights_are_named(make_run):
 
 
 def test_weights_carry_the_settings_they_were_made_with(make_run):
-    """Weights of the same shape that another run left behind, under settings that aren't theirs."""
+    """Weights of the same shape that another run left, under settings that aren't theirs."""
     run, other = make_run("stem-full"), make_run("stem-full", seed=1)
     train(run, quiet)
     train(other, quiet)

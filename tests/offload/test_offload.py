@@ -1,4 +1,4 @@
-"""Tables in host memory: the same logits as on the device, the copies in their order, no row that is not the table's."""
+"""Tables in host memory: the same logits as on the device, copies in their order, no row that is not the table's."""
 
 from dataclasses import replace
 
@@ -23,29 +23,29 @@ TOKENS = torch.randint(0, VOCAB, (3, 17), generator=torch.Generator().manual_see
 
 
 class Recording(Link):
-    """Writes down what it is asked for; from a chosen fill on its copies fail."""
+    """A link that writes down its calls; from a chosen fill on its copies fail."""
 
     def __init__(self, fails_at=None):
         super().__init__()
-        self.said, self.numbers, self.fails_at = [], {}, fails_at
+        self.calls, self.numbers, self.fails_at = [], {}, fails_at
 
     def name(self, buffer):
         return self.numbers.setdefault(id(buffer.rows), len(self.numbers))
 
     def fill(self, buffer, source, ids):
-        self.said.append(("fill", self.name(buffer)))
+        self.calls.append(("fill", self.name(buffer)))
         super().fill(buffer, source, ids)
 
     def copy(self, buffer, source, ids):
-        if self.fails_at is not None and sum(word == "fill" for word, _ in self.said) > self.fails_at:
+        if self.fails_at is not None and sum(word == "fill" for word, _ in self.calls) > self.fails_at:
             raise OSError("the bus is gone")
         super().copy(buffer, source, ids)
 
     def wait(self, buffer):
-        self.said.append(("wait", self.name(buffer)))
+        self.calls.append(("wait", self.name(buffer)))
 
     def release(self, buffer):
-        self.said.append(("release", self.name(buffer)))
+        self.calls.append(("release", self.name(buffer)))
 
 
 def homes():
@@ -89,7 +89,7 @@ def test_two_buffers_in_turn_each_filled_after_it_was_read():
     offload(model, link=link)
     with torch.no_grad():
         model(TOKENS)
-    assert link.said == [
+    assert link.calls == [
         ("fill", 0), ("fill", 1),
         ("wait", 0), ("release", 0), ("fill", 0),
         ("wait", 1), ("release", 1), ("fill", 1),
@@ -98,13 +98,13 @@ def test_two_buffers_in_turn_each_filled_after_it_was_read():
     ]  # fmt: skip
 
 
-def test_synchronous_rows_are_brought_when_they_are_asked_for():
+def test_synchronous_rows_are_brought_when_they_are_requested():
     link = Recording()
     model = build(CONFIG, 3)
     offload(model, ahead=0, link=link)
     with torch.no_grad():
         model(TOKENS)
-    assert link.said == [("fill", 0), ("wait", 0), ("release", 0)] * 4
+    assert link.calls == [("fill", 0), ("wait", 0), ("release", 0)] * 4
 
 
 def test_bytes_are_those_of_the_cost_model():
@@ -142,7 +142,7 @@ def test_a_copy_that_fails_raises_and_leaves_nothing_stale(fails_at, cache):
     offload(model, cache=RowCache(30, VOCAB) if cache else None, link=link)
     with torch.no_grad():
         model(TOKENS[:1])
-        link.fails_at, link.said = fails_at, []
+        link.fails_at, link.calls = fails_at, []
         with pytest.raises(OSError, match="bus"):
             model(TOKENS)
         link.fails_at = None
@@ -165,10 +165,10 @@ class Breaking(RowCache):
     """Enters the first request's ids, and then the processor's memory is gone."""
 
     def request(self, ids):
-        found = super().request(ids)
+        answer = super().request(ids)
         if self.clock == len(ids):
             raise MemoryError
-        return found
+        return answer
 
 
 def test_a_pass_that_fails_once_its_ids_are_in_the_books_leaves_nothing_stale():
@@ -214,9 +214,13 @@ def test_rows_of_other_tokens_and_out_of_turn_are_refused():
 
 @pytest.mark.parametrize(
     ("changes", "named"),
-    [({"ffn": "dense", "replaced_layers": ()}, "no table"), ({"ffn": "stem-shuffled"}, "stem-shuffled"), ({"pair_rows": 50}, "stem"),
-     ({"table_shared": True}, "stem")],
-)  # fmt: skip
+    [
+        ({"ffn": "dense", "replaced_layers": ()}, "no table"),
+        ({"ffn": "stem-shuffled"}, "stem-shuffled"),
+        ({"pair_rows": 50}, "stem"),
+        ({"table_shared": True}, "stem"),
+    ],
+)
 def test_arms_that_have_nothing_to_offload(changes, named):
     with pytest.raises(UserError, match=named):
         offload(build(replace(CONFIG, **changes), 3))

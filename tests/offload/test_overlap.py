@@ -12,7 +12,7 @@ def ticked(compute, gather, copy, ahead, delay):
     tables = len(copy)
     gathered, copied, read = [None] * tables, [None] * tables, [None] * tables
     jobs = {"host": None, "link": None, "device": None}  # (ends, table)
-    stage, asked, now = 0, None, 0
+    stage, requested, now = 0, None, 0
     while True:
         for worker, ends in (("host", gathered), ("link", copied)):
             if jobs[worker] and jobs[worker][0] == now:
@@ -22,15 +22,15 @@ def ticked(compute, gather, copy, ahead, delay):
             jobs["device"] = None
             if stage == tables:
                 return now
-            asked = stage
+            requested = stage
         for _ in range(2):  # what the device reads now may free a buffer in the same tick
-            if asked is not None and copied[asked] is not None and copied[asked] + delay <= now:
-                read[asked], asked, stage = now, None, stage + 1
-        if jobs["device"] is None and asked is None:
+            if requested is not None and copied[requested] is not None and copied[requested] + delay <= now:
+                read[requested], requested, stage = now, None, stage + 1
+        if jobs["device"] is None and requested is None:
             jobs["device"] = (now + compute[stage], stage)
         begun = sum(end is not None for end in gathered) + (jobs["host"] is not None)
         if jobs["host"] is None and begun < tables:
-            free = asked == begun if ahead == 0 else begun < ahead or read[begun - ahead] is not None
+            free = requested == begun if ahead == 0 else begun < ahead or read[begun - ahead] is not None
             if free:
                 jobs["host"] = (now + gather[begun], begun)
         begun = sum(end is not None for end in copied) + (jobs["link"] is not None)
@@ -49,7 +49,7 @@ def test_it_is_what_three_workers_on_a_clock_do(data, tables, ahead, delay):
     assert pass_seconds(compute, gather, copy, ahead, delay) == ticked(compute, gather, copy, ahead, delay)
 
 
-def test_brought_when_asked_for_nothing_overlaps():
+def test_brought_when_requested_nothing_overlaps():
     assert pass_seconds([3, 4, 5], [1, 1], [2, 7], 0) == 3 + 4 + 5 + 1 + 1 + 2 + 7
 
 
@@ -60,8 +60,11 @@ def test_rows_that_are_fast_enough_cost_nothing_and_slow_ones_what_the_link_take
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [(([1], [1], [1], 1), "1 gathers and 1 copies for 0 tables"), (([1, 1], [1], [1], -1), "0 tables ahead or more, not -1")],
-)  # fmt: skip
+    [
+        (([1], [1], [1], 1), "1 gathers and 1 copies for 0 tables"),
+        (([1, 1], [1], [1], -1), "0 tables ahead or more, not -1"),
+    ],
+)
 def test_what_makes_no_sense(arguments, words):
     with pytest.raises(ValueError, match=words):
         pass_seconds(*arguments)

@@ -39,10 +39,10 @@ requests = st.lists(st.sets(st.integers(0, VOCAB - 1), max_size=8).map(sorted), 
 
 
 @given(requests, st.integers(1, 9), st.sampled_from(["lfu", "lru", "static"]), st.sets(st.integers(0, VOCAB - 1)))
-def test_every_request_as_by_hand(asked, slots, policy, chosen):
+def test_every_request_as_by_hand(passes, slots, policy, chosen):
     kept = sorted(chosen)[:slots]
     cache = RowCache(slots, VOCAB, policy, np.array(kept, int) if policy == "static" else None)
-    for ids, (held, fetched) in zip(asked, by_hand(asked, slots, policy, kept), strict=True):
+    for ids, (held, fetched) in zip(passes, by_hand(passes, slots, policy, kept), strict=True):
         ids = np.array(ids, int)
         places, missed = cache.request(ids)
         assert ids[missed].tolist() == fetched
@@ -79,9 +79,14 @@ def test_what_is_forgotten_is_fetched_again():
 
 @pytest.mark.parametrize(
     ("arguments", "named"),
-    [((0, 4), "not 0"), ((2, 4, "best"), "'best'"), ((2, 4, "static"), "static"), ((2, 4, "lru", np.array([1])), "static"),
-     ((1, 4, "static", np.array([1, 2])), "at most 1")],
-)  # fmt: skip
+    [
+        ((0, 4), "not 0"),
+        ((2, 4, "best"), "'best'"),
+        ((2, 4, "static"), "static"),
+        ((2, 4, "lru", np.array([1])), "static"),
+        ((1, 4, "static", np.array([1, 2])), "at most 1"),
+    ],
+)
 def test_settings_without_meaning(arguments, named):
     with pytest.raises(ValueError, match=named):
         RowCache(*arguments)
