@@ -1,4 +1,6 @@
-"""Table 3's ablations: every variant's loss and benchmark scores against dense, paired, beside the paper's and the costs."""
+"""Table 3's ablations: every variant's loss and benchmark scores against dense, paired, beside the paper's and the
+costs.
+"""
 
 import math
 
@@ -17,7 +19,7 @@ PAPER = {"gate-replaced": "table-3-ablations/gate-replaced", "stem-dagger": "tab
 
 
 def paper_gain(paper: Paper, arm: str) -> float | None:
-    """Return the paper's mean accuracy of an arm less dense's, in points; None where it has none."""
+    """Return the paper's mean accuracy of an arm less dense's, in points; None where the paper has none."""
     row = PAPER.get(arm, f"table-3-350m/{arm}")
     block, _, name = row.partition("/")
     if name not in paper.blocks[block].rows:
@@ -27,7 +29,10 @@ def paper_gain(paper: Paper, arm: str) -> float | None:
 
 
 def collect(measure: Comparison) -> pd.DataFrame:
-    """Gains over dense in loss at common and own rates, in accuracy, the paper's, and costs relative to dense's."""
+    """Return gains over dense in loss and in accuracy, the paper's gains, and costs relative to dense's.
+
+    Gains in loss are at the common and at tuned learning rates.
+    """
     rows = []
     for arm in measure.arms:
         rows += cost_rows(measure, arm)
@@ -43,7 +48,7 @@ def collect(measure: Comparison) -> pd.DataFrame:
 
 
 def draw_costs(axes: Axes, data: pd.DataFrame, order: list[str]) -> None:
-    """FLOPs and parameters of each arm as multiples of dense's."""
+    """Draw FLOPs and parameters of each arm as multiples of dense's."""
     for at, what in enumerate(("FLOPs", "parameters")):
         values = data[data["panel"] == what].set_index("what")["value"]
         for place, arm in enumerate(order):
@@ -55,7 +60,7 @@ def draw_costs(axes: Axes, data: pd.DataFrame, order: list[str]) -> None:
 
 
 def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
-    """Gains over dense by loss and by benchmarks, and costs."""
+    """Draw gains over dense by loss and by benchmarks, and costs."""
     gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)
     order = list(gains["what"])
     titles = {"a": "Gain in prose loss", "b": "Gain in accuracy", "c": "x dense's"}
@@ -65,7 +70,10 @@ def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
     draw_robustness(loss, data, order, shift=0.2)
     draw_forest(accuracy, data[data["panel"] == "accuracy"], order, "arm - dense (points)")
     paper = data[data["panel"] == "paper"]
-    accuracy.plot(paper["value"], [order.index(arm) for arm in paper["what"]], "d", mfc="white", mec="black", ms=6, ls="none", label="paper, 350M")  # fmt: skip
+    accuracy.plot(
+        paper["value"], [order.index(arm) for arm in paper["what"]], "d", mfc="white", mec="black", ms=6, ls="none",
+        label="paper, 350M",
+    )  # fmt: skip
     mark_settings(loss, data)
     for axes in (loss, accuracy):
         axes.legend(loc="lower right", ncols=2)

@@ -1,4 +1,6 @@
-"""Angles between the tables' rows: against random directions, dense outputs, over training, by frequency; do they predict loss?"""
+"""Angles between the tables' rows: against random directions, dense outputs, over training, by frequency; do they
+predict loss?
+"""
 
 import numpy as np
 import pandas as pd
@@ -20,11 +22,13 @@ CORRELATION, RANKS = "correlation of spread and gain", "ranks of frequency taken
 
 
 def density_rows(arms: dict[str, ArmGeometry]) -> list[dict]:
-    """Densities of cosines, means over seeds and over the layers that STEM 1/3 replaces."""
+    """Return densities of cosines: means over seeds and over the layers that STEM 1/3 replaces."""
     third, rows = arms["stem-third"], []
-    wanted = [("rows", "stem-third", "rows"), ("up", "dense", "up"), ("up", "dense", "up:centred"), ("up", "stem-full", "up"),
-              ("gated", "dense", "gated"), ("gated", "dense", "gated:centred"), ("gated", "stem-full", "gated"),
-              ("gated", "stem-full", "gated:centred")]  # fmt: skip
+    wanted = [
+        ("rows", "stem-third", "rows"), ("up", "dense", "up"), ("up", "dense", "up:centred"),
+        ("up", "stem-full", "up"), ("gated", "dense", "gated"), ("gated", "dense", "gated:centred"),
+        ("gated", "stem-full", "gated"), ("gated", "stem-full", "gated:centred"),
+    ]  # fmt: skip
     for panel, arm, key in wanted:
         heights = arms[arm].density(key, third.layers)
         bins = heights.shape[1]
@@ -42,31 +46,36 @@ def density_rows(arms: dict[str, ArmGeometry]) -> list[dict]:
 
 
 def spread_rows(arms: dict[str, ArmGeometry]) -> list[dict]:
-    """P95 of |cos| over that of random directions: over training, by training count, by arm and kind."""
+    """Return P95 of |cos| over that of random directions: over training, by training count, by arm and kind."""
     rows = []
     for name in TABLE_ARMS:
         arm = arms[name]
         floor = arm.random("rows")
         for share in sorted(arm.cosines[arm.cosines.what == "rows"]["share"].unique()):
-            found = arm.by_layer("p95", "rows", share=share).mean(axis=1).to_numpy()
-            rows.append(mean_row("over training", name, 100 * share, Contrast(found / floor)))
+            p95 = arm.by_layer("p95", "rows", share=share).mean(axis=1).to_numpy()
+            rows.append(mean_row("over training", name, 100 * share, Contrast(p95 / floor)))
         for bucket in FREQUENCIES:
             if arm.has("rows", bucket):
-                found = arm.by_layer("p95", "rows", bucket=bucket).mean(axis=1).to_numpy()
-                rows.append(mean_row("by training count", name, bucket, Contrast(found / floor)))
+                p95 = arm.by_layer("p95", "rows", bucket=bucket).mean(axis=1).to_numpy()
+                rows.append(mean_row("by training count", name, bucket, Contrast(p95 / floor)))
     for name, arm in arms.items():
         for what in ("up", "gated"):
             for centred in (False, True):
                 if arm.has(what):
-                    found = arm.by_layer("p95", what, centred).mean(axis=1).to_numpy()
+                    p95 = arm.by_layer("p95", what, centred).mean(axis=1).to_numpy()
                     label = f"{what}{', centred' if centred else ''}"
-                    rows += [mean_row("p95", name, label, Contrast(found)), mean_row("p95 / random", name, label, Contrast(found / arm.random(what)))]  # fmt: skip
+                    rows += [
+                        mean_row("p95", name, label, Contrast(p95)),
+                        mean_row("p95 / random", name, label, Contrast(p95 / arm.random(what))),
+                    ]  # fmt: skip
     return rows
 
 
 def token_rows(dense: ArmGeometry, arm: ArmGeometry) -> list[dict]:
-    """One line a token, means over seeds: mean |cos| of its row, loss gained over dense behind it, training count; and means by
-    bucket of the training count.
+    """Return lines per token, lines per bucket of the training count, and correlations of spread and gain.
+
+    A token's line has the mean |cos| of its table row, the loss gained over dense after the token, and its training
+    count; all are means over seeds.
     """
     kept, gain, spread, seen = token_gains(dense, arm)
     buckets = np.array(FREQUENCIES)[np.searchsorted(BUCKETS["frequency"], seen.mean(axis=0), side="right") - 1]
@@ -79,18 +88,18 @@ def token_rows(dense: ArmGeometry, arm: ArmGeometry) -> list[dict]:
         rows.append(mean_row(CORRELATION, what, "", gain_correlation(dense, arm, classes)))
     for bucket in FREQUENCIES:
         if (buckets == bucket).sum() > 1:
-            own = buckets == bucket
-            found = Contrast(gain[:, own].mean(axis=1))
-            rows.append(mean_row("bucket", bucket, float(spread[:, own].mean()), found))
+            in_bucket = buckets == bucket
+            contrast = Contrast(gain[:, in_bucket].mean(axis=1))
+            rows.append(mean_row("bucket", bucket, float(spread[:, in_bucket].mean()), contrast))
     return rows
 
 
 def draw_rows(axes: Axes, data: pd.DataFrame, ffn_width: int) -> None:
-    """Fig. 6a: cosines between the rows of each table, against random directions of that width."""
-    own = data[data["panel"] == "density, rows"]
-    layers = [what for what in dict.fromkeys(own["what"]) if "layer" in what]
+    """Draw cosines between the rows of each table, against random directions of that width (Fig. 6a)."""
+    densities = data[data["panel"] == "density, rows"]
+    layers = [what for what in dict.fromkeys(densities["what"]) if "layer" in what]
     for what, dashes in zip(layers, ("-", (0, (4, 2)), (0, (1, 1))), strict=False):
-        line = own[own["what"] == what]
+        line = densities[densities["what"] == what]
         axes.plot(
             line["x"],
             line["value"],
@@ -99,7 +108,7 @@ def draw_rows(axes: Axes, data: pd.DataFrame, ffn_width: int) -> None:
             lw=1.3,
             label=f"trained,{what.split(',')[-1]}",
         )
-    x = own[own["what"] == layers[0]]["x"].to_numpy(float)
+    x = densities[densities["what"] == layers[0]]["x"].to_numpy(float)
     beta = stats.beta((ffn_width - 1) / 2, (ffn_width - 1) / 2)
     axes.plot(x, beta.pdf((x + 1) / 2) / 2, color="black", lw=1, label=f"random, {ffn_width} dimensions")
     axes.set(xlim=(-0.7, 0.7), xlabel="cosine between two rows (STEM 1/3)", ylabel="density")
@@ -108,11 +117,11 @@ def draw_rows(axes: Axes, data: pd.DataFrame, ffn_width: int) -> None:
 
 
 def draw_pair(axes: Axes, data: pd.DataFrame, panel: str, key: str) -> None:
-    """Fig. 6b and 6c: dense against STEM, raw (solid) and with the mean vector taken off (dashed)."""
-    own = data[data["panel"] == f"density, {panel}"]
+    """Draw dense against STEM, raw (solid) and with the mean vector taken off (dashed): Fig. 6b and 6c."""
+    densities = data[data["panel"] == f"density, {panel}"]
     for arm in ("dense", "stem-full"):
         for what, dashes in ((f"{arm}, {key}", "-"), (f"{arm}, {key}:centred", (0, (3, 1.5)))):
-            line = own[own["what"] == what]
+            line = densities[densities["what"] == what]
             if len(line):
                 label = ARM_LABEL[arm] + (", centred" if "centred" in what else "")
                 axes.plot(line["x"], line["value"], color=ARM_COLOUR[arm], ls=dashes, lw=1.3, label=label)
@@ -122,10 +131,12 @@ def draw_pair(axes: Axes, data: pd.DataFrame, panel: str, key: str) -> None:
 
 
 def draw_training(axes: Axes, data: pd.DataFrame, paper: Paper) -> None:
-    """P95 of |cos| over the random one, from start to end; diamonds are the paper's three layers."""
+    """Draw P95 of |cos| over the random one, from start to end; diamonds are the paper's three layers."""
     for arm in TABLE_ARMS:
-        own = data[(data["panel"] == "over training") & (data["what"] == arm)]
-        axes.errorbar(own["x"].astype(float), own["value"], yerr=error_bars(own), **look(arm), label=ARM_LABEL[arm])  # fmt: skip
+        spreads = data[(data["panel"] == "over training") & (data["what"] == arm)]
+        axes.errorbar(
+            spreads["x"].astype(float), spreads["value"], yerr=error_bars(spreads), **look(arm), label=ARM_LABEL[arm],
+        )  # fmt: skip
     values = [paper.value(f"fig-6a/{layer}/p95") / random_p95(8192) for layer in ("layer-1", "layer-7", "layer-13")]
     axes.plot([104] * 3, values, "d", mfc="white", mec="black", ms=5, label="paper, 1B (layers 1, 7, 13)")
     axes.axhline(1, color="black", lw=0.8)
@@ -134,13 +145,15 @@ def draw_training(axes: Axes, data: pd.DataFrame, paper: Paper) -> None:
 
 
 def draw_frequency(axes: Axes, data: pd.DataFrame) -> None:
-    """The same by the tokens' training counts."""
-    own = data[data["panel"] == "by training count"]
-    places = [bucket for bucket in FREQUENCIES if bucket in set(own["x"])]
+    """Draw P95 of |cos| over the random one by the tokens' training counts."""
+    spreads = data[data["panel"] == "by training count"]
+    places = [bucket for bucket in FREQUENCIES if bucket in set(spreads["x"])]
     for shift, arm in zip((-0.12, 0, 0.12), TABLE_ARMS, strict=True):
-        rows = own[own["what"] == arm]
+        rows = spreads[spreads["what"] == arm]
         at = np.array([places.index(x) for x in rows["x"]]) + shift
-        axes.errorbar(at, rows["value"], yerr=error_bars(rows), color=ARM_COLOUR[arm], fmt=ARM_MARKER[arm], label=ARM_LABEL[arm])  # fmt: skip
+        axes.errorbar(
+            at, rows["value"], yerr=error_bars(rows), color=ARM_COLOUR[arm], fmt=ARM_MARKER[arm], label=ARM_LABEL[arm],
+        )  # fmt: skip
     axes.legend(loc="upper right")
     axes.set_xticks(range(len(places)), ["never" if place == "0" else place for place in places])
     axes.axhline(1, color="black", lw=0.8)
@@ -148,16 +161,22 @@ def draw_frequency(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_tokens(axes: Axes, data: pd.DataFrame) -> None:
-    """Gain over dense behind each token against how close its row lies to the others."""
+    """Draw the gain over dense after each token against how close its row lies to the others."""
     tokens = data[data["panel"] == "token"]
     for bucket, colour in zip(FREQUENCIES, SHADES, strict=True):
-        own = tokens[tokens["what"] == bucket]
-        if len(own):
-            axes.plot(own["x"].astype(float), own["value"], "o", ms=2, color=colour, mew=0, alpha=0.8, label="never" if bucket == "0" else bucket)  # fmt: skip
+        dots = tokens[tokens["what"] == bucket]
+        if len(dots):
+            axes.plot(
+                dots["x"].astype(float), dots["value"], "o", ms=2, color=colour, mew=0, alpha=0.8,
+                label="never" if bucket == "0" else bucket,
+            )  # fmt: skip
     buckets = data[data["panel"] == "bucket"]
     for bucket, colour in zip(FREQUENCIES, SHADES, strict=True):
-        own = buckets[buckets["what"] == bucket]
-        axes.errorbar(own["x"].astype(float), own["value"], yerr=error_bars(own), fmt="s", color=colour, mec="black", ecolor="black", ms=5, capsize=2, zorder=5)  # fmt: skip
+        means = buckets[buckets["what"] == bucket]
+        axes.errorbar(
+            means["x"].astype(float), means["value"], yerr=error_bars(means), fmt="s", color=colour, mec="black",
+            ecolor="black", ms=5, capsize=2, zorder=5,
+        )  # fmt: skip
     ranks = data[(data["panel"] == CORRELATION) & (data["what"] == RANKS)]["value"].item()
     if np.isfinite(ranks):
         words = f"rank correlation with closeness\nat equal count: {-ranks:+.2f}"
@@ -169,16 +188,16 @@ def draw_tokens(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def collect(measure: Angles) -> pd.DataFrame:
-    """Densities, spreads and tokens."""
+    """Return densities, spreads and tokens."""
     arms = measure.arms
     return pd.DataFrame(density_rows(arms) + spread_rows(arms) + token_rows(arms["dense"], arms["stem-full"]))
 
 
 def draw(data: pd.DataFrame, measure: Angles) -> Figure:
-    """Six panels."""
+    """Draw six panels."""
     titles = {
-        "a": "Rows of a table", "b": "In the up-projection's place", "c": "After the gate", "d": "Over training", "e": "By frequency",
-        "f": "Spread and gain",
+        "a": "Rows of a table", "b": "In the up-projection's place", "c": "After the gate", "d": "Over training",
+        "e": "By frequency", "f": "Spread and gain",
     }  # fmt: skip
     figure, grid = sheet("ab;cd;ef", 8.4, titles)
     rows, up, gated, training, frequency, tokens = grid.values()

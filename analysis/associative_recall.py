@@ -1,4 +1,6 @@
-"""Recall in context by number of pairs, at the trained length and beyond it; intervals end at 0 and 100%, beyond which no share lies."""
+"""Recall in context by number of pairs, at the trained length and beyond it; intervals end at 0 and 100%, beyond which
+no share lies.
+"""
 
 import numpy as np
 import pandas as pd
@@ -11,7 +13,7 @@ from stemrepro.verdicts.contrast import Contrast
 
 
 def collect(measure: Recall) -> pd.DataFrame:
-    """Accuracy of every arm by number of pairs and length, over all queries and over the first of each key."""
+    """Return accuracy of every arm by number of pairs and length, over all queries and over the first of each key."""
     rows = []
     for arm in measure.arms:
         for length in measure.inputs.scale.recall.lengths:
@@ -28,21 +30,23 @@ def collect(measure: Recall) -> pd.DataFrame:
 
 
 def draw(data: pd.DataFrame, measure: Recall) -> Figure:
-    """Return a panel a length, and which queries: all of them, and the first of each key."""
+    """Draw a panel per length and kind of query: all of them, and the first of each key."""
     lengths = measure.inputs.scale.recall.lengths
     letters = np.array(list("abcdefgh")[: 2 * len(lengths)]).reshape(2, len(lengths))
     figure, grid = sheet(letters.tolist(), 5.6, {}, sharex=True, sharey=True)
     for row, which in enumerate(("all", "first")):
         for letter, length in zip(letters[row], lengths, strict=True):
-            axes, own = grid[letter], data[data["panel"] == f"{which}, {length} tokens"]
+            axes, accuracies = grid[letter], data[data["panel"] == f"{which}, {length} tokens"]
             shifts = np.linspace(-0.09, 0.09, len(measure.arms))
             for shift, arm in zip(shifts, measure.arms, strict=True):
-                line = own[own["what"] == arm]
-                axes.errorbar(np.log2(line["x"].astype(float)) + shift, line["value"], yerr=error_bars(line, 0, 100), **look(arm),
-                              label=ARM_LABEL[arm])  # fmt: skip
+                line = accuracies[accuracies["what"] == arm]
+                axes.errorbar(
+                    np.log2(line["x"].astype(float)) + shift, line["value"], yerr=error_bars(line, 0, 100),
+                    **look(arm), label=ARM_LABEL[arm],
+                )  # fmt: skip
             trained = " (trained)" if length == measure.trained else ""
-            asked = "every query" if which == "all" else "first queries"
-            axes.set_title(f"{letter}  {length} tokens{trained}, {asked}")
+            queries = "every query" if which == "all" else "first queries"
+            axes.set_title(f"{letter}  {length} tokens{trained}, {queries}")
             axes.axhline(
                 100 / measure.inputs.catalog.mixes[measure.inputs.scale.data].values, color="black", lw=0.6, ls=":"
             )

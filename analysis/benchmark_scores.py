@@ -24,19 +24,24 @@ ROWS = {
 }
 
 
-def row(panel: str, what: str, arm: str, found: Contrast) -> dict:
-    """One line of data.csv: value with its 95% intervals, of seeds and items together and of seeds alone."""
-    low, high = found.interval(0.05)
-    seed_low, seed_high = Contrast(found.differences).interval(0.05)
+def row(panel: str, what: str, arm: str, contrast: Contrast) -> dict:
+    """Return a line of data.csv: a value with its 95% intervals, of seeds and items together and of seeds alone."""
+    low, high = contrast.interval(0.05)
+    seed_low, seed_high = Contrast(contrast.differences).interval(0.05)
     return {
-        "panel": panel, "what": what, "arm": arm, "value": found.mean, "ci_low": low, "ci_high": high,
-        "seed_low": seed_low, "seed_high": seed_high, "seed_se": found.seed_se, "item_se": found.item_se,
+        "panel": panel, "what": what, "arm": arm, "value": contrast.mean, "ci_low": low, "ci_high": high,
+        "seed_low": seed_low, "seed_high": seed_high, "seed_se": contrast.seed_se, "item_se": contrast.item_se,
     }  # fmt: skip
 
 
 def collect(measure: Comparison) -> pd.DataFrame:
-    """Accuracy of each arm and task beside its floor, and differences to dense by group; Unmeasured where a scale has no task."""
-    arms, paper = {arm: own.items.whole() for arm, own in measure.arms.items()}, measure.inputs.catalog.paper
+    """Return accuracy of each arm and task with the task's floors, and differences to dense by group.
+
+    Raises:
+        Unmeasured: the scale's text has no items of any task.
+    """
+    arms = {arm: scores.items.whole() for arm, scores in measure.arms.items()}
+    paper = measure.inputs.catalog.paper
     dense, rows = arms["dense"], []
     for task in measure.inputs.recipe.tasks:
         if not dense.tasks(task):
@@ -66,7 +71,7 @@ def collect(measure: Comparison) -> pd.DataFrame:
 
 
 def point(axes: Axes, at: float, data: pd.Series) -> None:
-    """A mean with two error bars: thin for seeds and items together, thick for seeds alone."""
+    """Draw a mean with two error bars: thin for seeds and items together, thick for seeds alone."""
     colour = ARM_COLOUR[data["arm"]]
     for low, high, width in (("ci_low", "ci_high", 0.8), ("seed_low", "seed_high", 2)):
         axes.plot([data[low], data[high]], [at, at], color=colour, lw=width, solid_capstyle="butt")
@@ -74,21 +79,22 @@ def point(axes: Axes, at: float, data: pd.Series) -> None:
 
 
 def draw_accuracy(axes: Axes, data: pd.DataFrame, recipe: Recipe) -> None:
-    """One row a task: arms, chance, what needs no knowledge, and the band in which dense makes a task untestable."""
+    """Draw a row per task: arms, chance, what needs no knowledge, and where dense makes a task untestable."""
     tasks = list(dict.fromkeys(data[data["panel"] == "accuracy"]["what"]))
     for place, task in enumerate(tasks):
-        own = data[data["what"] == task]
-        floors = own[own["panel"] == "floor"].set_index("arm")["value"]
-        limit, found = floors.max() + ACCURACY_LEAD, own[own["panel"] == "accuracy"].set_index("arm", drop=False)
+        task_rows = data[data["what"] == task]
+        floors = task_rows[task_rows["panel"] == "floor"].set_index("arm")["value"]
+        limit = floors.max() + ACCURACY_LEAD
+        accuracies = task_rows[task_rows["panel"] == "accuracy"].set_index("arm", drop=False)
         axes.barh(place, limit, height=0.86, color="#ececec", zorder=0)
         axes.plot([floors["chance"]] * 2, [place - 0.43, place + 0.43], color="black", lw=1.1, ls=(0, (2, 1.2)))
         axes.plot([floors["answers alone"]] * 2, [place - 0.43, place + 0.43], color="#7a5195", lw=1.3)
-        shifts = np.linspace(-0.3, 0.3, len(found))
-        for shift, (_, line) in zip(shifts, found.iterrows(), strict=True):
+        shifts = np.linspace(-0.3, 0.3, len(accuracies))
+        for shift, (_, line) in zip(shifts, accuracies.iterrows(), strict=True):
             point(axes, place + shift, line)
-            for value in own[(own["panel"] == "paper") & (own["arm"] == line["arm"])]["value"]:
+            for value in task_rows[(task_rows["panel"] == "paper") & (task_rows["arm"] == line["arm"])]["value"]:
                 axes.plot(value, place + shift, "d", mfc="white", mec=ARM_COLOUR[line["arm"]], ms=4)
-        good = found.loc["dense", "value"] >= limit
+        good = accuracies.loc["dense", "value"] >= limit
         floor = textwrap.fill(f"{floors.idxmax().removeprefix('the ')} {floors.max():.0f}%", 15)
         why = "testable" if good else f"not testable:\n{floor}"
         axes.text(1.01, place, why, transform=axes.get_yaxis_transform(), va="center",
@@ -102,14 +108,14 @@ def draw_accuracy(axes: Axes, data: pd.DataFrame, recipe: Recipe) -> None:
     axes.set_ylim(len(tasks) - 0.5, -0.5)
     axes.set_xlim(left=max(0, data[data["panel"].isin(["accuracy", "floor"])]["value"].min() - 12))
     axes.set_xlabel("accuracy (%)")
-    name_marks(axes, list(found["arm"]), paper=True)
+    name_marks(axes, list(accuracies["arm"]), paper=True)
     axes.plot([], [], color="black", lw=1.1, ls=(0, (2, 1.2)), label="chance")
     axes.plot([], [], color="#7a5195", lw=1.3, label="answers alone (dense)")
     axes.plot([], [], "s", color="#ececec", ms=8, label="dense below: not testable")
 
 
 def name_marks(axes: Axes, arms: list[str], paper: bool) -> None:
-    """What the marks are called, for a legend."""
+    """Name the marks, for a legend."""
     for arm in arms:
         axes.plot([], [], color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], label=ARM_LABEL[arm])
     if paper:
@@ -117,11 +123,11 @@ def name_marks(axes: Axes, arms: list[str], paper: bool) -> None:
 
 
 def draw_differences(axes: Axes, data: pd.DataFrame, score: str, label: str, paper: dict[str, float]) -> None:
-    """Differences to dense by group of tasks; diamonds are the paper's averages."""
-    own = data[data["panel"] == f"{score} - dense"]
-    groups = [what for what in ROWS if what in set(own["what"])]
+    """Draw differences to dense by group of tasks; diamonds are the paper's averages."""
+    differences = data[data["panel"] == f"{score} - dense"]
+    groups = [what for what in ROWS if what in set(differences["what"])]
     for place, what in enumerate(groups):
-        rows = own[own["what"] == what]
+        rows = differences[differences["what"] == what]
         for shift, (_, line) in zip(np.linspace(-0.3, 0.3, len(rows)), rows.iterrows(), strict=True):
             point(axes, place + shift, line)
             if what == "held_out" and line["arm"] in paper:
@@ -130,11 +136,11 @@ def draw_differences(axes: Axes, data: pd.DataFrame, score: str, label: str, pap
     axes.set_yticks(range(len(groups)), [ROWS[what] for what in groups], fontsize=SMALL)
     axes.set_ylim(len(groups) - 0.5, -0.5)
     axes.set_xlabel(label)
-    name_marks(axes, list(dict.fromkeys(own["arm"])), paper=bool(paper))
+    name_marks(axes, list(dict.fromkeys(differences["arm"])), paper=bool(paper))
 
 
 def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
-    """Accuracies by task, and differences in points and in bits."""
+    """Draw accuracies by task, and differences in points and in bits."""
     recipe = measure.inputs.recipe
     titles = {"a": "Accuracy by task", "b": "Difference to dense", "c": "Margin to dense"}
     figure, grid = sheet("ab;ac", 7, titles, width_ratios=(1, 1))

@@ -1,4 +1,6 @@
-"""Leads by how far back the target stood last and by position; the paper's differences on reasoning tasks beside ours where there are any."""
+"""Leads by how far back the target stood last and by position; the paper's differences on reasoning tasks beside ours
+where there are any.
+"""
 
 import numpy as np
 import pandas as pd
@@ -17,7 +19,7 @@ PAIRS = {
     ("token-only", "stem-full"): ("token-only - STEM full (contextual part)", ARM_COLOUR["token-only"], "^"),
 }
 FEWEST = 20
-"""Targets of a bucket that is drawn."""
+"""Targets that a bucket needs to be drawn."""
 WORDS = {"distance": "tokens since the target stood last", "position": "position in the sequence"}
 
 
@@ -43,20 +45,22 @@ def collect(measure: Reasoning) -> pd.DataFrame:
             rows.append(
                 {"panel": "tasks, the paper's", "what": name, "x": claim.metric, "value": claim.paper.value, "count": 1}
             )
-            found = measure.contrast(*claim.arms, claim.metric)
-            if np.isfinite(found.differences).all():
-                rows.append(mean_row("tasks, ours", name, claim.metric, found))
+            difference = measure.contrast(*claim.arms, claim.metric)
+            if np.isfinite(difference.differences).all():
+                rows.append(mean_row("tasks, ours", name, claim.metric, difference))
     return pd.DataFrame(rows)
 
 
 def draw_lead(axes: Axes, data: pd.DataFrame, by: str) -> None:
-    """Differences of losses by bucket, and beneath the axis how many of the targets are in it."""
+    """Draw differences of losses by bucket, and below the axis the share of targets in each."""
     shares = data[data["panel"] == f"share, {by}"]
     edges = tuple(int(x) for x in shares["x"])
     for shift, (label, colour, marker) in zip((-0.12, 0, 0.12), PAIRS.values(), strict=True):
-        own = data[(data["panel"] == f"lead, {by}") & (data["what"] == label)]
-        axes.errorbar(np.arange(len(own)) + shift, own["value"], yerr=error_bars(own), color=colour, fmt=f"{marker}-",
-                      label=label)  # fmt: skip
+        leads = data[(data["panel"] == f"lead, {by}") & (data["what"] == label)]
+        axes.errorbar(
+            np.arange(len(leads)) + shift, leads["value"], yerr=error_bars(leads), color=colour, fmt=f"{marker}-",
+            label=label,
+        )  # fmt: skip
     names = [bucket_name(edges, number) for number in range(len(edges))]
     if by == "distance":
         names[0] = "new"
@@ -70,7 +74,7 @@ def draw_lead(axes: Axes, data: pd.DataFrame, by: str) -> None:
 
 
 def draw_tasks(axes: Axes, data: pd.DataFrame, measure: Reasoning) -> None:
-    """STEM 1/3 less dense on the paper's tasks: its numbers, and ours where there are any."""
+    """Draw STEM 1/3 less dense on the paper's tasks: its numbers, and ours where they were measured."""
     paper = data[data["panel"] == "tasks, the paper's"]
     ours = data[data["panel"] == "tasks, ours"].set_index("what")
     places = np.arange(len(paper))[::-1]
@@ -93,7 +97,7 @@ def draw_tasks(axes: Axes, data: pd.DataFrame, measure: Reasoning) -> None:
 
 
 def draw(data: pd.DataFrame, measure: Reasoning) -> Figure:
-    """Return losses on the left, tasks on the right."""
+    """Draw losses on the left, tasks on the right."""
     titles = {"a": "Leads on prose by distance", "b": "Leads on prose by position", "c": "Tasks of reasoning"}
     figure, grid = sheet("ac;bc", 5.6, titles, width_ratios=(3, 2))
     for letter, by in zip("ab", WORDS, strict=True):

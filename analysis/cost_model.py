@@ -19,7 +19,7 @@ from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, PLAIN, SMA
 
 PLACEMENTS = ("third", "half", "full")
 MODELS = {"llama-3.2-1b": ("1B", "-"), "mobilellm-350m": ("350M", (0, (4, 2)))}
-SUSTAINED = 4e14  # FLOPs a second: about 40% of an H100's bfloat16 peak
+SUSTAINED = 4e14  # FLOPs per second: about 40% of an H100's bfloat16 peak
 LINKS = {"PCIe 4.0 x16": 32, "PCIe 5.0 x16": 64}  # GB/s, nominal
 LENGTHS = 2 ** np.arange(9, 18)
 WIDTHS = 2 ** np.arange(8, 14)
@@ -30,11 +30,14 @@ BATCHES = 2 ** np.arange(0, 9)
 def family(width: int) -> Shape:
     """Return a shape of the paper's 1B proportions at another width."""
     heads = max(1, width // 64)
-    return Shape(vocab=128256, width=width, layers=16, heads=heads, kv_heads=max(1, heads // 4), ffn_width=4 * width, sequence=4096)  # fmt: skip
+    return Shape(
+        vocab=128256, width=width, layers=16, heads=heads, kv_heads=max(1, heads // 4), ffn_width=4 * width,
+        sequence=4096,
+    )  # fmt: skip
 
 
 def collect(measure: Costs) -> pd.DataFrame:
-    """Everything that is drawn, one line a number."""
+    """Return everything that is drawn, a line per number."""
     rows, shapes = [], measure.inputs.catalog.shapes
 
     def add(panel: str, model: str, what: str, x: float, value: float) -> None:
@@ -83,12 +86,12 @@ def colour(placement: str) -> str:
 
 
 def placed(placement: str) -> dict:
-    """Colour and marker of a line of the arm with that placement."""
+    """Return colour and marker of a line of the arm with that placement."""
     return {"color": colour(placement), "marker": ARM_MARKER[f"stem-{placement}"], "ms": 3.5, "lw": 1.3}
 
 
 def draw_length(axes: Axes, data: pd.DataFrame) -> None:
-    """Share of forward FLOPs saved against length, by placement, for both of the paper's models."""
+    """Draw the share of forward FLOPs saved against length, by placement, for both of the paper's models."""
     for (model, what), rows in data[data["panel"] == "length"].groupby(["model", "what"], sort=False):
         dashes = MODELS[model][1]
         if what in PLACEMENTS:
@@ -105,7 +108,7 @@ def draw_length(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_width(axes: Axes, data: pd.DataFrame) -> None:
-    """The same against width at 4,096 tokens, in models of the 1B's proportions."""
+    """Draw the same share against width at 4,096 tokens, in models of the 1B's proportions."""
     for placement, rows in data[data["panel"] == "width"].groupby("what", sort=False):
         axes.plot(rows["x"], rows["value"], **placed(placement))
         axes.text(rows["x"].iloc[-1], rows["value"].iloc[-1] + 0.6, ARM_LABEL[f"stem-{placement}"],
@@ -115,13 +118,13 @@ def draw_width(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_decode(axes: Axes, data: pd.DataFrame) -> None:
-    """Share of a layer's reads saved in a decode step, against the batch that reads the weights together."""
-    own = data[data["panel"] == "decode"]
+    """Draw the share of a layer's reads saved in a decode step, against the batch that reads the weights together."""
+    savings = data[data["panel"] == "decode"]
     shades = {"512 tokens": ("#9ecae1", "o"), "4,096 tokens": ("#3182bd", "s"), "32,768 tokens": ("#08306b", "^")}
     for what, (shade, marker) in shades.items():
-        rows = own[own["what"] == what]
+        rows = savings[savings["what"] == what]
         axes.plot(rows["x"], rows["value"], color=shade, marker=marker, label=what)
-        printed = own[own["what"] == f"Table 1, {what}"]["value"].item()
+        printed = savings[savings["what"] == f"Table 1, {what}"]["value"].item()
         axes.axhline(printed, color=shade, lw=1, ls=(0, (2, 2)))
     axes.plot([], [], color="black", lw=1, ls=(0, (2, 2)), label="Table 1: at any batch")
     axes.set_xscale("log", base=2)
@@ -130,17 +133,20 @@ def draw_decode(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_memory(axes: Axes, data: pd.DataFrame) -> None:
-    """Where the bytes lie in bfloat16: tables against all else."""
-    own = data[data["panel"] == "memory"].set_index(["model", "what"])["value"]
+    """Draw where the bytes lie in bfloat16: tables against all else."""
+    gigabytes = data[data["panel"] == "memory"].set_index(["model", "what"])["value"]
     place, ticks = 0, []
     for model, (label, _) in MODELS.items():
-        axes.bar(place, own[model, "dense"], color=ARM_COLOUR["dense"])
+        axes.bar(place, gigabytes[model, "dense"], color=ARM_COLOUR["dense"])
         ticks.append(f"{label}\ndense")
         for placement in PLACEMENTS:
             place += 1
-            rest = own[model, f"{placement}: all but tables"]
+            rest = gigabytes[model, f"{placement}: all but tables"]
             axes.bar(place, rest, color=ARM_COLOUR["dense"])
-            axes.bar(place, own[model, f"{placement}: tables"], bottom=rest, color=colour(placement), hatch="//", edgecolor="white", lw=0)  # fmt: skip
+            axes.bar(
+                place, gigabytes[model, f"{placement}: tables"], bottom=rest, color=colour(placement), hatch="//",
+                edgecolor="white", lw=0,
+            )  # fmt: skip
             ticks.append(f"{label}\n{ARM_LABEL[f'stem-{placement}'].removeprefix('STEM ')}")
         place += 1
     axes.set_xticks(range(len(ticks)), ticks, fontsize=SMALLEST)
@@ -151,7 +157,10 @@ def draw_memory(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_moved(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
-    """Bytes or bandwidth against the tokens of a batch, 1B: dashed without de-duplication, solid with it."""
+    """Draw bytes or bandwidth against the tokens of a batch of the 1B.
+
+    Dashed lines are without de-duplication, solid ones with it.
+    """
     for placement in PLACEMENTS:
         for name, dashes in ((panel, (0, (2, 2))), (f"{panel}, distinct", "-")):
             rows = data[(data["panel"] == name) & (data["model"] == "llama-3.2-1b") & (data["what"] == placement)]
@@ -165,10 +174,10 @@ def draw_moved(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
 
 
 def draw(data: pd.DataFrame, measure: Costs) -> Figure:
-    """Six panels."""
+    """Draw six panels."""
     titles = {
-        "a": "Compute saved, by length", "b": "Compute saved, by width", "c": "Reads saved in decoding (1B layer)", "d": "Where the bytes are",
-        "e": "What a prefill moves", "f": "Link that hides a prefill's rows",
+        "a": "Compute saved, by length", "b": "Compute saved, by width", "c": "Reads saved in decoding (1B layer)",
+        "d": "Where the bytes are", "e": "What a prefill moves", "f": "Link that hides a prefill's rows",
     }  # fmt: skip
     figure, grid = sheet("ab;cd;ef", 8.4, titles)
     length, width, decode, memory, moved, link = grid.values()

@@ -21,18 +21,21 @@ from stemrepro.report.style import (
 from stemrepro.verdicts.contrast import Contrast
 
 LAW = 2.0
-"""Bits a parameter that dense language models hold after 1,000 exposures (Allen-Zhu and Li 2024, "Physics of Language Models", part 3.3)."""
+"""Bits per parameter that dense language models hold after 1,000 exposures.
+
+Source: Allen-Zhu and Li (2024), "Physics of Language Models", part 3.3.
+"""
 
 
 def collect(measure: Capacity) -> pd.DataFrame:
-    """Bits known by arm and number of people, and per parameter and FLOP at the most."""
+    """Return bits known by arm and number of people, and the most of them per parameter and per FLOP."""
     rows = []
     for arm, variants in measure.arms.items():
-        for variant, own in variants.items():
-            there = float(own.frame["bits"].iloc[0])
-            rows.append(mean_row("known", arm, there, Contrast(measure.bits(arm, variant))))
-            rows.append(mean_row("share", arm, there, Contrast(measure.percent(arm, variant))))
-            rows.append(mean_row("first", arm, there, Contrast(100 * own.frame["first"].to_numpy())))
+        for variant, scores in variants.items():
+            bits = float(scores.frame["bits"].iloc[0])
+            rows.append(mean_row("known", arm, bits, Contrast(measure.bits(arm, variant))))
+            rows.append(mean_row("share", arm, bits, Contrast(measure.percent(arm, variant))))
+            rows.append(mean_row("first", arm, bits, Contrast(100 * scores.frame["first"].to_numpy())))
         for name, cost in measure.costs(arm).items():
             best = max(variants, key=lambda variant: measure.bits(arm, variant).mean())
             rows.append(mean_row(f"per {name}", arm, name, Contrast(measure.bits(arm, best) / cost)))
@@ -40,25 +43,25 @@ def collect(measure: Capacity) -> pd.DataFrame:
 
 
 def draw_known(axes: Axes, data: pd.DataFrame, measure: Capacity) -> None:
-    """Bits known against bits told."""
-    own = data[data["panel"] == "known"]
-    told = np.array(sorted(own["x"].astype(float).unique()))
-    axes.plot(told, told, color="black", lw=0.7, ls=":")
-    axes.text(told[-1], told[-1], "all of it ", fontsize=SMALLEST, ha="right", va="bottom")
+    """Draw bits known against bits told."""
+    measured = data[data["panel"] == "known"]
+    told_bits = np.array(sorted(measured["x"].astype(float).unique()))
+    axes.plot(told_bits, told_bits, color="black", lw=0.7, ls=":")
+    axes.text(told_bits[-1], told_bits[-1], "all of it ", fontsize=SMALLEST, ha="right", va="bottom")
     for arm in measure.arms:
-        rows = own[own["what"] == arm]
+        rows = measured[measured["what"] == arm]
         axes.errorbar(rows["x"].astype(float), rows["value"], yerr=error_bars(rows, low=0), **look(arm),
                       label=ARM_LABEL[arm])  # fmt: skip
     axes.set_xscale("log", base=2)
-    axes.set_xticks(told, [f"{bits / 1000:g}k" for bits in told])
+    axes.set_xticks(told_bits, [f"{bits / 1000:g}k" for bits in told_bits])
     axes.set(xlabel="bits told", ylabel="bits known")
-    axes.set_ylim(-100, 1.08 * told[-1])
+    axes.set_ylim(-100, 1.08 * told_bits[-1])
 
 
 def draw_per(axes: Axes, data: pd.DataFrame, measure: Capacity, what: str, label: str) -> None:
-    """The most bits that an arm knows at any number of people, over a cost."""
-    own = data[data["panel"] == f"per {what}"].set_index("what").reindex(measure.arms)
-    for place, (arm, row) in enumerate(own.iterrows()):
+    """Draw the most bits that an arm knows at any number of people, over a cost."""
+    ratios = data[data["panel"] == f"per {what}"].set_index("what").reindex(measure.arms)
+    for place, (arm, row) in enumerate(ratios.iterrows()):
         axes.errorbar(
             row["value"],
             place,
@@ -67,14 +70,16 @@ def draw_per(axes: Axes, data: pd.DataFrame, measure: Capacity, what: str, label
             color=ARM_COLOUR[arm],
             ms=5,
         )
-    axes.set_yticks(range(len(own)), [ARM_LABEL[arm].replace(" (control)", "") for arm in own.index], fontsize=SMALL)
-    axes.set_ylim(len(own) - 0.5, -0.5)
+    axes.set_yticks(
+        range(len(ratios)), [ARM_LABEL[arm].replace(" (control)", "") for arm in ratios.index], fontsize=SMALL
+    )
+    axes.set_ylim(len(ratios) - 0.5, -0.5)
     axes.set_xlim(left=0)
     axes.set_xlabel(label)
 
 
 def draw(data: pd.DataFrame, measure: Capacity) -> Figure:
-    """Bits known against bits told, and per parameter, active parameter and FLOP."""
+    """Draw bits known against bits told, and per parameter, active parameter and FLOP."""
     titles = {"a": "What is held of what is told", "b": "Per parameter", "c": "Per active parameter", "d": "Per FLOP"}
     figure, grid = sheet("ab;cd", 6.4, titles)
     draw_known(grid["a"], data, measure)

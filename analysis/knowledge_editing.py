@@ -1,5 +1,6 @@
-"""Fig. 4 and 7 as measurements: how often other rows edit an answer, against controls, by lengths, layers and relations; shares of cases
-that were known before, in b, e and f of STEM full; intervals end at 0 and 100%, beyond which no share lies.
+"""Fig. 4 and 7 as measurements: how often other rows edit an answer, against controls, by lengths, layers and
+relations; shares of cases that were known before, in b, e and f of STEM full; intervals end at 0 and 100%, beyond which
+no share lies.
 """
 
 import numpy as np
@@ -24,8 +25,8 @@ from stemrepro.verdicts.contrast import Contrast
 
 MAIN = "stem-full"
 EXCHANGED = {
-    "rows": "rows of the target", "input": "input embedding", "both": "both (the target's prompt)", "random": "rows by chance",
-    "wrong-layer": "rows of another layer", "average": "average of the rows",
+    "rows": "rows of the target", "input": "input embedding", "both": "both (the target's prompt)",
+    "random": "rows by chance", "wrong-layer": "rows of another layer", "average": "average of the rows",
 }  # fmt: skip
 LENGTHS = {
     "longer-left-pad": "longer: pad left", "longer-right-pad": "longer: pad right", "longer-copy": "longer: copies",
@@ -36,11 +37,11 @@ EXAMPLE = ("Spain", "Germany", "capital")
 
 
 def _by_relation(measure: Knowledge, method: str) -> list[dict]:
-    own = measure.edits[MAIN]
-    cases, known = own.own_cases(method)
-    moved, rows = own.values(method, "success"), []
+    edits = measure.edits[MAIN]
+    cases, known_before = edits.own_cases(method)
+    moved, rows = edits.values(method, "success"), []
     for relation in dict.fromkeys(cases["relation"]):
-        kept = known & (cases["relation"] == relation).to_numpy()
+        kept = known_before & (cases["relation"] == relation).to_numpy()
         if kept.any(axis=1).all():
             means = [100 * moved[seed][kept[seed]].mean() for seed in range(len(kept))]
             rows.append(mean_row("by relation", method, relation, Contrast(np.array(means))))
@@ -48,11 +49,11 @@ def _by_relation(measure: Knowledge, method: str) -> list[dict]:
 
 
 def _example(measure: Knowledge) -> list[dict]:
-    """Probabilities of the target's answer after the edit: every case, and the paper's example."""
-    own = measure.edits[MAIN]
-    cases, known = own.own_cases("rows")
-    new = np.where(known, own.values("rows", "new"), np.nan)
-    spread = np.nanquantile(new, np.linspace(0, 1, 101)) if known.any() else []
+    """Return probabilities of the target's answer after the edit: every case, and the paper's example."""
+    edits = measure.edits[MAIN]
+    cases, known_before = edits.own_cases("rows")
+    new = np.where(known_before, edits.values("rows", "new"), np.nan)
+    spread = np.nanquantile(new, np.linspace(0, 1, 101)) if known_before.any() else []
     rows = [
         {"panel": "probability of the new answer", "what": "cases", "x": place / 100, "value": value}
         for place, value in enumerate(spread)
@@ -71,10 +72,10 @@ def _example(measure: Knowledge) -> list[dict]:
 
 
 def collect(measure: Knowledge) -> pd.DataFrame:
-    """Success of every method in every arm, recall, the example, and success by relation."""
+    """Return success of every method in every arm, recall, the example, and success by relation."""
     rows = []
-    for arm, own in measure.edits.items():
-        for method in own.methods:
+    for arm, edits in measure.edits.items():
+        for method in edits.methods:
             rows.append(mean_row("success", arm, method, measure.of(arm, "success", method)))
             rows.append(mean_row("kept", arm, method, measure.of(arm, "kept", method)))
             rows += [mean_row(field, arm, method, measure.of(arm, field, method)) for field in ("closer", "new", "old")]
@@ -82,25 +83,27 @@ def collect(measure: Knowledge) -> pd.DataFrame:
             if np.isfinite(others.differences).all():
                 rows.append(mean_row("success where not known before", arm, method, others))
         facts = measure.facts[arm]
-        for name, told, held_out in (
+        for name, was_told, held_out in (
             ("told, held-out template", True, True),
             ("told, trained templates", True, False),
             ("never told", False, True),
         ):
-            rows.append(mean_row("recall", arm, name, Contrast(100 * facts.recall(told, held_out))))
+            rows.append(mean_row("recall", arm, name, Contrast(100 * facts.recall(was_told, held_out))))
     for method in ("rows", "input"):
         rows += _by_relation(measure, method)
     return pd.DataFrame(rows + _example(measure))
 
 
 def _dots(axes: Axes, rows: pd.DataFrame, names: dict[str, str], arms: list[str]) -> None:
-    """A line a method, a dot an arm, next to each other."""
+    """Draw a row per method with a dot per arm."""
     shifts = np.linspace(-0.32, 0.32, len(arms)) if len(arms) > 1 else [0.0]
     for shift, arm in zip(shifts, arms, strict=True):
-        own = rows[rows["what"] == arm].set_index("x").reindex(names)
+        means = rows[rows["what"] == arm].set_index("x").reindex(names)
         places = np.arange(len(names)) + shift
-        axes.errorbar(own["value"], places, xerr=error_bars(own, 0, 100), fmt=ARM_MARKER[arm], color=ARM_COLOUR[arm],
-                      label=ARM_LABEL[arm])  # fmt: skip
+        axes.errorbar(
+            means["value"], places, xerr=error_bars(means, 0, 100), fmt=ARM_MARKER[arm], color=ARM_COLOUR[arm],
+            label=ARM_LABEL[arm],
+        )  # fmt: skip
     axes.set_yticks(range(len(names)), names.values())
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlim(-3, 103)
@@ -109,12 +112,12 @@ def _dots(axes: Axes, rows: pd.DataFrame, names: dict[str, str], arms: list[str]
 
 
 def draw_layers(axes: Axes, data: pd.DataFrame, measure: Knowledge) -> None:
-    """Success against the number of layers whose rows are exchanged, from the lowest up."""
-    for arm, own in measure.edits.items():
+    """Draw success against the number of layers whose rows are exchanged, from the lowest up."""
+    for arm, edits in measure.edits.items():
         rows = data[(data["panel"] == "success") & (data["what"] == arm)].set_index("x")
-        doses = [rows.loc[f"layers-{count}"] for count in range(1, own.tables)] + [rows.loc["rows"]]
+        doses = [rows.loc[f"layers-{count}"] for count in range(1, edits.tables)] + [rows.loc["rows"]]
         shown = pd.DataFrame(doses)
-        counts = np.arange(1, own.tables + 1)
+        counts = np.arange(1, edits.tables + 1)
         axes.errorbar(
             counts,
             shown["value"],
@@ -127,9 +130,9 @@ def draw_layers(axes: Axes, data: pd.DataFrame, measure: Knowledge) -> None:
 
 
 def draw_example(axes: Axes, data: pd.DataFrame) -> None:
-    """The share of cases below each probability of the new answer, and where the paper's example lies."""
-    own = data[data["panel"] == "probability of the new answer"]
-    cases, example = own[own["what"] == "cases"], own[own["what"] == "example"]
+    """Draw the share of cases below each probability of the new answer, and where the paper's example lies."""
+    probabilities = data[data["panel"] == "probability of the new answer"]
+    cases, example = probabilities[probabilities["what"] == "cases"], probabilities[probabilities["what"] == "example"]
     axes.plot(cases["value"].astype(float), 100 * cases["x"].astype(float), color=ARM_COLOUR[MAIN], lw=1.3)
     for value in example["value"]:
         axes.axvline(value, color="black", lw=0.8, ls=":")
@@ -138,12 +141,12 @@ def draw_example(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_recall(axes: Axes, data: pd.DataFrame) -> None:
-    """Facts recalled by each arm."""
-    own = data[data["panel"] == "recall"]
-    names = list(dict.fromkeys(own["x"]))
-    arms = list(dict.fromkeys(own["what"]))
+    """Draw the facts recalled by each arm."""
+    recalls = data[data["panel"] == "recall"]
+    names = list(dict.fromkeys(recalls["x"]))
+    arms = list(dict.fromkeys(recalls["what"]))
     for shift, arm in zip(np.linspace(-0.3, 0.3, len(arms)), arms, strict=True):
-        rows = own[own["what"] == arm].set_index("x").reindex(names)
+        rows = recalls[recalls["what"] == arm].set_index("x").reindex(names)
         axes.errorbar(rows["value"], np.arange(len(names)) + shift, xerr=error_bars(rows, 0, 100), fmt=ARM_MARKER[arm],
                       color=ARM_COLOUR[arm], label=ARM_LABEL[arm])  # fmt: skip
     axes.set_yticks(range(len(names)), [name.replace(", ", ",\n") for name in names])
@@ -151,11 +154,11 @@ def draw_recall(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_relations(axes: Axes, data: pd.DataFrame) -> None:
-    """Success by relation, for rows and for the input embedding."""
-    own = data[data["panel"] == "by relation"]
-    names = list(dict.fromkeys(own["x"]))
+    """Draw success by relation, for rows and for the input embedding."""
+    successes = data[data["panel"] == "by relation"]
+    names = list(dict.fromkeys(successes["x"]))
     for shift, (method, fill) in zip((-0.12, 0.12), (("rows", "full"), ("input", "none")), strict=True):
-        rows = own[own["what"] == method].set_index("x").reindex(names)
+        rows = successes[successes["what"] == method].set_index("x").reindex(names)
         axes.errorbar(rows["value"], np.arange(len(names)) + shift, xerr=error_bars(rows, 0, 100), fmt=ARM_MARKER[MAIN],
                       color=ARM_COLOUR[MAIN], fillstyle=fill)  # fmt: skip
     axes.set_yticks(range(len(names)), names)
@@ -163,10 +166,10 @@ def draw_relations(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw(data: pd.DataFrame, measure: Knowledge) -> Figure:
-    """Six panels: what is exchanged, lengths, layers, what was known, relations, the example among all cases."""
+    """Draw six panels: what is exchanged, lengths, layers, what was known, relations, the example among all cases."""
     titles = {
-        "a": "What is exchanged", "b": "Names of other lengths", "c": "In how many layers", "d": "What was known before",
-        "e": "By relation (open: input)", "f": "The paper's example",
+        "a": "What is exchanged", "b": "Names of other lengths", "c": "In how many layers",
+        "d": "What was known before", "e": "By relation (open: input)", "f": "The paper's example",
     }  # fmt: skip
     figure, grid = sheet("ab;ac;de;df", 8.4, titles)
     success = data[data["panel"] == "success"]

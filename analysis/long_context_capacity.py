@@ -36,7 +36,10 @@ PAIRS = {
 
 
 def count_rows(text: TextCounts, layers: int, ffn_width: int) -> list[dict]:
-    """Distinct tokens, Heaps' law, active parameters, hit rates: intervals are over windows and stretches of text."""
+    """Return distinct tokens, Heaps' law, active parameters and hit rates.
+
+    Intervals are over windows and stretches of text.
+    """
     rows = []
     for vocab in sorted(text.distinct["vocab"].unique()):
         for source in text.sources():
@@ -47,8 +50,8 @@ def count_rows(text: TextCounts, layers: int, ffn_width: int) -> list[dict]:
                 mean_row(f"Heaps b, {vocab}", source, 0, exponent),
                 mean_row(f"Heaps ln K, {vocab}", source, 0, intercept),
             ]
-    own = text.distinct[text.distinct["vocab"] == text.vocab]
-    for n, group in own.groupby("length"):
+    distinct = text.distinct[text.distinct["vocab"] == text.vocab]
+    for n, group in distinct.groupby("length"):
         share = Contrast(group.groupby("source")["distinct"].mean().to_numpy() / text.vocab)
         rows.append(mean_row("share touched", "STEM tables", n, share))
         for placement in ("third", "half", "full"):
@@ -60,20 +63,20 @@ def count_rows(text: TextCounts, layers: int, ffn_width: int) -> list[dict]:
         ]
         zipf = expected_distinct(int(n), text.vocab)
         rows.append(mean_row(f"distinct, {text.vocab}", "Zipf, independent draws", n, Contrast(np.array([zipf]))))
-    for asked in text.cache["asked"].unique():
+    for which in text.cache["asked"].unique():
         for policy in POLICIES:
             for share in sorted(text.cache["share"].unique()):
-                rates = [text.hit_rate(source, asked, policy, share) for source in text.sources()]
+                rates = [text.hit_rate(source, which, policy, share) for source in text.sources()]
                 rows.append(
-                    mean_row(f"cache, {asked}", policy, 100 * share, Contrast(np.array([rate.mean for rate in rates])))
+                    mean_row(f"cache, {which}", policy, 100 * share, Contrast(np.array([rate.mean for rate in rates])))
                 )
-                rows += [mean_row(f"cache, {asked}, {source}", policy, 100 * share, rate)
+                rows += [mean_row(f"cache, {which}, {source}", policy, 100 * share, rate)
                          for source, rate in zip(text.sources(), rates, strict=True)]  # fmt: skip
     return rows
 
 
 def loss_rows(arms: dict[str, ArmContext]) -> list[dict]:
-    """Return differences of arms by position, and how they grow on the same targets behind more context."""
+    """Return differences of arms by position, and how they grow on the same targets after more context."""
     rows = []
     source = arms["dense"].arrays["source"]
     for (high, low), (label, _, _) in PAIRS.items():
@@ -92,14 +95,16 @@ def loss_rows(arms: dict[str, ArmContext]) -> list[dict]:
 
 
 def draw_distinct(axes: Axes, data: pd.DataFrame, vocab: int) -> None:
-    """Distinct tokens against length by source, Heaps' exponent in the legend."""
+    """Draw distinct tokens against length by source, with Heaps' exponent in the legend."""
     for source in [name for name in SOURCE_COLOUR if name in set(data["what"])]:
-        own = data[(data["panel"] == f"distinct, {vocab}") & (data["what"] == source)]
+        counts = data[(data["panel"] == f"distinct, {vocab}") & (data["what"] == source)]
         fit = data[(data["panel"] == f"Heaps b, {vocab}") & (data["what"] == source)].iloc[0]
         label = f"{source}: b = {fit['value']:.3f} ({fit['ci_low']:.3f} to {fit['ci_high']:.3f})"
-        axes.plot(own["x"], own["value"], color=SOURCE_COLOUR[source], ls=SOURCE_DASHES[source], lw=1.3, label=label)
+        axes.plot(
+            counts["x"], counts["value"], color=SOURCE_COLOUR[source], ls=SOURCE_DASHES[source], lw=1.3, label=label
+        )
         axes.fill_between(
-            own["x"].astype(float), own["ci_low"], own["ci_high"], color=SOURCE_COLOUR[source], alpha=0.2, lw=0
+            counts["x"].astype(float), counts["ci_low"], counts["ci_high"], color=SOURCE_COLOUR[source], alpha=0.2, lw=0
         )
     zipf = data[data["what"] == "Zipf, independent draws"]
     axes.plot(zipf["x"], zipf["value"], color="black", lw=0.7, label="Zipf, independent draws")
@@ -111,12 +116,12 @@ def draw_distinct(axes: Axes, data: pd.DataFrame, vocab: int) -> None:
 
 
 def draw_touched(axes: Axes, data: pd.DataFrame) -> None:
-    """Share of a layer's table rows and of an equally large MoE's experts that a context touches."""
-    own = data[data["panel"] == "share touched"]
+    """Draw the share of a layer's table rows, and of an equally large MoE's experts, that a context touches."""
+    shares = data[data["panel"] == "share touched"]
     for name, colour in zip(
         ("STEM tables", *MOES), (ARM_COLOUR["stem-full"], "#252525", "#737373", "#b0b0b0"), strict=True
     ):
-        line = own[own["what"] == name]
+        line = shares[shares["what"] == name]
         axes.plot(line["x"], 100 * line["value"], color=colour, lw=1.6 if name == "STEM tables" else 1.1, label=name)
         if name == "STEM tables":
             axes.fill_between(
@@ -128,18 +133,21 @@ def draw_touched(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_active(axes: Axes, data: pd.DataFrame) -> None:
-    """Table parameters that a context touches in the paper's 350M shape, by placement."""
+    """Draw the table parameters that a context touches in the paper's 350M shape, by placement."""
     for placement, dashes in zip(("third", "half", "full"), DASHES, strict=False):
-        own = data[(data["panel"] == "active parameters") & (data["what"] == placement)]
+        parameters = data[(data["panel"] == "active parameters") & (data["what"] == placement)]
         axes.plot(
-            own["x"],
-            own["value"],
+            parameters["x"],
+            parameters["value"],
             color=ARM_COLOUR[f"stem-{placement}"],
             ls=dashes,
             lw=1.3,
             label=ARM_LABEL[f"stem-{placement}"],
         )
-        axes.fill_between(own["x"].astype(float), own["ci_low"], own["ci_high"], color=ARM_COLOUR[f"stem-{placement}"], alpha=0.2, lw=0)  # fmt: skip
+        axes.fill_between(
+            parameters["x"].astype(float), parameters["ci_low"], parameters["ci_high"],
+            color=ARM_COLOUR[f"stem-{placement}"], alpha=0.2, lw=0,
+        )  # fmt: skip
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set(xlabel="tokens of context", ylabel="parameters (M), 350M shape")
@@ -147,17 +155,21 @@ def draw_active(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_cache(axes: Axes, data: pd.DataFrame) -> None:
-    """Hit rates against cache size: over all tokens, and over what de-duplication leaves."""
-    for asked, colour in (("every token", ARM_COLOUR["stem-third"]), ("distinct in a chunk", ARM_COLOUR["token-only"])):
+    """Draw hit rates against cache size: over all tokens, and over what de-duplication leaves."""
+    for which, colour in (("every token", ARM_COLOUR["stem-third"]), ("distinct in a chunk", ARM_COLOUR["token-only"])):
         for policy, dashes in POLICIES.items():
-            own = data[(data["panel"] == f"cache, {asked}") & (data["what"] == policy)]
-            axes.plot(own["x"], own["value"], color=colour, ls=dashes, lw=1.2)
+            rates = data[(data["panel"] == f"cache, {which}") & (data["what"] == policy)]
+            axes.plot(rates["x"], rates["value"], color=colour, ls=dashes, lw=1.2)
             if policy == "LFU":
-                axes.fill_between(own["x"].astype(float), own["ci_low"], own["ci_high"].clip(upper=100), color=colour, alpha=0.15, lw=0)  # fmt: skip
+                axes.fill_between(
+                    rates["x"].astype(float), rates["ci_low"], rates["ci_high"].clip(upper=100), color=colour,
+                    alpha=0.15, lw=0,
+                )  # fmt: skip
     axes.axhline(80, color="black", lw=0.8)
     axes.text(0.8, 81, "paper: above 80%", fontsize=SMALLEST, ha="left", va="bottom")
     handles = [plt.Line2D([], [], color=ARM_COLOUR["stem-third"], label="every token"),
-               plt.Line2D([], [], color=ARM_COLOUR["token-only"], label="distinct tokens of a\n128-token chunk")]  # fmt: skip
+               plt.Line2D([], [], color=ARM_COLOUR["token-only"],
+               label="distinct tokens of a\n128-token chunk")]  # fmt: skip
     handles += [plt.Line2D([], [], color="black", ls=dashes, lw=1, label=name) for name, dashes in POLICIES.items()]
     axes.legend(handles=handles, loc="lower right")
     axes.set_xscale("log", base=2)
@@ -167,24 +179,28 @@ def draw_cache(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_position(axes: Axes, data: pd.DataFrame) -> None:
-    """Paired differences by position in the block."""
+    """Draw paired differences by position in the block."""
     for shift, (label, colour, marker) in zip((0.1, 0, -0.1), PAIRS.values(), strict=True):
-        own = data[(data["panel"] == "by position") & (data["what"] == label)]
-        axes.errorbar(np.arange(len(own)) + shift, own["value"], yerr=error_bars(own), color=colour, marker=marker,
-                      label=label)  # fmt: skip
-    names = [str(int(x)) if x < 2 else f"{int(x)}-{2 * int(x) - 1}" for x in own["x"]]
-    axes.set_xticks(range(len(own)), names, fontsize=SMALLEST)
+        differences = data[(data["panel"] == "by position") & (data["what"] == label)]
+        axes.errorbar(
+            np.arange(len(differences)) + shift, differences["value"], yerr=error_bars(differences), color=colour,
+            marker=marker, label=label,
+        )  # fmt: skip
+    names = [str(int(x)) if x < 2 else f"{int(x)}-{2 * int(x) - 1}" for x in differences["x"]]
+    axes.set_xticks(range(len(differences)), names, fontsize=SMALLEST)
     axes.axhline(0, color="black", lw=0.6)
     axes.set(xlabel="position in the sequence", ylabel="difference of losses (nats/token)", ylim=(-0.2, None))
     axes.legend(loc="lower right")
 
 
 def draw_growth(axes: Axes, data: pd.DataFrame) -> None:
-    """How much a difference grows on the same targets when the first half of the block stands before them."""
+    """Draw how much a difference grows on the same targets when the first half of the block stands before them."""
     for shift, (label, colour, marker) in zip((0.08, 0, -0.08), PAIRS.values(), strict=True):
-        own = data[data["panel"].isin(["growth, shuffled", "growth, intact"]) & (data["what"] == label)]
-        axes.errorbar(np.arange(1, 3) + shift, own["value"], yerr=error_bars(own), color=colour, fmt=marker, label=label)  # fmt: skip
-    length = int(own["x"].iloc[0])
+        growth = data[data["panel"].isin(["growth, shuffled", "growth, intact"]) & (data["what"] == label)]
+        axes.errorbar(
+            np.arange(1, 3) + shift, growth["value"], yerr=error_bars(growth), color=colour, fmt=marker, label=label,
+        )  # fmt: skip
+    length = int(growth["x"].iloc[0])
     axes.plot(0, 0, "o", color="black", ms=4)
     axes.set_xticks(
         range(3), ["nothing\n(reference)", f"{length} tokens,\nshuffled", f"{length} tokens\nin order"], fontsize=SMALL
@@ -196,16 +212,17 @@ def draw_growth(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def collect(measure: Context) -> pd.DataFrame:
-    """Counts in the text and differences of losses."""
+    """Return counts in the text and differences of losses."""
     shape = measure.inputs.catalog.shapes[PAPER_SHAPE]
     return pd.DataFrame(count_rows(measure.text, shape.layers, shape.ffn_width) + loss_rows(measure.arms))
 
 
 def draw(data: pd.DataFrame, measure: Context) -> Figure:
-    """Six panels."""
+    """Draw six panels."""
     titles = {
-        "a": "Distinct tokens by source, Heaps' law", "b": "Share touched, equal total size", "c": "Table parameters touched",
-        "d": "Row caches", "e": "What position changes", "f": "The same targets, more context",
+        "a": "Distinct tokens by source, Heaps' law", "b": "Share touched, equal total size",
+        "c": "Table parameters touched", "d": "Row caches", "e": "What position changes",
+        "f": "The same targets, more context",
     }  # fmt: skip
     figure, grid = sheet("ab;cd;ef", 8.4, titles)
     distinct, touched, active, cache, position, context = grid.values()

@@ -1,4 +1,6 @@
-"""Mid-training: leads over dense before and behind it by kind of text, with tables kept and drawn anew, and the loss on the way."""
+"""Mid-training: leads over dense before and behind it by kind of text, with tables kept and drawn anew, and the loss on
+the way.
+"""
 
 import numpy as np
 import pandas as pd
@@ -14,25 +16,28 @@ from stemrepro.verdicts.contrast import Contrast
 
 BEFORE = "prose, before"
 WINDOWS = 10
-"""Of the stage's steps, over each of which training losses are averaged."""
+"""Parts of the stage's steps, over each of which training losses are averaged."""
 DASHES = {KEPT: "-", ANEW: (0, (3, 2))}
 
 
 def collect(measure: MidTraining) -> pd.DataFrame:
-    """Leads over dense by kind of text, losses, and training losses of the stage; `x` of these is tokens."""
+    """Return leads over dense by kind of text, losses, and training losses of the stage.
+
+    `x` of training losses is tokens.
+    """
     rows, arms = [], measure.arms
     for variant, texts in ((MAIN, ("prose",)), (KEPT, TEXTS), (ANEW, TEXTS)):
         dense = arms[MAIN if variant == MAIN else KEPT]["dense"]
-        for arm, own in arms[variant].items():
+        for arm, losses in arms[variant].items():
             for text in texts:
                 name = BEFORE if variant == MAIN else text
-                rows.append(mean_row(f"loss, {variant}", arm, name, Contrast(own.loss(text).to_numpy())))
+                rows.append(mean_row(f"loss, {variant}", arm, name, Contrast(losses.loss(text).to_numpy())))
                 if arm != "dense":
-                    rows.append(mean_row(f"lead, {variant}", arm, name, contrast(dense, own, text)))
+                    rows.append(mean_row(f"lead, {variant}", arm, name, contrast(dense, losses, text)))
     for variant in (KEPT, ANEW):
         tokens = measure.inputs.catalog.variant(variant).at(measure.inputs.scale).training.tokens
-        for arm, own in arms[variant].items():
-            steps = own.steps["loss"]
+        for arm, losses in arms[variant].items():
+            steps = losses.steps["loss"]
             windows = np.array_split(steps, min(WINDOWS, steps.shape[1]), axis=1)
             rows += [
                 mean_row(f"training, {variant}", arm, tokens * (k + 0.5) / len(windows), Contrast(part.mean(axis=1)))
@@ -42,20 +47,20 @@ def collect(measure: MidTraining) -> pd.DataFrame:
 
 
 def label(arm: str, variant: str) -> str:
-    """Return how a line is called."""
+    """Return the label of a line."""
     return f"{ARM_LABEL[arm]}, tables anew" if variant == ANEW else ARM_LABEL[arm]
 
 
 def draw_leads(axes: Axes, data: pd.DataFrame) -> None:
-    """Leads over dense by kind of text; open markers where tables were drawn anew."""
+    """Draw leads over dense by kind of text; open markers where tables were drawn anew."""
     places = {name: number for number, name in enumerate((BEFORE, *TEXTS))}
     kept = data[data["panel"].isin([f"lead, {MAIN}", f"lead, {KEPT}"])]
     anew = data[data["panel"] == f"lead, {ANEW}"]
-    lines = [(KEPT, arm, own) for arm, own in kept.groupby("what", sort=False)]
-    lines += [(ANEW, arm, own) for arm, own in anew.groupby("what", sort=False)]
-    for shift, (variant, arm, own) in zip(np.linspace(-0.26, 0.26, len(lines)), lines, strict=True):
-        at = own["x"].map(places).astype(float) + shift
-        axes.errorbar(at, own["value"], yerr=error_bars(own), **look(arm, hollow=variant == ANEW) | {"ls": "none"},
+    lines = [(KEPT, arm, leads) for arm, leads in kept.groupby("what", sort=False)]
+    lines += [(ANEW, arm, leads) for arm, leads in anew.groupby("what", sort=False)]
+    for shift, (variant, arm, leads) in zip(np.linspace(-0.26, 0.26, len(lines)), lines, strict=True):
+        at = leads["x"].map(places).astype(float) + shift
+        axes.errorbar(at, leads["value"], yerr=error_bars(leads), **look(arm, hollow=variant == ANEW) | {"ls": "none"},
                       label=label(arm, variant))  # fmt: skip
     axes.axhline(0, color="black", lw=0.6)
     axes.axvline(0.5, color="#999999", lw=0.6, ls=":")
@@ -64,16 +69,18 @@ def draw_leads(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_training(axes: Axes, data: pd.DataFrame) -> None:
-    """Training losses of the stage: tables kept, and drawn anew."""
+    """Draw training losses of the stage: tables kept, and drawn anew."""
     for variant, dashes in DASHES.items():
         for arm, line in data[data["panel"] == f"training, {variant}"].groupby("what", sort=False):
-            axes.errorbar(line["x"].astype(float) / 1000, line["value"], yerr=error_bars(line), **look(arm, hollow=variant == ANEW) | {"ls": dashes},
-                          label=label(arm, variant))  # fmt: skip
+            axes.errorbar(
+                line["x"].astype(float) / 1000, line["value"], yerr=error_bars(line),
+                **look(arm, hollow=variant == ANEW) | {"ls": dashes}, label=label(arm, variant),
+            )  # fmt: skip
     axes.set(xlabel="tokens of the stage (thousands)", ylabel="training loss (nats/token)")
 
 
 def draw(data: pd.DataFrame, measure: MidTraining) -> Figure:
-    """Leads on the left, training losses on the right."""
+    """Draw leads on the left, training losses on the right."""
     figure, grid = sheet("ab", 3.7, {"a": "Lead over dense by kind of text", "b": "Loss on the way"})
     draw_leads(grid["a"], data)
     draw_training(grid["b"], data)

@@ -1,4 +1,6 @@
-"""Needles found by length and depth before and behind the extension, leads over dense by length, and what tables drawn anew cost."""
+"""Needles found by length and depth before and behind the extension, leads over dense by length, and what tables drawn
+anew cost.
+"""
 
 from itertools import product
 
@@ -16,19 +18,19 @@ from stemrepro.verdicts.contrast import Contrast
 MAPS = ("dense", "stem-third", "stem-full")
 STAGES = {MAIN: "before", KEPT: "behind"}
 WINDOWS = 12
-"""Of the extension's steps, over each of which training losses are averaged."""
+"""Parts of the extension's steps, over each of which training losses are averaged."""
 DASHES = {KEPT: "-", ANEW: (0, (3, 2))}
 
 
 def collect(measure: Needle) -> pd.DataFrame:
     """Return what every arm finds by stage, length and depth; leads over dense; losses during the extension."""
-    rows, asked = [], measure.inputs.scale.haystack
+    rows, haystack = [], measure.inputs.scale.haystack
     for place, scores in measure.scores.items():
-        for length in asked.lengths:
+        for length in haystack.lengths:
             for way in ("chosen", "generated"):
-                found = scores.found(length, way)
+                points = scores.found(length, way)
                 rows.append(
-                    mean_row(f"{way}, {place.variant}", place.arm, length, Contrast(found.mean(axis=1).to_numpy()))
+                    mean_row(f"{way}, {place.variant}", place.arm, length, Contrast(points.mean(axis=1).to_numpy()))
                 )
             chosen = scores.found(length)
             rows += [
@@ -41,7 +43,7 @@ def collect(measure: Needle) -> pd.DataFrame:
         if place.variant == KEPT and place.arm != "dense":
             rows += [
                 mean_row("lead", place.arm, length, measure.lead(place.arm, "dense", length, variant=KEPT))
-                for length in asked.lengths
+                for length in haystack.lengths
             ]
     for variant in (KEPT, ANEW):
         for arm in measure.inputs.recipe.arms_at(variant):
@@ -49,16 +51,16 @@ def collect(measure: Needle) -> pd.DataFrame:
             tokens = measure.inputs.catalog.variant(variant).at(measure.inputs.scale).training.tokens
             windows = np.array_split(losses, min(WINDOWS, losses.shape[1]), axis=1)
             rows += [
-                mean_row(f"loss, {variant}", arm, tokens * (k + 0.5) / len(windows), Contrast(own.mean(axis=1)))
-                for k, own in enumerate(windows)
+                mean_row(f"loss, {variant}", arm, tokens * (k + 0.5) / len(windows), Contrast(window.mean(axis=1)))
+                for k, window in enumerate(windows)
             ]
     return pd.DataFrame(rows)
 
 
 def draw_map(axes: Axes, data: pd.DataFrame, variant: str, arm: str, depths: tuple[float, ...], trained: int) -> None:
-    """Points found: a row a depth, a column a length; a line behind the longest that it was trained on."""
-    own = data[(data["what"] == arm) & data["panel"].isin([f"depth {d:g}, {variant}" for d in depths])]
-    table = own.pivot(index="panel", columns="x", values="value").loc[[f"depth {d:g}, {variant}" for d in depths]]
+    """Draw an arm's points: a row per depth, a column per length, a line after the longest length of training."""
+    points = data[(data["what"] == arm) & data["panel"].isin([f"depth {d:g}, {variant}" for d in depths])]
+    table = points.pivot(index="panel", columns="x", values="value").loc[[f"depth {d:g}, {variant}" for d in depths]]
     axes.imshow(table, vmin=0, vmax=100, cmap="cividis", aspect="auto")
     for (row, column), value in np.ndenumerate(table.to_numpy()):
         axes.text(
@@ -80,22 +82,22 @@ def draw_map(axes: Axes, data: pd.DataFrame, variant: str, arm: str, depths: tup
 
 
 def draw_lead(axes: Axes, data: pd.DataFrame, measure: Needle) -> None:
-    """Leads over dense by length, behind the extension."""
-    own = data[data["panel"] == "lead"]
+    """Draw leads over dense by length, after the extension."""
+    leads = data[data["panel"] == "lead"]
     arms = [arm for arm in measure.inputs.recipe.arms if arm != "dense"]
     for shift, arm in zip(np.linspace(-0.12, 0.12, len(arms)), arms, strict=True):
-        line = own[own["what"] == arm]
+        line = leads[leads["what"] == arm]
         axes.errorbar(np.log2(line["x"].astype(float)) + shift, line["value"], yerr=error_bars(line), **look(arm),
                       label=ARM_LABEL[arm])  # fmt: skip
     axes.axhline(0, color="black", lw=0.6)
-    lengths = sorted({int(x) for x in own["x"]})
+    lengths = sorted({int(x) for x in leads["x"]})
     axes.set_xticks(np.log2(lengths), lengths)
     axes.set(xlabel="tokens that are read", ylabel="lead over dense (points)")
     axes.legend(loc="lower left")
 
 
 def draw_recovery(axes: Axes, data: pd.DataFrame, measure: Needle) -> None:
-    """Training losses during the extension: tables kept, and drawn anew."""
+    """Draw training losses during the extension: tables kept, and drawn anew."""
     for variant, dashes in DASHES.items():
         for arm in measure.inputs.recipe.arms_at(variant):
             if arm not in MAPS:
@@ -109,7 +111,7 @@ def draw_recovery(axes: Axes, data: pd.DataFrame, measure: Needle) -> None:
 
 
 def draw(data: pd.DataFrame, measure: Needle) -> Figure:
-    """Heat maps of three arms before and behind the extension; leads and losses below."""
+    """Draw heat maps of three arms before and after the extension; leads and losses below."""
     maps = dict(zip("abcdef", product(STAGES.items(), MAPS), strict=True))
     titles = {letter: f"{ARM_LABEL[arm]}, {words}" for letter, ((_, words), arm) in maps.items()}
     titles |= {"g": "Lead over dense, behind the extension", "h": "Loss during the extension"}

@@ -1,4 +1,6 @@
-"""The paper's own arithmetic: item counts behind its accuracies, parameter totals, item errors, what its gains consist of."""
+"""The paper's own arithmetic: item counts behind its accuracies, parameter totals, item errors, what its gains consist
+of.
+"""
 
 import numpy as np
 import pandas as pd
@@ -17,12 +19,15 @@ GAINS = {"table-3-350m": "#0173b2", "table-3-1b": "#d55e00", "table-4": "#029e73
 
 
 def collect(audit: PaperAudit) -> pd.DataFrame:
-    """Everything that is drawn, one line a number."""
+    """Return everything that is drawn, a line per number."""
     fits = granularity(audit)
     kinds = np.select([fits.fits_items & fits.fits_padded, fits.fits_items, fits.fits_padded],
                       ["both", "true size only", "padded size only"], "neither")  # fmt: skip
     rows = [fits.assign(panel="items", what=kinds)]
-    scorers = [(f"{block}/{row}", audit.scorer(f"{block}/{row}")) for block, row in dict.fromkeys(zip(fits.block, fits.row, strict=True))]  # fmt: skip
+    scorers = [
+        (f"{block}/{row}", audit.scorer(f"{block}/{row}"))
+        for block, row in dict.fromkeys(zip(fits.block, fits.row, strict=True))
+    ]  # fmt: skip
     rows.append(
         pd.DataFrame([{"panel": "scorer", "row": r, "what": what, "value": audit.chance(r)} for r, what in scorers])
     )
@@ -68,16 +73,16 @@ def collect(audit: PaperAudit) -> pd.DataFrame:
 
 
 def draw_items(axes: Axes, data: pd.DataFrame) -> None:
-    """A square a cell of Tables 3 and 4: which item count can have given it."""
-    own = data[data["panel"] == "items"]
-    rows = list(dict.fromkeys(zip(own["block"], own["row"], strict=True)))
+    """Draw a square per cell of Tables 3 and 4: which item count can have given it."""
+    cells = data[data["panel"] == "items"]
+    rows = list(dict.fromkeys(zip(cells["block"], cells["row"], strict=True)))
     grid = np.full((len(rows), 8), np.nan)
-    for _, cell in own.iterrows():
+    for _, cell in cells.iterrows():
         at = rows.index((cell["block"], cell["row"])), EIGHT.index(cell["task"])
         grid[at] = list(FITS).index(cell["what"])
         axes.text(at[1], at[0], f"{cell['value']:.2f}", ha="center", va="center", fontsize=SMALLEST,
                   color="black" if cell["what"] == "both" else "white")  # fmt: skip
-    for place in np.argwhere(grid == list(FITS).index("neither")):  # also told apart in grey
+    for place in np.argwhere(grid == list(FITS).index("neither")):  # so that they differ in grey too
         axes.add_patch(
             plt.Rectangle((place[1] - 0.5, place[0] - 0.5), 1, 1, fill=False, hatch="////", ec="#7a1616", lw=0)
         )
@@ -90,10 +95,10 @@ def draw_items(axes: Axes, data: pd.DataFrame) -> None:
     axes.tick_params(length=0)
     scorers = data[data["panel"] == "scorer"].set_index("row")
     for place, (block, row) in enumerate(rows):
-        found = scorers.loc[f"{block}/{row}"]
-        rare = float(f"{1 / found['value']:.0e}")  # nan where there is none
+        scorer = scorers.loc[f"{block}/{row}"]
+        rare = float(f"{1 / scorer['value']:.0e}")  # NaN where no item size explains the row
         by_chance = "" if np.isnan(rare) else f"\nby chance: 1 in {rare:,.0f}"
-        axes.text(7.6, place, f"{found['what']}{by_chance}", fontsize=SMALLEST, va="center")
+        axes.text(7.6, place, f"{scorer['what']}{by_chance}", fontsize=SMALLEST, va="center")
     handles = [
         plt.Rectangle(
             (0, 0), 1, 1, fc=colour, ec="#7a1616", lw=0, hatch="////" if what == "neither" else "", label=what
@@ -104,19 +109,19 @@ def draw_items(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_totals(axes: Axes, data: pd.DataFrame) -> None:
-    """Printed totals against both ways of counting."""
-    own = data[data["panel"] == "total"].pivot(index="row", columns="what", values="value")
-    own = own.loc[list(dict.fromkeys(data[data["panel"] == "total"]["row"]))]
-    for place, printed in enumerate(own["printed"]):  # what the printed digits leave open
+    """Draw printed totals against both ways of counting."""
+    totals = data[data["panel"] == "total"].pivot(index="row", columns="what", values="value")
+    totals = totals.loc[list(dict.fromkeys(data[data["panel"] == "total"]["row"]))]
+    for place, printed in enumerate(totals["printed"]):  # what the printed digits leave open
         axes.plot(
             [1 - 0.005 / printed, 1 + 0.005 / printed], [place, place], color="#de8f05", lw=7, solid_capstyle="butt",
             label="what the printed digits leave open" if place == 0 else None,
         )  # fmt: skip
-    own = own.div(own["printed"], axis=0)
+    totals = totals.div(totals["printed"], axis=0)
     for column, marker, label in (("kept", "s", "dense + tables"), ("tensors", "o", "tensors that are there")):
         axes.plot(
-            own[column],
-            range(len(own)),
+            totals[column],
+            range(len(totals)),
             marker,
             ms=6,
             mfc="white" if marker == "s" else "#333333",
@@ -124,18 +129,20 @@ def draw_totals(axes: Axes, data: pd.DataFrame) -> None:
             label=label,
         )
     axes.axvline(1, color="black", lw=0.8)
-    axes.set_yticks(range(len(own)), [f"{BLOCKS[r.split('/')[0]]} {ARM_LABEL[r.split('/')[1]]}" for r in own.index])
-    axes.set_ylim(len(own) + 0.4, -0.5)  # room for the legend
+    axes.set_yticks(
+        range(len(totals)), [f"{BLOCKS[r.split('/')[0]]} {ARM_LABEL[r.split('/')[1]]}" for r in totals.index]
+    )
+    axes.set_ylim(len(totals) + 0.4, -0.5)  # room for the legend
     axes.set_xlabel("counted / printed total")
     axes.legend(loc="lower left")
 
 
 def draw_errors(axes: Axes, data: pd.DataFrame) -> None:
-    """Half width of the 95% interval from the items alone, against how often the two models differ."""
-    own = data[data["panel"] == "item error"]
-    curve = own[(own["row"] == "table-3-350m") & (own["what"] != "independent")]
+    """Draw the half width of the 95% interval from the items alone, against how often the two models differ."""
+    errors = data[data["panel"] == "item error"]
+    curve = errors[(errors["row"] == "table-3-350m") & (errors["what"] != "independent")]
     axes.plot(curve["what"].astype(float), Z95 * curve["value"], color="black", lw=1.3)
-    independent = own[(own["row"] == "table-3-350m") & (own["what"] == "independent")]["value"].item()
+    independent = errors[(errors["row"] == "table-3-350m") & (errors["what"] == "independent")]["value"].item()
     axes.axhline(Z95 * independent, color="black", lw=0.8, ls=(0, (2, 2)))
     axes.text(0.055, Z95 * independent + 0.02, "the same for independent models", fontsize=SMALLEST, va="bottom")
     for block, name in BLOCKS.items():
@@ -152,12 +159,12 @@ def draw_errors(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_gain(axes: Axes, data: pd.DataFrame) -> None:
-    """STEM 1/3 less dense by task, at 350M, 1B and mid-trained."""
+    """Draw STEM 1/3 less dense by task, at 350M, 1B and mid-trained."""
     for shift, (block, name) in zip((-0.27, 0, 0.27), BLOCKS.items(), strict=True):
-        own = data[(data["panel"] == "gain") & (data["row"] == block)]
+        gains = data[(data["panel"] == "gain") & (data["row"] == block)]
         axes.bar(
             np.arange(8) + shift,
-            own["value"],
+            gains["value"],
             width=0.25,
             color=GAINS[block],
             hatch=HATCHES[block],
@@ -172,18 +179,18 @@ def draw_gain(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_saved(axes: Axes, data: pd.DataFrame) -> None:
-    """A third of what? FLOPs saved in an FFN, a layer, a model."""
-    own = data[data["panel"] == "saved"]
-    axes.barh(range(len(own)), own["value"], color=[ARM_COLOUR["dense"]] * 2 + ["#8c8c8c"] * 4, height=0.65)
-    for place, value in enumerate(own["value"]):
+    """Draw the FLOPs saved as shares of an FFN, a layer and a model."""
+    shares = data[data["panel"] == "saved"]
+    axes.barh(range(len(shares)), shares["value"], color=[ARM_COLOUR["dense"]] * 2 + ["#8c8c8c"] * 4, height=0.65)
+    for place, value in enumerate(shares["value"]):
         axes.text(value + 0.5, place, f"{value:.1f}", va="center", fontsize=SMALL)
-    axes.set_yticks(range(len(own)), own["what"], fontsize=SMALL)
-    axes.set_ylim(len(own) - 0.5, -0.5)
+    axes.set_yticks(range(len(shares)), shares["what"], fontsize=SMALL)
+    axes.set_ylim(len(shares) - 0.5, -0.5)
     axes.set(xlabel="FLOPs saved (%)", xlim=(0, 42))
 
 
 def draw(data: pd.DataFrame, measure: PaperAudit) -> Figure:
-    """Five panels."""
+    """Draw five panels."""
     titles = {
         "a": "Items behind each accuracy", "b": "Total parameters", "c": "Gains against the item error",
         "d": "What the gains consist of", "e": "One third of what?",

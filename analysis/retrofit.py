@@ -1,4 +1,6 @@
-"""A retrofit: where STEM made of a trained dense model ends beside dense and tables from the start, and the loss on the way."""
+"""A retrofit: where STEM made of a trained dense model ends beside dense and tables from the start, and the loss on the
+way.
+"""
 
 import numpy as np
 import pandas as pd
@@ -19,7 +21,7 @@ PLACES = {
     MEAN: "of dense:\nmean row",
 }
 WINDOWS = 10
-"""Of the second stage's steps, over each of which training losses are averaged."""
+"""Parts of the second stage's steps, over each of which training losses are averaged."""
 SHOWN = (("dense", SCRATCH), ("stem-full", SCRATCH), ("stem-full", ROWS), ("stem-full", MEAN))
 """Arms and variants whose training losses are drawn."""
 DASHES = {SCRATCH: "-", ROWS: (0, (4, 1.5)), MEAN: (0, (1.2, 1.2))}
@@ -27,18 +29,21 @@ WORDS = {SCRATCH: "", ROWS: ", made of dense: means", MEAN: ", made of dense: me
 
 
 def collect(measure: Retrofit) -> pd.DataFrame:
-    """Return losses and leads over dense at the end, and training losses of the second stage; `x` of these is tokens, 0 of the first batch."""
+    """Return losses and leads over dense at the end, and training losses of the second stage.
+
+    `x` of training losses is tokens, and 0 for the first batch.
+    """
     rows, arms = [], measure.arms
     for variant in PLACES:
-        for arm, own in arms[variant].items():
-            rows.append(mean_row("loss", arm, variant, Contrast(own.loss("prose").to_numpy())))
+        for arm, losses in arms[variant].items():
+            rows.append(mean_row("loss", arm, variant, Contrast(losses.loss("prose").to_numpy())))
             if arm != "dense":
-                rows.append(mean_row("lead", arm, variant, contrast(arms[SCRATCH]["dense"], own, "prose")))
+                rows.append(mean_row("lead", arm, variant, contrast(arms[SCRATCH]["dense"], losses, "prose")))
     rows.append(mean_row("lead", "dense", MAIN, contrast(arms[SCRATCH]["dense"], arms[MAIN]["dense"], "prose")))
     tokens = measure.inputs.catalog.variant(SCRATCH).at(measure.inputs.scale).training.tokens
     for variant in DASHES:
-        for arm, own in arms[variant].items():
-            steps = own.steps["loss"]
+        for arm, losses in arms[variant].items():
+            steps = losses.steps["loss"]
             rows.append(mean_row(f"training, {variant}", arm, 0, Contrast(steps[:, 0])))
             windows = np.array_split(steps[:, 1:], min(WINDOWS, steps.shape[1] - 1), axis=1)
             rows += [
@@ -49,12 +54,14 @@ def collect(measure: Retrofit) -> pd.DataFrame:
 
 
 def draw_leads(axes: Axes, data: pd.DataFrame) -> None:
-    """Leads over dense in two stages, by how the model came to its tables."""
+    """Draw leads over dense in two stages, by how the model came to its tables."""
     places, leads = {variant: number for number, variant in enumerate(PLACES)}, data[data["panel"] == "lead"]
     groups = list(leads.groupby("what", sort=False))
-    for shift, (arm, own) in zip(np.linspace(-0.15, 0.15, len(groups)), groups, strict=True):
-        at = own["x"].map(places).astype(float) + shift
-        axes.errorbar(at, own["value"], yerr=error_bars(own), **look(arm) | {"ls": "none"}, label=ARM_LABEL[arm])
+    for shift, (arm, arm_leads) in zip(np.linspace(-0.15, 0.15, len(groups)), groups, strict=True):
+        at = arm_leads["x"].map(places).astype(float) + shift
+        axes.errorbar(
+            at, arm_leads["value"], yerr=error_bars(arm_leads), **look(arm) | {"ls": "none"}, label=ARM_LABEL[arm]
+        )
     axes.axhline(0, color="black", lw=0.6)
     axes.set_xticks(range(len(places)), PLACES.values())
     axes.set_ylabel("lead over dense in two stages (nats/token)")
@@ -62,16 +69,17 @@ def draw_leads(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_training(axes: Axes, data: pd.DataFrame) -> None:
-    """Training losses of the second stage; the first point is the first batch, before any step."""
+    """Draw training losses of the second stage; the first value is the first batch's, before any step."""
     for arm, variant in SHOWN:
         line = data[(data["panel"] == f"training, {variant}") & (data["what"] == arm)]
         axes.errorbar(line["x"].astype(float) / 1000, line["value"], yerr=error_bars(line),
-                      **look(arm, hollow=variant != SCRATCH) | {"ls": DASHES[variant]}, label=ARM_LABEL[arm] + WORDS[variant])  # fmt: skip
+                      **look(arm, hollow=variant != SCRATCH) | {"ls": DASHES[variant]},
+                      label=ARM_LABEL[arm] + WORDS[variant])  # fmt: skip
     axes.set(xlabel="tokens of the second stage (thousands)", ylabel="training loss (nats/token)")
 
 
 def draw(data: pd.DataFrame, measure: Retrofit) -> Figure:
-    """Leads on the left, training losses on the right."""
+    """Draw leads on the left, training losses on the right."""
     figure, grid = sheet("ab", 3.7, {"a": "Lead over dense, all tokens seen", "b": "Behind the retrofit"})
     draw_leads(grid["a"], data)
     draw_training(grid["b"], data)

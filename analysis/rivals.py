@@ -24,7 +24,7 @@ SPLIT = ("stem-full", "token-only", "ngram-table", "value-embeddings", "dense-wi
 
 
 def collect(measure: Rivals) -> pd.DataFrame:
-    """Gains over dense of each arm, at common and own rates and by pair count, with costs."""
+    """Return gains over dense of each arm, at common and tuned learning rates and by pair count, with costs."""
     rows = []
     for arm in measure.arms:
         rows += cost_rows(measure, arm)
@@ -34,10 +34,10 @@ def collect(measure: Rivals) -> pd.DataFrame:
         rows += robustness_rows(measure, arm)
         pairs = [measure.contrast("dense", arm, f"prose:pair={bucket}") for bucket in PAIRS]
         rows += [mean_row("by pair", arm, bucket, gain) for bucket, gain in zip(PAIRS, pairs, strict=True)]
-    flops = {arm: found.summary["forward_flops_per_token"] for arm, found in measure.arms.items()}
+    flops = {arm: scores.summary["forward_flops_per_token"] for arm, scores in measure.arms.items()}
     rows += [
-        {"panel": "FLOPs over STEM full's", "what": arm, "value": own / flops["stem-full"]}
-        for arm, own in flops.items()
+        {"panel": "FLOPs over STEM full's", "what": arm, "value": count / flops["stem-full"]}
+        for arm, count in flops.items()
     ]
     gain, memory = (measure.contrast("dense", arm, "prose").differences for arm in ("stem-full", "token-only"))
     rows.append(mean_row("share beyond the last token", "stem-full", "", Contrast(1 - memory / gain)))  # fmt: skip
@@ -45,13 +45,15 @@ def collect(measure: Rivals) -> pd.DataFrame:
 
 
 def draw_costs(axes: Axes, data: pd.DataFrame) -> None:
-    """Gain over dense against FLOPs; the area of a mark grows with the parameters."""
+    """Draw gain over dense against FLOPs; the area of a mark grows with the parameters."""
     values = {panel: data[data["panel"] == panel].set_index("what") for panel in ("loss", "FLOPs", "parameters")}
     for arm, row in values["loss"].iterrows():
         x, size = values["FLOPs"].loc[arm, "value"], values["parameters"].loc[arm, "value"]
         axes.errorbar(x, row["value"], yerr=error_bars(row)[:, None], color=ARM_COLOUR[arm])
-        axes.plot(x, row["value"], ARM_MARKER[arm], ms=np.sqrt(22 * size), color=ARM_COLOUR[arm], mec="white", mew=0.3, zorder=3,
-                  label=ARM_LABEL[arm])  # fmt: skip
+        axes.plot(
+            x, row["value"], ARM_MARKER[arm], ms=np.sqrt(22 * size), color=ARM_COLOUR[arm], mec="white", mew=0.3,
+            zorder=3, label=ARM_LABEL[arm],
+        )  # fmt: skip
     axes.axhline(0, color="black", lw=0.6)
     axes.axvline(1, color="black", lw=0.6, ls=":")
     axes.set_xscale("log", base=2)
@@ -61,17 +63,17 @@ def draw_costs(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_pairs(axes: Axes, data: pd.DataFrame) -> None:
-    """Gain over dense by training count of the pair."""
-    own = data[data["panel"] == "by pair"]
-    draw_buckets(axes, own, SPLIT, PAIRS)
+    """Draw gain over dense by training count of the pair."""
+    gains = data[data["panel"] == "by pair"]
+    draw_buckets(axes, gains, SPLIT, PAIRS)
     axes.set_xticks(range(len(PAIRS)), ["never", *PAIRS[1:]])
     axes.set(xlabel="training count of the pair", ylabel="dense - arm (nats/token)")
-    axes.set_ylim(top=1.55 * np.nanmax(own["value"]))
+    axes.set_ylim(top=1.55 * np.nanmax(gains["value"]))
     axes.legend(loc="upper left")
 
 
 def draw(data: pd.DataFrame, measure: Rivals) -> Figure:
-    """Gains over dense, their costs, and where they lie."""
+    """Draw gains over dense, their costs, and where they lie."""
     gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)
     order = list(gains["what"])
     titles = {"a": "Gain in prose loss", "b": "And what it costs", "c": "By count of the token pair"}

@@ -1,4 +1,6 @@
-"""Reviewers' wish: how a table starts, learns, how wide and how long it is and whether layers share it; gains by token frequency."""
+"""Reviewers' wish: how a table starts, learns, how wide and how long it is and whether layers share it; gains by token
+frequency.
+"""
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -23,10 +25,10 @@ SPLIT = ("stem-full", "token-only", "stem-fast", "stem-lowrank", "stem-frozen")
 
 
 def collect(measure: Tables) -> pd.DataFrame:
-    """Gains over dense, in all and by training count of the input token; bits per byte by vocabulary."""
+    """Return gains over dense, in all and by training count of the input token; bits per byte by vocabulary."""
     rows = []
-    for arm, found in measure.arms.items():
-        rows.append({"panel": "table parameters", "what": arm, "value": found.summary["parameters"]["tables"]})
+    for arm, scores in measure.arms.items():
+        rows.append({"panel": "table parameters", "what": arm, "value": scores.summary["parameters"]["tables"]})
         if arm == "dense":
             continue
         rows.append(mean_row("loss", arm, "", measure.contrast("dense", arm, "prose")))
@@ -36,8 +38,8 @@ def collect(measure: Tables) -> pd.DataFrame:
     for arm in measure.arms:
         rows += robustness_rows(measure, arm)
     for arm in VOCABULARIES:
-        for vocab, own in measure.vocabularies(arm).items():
-            rows.append(mean_row("bits per byte", arm, vocab, Contrast(own.bits_per_byte().to_numpy())))
+        for vocab, losses in measure.vocabularies(arm).items():
+            rows.append(mean_row("bits per byte", arm, vocab, Contrast(losses.bits_per_byte().to_numpy())))
     first, second = (measure.vocabularies(arm) for arm in VOCABULARIES)
     for vocab in first:
         gain = first[vocab].bits_per_byte() - second[vocab].bits_per_byte()
@@ -48,21 +50,24 @@ def collect(measure: Tables) -> pd.DataFrame:
 
 
 def draw_frequencies(axes: Axes, data: pd.DataFrame) -> None:
-    """Gain over dense by training count of the input token."""
-    own = data[data["panel"] == "by frequency"]
-    draw_buckets(axes, own, SPLIT, FREQUENCIES)
+    """Draw gain over dense by training count of the input token."""
+    gains = data[data["panel"] == "by frequency"]
+    draw_buckets(axes, gains, SPLIT, FREQUENCIES)
     axes.set(xlabel="training count of the input token", ylabel="dense - arm (nats/token)")
     axes.legend(loc="upper right")
 
 
 def draw_vocabularies(axes: Axes, data: pd.DataFrame) -> None:
-    """Gain over dense by size of the vocabulary."""
+    """Draw gain over dense by size of the vocabulary."""
     rows = data[data["panel"] == "gain in bits per byte"]
     at = rows["x"].astype(float)
     axes.errorbar(at, rows["value"], yerr=error_bars(rows), **look("stem-full"))
     for vocab, gain in zip(at, rows["value"], strict=True):
-        own = data[(data["panel"] == "bits per byte") & (data["x"] == vocab)].set_index("what")["value"]
-        axes.annotate("\n".join(f"{ARM_LABEL[arm]} {own[arm]:.3f}" for arm in VOCABULARIES), (vocab, gain), (10, -4), textcoords="offset points", va="top", fontsize=SMALLEST)  # fmt: skip
+        bits = data[(data["panel"] == "bits per byte") & (data["x"] == vocab)].set_index("what")["value"]
+        axes.annotate(
+            "\n".join(f"{ARM_LABEL[arm]} {bits[arm]:.3f}" for arm in VOCABULARIES), (vocab, gain), (10, -4),
+            textcoords="offset points", va="top", fontsize=SMALLEST
+        )  # fmt: skip
     axes.set_xscale("log", base=2)
     axes.set_xticks(at, [f"{vocab:,.0f}" for vocab in at])
     axes.set_xlim(at.min() / 1.3, at.max() * 2.6)
@@ -71,7 +76,7 @@ def draw_vocabularies(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw(data: pd.DataFrame, measure: Tables) -> Figure:
-    """Gains over dense, by frequency of the input token, and by vocabulary."""
+    """Draw gains over dense, by frequency of the input token, and by vocabulary."""
     base = measure.inputs.catalog.variant(measure.inputs.recipe.base)
     gains = data[data["panel"] == "loss"].sort_values("value", ascending=False)
     order = list(gains["what"])

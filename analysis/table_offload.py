@@ -1,4 +1,6 @@
-"""Tables in host memory: rows that are left to bring, what they cost by the link, in decoding, in memory and in training. Times are modelled."""
+"""Tables in host memory: rows that are left to bring, what they cost by the link, in decoding, in memory and in
+training. Times are modelled.
+"""
 
 from dataclasses import replace
 
@@ -44,20 +46,23 @@ NOMINAL = {"PCIe 4": DEVICES["h100-pcie-4"].link, "PCIe 5": DEVICES["h100-pcie-5
 SPEEDS = np.geomspace(4e9, 4e11, 41)
 BATCHES = 2 ** np.arange(0, 8)
 BELOW = 0.78
-"""Up to where lines go that would cross a legend."""
+"""Height of lines that would cross a legend if they were longer, as a share of the axis."""
 PARTS = {"back": "gradients back", "update": "host's update", "late": "rows behind it"}
-"""Of a training step, what nothing hides."""
+"""Parts of a training step that nothing hides."""
 SHADES = dict(zip(PARTS, (("#bdbdbd", ""), ("#525252", ""), ("#ffffff", "///")), strict=True))
-SHORT = {"when asked for": "when asked", "ahead, distinct": "+ distinct", "ahead, distinct, cache of 1/32": "+ cache 1/32",
-         "ahead, distinct, cache of 1/10": "+ cache 1/10"}  # fmt: skip
+SHORT = {
+    "when asked for": "when asked", "ahead, distinct": "+ distinct", "ahead, distinct, cache of 1/32": "+ cache 1/32",
+    "ahead, distinct, cache of 1/10": "+ cache 1/10",
+}  # fmt: skip
 DASHES_OF = {"when asked for": (0, (1, 1)), "ahead": (0, (4, 2)), "ahead, distinct": "-",
-             "ahead, distinct, cache of 1/32": (0, (6, 1.5, 1, 1.5)), "ahead, distinct, cache of 1/10": (0, (2, 1))}  # fmt: skip
+             "ahead, distinct, cache of 1/32": (0, (6, 1.5, 1, 1.5)),
+             "ahead, distinct, cache of 1/10": (0, (2, 1))}  # fmt: skip
 GREYS = dict(zip(DASHES_OF, ("#bdbdbd", "#8c8c8c", "#000000", "#525252", "#737373"), strict=True))
 DOTS = dict(zip(HOMES, ("*", "s", "v", "o", "D", "P"), strict=True))
 
 
 def collect(measure: Offload) -> pd.DataFrame:
-    """Everything that is drawn, one line a number."""
+    """Return everything that is drawn, a line per number."""
     rows, device = [], DEVICES[DEVICE]
 
     def add(panel: str, model: str, what: str, x: float, value: float) -> None:
@@ -84,12 +89,12 @@ def collect(measure: Offload) -> pd.DataFrame:
         add("break-even", model, placement, 0, bandwidth / 1e9)
         for batch in BATCHES:
             for name in ("when asked for", "ahead"):
-                found = measure.slowdown(shape, placement, device, [decode(int(batch))], HOMES[name])
-                add("decode", model, f"{placement}: {name}", batch, found)
+                slowdown = measure.slowdown(shape, placement, device, [decode(int(batch))], HOMES[name])
+                add("decode", model, f"{placement}: {name}", batch, slowdown)
         for tokens in measure.steps():
             for name in ("when asked for", "ahead"):
-                found = measure.training(shape, placement, device, name == "ahead", tokens)
-                add("training", model, f"{placement}: {name}", tokens, found)
+                slowdown = measure.training(shape, placement, device, name == "ahead", tokens)
+                add("training", model, f"{placement}: {name}", tokens, slowdown)
         tokens = measure.steps()[-1]
         work = shape, placement, tokens, device, measure.step_rows(tokens)
         for part in PARTS:
@@ -102,10 +107,10 @@ def collect(measure: Offload) -> pd.DataFrame:
 
 
 def draw_distinct(axes: Axes, data: pd.DataFrame) -> None:
-    """Share of a pass's rows that is left to bring after de-duplication, by source of text."""
-    own = data[data["panel"] == "distinct"]
-    for source in [name for name in SOURCE_COLOUR if name in set(own["what"])]:
-        rows = own[own["what"] == source]
+    """Draw the share of a pass's rows that is left to bring after de-duplication, by source of text."""
+    shares = data[data["panel"] == "distinct"]
+    for source in [name for name in SOURCE_COLOUR if name in set(shares["what"])]:
+        rows = shares[shares["what"] == source]
         axes.plot(rows["x"], rows["value"], color=SOURCE_COLOUR[source], ls=SOURCE_DASHES[source], label=source)
     axes.axvline(PREFILL.tokens, color=PLAIN, lw=0.8)
     axes.text(PREFILL.tokens * 1.1, 97, "a chunk", fontsize=SMALLEST, color=PLAIN, va="top")
@@ -115,10 +120,10 @@ def draw_distinct(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_bytes(axes: Axes, data: pd.DataFrame) -> None:
-    """Megabytes of rows that a prefill chunk brings, by home, for both models with a third of the layers."""
-    own, names = data[data["panel"] == "bytes"].set_index(["model", "what"])["value"], list(DASHES_OF)
+    """Draw megabytes of rows that a prefill chunk brings, by home, for both models with a third of the layers."""
+    megabytes, names = data[data["panel"] == "bytes"].set_index(["model", "what"])["value"], list(DASHES_OF)
     for place, model in enumerate(MODELS):
-        values = [own[model, f"third: {name}"] for name in names]
+        values = [megabytes[model, f"third: {name}"] for name in names]
         places = np.arange(len(names)) + 0.4 * place - 0.2
         bars = axes.barh(places, values, 0.38, color=("#525252", "#bdbdbd")[place], label=MODELS[model])
         axes.bar_label(bars, [f"{value:.3g}" for value in values], fontsize=SMALLEST, padding=2)
@@ -130,10 +135,10 @@ def draw_bytes(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_link(axes: Axes, data: pd.DataFrame, model: str, placement: str) -> None:
-    """Modelled slowdown of a prompt's prefill against the link's speed, by how rows come."""
-    own = data[(data["panel"] == "link") & (data["model"] == model)]
+    """Draw the modelled slowdown of a prompt's prefill against the link's speed, by how rows come."""
+    slowdowns = data[(data["panel"] == "link") & (data["model"] == model)]
     for name, dashes in DASHES_OF.items():
-        rows = own[own["what"] == f"{placement}: {name}"]
+        rows = slowdowns[slowdowns["what"] == f"{placement}: {name}"]
         axes.plot(rows["x"], rows["value"], color=GREYS[name], ls=dashes, label=SHORT.get(name, name))
     for name, speed in NOMINAL.items():
         axes.axvline(speed / 1e9, ymax=BELOW, color=PLAIN, lw=0.7)
@@ -149,16 +154,25 @@ def draw_link(axes: Axes, data: pd.DataFrame, model: str, placement: str) -> Non
 
 
 def draw_many(axes: Axes, data: pd.DataFrame, panel: str) -> None:
-    """Modelled slowdown of both models with tables in a third and in all layers, ahead and when asked for."""
-    own = data[data["panel"] == panel]
+    """Draw the modelled slowdown of both models with tables in a third and in all layers.
+
+    Rows come ahead, or when asked for.
+    """
+    slowdowns = data[data["panel"] == panel]
     for model, place in ((model, place) for model in MODELS for place in ("third", "full")):
         for name in ("when asked for", "ahead"):
-            rows = own[(own["model"] == model) & (own["what"] == f"{place}: {name}")]
+            rows = slowdowns[(slowdowns["model"] == model) & (slowdowns["what"] == f"{place}: {name}")]
             arm = f"stem-{place}"
             axes.plot(rows["x"], rows["value"], color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], ls=DASHES_OF[name],
                       mfc="white" if model == "mobilellm-350m" else None, ms=4, lw=1)  # fmt: skip
-    handles = [plt.Line2D([], [], color=ARM_COLOUR[f"stem-{p}"], marker=ARM_MARKER[f"stem-{p}"], ls="", label=ARM_LABEL[f"stem-{p}"]) for p in ("third", "full")]  # fmt: skip
-    handles += [plt.Line2D([], [], color="black", marker="o", ls="", mfc=fill, label=label) for label, fill in (("1B", "black"), ("350M", "white"))]  # fmt: skip
+    handles = [
+        plt.Line2D([], [], color=ARM_COLOUR[f"stem-{p}"], marker=ARM_MARKER[f"stem-{p}"], ls="",
+        label=ARM_LABEL[f"stem-{p}"]) for p in ("third", "full")
+    ]  # fmt: skip
+    handles += [
+        plt.Line2D([], [], color="black", marker="o", ls="", mfc=fill, label=label)
+        for label, fill in (("1B", "black"), ("350M", "white"))
+    ]  # fmt: skip
     handles += [
         plt.Line2D([], [], color="black", ls=DASHES_OF[name], label=name) for name in ("when asked for", "ahead")
     ]
@@ -167,14 +181,17 @@ def draw_many(axes: Axes, data: pd.DataFrame, panel: str) -> None:
 
 
 def draw_decode(axes: Axes, data: pd.DataFrame) -> None:
-    """A decode step against the sequences decoded together."""
+    """Draw a decode step's slowdown against the sequences decoded together."""
     draw_many(axes, data, "decode")
     axes.set_yscale("symlog", linthresh=1)
     axes.set(xlabel="sequences decoded together", ylabel="slower than on the device (%)", ylim=(-0.1, 2000))
 
 
 def draw_training(axes: Axes, data: pd.DataFrame) -> None:
-    """A training step against its tokens; "ahead" is a step ahead, "when asked for" behind the update of the step before."""
+    """Draw a training step's slowdown against its tokens.
+
+    "Ahead" is a step ahead; "when asked for" is after the update of the step before.
+    """
     draw_many(axes, data, "training")
     axes.set_yscale("log")
     axes.set_yticks([10, 30, 100, 300, 1000], ["10", "30", "100", "300", "1000"])
@@ -187,13 +204,13 @@ def draw_training(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_parts(axes: Axes, data: pd.DataFrame) -> None:
-    """What a training step's delay is made of."""
+    """Draw what a training step's delay is made of."""
     rows = data[data["panel"] == "training parts"]
-    own, tokens = rows.set_index(["model", "what"])["value"], rows["x"].max()
+    shares, tokens = rows.set_index(["model", "what"])["value"], rows["x"].max()
     names = [(model, place) for model in MODELS for place in ("third", "full")]
     left = np.zeros(len(names))
     for part, label in PARTS.items():
-        values = np.array([own[model, f"{place}: {part}"] for model, place in names])
+        values = np.array([shares[model, f"{place}: {part}"] for model, place in names])
         fill, hatch = SHADES[part]
         axes.barh(range(len(names)), values, 0.6, left, color=fill, hatch=hatch, edgecolor="black", lw=0.6, label=label)
         left += values
@@ -204,15 +221,18 @@ def draw_parts(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_memory(axes: Axes, data: pd.DataFrame) -> None:
-    """Device memory against the time of a prompt's prefill, every home of the 1B's placements, dense at zero."""
-    own = data[(data["panel"] == "memory") & (data["model"] == "llama-3.2-1b")].set_index("what")
+    """Draw device memory against the time of a prompt's prefill, in every home of the 1B's placements.
+
+    Dense is at zero.
+    """
+    positions = data[(data["panel"] == "memory") & (data["model"] == "llama-3.2-1b")].set_index("what")
     for place in PLACEMENTS:
         for name, dot in DOTS.items():
-            point = own.loc[f"{place}: {name}"]
+            point = positions.loc[f"{place}: {name}"]
             axes.plot(point["x"], point["value"], dot, color=ARM_COLOUR[f"stem-{place}"], ms=5)
-        line = own.loc[[f"{place}: {name}" for name in list(DOTS)[2:]]]
+        line = positions.loc[[f"{place}: {name}" for name in list(DOTS)[2:]]]
         axes.plot(line["x"], line["value"], color=ARM_COLOUR[f"stem-{place}"], ls=DASHES_BY[place], lw=1)
-    dense = own.loc["dense"]
+    dense = positions.loc["dense"]
     axes.plot(dense["x"], dense["value"], "X", color=ARM_COLOUR["dense"], ms=7)
     axes.axhline(0, color=PLAIN, lw=0.7)
     handles = [plt.Line2D([], [], color="black", marker=dot, ls="", label=name) for name, dot in DOTS.items()]
@@ -230,10 +250,11 @@ def draw_memory(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw(data: pd.DataFrame, measure: Offload) -> Figure:
-    """Eight panels."""
+    """Draw eight panels."""
     titles = {
-        "a": "Rows left after de-duplication", "b": "What a prefill pass brings", "c": "Prefill, 1B, STEM 1/3 (modelled)",
-        "d": "Prefill, 1B, STEM full (modelled)", "e": "Decoding over PCIe 5 (modelled)", "f": "Memory and time, 1B (modelled)",
+        "a": "Rows left after de-duplication", "b": "What a prefill pass brings",
+        "c": "Prefill, 1B, STEM 1/3 (modelled)", "d": "Prefill, 1B, STEM full (modelled)",
+        "e": "Decoding over PCIe 5 (modelled)", "f": "Memory and time, 1B (modelled)",
         "g": "Training over PCIe 5 (modelled)", "h": "What delays it (modelled)",
     }  # fmt: skip
     figure, grid = sheet("ab;cd;ef;gh", 11.6, titles)

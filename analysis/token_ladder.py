@@ -1,4 +1,6 @@
-"""What is STEM worth, and does it grow or shrink with tokens a parameter? Gaps beside both rival predictions, their parts and their price."""
+"""What is STEM worth, and does it grow or shrink with tokens a parameter? Gaps beside both rival predictions, their
+parts and their price.
+"""
 
 from itertools import chain, combinations, product
 
@@ -57,18 +59,22 @@ SETTINGS = {
     "wide-rung-1": ("wide, dense's best start", "stem-third", "D"),
     "wide-rung-1-official-start": ("wide, official start", "stem-full", "^"),
 }
-"""Points at which fewer FLOPs are spent -> what they are called, and whose colour and which marker they have."""
+"""Variants at which fewer FLOPs are spent: label, arm whose colour is drawn, marker."""
 STRETCHES = {"first three rungs": slice(3), "last three rungs": slice(-3, None)}
-"""Of the ladder, over which slopes are told apart."""
+"""Parts of the ladder over which slopes are fitted."""
 LAWS = ("dense", "stem-third", "stem-full")
-"""Arms that were trained at both widths and whose fitted laws are told."""
+"""Arms that were trained at both widths and whose fitted laws are reported."""
 FORETOLD = ("stem-third", "stem-full", "token-only", "up-removed")
 PAIRS = {"0": "never", "1-3": "1-3", "4-31": "4-31", "32+": "32 or more"}
 TOKENS = "training tokens a parameter (dense's)"
 
 
 def collect(measure: Scaling) -> pd.DataFrame:
-    """Gaps, their parts, loss at equal FLOPs, what arms are worth in tokens, gaps by pair count, at each rung; and the rivals' numbers."""
+    """Return all that is drawn, judged elsewhere or cited: a line per number.
+
+    At each rung: gaps, their parts, loss at equal FLOPs, what arms are worth in tokens, gaps by pair count.
+    And the rivals' numbers.
+    """
     rows, places = rival_rows(measure.inputs.catalog.paper), measure.tokens_a_parameter()
     for width in measure.widths():
         at = "" if width == 1 else f", width x {width:g}"
@@ -84,8 +90,8 @@ def collect(measure: Scaling) -> pd.DataFrame:
             for arm in measure.arms
             if arm != "dense"
         ]
-        there = set(measure.all_losses("dense", variant).losses.query("by == 'pair'")["bucket"]) & PAIRS.keys()
-        for bucket in (bucket for bucket in PAIRS if bucket in there):
+        buckets = set(measure.all_losses("dense", variant).losses.query("by == 'pair'")["bucket"]) & PAIRS.keys()
+        for bucket in (bucket for bucket in PAIRS if bucket in buckets):
             gap = measure.gap("dense", "stem-full", variant, Bucket("pair", bucket))
             rows.append(mean_row("by pair", bucket, x, gap))
     rows += [
@@ -101,8 +107,8 @@ def collect(measure: Scaling) -> pd.DataFrame:
     for width in measure.widths():
         if width != 1:
             rows += [
-                mean_row("wider dense", "stem-full", own, measure.wider_dense("stem-full", at))
-                for at, own in measure.tokens_a_parameter(width).items()
+                mean_row("wider dense", "stem-full", x, measure.wider_dense("stem-full", variant))
+                for variant, x in measure.tokens_a_parameter(width).items()
             ]
     rows += foretold_rows(measure, places) + agreement_rows(measure)
     rows += [  # of all pairs, for the pages of other scales (stemrepro/report/ladder.py)
@@ -116,17 +122,17 @@ def collect(measure: Scaling) -> pd.DataFrame:
                     "panel": f"law of {axes}",
                     "what": arm,
                     "x": name,
-                    "value": own.value,
-                    "ci_low": own.low,
-                    "ci_high": own.high,
+                    "value": number.value,
+                    "ci_low": number.low,
+                    "ci_high": number.high,
                 }
-                for name, own in measure.law_numbers(arm, widths).items()
+                for name, number in measure.law_numbers(arm, widths).items()
             ]
     return pd.DataFrame(rows)
 
 
 def multiplier_row(measure: Scaling, arm: str, x: float, variant: str | None, of: str) -> dict:
-    """log2 of the multiplier of one of BUYS at a rung; no value, and the reason, where it can't be said."""
+    """Return log2 of the multiplier of one of BUYS at a rung; where it is unmeasured NaN, and the reason."""
     metric = f"{of}-multiplier{f'@{variant}' if variant else ''}"
     try:
         return mean_row(f"{of} multiplier", arm, x, measure.contrast("dense", arm, metric))
@@ -135,7 +141,7 @@ def multiplier_row(measure: Scaling, arm: str, x: float, variant: str | None, of
 
 
 def foretold_rows(measure: Scaling, places: dict[str | None, float]) -> list[dict]:
-    """Gaps to dense at the rungs that have three or more below them, as those alone foretell them."""
+    """Return gaps to dense at the rungs that have three or more below them, as those alone foretell them."""
     return [
         mean_row("foretold", arm, x, measure.forecast(("dense", arm), variant))
         for variant, x in list(places.items())[3:]
@@ -144,8 +150,9 @@ def foretold_rows(measure: Scaling, places: dict[str | None, float]) -> list[dic
 
 
 def agreement_rows(measure: Scaling) -> list[dict]:
-    """Return how often cheaper settings call a comparison of two arms as the last rung does, by their cost: training FLOPs of dense over all
-    seeds, in % of one run at the last rung.
+    """Return how often cheaper settings call a comparison of two arms as the last rung does, by their cost.
+
+    The cost is training FLOPs of dense over all seeds, in % of one run at the last rung.
     """
 
     def cost(variant: str | None) -> float:
@@ -154,16 +161,21 @@ def agreement_rows(measure: Scaling) -> list[dict]:
     rows = []
     for variant in SETTINGS:
         for seeds in range(2, measure.all_losses("dense", variant).summary["seeds"] + 1):
-            found = agreement(measure, COMPARED, variant, seeds)
+            calls = agreement(measure, COMPARED, variant, seeds)
             share = 100 * seeds * cost(variant) / cost(None)
-            for what, value in (("sign", found.same_sign), ("right", found.right), ("wrong", found.wrong)):
-                rows.append({"panel": f"agreement, {what}", "what": f"{variant}, {seeds} seeds", "x": share, "value": value, "count": found.pairs})  # fmt: skip
+            for what, value in (("sign", calls.same_sign), ("right", calls.right), ("wrong", calls.wrong)):
+                rows.append({
+                    "panel": f"agreement, {what}", "what": f"{variant}, {seeds} seeds", "x": share, "value": value,
+                    "count": calls.pairs,
+                })  # fmt: skip
     return rows
 
 
 def rival_rows(paper: Paper) -> list[dict]:
-    """Return the paper's Fig. 1a and the independent re-runs, each at its own tokens a parameter, in % of dense's loss, which has no unit to convert;
-    of the paper also the last gap in nats a token of its own vocabulary.
+    """Return the paper's Fig. 1a and the independent re-runs, each at its own tokens per parameter.
+
+    Gaps are in % of dense's loss, which has no unit to convert. The paper's last gap is also in nats per token of its
+    own vocabulary.
     """
     dense, stem, rows = paper.row("fig-1a/dense"), paper.row("fig-1a/stem-third"), []
     size = paper.value("table-3-1b/dense/total")
@@ -181,15 +193,16 @@ def rival_rows(paper: Paper) -> list[dict]:
 
 
 def line(axes: Axes, rows: pd.DataFrame, arm: str, label: str, style: str = "-", hollow: bool = False) -> None:
-    """Means along tokens a parameter with 95% intervals over seeds."""
+    """Draw means along tokens per parameter with 95% intervals over seeds."""
     axes.errorbar(
-        rows["x"].astype(float), rows["value"], yerr=error_bars(rows), color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], ms=4.5,
+        rows["x"].astype(float), rows["value"], yerr=error_bars(rows), color=ARM_COLOUR[arm], marker=ARM_MARKER[arm],
+        ms=4.5,
         mfc="white" if hollow else ARM_COLOUR[arm], lw=1.1, ls=style, capsize=2, label=label,
     )  # fmt: skip
 
 
 def along(axes: Axes, data: pd.DataFrame, ylabel: str) -> None:
-    """A log axis of tokens a parameter with a tick a rung."""
+    """Make the x axis a log axis of tokens per parameter with a tick per rung."""
     axes.set_xscale("log", base=2)
     ticks = sorted(data[data["panel"] == "gap"]["x"].astype(float).unique())
     axes.set_xticks(ticks, [f"{tick:.2g}" if tick < 10 else f"{tick:.0f}" for tick in ticks])
@@ -198,57 +211,65 @@ def along(axes: Axes, data: pd.DataFrame, ylabel: str) -> None:
 
 
 def draw_gaps(axes: Axes, data: pd.DataFrame, band: str) -> None:
-    """Gaps to dense at every width; hollow where the model is wider."""
+    """Draw gaps to dense at every width; hollow where the model is wider."""
     for name in sorted(name for name in data["panel"].unique() if name == band or name.startswith(f"{band}, width")):
         wide = name != band
         for arm in STEM:
-            own = data[(data["panel"] == name) & (data["what"] == arm)]
-            line(axes, own, arm, "_" if wide else ARM_LABEL[arm], ":" if wide else "-", wide)
+            gaps = data[(data["panel"] == name) & (data["what"] == arm)]
+            line(axes, gaps, arm, "_" if wide else ARM_LABEL[arm], ":" if wide else "-", wide)
     axes.axhline(0, color="black", lw=0.6)
 
 
 def name_widths(axes: Axes, measure: Scaling) -> None:
-    """What hollow marks are, in the legend."""
+    """Name the hollow marks in the legend."""
     for width in (width for width in measure.widths() if width != 1):
         axes.plot([], [], "D:", color=PLAIN, mfc="white", ms=4.5, lw=1.1, label=f"{width:g} times as wide")
 
 
 def draw_rivals(axes: Axes, data: pd.DataFrame) -> None:
-    """The paper's gap and the re-runs' in % of dense's loss, at their own tokens a parameter; single runs."""
+    """Draw the paper's gap and the re-runs' in % of dense's loss, at their own tokens per parameter; single runs."""
     paper, others = (data[data["panel"] == f"gap, %, {name}"] for name in ("paper", "re-runs"))
     axes.plot(paper["x"].astype(float), paper["value"], color="black", ls=":", lw=1.2, label="paper: 1/3, 1B")
     axes.plot(others["x"].astype(float), others["value"], "*", color=PLAIN, ms=6, label="re-runs: 1/2")
     for row in others.itertuples():
         first = float(row.x) == others["x"].astype(float).min()
         side, at = ("right", (-5, 2)) if first else ("left", (5, 2))
-        axes.annotate(row.what.upper(), (float(row.x), row.value), at, textcoords="offset points", ha=side, fontsize=SMALLEST, color=PLAIN)  # fmt: skip
+        axes.annotate(
+            row.what.upper(), (float(row.x), row.value), at, textcoords="offset points", ha=side, fontsize=SMALLEST,
+            color=PLAIN,
+        )  # fmt: skip
 
 
 def draw_multipliers(axes: Axes, data: pd.DataFrame) -> None:
-    """How many times the tokens dense needs; an arrow at the top where its law never gets there, or only far beyond the ladder."""
-    own = data[data["panel"] == "token multiplier"]
+    """Draw how many times the tokens dense needs to reach an arm's loss.
+
+    An arrow at the top means that dense's law never reaches it, or only far beyond the ladder.
+    """
+    multipliers = data[data["panel"] == "token multiplier"]
     for arm in BOUGHT:
-        line(axes, own[(own["what"] == arm) & own["value"].notna()], arm, ARM_LABEL[arm])
+        line(axes, multipliers[(multipliers["what"] == arm) & multipliers["value"].notna()], arm, ARM_LABEL[arm])
     axes.axhline(0, color="black", lw=0.6)
     low, high = axes.get_ylim()
-    for row in own[own["value"].isna()].itertuples():
+    for row in multipliers[multipliers["value"].isna()].itertuples():
         at = high + 0.07 * (high - low) * (1 + BOUGHT.index(row.what))
         axes.plot(float(row.x), at, ls="none", marker=r"$\uparrow$", color=ARM_COLOUR[row.what], ms=6)
-    if own["value"].isna().any():
+    if multipliers["value"].isna().any():
         axes.plot([], [], ls="none", marker=r"$\uparrow$", color=PLAIN, ms=6, label="beyond dense's law")
-    every = np.arange(-8.0, 12) if high - low > 2.5 else np.log2([0.25, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8])  # fmt: skip
+    every = np.arange(-8.0, 12) if high - low > 2.5 else np.log2(
+        [0.25, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8],
+    )  # fmt: skip
     ticks = [tick for tick in every if low <= tick <= high]
     axes.set_yticks(ticks, [f"{2**tick:.3g}" for tick in ticks])
 
 
 def draw_foretold(axes: Axes, data: pd.DataFrame) -> None:
-    """Gaps that came out at a rung, over those that the rungs below had foretold."""
-    said, came = (data[data["panel"] == panel] for panel in ("foretold", "gap to dense"))
-    both = said.merge(came, on=["what", "x"], suffixes=("", "_came"))
+    """Draw gaps that came out at a rung, over those that the rungs below had foretold."""
+    forecasts, outcomes = (data[data["panel"] == panel] for panel in ("foretold", "gap to dense"))
+    both = forecasts.merge(outcomes, on=["what", "x"], suffixes=("", "_came"))
     for arm in FORETOLD:
-        own = both[both["what"] == arm].sort_values("x")
-        last = own["x"].astype(float).to_numpy() == own["x"].astype(float).max()
-        for row, solid in zip(own.itertuples(), last, strict=True):
+        arm_rows = both[both["what"] == arm].sort_values("x")
+        last = arm_rows["x"].astype(float).to_numpy() == arm_rows["x"].astype(float).max()
+        for row, solid in zip(arm_rows.itertuples(), last, strict=True):
             axes.errorbar(
                 row.value, row.value_came, xerr=[[row.value - row.ci_low], [row.ci_high - row.value]],
                 yerr=[[row.value_came - row.ci_low_came], [row.ci_high_came - row.value_came]], color=ARM_COLOUR[arm],
@@ -261,14 +282,15 @@ def draw_foretold(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_agreement(axes: Axes, data: pd.DataFrame) -> None:
-    """Share of comparisons that a cheaper setting calls rightly, and wrongly (hollow), over its cost."""
+    """Draw the share of comparisons that a cheaper setting calls rightly, and wrongly (hollow), over its cost."""
     for called, style, hollow in (("right", "-", False), ("wrong", ":", True)):
-        own = data[data["panel"] == f"agreement, {called}"]
+        shares = data[data["panel"] == f"agreement, {called}"]
         for variant, (words, arm, marker) in SETTINGS.items():
-            rows = own[own["what"].str.startswith(f"{variant}, ")]
+            rows = shares[shares["what"].str.startswith(f"{variant}, ")]
             first = not hollow and words not in axes.get_legend_handles_labels()[1]
             axes.plot(
-                rows["x"].astype(float), 100 * rows["value"], ls=style, color=ARM_COLOUR[arm], marker=marker, ms=4.5, lw=1.1,
+                rows["x"].astype(float), 100 * rows["value"], ls=style, color=ARM_COLOUR[arm], marker=marker, ms=4.5,
+                lw=1.1,
                 mfc="white" if hollow else ARM_COLOUR[arm], label=words if first else "_",
             )  # fmt: skip
     axes.plot([], [], "o:", color=PLAIN, mfc="white", ms=4.5, lw=1.1, label="called the other way")
@@ -280,25 +302,31 @@ def draw_agreement(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_parts(axes: Axes, data: pd.DataFrame) -> None:
-    """What the gap of STEM full is made of."""
+    """Draw what the gap of STEM full is made of."""
     for what, (arm, style) in LOOKS.items():
-        own = data[(data["panel"] == "part") & (data["what"] == what)]
-        line(axes, own, arm, SHORT[what], style, style != "-")
+        part = data[(data["panel"] == "part") & (data["what"] == what)]
+        line(axes, part, arm, SHORT[what], style, style != "-")
     axes.axhline(0, color="black", lw=0.6)
 
 
 def front(data: pd.DataFrame, measure: Scaling) -> Figure:
-    """STEM's gap along tokens a parameter beside both rival predictions, with its size at the last rung, and what it is made of."""
+    """Draw STEM's gap along tokens per parameter with both rival predictions, and what it is made of.
+
+    The gap's size at the last rung is written next to it.
+    """
     figure, grid = sheet("ab", 3.3, {"a": "What STEM gains on dense", "b": "What the gain is made of"})
     relative, parts = grid.values()
     draw_gaps(relative, data, "gap, %")
     draw_rivals(relative, data)
     name_widths(relative, measure)
     for arm in STEM:
-        own = data[(data["panel"] == "gap, %") & (data["what"] == arm)]
-        last = own.loc[own["x"].astype(float).idxmax()]
+        gaps = data[(data["panel"] == "gap, %") & (data["what"] == arm)]
+        last = gaps.loc[gaps["x"].astype(float).idxmax()]
         words = f"{last['value']:.1f}%\n({last['ci_low']:.1f} to {last['ci_high']:.1f})"
-        relative.annotate(words, (float(last["x"]), last["value"]), (6, 0), textcoords="offset points", va="center", fontsize=SMALLEST, color=ARM_COLOUR[arm])  # fmt: skip
+        relative.annotate(
+            words, (float(last["x"]), last["value"]), (6, 0), textcoords="offset points", va="center",
+            fontsize=SMALLEST, color=ARM_COLOUR[arm],
+        )  # fmt: skip
     draw_parts(parts, data)
     along(relative, data, "of dense's bits a byte (%)")
     along(parts, data, "prose loss (nats/token)")
@@ -308,10 +336,15 @@ def front(data: pd.DataFrame, measure: Scaling) -> Figure:
 
 
 def draw(data: pd.DataFrame, measure: Scaling) -> Figure:
-    """Eight panels: six along tokens a parameter; what was foretold beside what came; what cheaper settings would have said."""
+    """Draw eight panels.
+
+    Six are along tokens per parameter. One has what was foretold and what came, one what cheaper settings would have
+    said.
+    """
     titles = {
-        "a": "STEM's gap to dense", "b": "In % of dense's bits a byte", "c": "What it is made of", "d": "At equal training FLOPs",
-        "e": "Tokens that dense needs to catch up", "f": "STEM full, by count of the pair", "g": "Gaps foretold from the rungs below",
+        "a": "STEM's gap to dense", "b": "In % of dense's bits a byte", "c": "What it is made of",
+        "d": "At equal training FLOPs", "e": "Tokens that dense needs to catch up",
+        "f": "STEM full, by count of the pair", "g": "Gaps foretold from the rungs below",
         "h": "Would fewer FLOPs tell the same?",
     }  # fmt: skip
     figure, grid = sheet("ab;cd;ef;gh", 11.0, titles)
@@ -325,18 +358,22 @@ def draw(data: pd.DataFrame, measure: Scaling) -> Figure:
         name_widths(axes, measure)
     draw_parts(parts, data)
     for arm in AT_FLOPS:
-        own = data[(data["panel"] == "over dense's law") & (data["what"] == arm)]
-        line(law, own, arm, LABEL.get(arm, ARM_LABEL[arm]), "none" if arm == "dense" else "-")
+        excess = data[(data["panel"] == "over dense's law") & (data["what"] == arm)]
+        line(law, excess, arm, LABEL.get(arm, ARM_LABEL[arm]), "none" if arm == "dense" else "-")
     draw_multipliers(tokens, data)
     shades = sns.light_palette(ARM_COLOUR["stem-full"], len(PAIRS) + 2)[2:]
     for (bucket, words), shade, marker in zip(PAIRS.items(), shades, "os^D", strict=True):
-        own = data[(data["panel"] == "by pair") & (data["what"] == bucket)]
-        pairs.errorbar(own["x"].astype(float), own["value"], yerr=error_bars(own), color=shade, marker=marker, label=words)  # fmt: skip
+        by_pair = data[(data["panel"] == "by pair") & (data["what"] == bucket)]
+        pairs.errorbar(
+            by_pair["x"].astype(float), by_pair["value"], yerr=error_bars(by_pair), color=shade, marker=marker,
+            label=words,
+        )  # fmt: skip
     for axes in (law, pairs):
         axes.axhline(0, color="black", lw=0.6)
     labels = {
         gaps: "dense - arm (nats/token)", relative: "1 - arm / dense (%)", parts: "prose loss (nats/token)",
-        law: "loss - dense's fitted law\n(nats/token)", tokens: "times the arm's tokens", pairs: "dense - STEM full (nats/token)",
+        law: "loss - dense's fitted law\n(nats/token)", tokens: "times the arm's tokens",
+        pairs: "dense - STEM full (nats/token)",
     }  # fmt: skip
     for axes, label in labels.items():
         along(axes, data, label)
@@ -349,7 +386,7 @@ def draw(data: pd.DataFrame, measure: Scaling) -> Figure:
 
 
 def roomy(axes: Axes) -> None:
-    """A legend above everything that is drawn."""
+    """Give axes a legend above everything that is drawn."""
     low, high = axes.get_ylim()
     entries = len(list(chain(*axes.get_legend_handles_labels()))) // 2
     axes.set_ylim(low, high + (0.07 + 0.095 * ((entries + 1) // 2)) * (high - low))

@@ -15,14 +15,17 @@ from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, PLAIN, SMALL, error_bars, sheet
 from stemrepro.verdicts.contrast import Contrast
 
-MULTIPLE_CHOICE_CHANCE = {"arc_easy": 25, "arc_challenge": 25, "boolq": 50, "piqa": 50, "social_iqa": 100 / 3, "hellaswag": 25, "openbookqa": 25, "winogrande": 50}  # fmt: skip
+MULTIPLE_CHOICE_CHANCE = {
+    "arc_easy": 25, "arc_challenge": 25, "boolq": 50, "piqa": 50, "social_iqa": 100 / 3, "hellaswag": 25,
+    "openbookqa": 25, "winogrande": 50,
+}  # fmt: skip
 """Points that guessing gets on the paper's eight benchmarks."""
 PAPER = "table-3-350m"
 """The paper's accuracies and FLOPs."""
 
 
 def paper_factors(paper: Paper, arm: str) -> dict[str, float]:
-    """Log of the paper's accuracy and FLOP factors of an arm over dense, and of the accuracy factor above chance."""
+    """Return logs of the paper's factors of an arm over dense: accuracy, FLOPs, and accuracy above chance."""
     accuracy, flops = (
         [paper.value(f"{PAPER}/{name}/{what}") for name in (arm, "dense")] for what in ("average", "gflops")
     )
@@ -35,7 +38,7 @@ def paper_factors(paper: Paper, arm: str) -> dict[str, float]:
 
 
 def collect(measure: TrainingRoi) -> pd.DataFrame:
-    """Factors of ROI, the paper's and ours, and gains in loss at equal FLOPs and in FLOPs at equal loss."""
+    """Return factors of ROI, the paper's and ours, gains in loss at equal FLOPs, and gains in FLOPs at equal loss."""
     rows = []
     for arm in measure.arms:
         if arm == "dense":
@@ -48,24 +51,24 @@ def collect(measure: TrainingRoi) -> pd.DataFrame:
             "FLOPs": Contrast(np.array([flop_factor(measure.arms[arm], measure.arms["dense"])])),
             "accuracy above chance": measure.contrast(arm, "dense", "roi-above-chance"),
         }
-        rows += [mean_row("ours", arm, x, found) for x, found in ours.items()]
+        rows += [mean_row("ours", arm, x, contrast) for x, contrast in ours.items()]
         rows.append(mean_row("FLOPs to dense's loss", arm, "", measure.contrast("dense", arm, "flops")))
         rows.append(mean_row("loss at equal FLOPs", arm, "", measure.contrast("dense", arm, "equal-flops")))
     return pd.DataFrame(rows)
 
 
 def name_bars(axes: Axes, arms: Iterable[str]) -> None:
-    """Name of the arms below their bars."""
+    """Name the arms below their bars."""
     axes.set_xticks(*zip(*enumerate(textwrap.fill(ARM_LABEL[arm], 11) for arm in arms), strict=True), fontsize=SMALL)
 
 
 def draw_factors(axes: Axes, data: pd.DataFrame, panel: str) -> None:
-    """Log ROI of each arm as a pile of its FLOP factor and its accuracy factor."""
-    own = data[data["panel"] == panel].set_index(["what", "x"])
-    arms = list(dict.fromkeys(own.index.get_level_values(0)))
+    """Draw the log ROI of each arm as a pile of its FLOP factor and its accuracy factor."""
+    factors = data[data["panel"] == panel].set_index(["what", "x"])
+    arms = list(dict.fromkeys(factors.index.get_level_values(0)))
     for place, arm in enumerate(arms):
         flops, accuracy, above = (
-            own.loc[(arm, what), "value"] for what in ("FLOPs", "accuracy", "accuracy above chance")
+            factors.loc[(arm, what), "value"] for what in ("FLOPs", "accuracy", "accuracy above chance")
         )
         if not np.isfinite(accuracy):
             continue  # no item was answered rightly
@@ -73,9 +76,12 @@ def draw_factors(axes: Axes, data: pd.DataFrame, panel: str) -> None:
             label = "chance taken off" if place == 0 else None
             axes.plot(place, flops + above, "d", mfc="white", mec="black", ms=6, ls="none", label=label, zorder=5)
         axes.bar(place, flops, color=ARM_COLOUR[arm], width=0.6, hatch="//", edgecolor="white")
-        axes.bar(place, accuracy, bottom=flops if accuracy * flops >= 0 else 0, color=ARM_COLOUR[arm], width=0.6, edgecolor="white")  # fmt: skip
+        axes.bar(
+            place, accuracy, bottom=flops if accuracy * flops >= 0 else 0, color=ARM_COLOUR[arm], width=0.6,
+            edgecolor="white",
+        )  # fmt: skip
         if panel == "ours":
-            row = own.loc[(arm, "accuracy")]
+            row = factors.loc[(arm, "accuracy")]
             axes.errorbar(place, flops + accuracy, yerr=error_bars(row)[:, None], color="black", capsize=3)
     axes.bar(0, 0, color=PLAIN, hatch="//", edgecolor="white", label="fewer FLOPs")
     axes.bar(0, 0, color=PLAIN, label="higher accuracy")
@@ -89,7 +95,7 @@ def draw_factors(axes: Axes, data: pd.DataFrame, panel: str) -> None:
 
 
 def draw_gains(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
-    """A gain of each arm with its interval."""
+    """Draw a gain of each arm with its interval."""
     rows = data[data["panel"] == panel].reset_index(drop=True)
     axes.bar(range(len(rows)), rows["value"], color=[ARM_COLOUR[arm] for arm in rows["what"]], width=0.6)
     axes.errorbar(range(len(rows)), rows["value"], yerr=error_bars(rows), color="black", capsize=3, ls="none")
@@ -99,8 +105,11 @@ def draw_gains(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
 
 
 def draw(data: pd.DataFrame, measure: TrainingRoi) -> Figure:
-    """Return the paper's factors and ours, and what losses say."""
-    titles = {"a": "The paper's ROI, 350M", "b": "Ours, by the same definition", "c": "FLOPs to dense's final loss", "d": "Prose loss at equal FLOPs"}  # fmt: skip
+    """Draw the paper's factors and ours, and what losses say."""
+    titles = {
+        "a": "The paper's ROI, 350M", "b": "Ours, by the same definition", "c": "FLOPs to dense's final loss",
+        "d": "Prose loss at equal FLOPs",
+    }  # fmt: skip
     figure, grid = sheet("ab;cd", 5.2, titles)
     paper, ours, flops, equal = grid.values()
     draw_factors(paper, data, "paper")

@@ -1,4 +1,6 @@
-"""Fig. 5a: training losses and gradient norms, spikes by a stated rule, and short runs at ever higher learning rates."""
+"""Fig. 5a: training losses and gradient norms, spikes by a stated rule, and short runs at ever higher learning
+rates.
+"""
 
 import numpy as np
 import pandas as pd
@@ -27,20 +29,23 @@ SMOOTH = 20
 
 
 def collect(measure: Stability) -> pd.DataFrame:
-    """Smoothed losses, spikes of losses and gradient norms, and where each rate ends."""
+    """Return smoothed losses, spikes of losses and gradient norms, and where each learning rate ends."""
     rows = []
-    for arm, found in measure.arms.items():
-        steps = found.losses.steps
-        smooth = np.stack([np.convolve(own, np.ones(SMOOTH) / SMOOTH, "valid") for own in steps["loss"]])
+    for arm, scores in measure.arms.items():
+        steps = scores.losses.steps
+        smooth = np.stack([np.convolve(losses, np.ones(SMOOTH) / SMOOTH, "valid") for losses in steps["loss"]])
         for step in range(0, smooth.shape[1], 10):
             rows.append(mean_row("loss", arm, step + SMOOTH, Contrast(smooth[:, step])))
-        for number, own in enumerate(steps["loss"]):
-            rows += [{"panel": "spike", "what": arm, "x": int(at), "value": own[at], "seed": number} for at in spikes(own)]  # fmt: skip
-        rows += count_rows(arm, found.losses, "")
+        for number, losses in enumerate(steps["loss"]):
+            rows += [
+                {"panel": "spike", "what": arm, "x": int(at), "value": losses[at], "seed": number}
+                for at in spikes(losses)
+            ]  # fmt: skip
+        rows += count_rows(arm, scores.losses, "")
         for setting, name in VARIANTS.items():
-            there = measure.at(setting, arm)
-            if there and there is not found.losses:
-                rows += count_rows(arm, there, f", {name.replace('-', ' ')}")
+            other_losses = measure.at(setting, arm)
+            if other_losses and other_losses is not scores.losses:
+                rows += count_rows(arm, other_losses, f", {name.replace('-', ' ')}")
         if arm != "dense":
             shares = coincidence(steps["loss"], measure.arms["dense"].losses.steps["loss"])
             rows += [
@@ -48,33 +53,35 @@ def collect(measure: Stability) -> pd.DataFrame:
                 for x, share in zip(("same batches", "other batches"), shares, strict=True)
             ]
         if short := measure.short_runs(arm):
-            rows += short_rows(measure, arm, own=False)
-            rows += short_rows(measure, arm, own=True) if measure.short_runs(arm, own=True) != short else []
+            rows += short_rows(measure, arm, at_tuned_rate=False)
+            rows += short_rows(measure, arm, at_tuned_rate=True) if measure.short_runs(arm, own=True) != short else []
         if long := list(measure.long_runs(arm).values()):
             share = measure.blow_ups(long)
             count = len(share) * len(long)
             rows.append({"panel": "long blow-ups", "what": arm, "value": round(share.mean() * count), "count": count})
-        rows.append({"panel": "token frequencies", "what": arm, "value": found.summary["training_entropy"]})
+        rows.append({"panel": "token frequencies", "what": arm, "value": scores.summary["training_entropy"]})
     return pd.DataFrame(rows)
 
 
 def count_rows(arm: str, runs: ArmLosses, kind: str) -> list[dict]:
-    """Spikes in a thousand steps of the losses and of the gradient norms."""
+    """Return spikes in a thousand steps of the losses and of the gradient norms."""
     series = {"loss": "loss", "gradient norm": "norm"}
     return [mean_row(f"spikes{kind}", arm, what, Contrast(rate(runs.steps[key]))) for what, key in series.items()]
 
 
-def short_rows(measure: Stability, arm: str, own: bool) -> list[dict]:
-    """Return where short runs at each rate end, and what follows from all of them."""
+def short_rows(measure: Stability, arm: str, at_tuned_rate: bool) -> list[dict]:
+    """Return where short runs at each learning rate end, and what follows from all of them."""
     base_rate, variants = measure.inputs.scale.learning_rate, measure.inputs.catalog.variants
-    every, clipped = measure.short_runs(arm, own, clipped=False), list(measure.short_runs(arm, own).values())
-    rows, mark = [], ", own" if own else ""
-    for name, there in every.items():
-        kind = "own" if own else "clipped" if variants[name].clip == 1 else "unclipped"
-        rows.append(mean_row(f"end, {kind}", arm, there.summary["learning_rate"] / base_rate, Contrast(end(there))))
+    every = measure.short_runs(arm, at_tuned_rate, clipped=False)
+    clipped = list(measure.short_runs(arm, at_tuned_rate).values())
+    rows = []
+    mark = ", own" if at_tuned_rate else ""
+    for name, losses in every.items():
+        kind = "own" if at_tuned_rate else "clipped" if variants[name].clip == 1 else "unclipped"
+        rows.append(mean_row(f"end, {kind}", arm, losses.summary["learning_rate"] / base_rate, Contrast(end(losses))))
     rows.append(mean_row(f"limit{mark}", arm, "", Contrast(rate_limit(clipped, base_rate))))
     rows.append(mean_row(f"sensitivity{mark}", arm, "", Contrast(rate_sensitivity(clipped))))
-    if own:
+    if at_tuned_rate:
         return rows
     share, beyond = measure.blow_ups(list(every.values())), unlimited(clipped)
     rows.append({"panel": "no limit", "what": arm, "value": beyond.sum(), "count": len(beyond)})
@@ -83,7 +90,10 @@ def short_rows(measure: Stability, arm: str, own: bool) -> list[dict]:
 
 
 def draw_losses(axes: Axes, data: pd.DataFrame) -> None:
-    """Smoothed training loss, mean over seeds; ticks at the foot are steps that count as a spike in some seed of some arm."""
+    """Draw the smoothed training loss, mean over seeds.
+
+    Ticks at the foot are steps that count as a spike in some seed of some arm.
+    """
     for arm, rows in data[data["panel"] == "loss"].groupby("what", sort=False):
         axes.plot(rows["x"], rows["value"], **look(arm), markevery=(6, 12), label=ARM_LABEL[arm])
     for at in sorted(data[data["panel"] == "spike"]["x"].unique()):
@@ -96,11 +106,11 @@ def draw_losses(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_spikes(axes: Axes, data: pd.DataFrame) -> None:
-    """Spikes in a thousand steps, of the loss and of the gradient norm."""
-    own = data[data["panel"] == "spikes"]
-    arms = list(dict.fromkeys(own["what"]))
+    """Draw spikes in a thousand steps, of the loss and of the gradient norm."""
+    rates = data[data["panel"] == "spikes"]
+    arms = list(dict.fromkeys(rates["what"]))
     for shift, what, hatch in ((-0.2, "loss", ""), (0.2, "gradient norm", "//")):
-        rows = own[own["x"] == what].set_index("what").loc[arms]
+        rows = rates[rates["x"] == what].set_index("what").loc[arms]
         at = np.arange(len(arms)) + shift
         axes.barh(
             at, rows["value"], height=0.38, color=[ARM_COLOUR[arm] for arm in arms], hatch=hatch, edgecolor="white"
@@ -115,15 +125,18 @@ def draw_spikes(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_ends(axes: Axes, data: pd.DataFrame) -> None:
-    """Final training loss of short runs against the learning rate."""
-    kinds = {"clipped": ("-", "full", "clipped"), "unclipped": ("none", "none", "not clipped"), "own": (":", "left", "own table rate")}  # fmt: skip
+    """Draw the final training loss of short runs against the learning rate."""
+    kinds = {
+        "clipped": ("-", "full", "clipped"), "unclipped": ("none", "none", "not clipped"),
+        "own": (":", "left", "own table rate"),
+    }  # fmt: skip
     arms = list(dict.fromkeys(data[data["panel"] == "end, clipped"]["what"]))
     for arm in arms:
         axes.plot([], [], ARM_MARKER[arm], color=ARM_COLOUR[arm], label=ARM_LABEL[arm])
     for kind, (line, fill, label) in kinds.items():
         every = data[data["panel"] == f"end, {kind}"]
         for arm, rows in every.groupby("what", sort=False):
-            aside = 1.09 ** (arms.index(arm) - len(arms) / 2)  # so that error bars stand side by side
+            aside = 1.09 ** (arms.index(arm) - len(arms) / 2)  # so that error bars do not overlap
             rows = rows.assign(x=aside * rows["x"].astype(float)).sort_values("x")
             axes.errorbar(
                 rows["x"], rows["value"], yerr=error_bars(rows), color=ARM_COLOUR[arm], marker=ARM_MARKER[arm],
@@ -131,8 +144,8 @@ def draw_ends(axes: Axes, data: pd.DataFrame) -> None:
             )  # fmt: skip
         if len(every):
             axes.plot([], [], color=PLAIN, marker="o", fillstyle=fill, mfcalt="white", ls=line, label=label)
-    known = data[data["panel"] == "token frequencies"]["value"].iloc[0]
-    axes.axhline(known, color="black", lw=0.8, ls=":")
+    entropy = data[data["panel"] == "token frequencies"]["value"].iloc[0]
+    axes.axhline(entropy, color="black", lw=0.8, ls=":")
     axes.plot([], [], color="black", lw=0.8, ls=":", label="token frequencies alone")
     axes.set_xscale("log", base=2)
     ticks = sorted(data[data["panel"] == "end, clipped"]["x"].astype(float).unique())
@@ -145,7 +158,7 @@ def draw_ends(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_blow_ups(axes: Axes, data: pd.DataFrame) -> None:
-    """How many of the short runs ended above their start, and of the longer ones."""
+    """Write how many of the short runs ended above their first loss, and how many of the longer ones."""
     parts = []
     for panel, words in (("blow-ups", "short runs"), ("long blow-ups", "of half the tokens")):
         rows = data[data["panel"] == panel]
@@ -156,7 +169,10 @@ def draw_blow_ups(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_limits(axes: Axes, data: pd.DataFrame) -> None:
-    """Rate from which on an arm learns no more than token frequencies; hollow marks with the family's own table rate."""
+    """Draw the learning rate from which on an arm learns no more than token frequencies.
+
+    Hollow marks have the family's own table learning rate.
+    """
     rows = data[data["panel"] == "limit"]
     order = list(rows["what"])
     draw_both(axes, data, "limit", "doublings of the scale's learning rate")
@@ -169,7 +185,7 @@ def draw_limits(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw_both(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
-    """A line an arm, hollow with the family's own table rate."""
+    """Draw a line per arm, hollow with the family's own table learning rate."""
     order = list(data[data["panel"] == panel]["what"])
     draw_forest(axes, data[data["panel"] == panel], order, label)
     draw_forest(axes, data[data["panel"] == f"{panel}, own"], order, label, hollow=True, shift=0.25)
@@ -177,8 +193,11 @@ def draw_both(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
 
 
 def draw(data: pd.DataFrame, measure: Stability) -> Figure:
-    """Return losses, spikes, ends of short runs at raised rates, and what follows from these."""
-    titles = {"a": "Training losses", "b": "Spikes", "c": "Short runs at higher rates", "d": "Learning-rate limit", "e": "Sensitivity to the rate"}  # fmt: skip
+    """Draw losses, spikes, ends of short runs at raised learning rates, and what follows from these."""
+    titles = {
+        "a": "Training losses", "b": "Spikes", "c": "Short runs at higher rates", "d": "Learning-rate limit",
+        "e": "Sensitivity to the rate",
+    }  # fmt: skip
     figure, grid = sheet("ab;cd;ce", 7.4, titles, height_ratios=(1.15, 1, 1))
     draw_losses(grid["a"], data)
     draw_spikes(grid["b"], data)

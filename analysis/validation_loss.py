@@ -17,19 +17,22 @@ PAIRS = ("0", "1-3", "4-31", "32+")
 
 
 def curves(measure: Comparison) -> pd.DataFrame:
-    """Return mean prose loss of each arm at each mark with its 95% t interval over seeds."""
+    """Return the mean prose loss of each arm at each evaluation with its 95% t interval over seeds."""
     rows = []
     for arm, scores in measure.arms.items():
         for tokens, group in scores.losses.whole().curve.groupby("tokens"):
             values = Contrast(group["prose"].to_numpy())
             low, high = values.interval(0.05)
             flops = float(group["flops"].iloc[0])
-            rows.append({"panel": "curve", "arm": arm, "tokens": tokens, "flops": flops, "value": values.mean, "ci_low": low, "ci_high": high, "seeds": len(group)})  # fmt: skip
+            rows.append({
+                "panel": "curve", "arm": arm, "tokens": tokens, "flops": flops, "value": values.mean, "ci_low": low,
+                "ci_high": high, "seeds": len(group),
+            })  # fmt: skip
     return pd.DataFrame(rows)
 
 
 def gaps(measure: Comparison) -> pd.DataFrame:
-    """Return final gap of every arm to dense, and the token and contextual parts of stem-full's gap by pair count."""
+    """Return the final gap of every arm to dense, and token and contextual part of stem-full's gap by pair count."""
     contrasts = [("final", arm, "all pairs", "dense", arm, "prose") for arm in measure.arms if arm != "dense"]
     for bucket in ("all pairs", *PAIRS):
         metric = "prose" if bucket == "all pairs" else f"prose:pair={bucket}"
@@ -37,14 +40,17 @@ def gaps(measure: Comparison) -> pd.DataFrame:
         contrasts.append(("contextual part", "stem-full", bucket, "token-only", "stem-full", metric))
     rows = []
     for panel, arm, bucket, high, low, metric in contrasts:
-        found = measure.contrast(high, low, metric)
-        ends = found.interval(0.05)
-        rows.append({"panel": panel, "arm": arm, "pair_count": bucket, "value": found.mean, "ci_low": ends[0], "ci_high": ends[1], "seeds": len(found.differences)})  # fmt: skip
+        contrast = measure.contrast(high, low, metric)
+        ends = contrast.interval(0.05)
+        rows.append({
+            "panel": panel, "arm": arm, "pair_count": bucket, "value": contrast.mean, "ci_low": ends[0],
+            "ci_high": ends[1], "seeds": len(contrast.differences),
+        })  # fmt: skip
     return pd.DataFrame(rows)
 
 
 def draw_curve(axes: Axes, data: pd.DataFrame, x: str, unit: float, label: str) -> None:
-    """Loss against tokens or FLOPs, one line an arm with its interval as a band."""
+    """Draw loss against tokens or FLOPs: a line per arm with its interval as a band."""
     for arm, rows in data.groupby("arm", sort=False):
         axes.plot(rows[x] / unit, rows["value"], **look(arm), ms=3, label=ARM_LABEL[arm])
         axes.fill_between(rows[x] / unit, rows["ci_low"], rows["ci_high"], color=ARM_COLOUR[arm], alpha=0.15, lw=0)
@@ -54,7 +60,7 @@ def draw_curve(axes: Axes, data: pd.DataFrame, x: str, unit: float, label: str) 
 
 
 def draw_gaps(axes: Axes, data: pd.DataFrame, paper: Paper) -> None:
-    """Final gap to dense of every arm; open diamonds are the paper's numbers."""
+    """Draw the final gap to dense of every arm; open diamonds are the paper's numbers."""
     final = data[data["panel"] == "final"].reset_index(drop=True)
     for place, row in final.iterrows():
         axes.bar(place, row["value"], color=ARM_COLOUR[row["arm"]], width=0.62)
@@ -72,7 +78,7 @@ def draw_gaps(axes: Axes, data: pd.DataFrame, paper: Paper) -> None:
 
 
 def draw_split(axes: Axes, data: pd.DataFrame) -> None:
-    """Token part and contextual part of the gap between dense and stem-full, by training count of the pair."""
+    """Draw token part and contextual part of the gap between dense and stem-full, by training count of the pair."""
     places = ("all pairs", *PAIRS)
     for shift, panel, arm, hatch in (
         (-0.2, "token part", "token-only", "//"),
@@ -89,12 +95,12 @@ def draw_split(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def collect(measure: Comparison) -> pd.DataFrame:
-    """Curves and gaps."""
+    """Return curves and gaps."""
     return pd.concat([curves(measure), gaps(measure)])
 
 
 def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
-    """Four panels."""
+    """Draw four panels."""
     curve, gap = data[data["panel"] == "curve"], data[data["panel"] != "curve"]
     titles = {
         "a": "Loss against tokens",

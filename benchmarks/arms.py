@@ -1,10 +1,13 @@
-"""Training step of every arm against dense, beside what its FLOPs would make it: medians of interleaved steps in one process.
+"""Training step of every arm against dense, next to what its FLOPs would make it.
 
-    python -m benchmarks.arms [--scale laptop] [--steps 40] [--arms dense stem-full] [--shape 4096 128 4 344] [--batch 16 256] [--bf16]
+    python -m benchmarks.arms [--scale laptop] [--steps 40] [--arms dense stem-full]
+                              [--shape 4096 128 4 344] [--batch 16 256] [--bf16]
 
-A step is forward, backward, clipping and the optimiser on one batch. An arm more than 15% slower than its FLOP ratio is marked;
-`optimiser` is that part of its step. Tokens are random. --shape takes vocabulary, width, layers and ffn_width instead of the scale's,
---batch sequences and their length, --bf16 computes under bfloat16 autocast as the precision bf16-mixed does, --threads sets threads.
+Times are medians of interleaved steps in one process. A step is forward, backward, clipping and the optimiser on one
+batch of random tokens. An arm more than 15% slower than its FLOP ratio is marked; `optimiser` is that part of its step.
+
+--shape takes vocabulary, width, layers and ffn_width instead of the scale's. --batch takes sequences and their length.
+--bf16 computes under bfloat16 autocast, as the precision bf16-mixed does. --threads sets threads.
 """
 
 import argparse
@@ -28,11 +31,11 @@ SLOW = 1.15
 def step(
     module: LanguageModule, optimizer: torch.optim.Optimizer, batch: torch.Tensor, bf16: bool
 ) -> tuple[float, float]:
-    """Seconds of one training step, and of its optimiser alone."""
+    """Return the seconds of one training step, and of its optimiser alone."""
     start = time.perf_counter()
     with torch.autocast(batch.device.type, torch.bfloat16, enabled=bf16):
-        found = module.training_step(batch, 0)
-    (found["loss"] if isinstance(found, dict) else found).backward()
+        result = module.training_step(batch, 0)
+    (result["loss"] if isinstance(result, dict) else result).backward()
     module.configure_gradient_clipping(optimizer)
     before = time.perf_counter()
     optimizer.step()
@@ -41,7 +44,7 @@ def step(
 
 
 def main() -> None:
-    """Print one row an arm."""
+    """Print a row per arm."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", default="laptop")
     parser.add_argument("--steps", type=int, default=40)
@@ -69,9 +72,9 @@ def main() -> None:
     for number in track(range(options.steps + 3), "steps"):
         batch = torch.randint(0, scale.model.vocab, (size, length + 1), generator=torch.Generator().manual_seed(number))
         for name, (module, optimizer) in modules.items():
-            found = step(module, optimizer, batch, options.bf16)
+            step_seconds = step(module, optimizer, batch, options.bf16)
             if number >= 3:
-                taken[name].append(found)
+                taken[name].append(step_seconds)
     seconds = {name: (median(s for s, _ in times), median(o for _, o in times)) for name, times in taken.items()}
     flops = {name: flops_per_token(module.run.model, length) for name, (module, _) in modules.items()}
     base = next(iter(modules))

@@ -1,9 +1,12 @@
-"""Are the benchmarks wired right? An oracle must score 100, answers by lot must score chance, on every task of a scale;
-beside them an untrained model, which may prefer short answers.
+"""Are the benchmarks wired right? An oracle must score 100, and answers by lot must score chance.
 
     python -m benchmarks.chance --scale laptop
 
-Needs the scale's items and tokenizer (stemrepro plan --scale laptop; dvc repro plan/dvc.yaml:items@text-8 plan/dvc.yaml:blocks@laptop-text-8). Exit code 1 if the oracle or the lot is off.
+Every task of a scale is scored, also by an untrained model, which may prefer short answers. Exit code 1 if the oracle
+or the lot is off. The scale's items and tokenizer must exist:
+
+    stemrepro plan --scale laptop
+    dvc repro plan/dvc.yaml:items@text-8 plan/dvc.yaml:blocks@laptop-text-8
 """
 
 import argparse
@@ -30,18 +33,18 @@ LEVEL = 0.99
 
 
 class Answers(LM):
-    """Scores an answer by a function of (prompt, answer)."""
+    """A model that scores an answer by a function of (prompt, answer)."""
 
     def __init__(self, function: Callable[[str, str], float]) -> None:
         super().__init__()
         self.function = function
 
     def loglikelihood(self, requests: list, **_: object) -> list[tuple[float, bool]]:
-        """Return what the function says."""
+        """Return what the function gives for each request."""
         return [(self.function(*request.args), False) for request in requests]
 
     def loglikelihood_rolling(self, requests: list, **_: object) -> list[float]:
-        """Not asked for by multiple choice."""
+        """Raise: multiple choice doesn't need it."""
         raise TypeError("multiple choice only")
 
     generate_until = loglikelihood_rolling
@@ -53,7 +56,7 @@ def by_lot(prompt: str, answer: str) -> float:
 
 
 def main() -> None:
-    """Print a row a task."""
+    """Print a row per task."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", default="laptop")
     name = parser.parse_args().scale
@@ -63,17 +66,18 @@ def main() -> None:
     items, tokenizer = Path("data") / scale.data / "items", read_tokenizer(Path("data") / name / "tokenizer.json")
     untrained = StemLM(build(shaped(scale.model, catalog.arms["dense"]), 0), tokenizer, scale.model.sequence)
     untrained.on_batch = lambda *_: None
-    asked = make_params(catalog, name).scale[name].benchmarks
-    manager, tests = task_manager(items), len(asked.tasks)
+    planned = make_params(catalog, name).scale[name].benchmarks
+    manager, tests = task_manager(items), len(planned.tasks)
     good, gap = True, "  "
     print(
-        f"{'task':22}{'items':>6}{gap}oracle{gap}{'chance':>6}{gap}by lot ({LEVEL:.0%} for all tasks){gap}untrained: acc, acc_norm, answers alone"
+        f"{'task':22}{'items':>6}{gap}oracle{gap}{'chance':>6}{gap}"
+        f"by lot ({LEVEL:.0%} for all tasks){gap}untrained: acc, acc_norm, answers alone"
     )
-    for task_name in asked.tasks:
+    for task_name in planned.tasks:
 
         def accuracy(model: LM, name: str = task_name) -> list[dict]:
             task = load_task(manager, name)
-            samples = evaluate(model, {"tasks": {name: task}}, limit=asked.items, bootstrap_iters=0)["samples"][name]
+            samples = evaluate(model, {"tasks": {name: task}}, limit=planned.items, bootstrap_iters=0)["samples"][name]
             return [item_scores(task, sample) | {"sample": sample} for sample in samples]
 
         lots = accuracy(Answers(by_lot))
@@ -86,12 +90,13 @@ def main() -> None:
         fine = oracle == 1 and low <= hits <= high
         good = good and fine
         plain = accuracy(untrained)
-        own = "  ".join(
+        untrained_scores = "  ".join(
             f"{100 * np.mean([row[key] for row in plain]):5.1f}" for key in ("acc", "acc_norm", "answer_acc")
         )
         lot = f"{100 * hits / count:5.1f} ({100 * low / count:.1f} to {100 * high / count:.1f})"
         print(
-            f"{task_name:22}{count:6}{gap}{100 * oracle:6.1f}{gap}{100 * chance:6.1f}{gap}{lot:34}{own}{'' if fine else '  WRONG'}",
+            f"{task_name:22}{count:6}{gap}{100 * oracle:6.1f}{gap}{100 * chance:6.1f}{gap}"
+            f"{lot:34}{untrained_scores}{'' if fine else '  WRONG'}",
             flush=True,
         )
     sys.exit(0 if good else 1)

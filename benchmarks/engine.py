@@ -1,10 +1,11 @@
-"""Is the engine fast? A training step of arms, compiled, beside dense's, eager and compiled, in one process.
+"""Is the engine fast? A training step of arms, compiled, next to dense's, eager and compiled, in one process.
 
     python -m benchmarks.engine [--scale laptop] [--rounds 60] [--arms stem-third stem-full token-only]
 
-Each round takes one step of everything, in another order each time, on the same random tokens; a row has the median over rounds of its
-step's time and of its ratio to the row named in the column's head, by round. `FLOPs` is what an arm's step would be of dense's if time followed
-them. Nothing else should run meanwhile. Other libraries' models stand beside ours in benchmarks/peers.py.
+Each round takes one step of everything, in another order each time, on the same random tokens. A row has medians over
+rounds: of its step's time, and of its ratio by round to the row named in the column's head. `FLOPs` is the ratio of an
+arm's step to dense's if time followed FLOPs. Nothing else should run meanwhile. benchmarks/peers.py compares with other
+libraries' models.
 """
 
 import argparse
@@ -30,13 +31,13 @@ Step = Callable[[torch.Tensor], float]
 
 
 def own_step(module: LanguageModule) -> Step:
-    """Loss, gradient, clipping and update as in training."""
+    """Return a step as in training: loss, gradient, clipping and update."""
     optimizer = module.configure_optimizers()["optimizer"]
     return lambda batch: step(module, optimizer, batch, bf16=batch.is_cuda)[0]
 
 
 def main() -> None:
-    """Print one row a model."""
+    """Print a row per model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", default="laptop")
     parser.add_argument("--rounds", type=int, default=60)

@@ -1,10 +1,11 @@
-"""How wide is the dense FFN whose training step takes as long as an arm's? The ffn_factor of dense-equal-latency in recipes/arms.yaml.
+"""How wide is the dense FFN whose training step takes as long as an arm's?
 
     python -m benchmarks.equal_latency [--scale laptop] [--arm stem-full] [--rounds 120] [--blocks data/laptop/blocks]
 
-In every round the arm and dense models of some widths take one step each, compiled where the scale is, in another order each time. A width's
-ratio is the median over rounds of its step / the arm's step of that round; a straight line through the ratios gives the width at which
-it is 1. The same from each fifth of the rounds shows how far the answer wanders. Nothing else should run meanwhile.
+The answer is the ffn_factor of dense-equal-latency in recipes/arms.yaml. In every round the arm and dense models of
+some widths take one step each, compiled where the scale is, in another order each time. A width's ratio is the median
+over rounds of its step / the arm's step of that round. A straight line through the ratios gives the width at which it
+is 1. The same from each fifth of the rounds shows how far the answer wanders. Nothing else should run meanwhile.
 """
 
 import argparse
@@ -30,12 +31,12 @@ WARM_UP = 5
 
 def equal_factor(factors: np.ndarray, ratios: np.ndarray) -> float:
     """Return where a straight line through median ratios is 1: factors [n], ratios [rounds, n]."""
-    slope, start = np.polyfit(factors, np.median(ratios, axis=0), 1)
-    return float((1 - start) / slope)
+    slope, offset = np.polyfit(factors, np.median(ratios, axis=0), 1)
+    return float((1 - offset) / slope)
 
 
 def main() -> None:
-    """Print one row a width, and the factor."""
+    """Print a row per width, and the factor."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", default="laptop")
     parser.add_argument("--arm", default="stem-full")
@@ -60,16 +61,17 @@ def main() -> None:
             seconds[number, place], _ = step(modules[place], optimizers[place], batch, bf16=False)
     seconds = seconds[WARM_UP:]
     ratios, factors = seconds[:, 1:] / seconds[:, :1], np.array(widths) / scale.model.ffn_width
-    table = Table("dense FFN", "ffn_width", "ms a step", f"step / {options.arm}", "quartiles")
-    for factor, width, times, own in zip(factors, widths, seconds[:, 1:].T, ratios.T, strict=True):
-        low, middle, high = np.quantile(own, (0.25, 0.5, 0.75))
+    table = Table("dense FFN", "ffn_width", "ms per step", f"step / {options.arm}", "quartiles")
+    for factor, width, times, width_ratios in zip(factors, widths, seconds[:, 1:].T, ratios.T, strict=True):
+        low, middle, high = np.quantile(width_ratios, (0.25, 0.5, 0.75))
         table.add_row(
             f"{factor:.2f}", str(width), f"{1e3 * np.median(times):.2f}", f"{middle:.3f}", f"{low:.3f} to {high:.3f}"
         )
     parts = [equal_factor(factors, part) for part in np.array_split(ratios, PARTS)]
     Console().print(table)
     print(
-        f"{options.arm}: {1e3 * np.median(seconds[:, 0]):.2f} ms a step, {options.rounds} rounds, torch {torch.__version__}"
+        f"{options.arm}: {1e3 * np.median(seconds[:, 0]):.2f} ms per step, "
+        f"{options.rounds} rounds, torch {torch.__version__}"
     )
     print(
         f"ffn_factor: {equal_factor(factors, ratios):.3f} (fifths of the rounds: {min(parts):.3f} to {max(parts):.3f})"

@@ -1,10 +1,10 @@
-"""How far golden losses are off under other instruction sets of this processor, and compiled, as a share of their tolerances.
+"""How far golden losses are off under other instruction sets of this processor, and compiled.
 
     python -m benchmarks.golden
 
-One row a way to compute: the arm and step that come nearest to their tolerance, and how many arms have equal bits. What it prints says
-whether FACTOR of tests/training/write_golden.py is large enough, and whether torch.compile takes every arm as it is (a minute an arm when
-nothing is cached).
+Deviations are shares of the losses' tolerances. A row per way to compute has the arm and step nearest to their
+tolerance, and how many arms have equal bits. The rows say whether FACTOR of tests/training/write_golden.py is large
+enough, and whether torch.compile takes every arm as it is (a minute per arm when nothing is cached).
 """
 
 import json
@@ -33,19 +33,19 @@ from tests.conftest import *
 from tests.training.test_train import GOLDEN, rows
 
 def test_print(make_run, tiny, capsys):
-    found, training = {}, tiny.training.model_copy(update={"compile": "GOLDEN_COMPILED" in os.environ})
+    deviations, training = {}, tiny.training.model_copy(update={"compile": "GOLDEN_COMPILED" in os.environ})
     for arm, golden in GOLDEN.items():
         run = make_run(arm, scale=tiny.model_copy(update={"training": training}))
         train(run, quiet)
         off = np.abs(np.array([row["loss"] for row in rows(run)]) - golden["loss"])
-        found[arm] = [off.max(), (off / golden["tolerance"]).max()]
+        deviations[arm] = [off.max(), (off / golden["tolerance"]).max()]
     with capsys.disabled():
-        print("FOUND " + json.dumps(found))
+        print("FOUND " + json.dumps(deviations))
 """
 
 
 def main() -> None:
-    """Print one row an instruction set."""
+    """Print a row per instruction set."""
     child = ROOT / "tests" / "training" / "print_golden.py"
     child.write_text(CHILD, encoding="utf-8")
     try:
@@ -53,11 +53,12 @@ def main() -> None:
             command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", str(child)]
             shown = subprocess.run(command, cwd=ROOT, env=os.environ | variables, capture_output=True, text=True).stdout
             line = next(line for line in shown.splitlines() if "FOUND " in line)
-            found = json.loads(line.partition("FOUND ")[2])
-            worst = max(found, key=lambda arm: found[arm][1])
-            equal = sum(off < 6e-7 for off, _ in found.values())
+            deviations = json.loads(line.partition("FOUND ")[2])
+            worst = max(deviations, key=lambda arm: deviations[arm][1])
+            equal = sum(off < 6e-7 for off, _ in deviations.values())
             print(
-                f"{name:22} {equal:2} of {len(found)} arms as written; worst {worst}: {found[worst][1]:.2f} of its tolerance"
+                f"{name:22} {equal:2} of {len(deviations)} arms as written; "
+                f"worst {worst}: {deviations[worst][1]:.2f} of its tolerance"
             )
     finally:
         child.unlink()

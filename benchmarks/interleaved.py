@@ -1,5 +1,6 @@
-"""Two things timed beside each other: every round takes one turn of each, in another order each time, so that what else the machine does
-in the meantime falls on both.
+"""Two things timed in turns: every round takes one turn of each, in another order each time.
+
+What else the machine does in the meantime so falls on both.
 """
 
 import random
@@ -19,7 +20,7 @@ Turn = Callable[[int], object]
 
 @dataclass(frozen=True)
 class Row:
-    """Ours beside a peer's.
+    """Ours compared with a peer's.
 
     Attributes:
         measure: which of the five measurements it belongs to.
@@ -29,7 +30,7 @@ class Row:
         bound, target: what the ratio should be; "" and None where nothing was set.
         met: "yes" where the whole interval keeps to the target, else "no"; "" without a target or a measurement.
         flop_ratio: FLOPs of ours / theirs by stemrepro/model/cost.py, where times are compared with it.
-        note: why nothing was measured, or what else is to be known.
+        note: why nothing was measured, or what else a reader needs.
     """
 
     measure: str
@@ -51,7 +52,7 @@ class Row:
 def interleaved(
     turns: Mapping[str, Turn], rounds: int, tick: Callable[[], None], warm_up: int = 3, device: str = "cpu"
 ) -> dict[str, np.ndarray]:
-    """Seconds of each turn in each round, [rounds]; rounds before the first one counted warm up.
+    """Return the seconds of each turn in each round, [rounds]; earlier rounds warm up.
 
     Args:
         tick: called after each round that counts.
@@ -73,15 +74,18 @@ def interleaved(
 
 
 def quotient(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float, float]:
-    """Median of ours / median of theirs [rounds], and its 95% interval when whole rounds are drawn anew (percentile bootstrap)."""
+    """Return median of ours / median of theirs, both [rounds], with the ends of its 95% interval.
+
+    The interval is a percentile bootstrap over whole rounds.
+    """
 
     def statistic(a: np.ndarray, b: np.ndarray, axis: int) -> np.ndarray:
         return np.median(a, axis=axis) / np.median(b, axis=axis)
 
-    found = bootstrap(
+    interval = bootstrap(
         (ours, theirs), statistic, paired=True, vectorized=True, method="percentile", n_resamples=2000, rng=0
     ).confidence_interval
-    return float(statistic(ours, theirs, 0)), float(found.low), float(found.high)
+    return float(statistic(ours, theirs, 0)), float(interval.low), float(interval.high)
 
 
 def compared(
@@ -92,7 +96,7 @@ def compared(
 
     Args:
         ours, theirs: seconds [rounds] of the same rounds.
-        work: done in a turn, in units of which `unit` is a second's; None where times are compared, in milliseconds.
+        work: amount done in a turn, of what `unit` counts per second; None where times are compared, in milliseconds.
     """
     if work is None:
         sizes, (ratio, low, high) = (1e3 * np.median(ours), 1e3 * np.median(theirs)), quotient(ours, theirs)

@@ -1,10 +1,10 @@
-"""Kills a training with SIGKILL again and again and looks at what is left: every checkpoint readable, steps lost, and at
-the end the same bytes as a run that nothing happened to.
+"""Kills a training with SIGKILL again and again and looks at what is left.
 
     stemrepro plan --scale smoke && dvc repro plan/dvc.yaml:blocks@smoke-sample
     python -m benchmarks.kills --scale smoke --arm stem-full --kills 50
 
-Half of the kills come at a random moment, half while a checkpoint is being written. Writes docs/kills.csv and .png.
+Every checkpoint must be readable, few steps lost, and the end the same bytes as of a run that nothing happened to. Half
+of the kills come at a random moment, half while a checkpoint is being written. Writes docs/kills.csv and .png.
 """
 
 import argparse
@@ -33,10 +33,10 @@ MODULE = "stemrepro.training.train"
 
 
 def victim(run: Run, pipe: Connection, threads: int, die_at_write: int | None, hold_after: int | None) -> None:
-    """Train in a process of its own and reports every step; dies at its nth file write when asked to.
+    """Train in another process and report every step; die at the nth file write when requested.
 
     A write is temporary file, fsync, rename: it dies between the last two, where a half-made file would be left. With
-    `hold_after` it waits behind that step for its end, so that it can't come to its own first.
+    `hold_after` it waits after that step to be killed, so that it can't finish first.
     """
     import torch
 
@@ -69,11 +69,11 @@ def start(
 ) -> tuple[multiprocessing.Process, Connection]:
     """Start a victim; its steps come through the pipe."""
     context = fork_server(threads, MODULE)
-    here, there = context.Pipe(duplex=False)
-    process = context.Process(target=victim, args=(run, there, threads, die_at_write, hold_after), daemon=True)
+    parent_end, child_end = context.Pipe(duplex=False)
+    process = context.Process(target=victim, args=(run, child_end, threads, die_at_write, hold_after), daemon=True)
     process.start()
-    there.close()
-    return process, here
+    child_end.close()
+    return process, parent_end
 
 
 def last_step(pipe: Connection) -> int:
@@ -87,21 +87,23 @@ def last_step(pipe: Connection) -> int:
 
 
 def finish(run: Run, threads: int = 1) -> None:
-    """Let a run come to its end."""
+    """Train a run to its end."""
     process, pipe = start(run, threads)
     last_step(pipe)
     process.join()
-    assert process.exitcode == 0, f"{run.folder} did not come to its end"
+    assert process.exitcode == 0, f"{run.folder} did not finish"
 
 
 def look(folder: Path) -> tuple[int, int, int]:
-    """Return what lies in a checkpoint folder: files with a recorded hash that are not what was written or can't be loaded, files
-    without one, and the step of the newest good checkpoint (0 for none).
+    """Return what lies in a checkpoint folder: unreadable files, files without a hash, and the newest good step.
+
+    Unreadable are files with a recorded hash that are not what was written, or can't be loaded. The step is that of the
+    newest good checkpoint, 0 for none.
     """
     from stemrepro.training.checkpoint import AtomicCheckpointIO, newest
 
-    found = sorted(folder.glob("step*.ckpt"))
-    hashed = [path for path in found if Path(f"{path}.sha256").exists()]
+    checkpoints = sorted(folder.glob("step*.ckpt"))
+    hashed = [path for path in checkpoints if Path(f"{path}.sha256").exists()]
     unreadable = 0
     for path in hashed:
         try:
@@ -109,7 +111,7 @@ def look(folder: Path) -> tuple[int, int, int]:
         except Exception:  # of whatever kind: this is what is being counted
             unreadable += 1
     good = newest(folder)
-    return unreadable, len(found) - len(hashed), int(good.stem.removeprefix("step")) if good else 0
+    return unreadable, len(checkpoints) - len(hashed), int(good.stem.removeprefix("step")) if good else 0
 
 
 def writing(folder: Path) -> bool:
@@ -121,9 +123,11 @@ def writing(folder: Path) -> bool:
 
 
 def kill_once(run: Run, during_save: bool, rng: random.Random) -> dict | None:
-    """Start or resumes the run, kills it, and says what was lost; None when it came to its end first."""
-    (process, pipe), begun = start(run), look(run.folder / "resume")[2]
-    stop, died = rng.randint(begun + 1, run.training.steps - 1), begun
+    """Start or resume the run, kill it, and return what was lost; None when it finished first."""
+    process, pipe = start(run)
+    begun = look(run.folder / "resume")[2]
+    died = begun
+    stop = rng.randint(begun + 1, run.training.steps - 1)
     while process.is_alive():
         if during_save and writing(run.folder / "resume"):
             break
@@ -136,19 +140,26 @@ def kill_once(run: Run, during_save: bool, rng: random.Random) -> dict | None:
                 time.sleep(rng.random() * 0.02)
                 break
     if process.is_alive():
-        with suppress(ProcessLookupError):  # it came to its end in this moment
+        with suppress(ProcessLookupError):  # it ended in this moment
             os.kill(process.pid, signal.SIGKILL)
     process.join()
     if process.exitcode != -signal.SIGKILL:
         return None
     died = max(died, last_step(pipe)) + during_save  # a step is reported after the save that follows it
     unreadable, unhashed, good = look(run.folder / "resume")
-    return {"aimed": "while saving" if during_save else "at any moment", "resumed_from": begun, "died_after": died,
-            "good_checkpoint": good, "unreadable": unreadable, "without_hash": unhashed, "lost": max(0, died - good)}  # fmt: skip
+    return {
+        "aimed": "while saving" if during_save else "at any moment",
+        "resumed_from": begun,
+        "died_after": died,
+        "good_checkpoint": good,
+        "unreadable": unreadable,
+        "without_hash": unhashed,
+        "lost": max(0, died - good),
+    }
 
 
 def draw(rows: pd.DataFrame, save_every: int, out: Path, text: str) -> None:
-    """Step lost by each kill against the save interval."""
+    """Draw the steps lost by each kill against the save interval."""
     from stemrepro.common.files import atomic_write
     from stemrepro.report.style import footer, plt, render, use_style
 
@@ -175,7 +186,7 @@ def draw(rows: pd.DataFrame, save_every: int, out: Path, text: str) -> None:
 
 
 def main() -> None:
-    """Kill, counts, compares."""
+    """Kill, count, compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", default="smoke")
     parser.add_argument("--arm", default="stem-full")
@@ -199,10 +210,10 @@ def main() -> None:
         return all((base.folder / name).read_bytes() == (run.folder / name).read_bytes() for name in names)
 
     for number in track(range(options.kills), "kills"):
-        while (found := kill_once(run, number % 2 == 1, rng)) is None:
+        while (kill := kill_once(run, number % 2 == 1, rng)) is None:
             same.append(compare())
             shutil.rmtree(run.folder)
-        rows.append(found)
+        rows.append(kill)
     finish(run)
     same.append(compare())
     table = pd.DataFrame(rows)
@@ -214,9 +225,16 @@ def main() -> None:
         options.out,
         f"{options.scale}, {options.arm}, commit {about['commit'][:7]}, {about['date'][:10]}",
     )
-    summary = {"kills": len(table), "while_saving": int((table["aimed"] == "while saving").sum()), "save_every": scale.training.save_every,
-               "most_lost": int(table["lost"].max()), "unreadable": int(table["unreadable"].sum()), "left_without_hash": int(table["without_hash"].sum()),
-               "runs_that_came_to_their_end": len(same), "of_these_bit_equal": sum(same)}  # fmt: skip
+    summary = {
+        "kills": len(table),
+        "while_saving": int((table["aimed"] == "while saving").sum()),
+        "save_every": scale.training.save_every,
+        "most_lost": int(table["lost"].max()),
+        "unreadable": int(table["unreadable"].sum()),
+        "left_without_hash": int(table["without_hash"].sum()),
+        "runs_that_came_to_their_end": len(same),
+        "of_these_bit_equal": sum(same),
+    }
     print(json.dumps(summary | {"commit": about["commit"], "machine": about["machine"]}, indent=1))
 
 

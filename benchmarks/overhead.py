@@ -25,7 +25,7 @@ from stemrepro.training.train import train
 
 
 def main() -> None:
-    """Print milliseconds a step and shares."""
+    """Print milliseconds per step and shares."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", default="laptop")
     parser.add_argument("--arm", default="stem-full")
@@ -61,9 +61,10 @@ def main() -> None:
         whole = time.perf_counter() - start
     step = median(loading) + median(computing)
     print(
-        f"{options.arm} at {options.scale}, {options.steps} steps of {per_step} tokens, {scale.training.threads} thread(s)"
+        f"{options.arm} at {options.scale}, {options.steps} steps of {per_step} tokens, "
+        f"{scale.training.threads} thread(s)"
     )
-    print(f"model and optimiser {1000 * median(computing):.1f} ms a step, {per_step / step:,.0f} tokens/s")
+    print(f"model and optimiser {1000 * median(computing):.1f} ms per step, {per_step / step:,.0f} tokens/s")
     print(f"loader {1000 * median(loading):.3f} ms, {100 * median(loading) / step:.2f}% of a step")
     print(
         f"whole run {whole:.1f} s; without Lightning, validations, checkpoints and files {options.steps * step:.1f} s"

@@ -1,7 +1,7 @@
-"""Rows of a host table by FBGEMM's embedding operator beside ours: looked up, and looked up, differentiated and moved.
+"""Rows of a host table by FBGEMM's embedding operator compared with ours: look-up, and look-up, gradient and update.
 
-fbgemm-gpu-cpu 1.X goes with torch 2.(X + 5). For a processor it has no Adam, so its row-wise AdaGrad stands beside our AdamW, which has two
-moments an element where that has one a row: what a fused update of less state would save.
+fbgemm-gpu-cpu 1.X goes with torch 2.(X + 5). For a processor it has no Adam, so its row-wise AdaGrad is compared with
+our AdamW. AdamW has two moments per element where that has one per row: what a fused update of less state would save.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,10 @@ WHATS = ("look-up", "look-up, gradient and update")
 
 
 def fbgemm(table: Tensor) -> Callable[[Tensor], Tensor]:
-    """FBGEMM's operator on a copy of a table [rows, width]: token ids [n] -> [n, width]; what it gives is moved by its backward pass."""
+    """Return FBGEMM's operator on a copy of a table [rows, width]: token ids [n] -> [n, width].
+
+    The backward pass of what it returns updates its rows.
+    """
     from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
         ComputeDevice,
         EmbeddingLocation,
@@ -40,7 +43,9 @@ def fbgemm(table: Tensor) -> Callable[[Tensor], Tensor]:
 
 
 def measure(rows: int, width: int, tokens: int, rounds: int, tick: Callable[[], None]) -> list[Row]:
-    """`tokens` ids of a table [rows, width], drawn evenly with repeats; a look-up alone, and with the gradient of its sum and an update.
+    """Return rows for `tokens` ids of a table [rows, width], drawn evenly with repeats.
+
+    One row is of a look-up alone, one of a look-up with the gradient of its sum and an update.
 
     Raises:
         AssertionError: the operators give other rows, so that their times can't be compared.

@@ -14,11 +14,12 @@ TYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 
 
 def measure(rows: int, width: int, tokens: int, rounds: int, tick: Callable[[], None], device: str) -> list[Row]:
-    """index_select of `tokens` rows of a table [rows, width], drawn evenly, and copy_ of as many neighbouring rows, drawn too.
+    """Return rows of index_select of `tokens` rows of a table [rows, width] against copy_ of as many neighbouring rows.
 
-    Both write into memory that is there already. The same bytes are counted for both: those that are written.
+    Rows are drawn evenly, and so is the place of the neighbouring ones. Both write into existing memory. The same bytes
+    are counted for both: those that are written.
     """
-    draw, found = torch.Generator().manual_seed(0), []
+    draw, results = torch.Generator().manual_seed(0), []
     for name, dtype in TYPES.items():
         table = torch.empty(rows, width, dtype=dtype, device=device).uniform_()
         target = torch.zeros(tokens, width, dtype=dtype, device=device)
@@ -37,7 +38,7 @@ def measure(rows: int, width: int, tokens: int, rounds: int, tick: Callable[[], 
             tick()
         size = target.numel() * target.element_size()
         about = f"{tokens:,} rows of {rows:,} x {width:,} ({table.numel() * table.element_size() / 1e6:,.0f} MB)"
-        found.append(
+        results.append(
             compared(
                 MEASURE,
                 f"rows in {name}",
@@ -51,4 +52,4 @@ def measure(rows: int, width: int, tokens: int, rounds: int, tick: Callable[[], 
                 note=about,
             )
         )
-    return found
+    return results

@@ -1,7 +1,7 @@
-"""Passes of a model whose tables are in host memory beside those of the same model with its tables on the device, in every home.
+"""Passes of a model whose tables are in host memory, in every home, against its passes with tables on the device.
 
-A pass is a chunk of a prefill, or a step of decoding behind it. Logits are compared bit by bit, bytes with the cost model. On a processor there is
-one memory and nothing can overlap: what is seen there is what the bookkeeping and the gather cost.
+A pass is a chunk of a prefill, or a step of decoding after it. Logits are compared bit by bit, bytes with the cost
+model. A processor has one memory and nothing can overlap: times show what the bookkeeping and the gather cost.
 """
 
 import gc
@@ -28,7 +28,7 @@ TARGETS = {"prefill": 1.01, "decode": 1.05}
 
 
 def homes(vocab: int) -> dict[str, dict]:
-    """Return what `offload` is told, by home."""
+    """Return the arguments of `offload`, by home."""
     cached = {
         f"ahead, distinct, LFU of 1/{round(1 / share)}": {"cache": RowCache(max(1, round(share * vocab)), vocab)}
         for share in SHARES
@@ -41,7 +41,7 @@ def homes(vocab: int) -> dict[str, dict]:
 
 
 class Passes:
-    """Passes of one model behind a prefix: `prefill` reads a chunk of each sequence, `decode` a token."""
+    """Passes of one model after a prefix: `prefill` reads a chunk of each sequence, `decode` a token."""
 
     def __init__(self, model: Decoder, prefix: Tensor, batches: Callable[[int], Tensor]) -> None:
         self.model, self.batches = model, batches
@@ -50,25 +50,25 @@ class Passes:
             model(prefix, self.before)
 
     def _read(self, tokens: Tensor) -> Tensor:
-        """Logits of tokens [batch, new] behind the prefix, which stays what it is."""
+        """Return logits of tokens [batch, new] after the prefix, whose cache stays as it is."""
         cache = Cache(len(self.model.blocks))
         cache.tokens = self.before.tokens
-        for own, past in zip(cache.layers, self.before.layers, strict=True):
-            own.keys, own.values = past.keys, past.values
+        for layer, past in zip(cache.layers, self.before.layers, strict=True):
+            layer.keys, layer.values = past.keys, past.values
         with torch.no_grad():
             return self.model(tokens, cache)
 
     def prefill(self, number: int) -> Tensor:
-        """Logits of a chunk."""
+        """Return logits of a chunk."""
         return self._read(self.batches(number))
 
     def decode(self, number: int) -> Tensor:
-        """Logits of a token of each sequence."""
+        """Return logits of a token of each sequence."""
         return self._read(self.batches(number)[:, :1])
 
 
 def checked(passes: dict[str, Passes], offloaded_by_name: dict[str, OffloadedTables], rounds: int) -> None:
-    """Every home gives the same bits, and without a cache moves the bytes of the cost model.
+    """Check that every home gives the same bits, and without a cache moves the bytes of the cost model.
 
     Raises:
         RuntimeError: one doesn't.
@@ -89,7 +89,7 @@ def checked(passes: dict[str, Passes], offloaded_by_name: dict[str, OffloadedTab
 
 
 def measure(steps: Steps, prefix: int, rounds: int, tick: Callable[[], None]) -> list[Row]:
-    """Return each home's passes beside those of the same model with its tables on the device, behind `prefix` tokens of each sequence."""
+    """Return each home's passes against those with tables on the device, after `prefix` tokens of each sequence."""
     config, device = steps.run(ARM).model, steps.device
     kind = torch.bfloat16 if device == "cuda" else torch.float32
     blocks = TokenBlocks(steps.blocks, "train", prefix + CHUNK - 1, config.vocab)
@@ -102,28 +102,31 @@ def measure(steps: Steps, prefix: int, rounds: int, tick: Callable[[], None]) ->
     before = blocks.batch(1, 0, steps.sequences)[:, :prefix].to(device)
     passes = {name: Passes(model, before, chunk) for name, model in models.items()}
     checked(passes, offloaded_by_name, 3)
-    found = []
+    results = []
     for what, target in TARGETS.items():
-        evals = {
+        counted = {
             name: (offloaded.link.moved, offloaded.counts.tokens, offloaded.counts.found)
             for name, offloaded in offloaded_by_name.items()
         }
-        turns = {name: getattr(own, what) for name, own in passes.items()}
+        turns = {name: getattr(model_passes, what) for name, model_passes in passes.items()}
         seconds = interleaved(turns, rounds, tick, device=device)
         for name, offloaded in offloaded_by_name.items():
-            moved, tokens, hits = evals[name]
+            moved, tokens, hits = counted[name]
             taken = offloaded.counts.tokens - tokens
             per_pass = taken / (steps.sequences * (CHUNK if what == "prefill" else 1))
+            table_bytes = sum(table.numel() * table.element_size() for table in offloaded.tables)
             note = (
-                f"{ARM}, {steps.sequences} sequences of {prefix} tokens before; {(offloaded.link.moved - moved) / per_pass / 1e6:.3g} MB a pass, "
-                f"{offloaded.device_bytes / 1e6:.3g} MB on the device for {sum(t.numel() * t.element_size() for t in offloaded.tables) / 1e6:.3g} MB of "
-                f"tables, {100 * (offloaded.counts.found - hits) / taken:.0f}% of tokens found there"
+                f"{ARM}, {steps.sequences} sequences of {prefix} tokens before; "
+                f"{(offloaded.link.moved - moved) / per_pass / 1e6:.3g} MB a pass, "
+                f"{offloaded.device_bytes / 1e6:.3g} MB on the device for {table_bytes / 1e6:.3g} MB of tables, "
+                f"{100 * (offloaded.counts.found - hits) / taken:.0f}% of tokens found there"
             )
-            found.append(
+            results.append(
                 compared(
-                    MEASURE, f"{what}, {name}", RESIDENT, "ms a pass", seconds[name], seconds[RESIDENT], bound="at most", target=target, note=note,
+                    MEASURE, f"{what}, {name}", RESIDENT, "ms a pass", seconds[name], seconds[RESIDENT],
+                    bound="at most", target=target, note=note,
                 )
             )  # fmt: skip
     del passes, models, offloaded_by_name
     gc.collect()
-    return found
+    return results

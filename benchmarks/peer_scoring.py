@@ -1,4 +1,4 @@
-"""Requests a second of our adapter for lm-eval beside lm-eval's own Hugging Face model, on the same weights."""
+"""Requests per second of our adapter for lm-eval and of lm-eval's own Hugging Face model, on the same weights."""
 
 import gc
 import logging
@@ -32,16 +32,16 @@ CLOSE = 1e-3
 
 
 def requests(corpus: Path, count: int) -> list[Instance]:
-    """Answers to score: neighbouring words of the corpus, some answers to each question."""
+    """Return answers to score: neighbouring words of the corpus, some answers to each question."""
     words = " ".join(row["text"] for row in read_corpus(corpus)).split()
-    draw, found = np.random.default_rng(0), []
+    draw, instances = np.random.default_rng(0), []
     for _ in range(count // CHOICES):
         first, *others = draw.integers(0, len(words) - PROMPT, CHOICES + 1)
         prompt = " ".join(words[first : first + PROMPT])
         for start in others:
             answer = " " + " ".join(words[start : start + ANSWER])
-            found.append(Instance("loglikelihood", {}, (prompt, answer), len(found)))
-    return found
+            instances.append(Instance("loglikelihood", {}, (prompt, answer), len(instances)))
+    return instances
 
 
 def random_run(steps: Steps, arm: str, home: Path) -> Path:
@@ -59,6 +59,9 @@ def measure(steps: Steps, home: Path, count: int, batch: int, rounds: int, tick:
 
     Args:
         home: has corpus/, data/tiny/tokenizer.json and results/tiny/data_card.md.
+
+    Raises:
+        AssertionError: the scores differ, so that the times can't be compared.
     """
     rows = []
     for arm in ARMS:
@@ -71,15 +74,17 @@ def measure(steps: Steps, home: Path, count: int, batch: int, rounds: int, tick:
         logging.getLogger("lm_eval").setLevel(logging.ERROR)
         folder, out = random_run(steps, arm, home), home / "exported" / arm
         export(folder, out, home / "data", home / "scores", home / "results")
-        asked = requests(home / "corpus/corpus.parquet", count)
+        instances = requests(home / "corpus/corpus.parquet", count)
         ours = StemLM.from_folder(folder, home / "data/tiny/tokenizer.json", batch)
         theirs = HFLM(
             str(out), device=steps.device, dtype="float32", batch_size=batch, trust_remote_code=arm != "dense"
         )
         answers: dict[str, list] = {}
 
-        def scored(name: str, model: object, asked: list = asked, answers: dict = answers) -> Callable[[int], None]:
-            return lambda _: answers.update({name: model.loglikelihood(asked, disable_tqdm=True)})
+        def scored(
+            name: str, model: object, instances: list = instances, answers: dict = answers
+        ) -> Callable[[int], None]:
+            return lambda _: answers.update({name: model.loglikelihood(instances, disable_tqdm=True)})
 
         turns = {"ours": scored("ours", ours), "theirs": scored("theirs", theirs)}
         with torch.no_grad():
@@ -95,10 +100,10 @@ def measure(steps: Steps, home: Path, count: int, batch: int, rounds: int, tick:
                 "requests/s",
                 seconds["ours"],
                 seconds["theirs"],
-                len(asked),
+                len(instances),
                 "at least",
                 TARGET,
-                note=f"{len(asked)} requests, batches of {batch}; scores within {CLOSE:g} nats of each other",
+                note=f"{len(instances)} requests, batches of {batch}; scores within {CLOSE:g} nats of each other",
             )
         )
         del ours, theirs, turns

@@ -1,7 +1,7 @@
-"""A training step of ours beside transformers' Llama and litgpt's GPT of the same shape, and a step of STEM beside dense's.
+"""A training step of ours against transformers' Llama and litgpt's GPT of the same shape, and STEM's against dense's.
 
-A step is forward, loss, backward, clipping and AdamW on one batch of random tokens; the peers have our loss, clipping and fused AdamW, so that what
-differs is the model. Compiled steps are compiled alike, loss and all.
+A step is forward, loss, backward, clipping and AdamW on one batch of random tokens. The peers have our loss, clipping
+and fused AdamW, so that only the model differs. Compiled steps are compiled alike, with the loss.
 """
 
 import gc
@@ -27,10 +27,10 @@ from stemrepro.training.run import Run
 
 TRAINING, STEM, PRODUCTS = "training step", "STEM's step", "products in a step"
 FASTER, SLOWER = 1.4, 1.05
-"""Tokens a second of ours / a peer's that were aimed at, and the most that STEM's step may take of dense's times their FLOPs' ratio."""
+"""Targets: tokens per second of ours / a peer's, and the most of (STEM's step / dense's) / (their FLOPs' ratio)."""
 STEMS = ("stem-third", "stem-half", "stem-full")
 TOUCHED = "stem-touched"
-"""STEM full whose optimiser moves the rows of a batch alone; such steps are never compiled (stemrepro.training.train)."""
+"""STEM full whose optimiser moves only a batch's rows; such steps are never compiled (stemrepro.training.train)."""
 MISSING = "not installed"
 KERNELS = (
     "aten::mm",
@@ -41,16 +41,17 @@ KERNELS = (
 
 
 def stems(compile: bool) -> tuple[str, ...]:
-    """Return the arms whose step stands beside dense's."""
+    """Return the arms whose step is compared with dense's."""
     return STEMS if compile else (*STEMS, TOUCHED)
 
 
 def transformers_llama(shape: ModelConfig, length: int) -> torch.nn.Module:
-    """Transformers' Llama of dense's shape."""
+    """Return transformers' Llama of dense's shape."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
-        vocab_size=shape.vocab, hidden_size=shape.width, intermediate_size=shape.ffn_width, num_hidden_layers=shape.layers,
+        vocab_size=shape.vocab, hidden_size=shape.width, intermediate_size=shape.ffn_width,
+        num_hidden_layers=shape.layers,
         num_attention_heads=shape.heads, num_key_value_heads=shape.kv_heads, max_position_embeddings=length,
         rms_norm_eps=shape.norm_eps, tie_word_embeddings=False, use_cache=False,
     )  # fmt: skip
@@ -58,13 +59,15 @@ def transformers_llama(shape: ModelConfig, length: int) -> torch.nn.Module:
 
 
 def litgpt_gpt(shape: ModelConfig, length: int) -> torch.nn.Module:
-    """Litgpt's GPT of dense's shape."""
+    """Return litgpt's GPT of dense's shape."""
     from litgpt import GPT, Config
 
     config = Config(
-        block_size=length, vocab_size=shape.vocab, padded_vocab_size=shape.vocab, n_layer=shape.layers, n_head=shape.heads,
+        block_size=length, vocab_size=shape.vocab, padded_vocab_size=shape.vocab, n_layer=shape.layers,
+        n_head=shape.heads,
         n_query_groups=shape.kv_heads, n_embd=shape.width, rotary_percentage=1.0, parallel_residual=False, bias=False,
-        norm_class_name="RMSNorm", norm_eps=shape.norm_eps, mlp_class_name="LLaMAMLP", intermediate_size=shape.ffn_width,
+        norm_class_name="RMSNorm", norm_eps=shape.norm_eps, mlp_class_name="LLaMAMLP",
+        intermediate_size=shape.ffn_width,
     )  # fmt: skip
     return GPT(config)
 
@@ -81,9 +84,9 @@ class Logits(torch.nn.Module):
         self.model = model
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return tokens [batch, seq] -> logits [batch, seq, vocab]."""
-        found = self.model(tokens)
-        return getattr(found, "logits", found)
+        """Return logits [batch, seq, vocab] of tokens [batch, seq]."""
+        output = self.model(tokens)
+        return getattr(output, "logits", output)
 
 
 def peer_step(model: torch.nn.Module, clip: float, compile: bool) -> Callable[[torch.Tensor], object]:
@@ -93,8 +96,8 @@ def peer_step(model: torch.nn.Module, clip: float, compile: bool) -> Callable[[t
 
     def take(batch: torch.Tensor) -> None:
         with torch.autocast(batch.device.type, torch.bfloat16, enabled=batch.is_cuda):
-            found = loss(model, batch)
-        found.backward()
+            value = loss(model, batch)
+        value.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
         optimizer.zero_grad()
@@ -104,7 +107,7 @@ def peer_step(model: torch.nn.Module, clip: float, compile: bool) -> Callable[[t
 
 @dataclass(frozen=True)
 class Steps:
-    """What is stepped: arms and peers at a scale's shape, on batches [sequences, length + 1]."""
+    """Steps of arms and peers at a scale's shape, on batches [sequences, length + 1]."""
 
     catalog: Catalog
     scale: Scale
@@ -115,11 +118,15 @@ class Steps:
     device: str = "cpu"
 
     def run(self, arm: str) -> Run:
-        """Return an arm's, of which nothing is written."""
+        """Return an arm's run, of which nothing is written."""
         return run_at(self.catalog, self.scale, arm, self.blocks, Path("none"))
 
     def make(self, name: str, compile: bool) -> Callable[[int], object]:
-        """Return an arm's or a peer's step on the batch of a round; ImportError where the peer's package isn't there."""
+        """Return an arm's or a peer's step on the batch of a round.
+
+        Raises:
+            ImportError: the peer's package isn't installed.
+        """
         if name in PEERS:
             model = PEERS[name](self.run("dense").model, self.length).to(self.device)
             take = peer_step(model, self.scale.training.clip, compile)
@@ -133,23 +140,23 @@ class Steps:
     def seconds(
         self, names: tuple[str, ...], compile: bool, rounds: int, tick: Callable[[], None]
     ) -> dict[str, np.ndarray]:
-        """Of what can be imported among the names, by round."""
+        """Return seconds by round of those of the names that can be imported."""
         turns = {}
         for name in names:
             try:
                 turns[name] = self.make(name, compile)
             except ImportError:
                 continue
-        found = interleaved(turns, rounds, tick, device=self.device)
+        seconds = interleaved(turns, rounds, tick, device=self.device)
         del turns
         gc.collect()
-        return found
+        return seconds
 
     def rows(self, compile: bool, rounds: int, tick: Callable[[], None], peak: float | None = None) -> list[Row]:
-        """Peers and STEM beside dense. On a GPU two models at a time, as the tables of all don't fit.
+        """Return peers and STEM against dense. On a GPU two models run at a time, as the tables of all don't fit.
 
         Args:
-            peak: FLOPs a second of the device, for the share of it that dense's step sustains.
+            peak: FLOPs per second of the device, for the share of it that dense's step sustains.
         """
         others = (*PEERS, *stems(compile))
         groups = [("dense", *others)] if self.device == "cpu" else [("dense", other) for other in others]
@@ -162,18 +169,19 @@ class Steps:
         return rows
 
     def products(self, rounds: int, tick: Callable[[], None]) -> Row:
-        """Time in KERNELS beside that of all operations of dense's eager step on a CPU. The profiler makes small operations longer, so that
-        the share is if anything larger.
+        """Return time in KERNELS against that of all operations of dense's eager step on a CPU.
+
+        The profiler makes small operations longer, so that the share is if anything larger.
         """
-        take, found = self.make("dense", False), []
+        take, times = self.make("dense", False), []
         take(0)
         for number in range(rounds):
             with profile(activities=[ProfilerActivity.CPU]) as profiled:
                 take(number)
             events = {event.key: event.self_cpu_time_total / 1e6 for event in profiled.key_averages()}
-            found.append((sum(events[kernel] for kernel in KERNELS), sum(events.values())))
+            times.append((sum(events[kernel] for kernel in KERNELS), sum(events.values())))
             tick()
-        return compared(PRODUCTS, self._named("dense", False), "all of its operations", "ms a step", *np.array(found).T)
+        return compared(PRODUCTS, self._named("dense", False), "all of its operations", "ms a step", *np.array(times).T)
 
     def left_out(self, why: str) -> list[Row]:
         """Return the rows of compiled steps where none are taken."""
@@ -189,7 +197,7 @@ class Steps:
         return f"{arm}, {self.name}, {'compiled' if compile else 'eager'}"
 
     def _row(self, other: str, seconds: dict[str, np.ndarray], compile: bool) -> Row:
-        """Of one peer or one STEM."""
+        """Return the row of one peer or one STEM."""
         note = f"{self.sequences} x {self.length} tokens a step"
         if other in stems(compile):
             flops = [flops_per_token(self.run(arm).model, self.length) for arm in (other, "dense")]
@@ -209,12 +217,13 @@ class Steps:
                 note=MISSING,
             )
         return compared(
-            TRAINING, self._named("dense", compile), f"{other} {version(other)}", "tokens/s", seconds["dense"], seconds[other],
+            TRAINING, self._named("dense", compile), f"{other} {version(other)}", "tokens/s", seconds["dense"],
+            seconds[other],
             self.sequences * self.length, "at least", FASTER, note=note,
         )  # fmt: skip
 
     def _sustained(self, seconds: np.ndarray, compile: bool, peak: float) -> Row:
-        """Model FLOPs utilisation; recomputation isn't counted."""
+        """Return the row of model FLOPs utilisation; recomputation isn't counted."""
         work = 3 * flops_per_token(self.run("dense").model, self.length) * self.sequences * self.length
         whole = np.full_like(seconds, work / peak)
         return compared(TRAINING, self._named("dense", compile), "the device's peak", "FLOP/s", seconds, whole, work)

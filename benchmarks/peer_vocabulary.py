@@ -1,7 +1,7 @@
-"""A STEM step's time against the rows of its tables alone, for each way in which tables are updated, and where the time goes.
+"""A STEM step's time against the rows of its tables alone, for each way in which tables are updated, with its parts.
 
-Input embedding and output head stay at the smallest vocabulary and so do the tokens; only the tables have more rows, which no batch reads. So
-what grows is what a row costs that nobody asked for.
+Input embedding, output head and tokens stay at the smallest vocabulary. Only the tables have more rows, which no batch
+reads. So what grows is the cost of a row that nobody requested.
 """
 
 import gc
@@ -26,7 +26,7 @@ FLAT, PARTS = "rows of the tables", "parts of that step"
 TARGET = 1.1
 ARM = "stem-third"
 SPARSE = "torch's SparseAdam"
-"""What torch has for it: gradients of the batch's rows alone and SparseAdam, which knows no decay; no norm of theirs is clipped."""
+"""Torch's way: gradients of the batch's rows alone and SparseAdam, without decay and without clipping of their norm."""
 HOST = "touched, rows apart"
 """`table_home: host` on one device: the step's rows are leaves of their own."""
 UPDATES = (*OPTIMIZERS, HOST, SPARSE)
@@ -43,7 +43,7 @@ def enlarged(module: LanguageModule, rows: int, sparse: bool) -> None:
 
 
 def hosted(module: LanguageModule) -> HostTables:
-    """Give every table's place to rows of its own for each step."""
+    """Replace every table by leaves of its rows for each step, and return what manages them."""
     owners = table_owners(module.model)
     for owner in owners:
         owner.table = HostRows(owner.table.weight.detach())
@@ -52,7 +52,7 @@ def hosted(module: LanguageModule) -> HostTables:
 
 
 class Stepped:
-    """A model whose tables have so many rows; called with a round's number it takes a step.
+    """A model whose tables have so many rows; a call with a round's number takes a step.
 
     Attributes:
         parts: seconds of PART_NAMES in each step.
@@ -77,6 +77,7 @@ class Stepped:
             self.optimizers = [self.module.configure_optimizers()["optimizer"]]
 
     def __call__(self, number: int) -> None:
+        """Take a step on the batch of a round."""
         size = self.steps.sequences, self.steps.length + 1
         batch = torch.randint(1, self.steps.scale.model.vocab, size, generator=torch.Generator().manual_seed(number))
         times = [time.perf_counter()]
@@ -101,12 +102,14 @@ class Stepped:
 
 
 def measure(steps: Steps, sizes: tuple[int, ...], rounds: int, tick: Callable[[], None]) -> list[Row]:
-    """Return each update's step at each number of rows beside the same update's at the first, which the model's vocabulary is; and of the largest
-    the parts beside the whole step.
+    """Return each update's step at each number of rows against the same update's at the first number.
+
+    The first number is the model's vocabulary. For the largest, each part's time is also compared with the whole
+    step's.
     """
     turns = {(update, rows): Stepped(steps, update, rows) for update in UPDATES for rows in sizes}
     seconds = interleaved(turns, rounds, tick)
-    found = [
+    results = [
         compared(
             FLAT,
             f"{update}, {rows:,} rows",
@@ -116,7 +119,8 @@ def measure(steps: Steps, sizes: tuple[int, ...], rounds: int, tick: Callable[[]
             seconds[update, sizes[0]],
             bound="at most",
             target=TARGET,
-            note=f"{ARM}, tables {rows:,} x {steps.scale.model.ffn_width} in {len(steps.run(ARM).model.replaced_layers)} layers, "
+            note=f"{ARM}, tables {rows:,} x {steps.scale.model.ffn_width} "
+            f"in {len(steps.run(ARM).model.replaced_layers)} layers, "
             f"{steps.sequences} x {steps.length} tokens below {sizes[0]:,}",
         )
         for update in UPDATES
@@ -125,7 +129,7 @@ def measure(steps: Steps, sizes: tuple[int, ...], rounds: int, tick: Callable[[]
     for update in UPDATES:
         parts = np.array(turns[update, sizes[-1]].parts[-rounds:])
         for place, name in enumerate(PART_NAMES):
-            found.append(
+            results.append(
                 compared(
                     PARTS,
                     f"{update}, {sizes[-1]:,} rows: {name}",
@@ -137,4 +141,4 @@ def measure(steps: Steps, sizes: tuple[int, ...], rounds: int, tick: Callable[[]
             )
     del turns
     gc.collect()
-    return found
+    return results

@@ -4,10 +4,13 @@
     python -m benchmarks.peers --quick
     python -m benchmarks.peers --device cuda --peak 989e12 --out gpu.csv
 
-What is compared is timed in turns in one process with two threads, on random weights and the vendored sample, so that nothing need be prepared; a row has
-medians over rounds and a 95% interval of their ratio. litgpt and FBGEMM are peers where they are installed (pip install --no-deps litgpt fbgemm-gpu-cpu==1.8.0). --quick takes
-few rounds of small models, compiles none and writes nothing unless --out says where: does it run? On a GPU training is measured at the shape of the paper's 350M under
-bfloat16 autocast, with the share of --peak (FLOPs a second) that dense sustains, and the gather; not run there so far.
+What is compared is timed in turns in one process with two threads. Weights are random and text is the vendored sample,
+so that nothing need be prepared. A row has medians over rounds and a 95% interval of their ratio. litgpt and FBGEMM are
+peers where they are installed (pip install --no-deps litgpt fbgemm-gpu-cpu==1.8.0).
+
+--quick takes few rounds of small models, compiles none and writes nothing unless --out says where: does it run? On a
+GPU, training is measured at the shape of the paper's 350M under bfloat16 autocast, with the share of --peak (FLOPs per
+second) that dense sustains, and the gather. It was not run on a GPU so far.
 """
 
 import argparse
@@ -55,7 +58,13 @@ ROUNDS_LEAST = 6
 
 @dataclass(frozen=True)
 class Part:
-    """One measurement: its length in rounds, about how many seconds it takes (what the estimate adds up), and what makes its rows."""
+    """One measurement.
+
+    Attributes:
+        rounds: its length.
+        seconds: about how many it takes; the estimate adds them up.
+        rows: makes its rows; called with what is to be called after every round.
+    """
 
     name: str
     rounds: int
@@ -65,7 +74,10 @@ class Part:
 
 @contextmanager
 def prepared() -> Iterator[Path]:
-    """A folder that goes away again: corpus/ and blocks/ of the vendored sample, and what an export of a run asks for."""
+    """Give a temporary folder with corpus/ and blocks/ of the vendored sample.
+
+    It also has what an export of a run reads.
+    """
     with tempfile.TemporaryDirectory() as name:
         home, mix = Path(name), SampleMix(kind="sample")
         for folder in (home / "data/tiny", home / "results/tiny"):
@@ -80,10 +92,10 @@ def prepared() -> Iterator[Path]:
 
 def shaped(catalog: Catalog, scale: str, home: Path, size: tuple[int, int], device: str = "cpu", **model: int) -> Steps:
     """Return steps at a scale, with other fields of its shape, on batches of `size` sequences and tokens."""
-    own = catalog.scale(scale)
-    name = f"width {model.get('width', own.model.width)}"
-    own = own.model_copy(update={"model": own.model.model_copy(update=model | {"sequence": size[1]})})
-    return Steps(catalog, own, name, home / "blocks", *size, device)
+    settings = catalog.scale(scale)
+    name = f"width {model.get('width', settings.model.width)}"
+    settings = settings.model_copy(update={"model": settings.model.model_copy(update=model | {"sequence": size[1]})})
+    return Steps(catalog, settings, name, home / "blocks", *size, device)
 
 
 def on_cpu(catalog: Catalog, home: Path, quick: bool) -> list[Part]:
@@ -120,15 +132,18 @@ def on_cpu(catalog: Catalog, home: Path, quick: bool) -> list[Part]:
     parts += [
         Part("products in a step", 2 * rounds["products"], 10,
              lambda tick: [at.products(rounds["products"], tick) for at in (laptop, larger)]),
-        Part("rows of the tables", rounds["vocabulary"], 60, lambda tick: peer_vocabulary.measure(tall, sizes, rounds["vocabulary"], tick)),
+        Part("rows of the tables", rounds["vocabulary"], 60,
+             lambda tick: peer_vocabulary.measure(tall, sizes, rounds["vocabulary"], tick)),
         Part("scoring", 2 * rounds["scoring"], 40,
              lambda tick: peer_scoring.measure(scored, home, 16 if quick else 512, 64, rounds["scoring"], tick)),
-        Part("gather", 2 * rounds["gather"], 15, lambda tick: peer_gather.measure(*gather, rounds["gather"], tick, "cpu")),
+        Part("gather", 2 * rounds["gather"], 15,
+             lambda tick: peer_gather.measure(*gather, rounds["gather"], tick, "cpu")),
         Part("rows moved", rounds["moved"], 20,
              lambda tick: peer_update.measure(gather[0], gather[1], gather[2] // 4, rounds["moved"], tick)),
         Part("rows looked up", 2 * rounds["looked up"], 20,
              lambda tick: peer_embedding.measure(gather[0], gather[1], gather[2] // 4, rounds["looked up"], tick)),
-        Part("tables in host memory", 2 * rounds["host"], 60, lambda tick: peer_host_tables.measure(read, 128, rounds["host"], tick)),
+        Part("tables in host memory", 2 * rounds["host"], 60,
+             lambda tick: peer_host_tables.measure(read, 128, rounds["host"], tick)),
     ]  # fmt: skip
     if not compiles:
         why = "--quick compiles nothing" if quick else "no compiler works here"
@@ -137,7 +152,11 @@ def on_cpu(catalog: Catalog, home: Path, quick: bool) -> list[Part]:
 
 
 def on_gpu(catalog: Catalog, home: Path, peak: float | None) -> list[Part]:
-    """Training at the paper's 350M, compiled, and the gather; not run so far."""
+    """Return training at the paper's 350M, compiled, and the gather; not run so far.
+
+    Raises:
+        UserError: torch sees no GPU.
+    """
     if not torch.cuda.is_available():
         raise UserError("--device cuda: torch sees no GPU here; leave --device out to measure on the CPU")
     paper = shaped(catalog, "gpu", home, (8, 2048), "cuda", **catalog.shapes[PAPER].model_dump(exclude={"sequence"}))
@@ -154,7 +173,7 @@ def on_gpu(catalog: Catalog, home: Path, peak: float | None) -> list[Part]:
 
 
 def measured(parts: list[Part]) -> list[Row]:
-    """Return the rows of all parts, shown while they come."""
+    """Return the rows of all parts, and show progress."""
     rows: list[Row] = []
     with bar("measured", sum(part.seconds for part in parts)) as shown:
         for part in parts:
@@ -163,7 +182,7 @@ def measured(parts: list[Part]) -> list[Row]:
 
 
 def origin(device: str) -> dict[str, str | int | float]:
-    """Return what every row says of where it comes from."""
+    """Return the columns of every row about its origin."""
     about, versions = provenance(), {}
     for package in PACKAGES:
         try:
@@ -202,7 +221,7 @@ def printed(rows: list[Row]) -> Table:
 
 
 def main() -> None:
-    """Measure, prints and writes."""
+    """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
@@ -217,7 +236,8 @@ def main() -> None:
     with prepared() as home:
         parts = on_cpu(catalog, home, options.quick) if options.device == "cpu" else on_gpu(catalog, home, options.peak)
         print(
-            f"about {duration(sum(part.seconds for part in parts))} on two cores of an AMD EPYC, longer beside other work"
+            f"about {duration(sum(part.seconds for part in parts))} on two cores of an AMD EPYC, "
+            "longer when other work runs"
         )
         rows = measured(parts)
     Console(width=200).print(printed(rows))

@@ -1,11 +1,11 @@
-"""Kills the whole pipeline of the smoke scale with SIGKILL, again and again, and starts it anew each time: does it come to its end
-unaided, with the bytes of a clone that nothing happened to?
+"""Kills the whole pipeline of the smoke scale with SIGKILL again and again, and starts it anew each time.
 
     python -m benchmarks.pipeline_kills --kills 100 --sweep-kills 20
 
-Two clones of this commit run `make reproduce SCALE=smoke`, one of them killed at random moments: a third of the kills take everything,
-a third DVC alone (or what stands in its place), a third one process below it. Then the same with a sweep of two workers.
-Writes docs/pipeline_kills.csv, how many kills hit which stage.
+Does it finish unaided, with the bytes of a clone that nothing happened to? Two clones of this commit run
+`make reproduce SCALE=smoke`, one of them killed at random moments. A third of the kills take everything, a third DVC
+alone (or what runs in its place), a third one process below it. Then the same with a sweep of two workers. Writes
+docs/pipeline_kills.csv: how many kills hit which stage.
 """
 
 import argparse
@@ -32,7 +32,7 @@ BIN = Path(sys.executable).parent
 PIPELINE = ["make", "reproduce", "SCALE=smoke", f"BIN={BIN}", "-o", f"{BIN}/.installed", "-o", f"{BIN}/python"]
 SWEEP = ["stemrepro", "sweep", "kills.yaml", "--scale", "smoke", "--workers", "2"]
 SPACE = "title: Killed\nsampler: grid\nspace: {arm: [dense, stem-full], learning_rate: [0.005, 0.01], seed: [100]}\n"
-PATIENCE = 15.0  # seconds after which a command that lost a process goes on without it
+PATIENCE = 15.0  # seconds after which a command that lost a process is left to itself
 PARTS = ("losses", "benchmarks", "geometry", "distance", "reasoning")
 AIMS = ("everything", "the_head", "one_below")
 FOLDERS = ("data", "runs", "scores", "results", "metrics", "plan", "dvc_plots", "sweeps")
@@ -40,14 +40,14 @@ FOR_ITSELF = {"date", "seconds", "resumed_from"}  # of a provenance.json: what n
 
 
 def clone(folder: Path, source: Path) -> Path:
-    """Return a repository's commit, in a folder of its own."""
+    """Clone a repository's commit into a folder, and return it."""
     subprocess.run(["git", "clone", "--quiet", str(source), str(folder)], check=True)
     (folder / "kills.yaml").write_text(SPACE, encoding="utf-8")
     return folder
 
 
 def start(command: list[str], folder: Path) -> subprocess.Popen:
-    """Start a command of a clone, with the clone's code; what it says goes to <folder>.log."""
+    """Start a command of a clone, with the clone's code; its output goes to <folder>.log."""
     environment = os.environ | {"PYTHONPATH": str(folder), "PATH": f"{BIN}:{os.environ['PATH']}"}
     with Path(f"{folder}.log").open("ab") as log:
         return subprocess.Popen(
@@ -62,7 +62,7 @@ def start(command: list[str], folder: Path) -> subprocess.Popen:
 
 
 def finish(command: list[str], folder: Path) -> None:
-    """Let a command come to its end.
+    """Run a command to its end.
 
     Raises:
         RuntimeError: it fails, and so needs a hand.
@@ -95,7 +95,7 @@ def name(process: psutil.Process) -> str:
 
 
 def kill(process: subprocess.Popen, aim: str, rng: random.Random) -> str:
-    """Kill what is aimed at, and says what was at work."""
+    """Kill what is aimed at, and return what was at work."""
     children = below(process)
     names = [name(child) for child in children]
     stage = next((words for words in reversed(names) if words not in {"dvc", "helper"}), names[0] if names else "make")
@@ -112,8 +112,11 @@ def kill(process: subprocess.Popen, aim: str, rng: random.Random) -> str:
 
 
 def differences(one: Path, other: Path) -> list[str]:
-    """Files of two clones that aren't the same, dates and times of provenance aside, and runs that MLflow shows otherwise."""
-    found = []
+    """Return the files of two clones that differ, and runs that MLflow shows otherwise.
+
+    Dates and times of provenance don't count.
+    """
+    differing = []
     names = {
         path.relative_to(root).as_posix()
         for root in (one, other)
@@ -123,28 +126,29 @@ def differences(one: Path, other: Path) -> list[str]:
     }
     for path in sorted(names):
         if not ((one / path).exists() and (other / path).exists()):
-            found.append(f"{path} (in one alone)")
+            differing.append(f"{path} (in one alone)")
         elif (one / path).read_bytes() != (other / path).read_bytes():
             if Path(path).name == "provenance.json" and lasting(one / path) == lasting(other / path):
                 continue
-            found.append(path)
-    return found + (["mlflow.db"] if shown(one) != shown(other) else [])
+            differing.append(path)
+    return differing + (["mlflow.db"] if shown(one) != shown(other) else [])
 
 
 def lasting(path: Path) -> dict:
-    """Return what two trainings of one commit say alike of themselves."""
+    """Return what the provenance of two trainings of one commit has in common."""
     return {key: value for key, value in json.loads(path.read_text(encoding="utf-8")).items() if key not in FOR_ITSELF}
 
 
 def shown(folder: Path) -> set[tuple]:
-    """Run that MLflow has: key, state and names of metrics. (Some values are times.)"""
+    """Return runs in MLflow: key, state and names of metrics. Values are left out, as some are times."""
     if not (folder / "mlflow.db").exists():
         return set()
     with closing(sqlite3.connect(folder / "mlflow.db")) as base:
         return set(
             base.execute(
                 "select tags.value, runs.status, latest_metrics.key from runs join tags using (run_uuid) "
-                "left join latest_metrics using (run_uuid) where tags.key = 'run_key' and runs.lifecycle_stage = 'active'"
+                "left join latest_metrics using (run_uuid) "
+                "where tags.key = 'run_key' and runs.lifecycle_stage = 'active'"
             )
         )
 
@@ -152,7 +156,9 @@ def shown(folder: Path) -> set[tuple]:
 def run(
     what: str, command: list[str], kills: int, gap: float, folders: tuple[Path, Path], reset: Callable[[Path], None]
 ) -> tuple[list[dict], int]:
-    """Kill a command so many times, every `gap` seconds in the mean; after every pass the clone is compared, and begins anew.
+    """Kill a command so many times, every `gap` seconds in the mean.
+
+    After every pass the clone is compared, and begins anew.
 
     Raises:
         RuntimeError: a start that nobody killed fails, or the bytes are others.
@@ -197,7 +203,7 @@ def run(
 
 
 def write(rows: list[dict], passes: dict[str, int], out: Path) -> None:
-    """How many kills of each kind hit which stage, and how often each command came to its end."""
+    """Write how many kills of each kind hit which stage, and how often each command finished."""
     table = pd.DataFrame(rows)
     everywhere = table.assign(at="everywhere")
     counts = pd.concat(
@@ -209,12 +215,12 @@ def write(rows: list[dict], passes: dict[str, int], out: Path) -> None:
 
 
 def main() -> None:
-    """Run both clones, kills, compares."""
+    """Run both clones, kill, compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--sweep-kills", type=int, default=20)
     parser.add_argument("--gap", type=float, default=20.0, help="seconds to the next kill, in the mean")
-    parser.add_argument("--whole", type=Path, help="a clone of this commit in which all came to its end already")
+    parser.add_argument("--whole", type=Path, help="a clone of this commit in which everything has finished")
     parser.add_argument("--out", type=Path, default=Path("docs/pipeline_kills.csv"))
     options = parser.parse_args()
     place = Path(tempfile.mkdtemp(prefix="kills-"))
@@ -232,8 +238,8 @@ def main() -> None:
         ("sweep", SWEEP, options.sweep_kills, lambda folder: shutil.rmtree(folder / "sweeps")),
     ):
         finish(command, folders[0])
-        found, passes[what] = run(what, command, kills, options.gap, folders, reset)
-        rows += found
+        hits, passes[what] = run(what, command, kills, options.gap, folders, reset)
+        rows += hits
         write(rows, passes, options.out)
     with chdir(whole):
         about = provenance()

@@ -1,11 +1,12 @@
-"""How many seeds would a claim need? From the committed scores: the spread of its paired differences over seeds, the effect that its
-seeds find with 80% power, and the seeds that would find the smallest effect that counts.
+"""How many seeds would a claim need? An answer from the committed scores.
 
-    python -m benchmarks.power --scale laptop            a line a claim
-    python -m benchmarks.power --scale laptop --short    a line a recipe and smallest effect
+    python -m benchmarks.power --scale laptop            a line per claim
+    python -m benchmarks.power --scale laptop --short    a line per recipe and smallest effect
 
-Two-sided 5% (5%/8, Holm's strictest step, for a primary claim) against 0, by the noncentral t distribution; the error between items does
-not shrink with seeds. An equivalence is to be shown by its 90% interval where the true effect is 0.
+A line has the spread of the claim's paired differences over seeds, the effect that its seeds find with 80% power, and
+the seeds that would find the smallest effect that counts. The test is two-sided at 5% (5%/8, Holm's strictest step, for
+a primary claim) against 0, by the noncentral t distribution. The error between items does not shrink with seeds. An
+equivalence is to be shown by its 90% interval where the true effect is 0.
 """
 
 import argparse
@@ -27,8 +28,9 @@ from stemrepro.verdicts.multiplicity import PRIMARY_ALPHA, PRIMARY_PLACES
 from stemrepro.verdicts.rule import Evidence
 
 POWER, MOST, SURE = 0.8, 200, 0.8
+MEDIANS = ("SD", "found with 80%", "seeds for m", "seeds for m, upper SD")
 GRID = (np.arange(400) + 0.5) / 400
-"""Quantiles at which the estimated error is averaged over."""
+"""Quantiles over which the estimated error is averaged."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +50,15 @@ class Spread:
     equivalent: bool = False
 
     def error(self, seeds: int) -> tuple[float, float]:
-        """Return standard error of a mean over so many seeds, and its degrees of freedom."""
+        """Return the standard error of a mean over so many seeds, and its degrees of freedom."""
         seed, item = self.sd**2 / seeds, self.item_se**2
         return math.sqrt(seed + item), (seed + item) ** 2 / (seed**2 / (seeds - 1) + item**2 / self.item_df)
 
     def power(self, effect: float, seeds: int) -> float:
-        """Chance that so many seeds show an effect; of an equivalence that they show none within +-effect where there is none."""
+        """Return the chance that so many seeds show an effect.
+
+        Of an equivalence: that they show none within +-effect where the true effect is 0.
+        """
         se, df = self.error(seeds)
         critical = stats.t.ppf(1 - self.alpha / 2, df)
         if not self.equivalent:
@@ -80,27 +85,27 @@ def upper(sd: float, seeds: int) -> float:
 
 
 def spread(facts: Evidence, contrast: Contrast, sd: float) -> Spread:
-    """Of a contrast of a claim, with a standard deviation over seeds."""
+    """Return the spread of a claim's contrast, with a standard deviation over seeds."""
     equivalent = facts.kind == "equivalent"
     alpha = 0.10 if equivalent else PRIMARY_ALPHA / PRIMARY_PLACES if facts.primary else PRIMARY_ALPHA
     return Spread(sd, contrast.item_se, contrast.item_df, alpha, equivalent)
 
 
 def row(recipe: str, name: str, facts: Evidence) -> dict:
-    """Return a claim's numbers, of its contrast with the largest spread."""
-    contrast = max(facts.contrasts, key=lambda own: own.seed_se)
+    """Return a claim's numbers, from its contrast with the largest spread."""
+    contrast = max(facts.contrasts, key=lambda candidate: candidate.seed_se)
     seeds, sd, m = facts.seeds, float(np.std(contrast.differences, ddof=1)), facts.smallest_effect
-    own, bound = (spread(facts, contrast, value) for value in (sd, upper(sd, seeds)))
+    estimate, bound = (spread(facts, contrast, value) for value in (sd, upper(sd, seeds)))
     return {
-        "recipe": recipe, "claim": name, "kind": facts.kind, "m": m, "seeds": seeds, "SD": sd, "SD, upper 80%": bound.sd,
-        "between items": own.item_se, "found with 80%": own.detectable(seeds), "seeds for m": own.seeds(m),
-        "seeds for m, upper SD": bound.seeds(m),
+        "recipe": recipe, "claim": name, "kind": facts.kind, "m": m, "seeds": seeds, "SD": sd,
+        "SD, upper 80%": bound.sd, "between items": estimate.item_se, "found with 80%": estimate.detectable(seeds),
+        "seeds for m": estimate.seeds(m), "seeds for m, upper SD": bound.seeds(m),
     }  # fmt: skip
 
 
 def rows(scale: str, scores: Path = Path("scores")) -> list[dict]:
-    """Return every claim with a spread over seeds."""
-    catalog, found = load().at(scale), []
+    """Return a row per claim with a spread over seeds."""
+    catalog, result = load().at(scale), []
     for name, recipe in catalog.recipes.items():
         if not recipe.arms:
             continue
@@ -108,25 +113,27 @@ def rows(scale: str, scores: Path = Path("scores")) -> list[dict]:
         for key, claim in recipe.claims.items():
             facts = evidence_for(claim, measure)
             if facts.kind != "exact" and not facts.unmeasured and facts.weakest.seed_se > 0:
-                found.append(row(name, key, facts))
-    return found
+                result.append(row(name, key, facts))
+    return result
 
 
 def shortened(every: list[dict]) -> list[dict]:
-    """Return a line a recipe and smallest effect: medians over its claims, and the most seeds that one needs."""
+    """Return a line per recipe and smallest effect: medians over its claims, and the most seeds that one needs."""
     groups = defaultdict(list)
-    for own in every:
-        groups[own["recipe"], own["m"]].append(own)
-    return [
-        {"recipe": recipe, "m": m, "claims": len(own), "seeds": "/".join(str(n) for n in sorted({one["seeds"] for one in own}))}
-        | {key: median(one[key] for one in own) for key in ("SD", "found with 80%", "seeds for m", "seeds for m, upper SD")}
-        | {"most seeds for m": max(one["seeds for m"] for one in own)}
-        for (recipe, m), own in groups.items()
-    ]  # fmt: skip
+    for line in every:
+        groups[line["recipe"], line["m"]].append(line)
+    lines = []
+    for (recipe, m), group in groups.items():
+        seeds = "/".join(str(n) for n in sorted({line["seeds"] for line in group}))
+        medians = {key: median(line[key] for line in group) for key in MEDIANS}
+        most = max(line["seeds for m"] for line in group)
+        about = {"recipe": recipe, "m": m, "claims": len(group), "seeds": seeds}
+        lines.append(about | medians | {"most seeds for m": most})
+    return lines
 
 
 def table(lines: list[dict]) -> str:
-    """As Markdown."""
+    """Return lines as Markdown."""
 
     def cell(value: object) -> str:
         if not isinstance(value, float):
@@ -142,9 +149,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", default="laptop")
     parser.add_argument("--short", action="store_true")
-    asked = parser.parse_args()
-    every = rows(asked.scale)
-    print(table(shortened(every) if asked.short else every))
+    options = parser.parse_args()
+    every = rows(options.scale)
+    print(table(shortened(every) if options.short else every))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""lm-eval's generated needles (RULER), asked of runs: what models say that have never seen its wording or its digits.
+"""lm-eval's generated needles (RULER), given to runs: answers of models that never saw its wording or its digits.
 
     python -m benchmarks.ruler runs/needle/longer/*/seed0 --tokenizer data/needle/tokenizer.json --length 768 --items 20
 
-Needs the extra 'hub' (`pip install -e '.[hub]'`). Tasks whose haystack is an essay read the hub; niah_single_1 and niah_multikey_2 make
-their own and need no network.
+Needs the extra 'hub' (`pip install -e '.[hub]'`). Tasks whose haystack is an essay read the hub. niah_single_1 and
+niah_multikey_2 make their haystack and need no network.
 """
 
 import argparse
@@ -19,33 +19,35 @@ TASKS = ("niah_single_1", "niah_multikey_2")
 
 
 def ruler(lm: StemLM, tokenizer: Path, tasks: tuple[str, ...], length: int, items: int) -> dict[str, float]:
-    """Points of each task, in prompts and answers of at most `length` tokens of the model's own tokenizer.
+    """Return points of each task, in prompts and answers of at most `length` tokens of the model's tokenizer.
 
     Args:
         lm: its `context` should be `length`, or prompts lose their beginning.
-        items: a task, at most.
+        items: per task, at most.
     """
     from transformers import PreTrainedTokenizerFast
 
     with TemporaryDirectory() as folder:  # RULER sizes its texts by a tokenizer as transformers has it
         PreTrainedTokenizerFast(tokenizer_file=str(tokenizer)).save_pretrained(folder)
         manager = TaskManager(metadata={"max_seq_lengths": [length], "tokenizer": folder})
-        found = simple_evaluate(lm, tasks=list(tasks), task_manager=manager, limit=items, bootstrap_iters=0)["results"]
-    return {task: 100 * found[task][f"{length},none"] for task in tasks}
+        results = simple_evaluate(lm, tasks=list(tasks), task_manager=manager, limit=items, bootstrap_iters=0)[
+            "results"
+        ]
+    return {task: 100 * results[task][f"{length},none"] for task in tasks}
 
 
 def main() -> None:
-    """Print a line a run."""
+    """Print a line per run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--tokenizer", type=Path, required=True)
     parser.add_argument("--length", type=int, default=768)
     parser.add_argument("--items", type=int, default=20)
-    asked = parser.parse_args()
-    for folder in asked.runs:
-        lm = StemLM.from_folder(folder, asked.tokenizer)
-        lm.context = asked.length
-        points = ruler(lm, asked.tokenizer, TASKS, asked.length, asked.items)
+    options = parser.parse_args()
+    for folder in options.runs:
+        lm = StemLM.from_folder(folder, options.tokenizer)
+        lm.context = options.length
+        points = ruler(lm, options.tokenizer, TASKS, options.length, options.items)
         print(folder, ", ".join(f"{task} {value:.0f}%" for task, value in points.items()))
 
 

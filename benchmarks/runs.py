@@ -1,4 +1,4 @@
-"""Runs for measurements: an arm at a scale, in a folder of its own, in a process like a worker."""
+"""Runs for measurements: an arm at a scale, in a given folder, in a process like a worker."""
 
 import os
 import sys
@@ -14,12 +14,15 @@ from stemrepro.training.run import Run
 
 
 def as_a_worker() -> None:
-    """Start this very command anew with the environment of workers, unless it has it: glibc reads its part when a process starts."""
+    """Start this very command anew with the environment of workers, unless it has it.
+
+    glibc reads its part of the environment when a process starts.
+    """
     if "MALLOC_TRIM_THRESHOLD_" not in os.environ:
         os.execve(sys.executable, sys.orig_argv, os.environ | ENVIRONMENT)
 
 
 def run_at(catalog: Catalog, scale: Scale, arm: str, blocks: Path, folder: Path, seed: int = 0) -> Run:
-    """Seed `seed` of an arm at a scale, on some token blocks."""
+    """Return seed `seed` of an arm at a scale, on some token blocks."""
     model, training = run_settings(Address(MAIN, arm), catalog.arms[arm], Variant(), scale)
     return Run(Address(MAIN, arm), seed, model, training, folder, scale.data, blocks, verified_hash(blocks))

@@ -2,9 +2,11 @@
 
     python -m benchmarks.same_losses COMMIT [--steps 40] [--adopt SCALE]
 
-Trains every arm of both trees on the vendored sample, on this machine, one after the other, and compares losses and gradient norms of
-all steps and the final weights, bit for bit. With --adopt the runs of a scale that were made by the code of COMMIT, of arms that are
-bit-equal, are marked as made by today's: nothing else in them changes, and `dvc repro` doesn't train them again.
+Trains every arm of both trees on the vendored sample, on this machine, one after the other. Compares losses and
+gradient norms of all steps and the final weights, bit for bit.
+
+With --adopt, runs of a scale that were made by the code of COMMIT, of arms that are bit-equal, are marked as made by
+today's. Nothing else in them changes, and `dvc repro` doesn't train them again.
 
 Exit code: 0 if all arms that both trees have are equal, 1 if not.
 """
@@ -50,8 +52,9 @@ STEPS = int(os.environ["SAME_LOSSES_STEPS"])
 
 def test_write(make_run, tiny):
     shape = tiny.model.model_copy(update={"width": 64, "layers": 6, "ffn_width": 176})
-    budget = tiny.training.model_copy(update={"tokens": STEPS * tiny.training.batch * shape.sequence, "save_every": STEPS + 1})
-    scale, found = tiny.model_copy(update={"model": shape, "training": budget}), {}
+    tokens = STEPS * tiny.training.batch * shape.sequence
+    budget = tiny.training.model_copy(update={"tokens": tokens, "save_every": STEPS + 1})
+    scale, results = tiny.model_copy(update={"model": shape, "training": budget}), {}
     for arm in yaml.safe_load((ROOT / "recipes/arms.yaml").read_text(encoding="utf-8")):
         run = make_run(arm, scale=scale)
         train(run, quiet)
@@ -59,19 +62,23 @@ def test_write(make_run, tiny):
         hashed = hashlib.sha256()
         for name, value in sorted(load_file(run.weights).items()):
             hashed.update(name.encode() + value.numpy().tobytes())
-        found[arm] = {
+        results[arm] = {
             "loss": [row["loss"] for row in rows], "norm": [row["norm"] for row in rows], "weights": hashed.hexdigest(),
             "code": run.config["code"],
         }
         print(f"TRAINED {arm}", flush=True)
     with open(os.environ["SAME_LOSSES_OUT"], "w") as file:
-        json.dump(found, file)
+        json.dump(results, file)
 '''
 
 
 @contextmanager
 def tree(commit: str) -> Iterator[Path]:
-    """A checkout of a commit, removed afterwards; UserError names what git says."""
+    """Give a checkout of a commit, removed afterwards.
+
+    Raises:
+        UserError: git fails; it has git's message.
+    """
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "tree"
         command = ["git", "worktree", "add", "--quiet", "--detach", str(place), commit]
@@ -85,14 +92,21 @@ def tree(commit: str) -> Iterator[Path]:
 
 
 def trained(place: Path, steps: int, words: str) -> dict[str, dict]:
-    """Return losses, norms, weights and code of every arm of a tree; UserError shows why its training failed."""
+    """Return losses, norms, weights and code of every arm of a tree.
+
+    Raises:
+        UserError: the training failed; it has the last output.
+    """
     child = place / "tests" / "same_losses_child.py"
     arms = len(yaml.safe_load((place / "recipes/arms.yaml").read_text(encoding="utf-8")))
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "found.json"
         environment = os.environ | {
-            "PYTHONPATH": str(place), "SAME_LOSSES_OUT": str(out), "SAME_LOSSES_STEPS": str(steps), "OMP_NUM_THREADS": "1",
-        }  # fmt: skip
+            "PYTHONPATH": str(place),
+            "SAME_LOSSES_OUT": str(out),
+            "SAME_LOSSES_STEPS": str(steps),
+            "OMP_NUM_THREADS": "1",
+        }
         options = ["-q", "-s", "-p", "no:xdist", "-p", "no:cacheprovider", "-o", "addopts=", str(child)]
         child.write_text(CHILD, encoding="utf-8")
         try:
@@ -112,7 +126,7 @@ def trained(place: Path, steps: int, words: str) -> dict[str, dict]:
 
 
 def difference(before: dict, now: dict) -> str:
-    """In what an arm differs between two trees, or ""."""
+    """Return in what an arm differs between two trees; an empty text where it doesn't."""
     for what in ("loss", "norm"):
         for step, (old, new) in enumerate(zip(before[what], now[what], strict=True), 1):
             if old != new:
@@ -121,19 +135,22 @@ def difference(before: dict, now: dict) -> str:
 
 
 def adopt(runs: list[Run], codes: dict[str, str]) -> list[Run]:
-    """Marks finished runs as made by today's code, where they differ in that alone, with the checkpoints that others go on from; returns
-    those. Runs that go on from another name that one's code among their settings, and are not adopted.
+    """Mark finished runs as made by today's code, where they differ in that alone, and return those.
+
+    Their checkpoints are marked too, so that other runs can resume from them. A run that resumes from another names
+    that one's code among its settings, and is not adopted.
 
     Args:
+        runs: candidates.
         codes: of each arm that trains to the same bits, the code that the runs must have been made by.
     """
     adopted = []
     for run in runs:
         path = run.folder / "config.yaml"
-        there = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else None
-        if there is None or there == run.config or there | {"code": run.code} != run.config:
+        config = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else None
+        if config is None or config == run.config or config | {"code": run.code} != run.config:
             continue
-        if there["code"] != codes.get(run.address.arm):
+        if config["code"] != codes.get(run.address.arm):
             continue
         if run.weights.exists():
             atomic_write(run.weights, to_bytes(load_file(run.weights), {"config": digest(run.config)}))
@@ -149,7 +166,7 @@ def adopt(runs: list[Run], codes: dict[str, str]) -> list[Run]:
 
 
 def main() -> int:
-    """Print one line an arm that differs, and the count of those that don't."""
+    """Print a line per arm that differs, and the count of those that don't."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commit")
     parser.add_argument("--steps", type=int, default=40)
@@ -159,16 +176,17 @@ def main() -> int:
         with tree(options.commit) as place:
             before = trained(place, options.steps, f"arms at {options.commit}")
         now = trained(ROOT, options.steps, "arms here")
-        found = {arm: difference(before[arm], now[arm]) for arm in before if arm in now}
-        for arm, words in found.items():
+        differences = {arm: difference(before[arm], now[arm]) for arm in before if arm in now}
+        for arm, words in differences.items():
             if words:
                 console.print(f"{arm}: {words}", highlight=False)
         new, gone = sorted(now.keys() - before.keys()), sorted(before.keys() - now.keys())
-        equal = [arm for arm, words in found.items() if not words]
+        equal = [arm for arm, words in differences.items() if not words]
         console.print(
-            f"{len(equal)} of {len(found)} arms train to the same bits as at {options.commit} in {options.steps} steps; new: "
-            f"{', '.join(new) or 'none'}; gone: {', '.join(gone) or 'none'}", highlight=False,
-        )  # fmt: skip
+            f"{len(equal)} of {len(differences)} arms train to the same bits as at {options.commit} "
+            f"in {options.steps} steps; new: {', '.join(new) or 'none'}; gone: {', '.join(gone) or 'none'}",
+            highlight=False,
+        )
         if options.adopt:
             params = read_params()
             runs = runs_of(options.adopt, params.mixes[0], params.planned(options.adopt))
@@ -179,7 +197,7 @@ def main() -> int:
     except UserError as error:
         console.print(f"same_losses: {error}", highlight=False, markup=False)
         return 2
-    return 0 if len(equal) == len(found) else 1
+    return 0 if len(equal) == len(differences) else 1
 
 
 if __name__ == "__main__":

@@ -20,9 +20,7 @@ from stemrepro.data.tokenizer import train_tokenizer
 from stemrepro.measures.catalog import load
 from stemrepro.training.run import Run
 
-os.environ["OMP_NUM_THREADS"] = (
-    "1"  # of torch: two threads wait for each other when the machine is busy; golden losses need one
-)
+os.environ["OMP_NUM_THREADS"] = "1"  # torch: two threads wait for each other on a busy machine; golden losses need one
 ROOT = Path(__file__).parent.parent
 
 
@@ -116,8 +114,8 @@ def atlas_run(atlas_sample, tiny, catalog, tmp_path_factory):
     def make(arm: str, seed: int = 0) -> Run:
         address, blocks = Address(MAIN, arm), atlas_sample / "blocks"
         model, training = run_settings(address, catalog.arms[arm], Variant(), scale)
-        own = folder / "runs" / "tiny" / address.path / f"seed{seed}"
-        run = Run(address, seed, model, training, own, "atlas-sample", blocks, sha256(blocks / "train.bin"))
+        run_folder = folder / "runs" / "tiny" / address.path / f"seed{seed}"
+        run = Run(address, seed, model, training, run_folder, "atlas-sample", blocks, sha256(blocks / "train.bin"))
         train(run, quiet)
         return run
 

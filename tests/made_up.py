@@ -1,4 +1,4 @@
-"""Score files whose right answer is known, and measures made of them."""
+"""Score files whose right answer is given, and measures made of them."""
 
 import json
 from pathlib import Path
@@ -16,20 +16,24 @@ SOURCES = ("speeches", "bible", "glosses")
 
 
 def write_summary(folder: Path, seeds: int, **more: object) -> None:
-    """summary.json with what every part has."""
+    """Write summary.json with what every part has."""
     folder.mkdir(parents=True, exist_ok=True)
     about = {"key": "k", "params_hash": folder.name, "data_hash": "d"} | more | {"seeds": seeds}
     (folder / "summary.json").write_text(json.dumps(about))
 
 
 PAIRS = {"0": 1.0, "4-31": -1.0}
-"""Buckets by count of the pair, and what their losses are above the mean."""
+"""Buckets by count of the pair -> their losses less the mean."""
 
 
 def write_arm(
-    folder, prose, seeds=(0, 1, 2), evals=(0.4, 0.2), documents=40, unigram=5.0, diverged=(), flops=10.0, parameters=5, pairs=PAIRS, steps=20
+    folder, prose, seeds=(0, 1, 2), evals=(0.4, 0.2), documents=40, unigram=5.0, diverged=(), flops=10.0, parameters=5,
+    pairs=PAIRS, steps=20,
 ):  # fmt: skip
-    """An arm whose loss is `prose[seed]` on both prose sources and 1.0 on glosses; runs of the seeds `diverged` ended at step 15."""
+    """Write and return an arm whose loss is `prose[seed]` on both prose sources and 1.0 on glosses.
+
+    Runs of the seeds `diverged` ended at step 15.
+    """
     folder.mkdir(parents=True)
     rows, curve, nats, scored = [], [], [], [seed for seed in seeds if seed not in diverged]
     tokens = np.full(3 * documents, 10)
@@ -71,7 +75,7 @@ def write_arm(
 
 
 def made(kind: type[Measure], catalog: Catalog, recipe: str, arms: dict, **scale: object) -> Measure:
-    """A measure of a recipe at the laptop scale (with other fields), of made-up arms."""
+    """Return a measure of a recipe at the laptop scale (with other fields), of made-up arms."""
     laptop = catalog.scale("laptop").model_copy(update=scale)
     measure = kind(
         Inputs(recipe, catalog.model_copy(update={"scales": {"laptop": laptop}}), "laptop", Path("scores/laptop"))

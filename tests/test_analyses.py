@@ -31,7 +31,7 @@ SCORE = {"losses": losses.score, "benchmarks": benchmarks.score, "geometry": geo
 
 @pytest.fixture(scope="module")
 def scored(sample, tmp_path_factory):
-    """A folder with recipes/, runs/ and scores/ of everything that the recipes want at a scale of ten steps and one seed."""
+    """A folder with recipes/, runs/ and scores/ of all that the recipes want at a scale of ten steps and one seed."""
     folder = tmp_path_factory.mktemp("analyses")
     shutil.copytree(ROOT / "recipes", folder / "recipes")
     shutil.copytree(ROOT / "analysis", folder / "analysis")
@@ -61,86 +61,86 @@ def scored(sample, tmp_path_factory):
 
 
 @pytest.fixture
-def there(scored, monkeypatch):
+def project(scored, monkeypatch):
     monkeypatch.chdir(scored)
     mpl.rcdefaults()
     return scored
 
 
-def judge(there, name):
+def judge(project, name):
     """Verdicts of a recipe by claim."""
-    analyse(name, "tiny", there / "scores", there / "results")
-    rows = json.loads((there / "results/tiny" / name / "verdicts.json").read_text())
+    analyse(name, "tiny", project / "scores", project / "results")
+    rows = json.loads((project / "results/tiny" / name / "verdicts.json").read_text())
     return {row["claim"]: row for row in rows}
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_recipe_is_drawn_and_judged(there, catalog, name):
-    rows, folder = judge(there, name), there / "results/tiny" / name
+def test_a_recipe_is_drawn_and_judged(project, catalog, name):
+    rows, folder = judge(project, name), project / "results/tiny" / name
     assert list(rows) == list(catalog.recipes[name].claims)
     assert {row["verdict"] for row in rows.values()} <= {INCONCLUSIVE, NOT_TESTABLE}  # one seed is never enough
     assert all((folder / f"figure.{kind}").stat().st_size > 10_000 for kind in ("pdf", "svg", "png"))
     before = (folder / "figure.svg").read_bytes()
-    judge(there, name)
+    judge(project, name)
     assert (folder / "figure.svg").read_bytes() == before
 
 
-def test_contrasts_at_own_rates_stand_beside_those_at_the_common_rate(there):
-    """Dense's best is the common rate here; the gate's place has a best of its own, which is not known."""
-    rows = judge(there, "ablation_graveyard")
+def test_contrasts_at_tuned_rates_differ_from_those_at_the_common_rate(project):
+    """Dense's best learning rate is the common one here; the gate's place was not tuned."""
+    rows = judge(project, "ablation_graveyard")
     assert rows["up-over-dense"]["tuned"] is not None
     assert rows["up-over-dense"]["tuned"] != rows["up-over-dense"]["ours"]
     assert rows["blend-not-better"]["tuned"] is None
     assert rows["gate-average"]["tuned"] is None
 
 
-def test_a_recipe_without_a_file_of_its_own_gets_the_forest_plot(there, monkeypatch):
-    (there / "analysis/rivals.py").rename(there / "analysis/kept")
+def test_a_recipe_without_an_analysis_file_gets_the_forest_plot(project, monkeypatch):
+    (project / "analysis/rivals.py").rename(project / "analysis/kept")
     try:
-        assert judge(there, "rivals")
-        data = (there / "results/tiny/rivals/data.csv").read_text()
+        assert judge(project, "rivals")
+        data = (project / "results/tiny/rivals/data.csv").read_text()
         assert data.splitlines()[0].startswith("panel,what,x,value,ci_low,ci_high")
-        assert (there / "results/tiny/rivals/figure.png").stat().st_size > 10_000
+        assert (project / "results/tiny/rivals/figure.png").stat().st_size > 10_000
     finally:
-        (there / "analysis/kept").rename(there / "analysis/rivals.py")
+        (project / "analysis/kept").rename(project / "analysis/rivals.py")
 
 
-def test_an_analysis_file_that_lacks_a_function_is_named(there):
-    file = there / "analysis/rivals.py"
+def test_an_analysis_file_that_lacks_a_function_is_named(project):
+    file = project / "analysis/rivals.py"
     kept = file.read_text()
     file.write_text("def collect(measure): ...")
     try:
         with pytest.raises(UserError, match=r"analysis/rivals\.py lacks the function 'draw'"):
-            judge(there, "rivals")
+            judge(project, "rivals")
     finally:
         file.write_text(kept)
 
 
-def test_a_front_that_a_recipe_promises_must_be_there(there):
-    recipe, file = there / "recipes/rivals.yaml", there / "analysis/rivals.py"
+def test_a_front_that_a_recipe_promises_must_exist(project):
+    recipe, file = project / "recipes/rivals.yaml", project / "analysis/rivals.py"
     kept = recipe.read_text()
     recipe.write_text(kept + "front: true\n")
     try:
         with pytest.raises(
             UserError, match=r"rivals\.py lacks the function 'front'; it needs .* and front\(data, measure\)"
         ):
-            judge(there, "rivals")
-        file.rename(there / "analysis/kept")
+            judge(project, "rivals")
+        file.rename(project / "analysis/kept")
         with pytest.raises(UserError, match=r"analysis/rivals\.py is missing; a recipe with 'front' needs it"):
-            judge(there, "rivals")
+            judge(project, "rivals")
     finally:
         recipe.write_text(kept)
-        (there / "analysis/kept").rename(file)
+        (project / "analysis/kept").rename(file)
 
 
-def test_a_diverged_arm_makes_its_claims_inconclusive_and_the_others_stay(there):
+def test_a_diverged_arm_makes_its_claims_inconclusive_and_the_others_stay(project):
     """Also with a figure of what is left."""
-    before = judge(there, "rivals")
-    path = there / "scores/tiny/losses/main/dense-wide/summary.json"
+    before = judge(project, "rivals")
+    path = project / "scores/tiny/losses/main/dense-wide/summary.json"
     kept = path.read_text()
     write_json(path, json.loads(kept) | {"diverged": {"0": 7}})
     try:
-        rows = judge(there, "rivals")
+        rows = judge(project, "rivals")
     finally:
         path.write_text(kept)
     hit = {name for name, row in rows.items() if "dense-wide" in row["arms"]}
@@ -158,29 +158,29 @@ def test_a_diverged_arm_makes_its_claims_inconclusive_and_the_others_stay(there)
     [("losses.csv", "rivals"), ("summary.json", "rivals"), ("curve.csv", "training_roi")],
 )
 @pytest.mark.parametrize("content", [None, b"", b"{}", b"seed,source\n0,bible\n", b"\xff\xfe", b"null"])
-def test_scores_that_are_missing_or_garbled_are_one_sentence(there, file, recipe, content):
-    path = there / "scores/tiny/losses/main/stem-third" / file
+def test_scores_that_are_missing_or_garbled_are_one_sentence(project, file, recipe, content):
+    path = project / "scores/tiny/losses/main/stem-third" / file
     kept = path.read_bytes()
     path.unlink() if content is None else path.write_bytes(content)
     try:
         with pytest.raises(UserError, match=rf"stem-third/{file} is missing or damaged"):
-            judge(there, recipe)
+            judge(project, recipe)
     finally:
         path.write_bytes(kept)
 
 
-def test_verify_tells_what_was_trained_from_what_was_scored(there):
+def test_verify_tells_what_was_trained_from_what_was_scored(project):
     params = plan.read_params()
-    made, address = Made(params, "tiny", there / "results"), Address(MAIN, "dense")
+    made, address = Made(params, "tiny", project / "results"), Address(MAIN, "dense")
     assert made.scores(address, "losses") == TRAINED
-    weights = there / "runs/tiny/main/dense/seed0/weights.safetensors"
+    weights = project / "runs/tiny/main/dense/seed0/weights.safetensors"
     weights.rename(weights.with_name("kept"))
-    assert made.scores(address, "losses") == SCORED  # written here, from runs that aren't there any more
+    assert made.scores(address, "losses") == SCORED  # written here, from runs that were deleted
     weights.with_name("kept").rename(weights)
-    about = there / "scores/tiny/losses/main/dense/provenance.json"
+    about = project / "scores/tiny/losses/main/dense/provenance.json"
     about.rename(about.with_name("kept"))
     assert made.scores(address, "losses") == TRAINED
-    runs = (there / "runs/tiny/main").rename(there / "runs/tiny/elsewhere")
+    runs = (project / "runs/tiny/main").rename(project / "runs/tiny/elsewhere")
     assert made.scores(address, "losses") == UNTOUCHED
-    runs.rename(there / "runs/tiny/main")
+    runs.rename(project / "runs/tiny/main")
     about.with_name("kept").rename(about)

@@ -37,15 +37,15 @@ def place(make_run, sample, tmp_path, monkeypatch):
 def test_losses_are_what_the_logits_say(place):
     """By a plain loop over softmaxes."""
     run = load("runs/laptop/main/stem-full/seed0")
-    logits, found = run.logits(TEXT), run.losses(TEXT)
+    logits, losses = run.logits(TEXT), run.losses(TEXT)
     ids = run.tokenizer.encode(TEXT).ids
     assert logits.shape == (len(ids) + 1, 300)
-    assert len(found) == len(ids)
+    assert len(losses) == len(ids)
     for k, token in enumerate(ids):
         odds = [math.exp(value) for value in logits[k].tolist()]
-        assert found.nats[k] == pytest.approx(-math.log(odds[token] / sum(odds)), abs=1e-5)
-        assert found["rank"][k] == sum(value > odds[token] for value in odds)
-    assert "".join(found.token).strip() == TEXT
+        assert losses.nats[k] == pytest.approx(-math.log(odds[token] / sum(odds)), abs=1e-5)
+        assert losses["rank"][k] == sum(value > odds[token] for value in odds)
+    assert "".join(losses.token).strip() == TEXT
 
 
 def test_a_run_is_its_folder(place, make_run):
@@ -60,9 +60,9 @@ def test_a_run_is_its_folder(place, make_run):
 
 
 def test_every_claim_is_a_row(place):
-    found = verdicts("laptop")
-    assert len(found) == len(every_row("laptop", Path("results")))
-    row = found.query("recipe == 'rivals' and claim == 'equal-flops'").iloc[0]
+    table = verdicts("laptop")
+    assert len(table) == len(every_row("laptop", Path("results")))
+    row = table.query("recipe == 'rivals' and claim == 'equal-flops'").iloc[0]
     assert row.ours == pytest.approx(sum(row.differences) / len(row.differences), abs=1e-6)
     assert row.word == "holds"
     with pytest.raises(UserError, match="scale 'lapto' is unknown; did you mean 'laptop'"):
@@ -70,11 +70,11 @@ def test_every_claim_is_a_row(place):
 
 
 def test_scores_are_the_files_of_all_arms(place):
-    found = scores("laptop", "losses", "losses")
-    own = pd.read_csv("scores/laptop/losses/half/dense/losses.csv")
-    there = found.query("point == 'half' and arm == 'dense'")
-    assert there.nats.sum() == pytest.approx(own.nats.sum())
-    assert set(found.arm) == {
+    table = scores("laptop", "losses", "losses")
+    on_disk = pd.read_csv("scores/laptop/losses/half/dense/losses.csv")
+    selected = table.query("variant == 'half' and arm == 'dense'")
+    assert selected.nats.sum() == pytest.approx(on_disk.nats.sum())
+    assert set(table.arm) == {
         path.name for path in Path("scores/laptop/losses").glob("*/*") if (path / "losses.csv").exists()
     }
     with pytest.raises(UserError, match="part of the scores 'loses' is unknown; did you mean 'losses'"):

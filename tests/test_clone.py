@@ -1,4 +1,4 @@
-"""DVC's commands, typed plainly in a fresh clone: what is committed is up to date, and looking at another scale changes nothing that git holds."""
+"""DVC's commands in a fresh clone: what is committed is up to date, and a plan changes nothing in git."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 
 
 class Clone:
-    """What git holds, as it is in the working tree, in a repository of its own."""
+    """What git holds, as it is in the working tree, in another repository."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -42,7 +42,7 @@ def clone(tmp_path_factory):
 
 
 def test_there_is_nothing_to_do(clone):
-    """Else code, recipes or scores were changed without what follows from them: 'dvc repro' draws it, where no plan is."""
+    """Else code, recipes or scores changed without what follows from them; 'dvc repro' without a plan draws it."""
     assert clone.call("dvc", "status").splitlines() == ["Data and pipelines are up to date."]
     assert "Running stage" not in clone.call("dvc", "repro", "--dry")
     assert "Everything is up to date." in clone.call("dvc", "pull")

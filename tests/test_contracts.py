@@ -95,19 +95,22 @@ def test_no_module_that_nothing_reaches():
 def unnamed_encodings(code):
     """Lines that read or write a file of text in whichever encoding the locale has."""
     for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.Call) and "encoding" not in (named := {own.arg: own.value for own in node.keywords}):
-            mode = ast.unparse(named.get("mode") or ast.List(node.args[1:2]))
-            called = ast.unparse(node.func)
-            if called.endswith((".read_text", ".write_text")) or (called == "open" and "b" not in mode):
-                yield node.lineno
+        if not isinstance(node, ast.Call):
+            continue
+        keywords = {keyword.arg: keyword.value for keyword in node.keywords}
+        mode = ast.unparse(keywords.get("mode") or ast.List(node.args[1:2]))
+        called = ast.unparse(node.func)
+        of_text = called.endswith((".read_text", ".write_text")) or (called == "open" and "b" not in mode)
+        if of_text and "encoding" not in keywords:
+            yield node.lineno
 
 
 def test_every_file_of_text_has_a_named_encoding():
     """Else it is another one where the locale isn't UTF-8."""
     assert list(unnamed_encodings("a.read_text()\nopen('b')\nopen('b', 'w')\nopen('b', mode='rb')")) == [1, 2, 3]
     files = [path for folder in ("stemrepro", "analysis", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
-    found = {path.name: list(unnamed_encodings(path.read_text(encoding="utf-8"))) for path in files}
-    assert {name: lines for name, lines in found.items() if lines} == {}
+    unnamed = {path.name: list(unnamed_encodings(path.read_text(encoding="utf-8"))) for path in files}
+    assert {name: lines for name, lines in unnamed.items() if lines} == {}
 
 
 def test_no_network_or_measure_that_nothing_names(catalog):
@@ -131,6 +134,6 @@ def test_no_committed_scores_that_no_recipe_reads(catalog):
     wanted = {
         (part, a) for recipe in catalog.recipes.values() for a, parts in recipe.scored().items() for part in parts
     }
-    found = {(folder.parts[2], Address(*folder.parts[3:])) for folder in folders}
-    assert found
-    assert found <= wanted
+    committed = {(folder.parts[2], Address(*folder.parts[3:])) for folder in folders}
+    assert committed
+    assert committed <= wanted

@@ -1,5 +1,7 @@
-"""The example of docs/howto.md of playing with a run works as it stands, on a small run in the place that it names (the other one:
-tests/pipeline/test_stages.py), its sweep is one, its text of one's own goes through, and its flowchart is DVC's."""
+"""Examples of docs/howto.md work as they stand: a run, a sweep, text files, an experiment, and DVC's flowchart.
+
+The other one of a run is tested in tests/pipeline/test_stages.py.
+"""
 
 import json
 import re
@@ -86,20 +88,23 @@ def test_the_grid_is_a_sweep_of_known_arms(catalog, tmp_path):
 
 
 def test_the_experiment_sets_a_field_that_is_planned(catalog):
-    asked = re.findall(
+    settings = re.findall(
         r"dvc exp run (?:-n \w+ )?-S plan/params.yaml:([\w.-]+)=([\d.]+) (\w+)@laptop",
         (ROOT / "docs/howto.md").read_text(),
     )
-    assert len(asked) == 2
+    assert len(settings) == 2
     planned = make_params(catalog, "laptop").model_dump(mode="json")
-    for key, value, stage in asked:
-        there = reduce(lambda part, name: part[name], key.split("."), planned)
-        assert there != float(value)
+    for key, value, stage in settings:
+        default = reduce(lambda part, name: part[name], key.split("."), planned)
+        assert default != float(value)
         assert stage in drawing(catalog)
 
 
 def test_the_flowchart_waits_as_dvc_does(catalog, tmp_path):
-    """Its arrows are those of DVC's graph of the laptop's plan with all analyses as one, but for those that a longer way stands for."""
+    """Its arrows are those of DVC's graph of the laptop's plan, with all analyses as one.
+
+    Arrows that a longer way implies are left out.
+    """
     write("laptop", (), ROOT / "recipes", tmp_path)
     graph, names = Repo.init(str(tmp_path), no_scm=True).index.graph, {}
     for stage in graph:

@@ -1,5 +1,7 @@
-"""Own text at a scale of one's own: every recipe is planned, and each planned stage of data and scores runs, on runs of ten steps. Of the
-analyses that of the benchmarks, of which own text has none; the others are drawn in test_analyses.py."""
+"""A user's text at a user's scale: every recipe is planned, and each planned stage runs, on runs of ten steps.
+
+Of the analyses, only the benchmarks' is drawn, as such text has none; test_analyses.py draws the others.
+"""
 
 import json
 import pkgutil
@@ -46,7 +48,7 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_all_recipes_are_planned_and_what_is_planned_is_there(project):
+def test_all_recipes_are_planned_and_what_is_planned_runs(project):
     catalog, params = plan.write("tiny")
     assert params.scale["tiny"].mid is not None
     assert set(catalog.at("tiny").recipes) >= {"benchmark_scores", "mid_training", "retrofit"}

@@ -1,4 +1,4 @@
-"""The ladder's figure and verdicts, on made-up losses that follow known laws."""
+"""The ladder's figure and verdicts, on made-up losses that follow given laws."""
 
 import json
 from pathlib import Path
@@ -15,15 +15,20 @@ from tests.conftest import ROOT
 from tests.made_up import write_arm
 
 FLOOR, AMPLITUDE, EXPONENT, UNIT = 2.0, 1.2, 0.4, 4e6
-GAIN = {"dense": 0.0, "stem-third": 0.05, "stem-full": 0.09, "token-only": -0.06, "up-removed": -0.08, "stem-frozen": -0.07,
-        "stem-dagger-full": 0.095, "value-embeddings": 0.04, "bigram-input": 0.9}  # fmt: skip
+GAIN = {
+    "dense": 0.0, "stem-third": 0.05, "stem-full": 0.09, "token-only": -0.06, "up-removed": -0.08,
+    "stem-frozen": -0.07, "stem-dagger-full": 0.095, "value-embeddings": 0.04, "bigram-input": 0.9,
+}  # fmt: skip
 FLOPS = {"stem-third": 9.5, "stem-full": 8.7, "up-removed": 8.7, "token-only": 7.4}
 PARAMETERS = {1: 135_072, 2: 408_384}
 
 
 @pytest.fixture(scope="module")
 def made_up(tmp_path_factory):
-    """scores/ladder of every arm and rung: dense follows a law, the others lie below by a gain that shrinks by a twentieth a doubling."""
+    """scores/ladder of every arm and rung.
+
+    Dense follows a law; the others lie below by a gain that shrinks by a twentieth per doubling.
+    """
     folder, catalog, rng = tmp_path_factory.mktemp("ladder"), load(ROOT / "recipes"), np.random.default_rng(0)
     scale, recipe = catalog.scale("ladder"), catalog.recipe("token_ladder")
     luck = {seed: rng.normal(0, 0.006) for seed in range(5)}
@@ -76,7 +81,7 @@ def test_the_ladder_is_judged_and_drawn(made_up, monkeypatch):
     bought = data[data["panel"] == "parameter multiplier"]
     assert len(bought) == 5 * 4  # rungs x arms
     assert (bought["value"].notna() | bought["note"].str.startswith("dense ")).all()
-    own = bought[bought["what"] == "stem-full"].iloc[0]
-    assert own["ci_low"] < own["value"] < own["ci_high"]
+    row = bought[bought["what"] == "stem-full"].iloc[0]
+    assert row["ci_low"] < row["value"] < row["ci_high"]
     token_part = data[(data["panel"] == "part") & (data["what"] == "token part")]
     assert (token_part["value"] < 0).all()

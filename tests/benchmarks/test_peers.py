@@ -66,7 +66,7 @@ def quick(catalog):
 
 
 def expected(*widths: int) -> set[tuple[str, str]]:
-    """What every table says something of, by measurement."""
+    """The (measure, what, peer) of every row of a table but those of tables' rows."""
     kinds = [f"width {width}, eager" for width in widths] + [f"width {widths[0]}, compiled"]
     wanted = [("training step", f"dense, {kind}", peer) for kind in kinds for peer in PEERS]
     wanted += [("STEM's step", f"{arm}, {kind}", "dense") for kind in kinds for arm in stems("compiled" in kind)]
@@ -79,7 +79,7 @@ def expected(*widths: int) -> set[tuple[str, str]]:
 
 
 def complete(table: pd.DataFrame, *widths: int) -> None:
-    """All rows are there, and nothing twice."""
+    """Every row exists, and once."""
     keys = list(zip(table.measure, table.what, table.peer.str.replace(r" [\d.]+$", "", regex=True), strict=True))
     assert len(keys) == len(set(keys))
     rest = {key for key in keys if key[0] not in ("rows of the tables", "parts of that step")}
@@ -92,12 +92,12 @@ def complete(table: pd.DataFrame, *widths: int) -> None:
 
 def recomputed(table: pd.DataFrame) -> None:
     """Ratio, interval and `met` follow from the other columns; a row without a ratio says why."""
-    there = table[table.ratio.notna()]
-    assert len(there)
-    np.testing.assert_allclose(there.ours / there.theirs, there.ratio, rtol=1e-4)
-    assert ((there.low <= there.ratio) & (there.ratio <= there.high)).all()
+    measured = table[table.ratio.notna()]
+    assert len(measured)
+    np.testing.assert_allclose(measured.ours / measured.theirs, measured.ratio, rtol=1e-4)
+    assert ((measured.low <= measured.ratio) & (measured.ratio <= measured.high)).all()
     assert table[table.ratio.isna()].note.str.len().gt(0).all()
-    for row in there.itertuples():
+    for row in measured.itertuples():
         keeps = {"at least": row.low >= row.target, "at most": row.high <= row.target}
         assert row.met == ("yes" if keeps[row.bound] else "no") if isinstance(row.bound, str) and row.bound else True
 
@@ -109,15 +109,15 @@ def test_a_quick_run_has_every_row(quick):
     assert set(compiled.note) == {"--quick compiles nothing"}
 
 
-def test_times_are_beside_the_ratio_of_flops(quick, catalog):
+def test_steps_have_the_ratio_of_flops(quick, catalog):
     """By hand: a token's products in a layer of width d, and what STEM leaves out."""
-    found = quick.set_index("what").flop_ratio
+    ratios = quick.set_index("what").flop_ratio
     for width in (32, 64):
         d, layers, f, length, vocab = width, 3, 48, 32, 512
         layer = 2 * (2 * d * d + 2 * d * d // 2) + 4 * length * d + 6 * d * f
         dense = layers * layer + 2 * d * vocab
         for arm, replaced in (("stem-third", 1), ("stem-half", 1), ("stem-full", 2), ("stem-touched", 2)):
-            assert found[f"{arm}, width {width}, eager"] == pytest.approx((dense - replaced * 2 * d * f) / dense)
+            assert ratios[f"{arm}, width {width}, eager"] == pytest.approx((dense - replaced * 2 * d * f) / dense)
 
 
 def test_a_peer_that_is_not_installed_has_a_row(catalog, monkeypatch, tmp_path):

@@ -19,22 +19,29 @@ def plain(sd, alpha=0.05, equivalent=False):
 
 @pytest.mark.parametrize(
     ("effect", "seeds", "alpha", "expected"),
-    [(0.05, 3, 0.05, 0.85), (0.05, 3, 0.05 / 8, 0.22), (0.05, 5, 0.05 / 8, 0.92), (0.03, 3, 0.05, 0.52), (0.03, 5, 0.05, 0.94), (0.03, 8, 0.05 / 8, 0.95)],
-)  # fmt: skip
+    [
+        (0.05, 3, 0.05, 0.85),
+        (0.05, 3, 0.05 / 8, 0.22),
+        (0.05, 5, 0.05 / 8, 0.92),
+        (0.03, 3, 0.05, 0.52),
+        (0.03, 5, 0.05, 0.94),
+        (0.03, 8, 0.05 / 8, 0.95),
+    ],
+)
 def test_power_of_a_paired_t_test(effect, seeds, alpha, expected):
     """The numbers by which the seeds of this project were planned: a spread of 0.014 nats."""
     assert plain(0.014, alpha).power(effect, seeds) == pytest.approx(expected, abs=0.006)
 
 
-def test_what_is_found_and_how_many_seeds_find_it_are_one_curve():
-    own = plain(0.014)
-    assert own.power(own.detectable(5), 5) == pytest.approx(0.8, abs=1e-6)
-    assert (own.seeds(1.001 * own.detectable(7)), own.seeds(0.999 * own.detectable(7))) == (7, 8)
+def test_the_detectable_effect_and_the_seeds_that_find_it_are_one_curve():
+    spread = plain(0.014)
+    assert spread.power(spread.detectable(5), 5) == pytest.approx(0.8, abs=1e-6)
+    assert (spread.seeds(1.001 * spread.detectable(7)), spread.seeds(0.999 * spread.detectable(7))) == (7, 8)
     assert plain(10.0).seeds(0.01) == math.inf
 
 
 def test_an_error_between_items_stays_whatever_the_seeds():
-    """Its share of 2.8 errors is what no number of seeds gets below."""
+    """Its share of 2.8 errors is a floor that more seeds do not lower."""
     stuck = Spread(0.014, 0.01, 100, 0.05)
     assert stuck.seeds(0.02) == math.inf
     assert stuck.seeds(0.04) < 15
@@ -56,9 +63,9 @@ def test_the_upper_bound_holds_four_times_in_five():
 
 def test_a_claim_is_judged_by_its_widest_pair_at_its_own_level():
     wide, narrow = (Contrast(sd * np.array([-1.0, 0.0, 1.0])) for sd in (0.02, 0.01))
-    found = row("r", "c", Evidence("ordering", (narrow, wide), 0.05))
-    assert (found["SD"], found["seeds"]) == (pytest.approx(0.02), 3)
-    assert found["seeds for m"] == plain(0.02).seeds(0.05)
+    ordering = row("r", "c", Evidence("ordering", (narrow, wide), 0.05))
+    assert (ordering["SD"], ordering["seeds"]) == (pytest.approx(0.02), 3)
+    assert ordering["seeds for m"] == plain(0.02).seeds(0.05)
     primary = row("r", "c", Evidence("greater", (wide,), 0.05, primary=True))
     assert primary["seeds for m"] == plain(0.02, 0.05 / 8).seeds(0.05)
     equal = row("r", "c", Evidence("equivalent", (wide,), 0.05))
@@ -71,7 +78,7 @@ def test_the_short_table_has_medians_by_recipe_and_smallest_effect():
         return row("r", "c", Evidence("greater", (differences,), m))
 
     lines = shortened([claim(0.02, 0.01), claim(0.02, 0.03), claim(0.02, 9.0), claim(0.01, 0.01)])
-    assert [(own["m"], own["claims"], own["SD"]) for own in lines] == [
+    assert [(line["m"], line["claims"], line["SD"]) for line in lines] == [
         (0.02, 3, pytest.approx(0.03)),
         (0.01, 1, pytest.approx(0.01)),
     ]
@@ -84,4 +91,4 @@ def test_a_scale_has_its_own_recipes_alone(catalog, monkeypatch):
     """The ladder's recipe isn't run at the laptop, so that it has no scores there."""
     two = {name: catalog.recipes[name] for name in ("angular_spread", "token_ladder")}
     monkeypatch.setattr(power, "load", lambda: catalog.model_copy(update={"recipes": two}))
-    assert {own["recipe"] for own in rows("laptop", ROOT / "scores")} == {"angular_spread"}
+    assert {line["recipe"] for line in rows("laptop", ROOT / "scores")} == {"angular_spread"}

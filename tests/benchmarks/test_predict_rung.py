@@ -1,3 +1,5 @@
+"""Predictions of the next rung, on losses that follow a law."""
+
 import pandas as pd
 import pytest
 
@@ -12,49 +14,49 @@ from tests.made_up import made, write_arm
 @pytest.fixture
 def measure(catalog, tmp_path):
     """Dense and STEM full with three rungs; the fourth and the scale itself aren't there yet."""
-    found = made(Scaling, catalog, "token_ladder", {})
+    scaling = made(Scaling, catalog, "token_ladder", {})
     for arm, shift in (("dense", 0.0), ("stem-full", -0.1)):
         variants = {
             variant: write_arm(
                 tmp_path / variant / arm, [2 + shift + (tokens / 1e5) ** -0.3 + 0.01 * seed for seed in range(3)]
             )
-            for variant, tokens in found.rungs().items()
+            for variant, tokens in scaling.rungs().items()
             if variant and variant != "rung-4"
         }
         variants["rung-4"] = ArmLosses(tmp_path / "rung-4" / arm)
-        found.arms[arm] = ComparedArm(ArmLosses(tmp_path / "main" / arm), variants=variants)
-    return found
+        scaling.arms[arm] = ComparedArm(ArmLosses(tmp_path / "main" / arm), variants=variants)
+    return scaling
 
 
 def test_losses_and_gaps_are_foretold(measure):
-    found = {own["what"]: own for own in lines(measure, "rung-4")}
-    assert list(found) == ["dense", "stem-full", "dense - stem-full"]
-    assert found["dense - stem-full"]["value"] == pytest.approx(0.1, abs=1e-3)
+    predictions = {line["what"]: line for line in lines(measure, "rung-4")}
+    assert list(predictions) == ["dense", "stem-full", "dense - stem-full"]
+    assert predictions["dense - stem-full"]["value"] == pytest.approx(0.1, abs=1e-3)
     expected = 2.01 + (measure.tokens_at("rung-4") / 1e5) ** -0.3
-    assert found["dense"]["value"] == pytest.approx(expected, abs=1e-3)
-    assert found["dense"]["ci_low"] < expected < found["dense"]["ci_high"]
-    assert found["dense"]["fitted"] == "rung-1 rung-2 rung-3"
+    assert predictions["dense"]["value"] == pytest.approx(expected, abs=1e-3)
+    assert predictions["dense"]["ci_low"] < expected < predictions["dense"]["ci_high"]
+    assert predictions["dense"]["fitted"] == "rung-1 rung-2 rung-3"
 
 
 def test_some_arms_are_foretold_by_themselves_and_the_others_later(measure, tmp_path):
     some, file = lines(measure, "rung-4", ["dense"]), tmp_path / "predicted.csv"
-    assert [own["what"] for own in some] == ["dense"]
+    assert [line["what"] for line in some] == ["dense"]
     added(file, some).to_csv(file, index=False)
     later = lines(measure, "rung-4", ["stem-full"])
-    assert [own["what"] for own in later] == ["stem-full", "dense - stem-full"]
+    assert [line["what"] for line in later] == ["stem-full", "dense - stem-full"]
     assert list(added(file, later)["what"]) == ["dense", "stem-full", "dense - stem-full"]
     with pytest.raises(UserError, match="'stem-fuld' is unknown; did you mean 'stem-full'"):
         lines(measure, "rung-4", ["stem-fuld"])
 
 
 def test_what_has_been_run_or_foretold_is_refused(measure, tmp_path):
-    with pytest.raises(UserError, match=r"rung-3/dense/summary\.json is there"):
+    with pytest.raises(UserError, match=r"rung-3/dense/summary\.json exists"):
         lines(measure, "rung-3")
     file, new = tmp_path / "predicted.csv", lines(measure, "rung-4")
     added(file, new).to_csv(file, index=False)
     with pytest.raises(UserError, match="has a prediction of 'rung-4' already"):
         added(file, new)
-    later = [own | {"rung": "main"} for own in new]
+    later = [line | {"rung": "main"} for line in new]
     assert list(added(file, later)["rung"]) == ["rung-4"] * 3 + ["main"] * 3
 
 
@@ -64,15 +66,15 @@ def test_an_unknown_rung_is_named(measure):
 
 
 def test_what_came_is_the_mean_of_all_seeds_and_inside_or_not(measure):
-    said = pd.DataFrame(lines(measure, "rung-4")).assign(rung="rung-3")  # which has scores
-    dense, full, gap = came(measure, said)["came"]
+    predicted = pd.DataFrame(lines(measure, "rung-4")).assign(rung="rung-3")  # which has scores
+    dense, full, gap = came(measure, predicted)["came"]
     assert dense == pytest.approx(2.01 + (measure.tokens_at("rung-3") / 1e5) ** -0.3)
     assert gap == pytest.approx(dense - full)
     assert gap == pytest.approx(0.1)
-    assert came(measure, said)["inside"].tolist() == [False, False, True]
-    assert came(measure, said.assign(scale="another")).empty
+    assert came(measure, predicted)["inside"].tolist() == [False, False, True]
+    assert came(measure, predicted.assign(scale="another")).empty
     with pytest.raises(UserError, match=r"rung-4/dense/summary\.json is missing"):
-        came(measure, said.assign(rung="rung-4"))
+        came(measure, predicted.assign(rung="rung-4"))
 
 
 def test_a_rung_needs_the_scores_of_all_those_below(measure):

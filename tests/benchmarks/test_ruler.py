@@ -1,4 +1,4 @@
-"""RULER's own items, answered by a model that copies and one that doesn't; needs what `pip install -e '.[hub]'` brings."""
+"""RULER's items, answered by a model that copies and one that doesn't; needs `pip install -e '.[hub]'`."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What decides whether runs of another commit are kept; the tool itself trains for two minutes (docs/reliability.md)."""
+"""What decides whether another commit's runs are kept; the tool itself trains for two minutes (docs/reliability.md)."""
 
 from dataclasses import replace
 
@@ -45,7 +45,7 @@ def test_runs_of_bit_equal_arms_are_kept_with_their_weights(older):
     assert adopt([older], {"stem-third": "older"}) == []
 
 
-def test_others_go_on_from_an_adopted_run(make_run, monkeypatch):
+def test_others_resume_from_an_adopted_run(make_run, monkeypatch):
     parent = replace(make_run("stem-third"), keep_final_checkpoint=True)
     with monkeypatch.context() as then:
         then.setattr(Run, "code", "older")
@@ -60,13 +60,13 @@ def test_others_go_on_from_an_adopted_run(make_run, monkeypatch):
 
 
 def test_nothing_else_is_adopted(older):
-    def code_there():
+    def recorded():
         with safe_open(older.weights, "pt") as opened:
             return yaml.safe_load((older.folder / "config.yaml").read_text())["code"], opened.metadata()["config"]
 
-    before = code_there()
-    assert adopt([older], {"stem-third": "another"}) == []  # made by yet other code
+    before = recorded()
+    assert adopt([older], {"stem-third": "another"}) == []  # made by other code
     assert adopt([older], {"dense": "older"}) == []  # an arm that isn't bit-equal
     other = replace(older, training=older.training.model_copy(update={"clip": 2.0}))
     assert adopt([other], {"stem-third": "older"}) == []  # other settings too
-    assert code_there() == before
+    assert recorded() == before
