@@ -22,6 +22,8 @@ from stemrepro.training.train import train
 from stemrepro.verdicts.rule import INCONCLUSIVE, NOT_TESTABLE
 from tests.conftest import ROOT, TINY, quiet
 
+pytestmark = pytest.mark.slow
+
 RECIPES = ("ablation_graveyard", "training_roi", "training_stability", "rivals", "table_design", "retrofit")
 """Those that tests/pipeline/test_stages.py doesn't run."""
 SHORT = {"tokens": 32 * 4 * 10, "evals": 2, "eval_tokens": 64, "snapshots": [], "save_every": 100}
