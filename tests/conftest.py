@@ -123,6 +123,13 @@ def atlas_run(atlas_sample, tiny, catalog, tmp_path_factory):
 
 
 @pytest.fixture
+def few_draws(monkeypatch):
+    """Let bootstraps of laws draw 10 times in place of 200: for pictures of intervals, not for their ends."""
+    monkeypatch.setattr("stemrepro.measures.fits.DRAWS", 10)
+    monkeypatch.setattr("stemrepro.measures.forecast.DRAWS", 10)
+
+
+@pytest.fixture
 def asked(tiny):
     """How tiny runs are scored on benchmarks."""
     return PlannedTasks(**tiny.benchmarks.model_dump(), tasks=TASKS)

@@ -19,6 +19,8 @@ from stemrepro.training.train import train
 from stemrepro.verdicts.rule import INCONCLUSIVE, NOT_TESTABLE
 from tests.conftest import ROOT, quiet
 
+pytestmark = pytest.mark.slow
+
 SCALES = {
     "atlas-smoke": "knowledge_editing",
     "recall-smoke": "associative_recall",

@@ -24,6 +24,8 @@ from stemrepro.verdicts.rule import NOT_TESTABLE
 from tests.conftest import ROOT, TINY, quiet
 from tests.test_analyses import SHORT
 
+pytestmark = pytest.mark.slow
+
 MINE = {"kind": "hub", "dataset": "own", "megabytes": 1, "licence": "CC0", "attribution": "nobody"}
 BLEND = {"kind": "blend", "own": 0.6, "parts": {"other": {"share": 0.4, "mix": MINE | {"dataset": "other"}}}}
 

@@ -48,7 +48,8 @@ def made_up(tmp_path_factory):
     return folder
 
 
-def test_the_ladder_is_judged_and_drawn(made_up, monkeypatch):
+@pytest.mark.slow
+def test_the_ladder_is_judged_and_drawn(made_up, few_draws, monkeypatch):
     monkeypatch.chdir(ROOT)
     rows = {row["claim"]: row for row in analyse("token_ladder", "ladder", made_up / "scores", made_up / "results")}
     folder = made_up / "results/ladder/token_ladder"

@@ -24,7 +24,7 @@ from tests.conftest import ROOT, TINY, hear_ctrl_c
 
 
 def plain(text):
-    """Without line breaks."""
+    """Return a text without line breaks."""
     return " ".join(text.split())
 
 
@@ -66,7 +66,7 @@ def project(sample, tmp_path, monkeypatch):
         (("verify", "--scale", "laptop"), "has no verdicts"),
         (("cost", "--shape", "gpt-9"), "shape 'gpt-9' is unknown"),
         (("paper", "chess"), "word 'chess' is unknown"),
-        (("sweep", "nowhere.yaml", "--scale", "tiny"), "nowhere.yaml is missing"),
+        (("sweep", "nowhere.yaml", "--scale", "tiny"), "sweep 'nowhere.yaml' is unknown"),
     ],
 )
 def test_one_sentence_and_exit_code_two(arguments, words, project):
@@ -111,7 +111,7 @@ def test_a_port_that_is_taken_is_told_before_an_address_is_printed(project, monk
         ("weight_decay: 0.1", "weight_decay: -0.1", r"weight_decay: Input should be greater than or equal to 0"),
         ("learning_rate: 0.01", "learning_rate: .inf", r"learning_rate: Input should be a finite number"),
         ("precision: 32-true", "precision: 8-true", r"precision: Input should be '32-true'"),
-        ("placed: []", "placed: [9]", r"replaced_layers"),
+        ("replaced_layers: []", "replaced_layers: [9]", r"replaced_layers"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_by_key(project, old, new, words):
@@ -142,6 +142,7 @@ def test_every_command_has_help():
     assert {command.callback.__name__ for command in app.registered_commands} >= set(commands)
 
 
+@pytest.mark.slow
 def test_several_arms_are_trained_and_scored_together_and_without_mlflow(project):
     arms = ("--scale", "tiny", "dense", "stem-full")
     done = run("train", *arms, "--untracked")
@@ -151,8 +152,8 @@ def test_several_arms_are_trained_and_scored_together_and_without_mlflow(project
     done = run("evaluate", *arms, "--part", "losses")
     assert done.exit_code == 0, done.output
     for arm, ffn in (("dense", "dense"), ("stem-full", "stem")):
-        own = project / "scores/tiny/losses/main" / arm
-        scores, about = pd.read_csv(own / "losses.csv"), json.loads((own / "summary.json").read_text())
+        folder = project / "scores/tiny/losses/main" / arm
+        scores, about = pd.read_csv(folder / "losses.csv"), json.loads((folder / "summary.json").read_text())
         assert f"{arm} {about['loss']['prose']['nats_per_token']:.3f} +- " in plain(done.stdout)
         assert set(scores["seed"]) == {0, 1}
         config = yaml.safe_load((project / "runs/tiny/main" / arm / "seed1/config.yaml").read_text())
@@ -174,27 +175,27 @@ STOPPED = "stemrepro: stopped; what is finished is kept, and the same command re
 
 
 def marked(mark):
-    """The processes that hold a mark in their environment and still run: what each was started with, by its id."""
-    found = {}
+    """Return the command line by id of each process that holds a mark in its environment and still runs."""
+    processes = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
             if f"{MARK}={mark}".encode() in (folder / "environ").read_bytes() and state != "Z":
-                found[int(folder.name)] = (folder / "cmdline").read_text()
+                processes[int(folder.name)] = (folder / "cmdline").read_text()
         except (FileNotFoundError, ProcessLookupError, PermissionError):  # it has just ended, or is another's
             continue
-    return found
+    return processes
 
 
 def workers_of(pid):
-    """Processes that the fork server of a command has made."""
+    """Return processes that the fork server of a command has made."""
     parents = {folder.name: (folder / "stat").read_text().rpartition(")")[2].split()[1]
                for folder in Path("/proc").glob("[0-9]*") if (folder / "stat").exists()}  # fmt: skip
-    return [int(own) for own, parent in parents.items() if parents.get(parent) == str(pid)]
+    return [int(child) for child, parent in parents.items() if parents.get(parent) == str(pid)]
 
 
 def start(arguments, mark):
-    """Starts a command, as a shell in a terminal does."""
+    """Start a command, as a shell in a terminal does."""
     return subprocess.Popen(
         [sys.executable, "-m", "stemrepro.cli", *arguments], stderr=subprocess.PIPE, text=True, start_new_session=True,
         env=os.environ | {"PYTHONPATH": str(ROOT), MARK: mark}, preexec_fn=hear_ctrl_c,
@@ -202,7 +203,7 @@ def start(arguments, mark):
 
 
 def made(project):
-    """What training and sweeps leave, by path."""
+    """Return what training and sweeps leave, by path."""
     places = ("runs/**/weights.safetensors", "runs/**/metrics.jsonl", "results/tiny/sweeps/two/data.csv")
     return {path.relative_to(project): path.read_bytes() for place in places for path in project.glob(place)}
 
@@ -213,26 +214,27 @@ def untouched():
     return {}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 @pytest.mark.parametrize(
     ("command", "until", "number", "whom", "code"),
     [
-        (TRAIN, FORKSERVER, signal.SIGINT, "group", 130),  # workers are being started
         (TRACKED, RUNS_THERE, signal.SIGHUP, "group", 129),
-        (TRACKED, RUNS_THERE, signal.SIGTERM, "command", 143),
         (TRACKED, RUNS_THERE, signal.SIGKILL, "command", -9),
         (TRAIN, RUNS_THERE, signal.SIGTERM, "worker", 2),
-        ("evaluate --part losses dense", FORKSERVER, signal.SIGINT, "group", 130),
+        ("evaluate --part losses dense", FORKSERVER, signal.SIGTERM, "command", 143),  # workers are being started
         (SWEEP, TRIALS_THERE, signal.SIGINT, "group", 130),
-        (SWEEP, TRIALS_THERE, signal.SIGTERM, "command", 143),
         (SWEEP, TRIALS_THERE, signal.SIGKILL, "command", -9),
     ],
 )
 def test_a_stopped_command_leaves_nothing_running_and_the_work_goes_on_from_there(
-    project, untouched, command, until, number, whom, code
+    project, untouched, monkeypatch, command, until, number, whom, code
 ):
-    """A terminal's signal reaches the command, the fork server, workers, other workers of a sweep; a scheduler's may reach the command
-    alone."""
+    """A terminal's signal reaches the command, the fork server, workers and other workers of a sweep.
+
+    A scheduler's may reach the command alone.
+    """
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{project}/mlflow.db")  # MLflow keeps connections by name
     sweep = {"title": "two", "sampler": "grid", "space": {"arm": ARMS, "learning_rate": [0.01], "seed": [0]}}
     (project / "recipes/sweeps/two.yaml").write_text(yaml.safe_dump(sweep))
     if command.startswith("evaluate"):
@@ -265,21 +267,21 @@ def test_a_stopped_command_leaves_nothing_running_and_the_work_goes_on_from_ther
             break
         time.sleep(0.1)
     assert left == {}
-    again = start(arguments, mark)
-    _, shown = again.communicate(timeout=300)
-    assert again.returncode == 0, shown
+    again = run(*arguments)
+    assert again.exit_code == 0, again.output
     if (kind := command.split()[0]) == "evaluate":
         return
-    found = made(project)
+    files = made(project)
     if kind not in untouched:
         for folder in ("runs", "sweeps", "results"):
             shutil.rmtree(project / folder, ignore_errors=True)
         assert run(*arguments, *(["--untracked"] if command == TRACKED else [])).exit_code == 0
         untouched[kind] = made(project)
-    assert found == untouched[kind]
-    assert found
+    assert files == untouched[kind]
+    assert files
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems don't tell a process that its parent is gone")
 def test_a_stage_ends_when_dvc_is_killed(project):
     """Else it goes on, and the next `dvc repro` finds its runs taken."""
@@ -304,6 +306,7 @@ def test_a_stage_ends_when_dvc_is_killed(project):
     assert not list(project.glob("runs/**/weights.safetensors"))
 
 
+@pytest.mark.slow
 def test_edit_and_generate_on_a_trained_run(atlas_run, atlas_sample, tmp_path, monkeypatch):
     """The whole way from a run folder, in a project's layout, to the terminal."""
     monkeypatch.chdir(tmp_path)
@@ -319,7 +322,7 @@ def test_edit_and_generate_on_a_trained_run(atlas_run, atlas_sample, tmp_path, m
     assert "weights are as before" in shown.output
     wrong = run("edit", "--run", str(folder), "--from", "Atlantis", "--to", names[1])
     assert wrong.exit_code == 2
-    assert "learnt nothing of 'Atlantis'" in wrong.output
+    assert "country 'Atlantis' is unknown" in wrong.output
     said = run("generate", "--run", str(folder), "--prompt", "The capital", "--tokens", "5")
     assert said.exit_code == 0
     assert said.output.startswith("The capital")
@@ -348,7 +351,7 @@ def test_an_analysis_ends_with_how_many_claims_came_out_how(project):
     assert sum(map(int, re.findall(r"(\d+) [a-z]", said.partition(": ")[2]))) == len(rows)
 
 
-@pytest.mark.parametrize("command", [("paper",), ("cost", "--shape", "llama-3.2-1b"), ("explain", "rivals/equal-flops"), ("plan", "--arms"), ("--help",)])  # fmt: skip
+@pytest.mark.parametrize("command", [("paper",), ("cost", "--shape", "llama-3.2-1b"), ("--help",)])
 def test_a_pipe_that_closes_ends_a_command_quietly(command):
     """As in `stemrepro paper | head -1`; closed before anything is said, so that no buffer hides it."""
     done = subprocess.Popen(

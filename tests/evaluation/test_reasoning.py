@@ -49,6 +49,12 @@ def hub(monkeypatch):
     return requested
 
 
+@pytest.fixture(scope="module")
+def manager():
+    """Lm-eval's index of all its task files takes seconds."""
+    return TaskManager()
+
+
 @pytest.fixture
 def lm(make_run, sample):
     return StemLM(build(make_run("dense").model, 0), Tokenizer.from_file(str(sample / "tokenizer.json")), 32)
@@ -58,9 +64,11 @@ def planned(**tasks):
     return PlannedReasoning(items=4, batch=4, tasks=tasks)
 
 
-def test_means_are_lm_evals(hub, lm):
-    scores = score_tasks(lm, TaskManager(), planned(gsm8k="exact_match", leaderboard_musr="acc_norm"), quiet)
-    results = simple_evaluate(lm, tasks=["gsm8k", "leaderboard_musr"], limit=4, bootstrap_iters=0)["results"]
+def test_means_are_lm_evals(hub, lm, manager):
+    scores = score_tasks(lm, manager, planned(gsm8k="exact_match", leaderboard_musr="acc_norm"), quiet)
+    results = simple_evaluate(
+        lm, tasks=["gsm8k", "leaderboard_musr"], limit=4, bootstrap_iters=0, task_manager=manager
+    )["results"]
     assert scores["gsm8k"]["value"].mean() == pytest.approx(100 * results["gsm8k"]["exact_match,strict-match"])
     assert scores["leaderboard_musr"]["value"].mean() == pytest.approx(
         100 * results["leaderboard_musr"]["acc_norm,none"]
@@ -70,18 +78,18 @@ def test_means_are_lm_evals(hub, lm):
     assert {path for path, _ in hub} == {"openai/gsm8k", "TAUR-Lab/MuSR"}
 
 
-def test_what_is_generated_counts(hub, lm, monkeypatch):
+def test_what_is_generated_counts(hub, lm, manager, monkeypatch):
     """A model that says the right number to every other question."""
     texts = iter([f" so #### {n + 1}" if n % 2 else " no idea" for n in range(4)])
     monkeypatch.setattr(StemLM, "generate_until", lambda self, requests, **_: [next(texts) for _ in requests])
-    results = score_tasks(lm, TaskManager(), planned(gsm8k="exact_match"), quiet)
+    results = score_tasks(lm, manager, planned(gsm8k="exact_match"), quiet)
     assert results["gsm8k"]["value"].tolist() == [0, 100, 0, 100]
 
 
-def test_floors_and_lengths(hub, lm):
+def test_floors_and_lengths(hub, lm, manager):
     pytest.importorskip("jieba")
     tasks = {"leaderboard_musr": "acc_norm", "gsm8k": "exact_match", "longbench_hotpotqa_e": "score"}
-    results = score_tasks(lm, TaskManager(), planned(**tasks), quiet)
+    results = score_tasks(lm, manager, planned(**tasks), quiet)
     assert set(results["leaderboard_musr"]["floor"]) == {50.0}
     assert set(results["gsm8k"]["floor"]) == {25.0}  # four different answers
     assert results["longbench_hotpotqa_e"]["length"].tolist() == [3000, 6000, 9000, 12000]
@@ -89,14 +97,14 @@ def test_floors_and_lengths(hub, lm):
     assert hub[-1][1] == "hotpotqa_e"
 
 
-def test_examples_before_a_question_are_the_same_for_every_run(hub):
+def test_examples_before_a_question_are_the_same_for_every_run(hub, manager):
     """Drawn by lm-eval's sampler, which has no seed of its own."""
     rows = [{"question": f"What is {n} and 1?", "answer": f"It is so.\n#### {n + 1}"} for n in range(200)]
     ROWS["openai/gsm8k"], few = rows, ROWS["openai/gsm8k"]
     try:
         prompts = []
         for _ in range(2):
-            (task,) = members(TaskManager(), "gsm8k").values()
+            (task,) = members(manager, "gsm8k").values()
             prompts.append([str(task.fewshot_context(doc, num_fewshot=5)) for doc in list(task.test_docs())[:5]])
     finally:
         ROWS["openai/gsm8k"] = few
@@ -104,14 +112,14 @@ def test_examples_before_a_question_are_the_same_for_every_run(hub):
     assert len(set(prompts[0])) == 5
 
 
-def test_one_answer_to_everything_is_the_floor(hub, lm):
+def test_one_answer_to_everything_is_the_floor(hub, lm, manager):
     """Of a graded score by the score itself: one line of code is like another."""
     pytest.importorskip("jieba")
     lines = ["return self.value", "return self.values", "return self.valued", "x = 1"]
     like = [{**ROWS["Xnhyacinth/LongBench"][0], "answers": [line], "context": "code " * 9} for line in lines]
     ROWS["Xnhyacinth/LongBench"], old = like, ROWS["Xnhyacinth/LongBench"]
     try:
-        results = score_tasks(lm, TaskManager(), planned(longbench_lcc_e="score"), quiet)
+        results = score_tasks(lm, manager, planned(longbench_lcc_e="score"), quiet)
     finally:
         ROWS["Xnhyacinth/LongBench"] = old
     floor = set(results["longbench_lcc_e"]["floor"])
@@ -119,27 +127,27 @@ def test_one_answer_to_everything_is_the_floor(hub, lm):
     assert 70 < floor.pop() < 90  # three near misses and one line of another kind
 
 
-def test_what_does_not_fit_the_context_is_marked(hub, lm):
+def test_what_does_not_fit_the_context_is_marked(hub, lm, manager):
     pytest.importorskip("jieba")
-    results = score_tasks(lm, TaskManager(), planned(leaderboard_musr="acc_norm", longbench_hotpotqa_e="score"), quiet)
+    results = score_tasks(lm, manager, planned(leaderboard_musr="acc_norm", longbench_hotpotqa_e="score"), quiet)
     assert results["longbench_hotpotqa_e"]["cut"].all()
     lm.context = 10_000
-    again = score_tasks(lm, TaskManager(), planned(leaderboard_musr="acc_norm"), quiet)
+    again = score_tasks(lm, manager, planned(leaderboard_musr="acc_norm"), quiet)
     assert not again["leaderboard_musr"]["cut"].any()
 
 
-def test_longbench_scores_what_is_said(hub, lm, monkeypatch):
+def test_longbench_scores_what_is_said(hub, lm, manager, monkeypatch):
     pytest.importorskip("jieba")
     monkeypatch.setattr(StemLM, "generate_until", lambda self, requests, **_: ["a king"] * len(requests))
-    results = score_tasks(lm, TaskManager(), planned(longbench_hotpotqa_e="score"), quiet)
+    results = score_tasks(lm, manager, planned(longbench_hotpotqa_e="score"), quiet)
     assert results["longbench_hotpotqa_e"]["value"].tolist() == [100.0] * 4
 
 
-def test_what_is_unknown_is_named(hub, lm):
+def test_what_is_unknown_is_named(hub, lm, manager):
     with pytest.raises(UserError, match="task 'leaderboard_murs' is unknown; did you mean 'leaderboard_musr'\\?"):
-        members(TaskManager(), "leaderboard_murs")
+        members(manager, "leaderboard_murs")
     with pytest.raises(UserError, match="task 'gsm8k' has no metric 'acc'; it has exact_match"):
-        score_tasks(lm, TaskManager(), planned(gsm8k="acc"), quiet)
+        score_tasks(lm, manager, planned(gsm8k="acc"), quiet)
 
 
 def test_nothing_is_scored_without_the_hub(make_run, tmp_path, monkeypatch):

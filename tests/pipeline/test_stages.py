@@ -1,5 +1,7 @@
-"""Recipes end to end at the smoke scale, in a fresh repository, by the commands that users type; then what runs again after an edit,
-counted in trained runs and scored arms. The recipes with four times as many runs are in tests/test_analyses.py."""
+"""A plan of two small recipes end to end at the smoke scale, in a fresh repository, by the commands that users type.
+
+Then what runs again after an edit, counted in trained runs and scored arms. Every analysis is drawn in tests/test_analyses.py.
+"""
 
 import json
 import os
@@ -12,37 +14,54 @@ from pathlib import Path
 
 import pytest
 
-from stemrepro.pipeline.stages import drawing
 from stemrepro.verdicts.rule import VERDICTS
 from tests.conftest import ROOT
 
-SKIPPED = shutil.ignore_patterns(
-    ".git",
-    ".venv",
-    "data",
-    "runs",
-    "scores",
-    "smoke",
-    "sweeps",
-    "cache",
-    "tmp",
-    "__pycache__",
-    "dvc.lock",
-    "*.egg-info",
-)
+pytestmark = pytest.mark.slow
+
+RECORDS = ("arms", "mixes", "paper", "variants", "shapes")
+PAIR = """\
+title: A pair
+paper_item: none
+place: 1
+measure: comparison
+origin: control
+scales: [smoke]
+arms: [dense, stem-half]
+scores: [losses, benchmarks]
+variants: {official-start: {}}
+tasks:
+  openbookqa: {label: OpenBookQA, score: acc_norm}
+  atlas_capital: {label: capital, score: acc}
+groups: {both: [openbookqa, atlas_capital]}
+claims:
+  half-below-dense:
+    sentence: STEM 1/2 ends at a lower validation loss than dense.
+    kind: greater
+    metric: prose
+    arms: [dense, stem-half]
+    smallest_effect: 0.02
+"""
+ANALYSIS = '''\
+"""Losses of a pair."""
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from stemrepro.report import forest
 
 
-RECIPES = (
-    "validation_loss",
-    "benchmark_scores",
-    "cost_model",
-    "table_offload",
-    "angular_spread",
-    "long_context_capacity",
-    "contextual_reasoning",
-    "paper_audit",
-)
+def collect(measure) -> pd.DataFrame:
+    """Return what is drawn."""
+    return forest.collect(measure)
+
+
+def draw(data: pd.DataFrame, measure) -> Figure:
+    """Draw it."""
+    return forest.draw(data, measure)
+'''
 OF_PLAN = "plan/dvc.yaml:"
+PLAN = ("stemrepro", "plan", "--scale", "smoke", "--quiet")
 
 
 def targets(*names: str) -> tuple[str, ...]:
@@ -50,35 +69,33 @@ def targets(*names: str) -> tuple[str, ...]:
     return tuple(f"{OF_PLAN}{name}@smoke" for name in names)
 
 
-TARGETS = targets(*RECIPES, "metrics")
-UNDRAWN = (*targets("train", "losses", "geometry", "distance", "reasoning"), f"{OF_PLAN}benchmarks@smoke-sample")
-"""What is trained and scored for them."""
-PLAN = ("stemrepro", "plan", "--scale", "smoke", "--quiet", *(word for name in RECIPES for word in ("--recipe", name)))
+TARGETS = targets("pair", "cost_model", "metrics")
 
 
 class Project:
-    """A copy of the project in a repository of its own."""
+    """A copy of the project with these two recipes alone, in a repository of its own."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.left = folder, set()
-        for name in ("stemrepro", "recipes", "analysis", ".dvc"):
-            shutil.copytree(
-                ROOT / name,
-                folder / name,
-                ignore=SKIPPED if name != "stemrepro" else shutil.ignore_patterns("__pycache__"),
-            )
-        for name in (".dvcignore", ".gitignore"):
+        self.folder = folder
+        skipped = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / "stemrepro", folder / "stemrepro", ignore=skipped)
+        shutil.copytree(ROOT / ".dvc", folder / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp"))
+        shutil.copytree(ROOT / "recipes/scales", folder / "recipes/scales")
+        (folder / "analysis").mkdir()
+        copied = (*(f"recipes/{name}.yaml" for name in (*RECORDS, "cost_model")), "analysis/cost_model.py")
+        for name in (".dvcignore", ".gitignore", *copied):
             shutil.copy(ROOT / name, folder / name)
+        (folder / "recipes/pair.yaml").write_text(PAIR)
+        (folder / "analysis/pair.py").write_text(ANALYSIS)
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # where dvc and stemrepro are
-        self.environment = os.environ | {
-            "PATH": path,
-            "PYTHONPATH": str(folder),
-            "DVC_NO_ANALYTICS": "1",
-            "PIP_NO_INDEX": "1",
-        }
+        settings = {"PATH": path, "PYTHONPATH": str(folder), "DVC_NO_ANALYTICS": "1", "PIP_NO_INDEX": "1"}
+        self.environment = os.environ | settings
         self.call("git", "init", "-q")
+        self.commit("start")
+
+    def commit(self, message: str) -> None:
         self.call("git", "add", "-A")
-        self.call("git", "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "start")
+        self.call("git", "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", message)
 
     def call(self, *command: str, code: int = 0) -> str:
         done = subprocess.run(
@@ -88,9 +105,9 @@ class Project:
         return done.stdout + done.stderr
 
     def stale(self) -> set[str]:
-        """Stages of the plan that DVC would run, but for those that were never asked for."""
-        there = json.loads(self.call("dvc", "status", "--json"))
-        return {name.removeprefix(OF_PLAN) for name in there if name.startswith(OF_PLAN)} - self.left
+        """Stages that DVC would run for TARGETS."""
+        output = self.call("dvc", "repro", "--dry", *TARGETS)
+        return set(re.findall(rf"Running stage '{OF_PLAN}([^']+)'", output))
 
     def edit(self, path: str, old: str, new: str) -> None:
         file = self.folder / path
@@ -103,7 +120,6 @@ def project(tmp_path_factory):
     project = Project(tmp_path_factory.mktemp("project"))
     project.call(*PLAN)
     project.call("dvc", "repro", *TARGETS)
-    project.left = project.stale()
     return project
 
 
@@ -113,30 +129,15 @@ def restored(project):
     yield project
     project.call("git", "checkout", "--", "stemrepro", "recipes", "analysis")
     project.call("git", "clean", "-fdq", "stemrepro", "recipes", "analysis", "my")
-    project.call(*PLAN)
 
 
-def test_a_figure_depends_on_its_scale_and_that_ones_base(catalog):
-    """Unless one stage draws for a scale and for its base: DVC refuses a dependency that stands twice."""
-
-    def files(catalog, recipe):
-        return [path for path in drawing(catalog)[recipe]["deps"] if path.startswith("recipes/scales")]
-
-    assert files(catalog, "validation_loss") == ["recipes/scales/${item.scale}.yaml"]
-    assert files(catalog, "knowledge_capacity") == ["recipes/scales/${item.scale}.yaml", "recipes/scales/laptop.yaml"]
-    both = catalog.recipes["knowledge_capacity"].model_copy(update={"scales": ("laptop", "capacity")})
-    catalog = catalog.model_copy(update={"recipes": {"knowledge_capacity": both}})
-    assert files(catalog, "knowledge_capacity") == ["recipes/scales"]
-
-
-def test_every_recipe_gives_figures_and_verdicts(project, catalog):
-    for name in RECIPES:
-        recipe, folder = catalog.recipes[name], project.folder / "results" / "smoke" / name
-        assert {"figure.pdf", "figure.svg", "figure.png", "data.csv", "verdicts.json", "provenance.json"} <= {
-            p.name for p in folder.iterdir()
-        }
+def test_every_recipe_gives_figures_and_verdicts(project):
+    for name, claims in (("pair", 1), ("cost_model", None)):
+        folder = project.folder / "results" / "smoke" / name
+        files = {"figure.pdf", "figure.svg", "figure.png", "data.csv", "verdicts.json", "provenance.json"}
+        assert files <= {path.name for path in folder.iterdir()}
         rows = json.loads((folder / "verdicts.json").read_text())
-        assert [row["claim"] for row in rows] == list(recipe.claims)
+        assert len(rows) == (claims or len(rows))
         assert {row["verdict"] for row in rows} <= set(VERDICTS)
         keys = {"claim", "metric", "arms", "paper", "ours", "ci_low", "ci_high", "seeds", "scale", "verdict", "reason"}
         assert all(keys <= row.keys() for row in rows)
@@ -144,40 +145,37 @@ def test_every_recipe_gives_figures_and_verdicts(project, catalog):
 
 
 def test_one_seed_is_never_enough(project):
-    rows = json.loads((project.folder / "results/smoke/validation_loss/verdicts.json").read_text())
-    assert {row["verdict"] for row in rows} <= {"inconclusive", "not testable at this scale"}
+    (row,) = json.loads((project.folder / "results/smoke/pair/verdicts.json").read_text())
+    assert row["verdict"] == "inconclusive"
 
 
 def test_every_run_was_tracked_while_it_trained_and_scores_come_with_a_sync(project):
     """Training keeps MLflow up to date by itself; `stemrepro track` adds what came after."""
 
-    def runs():
+    def tracked():
         database = sqlite3.connect(project.folder / "mlflow.db")
         names = {name for (name,) in database.execute("select name from runs")}
         metrics = {key for (key,) in database.execute("select distinct key from metrics")}
         return names, metrics
 
-    both = ("dense", "stem-third", "stem-half", "stem-full", "token-only", "stem-frozen")
-    arms = (*both, "stem-shuffled", *(f"{arm}@official-start" for arm in both))
-    names, metrics = runs()
+    arms = ("dense", "stem-half", "dense@official-start", "stem-half@official-start")
+    names, metrics = tracked()
     assert names == {*arms, *(f"{arm} seed 0" for arm in arms)}
     assert "training/loss" in metrics
     assert "final/prose_loss" not in metrics
-    assert "13 arms and 13 runs of scale 'smoke' are in sqlite:///mlflow.db" in project.call(
-        "stemrepro", "track", "--scale", "smoke"
-    )
-    names, metrics = runs()
-    assert len(names) == 26
+    shown = project.call("stemrepro", "track", "--scale", "smoke")
+    assert "4 arms and 4 runs of scale 'smoke' are in sqlite:///mlflow.db" in shown
+    names, metrics = tracked()
+    assert len(names) == 8
     assert {"final/prose_loss", "tasks/openbookqa"} <= metrics
 
 
 def test_the_readmes_snippet_runs(project):
-    found = re.findall(r"```python\n(.*?)```", (ROOT / "docs/howto.md").read_text(), flags=re.DOTALL)
-    (code,) = (code for code in found if "simple_evaluate" in code)
-    code = (
-        code.replace("laptop", "smoke").replace("data/text-8", "data/sample") + "\nprint('requests cut:', lm.truncated)"
-    )
-    assert "requests cut: 16" in project.call(sys.executable, "-c", code)  # of the 160 + 160 of OpenBookQA
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/howto.md").read_text(), flags=re.DOTALL)
+    (code,) = (code for code in blocks if "simple_evaluate" in code)
+    code = re.sub(r"stem-\w+", "stem-half", code.replace("laptop", "smoke").replace("data/text-8", "data/sample"))
+    shown = project.call(sys.executable, "-c", code + "\nprint('requests cut:', lm.truncated)")
+    assert "requests cut: 16" in shown  # of the 160 + 160 of OpenBookQA
 
 
 def test_verify_compares_with_the_committed_verdicts(project):
@@ -185,25 +183,20 @@ def test_verify_compares_with_the_committed_verdicts(project):
     assert "no committed verdicts for scale 'smoke'" in shown
 
 
-def test_nothing_is_left_to_do(project, catalog):
-    assert {stage.split("@")[0] for stage in project.left} <= {*catalog.recipes, "report"}
-    assert project.left.isdisjoint(name.removeprefix(OF_PLAN) for name in TARGETS)
-    output = project.call("dvc", "repro", *TARGETS)
-    assert "Running stage" not in output
-    assert "didn't change" in output or "up to date" in output
-
-
-def test_redrawing_gives_the_same_bytes(project):
-    folder = project.folder / "results" / "smoke" / "validation_loss"
+def test_redrawing_gives_the_same_bytes_and_nothing_is_left_to_do(project):
+    folder = project.folder / "results" / "smoke" / "pair"
 
     def bytes_of() -> dict:
         files = (path for path in folder.rglob("*") if path.is_file() and path.name != "provenance.json")
         return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
     before = bytes_of()
-    assert {"panels/a.svg", "panels/d.svg"} <= before.keys()
-    project.call("dvc", "repro", "--single-item", "--force", *targets("validation_loss"))
+    assert {"figure.svg", "figure.pdf", "explained.html"} <= before.keys()
+    project.call("dvc", "repro", "--single-item", "--force", *targets("pair"))
     assert bytes_of() == before
+    output = project.call("dvc", "repro", *TARGETS)
+    assert "Running stage" not in output
+    assert "didn't change" in output or "up to date" in output
 
 
 def made(project, pattern):
@@ -214,10 +207,10 @@ def made(project, pattern):
 RUNS, SCORES = "runs/smoke/*/*/seed*/weights.safetensors", "scores/smoke/*/*/*/summary.json"
 
 
-def anew(project, *targets):
+def anew(project, *asked):
     """The runs that were trained and the scores that were written by a `dvc repro`, and the stages that ran."""
     before = {pattern: made(project, pattern) for pattern in (RUNS, SCORES)}
-    output = project.call("dvc", "repro", *(targets or TARGETS))
+    output = project.call("dvc", "repro", *(asked or TARGETS))
     changed = [
         {
             path.parent.relative_to(project.folder).as_posix()
@@ -229,42 +222,19 @@ def anew(project, *targets):
     return *changed, set(re.findall(rf"Running stage '{OF_PLAN}([^']+)'", output))
 
 
-def test_touching_a_plot_draws_one_figure(restored):
-    restored.edit("analysis/validation_loss.py", '"Loss against tokens"', '"Loss over tokens"')
-    assert anew(restored) == (set(), set(), {"validation_loss@smoke"})
+def test_touching_a_plot_draws_one_figure_and_a_task_file_scores_the_benchmarks_again(restored):
+    restored.edit("analysis/pair.py", '"""Draw it."""', '"""Draw it."""\n    data = data.copy()')
+    assert restored.stale() == {"pair@smoke"}
+    restored.call("git", "checkout", "--", "analysis")
+    restored.edit("stemrepro/evaluation/tasks/archive/openbookqa.yaml", "task: openbookqa", "task: openbookqa ")
+    stale = restored.stale()
+    assert "benchmarks@smoke-sample" in stale
+    assert not {"train@smoke", "losses@smoke"} & stale
 
 
 def test_touching_a_threshold_judges_one_recipe(restored):
-    restored.edit("recipes/validation_loss.yaml", "smallest_effect: 0.02", "smallest_effect: 0.03")
-    assert anew(restored) == (set(), set(), {"check@smoke-sample", "validation_loss@smoke", "metrics@smoke"})
-
-
-def test_touching_a_task_file_scores_the_benchmarks_again(restored):
-    restored.edit("stemrepro/evaluation/tasks/archive/openbookqa.yaml", "task: openbookqa", "task: openbookqa ")
-    assert "benchmarks@smoke-sample" in restored.stale()
-    assert not {"train@smoke", "losses@smoke", "geometry@smoke"} & restored.stale()
-
-
-def test_editing_one_arm_trains_and_scores_one_arm(restored):
-    restored.edit(
-        "recipes/arms.yaml", "{ffn: stem, placement: half,", "{table_rate_factor: 2.0, ffn: stem, placement: half,"
-    )
-    restored.call(*PLAN)
-    both = targets("validation_loss", "benchmark_scores")
-    trained, scored, stages = anew(restored, *both)
-    assert trained == {f"runs/smoke/{variant}/stem-half/seed0" for variant in ("main", "official-start")}
-    of_the_scale = {f"scores/smoke/{part}/main/stem-half" for part in ("losses", "benchmarks")}
-    assert scored == of_the_scale | {"scores/smoke/losses/official-start/stem-half"}
-    assert "validation_loss@smoke" in stages
-    restored.call("git", "checkout", "--", "recipes")
-    restored.call(*PLAN)
-    assert anew(restored, *both)[0] == trained
-
-
-def test_a_comment_in_a_network_or_in_training_trains_nothing(restored):
-    restored.edit("stemrepro/model/ffn/stem.py", "class Stem(FFN):", "# What the paper is about.\nclass Stem(FFN):")
-    restored.edit("stemrepro/training/train.py", "def train(", "# Here it begins.\ndef train(")
-    assert anew(restored, *UNDRAWN)[:2] == (set(), set())
+    restored.edit("recipes/pair.yaml", "smallest_effect: 0.02", "smallest_effect: 0.03")
+    assert anew(restored) == (set(), set(), {"check@smoke-sample", "pair@smoke", "metrics@smoke"})
 
 
 NEW = """from stemrepro.model.ffn.stem import Stem
@@ -278,112 +248,87 @@ class Doubled(Stem):
 """
 
 
-def test_a_new_network_in_the_package_trains_itself_alone(restored):
-    """Three files: the class, its entry, an arm; and the recipe that wants it."""
-    (restored.folder / "stemrepro/model/ffn/doubled.py").write_text(NEW)
-    restored.edit(
-        "stemrepro/model/specs.py",
-        '    "stem-shuffled":',
-        '    "doubled": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width)),\n    "stem-shuffled":',
-    )
-    restored.edit("recipes/arms.yaml", "dense:\n", "doubled: {ffn: doubled, placement: full}\ndense:\n")
-    restored.edit("recipes/validation_loss.yaml", "stem-frozen, stem-shuffled]", "stem-frozen, stem-shuffled, doubled]")
-    restored.call(*PLAN)
-    trained, scored, _ = anew(restored, *targets("validation_loss"))
-    assert trained == {"runs/smoke/main/doubled/seed0"}
-    assert scored == {"scores/smoke/losses/main/doubled"}
-
-
 def touched(project):
     """Files of the project that were edited or made by hand."""
     folders = "recipes", "stemrepro", "analysis", "my"
     return set(project.call("git", "status", "--porcelain", "--untracked-files=all", "--", *folders).split()[1::2])
 
 
-def test_an_arm_touches_two_files_a_network_three_and_a_recipe_one(restored):
-    """A recipe has a figure without a file of its own."""
+def test_an_edited_arm_and_new_ones_are_trained_and_scored_alone(restored):
+    """An arm is an edit of two files, a network of the package one of three, and a comment is none. A benchmark is one of three.
+
+    Late in this file, because its runs and scores stay.
+    """
     restored.call("stemrepro", "new", "arm", "narrow", "--ffn", "token-only")
     restored.call("stemrepro", "new", "recipe", "mine", "dense", "narrow")
     assert touched(restored) == {"recipes/arms.yaml", "recipes/mine.yaml"}
-    restored.call("stemrepro", "new", "arm", "doubled", "--ffn", "my/rows.py:Rows")
-    restored.edit("recipes/mine.yaml", "narrow]\nseeds", "narrow, doubled]\nseeds")
+    restored.call("stemrepro", "new", "arm", "rows", "--ffn", "my/rows.py:Rows")
+    restored.edit("recipes/mine.yaml", "narrow]\nseeds", "narrow, rows, doubled]\nseeds")
     assert touched(restored) == {"recipes/arms.yaml", "recipes/mine.yaml", "my/rows.py"}
-    restored.call(*PLAN, "--recipe", "mine")
-    trained, scored, _ = anew(restored, *targets("mine"))
-    assert trained == {"runs/smoke/main/doubled/seed0", "runs/smoke/main/narrow/seed0"}
-    assert scored == {"scores/smoke/losses/main/doubled", "scores/smoke/losses/main/narrow"}
-    assert {"figure.svg", "verdicts.json"} <= {path.name for path in (restored.folder / "results/smoke/mine").iterdir()}
     (restored.folder / "my/factor.py").write_text("FACTOR = 1.0\n")
     restored.edit("my/rows.py", "from torch import Tensor", "from my.factor import FACTOR\nfrom torch import Tensor")
     restored.edit("my/rows.py", "self.rows(tokens))", "FACTOR * self.rows(tokens))")
-    for text in ("FACTOR = 1.0\n", "FACTOR = 2.0\n"):  # a file that the network imports counts as it does
-        (restored.folder / "my/factor.py").write_text(text)
-        restored.call(*PLAN, "--recipe", "mine")
-        trained, scored, _ = anew(restored, *targets("mine"))
-        assert (trained, scored) == ({"runs/smoke/main/doubled/seed0"}, {"scores/smoke/losses/main/doubled"})
 
+    (restored.folder / "stemrepro/model/ffn/doubled.py").write_text(NEW)
+    entry = '    "doubled": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width)),\n'
+    restored.edit("stemrepro/model/specs.py", '    "stem-shuffled":', entry + '    "stem-shuffled":')
+    restored.edit("recipes/arms.yaml", "dense:\n", "doubled: {ffn: doubled, placement: full}\ndense:\n")
+    half = "{ffn: stem, placement: half,"
+    restored.edit("recipes/arms.yaml", half, half.replace("{", "{table_rate_factor: 2.0, "))
+    restored.edit("stemrepro/model/ffn/stem.py", "class Stem(FFN):", "# What the paper is about.\nclass Stem(FFN):")
+    restored.edit("stemrepro/training/train.py", "def train(", "# Here it begins.\ndef train(")
 
-def test_an_unplanned_edit_is_refused(restored):
-    restored.edit(
-        "recipes/arms.yaml", "{ffn: stem, placement: half,", "{table_rate_factor: 2.0, ffn: stem, placement: half,"
-    )
-    message = restored.call("dvc", "repro", f"{OF_PLAN}check@smoke-sample", code=255)
-    keys = "; ".join(
-        f"run.smoke.{variant}.stem-half.training.table_rate_factor: 1.0, planned 2.0"
-        for variant in ("main", "official-start")
-    )
-    assert f"plan/params.yaml no longer follows from recipes/ ({keys}); run 'stemrepro plan --scale smoke'" in message
+    refused = restored.call("dvc", "repro", f"{OF_PLAN}check@smoke-sample", code=255)
+    assert "plan/params.yaml no longer follows from recipes/ (" in refused
+    assert "run.smoke.main.stem-half.training.table_rate_factor: 1.0, planned 2.0" in refused
+    assert "run 'stemrepro plan --scale smoke'" in refused
 
-
-def test_another_scale_and_back_runs_nothing(restored):
-    text = (restored.folder / "recipes/scales/smoke.yaml").read_text().replace("results/smoke", "results/other")
-    other = restored.folder / "recipes" / "scales" / "other.yaml"
-    other.write_text(text)
-    restored.call("stemrepro", "plan", "--scale", "other", "--quiet", "--recipe", "cost_model")
-    restored.call("dvc", "repro", f"{OF_PLAN}cost_model@other")
-    other.unlink()
     restored.call(*PLAN)
-    assert anew(restored, *UNDRAWN)[:2] == (set(), set())
+    trained, scored, stages = anew(restored, *targets("pair", "mine"))
+    halves, others = ("main/stem-half", "official-start/stem-half"), ("main/narrow", "main/rows", "main/doubled")
+    assert trained == {f"runs/smoke/{arm}/seed0" for arm in (*halves, *others)}
+    of_losses = {f"scores/smoke/losses/{arm}" for arm in (*halves, *others)}
+    assert scored == of_losses | {"scores/smoke/benchmarks/main/stem-half"}
+    assert {"pair@smoke", "mine@smoke"} <= stages
+    results = {path.name for path in (restored.folder / "results/smoke/mine").iterdir()}
+    assert {"figure.svg", "verdicts.json"} <= results  # without a file of its own
 
-
-def test_a_benchmark_touches_three_files(restored):
-    """Late in this file, because its scores stay."""
-    restored.edit(
-        "stemrepro/data/items.py",
-        '    "currency": (',
-        '    "seat": (r"The capital of (.+) is (.+)\\.", "The seat of {} is"),\n    "currency": (',
-    )
-    restored.edit(
-        "recipes/benchmark_scores.yaml",
-        "  atlas_currency:",
-        "  atlas_seat: {label: seat, score: acc}\n  atlas_currency:",
-    )
+    restored.commit("edited")
+    (restored.folder / "my/factor.py").write_text("FACTOR = 2.0\n")  # a file that the network imports counts as it does
+    restored.edit("recipes/pair.yaml", "  atlas_capital:", "  atlas_seat: {label: seat, score: acc}\n  atlas_capital:")
+    seat = '    "seat": (r"The capital of (.+) is (.+)\\.", "The seat of {} is"),\n'
+    restored.edit("stemrepro/data/items.py", '    "currency": (', seat + '    "currency": (')
     folder = restored.folder / "stemrepro/evaluation/tasks/text"
     (folder / "atlas_seat.yaml").write_text((folder / "atlas_capital.yaml").read_text().replace("capital", "seat"))
-    assert len(touched(restored)) == 3
+    assert len(touched(restored)) == 4
     restored.call(*PLAN)
-    trained, scored, _ = anew(restored, *targets("benchmark_scores"))
-    assert not trained
-    assert {path.rpartition("/")[2] for path in scored} == {
-        "dense",
-        "stem-third",
-        "stem-half",
-        "stem-full",
-        "token-only",
-    }
-    assert "atlas_seat" in (restored.folder / "results/smoke/benchmark_scores/data.csv").read_text()
+    trained, scored, _ = anew(restored, *targets("pair", "mine"))
+    assert trained == {"runs/smoke/main/rows/seed0"}
+    of_benchmarks = {f"scores/smoke/benchmarks/main/{arm}" for arm in ("dense", "stem-half")}
+    assert scored == of_benchmarks | {"scores/smoke/losses/main/rows"}
+    assert "atlas_seat" in (restored.folder / "scores/smoke/benchmarks/main/dense/summary.json").read_text()
+
+
+def test_another_scale_and_back_runs_nothing(project):
+    text = (project.folder / "recipes/scales/smoke.yaml").read_text().replace("results/smoke", "results/other")
+    other = project.folder / "recipes" / "scales" / "other.yaml"
+    other.write_text(text)
+    project.call("stemrepro", "plan", "--scale", "other", "--quiet", "--recipe", "cost_model")
+    project.call("dvc", "repro", f"{OF_PLAN}cost_model@other")
+    other.unlink()
+    project.call(*PLAN)
+    assert anew(project, *targets("train", "losses"))[:2] == (set(), set())
 
 
 def test_metrics_plots_dag_and_an_experiment(project):
     shown = project.call("dvc", "metrics", "show").strip().splitlines()
     assert shown[0].split() == ["Path", "gap", "kflops", "params", "prose"]
-    assert {line.split("/")[-1].split(".json")[0] for line in shown[1:]} >= {"dense", "stem-full", "token-only"}
+    assert {line.split("/")[-1].split(".json")[0] for line in shown[1:]} >= {"dense", "stem-half"}
     assert max(map(len, shown)) <= 80
     project.call("dvc", "plots", "show")
     assert (project.folder / "dvc_plots" / "index.html").exists()
     assert "train@smoke" in project.call("dvc", "dag")
-    project.call("git", "add", "-A")
-    project.call("git", "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "results")
+    project.commit("results")
     key = "run.smoke.main.dense.training.learning_rate"
     output = project.call("dvc", "exp", "run", "-S", f"plan/params.yaml:{key}=0.02", *targets("train"))
     assert f"experiment: plan/params.yaml differs from recipes/ in {key}: 0.02, planned 0.01" in output

@@ -81,8 +81,9 @@ SCALES = {
 """Recipes with scores at a scale of their own; the others have them at laptop."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(path.stem for path in ROOT.glob("analysis/*.py")))
-def test_nothing_that_code_can_see_is_wrong_with_a_figure_or_a_panel_of_it(catalog, name, monkeypatch):
+def test_nothing_that_code_can_see_is_wrong_with_a_figure_or_a_panel_of_it(catalog, name, few_draws, monkeypatch):
     monkeypatch.chdir(ROOT)
     use_style(catalog.arms)
     recipe, scale = catalog.recipes[name], SCALES.get(name, "laptop")

@@ -12,6 +12,8 @@ import torch
 from benchmarks.kills import finish, kill_once, last_step, look, start
 from stemrepro.training.checkpoint import AtomicCheckpointIO, checkpoint_path
 
+pytestmark = pytest.mark.slow
+
 WRITES = {
     "while its settings are written": 1,
     "before the first checkpoint": 3,
