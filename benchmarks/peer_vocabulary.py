@@ -19,7 +19,8 @@ from stemrepro.model.ffn.base import table_parameters
 from stemrepro.offload.link import Link
 from stemrepro.offload.offload import table_owners
 from stemrepro.training.host_tables import HostRows, HostTables
-from stemrepro.training.module import OPTIMIZERS, LanguageModule, mean_loss
+from stemrepro.training.module import LanguageModule, mean_loss
+from stemrepro.training.optimizers import TABLES
 from stemrepro.training.touched import sparse_gradients
 
 FLAT, PARTS = "rows of the tables", "parts of that step"
@@ -29,7 +30,7 @@ SPARSE = "torch's SparseAdam"
 """Torch's way: gradients of the batch's rows alone and SparseAdam, without decay and without clipping of their norm."""
 HOST = "touched, rows apart"
 """`table_home: host` on one device: the step's rows are leaves of their own."""
-UPDATES = (*OPTIMIZERS, HOST, SPARSE)
+UPDATES = (*TABLES, HOST, SPARSE)
 PART_NAMES = ("forward and backward", "clipping", "update")
 
 
