@@ -1,4 +1,4 @@
-"""Recipes at a user's scale, on runs of seconds: all their addresses are trained, scored, judged and drawn in this process.
+"""Recipes at a user's scale, on runs of seconds: their addresses are trained, scored, judged, drawn in this process.
 
 test_made_mixes.py and test_own_text.py do so with those that need another text, test_token_ladder.py with the ladder.
 """
@@ -34,8 +34,8 @@ from tests.conftest import ROOT, TINY, quiet
 pytestmark = pytest.mark.slow
 
 RECIPES = (
-    "ablation_graveyard", "angular_spread", "contextual_reasoning", "cost_model", "long_context_capacity", "paper_audit",
-    "retrofit", "rivals", "table_design", "table_offload", "training_roi", "training_stability", "validation_loss",
+    "ablation_graveyard", "angular_spread", "contextual_reasoning", "cost_model", "long_context_capacity",
+    "paper_audit", "retrofit", "rivals", "table_design", "table_offload", "training_roi", "training_stability", "validation_loss",
 )  # fmt: skip
 SHORT = {"tokens": 32 * 4 * 10, "evals": 2, "eval_tokens": 64, "snapshots": [], "save_every": 100}
 BEST = {"dense": {"learning_rate": 0.01}, "stem-full": {"learning_rate": 0.02, "table_rate_factor": 2.0}}
