@@ -25,12 +25,15 @@ os.environ["OMP_NUM_THREADS"] = "1"  # torch: two threads wait for each other on
 ROOT = Path(__file__).parent.parent
 
 
-LONG = ("test_stages.py", "test_cli.py", "test_search.py", "test_analyses.py")
+LONG = ("test_stages.py", "test_cli.py", "test_analyses.py", "test_style.py", "test_sync.py", "test_search.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take minutes come first, so that two workers end together."""
+    """Put files that take minutes first, so that two workers end together; what needs a browser is slow."""
     items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+    for item in items:
+        if "browser" in item.fixturenames:
+            item.add_marker("slow")
 
 
 @pytest.fixture(scope="session")

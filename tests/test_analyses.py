@@ -1,6 +1,7 @@
 """Recipes at a user's scale, on runs of seconds: their addresses are trained, scored, judged, drawn in this process.
 
-test_made_mixes.py and test_own_text.py do so with those that need another text, test_token_ladder.py with the ladder.
+Other recipes have their text in test_made_mixes.py and test_own_text.py, made-up losses in test_token_ladder.py, or no
+scores at all.
 """
 
 import json
@@ -34,8 +35,8 @@ from tests.conftest import ROOT, TINY, quiet
 pytestmark = pytest.mark.slow
 
 RECIPES = (
-    "ablation_graveyard", "angular_spread", "contextual_reasoning", "cost_model", "long_context_capacity",
-    "paper_audit", "retrofit", "rivals", "table_design", "table_offload", "training_roi", "training_stability", "validation_loss",
+    "ablation_graveyard", "angular_spread", "contextual_reasoning", "long_context_capacity", "retrofit", "rivals",
+    "table_design", "table_offload", "training_roi", "training_stability", "validation_loss",
 )  # fmt: skip
 SHORT = {"tokens": 32 * 4 * 10, "evals": 2, "eval_tokens": 64, "snapshots": [], "save_every": 100}
 BEST = {"dense": {"learning_rate": 0.01}, "stem-full": {"learning_rate": 0.02, "table_rate_factor": 2.0}}
@@ -48,7 +49,8 @@ def scored(sample, tmp_path_factory):
     shutil.copytree(ROOT / "recipes", folder / "recipes")
     shutil.copytree(ROOT / "analysis", folder / "analysis")
     training = TINY["training"] | SHORT
-    tiny = TINY | {"training": training, "tuned": BEST, "evaluation": {"tokens": 128, "batch": 4}}
+    less = {"tuned": BEST, "evaluation": {"tokens": 128, "batch": 4}, "counting": TINY["counting"] | {"length": 1024}}
+    tiny = TINY | {"training": training} | less
     (folder / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(tiny))
     here = os.getcwd()
     os.chdir(folder)

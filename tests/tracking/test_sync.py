@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import sqlite3
 import subprocess
@@ -346,7 +347,6 @@ def test_two_clones_in_one_place_keep_their_own(project, catalog):
 
 
 SYNC = """
-import sys
 from pathlib import Path
 from stemrepro.measures.catalog import load
 from stemrepro.tracking.sync import Tracker
@@ -354,33 +354,30 @@ Tracker("tiny", load(Path(sys.argv[1]) / "recipes"), Path("runs"), Path("scores"
 """
 
 
-def start():
+def start(script):
     """Start a process that syncs, to the database of this folder."""
     environment = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
-    command = [sys.executable, "-c", SYNC, str(ROOT)]
+    command = [sys.executable, "-c", f"import sys\n{script}{SYNC}", str(ROOT)]
     return subprocess.Popen(command, env=environment | {"PYTHONPATH": str(ROOT)})
 
 
 @pytest.mark.slow
 def test_two_processes_make_one_database_and_sync_at_once(project, monkeypatch):
     Path("mlflow.db").unlink()
-    assert [process.wait() for process in [start(), start()]] == [0, 0]
+    assert [process.wait() for process in [start(""), start("")]] == [0, 0]
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
     assert [name for name, _ in kept()] == ["stem-third", "stem-third seed 0", "stem-third seed 1"]
     assert "clone" not in by_name()["stem-third"].data.tags  # nobody else tracks to it
 
 
+@pytest.mark.slow
 def test_a_kill_while_the_database_is_made_leaves_none(project, catalog, monkeypatch):
-    def killed(*_):
-        raise KeyboardInterrupt
-
     Path("mlflow.db").unlink()
-    with monkeypatch.context() as patches:
-        patches.setattr(os, "replace", killed)
-        with pytest.raises(KeyboardInterrupt):
-            tracker(catalog).sync()
+    killed = start("import os, signal\nos.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n")
+    assert killed.wait() == -signal.SIGKILL
     assert Path("mlflow.db.new").exists()
     assert not Path("mlflow.db").exists()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
     assert tracker(catalog).sync() == (1, 2)
     assert not Path("mlflow.db.new").exists()
 
