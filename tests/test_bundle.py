@@ -1,4 +1,4 @@
-"""`make bundle`: an archive holds what git has of a commit, byte for byte, and is the same however the clone was made."""
+"""`make bundle`: an archive holds what git has of a commit, byte for byte, and is the same for every kind of clone."""
 
 import hashlib
 import os
