@@ -2,6 +2,7 @@
 
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,12 +25,15 @@ os.environ["OMP_NUM_THREADS"] = "1"  # torch: two threads wait for each other on
 ROOT = Path(__file__).parent.parent
 
 
-LONG = ("test_stages.py", "test_cli.py", "test_search.py", "test_analyses.py")
+LONG = ("test_stages.py", "test_cli.py", "test_analyses.py", "test_style.py", "test_sync.py", "test_search.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take minutes come first, so that two workers end together."""
+    """Put files that take minutes first, so that two workers end together; what needs a browser is slow."""
     items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+    for item in items:
+        if "browser" in item.fixturenames:
+            item.add_marker("slow")
 
 
 @pytest.fixture(scope="session")
@@ -88,19 +92,26 @@ def tiny():
 TASKS = ("openbookqa", "atlas_capital")
 
 
-@pytest.fixture
-def make_run(sample, tiny, tmp_path):
-    """make_run("stem-full", seed) -> a Run of 12 steps in a temporary folder."""
+@pytest.fixture(scope="session")
+def runs_in(sample, tiny, catalog):
+    """runs_in(folder)("stem-full", seed) -> a Run of 12 steps in the folder."""
+    blocks = sample / "blocks"
+    data_hash = sha256(blocks / "train.bin")
 
-    def make(arm: str, seed: int = 0, scale: Scale = tiny, **fields: object) -> Run:
-        chosen = load(ROOT / "recipes").arms[arm]
-        chosen = Arm.model_validate(chosen.model_dump() | fields)
-        address, blocks = Address(MAIN, arm), sample / "blocks"
+    def make(folder: Path, arm: str, seed: int = 0, scale: Scale = tiny, **fields: object) -> Run:
+        chosen = Arm.model_validate(catalog.arms[arm].model_dump() | fields)
+        address = Address(MAIN, arm)
         model, training = run_settings(address, chosen, Variant(), scale)
-        folder = tmp_path / address.path / f"seed{seed}"
-        return Run(address, seed, model, training, folder, "sample", blocks, sha256(blocks / "train.bin"))
+        run_folder = folder / address.path / f"seed{seed}"
+        return Run(address, seed, model, training, run_folder, "sample", blocks, data_hash)
 
-    return make
+    return lambda folder: partial(make, folder)
+
+
+@pytest.fixture
+def make_run(runs_in, tmp_path):
+    """make_run("stem-full", seed) -> a Run of 12 steps in a temporary folder."""
+    return runs_in(tmp_path)
 
 
 @pytest.fixture(scope="session")
@@ -124,9 +135,13 @@ def atlas_run(atlas_sample, tiny, catalog, tmp_path_factory):
 
 @pytest.fixture
 def few_draws(monkeypatch):
-    """Let bootstraps of laws draw 10 times in place of 200: for pictures of intervals, not for their ends."""
+    """Let bootstraps draw a twentieth of their samples: for pictures of intervals, not for their ends."""
+    from scipy import stats  # a second
+
+    bootstrap = stats.bootstrap
     monkeypatch.setattr("stemrepro.measures.fits.DRAWS", 10)
     monkeypatch.setattr("stemrepro.measures.forecast.DRAWS", 10)
+    monkeypatch.setattr(stats, "bootstrap", lambda *args, **fields: bootstrap(*args, **fields | {"n_resamples": 50}))
 
 
 @pytest.fixture

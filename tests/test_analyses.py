@@ -1,6 +1,7 @@
-"""Recipes at a user's scale, on runs of seconds: all their addresses are trained, scored, judged and drawn in this process.
+"""Recipes at a user's scale, on runs of seconds: their addresses are trained, scored, judged, drawn in this process.
 
-test_made_mixes.py and test_own_text.py do so with those that need another text, test_token_ladder.py with the ladder.
+Other recipes have their text in test_made_mixes.py and test_own_text.py, made-up losses in test_token_ladder.py, or no
+scores at all.
 """
 
 import json
@@ -27,6 +28,7 @@ from stemrepro.pipeline.score import pending, write_scores
 from stemrepro.pipeline.verify import SCORED, TRAINED, UNTOUCHED, Made
 from stemrepro.report.analyse import analyse
 from stemrepro.report.judging import judged
+from stemrepro.report.results import verdict_rows
 from stemrepro.training.train import train
 from stemrepro.verdicts.rule import INCONCLUSIVE, NOT_TESTABLE
 from tests.conftest import ROOT, TINY, quiet
@@ -34,8 +36,8 @@ from tests.conftest import ROOT, TINY, quiet
 pytestmark = pytest.mark.slow
 
 RECIPES = (
-    "ablation_graveyard", "angular_spread", "contextual_reasoning", "cost_model", "long_context_capacity", "paper_audit",
-    "retrofit", "rivals", "table_design", "table_offload", "training_roi", "training_stability", "validation_loss",
+    "ablation_graveyard", "angular_spread", "contextual_reasoning", "long_context_capacity", "retrofit", "rivals",
+    "table_design", "table_offload", "training_roi", "training_stability", "validation_loss",
 )  # fmt: skip
 SHORT = {"tokens": 32 * 4 * 10, "evals": 2, "eval_tokens": 64, "snapshots": [], "save_every": 100}
 BEST = {"dense": {"learning_rate": 0.01}, "stem-full": {"learning_rate": 0.02, "table_rate_factor": 2.0}}
@@ -48,7 +50,8 @@ def scored(sample, tmp_path_factory):
     shutil.copytree(ROOT / "recipes", folder / "recipes")
     shutil.copytree(ROOT / "analysis", folder / "analysis")
     training = TINY["training"] | SHORT
-    tiny = TINY | {"training": training, "tuned": BEST, "evaluation": {"tokens": 128, "batch": 4}}
+    less = {"tuned": BEST, "evaluation": {"tokens": 128, "batch": 4}, "counting": TINY["counting"] | {"length": 1024}}
+    tiny = TINY | {"training": training} | less
     (folder / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(tiny))
     here = os.getcwd()
     os.chdir(folder)
@@ -85,8 +88,14 @@ def tiny_catalog(scored):
     return load(scored / "recipes")
 
 
+def rows_of(project, catalog, name):
+    """Return the verdicts of a recipe by claim, without a figure."""
+    inputs = Inputs(name, catalog, "tiny", project / "scores/tiny")
+    return {row["claim"]: row for row in verdict_rows("tiny", judged(inputs, measured(inputs)))}
+
+
 def judge(project, name):
-    """Verdicts of a recipe by claim."""
+    """Draw a recipe and return its verdicts by claim."""
     analyse(name, "tiny", project / "scores", project / "results")
     rows = json.loads((project / "results/tiny" / name / "verdicts.json").read_text())
     return {row["claim"]: row for row in rows}
@@ -110,9 +119,9 @@ def test_a_recipe_is_drawn_to_the_same_bytes_again(project):
     assert pictures[0] == pictures[1]
 
 
-def test_contrasts_at_tuned_rates_differ_from_those_at_the_common_rate(project):
+def test_contrasts_at_tuned_rates_differ_from_those_at_the_common_rate(project, tiny_catalog):
     """Dense's best learning rate is the common one here; the gate's place was not tuned."""
-    rows = judge(project, "ablation_graveyard")
+    rows = rows_of(project, tiny_catalog, "ablation_graveyard")
     assert rows["up-over-dense"]["tuned"] is not None
     assert rows["up-over-dense"]["tuned"] != rows["up-over-dense"]["ours"]
     assert rows["blend-not-better"]["tuned"] is None
@@ -158,9 +167,9 @@ def test_a_front_that_a_recipe_promises_must_exist(project):
         (project / "analysis/kept").rename(file)
 
 
-def test_a_diverged_arm_makes_its_claims_inconclusive_and_the_others_stay(project):
+def test_a_diverged_arm_makes_its_claims_inconclusive_and_the_others_stay(project, tiny_catalog):
     """Also with a figure of what is left."""
-    before = judge(project, "rivals")
+    before = rows_of(project, tiny_catalog, "rivals")
     path = project / "scores/tiny/losses/main/dense-wide/summary.json"
     kept = path.read_text()
     write_json(path, json.loads(kept) | {"diverged": {"0": 7}})
@@ -188,9 +197,8 @@ def test_scores_that_are_missing_or_garbled_are_one_sentence(project, tiny_catal
     kept = path.read_bytes()
     path.unlink() if content is None else path.write_bytes(content)
     try:
-        inputs = Inputs(recipe, tiny_catalog, "tiny", project / "scores/tiny")
         with pytest.raises(UserError, match=rf"stem-third/{file} is missing or damaged"):
-            judged(inputs, measured(inputs))
+            rows_of(project, tiny_catalog, recipe)
     finally:
         path.write_bytes(kept)
 

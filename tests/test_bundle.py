@@ -15,10 +15,13 @@ from tests.conftest import ROOT
 
 IDENTITY = {f"GIT_{who}_{what}": "t" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 
-pytestmark = pytest.mark.skipif(
-    not all(map(shutil.which, ("make", "unzip", "sha256sum"))) or "$" not in (ROOT / "COMMIT").read_text(),
-    reason="needs make, unzip, sha256sum and a clone",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not all(map(shutil.which, ("make", "unzip", "sha256sum"))) or "$" not in (ROOT / "COMMIT").read_text(),
+        reason="needs make, unzip, sha256sum and a clone",
+    ),
+]
 
 
 def call(*command, **options):

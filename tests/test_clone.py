@@ -10,6 +10,8 @@ import pytest
 
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.slow
+
 
 class Clone:
     """What git holds, as it is in the working tree, in another repository."""

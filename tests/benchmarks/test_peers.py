@@ -102,6 +102,7 @@ def recomputed(table: pd.DataFrame) -> None:
         assert row.met == ("yes" if keeps[row.bound] else "no") if isinstance(row.bound, str) and row.bound else True
 
 
+@pytest.mark.slow
 def test_a_quick_run_has_every_row(quick):
     complete(quick, 32, 64)
     recomputed(quick)
@@ -109,6 +110,7 @@ def test_a_quick_run_has_every_row(quick):
     assert set(compiled.note) == {"--quick compiles nothing"}
 
 
+@pytest.mark.slow
 def test_steps_have_the_ratio_of_flops(quick, catalog):
     """By hand: a token's products in a layer of width d, and what STEM leaves out."""
     ratios = quick.set_index("what").flop_ratio

@@ -52,6 +52,7 @@ def test_a_law_over_parameters_and_tokens_is_extrapolated_exactly(size):
         forecast((Below(losses[:3], (sizes[:3], tokens[:3]), (size, TOKENS[2]), tied=True),), (1,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seeds", "rungs", "trials"), [(3, 3, 150), (5, 3, 150), (3, 4, 12)])
 def test_the_interval_covers_the_truth_about_as_often_as_it_says(seeds, rungs, trials):
     """95%, as far as so many trials can tell; with more rungs than parameters two errors overlap, and it is wider."""

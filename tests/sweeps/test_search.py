@@ -49,7 +49,8 @@ from tests.conftest import ROOT, TINY
 
 GRID = {
     "title": "t", "sampler": "grid", "extend": ["learning_rate"],
-    "space": {"arm": ["dense", "stem-full"], "learning_rate": [0.01, 0.02], "table_rate_factor": [1.0, 2.0], "seed": [100, 101]},
+    "space": {"arm": ["dense", "stem-full"], "learning_rate": [0.01, 0.02], "table_rate_factor": [1.0, 2.0],
+              "seed": [100, 101]},
 }  # fmt: skip
 
 
@@ -85,6 +86,7 @@ def fake_objective(trial, space, **_):
     return fake_loss(values["arm"], values["learning_rate"], values["table_rate_factor"], values["seed"])
 
 
+@pytest.mark.slow
 def test_a_grid_visits_every_point_and_grows_until_no_arm_is_at_its_edge(project, tmp_path, monkeypatch):
     monkeypatch.setattr(search, "objective", fake_objective)
     file = sweep_file(tmp_path, GRID)
@@ -142,6 +144,7 @@ def with_tokens(catalog, share):
     return catalog.model_copy(update={"scales": {"tiny": scale.model_copy(update={"training": training})}})
 
 
+@pytest.mark.slow
 def test_results_of_other_code_text_or_budget_are_not_shown_as_todays(project, tmp_path):
     """They stay in the study, and only what changed is trained."""
     network, blocks, text = Path("my/rows.py"), tmp_path / "data/tiny/blocks", tmp_path / "other"
@@ -188,8 +191,8 @@ def test_a_finished_grid_grows_by_an_arm_and_a_choice_and_shrinks(project):
 
 
 def test_an_open_search_of_another_space_begins_anew(project):
-    space = {"arm": ["dense", "stem-full"], "learning_rate": {"low": 0.01, "high": 0.04}, "table_rate_factor": [1.0, 2.0],
-             "placement": ["third", "half"], "seed": [100]}  # fmt: skip
+    space = {"arm": ["dense", "stem-full"], "learning_rate": {"low": 0.01, "high": 0.04},
+             "table_rate_factor": [1.0, 2.0], "placement": ["third", "half"], "seed": [100]}  # fmt: skip
     value = {"title": "t", "sampler": "tpe", "trials": 2, "space": space}
     assert swept(value, project)[2] == {"dense": 2, "stem-full": 2}
     for others, more in (
@@ -228,7 +231,8 @@ def test_extension_in_two_keys_leaves_out_arms_that_know_only_one_value():
     rows = [
         {"arm": "dense", "learning_rate": rate, "table_rate_factor": 1.0, "prose": abs(rate - 2)} for rate in (1, 2, 4)
     ]
-    rows += [{"arm": "stem", "learning_rate": rate, "table_rate_factor": factor, "prose": abs(rate - 2) + abs(factor - 2)}
+    rows += [{"arm": "stem", "learning_rate": rate, "table_rate_factor": factor,
+              "prose": abs(rate - 2) + abs(factor - 2)}
              for rate in (1, 2, 4) for factor in (1.0, 2.0)]  # fmt: skip
     table = pd.DataFrame([row | {"seed": 0, "state": "complete"} for row in rows])
     assert extended(table, keys) == {"learning_rate": [1, 2, 4], "table_rate_factor": [1, 2, 4]}  # dense's 1 is no edge
@@ -274,6 +278,7 @@ def test_arms_without_tables_have_one_run_for_all_table_fields(project, tmp_path
     assert len(folders) == 2
 
 
+@pytest.mark.slow
 def test_an_open_search_stops_what_falls_behind_and_draws_what_mattered(project, tmp_path):
     space = {"arm": ["stem-full"], "learning_rate": {"low": 1e-4, "high": 0.03, "log": True},
              "table_init": ["xavier", "normal"], "seed": [100]}  # fmt: skip
@@ -340,42 +345,6 @@ def test_the_laptops_start_and_best_rates_are_the_studys_winners(catalog):
     assert {key: common[key] for key in dense.index} == dense.to_dict()
 
 
-SLOW = """
-import sys, time
-from stemrepro.sweeps import search, study
-study.HEARTBEAT = 1
-before = search.objective
-def slow(trial, **rest):
-    if sys.argv[1] == "victim":
-        open("started", "w").write(str(trial.number))
-        time.sleep(60)
-    return before(trial, **rest)
-search.objective = slow
-from stemrepro.cli import app
-app(["sweep", "sweep.yaml", "--scale", "tiny"])
-"""
-
-
-def test_a_killed_workers_trial_is_put_back_and_retried(project, tmp_path):
-    """The victim dies in its first trial; another worker, started later, finds it stale and does it with all others."""
-    sweep_file(tmp_path, GRID | {"extend": [], "space": GRID["space"] | {"seed": [100], "table_rate_factor": [1.0]}})
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    victim = subprocess.Popen([sys.executable, "-c", SLOW, "victim"], env=environment)
-    for _ in range(600):
-        if (tmp_path / "started").exists():
-            break
-        time.sleep(0.1)
-    time.sleep(1.5)  # a heartbeat
-    victim.send_signal(signal.SIGKILL)
-    victim.wait()
-    time.sleep(4)
-    subprocess.run([sys.executable, "-c", SLOW, "other"], env=environment, check=True, capture_output=True)
-    study = open_study("sweep", read_sweep(tmp_path / "sweep.yaml"), tmp_path / "sweeps/tiny/sweep")
-    states = [trial.state.name for trial in study.get_trials()]
-    assert states.count("FAIL") == 1
-    assert states.count("COMPLETE") == 4
-
-
 def test_a_point_that_failed_is_tried_again_and_missing_ones_give_no_results(project, tmp_path, monkeypatch, capsys):
     """Optuna's own grid counts a failed trial as visited, and would end without it, exit code 0."""
     broken = True
@@ -439,6 +408,7 @@ with locked(Path(sys.argv[1])):
 """
 
 
+@pytest.mark.slow
 def test_a_point_is_taken_over_when_its_worker_is_killed(project, tmp_path):
     sweep = Sweep.model_validate(GRID | {"extend": []})
     out, (part,) = tmp_path / "sweeps", parts_of("s", sweep, sweep.space, digest)
@@ -469,9 +439,13 @@ def test_a_worker_that_fails_leaves_its_work_to_the_first():
     assert done == ["all"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_an_open_search_takes_over_what_a_lost_worker_had(project, tmp_path, monkeypatch, number):
-    """Its trial is put back with its settings when it has given no sign of life for long enough. One that was suspended goes on later."""
+    """Its trial is put back with its settings when it has given no sign of life for long enough.
+
+    A suspended one continues later.
+    """
     monkeypatch.setattr("stemrepro.sweeps.study.HEARTBEAT", 1)
     space = {"arm": ["dense"], "learning_rate": {"low": 0.01, "high": 0.02}, "seed": [100]}
     sweep = Sweep.model_validate({"title": "t", "sampler": "tpe", "trials": 3, "space": space})
@@ -569,8 +543,12 @@ def test_a_setting_that_diverged_is_never_the_best(project, tmp_path, monkeypatc
     assert pd.read_csv(folder / "data.csv")["state"].value_counts().to_dict() == {"complete": 3 * 2, "diverged": 3 * 2}
 
 
+@pytest.mark.slow
 def test_every_arm_of_an_open_search_has_a_study_of_its_own_that_begins_with_the_grid(project, tmp_path):
-    """As many trials each, the first ones the grid with all else at the scale's own values; an arm without tables has no table rate."""
+    """As many trials each, the first ones the grid with all else at the scale's values.
+
+    An arm without tables has no table rate.
+    """
     space = {"arm": ["dense", "stem-full"], "learning_rate": {"low": 0.001, "high": 0.1, "log": True},
              "embedding_std": {"low": 0.1, "high": 2.0, "log": True}, "warmup": {"low": 0.05, "high": 0.5},
              "table_rate_factor": {"low": 0.5, "high": 4.0}, "seed": [100]}  # fmt: skip

@@ -139,7 +139,8 @@ def test_a_decay_is_never_gone_on_from(make_run, tmp_path):
     assert json.loads((short.folder / "provenance.json").read_text())["resumed_from"] is None
 
 
-@pytest.mark.skipif(not compiler_works("cpu"), reason="no C++ compiler works")
+@pytest.mark.slow
+@pytest.mark.skipif(not compiler_works("cpu"), reason="there is no working C++ compiler")
 def test_a_compiled_run_resumes_bit_exactly_and_is_the_eager_one_but_for_roundings(make_run, report_every_step):
     run = make_run("stem-full")
     train(run, quiet)
@@ -331,6 +332,7 @@ def test_damaged_settings_are_refused_or_replaced(make_run):
     assert yaml.safe_load((run.folder / "config.yaml").read_text()) == run.config
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not compiler_works("cpu"), reason="torch.compile needs a C++ compiler on the CPU")
 @pytest.mark.parametrize("arm", ["stem-third", "topk-moe"])
 def test_a_compiled_run_has_the_losses_of_an_eager_one(make_run, tiny, tmp_path, monkeypatch, arm):
