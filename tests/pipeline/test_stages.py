@@ -1,6 +1,6 @@
 """A plan of two small recipes end to end at the smoke scale, in a fresh repository, by the commands that users type.
 
-Then what runs again after an edit, counted in trained runs and scored arms. tests/test_analyses.py draws every analysis.
+Then what runs again after an edit, in trained runs and scored arms. tests/test_analyses.py draws every analysis.
 """
 
 import json
@@ -255,7 +255,7 @@ def touched(project):
 
 
 def test_an_edited_arm_and_new_ones_are_trained_and_scored_alone(restored):
-    """An arm is an edit of two files, a network of the package one of three, a benchmark one of three; a comment is none.
+    """An arm edits two files, a network three, a benchmark three, and a comment none.
 
     Late in this file, because its runs and scores stay.
     """

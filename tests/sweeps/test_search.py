@@ -239,7 +239,7 @@ def test_extension_in_two_keys_leaves_out_arms_that_know_only_one_value():
     more = table[table.arm == "stem"].assign(table_rate_factor=4.0, prose=table.prose + 1)
     assert extended(pd.concat([table, more]), keys) == {}
     table.loc[table.table_rate_factor == 2, "prose"] += 0.995
-    assert extended(table, keys) == {}  # 0.005 better than next to is a seed's noise
+    assert extended(table, keys) == {}  # 0.005 better than the next is a seed's noise
     table.loc[table.learning_rate == 4, "prose"] -= 10
     assert extended(table, keys) == {"learning_rate": [1, 2, 4, 8], "table_rate_factor": [1, 2]}  # rates first
 
