@@ -58,8 +58,8 @@ def _hash(path: Path) -> str:
 
 def score_key(runs: list[Run], part: PartName, given: dict) -> str:
     """Return a hash of what an arm's scores follow from: runs, text, settings, items and code."""
-    inputs = [given[name] for name in ("tokenizer_file", "facts", "corpus") if name in given]
-    if "items" in given:
+    inputs = [given[name] for name in FILES if name in given and name != "items"]
+    if "items" in given:  # a folder, of which an arm's scores read its tasks
         inputs += [given["items"] / f"{task}.jsonl" for task in given["asked"].tasks]
     model, training = runs[0].model, runs[0].training
     networks = {module_of(model.ffn_of(layer)) for layer in range(model.layers)}

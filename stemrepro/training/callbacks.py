@@ -19,7 +19,7 @@ from stemrepro.model.loss import token_losses
 from stemrepro.training.checkpoint import STABLE, checkpoint_path, prune
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.run import Run
-from stemrepro.training.schedule import branch_step, eval_steps, rate_factor
+from stemrepro.training.schedule import branch_step, eval_steps, schedule_factor
 
 Report = Callable[[int, float, float], None]
 """Called with (steps done, loss, tokens per second)."""
@@ -98,7 +98,7 @@ class Recorder(L.Callback):
             return
         loss = float(torch.stack(self.losses).sum())  # Lightning has divided each by the number accumulated
         self.losses.clear()
-        rate = training.learning_rate * rate_factor(step - 1, training)
+        rate = training.learning_rate * schedule_factor(step - 1, training)
         tokens = step * training.batch * training.sequence
         norm = float(module.gradient_norm)
         if training.precision == "16-mixed" and not math.isfinite(norm):

@@ -14,7 +14,7 @@ from stemrepro.offload.link import Link, link_to
 from stemrepro.offload.offload import table_owners
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.run import Run
-from stemrepro.training.schedule import rate_factor
+from stemrepro.training.schedule import schedule_factor
 from stemrepro.training.touched import move_rows, new_moments
 
 
@@ -177,7 +177,7 @@ class HostModule(LanguageModule):
 
     def optimizer_step(self, *args: object, **more: object) -> None:
         """Update the backbone, then the tables."""
-        training, factor = self.run.training, rate_factor(self.global_step, self.run.training)
+        training, factor = self.run.training, schedule_factor(self.global_step, self.run.training)
         super().optimizer_step(*args, **more)
         self.tables.update(
             training.learning_rate * training.table_rate_factor * factor,

@@ -14,7 +14,7 @@ from stemrepro.model.transformer import build
 from stemrepro.training.compiling import compiled
 from stemrepro.training.optimizers import carry, make_optimizer, state_by_name
 from stemrepro.training.run import Run
-from stemrepro.training.schedule import rate_factor
+from stemrepro.training.schedule import schedule_factor
 from stemrepro.training.touched import clip, sparse_gradients
 
 LOAD_BALANCING = 0.01
@@ -105,7 +105,7 @@ class LanguageModule(L.LightningModule):
         training = self.run.training
         optimizer = make_optimizer(self.model, training)
         carry(self.carried, optimizer)
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_factor(step, training))
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: schedule_factor(step, training))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def configure_gradient_clipping(self, optimizer: torch.optim.Optimizer, **_: object) -> None:

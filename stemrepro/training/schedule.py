@@ -5,7 +5,7 @@ import math
 from stemrepro.config.training import RunTraining
 
 
-def rate_factor(step: int, training: RunTraining) -> float:
+def schedule_factor(step: int, training: RunTraining) -> float:
     """Give the share of the peak learning rate at a step, counted from 0: a linear warm-up, then the schedule.
 
     "cosine" decays from the end of the warm-up to `final_rate`. "wsd" (warm-up, stable phase, decay) stays at the peak,

@@ -5,7 +5,7 @@ makes it positive. `m` is the smallest effect that counts, `E` the paper's effec
 
 1. not testable at this scale: a precondition fails, judged without the contrast;
 2. inconclusive: fewer than 3 seeds, or fewer than 5 for a primary claim, or a run that diverged;
-3. reproduced, of a control alone: the adjusted lower bound exceeds m (the paper's size isn't expected at these scales);
+3. reproduced, of a control's effect alone: the adjusted lower bound exceeds m (no paper's size is expected here);
 4. direction only: the adjusted lower bound exceeds 0 otherwise;
 5. contradicted: the adjusted upper bound is below 0 (opposite), or the 90% interval lies inside +-m (absent);
 6. inconclusive: the rest.

@@ -18,7 +18,7 @@ from stemrepro.training import callbacks
 from stemrepro.training.checkpoint import beginning_of
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.run import InitFrom
-from stemrepro.training.schedule import rate_factor
+from stemrepro.training.schedule import schedule_factor
 from stemrepro.training.train import train
 from tests.conftest import quiet
 from tests.training.test_train import rows, train_until
@@ -54,7 +54,7 @@ def plain_steps(run, model, optimizer, first=0):
     parts = training.batch // training.micro_batch
     for step in range(training.steps):
         for group in optimizer.param_groups:
-            group["lr"] = training.learning_rate * rate_factor(step, training)
+            group["lr"] = training.learning_rate * schedule_factor(step, training)
         step_losses = []
         for k in range(parts * step, parts * (step + 1)):
             batch = blocks.batch(run.seed, first + k, training.micro_batch)

@@ -8,7 +8,7 @@ import pytest
 from stemrepro.common.errors import UserError
 from stemrepro.common.yaml_records import parse
 from stemrepro.config.training import RunTraining
-from stemrepro.training.schedule import branch_step, eval_steps, rate_factor
+from stemrepro.training.schedule import branch_step, eval_steps, schedule_factor
 from tests.conftest import TINY
 
 
@@ -22,7 +22,7 @@ def training(**fields) -> RunTraining:
 
 def test_rate_rises_then_falls_on_a_cosine():
     settings = training(warmup=0.1)
-    factors = [rate_factor(step, settings) for step in range(100)]
+    factors = [schedule_factor(step, settings) for step in range(100)]
     assert factors[0] == pytest.approx(0.1)
     assert factors[9] == factors[10] == 1.0
     assert factors[55] == pytest.approx(0.2 + 0.8 * 0.5 * (1 + math.cos(math.pi * 0.5)))
@@ -32,7 +32,7 @@ def test_rate_rises_then_falls_on_a_cosine():
 
 def test_learning_rate_of_wsd_stays_then_decays_on_a_line():
     settings = training(schedule="wsd", warmup_tokens=32 * 4 * 5, decay=0.25)
-    factors = [rate_factor(step, settings) for step in range(100)]
+    factors = [schedule_factor(step, settings) for step in range(100)]
     assert factors[:5] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
     assert branch_step(settings) == 75
     assert set(factors[5:76]) == {1.0}
@@ -44,7 +44,7 @@ def test_longer_runs_under_wsd_have_the_same_rates_and_marks_up_to_the_decay():
     short = training(schedule="wsd", warmup_tokens=640, evals=2, tokens=32 * 4 * 100)
     long = training(schedule="wsd", warmup_tokens=640, evals=2, tokens=32 * 4 * 900)
     shared = range(branch_step(short))
-    assert [rate_factor(step, short) for step in shared] == [rate_factor(step, long) for step in shared]
+    assert [schedule_factor(step, short) for step in shared] == [schedule_factor(step, long) for step in shared]
     assert eval_steps(short) - {100} == {step for step in eval_steps(long) if step <= 100}
     assert eval_steps(short) == {32, 45, 64, 91, 100}
 

@@ -22,7 +22,7 @@ from stemrepro.training import run as runs
 from stemrepro.training.compiling import compiler_works
 from stemrepro.training.module import Batches, LanguageModule
 from stemrepro.training.optimizers import Chain
-from stemrepro.training.schedule import rate_factor
+from stemrepro.training.schedule import schedule_factor
 from stemrepro.training.train import epochs, train
 from tests.conftest import quiet
 
@@ -65,7 +65,7 @@ def test_a_run_equals_a_plain_training_loop(make_run):
     groups = [{"params": backbone, "weight_decay": 0.1}, {"params": tables, "weight_decay": 0.05}]
     optimizer, losses = torch.optim.AdamW(groups, lr=0.01, betas=(0.9, 0.95), fused=True), []
     for step in range(run.training.steps):
-        factor = rate_factor(step, training)
+        factor = schedule_factor(step, training)
         optimizer.param_groups[0]["lr"], optimizer.param_groups[1]["lr"] = 0.01 * factor, 0.02 * factor
         parts = []
         for k in (2 * step, 2 * step + 1):
