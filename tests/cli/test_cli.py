@@ -171,8 +171,7 @@ LONG = TINY | {"training": TINY["training"] | {"tokens": 32 * 4 * 200, "save_eve
 """A scale whose runs are long enough to be stopped."""
 TRAIN, TRACKED = "train --untracked dense stem-full", "train dense stem-full"
 SWEEP = "sweep recipes/sweeps/two.yaml"
-STOPPED = "stemrepro: stopped; what is finished is kept, and the same command resumes the rest
-"
+STOPPED = "stemrepro: stopped; what is finished is kept, and the same command resumes the rest\n"
 
 
 def marked(mark):
