@@ -39,10 +39,7 @@ from stemrepro.verdicts.robustness import LONG_END
 from stemrepro.verdicts.rule import NOT_TESTABLE, UNTESTED, VERDICTS
 
 MEANING = {
-    "reproduced": (
-        "a number is the paper's; a control's effect is larger than what counts; an ordering, an equivalence or a "
-        '"not better" is shown'
-    ),
+    "reproduced": 'a number is the paper\'s, or an ordering, an equivalence or a "not better" is shown',
     "direction only": "the effect has the claimed sign; its size is not shown, or can't be expected at this scale",
     "contradicted": (
         "the effect has the opposite sign, or is shown to be smaller than what counts; of a number: it is another"
