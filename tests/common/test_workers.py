@@ -15,6 +15,8 @@ from stemrepro.common.stopping import STOPS, hear_stops, stops_held
 from stemrepro.common.workers import Job, run_jobs
 from tests.conftest import hear_ctrl_c
 
+pytestmark = pytest.mark.slow
+
 
 def square(number, report, plus=0):
     report(1, 0.5, 10.0)

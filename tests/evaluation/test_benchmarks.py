@@ -176,6 +176,7 @@ ROWS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_lm_evals_own_tasks_from_the_hub(sample, make_run, monkeypatch):
     """Its task files, on local rows of the hub's form: gold, answers alone and margins come out as for our own."""
     paths = []

@@ -147,6 +147,7 @@ class Fixed(LM):
     generate_until = loglikelihood_rolling
 
 
+@pytest.mark.slow
 def test_an_untrained_model_is_at_chance_on_every_task(lm, tmp_path):
     """Right answers are as long as wrong ones; the interval is 99.9% for the twelve tasks together."""
     lm.batch, results = 64, score(lm, write_items(tmp_path / "items"))["results"]

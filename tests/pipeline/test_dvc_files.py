@@ -10,6 +10,8 @@ import pytest
 
 from stemrepro.pipeline.dvc_files import STATE, mend
 
+pytestmark = pytest.mark.slow
+
 LOCK = (
     "schema: '2.0'\nstages:\n  draw:\n    cmd: touch out\n    outs:\n    - path: out\n      hash: md5\n"
     "      md5: d41d8cd98f00b204e9800998ecf8427e\n      size: 0\n"

@@ -22,6 +22,8 @@ from stemrepro.training.retrofit_rows import retrofitted
 from stemrepro.training.train import train
 from tests.conftest import quiet
 
+pytestmark = pytest.mark.slow
+
 STEPS = 4
 WORDS = ("runs/tiny/main/dense/seed0", "out", "--placement", "half", "--tokens", "480", "--steps", str(STEPS))
 

@@ -419,6 +419,7 @@ def test_a_diverged_run_failed(project, catalog):
     assert statuses() == {"stem-third": "FINISHED", "stem-third seed 0": "FINISHED", "stem-third seed 1": "FAILED"}
 
 
+@pytest.mark.slow
 def test_a_locked_database(project, catalog):
     def impatient(_connection, _cursor, statement, parameters, _context, _many):
         return statement.replace("busy_timeout = 20000", "busy_timeout = 100"), parameters

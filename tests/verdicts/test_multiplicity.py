@@ -1,12 +1,14 @@
 """Procedures for many claims against other libraries."""
 
 import numpy as np
+import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from stemrepro.verdicts.multiplicity import benjamini_hochberg_levels, holm_levels
 
 
+@pytest.mark.slow
 def test_holm_levels_reject_what_statsmodels_rejects():
     generator = np.random.default_rng(2)
     for _ in range(25):

@@ -164,18 +164,21 @@ def ceiling(level: float, trials: int) -> float:
     return stats.binom.ppf(0.999, trials, level) / trials
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seeds", "count"), [(5, 1), (5, 8), (8, 8)])
 def test_false_positives_of_primary_claims_stay_under_five_percent(seeds, count):
     rate = positive_rate([0.0] * count, True, {REPRODUCED, DIRECTION}, 3000, seeds, {})
     assert rate <= ceiling(0.05, 3000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seeds", "count"), [(3, 1), (5, 6)])
 def test_false_positives_of_secondary_claims_stay_under_ten_percent(seeds, count):
     rate = positive_rate([0.0] * count, False, {REPRODUCED, DIRECTION}, 3000, seeds, {})
     assert rate <= ceiling(0.10, 3000)
 
 
+@pytest.mark.slow
 def test_effects_that_do_not_count_are_rarely_reproduced():
     """Every true effect equals the smallest that counts, where a careless rule would call one in fifteen reproduced."""
     rate = positive_rate([0.02] * 8, True, {REPRODUCED}, 3000, 8, {"control": True})
