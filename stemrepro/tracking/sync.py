@@ -23,7 +23,7 @@ from stemrepro.common.provenance import read_provenance
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.catalog import Catalog
 from stemrepro.tracking.arm import GAP, REFERENCE, arm_metrics, final_scores, losses_of, recipes_of
-from stemrepro.tracking.server import clone, page, tracking_uri
+from stemrepro.tracking.server import clone, page, saved_view, tracking_uri
 from stemrepro.training.run_folder import Settings, read_config, read_metrics
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -41,16 +41,6 @@ DAMAGED = ("file is not a database", "malformed", "duplicate column name", "alre
 MOST_METRICS, MOST_RUNS = 1000, 50_000
 """MLflow's limits of one request."""
 NOTE = "mlflow.note.content"
-COLUMNS = {
-    "gap to dense": (GAP, ".4f"),
-    "prose loss": ("final/prose_loss", ".4f"),
-    "FLOPs per token": ("cost/flops_per_token", ",.0f"),
-    "parameters": ("cost/parameters", ",.0f"),
-    "in tables": ("cost/tables_parameters", ",.0f"),
-}
-"""Columns of the table in an experiment's description: metric and format."""
-MOST_ARMS = 50
-"""Most lines of that table."""
 
 
 @contextmanager
@@ -124,7 +114,7 @@ class Experiment:
             with suppress(MlflowException):  # another folder may make it just now
                 client.create_experiment(name)
         experiment = client.get_experiment_by_name(name)
-        self.id, self.note = experiment.experiment_id, experiment.tags.get(NOTE)
+        self.id, self.made, self.tags = experiment.experiment_id, experiment.creation_time, experiment.tags
         ours = client.search_runs([self.id], f"tags.run_key LIKE '{prefix}/%'", ViewType.ALL, MOST_RUNS)
         self.runs = {run.data.tags["run_key"]: run for run in ours}
 
@@ -180,25 +170,16 @@ class Experiment:
             if self.active(key) and key not in kept:
                 self.client.delete_run(run.info.run_id)
 
-    def write_note(self, scale: str) -> None:
-        """Write the experiment's description, with a table of its arms, the widest gap to dense first."""
-        arms = self.client.search_runs([self.id], "tags.kind = 'arm'", order_by=[f"metrics.`{GAP}` DESC"])
-        lines = [f"| arm | {' | '.join(COLUMNS)} | seeds |", f"|---|{'--:|' * (len(COLUMNS) + 1)}"]
-        for run in arms[:MOST_ARMS]:
-            values = [(run.data.metrics.get(metric), form) for metric, form in COLUMNS.values()]
-            cells = [run.info.run_name, *("" if value is None else format(value, form) for value, form in values)]
-            lines.append(f"| {' | '.join(cells)} | {run.data.tags.get('seeds', '')} |")
-        if len(arms) > MOST_ARMS:
-            lines.append(f"\nand {len(arms) - MOST_ARMS} more arms in that list.")
-        text = (
-            f"Arms of scale `{scale}`, the widest gap first. [The same list as runs]({page(self.id)}) gets these "
-            f"columns under *Columns*: {', '.join(f'`{metric}`' for metric, _ in COLUMNS.values())}, `seeds`. `{GAP}` "
-            "is dense's loss less the arm's, in nats per token and in pairs of runs with the same seed, as claims in "
-            f"`results/{scale}/` have it. Group runs by the tag `arm` to see curves as means over seeds.\n\n"
-            + "\n".join(lines)
+    def describe(self, scale: str) -> None:
+        """Write the experiment's description, and the view that lists its arms."""
+        note = (
+            f"[Arms of scale `{scale}`]({page(self.id)}), the widest gap to dense first. `{GAP}` is dense's loss "
+            "less the arm's, in nats per token and in pairs of runs with the same seed, as claims in "
+            f"`results/{scale}/` have it. Group runs by the tag `arm` to see curves as means over seeds."
         )
-        if text != self.note:
-            self.client.set_experiment_tag(self.id, NOTE, text)
+        for name, value in ({NOTE: note} | saved_view(self.made)).items():
+            if self.tags.get(name) != value:
+                self.client.set_experiment_tag(self.id, name, value)
 
 
 class Tracker:
@@ -296,7 +277,7 @@ class Tracker:
                 keys = set().union(*(self._sync_arm(address, experiment) for address in here))
                 count += sum("/seed" in key for key in keys)
                 experiment.remove(keys, names)
-                experiment.write_note(self.scale)
+                experiment.describe(self.scale)
         return len(chosen), count
 
     def sync_sweep(self, name: str, table: pd.DataFrame) -> None:

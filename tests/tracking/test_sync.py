@@ -382,8 +382,8 @@ def test_a_kill_while_the_database_is_made_leaves_none(project, catalog, monkeyp
     assert not Path("mlflow.db.new").exists()
 
 
-def test_an_arm_whose_runs_are_robustness_has_its_scores(project, catalog, made_scores):
-    """As in a clone: gap, costs and seeds, no run below, and a line in the experiment's description."""
+def test_an_arm_without_run_folders_has_its_scores(project, catalog, made_scores):
+    """As in a clone: gap, costs and seeds, no run below, and the view's columns are what arms have."""
     shutil.rmtree("runs")
     assert tracker(catalog).sync() == (2, 0)
     runs = by_name()
@@ -392,14 +392,15 @@ def test_an_arm_whose_runs_are_robustness_has_its_scores(project, catalog, made_
     assert runs["dense"].data.metrics["final/prose_gap"] == 0
     assert runs["stem-third"].data.tags["seeds"] == "2"
     summary = json.loads(Path("scores/tiny/losses/main/stem-third/summary.json").read_text())
-    note = MlflowClient(tracking_uri()).get_experiment_by_name("stemrepro tiny").tags["mlflow.note.content"]
-    head, _, *lines = note.split("\n\n")[1].splitlines()
-    assert head.startswith("| arm | gap to dense | prose loss | FLOPs per token |")
-    arms = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    assert [arm for arm, *_ in arms] == (["stem-third", "dense"] if made_scores > 0 else ["dense", "stem-third"])
-    (stem,) = (cells for arm, *cells in arms if arm == "stem-third")
-    assert stem[0] == f"{made_scores:.4f}"
-    assert stem[2:4] == [f"{summary['forward_flops_per_token']:,.0f}", f"{summary['parameters']['total']:,}"]
+    metrics = runs["stem-third"].data.metrics
+    assert metrics["cost/flops_per_token"] == summary["forward_flops_per_token"]
+    assert metrics["cost/parameters"] == summary["parameters"]["total"]
+    tags = MlflowClient(tracking_uri()).get_experiment_by_name("stemrepro tiny").tags
+    columns = json.loads(json.loads(tags["mlflow.sharedViewState.arms"])["state"])["selectedColumns"]
+    assert {"metrics.`final/prose_gap`", "metrics.`final/prose_loss`", "tags.`seeds`"} <= set(columns)
+    for column in columns:
+        kind, name = column.replace("`", "").split(".", 1)
+        assert name in getattr(runs["stem-third"].data, kind)
 
 
 def test_a_mean_that_changes_is_shown(project, catalog, score_arm, make_run):
