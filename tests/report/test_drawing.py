@@ -48,7 +48,7 @@ def test_claims_about_one_metric_share_an_axis():
     assert axis([row("c", "reproduced", ci_low=None)], []) == (-1.0, 1.0)
 
 
-def test_the_same_robustness_stands_below_line_by_line():
+def test_the_same_effect_at_other_scales_is_below_line_by_line():
     made = row("a", "direction only")
     picture = drawing(made, (-0.5, 1.0), [Line("2.4", 0.25, 0.0, 0.5), Line("<gpu>", -0.25, -0.5, 0.0)])
     bars = re.findall(r"M([\d.]+) (\d+)H([\d.]+)", re.search(r'class=line d="([^"]+)"', picture)[1])
