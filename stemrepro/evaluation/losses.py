@@ -226,10 +226,10 @@ def _write_losses(scored: Scored, settings: Evaluation) -> dict:
         })  # fmt: skip
     cost = flops_per_token(first.model, first.training.sequence)
     curve = [
-        {"seed": run.seed, "tokens": row["tokens"], "flops": row["tokens"] * 3 * cost, "train": row["loss"], **validation}
+        {"seed": run.seed, "tokens": row["tokens"], "flops": row["tokens"] * 3 * cost, "train": row["loss"], **losses}
         for run, result in pairs
         for row in result["curve"]
-        if (validation := row.get("validation"))
+        if (losses := row.get("validation"))
     ]
     save_frame(scored.out / "curve.csv", pd.DataFrame(curve))
     means = [_means(result["buckets"]) for result in results]
