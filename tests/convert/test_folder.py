@@ -59,9 +59,6 @@ import json, sys
 sys.modules["stemrepro"] = None  # importing it fails
 import numpy as np, torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
-
-pytestmark = pytest.mark.slow
-
 tokens, out, folders = torch.tensor(json.loads(sys.argv[1])), sys.argv[2], json.loads(sys.argv[3])
 arrays = {}
 for name, (folder, trusted) in folders.items():
