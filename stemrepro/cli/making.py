@@ -85,7 +85,7 @@ def data(
 
 
 def _data_of_mix(step: str, mix: str) -> None:
-    from stemrepro.pipeline.params import read_params
+    from stemrepro.pipeline.planned import read_params
 
     params = read_params()
     if mix not in params.mix:
@@ -153,9 +153,8 @@ def train(
 ) -> None:
     """Train all seeds of arms; finished runs return at once, interrupted ones resume."""
     from stemrepro.cli.summary import losses_of_runs
-    from stemrepro.pipeline.runs import asked_runs
+    from stemrepro.pipeline.planned import asked_runs, train_runs
     from stemrepro.tracking.follow import followed
-    from stemrepro.training.launch import train_runs
 
     params = names.planned(scale)
     addresses = names.chosen(params, scale, runs or [])

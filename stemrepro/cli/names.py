@@ -11,7 +11,7 @@ from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.paths import RECIPES, RUNS, SCORES
 from stemrepro.common.yaml_records import read_yaml
 from stemrepro.config.address import MAIN, Address
-from stemrepro.pipeline.params import Params, Planned, read_params
+from stemrepro.pipeline.planned import Params, Planned, read_params
 
 SWEEPS = RECIPES / "sweeps"
 OTHERS = ("arms", "mixes", "paper", "variants", "shapes")

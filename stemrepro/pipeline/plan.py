@@ -15,7 +15,7 @@ from stemrepro.config.scale import Scale
 from stemrepro.config.scores import LOSSES, PARTS, OfSomeScales, PlannedReasoning, PlannedTasks
 from stemrepro.data.items import has_task
 from stemrepro.measures.catalog import load
-from stemrepro.pipeline.params import Params, Planned, PlannedBlend, PlannedInitFrom, ScaleParams, read_params
+from stemrepro.pipeline.planned import Params, Planned, PlannedBlend, PlannedInitFrom, ScaleParams, read_params
 from stemrepro.pipeline.stages import TARGETS, pipeline_texts, targets
 
 

@@ -28,10 +28,10 @@ from stemrepro.data.vocabularies import own_text
 from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.config import ModelConfig, layers_of
 from stemrepro.model.transformer import Decoder
+from stemrepro.pipeline.planned import train_runs
 from stemrepro.training.callbacks import losses_by_source
 from stemrepro.training.checkpoint import AtomicCheckpointIO, intact
 from stemrepro.training.explained import explained
-from stemrepro.training.launch import train_runs
 from stemrepro.training.retrofit import PREFIX, beginning
 from stemrepro.training.run import InitFrom, Run
 from stemrepro.training.run_folder import read_config

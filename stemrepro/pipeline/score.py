@@ -22,8 +22,7 @@ from stemrepro.config.scores import FILES, PARTS, PartName
 from stemrepro.measures.plans import MODEL, SCORING, START, STARTS, TRAINING
 from stemrepro.model.cost import flops_per_token, parameter_counts
 from stemrepro.model.ffn.naming import module_of
-from stemrepro.pipeline.params import Params, Planned
-from stemrepro.pipeline.runs import runs_of
+from stemrepro.pipeline.planned import Params, Planned, runs_of
 from stemrepro.training.run import Run
 from stemrepro.training.run_folder import read_config
 

@@ -23,7 +23,7 @@ from stemrepro.config.mixes import Mix
 from stemrepro.config.scores import FILES, PARTS
 from stemrepro.measures.base import scores_of
 from stemrepro.model.ffn.naming import module_of
-from stemrepro.pipeline.params import Params
+from stemrepro.pipeline.planned import Params
 from stemrepro.report.metrics import METRICS, compared_arms
 from stemrepro.verdicts.robustness import LONG_END
 

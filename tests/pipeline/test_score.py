@@ -14,9 +14,8 @@ from stemrepro.config.address import MAIN, Address
 from stemrepro.config.scores import PARTS
 from stemrepro.evaluation import losses
 from stemrepro.measures.reading import read_summary
-from stemrepro.pipeline.params import Planned
 from stemrepro.pipeline.plan import make_params
-from stemrepro.pipeline.runs import runs_of
+from stemrepro.pipeline.planned import Planned, runs_of
 from stemrepro.pipeline.score import arguments, pending, plan_of, score_key, up_to_date, write_scores
 from stemrepro.training.train import train
 from tests.conftest import quiet

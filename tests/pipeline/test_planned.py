@@ -11,8 +11,7 @@ from stemrepro.common.files import digest
 from stemrepro.config.address import MAIN, Address
 from stemrepro.data.blend import write_blend
 from stemrepro.pipeline import plan as planning
-from stemrepro.pipeline.params import Planned, read_params
-from stemrepro.pipeline.runs import asked_runs, runs_of
+from stemrepro.pipeline.planned import Planned, asked_runs, read_params, runs_of
 from tests.conftest import ROOT, TINY
 
 

@@ -1,0 +1,291 @@
+"""What is planned: plan/params.yaml, with one model for writing and reading, and the runs that it names."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import Field
+
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import atomic_write, digest
+from stemrepro.common.paths import DATA, PARAMS, RUNS
+from stemrepro.common.workers import Job, run_jobs
+from stemrepro.common.yaml_records import Name, Positive, Strict, later, parse, read_yaml
+from stemrepro.config.address import MAIN, Address
+from stemrepro.config.mixes import ArchiveMix, BlendMix, FactsMix, HubMix, InventedMix, NeedlesMix, RecallMix, SampleMix
+from stemrepro.config.retrofit import KINDS, Kind
+from stemrepro.config.scale import Counting
+from stemrepro.config.scores import LOSSES, Evaluation, Geometry, OfSomeScales, PartName, PlannedReasoning, PlannedTasks
+from stemrepro.config.training import RunTraining
+from stemrepro.data.vocabularies import mid_text, own_text
+from stemrepro.model.config import ModelConfig
+from stemrepro.model.cost import flops_per_token
+from stemrepro.training.run import InitFrom, Run
+
+TOKENS_PER_ROW = 128
+"""Tokens of text per row of a table that is made of a dense run; at most those of the run's training."""
+HEADER = "# Written by 'stemrepro plan' from recipes/. Edit those and plan again.\n"
+
+
+class PlannedInitFrom(Strict):
+    """The run that another one resumes from, and what becomes of its tables."""
+
+    model: ModelConfig
+    training: RunTraining
+    tables: Literal["kept", "anew", Kind]
+    variant: Name = later(MAIN)
+    arm: Name | None = later(None, description="the arm of that run, where it is another")
+
+
+class Planned(Strict):
+    """An arm at a variant: everything that decides its runs except seed, text and code, and what is scored of them."""
+
+    model: ModelConfig
+    training: RunTraining
+    losses: Literal[*LOSSES] = Field(
+        description="steps: losses and gradient norms of training; losses: also of validation; context: also by context"
+    )
+    init_from: PlannedInitFrom | None = later(None)
+    people: int = later(0, ge=0, description="number of people in the text; 0: the scale's own text")
+    text: Literal["own", "mid"] = later("own", description="mid: the blend")
+    seeds: dict[PartName, tuple[int, ...]] = Field(
+        description="seeds that are scored, by part; all of them are trained"
+    )
+
+    @property
+    def trained(self) -> tuple[int, ...]:
+        """The seeds that are trained."""
+        return max(self.seeds.values(), key=len)
+
+
+class PlannedBlend(Strict):
+    """The text of a later stage of training."""
+
+    name: Name
+    mix: BlendMix
+    tokens: Positive = Field(description="of the training split: the most that a run of that stage reads")
+
+
+class OfEveryScale(Strict):
+    """What the data stages and the scoring of every scale read."""
+
+    data: Name
+    vocab: Positive
+    vocabularies: tuple[Positive, ...] = Field(description="other sizes that variants need")
+    people: tuple[Positive, ...] = later((), description="numbers of people that variants need")
+    mid: PlannedBlend | None = later(None)
+    workers: Positive
+    evaluation: Evaluation
+    benchmarks: PlannedTasks
+    reasoning: PlannedReasoning | None = later(None)
+    counting: Counting
+    geometry: Geometry
+
+
+class ScaleParams(OfSomeScales, OfEveryScale):
+    """Settings of every scale, then those that only some scales have, in this order."""
+
+
+Runs = dict[Name, dict[Name, Planned]]
+"""Planned runs by variant and arm."""
+
+
+class _Line(dict):
+    """Keys and values that are written on one line."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """A dumper that writes each `_Line` on one line."""
+
+
+_Dumper.add_representer(
+    _Line, lambda dumper, value: dumper.represent_mapping("tag:yaml.org,2002:map", value.items(), flow_style=True)
+)
+
+
+class Params(Strict):
+    """One plan: a scale, its data, and the runs that recipes need.
+
+    `scales` and `mixes` hold one name each, for DVC's matrices.
+    """
+
+    scales: Annotated[tuple[Name, ...], Field(min_length=1, max_length=1)]
+    mixes: Annotated[tuple[Name, ...], Field(min_length=1, max_length=1)]
+    recipes: tuple[str, ...] = Field((), description="whose runs are planned; all when empty")
+    scoreboard: str
+    mix: dict[
+        Name,
+        Annotated[
+            ArchiveMix | SampleMix | HubMix | FactsMix | RecallMix | InventedMix | NeedlesMix,
+            Field(discriminator="kind"),
+        ],
+    ]
+    scale: dict[Name, ScaleParams]
+    run: dict[Name, Runs]
+
+    def planned(self, scale: str) -> dict[Address, Planned]:
+        """Return the runs of a scale by address; UserError where another scale is planned."""
+        if scale not in self.run:
+            raise UserError(f"{PARAMS} is planned for scale '{self.scales[0]}'; run 'stemrepro plan --scale {scale}'")
+        return {Address(variant, arm): run for variant, arms in self.run[scale].items() for arm, run in arms.items()}
+
+    def text(self) -> str:
+        """Return the text of params.yaml: one block per arm and variant, with each group of settings on one line."""
+        values = self.model_dump(mode="json")
+        for variants in values["run"].values():
+            for arms in variants.values():
+                for run in arms.values():
+                    run |= {key: _Line(run[key]) for key in ("model", "training", "seeds")}
+        return HEADER + yaml.dump(values, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=120)
+
+    def write(self, path: Path = PARAMS) -> None:
+        """Write the file, only when it changes, so that DVC sees no new one."""
+        content = self.text()
+        if not path.exists() or path.read_text(encoding="utf-8") != content:
+            atomic_write(path, content)
+
+
+def read_params(path: Path = PARAMS) -> Params:
+    """Read params.yaml as DVC sees it; an experiment may have changed it.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
+    if not path.exists():
+        raise UserError(f"{path} is missing; write it with 'stemrepro plan --scale laptop'")
+    try:
+        return parse(Params, read_yaml(path), path)
+    except UserError as error:
+        raise UserError(f"{error}; write it anew with 'stemrepro plan'") from error
+
+
+def runs_of(
+    scale: str,
+    mix: str,
+    planned: dict[Address, Planned],
+    part: PartName | None = None,
+    data: Path = DATA,
+    runs: Path = RUNS,
+) -> list[Run]:
+    """Return the runs of planned addresses at a scale: all that are trained, or those of one part of the scores.
+
+    Raises:
+        UserError: token blocks are missing or garbled.
+    """
+    kinds = {(arm.model.vocab, arm.people) for arm in planned.values() if arm.text == "own" or arm.init_from}
+    texts = {(vocab, people): own_text(vocab, data / scale, people) for vocab, people in kinds}
+    blend = mid_text(data / scale) if any(arm.text == "mid" for arm in planned.values()) else None
+    made = []
+    for address, arm in planned.items():
+        text = blend if arm.text == "mid" else texts[arm.model.vocab, arm.people]
+        training = arm.training.same_text(text.ratio)
+        for seed in arm.trained if part is None else arm.seeds.get(part, ()):
+            folder = runs / scale / address.path / f"seed{seed}"
+            name = mix if arm.text == "own" else arm.text
+            run = Run(address, seed, arm.model, training, folder, name, text.blocks, text.data_hash, text.ratio)
+            source = arm.init_from
+            if source:
+                place = Address(source.variant, source.arm or address.arm)
+                before = texts[arm.model.vocab, arm.people]
+                parent = replace(
+                    run,
+                    address=place,
+                    model=source.model,
+                    training=source.training,
+                    folder=runs / scale / place.path / f"seed{seed}",
+                    mix=mix,
+                    blocks=before.blocks,
+                    data_hash=before.data_hash,
+                )
+                run = replace(run, init_from=init_from(run, parent, source.tables, text is before))
+            made.append(run)
+    return with_prefixes(keep_parents(made))
+
+
+def init_from(run: Run, parent: Run, tables: str, same_text: bool) -> InitFrom:
+    """Describe the run that another resumes from.
+
+    Args:
+        run: that resumes.
+        parent: from which it resumes.
+        tables: what becomes of its tables, as in recipes/variants.yaml.
+        same_text: whether both read the same text; `run` then begins where `parent` ended.
+    """
+    training = run.training
+    passed = parent.training.tokens if same_text else 0
+    same_batches = same_text and training.sequence == parent.training.sequence
+    return InitFrom(
+        parent.folder,
+        digest(parent.config),
+        tables,
+        passed,
+        batches=passed // (training.micro_batch * training.sequence) if same_batches else 0,
+        row_tokens=min(passed, TOKENS_PER_ROW * run.model.vocab) if tables in KINDS else 0,
+    )
+
+
+def keep_parents(runs: list[Run]) -> list[Run]:
+    """Return the same runs; those from which others resume keep their final checkpoints."""
+    parents = {run.init_from.folder for run in runs if run.init_from}
+    return [replace(run, keep_final_checkpoint=run.folder in parents) for run in runs]
+
+
+def asked_runs(
+    scale: str,
+    mix: str,
+    planned: dict[Address, Planned],
+    requested: dict[Address, Planned],
+    data: Path = DATA,
+    runs: Path = RUNS,
+) -> list[Run]:
+    """Return the runs of some of the planned addresses.
+
+    Other planned runs count too: runs under WSD know every shorter one, and runs from which others resume keep their
+    final checkpoints.
+    """
+    related = {address: arm for address, arm in planned.items() if arm.training.schedule == "wsd" or arm.init_from}
+    every = runs_of(scale, mix, related | requested, data=data, runs=runs)
+    return [run for run in every if run.address in requested]
+
+
+def with_prefixes(runs: list[Run]) -> list[Run]:
+    """Tell runs under WSD the folders of the shorter runs that share their stable phase, the shortest first."""
+    by_stable_phase: dict[str, list[Run]] = {}
+    for run in sorted(runs, key=lambda run: run.training.tokens):
+        if run.training.schedule == "wsd":
+            by_stable_phase.setdefault(run.stable_phase, []).append(run)
+    prefixes = {}
+    for group in by_stable_phase.values():
+        for run in group:
+            shorter = [other.folder for other in group if other.training.tokens < run.training.tokens]
+            prefixes[run.folder] = tuple(shorter)
+    return [replace(run, prefixes=prefixes.get(run.folder, ())) for run in runs]
+
+
+def cost(run: Run) -> float:
+    """Return the forward FLOPs of a whole run."""
+    return run.training.tokens * flops_per_token(run.model, run.training.sequence)
+
+
+def train_runs(runs: list[Run], workers: int, replace: bool, done: int = 0) -> None:
+    """Train each run in a process; raise as stemrepro.training.train does.
+
+    Args:
+        replace: remove runs that were made with other settings.
+        done: number of runs that had ended before.
+    """
+    if any(run.training.schedule == "wsd" for run in runs):
+        runs = sorted(runs, key=lambda run: run.training.tokens)  # longer ones resume from shorter ones
+    threads = runs[0].training.threads if runs else 1
+    jobs = [
+        Job("stemrepro.training.train:train", run, str(run), run.training.steps, {"replace": replace}, cost(run), True)
+        for run in runs
+    ]
+    first = [job for job in jobs if not job.run.init_from]
+    later = [job for job in jobs if job.run.init_from]  # these resume from others
+    preload, shown = "stemrepro.training.train", "training"
+    for _ in run_jobs(first, workers, threads, preload, shown, done, later):
+        pass
+    for _ in run_jobs(later, workers, threads, preload, shown, done + len(first)):
+        pass
