@@ -127,7 +127,6 @@ def train(run: Run, report: Report, replace: bool = False, on_eval: Callable[[in
 def _train(run: Run, report: Report, on_eval: Callable[[int, dict], None] | None) -> None:
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)  # it lists devices and gives tips
     warnings.filterwarnings("ignore", module="lightning")
-    warnings.filterwarnings("ignore", message="Dynamo detected a call to a `functools.lru_cache`")  # of constants
     started, training = time.monotonic(), run.training
     torch.manual_seed(run.seed)  # nothing draws from it yet
     # Compiled by torch 2.13, sparse gradients of a model's tables come out wrong. The number of host rows varies.
