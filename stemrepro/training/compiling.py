@@ -16,13 +16,13 @@ MOST_GRAPHS = 256
 
 
 @cache
-def compiled(function: Callable) -> Callable:
-    """Return `function`, compiled for the shapes of each call.
+def compiled(function: Callable, dynamic: bool = False) -> Callable:
+    """Return `function`, compiled for the shapes of each call, or once for all shapes where they are `dynamic`.
 
-    Code for shapes that vary would round differently depending on what ran before.
+    Code that turns dynamic by itself would round differently depending on what ran before.
     """
     torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = MOST_GRAPHS
-    return torch.compile(function, dynamic=False)
+    return torch.compile(function, dynamic=dynamic)
 
 
 def private_folder() -> Path:

@@ -129,10 +129,8 @@ def _train(run: Run, report: Report, on_eval: Callable[[int, dict], None] | None
     warnings.filterwarnings("ignore", module="lightning")
     started, training = time.monotonic(), run.training
     torch.manual_seed(run.seed)  # nothing draws from it yet
-    # Compiled by torch 2.13, sparse gradients of a model's tables come out wrong. The number of host rows varies.
-    compiled = training.compile and training.table_update != "touched"
-    compiles = compiled and compiler_works("cuda" if training.accelerator == "gpu" else "cpu")
-    if compiled and not compiles:
+    compiles = training.compile and compiler_works("cuda" if training.accelerator == "gpu" else "cpu")
+    if training.compile and not compiles:
         print(f"stemrepro: {run}: there is no working compiler; it is trained without", file=sys.stderr)
     kind = HostModule if training.table_home == "host" else LanguageModule
     module, recorder, resume = kind(run, compiles), Recorder(run, report, on_eval), run.folder / "resume"
@@ -145,6 +143,8 @@ def _train(run: Run, report: Report, on_eval: Callable[[int, dict], None] | None
         accumulate_grad_batches=training.batch // training.micro_batch,
         callbacks=[recorder],
         plugins=[AtomicCheckpointIO(), LightningEnvironment()],  # a single process, on any cluster
+        # Or threads race for an embedding's gradient in compiled code, and sums round by who came first.
+        deterministic=compiles and training.threads > 1 and training.accelerator == "cpu",
         default_root_dir=run.folder,  # inside Slurm any hpc_ckpt_* there would be loaded
         logger=False,
         enable_checkpointing=False,
