@@ -18,11 +18,14 @@ class Commands(TyperGroup):
     """Commands whose failures are one sentence each."""
 
     def invoke(self, context: typer.Context) -> object:
-        """Run a command; bad input ends with exit code 2, Ctrl-C with 130, SIGTERM with 143, SIGHUP with 129."""
+        """Run a command; bad input ends with exit code 2, Ctrl-C with 130, SIGTERM with 143, SIGHUP with 129.
+
+        Ranks of a run that leave after any of these signals end it with 75.
+        """
         try:
             return super().invoke(context)
         except UserError as error:
-            sentence, code = str(error), 2
+            sentence, code = str(error), error.code
         except KeyboardInterrupt as stop:
             sentence = "stopped; what is finished is kept, and the same command resumes the rest"
             code = 128 + (stop.args[0] if stop.args else signal.SIGINT)

@@ -158,12 +158,13 @@ def train(
 
     params = names.planned(scale)
     addresses = names.chosen(params, scale, runs or [])
-    chosen = asked_runs(scale, params.scale[scale].data, params.planned(scale), addresses)
+    settings = params.scale[scale]
+    chosen = asked_runs(scale, settings.data, params.planned(scale), addresses, parallel=settings.parallel)
     commit()  # git's complaints are printed here, and not by each worker
     left = [run for run in chosen if not run.ended]
     tracked = [] if untracked else sorted({str(run.address) for run in left})
     with followed(scale, tracked) if tracked else nullcontext():
-        train_runs(left, params.scale[scale].workers, replace, len(chosen) - len(left))
+        train_runs(left, settings.workers, replace, len(chosen) - len(left))
     for run in chosen:
         if (step := run.diverged) is not None:
             print(

@@ -1,4 +1,4 @@
-"""The one exception that means "the input is wrong": the command line prints its sentence and exits with 2."""
+"""The one exception that means "the input is wrong": the command line prints its sentence and exits with its code."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -9,6 +9,15 @@ MOST_LISTED, NEAREST = 20, 5
 
 class UserError(Exception):
     """Bad input. The message is one sentence that names the file, the key or the value and says what would be right."""
+
+    code = 2
+    """The command's exit code."""
+
+
+class Unfinished(UserError):
+    """Nothing is wrong: work was left on request, and the same command resumes it."""
+
+    code = 75  # EX_TEMPFAIL, which batch systems take for "again"
 
 
 def unknown(what: str, name: str, choices: Iterable[str], where: str) -> UserError:

@@ -71,11 +71,16 @@ def _leave_with_parent() -> None:
     os._exit(1)
 
 
+def leave_when_parent_ends() -> None:
+    """Watch the parent of this process, and end with it."""
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+
+
 def _begin(queue: object, threads: int) -> None:
     import torch
 
     leave_with_parent()
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    leave_when_parent_ends()
     torch.set_num_threads(threads)
     _shared.update(queue=queue)
 
@@ -97,6 +102,12 @@ def _work(number: int, job: Job) -> object:
         raise UserError(f"{job.name} failed:\n{traceback.format_exc()}") from error
 
 
+def show(course: Course, number: int, done: int, loss: float, speed: float) -> None:
+    """Pass one report of a job on to a course."""
+    pace = f", {speed:,.0f} tokens/s" if speed else ""
+    course.report(number, done, "" if math.isnan(loss) else f"loss {loss:.3f}{pace}")
+
+
 def _take(queue: object, course: Course) -> bool:
     """Pass the reports of workers on to a course; return whether there were any."""
     heard = False
@@ -109,9 +120,7 @@ def _take(queue: object, course: Course) -> bool:
         if values is None:
             course.begin(number)
             continue
-        done, loss, speed = values
-        pace = f", {speed:,.0f} tokens/s" if speed else ""
-        course.report(number, done, "" if math.isnan(loss) else f"loss {loss:.3f}{pace}")
+        show(course, number, *values)
 
 
 def _keep_sockets_short() -> None:

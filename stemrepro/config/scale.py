@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from stemrepro.common.yaml_records import Factor, Fraction, Name, Positive, Strict
+from stemrepro.config.parallel import Parallel
 from stemrepro.config.retrofit import KINDS, Kind
 from stemrepro.config.scores import Benchmarks, Evaluation, Geometry, OfSomeScales
 from stemrepro.config.training import Optimizer, Training
@@ -71,6 +72,7 @@ class Scale(OfSomeScales):
     geometry: Geometry
     named_only: bool = Field(False, description="only recipes that name the scale are run at it")
     workers: Positive = Field(description="runs at the same time, as far as there are cores for")
+    parallel: Parallel | None = Field(None, description="several devices for each run, one run at a time")
     learning_rate: Factor = Field(description="peak learning rate, the same for every arm as in the paper")
     tuned: dict[Name, TunedSettings] = Field(
         default_factory=dict, description="winners of results/start/sweeps/start, by family of arms"

@@ -118,6 +118,8 @@ def planned_run(catalog: Catalog, scale_name: str, address: Address, scores: dic
     """Return the runs of an address at a scale, with everything that its variant changes written out."""
     scale = catalog.scale(scale_name)
     model, training = run_settings(address, catalog.arms[address.arm], catalog.variant(address.variant), scale)
+    if scale.parallel:
+        scale.parallel.check(f"'{address}' at scale '{scale_name}'", model, training)
     losses = max((part for part in scores if part in LOSSES), key=LOSSES.index, default="none")
     seeds = {part: scores.get(part, 0) for part in PARTS}
     seeds["losses"] = max(scores.get(part, 0) for part in LOSSES)
@@ -194,6 +196,7 @@ def make_params(catalog: Catalog, scale_name: str, recipes: tuple[str, ...] = ()
                 people=tuple(sorted({run.people for run in every} - {0})),
                 mid=planned_blend(catalog, scale_name),
                 workers=scale.workers,
+                parallel=scale.parallel,
                 evaluation=scale.evaluation,
                 benchmarks=PlannedTasks(**scale.benchmarks.model_dump(), tasks=tasks),
                 reasoning=planned_reasoning(scale, chosen),

@@ -1,6 +1,8 @@
 """What is planned: plan/params.yaml, with one model for writing and reading, and the runs that it names."""
 
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,10 +12,12 @@ from pydantic import Field
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, digest
 from stemrepro.common.paths import DATA, PARAMS, RUNS
-from stemrepro.common.workers import Job, run_jobs
+from stemrepro.common.progress import Course
+from stemrepro.common.workers import Job, run_jobs, show
 from stemrepro.common.yaml_records import Name, Positive, Strict, later, parse, read_yaml
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.mixes import ArchiveMix, BlendMix, FactsMix, HubMix, InventedMix, NeedlesMix, RecallMix, SampleMix
+from stemrepro.config.parallel import Parallel
 from stemrepro.config.retrofit import KINDS, Kind
 from stemrepro.config.scale import Counting
 from stemrepro.config.scores import LOSSES, Evaluation, Geometry, OfSomeScales, PartName, PlannedReasoning, PlannedTasks
@@ -76,6 +80,7 @@ class OfEveryScale(Strict):
     people: tuple[Positive, ...] = later((), description="numbers of people that variants need")
     mid: PlannedBlend | None = later(None)
     workers: Positive
+    parallel: Parallel | None = later(None)
     evaluation: Evaluation
     benchmarks: PlannedTasks
     reasoning: PlannedReasoning | None = later(None)
@@ -238,15 +243,16 @@ def asked_runs(
     requested: dict[Address, Planned],
     data: Path = DATA,
     runs: Path = RUNS,
+    parallel: Parallel | None = None,
 ) -> list[Run]:
-    """Return the runs of some of the planned addresses.
+    """Return the runs of some of the planned addresses, to be trained on several devices where `parallel` says so.
 
     Other planned runs count too: runs under WSD know every shorter one, and runs from which others resume keep their
     final checkpoints.
     """
     related = {address: arm for address, arm in planned.items() if arm.training.schedule == "wsd" or arm.init_from}
     every = runs_of(scale, mix, related | requested, data=data, runs=runs)
-    return [run for run in every if run.address in requested]
+    return [replace(run, parallel=parallel) for run in every if run.address in requested]
 
 
 def with_prefixes(runs: list[Run]) -> list[Run]:
@@ -269,7 +275,7 @@ def cost(run: Run) -> float:
 
 
 def train_runs(runs: list[Run], workers: int, replace: bool, done: int = 0) -> None:
-    """Train each run in a process; raise as stemrepro.training.train does.
+    """Train each run in a process, or on its devices one after another; raise as stemrepro.training.train does.
 
     Args:
         replace: remove runs that were made with other settings.
@@ -282,6 +288,9 @@ def train_runs(runs: list[Run], workers: int, replace: bool, done: int = 0) -> N
         Job("stemrepro.training.train:train", run, str(run), run.training.steps, {"replace": replace}, cost(run), True)
         for run in runs
     ]
+    if runs and runs[0].parallel:
+        _train_on_devices(sorted(jobs, key=lambda job: job.run.init_from is not None), replace, done)
+        return
     first = [job for job in jobs if not job.run.init_from]
     later = [job for job in jobs if job.run.init_from]  # these resume from others
     preload, shown = "stemrepro.training.train", "training"
@@ -289,3 +298,12 @@ def train_runs(runs: list[Run], workers: int, replace: bool, done: int = 0) -> N
         pass
     for _ in run_jobs(later, workers, threads, preload, shown, done + len(first)):
         pass
+
+
+def _train_on_devices(jobs: list[Job], replace: bool, done: int) -> None:
+    from stemrepro.training.launch import train_on_devices  # torch, which this process needs for no other run
+
+    with closing(Course("training", jobs, done)) as course:
+        for number, job in enumerate(jobs):
+            train_on_devices(job.run, partial(show, course, number), replace)
+            course.end(number)

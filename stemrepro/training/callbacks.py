@@ -16,6 +16,7 @@ from stemrepro.common.sums import total
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.model.ffn.base import is_table
 from stemrepro.model.loss import token_losses
+from stemrepro.training import ranks
 from stemrepro.training.checkpoint import STABLE, checkpoint_path, prune
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.run import Run
@@ -34,17 +35,25 @@ class Diverged(Exception):
 
 
 def losses_by_source(model: torch.nn.Module, blocks: TokenBlocks, tokens: int, batch: int) -> dict[str, float]:
-    """Return the mean loss in nats per token of each source, over `tokens` evenly spread tokens per source."""
+    """Return the mean loss in nats per token of each source, over `tokens` evenly spread tokens per source.
+
+    Ranks share the batches; each returns all losses.
+    """
     numbers, documents = blocks.spread(tokens)
     sources = [document[1] for document in blocks.about["documents"]]
     device = next(model.parameters()).device
-    sums: dict[str, list[float]] = {}
+    found = torch.zeros(len(numbers), dtype=torch.float64, device=device)
     with torch.no_grad():
-        for first in range(0, len(numbers), batch):
-            rows = blocks.at(numbers[first : first + batch]).to(device)
+        for begin in range(0, len(numbers), batch * ranks.world()):
+            first = begin + batch * ranks.rank()
+            mine = slice(first, first + batch) if first < len(numbers) else slice(0, batch)
+            rows = blocks.at(numbers[mine]).to(device)
             losses = token_losses(model(rows[:, :-1]), rows[:, 1:]).double().mean(dim=1)
-            for loss, document in zip(losses.tolist(), documents[first : first + batch, 0], strict=True):
-                sums.setdefault(sources[document], []).append(loss)
+            if first < len(numbers):  # a pass too many: the ranks of a sharded model make as many
+                found[mine] = losses
+    sums: dict[str, list[float]] = {}
+    for loss, document in zip(ranks.summed(found).tolist(), documents[:, 0], strict=True):
+        sums.setdefault(sources[document], []).append(loss)
     return {source: total(values) / len(values) for source, values in sums.items()}
 
 
@@ -81,7 +90,13 @@ class Recorder(L.Callback):
 
     def write_rows(self) -> None:
         """Rewrite metrics.jsonl from the rows."""
-        atomic_write(self.metrics_file, "".join(json.dumps(row) + "\n" for row in self.rows))
+        if ranks.rank() == 0:
+            atomic_write(self.metrics_file, "".join(json.dumps(row) + "\n" for row in self.rows))
+
+    def on_train_start(self, trainer: L.Trainer, module: LanguageModule) -> None:
+        """Take the place of Lightning's handlers of signals where there are several ranks."""
+        if ranks.world() > 1:
+            ranks.hear_leaving()
 
     def on_train_batch_end(
         self, trainer: L.Trainer, module: LanguageModule, outputs: dict, batch: Tensor, batch_idx: int
@@ -90,9 +105,10 @@ class Recorder(L.Callback):
 
         Raises:
             Diverged: the step's loss, gradient or validation is NaN or infinite, or the last step's weights are.
+            Left: a rank got a signal to leave, and the step has a checkpoint.
         """
         step, training = trainer.global_step, self.run.training
-        parts = training.batch // training.micro_batch
+        parts = training.batch // (training.micro_batch * ranks.world())
         self.losses.append(outputs["loss"].detach() - outputs.get("load_balancing_loss", 0.0) / parts)
         if len(self.losses) < parts:
             return
@@ -100,15 +116,18 @@ class Recorder(L.Callback):
         self.losses.clear()
         rate = training.learning_rate * schedule_factor(step - 1, training)
         tokens = step * training.batch * training.sequence
-        norm = float(module.gradient_norm)
+        norm = float(ranks.whole(module.gradient_norm))
         if training.precision == "16-mixed" and not math.isfinite(norm):
             norm = 0.0  # the scaler of 16-bit gradients skips such a step
+        weights = module.state_dict().values() if step == training.steps else ()
+        finite = all(ranks.local(weight).isfinite().all() for weight in weights)
+        mine = [loss, norm, float(not finite), float(ranks.leaving())]
+        loss, norm, damaged, leaving = ranks.means(mine, module.device)
         row = {"step": step, "tokens": tokens, "loss": loss, "rate": rate, "norm": norm}
         if step in self.evals:
             row["validation"] = self.validate(module)
-        weights = module.state_dict().values() if step == training.steps else ()
         numbers = (row["loss"], row["norm"], *row.get("validation", {}).values())
-        if not (all(map(math.isfinite, numbers)) and all(weight.isfinite().all() for weight in weights)):
+        if damaged or not all(map(math.isfinite, numbers)):
             raise Diverged(step)
         self.rows.append(row)
         if step in self.evals and self.on_eval:
@@ -119,12 +138,15 @@ class Recorder(L.Callback):
             trainer.save_checkpoint(self.run.folder / STABLE)
         if self.run.keep_final_checkpoint and step == training.steps:
             trainer.save_checkpoint(self.run.end)
-        if step % training.save_every == 0 and step < training.steps:
+        if (step % training.save_every == 0 or leaving) and step < training.steps:
             self.write_rows()
             trainer.save_checkpoint(checkpoint_path(self.run.folder / "resume", step))
-            prune(self.run.folder / "resume")
+            if ranks.rank() == 0:
+                prune(self.run.folder / "resume")
+            if leaving:
+                raise ranks.Left(step)
         now = time.monotonic()
-        if now - self.last_time > 0.5 or step == training.steps:
+        if ranks.rank() == 0 and (now - self.last_time > 0.5 or step == training.steps):
             speed = (step - self.last_step) * training.batch * training.sequence / (now - self.last_time)
             self.last_time, self.last_step = now, step
             self.report(step, loss, speed)
@@ -142,6 +164,6 @@ def save_tables(model: torch.nn.Module, path: Path) -> None:
 
     At 0% of the training they follow from the seed alone.
     """
-    tables = {name: table.detach().cpu().bfloat16() for name, table in model.state_dict().items() if is_table(name)}
+    tables = ranks.gathered({name: table for name, table in model.state_dict().items() if is_table(name)})
     if tables:
-        atomic_write(path, to_bytes(tables))
+        atomic_write(path, to_bytes({name: table.bfloat16() for name, table in tables.items()}))

@@ -5,6 +5,7 @@ Reading executes no code.
 """
 
 import io
+import shutil
 import sys
 import warnings
 from pathlib import Path
@@ -16,6 +17,7 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, digest, sha256
 from stemrepro.training.run import Run
 from stemrepro.training.schedule import branch_step
+from stemrepro.training.sharded import listed, read
 
 KEPT = 2
 STABLE = "stable.ckpt"
@@ -35,7 +37,7 @@ class AtomicCheckpointIO(CheckpointIO):
         atomic_write(f"{path}.sha256", sha256(path) + "\n")
 
     def load_checkpoint(self, path: str | Path, map_location: object = "cpu", weights_only: bool | None = True) -> dict:
-        """Read tensors and plain values only.
+        """Read tensors and plain values only, from a file or from the folder of a sharded run.
 
         Raises:
             UserError: the file isn't the one that was written, or never was a checkpoint.
@@ -43,7 +45,8 @@ class AtomicCheckpointIO(CheckpointIO):
         if not intact(Path(path)):
             raise UserError(f"{path} is damaged (its sha256 is not the recorded one); delete it to use the one before")
         try:
-            checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+            folder = Path(path).is_dir()
+            checkpoint = read(Path(path)) if folder else torch.load(path, map_location="cpu", weights_only=True)
             checkpoint["state_dict"].keys()
         except Exception as error:  # pickle, zipfile and torch raise different ones
             reason = " ".join(str(error).split())[:200]
@@ -52,6 +55,8 @@ class AtomicCheckpointIO(CheckpointIO):
 
     def remove_checkpoint(self, path: str | Path) -> None:
         """Delete a checkpoint and its hash."""
+        if Path(path).is_dir():
+            shutil.rmtree(path)
         Path(path).unlink(missing_ok=True)
         Path(f"{path}.sha256").unlink(missing_ok=True)
 
@@ -72,9 +77,14 @@ def _canonical(value: object) -> object:
 
 
 def intact(path: Path) -> bool:
-    """Return whether the file's bytes have the hash that was recorded when it was written."""
+    """Return whether a checkpoint's bytes have the hashes that were recorded when it was written."""
     recorded = Path(f"{path}.sha256")
-    return path.exists() and recorded.exists() and recorded.read_text(encoding="utf-8").strip() == sha256(path)
+    if not (path.exists() and recorded.exists()):
+        return False
+    text = recorded.read_text(encoding="utf-8")
+    if path.is_dir():
+        return text == listed({file.name: sha256(file) for file in path.iterdir()})
+    return text.strip() == sha256(path)
 
 
 def newest(folder: Path) -> Path | None:

@@ -11,10 +11,12 @@ from stemrepro.data.blocks import TokenBlocks
 from stemrepro.model.ffn.base import is_table, table_parameters
 from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import build
+from stemrepro.training import ranks
 from stemrepro.training.compiling import compiled
 from stemrepro.training.optimizers import carry, make_optimizer, state_by_name
 from stemrepro.training.run import Run
 from stemrepro.training.schedule import schedule_factor
+from stemrepro.training.sharding import reduce_gradients_when, shard
 from stemrepro.training.touched import clip, sparse_gradients
 
 LOAD_BALANCING = 0.01
@@ -22,20 +24,20 @@ LOAD_BALANCING = 0.01
 
 
 class Batches(IterableDataset):
-    """The micro-batches `first`, first + 1, ... of a seed.
+    """The micro-batches `first`, first + every, first + 2 every, ... of a seed.
 
     It has no length: with one, Lightning would count from zero after a resume.
     """
 
-    def __init__(self, blocks: TokenBlocks, seed: int, size: int, first: int) -> None:
-        self.blocks, self.seed, self.size, self.first = blocks, seed, size, first
+    def __init__(self, blocks: TokenBlocks, seed: int, size: int, first: int, every: int = 1) -> None:
+        self.blocks, self.seed, self.size, self.first, self.every = blocks, seed, size, first, every
 
     def __iter__(self) -> Iterator[Tensor]:
         """Yield int64 [size, sequence + 1]."""
         k = self.first
         while True:
             yield self.blocks.batch(self.seed, k, self.size)
-            k += 1
+            k += self.every
 
 
 def mean_loss(model: torch.nn.Module, batch: Tensor) -> Tensor:
@@ -63,6 +65,11 @@ class LanguageModule(L.LightningModule):
         self.carried: dict[str, dict] = {}
         self.gradient_norm = torch.zeros(())
 
+    def configure_model(self) -> None:
+        """Shard the model where several ranks share it; each has built the same weights."""
+        if ranks.world() > 1 and self.run.parallel.sharded:
+            shard(self.model, self.run.parallel, self.trainer.strategy.root_device)
+
     def take_over(self, checkpoint: dict) -> None:
         """Begin with the weights and the optimiser's state of another run's end; the schedule begins anew.
 
@@ -85,6 +92,7 @@ class LanguageModule(L.LightningModule):
 
     def on_train_batch_start(self, batch: Tensor, batch_idx: int) -> None:
         """Tell every FFN that a step begins; its random stream is named by seed, step and layer."""
+        reduce_gradients_when(self.model, (batch_idx + 1) % self.trainer.accumulate_grad_batches == 0)
         for layer, block in enumerate(self.model.blocks):
             block.ffn.start_step(f"{self.run.seed}:{self.global_step}:{layer}")
 
@@ -119,8 +127,9 @@ class LanguageModule(L.LightningModule):
         clip_tables(list(table_parameters(self.model).values()), training.clip)
 
     def train_dataloader(self) -> DataLoader:
-        """Return the micro-batches from where the run is; one epoch is the whole run."""
-        batches = Batches(self.blocks, self.run.seed, self.run.training.micro_batch, self.first_batch)
+        """Return the micro-batches from where the run is, dealt out to ranks in turn; one epoch is the whole run."""
+        first, size = self.first_batch + ranks.rank(), self.run.training.micro_batch
+        batches = Batches(self.blocks, self.run.seed, size, first, ranks.world())
         # A loader draws a seed when it starts. From the global generator, a resume would shift the random state.
         return DataLoader(batches, batch_size=None, generator=torch.Generator())
 
@@ -130,7 +139,10 @@ class LanguageModule(L.LightningModule):
         checkpoint["run_config"], checkpoint["stable_phase"] = self.run.config, self.run.stable_phase
 
     def on_load_checkpoint(self, checkpoint: dict) -> None:
-        """Restore the random state and the place in the data."""
+        """Restore the random state and the place in the data, also where other ranks counted other micro-batches."""
         torch.set_rng_state(checkpoint["rng_state"])
-        training = self.run.training
+        training, passed = self.run.training, checkpoint["global_step"] * self.trainer.accumulate_grad_batches
+        progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
+        for counts in (progress["total"], progress["current"]):
+            counts |= {key: count + passed - counts["ready"] for key, count in counts.items()}
         self.first_batch = self.passed + checkpoint["global_step"] * (training.batch // training.micro_batch)

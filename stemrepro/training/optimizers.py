@@ -8,6 +8,7 @@ from torch import nn
 from stemrepro.config.training import RunTraining
 from stemrepro.model.ffn.base import is_table
 from stemrepro.training.rowwise import RowwiseAdamW
+from stemrepro.training.sharded import shard_like
 from stemrepro.training.touched import TouchedAdamW
 
 TABLES = {"dense": torch.optim.AdamW, "touched": TouchedAdamW, "rowwise": RowwiseAdamW}
@@ -109,4 +110,6 @@ def carry(states: dict[str, dict], optimizer: torch.optim.Optimizer) -> None:
     for group in optimizer.param_groups:
         for name, parameter in zip(group["param_names"], group["params"], strict=True):
             if name in states:
-                optimizer.state[parameter] = {key: value.clone() for key, value in states[name].items()}
+                optimizer.state[parameter] = {
+                    key: shard_like(value, parameter).clone() for key, value in states[name].items()
+                }

@@ -14,6 +14,7 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import digest, flat
 from stemrepro.common.yaml_records import read_yaml
 from stemrepro.config.address import Address
+from stemrepro.config.parallel import Parallel
 from stemrepro.config.training import RunTraining
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.naming import module_of
@@ -76,6 +77,7 @@ class Run:
         prefixes: folders of the shorter runs that share its stable phase, the shortest first.
         init_from: the run whose end it resumes from; None: from initialisation.
         keep_final_checkpoint: whether another run resumes from its end.
+        parallel: the devices that train it together, which decide nothing but roundings; None: one.
     """
 
     address: Address
@@ -90,6 +92,7 @@ class Run:
     prefixes: tuple[Path, ...] = ()
     init_from: InitFrom | None = None
     keep_final_checkpoint: bool = False
+    parallel: Parallel | None = None
 
     def __str__(self) -> str:
         return f"{self.address} seed {self.seed}"

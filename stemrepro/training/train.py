@@ -6,25 +6,28 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import lightning as L
 import torch
 import yaml
-from lightning.fabric.plugins.environments import LightningEnvironment
 from safetensors.torch import save as to_bytes
+from torch import Tensor
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, digest, locked, write_json
 from stemrepro.common.provenance import provenance
 from stemrepro.data.blocks import TokenBlocks
+from stemrepro.training import ranks
 from stemrepro.training.callbacks import Diverged, Recorder, Report
-from stemrepro.training.checkpoint import AtomicCheckpointIO, newest, stable_phase_of
+from stemrepro.training.checkpoint import newest, stable_phase_of
 from stemrepro.training.compiling import compiler_works
 from stemrepro.training.host_tables import HostModule
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.retrofit import beginning
 from stemrepro.training.run import Run
+from stemrepro.training.strategy import devices_of
 
 MOST_EPOCHS = 4
 """Up to so many, repeated text teaches nearly as much as new text (Muennighoff et al. 2023).
@@ -47,7 +50,7 @@ def remove_leftovers(folder: Path) -> None:
     """Remove the temporary files of a process that was killed while writing."""
     for name in map(Path, WRITTEN):
         for path in folder.glob(str(name.with_name(f".{name.name}.????????"))):
-            path.unlink()
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def empty(folder: Path, kept: str = "") -> None:
@@ -116,9 +119,15 @@ def train(run: Run, report: Report, replace: bool = False, on_eval: Callable[[in
         UserError: another process trains in the folder, or it holds something else; or the run would pass over its text
             more than 4 times.
     """
-    with locked(run.folder, f"another process is training in {run.folder}; wait for it, or stop it"):
-        claim_folder(run, replace)
-        if run.finished:
+    with ExitStack() as stack:
+
+        def claim() -> bool:
+            place = f"another process is training in {run.folder}; wait for it, or stop it"
+            stack.enter_context(locked(run.folder, place))
+            claim_folder(run, replace)
+            return run.finished
+
+        if ranks.from_first(claim):
             report(run.training.steps, float("nan"), 0.0)
             return
         _train(run, report, on_eval)
@@ -137,12 +146,11 @@ def _train(run: Run, report: Report, on_eval: Callable[[int, dict], None] | None
     passes = epochs(run, module.blocks)
     trainer = L.Trainer(
         accelerator=training.accelerator,
-        devices=1,
+        **devices_of(run),
         precision=training.precision,
         max_steps=training.steps,
-        accumulate_grad_batches=training.batch // training.micro_batch,
+        accumulate_grad_batches=training.batch // (training.micro_batch * ranks.world()),
         callbacks=[recorder],
-        plugins=[AtomicCheckpointIO(), LightningEnvironment()],  # a single process, on any cluster
         # Or threads race for an embedding's gradient in compiled code, and sums round by who came first.
         deterministic=compiles and training.threads > 1 and training.accelerator == "cpu",
         default_root_dir=run.folder,  # inside Slurm any hpc_ckpt_* there would be loaded
@@ -152,7 +160,7 @@ def _train(run: Run, report: Report, on_eval: Callable[[int, dict], None] | None
         enable_model_summary=False,
         use_distributed_sampler=False,
     )
-    start, diverged = newest(resume) or stable_phase_of(run), None
+    start, diverged = ranks.from_first(lambda: newest(resume) or stable_phase_of(run)), None
     if run.init_from and not start:
         module.take_over(beginning(run, module.blocks))
     try:
@@ -164,17 +172,21 @@ def _train(run: Run, report: Report, on_eval: Callable[[int, dict], None] | None
             raise end.__context__ from None
         raise
     recorder.write_rows()
-    seconds = time.monotonic() - started
-    about = provenance() | {
-        "seconds": round(seconds, 1),
-        "resumed_from": start and start.name,
-        "compiled": compiles,
-        "epochs": round(passes, 4),
-    }
-    write_json(run.folder / "provenance.json", about | {"params_hash": run.params_hash, "data_hash": run.data_hash})
+    weights = ranks.gathered(module.model.state_dict()) if diverged is None else {}
+    about = {"resumed_from": start and start.name, "compiled": compiles, "epochs": round(passes, 4)}
+    if ranks.world() > 1:
+        about["parallel"] = run.parallel.model_dump(mode="json")
+    if ranks.rank() == 0:
+        _end(run, weights, diverged, about | {"seconds": round(time.monotonic() - started, 1)})
+    ranks.barrier()
+
+
+def _end(run: Run, weights: dict[str, Tensor], diverged: int | None, about: dict) -> None:
+    """Write what only a run that came to its end has, and delete its resume checkpoints."""
+    about = provenance() | about | {"params_hash": run.params_hash, "data_hash": run.data_hash}
+    write_json(run.folder / "provenance.json", about)
     if diverged is not None:
         write_json(run.folder / "diverged.json", {"step": diverged})
     else:
-        weights = {name: value.detach().cpu().contiguous() for name, value in module.model.state_dict().items()}
         atomic_write(run.weights, to_bytes(weights, {"config": digest(run.config)}))
-    shutil.rmtree(resume, ignore_errors=True)
+    shutil.rmtree(run.folder / "resume", ignore_errors=True)

@@ -1,0 +1,127 @@
+"""A run on several devices: torch's elastic agent starts its ranks and starts them again where one was killed."""
+
+import logging
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from multiprocessing import forkserver
+from typing import Any
+
+import torch
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+from stemrepro.common.errors import Unfinished, UserError
+from stemrepro.common.stopping import handlers_kept, stops_held
+from stemrepro.common.workers import fork_server, leave_when_parent_ends
+from stemrepro.training import ranks
+from stemrepro.training.callbacks import Report
+from stemrepro.training.run import Run
+from stemrepro.training.train import train
+
+RESTARTS = 2
+"""How often ranks are started again in one command after one of them was killed."""
+SECONDS_TO_LEAVE = 300
+"""Ranks that haven't left so long after a signal to the command are killed."""
+POLL = 0.2
+"""Seconds between two looks at the reports of the first rank."""
+
+
+def _be_rank(function: Callable, accelerator: str, threads: int, queue: Any, arguments: tuple) -> Any:
+    """Be one of the ranks: call `function(*arguments, report)`, where reports go to the launcher."""
+    leave_when_parent_ends()
+    ranks.hear_leaving()
+    torch.set_num_threads(threads)
+    try:
+        with ranks.joined(accelerator):
+            return function(*arguments, lambda *values: queue.put(values))
+    except UserError as error:
+        queue.put(str(error))
+        sys.exit(2)
+    except ranks.Left:
+        sys.exit(Unfinished.code)
+
+
+def group(
+    function: Callable, arguments: tuple, devices: int, accelerator: str, threads: int, report: Report
+) -> list[Any]:
+    """Call `function(*arguments, report)` in so many ranks of this machine; return what each returns.
+
+    Raises:
+        UserError: raised by a rank.
+        Unfinished: the ranks have left after a signal to one of them or to this process.
+        ChildFailedError: a rank was killed, or raised something else.
+    """
+    for name in ("torch.distributed.elastic", "torch.multiprocessing"):  # the sentences here say it
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # or a new group reads the addresses of a dead one
+    context = fork_server(threads, "stemrepro.training.launch")
+    with stops_held():
+        queue, ended, sentences = context.Queue(), threading.Event(), []
+        forkserver.ensure_running()
+
+    def hear() -> None:
+        while not (ended.is_set() and queue.empty()):
+            while not queue.empty():
+                values = queue.get()
+                sentences.append(values) if isinstance(values, str) else report(*values)
+            ended.wait(POLL)
+
+    listener = threading.Thread(target=hear)
+    listener.start()
+    try:
+        with tempfile.TemporaryDirectory() as logs, handlers_kept(ranks.LEAVING):
+            settings = LaunchConfig(
+                1, 1, devices, DefaultLogsSpecs(log_dir=logs), run_id="stemrepro", rdzv_backend="c10d",
+                rdzv_endpoint="localhost:0", local_addr="127.0.0.1", max_restarts=0, start_method="forkserver",
+                signals_to_handle=",".join(number.name for number in ranks.LEAVING), shutdown_timeout=SECONDS_TO_LEAVE,
+            )  # fmt: skip
+            results = elastic_launch(settings, _be_rank)(function, accelerator, threads, queue, arguments)
+            return [results[rank] for rank in range(devices)]
+    except SignalException as stop:
+        raise Unfinished(f"left after signal {stop.sigval.name}; the same command resumes") from stop
+    except ChildFailedError as error:
+        ended.set()
+        listener.join()
+        if sentences:
+            raise UserError(sentences[0]) from error
+        if error.get_first_failure()[1].exitcode == Unfinished.code:
+            raise Unfinished(
+                "left with a checkpoint after a signal to one of the ranks; the same command resumes"
+            ) from error
+        raise
+    finally:
+        ended.set()
+        listener.join()
+
+
+def _train(run: Run, replace: bool, report: Report) -> None:
+    train(run, report, replace)
+
+
+def train_on_devices(run: Run, report: Report, replace: bool = False) -> None:
+    """Train a run on the devices that it names, as `train` does on one; raises as `group` and `train` do.
+
+    Raises:
+        UserError: the run can't be trained so, or the machine has fewer devices.
+    """
+    parallel, training = run.parallel, run.training
+    parallel.check(str(run), run.model, training)
+    if training.accelerator == "gpu" and torch.cuda.device_count() < parallel.devices:
+        raise UserError(
+            f"{run}: parallel asks for devices {parallel.devices}, and this machine has {torch.cuda.device_count()}"
+        )
+    for restarts in range(RESTARTS + 1):
+        try:
+            group(_train, (run, replace), parallel.devices, training.accelerator, training.threads, report)
+            return
+        except ChildFailedError as error:
+            said = error.get_first_failure()[1].message  # a text of a signal, or what an exception was
+            reason, more = (said, "") if isinstance(said, str) else (said["message"], said["extraInfo"]["py_callstack"])
+            if restarts == RESTARTS:
+                raise UserError(f"{run} failed {restarts + 1} times, at last with {reason}\n{more}") from error
+            again = "all ranks are started again, from the last checkpoint"
+            print(f"stemrepro: {run}: a rank ended ({' '.join(reason.split())}); {again}", file=sys.stderr)

@@ -1,0 +1,236 @@
+"""Runs on 2 and 4 devices against the same run on one: what they learn, write, leave behind and resume from."""
+
+import json
+import os
+import signal
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from stemrepro.common.errors import Unfinished, UserError
+from stemrepro.common.files import locked
+from stemrepro.config.parallel import Parallel
+from stemrepro.training import launch, ranks
+from stemrepro.training.callbacks import Recorder
+from stemrepro.training.checkpoint import newest
+from stemrepro.training.launch import group, train_on_devices
+from stemrepro.training.train import train
+from tests.conftest import quiet
+
+pytestmark = pytest.mark.slow
+DDP, FSDP = (Parallel(strategy=name, devices=2) for name in ("ddp", "fsdp"))
+
+
+def named(parallel):
+    """A test's name for a parallel block."""
+    return f"{parallel.strategy}-{parallel.devices}" if isinstance(parallel, Parallel) else None
+
+
+STEP = 7
+"""At which runs are interrupted; their last checkpoint is that of step 5."""
+
+
+@pytest.fixture(autouse=True)
+def deadline():
+    """Ranks that wait for each other are the usual failure."""
+
+    def late(*_):
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(120)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    return tmp_path_factory.mktemp("parallel")
+
+
+@pytest.fixture(scope="module")
+def make(runs_in, tiny, folders):
+    """make("fsdp", parallel) -> a run in a folder of that name, with 4 micro-batches a step."""
+    scale = tiny.model_copy(update={"training": tiny.training.model_copy(update={"micro_batch": 1})})
+
+    def made(name, parallel=None, arm="stem-half", **fields):
+        return replace(runs_in(folders / name)(arm, scale=scale, **fields), parallel=parallel)
+
+    return made
+
+
+@pytest.fixture(scope="module")
+def one(make):
+    """The run on one device."""
+    run = make("one")
+    train(run, quiet)
+    return run
+
+
+@pytest.fixture(scope="module")
+def whole(make):
+    """whole(parallel) -> the run on several devices that nobody interrupted."""
+    made = {}
+
+    def of(parallel):
+        key = json.dumps(parallel.model_dump())
+        if key not in made:
+            made[key] = make(f"whole-{len(made)}", parallel)
+            train_on_devices(made[key], quiet)
+        return made[key]
+
+    return of
+
+
+def rows(run):
+    return [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def same(run, other):
+    """Both runs learnt the same, to rounding; Adam blows it up where a gradient is nearly zero."""
+    for row, expected in zip(rows(run), rows(other), strict=True):
+        validation, others = row.pop("validation", {}), expected.pop("validation", {})
+        assert row == pytest.approx(expected, abs=5e-6)
+        assert validation == pytest.approx(others, abs=5e-6)
+    weights, expected = load_file(run.weights), load_file(other.weights)
+    assert weights.keys() == expected.keys()
+    for name, weight in weights.items():
+        torch.testing.assert_close(weight, expected[name], atol=2e-4, rtol=0)
+
+
+def bits(run):
+    return {path.name: path.read_bytes() for path in run.folder.iterdir() if path.name != "provenance.json"}
+
+
+def at_step(action):
+    """Has this rank do something after the step STEP, before its row is made."""
+    end_of_batch = Recorder.on_train_batch_end
+
+    def acting(self, trainer, *arguments):
+        if trainer.global_step == STEP:
+            action()
+        end_of_batch(self, trainer, *arguments)
+
+    Recorder.on_train_batch_end = acting
+
+
+def killed():
+    """Stands for the kill of a single process."""
+    raise InterruptedError
+
+
+def signalled(run, number, which, report):
+    """Trains; a signal comes to one rank."""
+    if ranks.rank() == which:
+        at_step(lambda: os.kill(os.getpid(), number))
+    train(run, report)
+
+
+def killed_once(run, replace, report):
+    """Trains; the first time the last rank is killed."""
+    marker = run.folder.with_name("killed")
+    if ranks.rank() == 1 and not marker.exists():
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.touch()
+        at_step(lambda: os.kill(os.getpid(), signal.SIGKILL))
+    train(run, report, replace)
+
+
+@pytest.mark.parametrize("parallel", [DDP, FSDP, FSDP.model_copy(update={"devices": 4})], ids=named)
+def test_a_run_on_several_devices_is_that_on_one(one, whole, parallel):
+    run = whole(parallel)
+    same(run, one)
+    assert run.ended
+    assert run.config == one.config
+    assert {path.name for path in run.folder.iterdir()} == {path.name for path in one.folder.iterdir()}
+    about = json.loads((run.folder / "provenance.json").read_text())
+    assert about["parallel"] == parallel.model_dump()
+    assert "parallel" not in json.loads((one.folder / "provenance.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("parallel", "number", "which"), [(DDP, signal.SIGTERM, 1), (FSDP, signal.SIGTERM, 0), (FSDP, signal.SIGUSR1, 1)]
+)
+def test_a_signal_to_a_rank_leaves_all_with_a_checkpoint_and_75(make, whole, parallel, number, which):
+    """The run resumes from the very step, to the bit."""
+    run = make(f"left-{parallel.strategy}-{number}", parallel)
+    with pytest.raises(Unfinished) as end:
+        group(signalled, (run, number, which), 2, "cpu", 1, quiet)
+    assert end.value.code == 75
+    assert newest(run.folder / "resume").name == f"step{STEP:09d}.ckpt"
+    train_on_devices(run, quiet)
+    assert bits(run) == bits(whole(parallel))
+
+
+@pytest.mark.parametrize("parallel", [DDP, FSDP], ids=named)
+def test_a_killed_rank_is_started_again_with_the_others(make, whole, parallel, monkeypatch, capfd):
+    """From the checkpoint of step 5, to the bit."""
+    run = make(f"killed-{parallel.strategy}", parallel)
+    monkeypatch.setattr(launch, "_train", killed_once)
+    train_on_devices(run, quiet)
+    assert run.folder.with_name("killed").exists()
+    assert "started again" in capfd.readouterr().err
+    assert json.loads((run.folder / "provenance.json").read_text())["resumed_from"] == "step000000005.ckpt"
+    assert bits(run) == bits(whole(parallel))
+
+
+MOVES = [(FSDP, None), (None, FSDP), (FSDP, DDP), (FSDP, FSDP.model_copy(update={"devices": 4}))]
+
+
+@pytest.mark.parametrize(("before", "after"), MOVES, ids=named)
+def test_a_checkpoint_moves_between_strategies_and_devices(make, one, before, after, monkeypatch):
+    run = make(f"moved-{MOVES.index((before, after))}", before)
+    if before is None:
+        monkeypatch.setattr(Recorder, "on_train_batch_end", Recorder.on_train_batch_end)
+        at_step(killed)
+        with pytest.raises(InterruptedError):
+            train(run, quiet)
+        monkeypatch.undo()
+    else:
+        with pytest.raises(Unfinished):
+            group(signalled, (run, signal.SIGTERM, 0), 2, "cpu", 1, quiet)
+    run = replace(run, parallel=after)
+    train_on_devices(run, quiet) if after else train(run, quiet)
+    assert json.loads((run.folder / "provenance.json").read_text())["resumed_from"]
+    same(run, one)
+
+
+def test_a_damaged_shard_is_passed_over(make, whole):
+    """The two newest checkpoints are kept; a byte of one rank's file is flipped."""
+    run = make("damaged", FSDP)
+    with pytest.raises(Unfinished):
+        group(signalled, (run, signal.SIGTERM, 0), 2, "cpu", 1, quiet)
+    kept = sorted((run.folder / "resume").glob("step*.ckpt"))
+    assert [path.name for path in kept] == ["step000000005.ckpt", f"step{STEP:09d}.ckpt"]
+    shard = max(kept[-1].glob("*.safetensors"))
+    content = bytearray(shard.read_bytes())
+    content[-1] ^= 1
+    shard.write_bytes(content)
+    train_on_devices(run, quiet)
+    assert json.loads((run.folder / "provenance.json").read_text())["resumed_from"] == "step000000005.ckpt"
+    assert bits(run) == bits(whole(FSDP))
+
+
+def test_a_later_stage_resumes_from_a_sharded_run(make, one, folders):
+    """Its first steps are those of a stage that resumes from the same run on one device."""
+    from stemrepro.pipeline.planned import init_from
+
+    ends = []
+    for name, parallel in (("stage-one", None), ("stage-fsdp", FSDP)):
+        first = replace(make(name, parallel), keep_final_checkpoint=True)
+        train_on_devices(first, quiet) if parallel else train(first, quiet)
+        second = replace(first, folder=first.folder.with_name("later"), keep_final_checkpoint=False)
+        second = replace(second, init_from=init_from(second, first, "kept", True))
+        train_on_devices(second, quiet) if parallel else train(second, quiet)
+        ends.append(second)
+    same(*ends)
+
+
+def test_what_the_first_rank_refuses_is_one_sentence(make):
+    run = make("locked", DDP)
+    with locked(run.folder), pytest.raises(UserError, match="another process is training") as error:
+        train_on_devices(run, quiet)
+    assert type(error.value) is UserError
