@@ -16,7 +16,7 @@ from stemrepro.training.compiling import compiled
 from stemrepro.training.optimizers import carry, make_optimizer, state_by_name
 from stemrepro.training.run import Run
 from stemrepro.training.schedule import schedule_factor
-from stemrepro.training.sharding import reduce_gradients_when, shard
+from stemrepro.training.sharding import reduce_copies, reduce_gradients_when, shard
 from stemrepro.training.touched import clip, sparse_gradients
 
 LOAD_BALANCING = 0.01
@@ -121,6 +121,7 @@ class LanguageModule(L.LightningModule):
     def configure_gradient_clipping(self, optimizer: torch.optim.Optimizer, **_: object) -> None:
         """Clip backbone and tables separately, each to the same norm (official code); keep the backbone's norm."""
         training = self.run.training
+        reduce_copies(self.model)
         backbone = [parameter for name, parameter in self.model.named_parameters() if not is_table(name)]
         self.gradient_norm = torch.nn.utils.clip_grad_norm_(backbone, training.clip).detach()
         clip_tables = clip if training.table_update == "touched" else torch.nn.utils.clip_grad_norm_

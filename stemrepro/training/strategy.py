@@ -58,6 +58,6 @@ def devices_of(run: Run) -> dict[str, Any]:
     parallel = run.parallel
     if ranks.world() == 1:  # on any cluster
         return {"devices": 1, "plugins": [AtomicCheckpointIO(), LightningEnvironment()]}
-    strategy = Sharded(parallel.devices) if parallel.sharded else DDPStrategy()
+    strategy = Sharded(parallel.devices) if parallel.sharded else DDPStrategy(find_unused_parameters=True)
     plugins = [TorchElasticEnvironment(), *([] if parallel.sharded else [AtomicCheckpointIO()])]
     return {"devices": parallel.devices, "strategy": strategy, "plugins": plugins}

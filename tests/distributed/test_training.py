@@ -19,8 +19,9 @@ from stemrepro.training.launch import group, train_on_devices
 from stemrepro.training.train import train
 from tests.conftest import quiet
 
-pytestmark = pytest.mark.slow
-DDP, FSDP = (Parallel(strategy=name, devices=2) for name in ("ddp", "fsdp"))
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("deadline")]
+DDP, FSDP, TABLES = (Parallel(strategy=name, devices=2) for name in ("ddp", "fsdp", "tables"))
+FOUR, COPIES = FSDP.model_copy(update={"devices": 4}), TABLES.model_copy(update={"devices": 4, "table_ranks": 2})
 
 
 def named(parallel):
@@ -30,20 +31,6 @@ def named(parallel):
 
 STEP = 7
 """At which runs are interrupted; their last checkpoint is that of step 5."""
-
-
-@pytest.fixture(autouse=True)
-def deadline():
-    """Ranks that wait for each other are the usual failure."""
-
-    def late(*_):
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(120)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +126,7 @@ def killed_once(run, replace, report):
     train(run, report, replace)
 
 
-@pytest.mark.parametrize("parallel", [DDP, FSDP, FSDP.model_copy(update={"devices": 4})], ids=named)
+@pytest.mark.parametrize("parallel", [DDP, FSDP, FOUR, TABLES, COPIES], ids=named)
 def test_a_run_on_several_devices_is_that_on_one(one, whole, parallel):
     run = whole(parallel)
     same(run, one)
@@ -152,7 +139,7 @@ def test_a_run_on_several_devices_is_that_on_one(one, whole, parallel):
 
 
 @pytest.mark.parametrize(
-    ("parallel", "number", "which"), [(DDP, signal.SIGTERM, 1), (FSDP, signal.SIGTERM, 0), (FSDP, signal.SIGUSR1, 1)]
+    ("parallel", "number", "which"), [(DDP, signal.SIGTERM, 1), (FSDP, signal.SIGTERM, 0), (TABLES, signal.SIGUSR1, 1)]
 )
 def test_a_signal_to_a_rank_leaves_all_with_a_checkpoint_and_75(make, whole, parallel, number, which):
     """The run resumes from the very step, to the bit."""
@@ -177,7 +164,7 @@ def test_a_killed_rank_is_started_again_with_the_others(make, whole, parallel, m
     assert bits(run) == bits(whole(parallel))
 
 
-MOVES = [(FSDP, None), (None, FSDP), (FSDP, DDP), (FSDP, FSDP.model_copy(update={"devices": 4}))]
+MOVES = [(FSDP, None), (None, TABLES), (TABLES, DDP), (TABLES, FOUR), (FSDP, COPIES)]
 
 
 @pytest.mark.parametrize(("before", "after"), MOVES, ids=named)
