@@ -3,10 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+import torch
 from lightning.fabric.plugins.environments import LightningEnvironment, TorchElasticEnvironment
 from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy
 from torch.optim import Optimizer
 
+from stemrepro.model.transformer import Decoder
 from stemrepro.training import ranks
 from stemrepro.training.checkpoint import AtomicCheckpointIO
 from stemrepro.training.run import Run
@@ -53,11 +55,25 @@ class Sharded(ModelParallelStrategy):
         return as_sharded(AtomicCheckpointIO().load_checkpoint(path), weights, parameters)
 
 
-def devices_of(run: Run) -> dict[str, Any]:
+def leaves_any_unread(model: Decoder) -> bool:
+    """Tell whether a pass leaves trained parameters unread, as the norm before a table without a gate."""
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    logits = model(torch.ones(1, 2, dtype=torch.long, device=trained[0].device))
+    return any(gradient is None for gradient in torch.autograd.grad(logits.sum(), trained, allow_unused=True))
+
+
+def devices_of(run: Run, model: Decoder) -> dict[str, Any]:
     """Return the arguments of a Trainer that say on how many devices it trains, and how."""
-    parallel = run.parallel
     if ranks.world() == 1:  # on any cluster
         return {"devices": 1, "plugins": [AtomicCheckpointIO(), LightningEnvironment()]}
-    strategy = Sharded(parallel.devices) if parallel.sharded else DDPStrategy(find_unused_parameters=True)
-    plugins = [TorchElasticEnvironment(), *([] if parallel.sharded else [AtomicCheckpointIO()])]
-    return {"devices": parallel.devices, "strategy": strategy, "plugins": plugins}
+    if run.parallel.sharded:
+        return {
+            "devices": run.parallel.devices,
+            "strategy": Sharded(run.parallel.devices),
+            "plugins": [TorchElasticEnvironment()],
+        }
+    return {
+        "devices": run.parallel.devices,
+        "strategy": DDPStrategy(find_unused_parameters=leaves_any_unread(model)),
+        "plugins": [TorchElasticEnvironment(), AtomicCheckpointIO()],
+    }

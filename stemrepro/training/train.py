@@ -146,7 +146,7 @@ def _train(run: Run, report: Report, on_eval: Callable[[int, dict], None] | None
     passes = epochs(run, module.blocks)
     trainer = L.Trainer(
         accelerator=training.accelerator,
-        **devices_of(run),
+        **devices_of(run, module.model),
         precision=training.precision,
         max_steps=training.steps,
         accumulate_grad_batches=training.batch // (training.micro_batch * ranks.world()),

@@ -138,6 +138,14 @@ def test_a_run_on_several_devices_is_that_on_one(one, whole, parallel):
     assert "parallel" not in json.loads((one.folder / "provenance.json").read_text())
 
 
+def test_ddp_takes_parameters_that_no_pass_reads(make):
+    """The norms before tables without a gate; their weights stay as they were drawn."""
+    run, other = (make(name, parallel, "token-only") for name, parallel in (("unread", DDP), ("unread-one", None)))
+    train_on_devices(run, quiet)
+    train(other, quiet)
+    same(run, other)
+
+
 @pytest.mark.parametrize(
     ("parallel", "number", "which"), [(DDP, signal.SIGTERM, 1), (FSDP, signal.SIGTERM, 0), (TABLES, signal.SIGUSR1, 1)]
 )
