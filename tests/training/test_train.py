@@ -54,6 +54,12 @@ def report_every_step(monkeypatch):
     monkeypatch.setattr(callbacks.time, "monotonic", iter(range(10**9)).__next__)
 
 
+@pytest.fixture(scope="module")
+def compiler():
+    if not compiler_works("cpu"):  # asked here, as it compiles something
+        pytest.skip("there is no working C++ compiler")
+
+
 def test_a_run_equals_a_plain_training_loop(make_run):
     """Lightning, callbacks and accumulation change nothing: the oracle is twenty lines of torch."""
     run = make_run("stem-half", table_rate_factor=2.0, table_decay_factor=0.5)
@@ -140,7 +146,7 @@ def test_a_decay_is_never_gone_on_from(make_run, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not compiler_works("cpu"), reason="there is no working C++ compiler")
+@pytest.mark.usefixtures("compiler")
 def test_a_compiled_run_resumes_bit_exactly_and_is_the_eager_one_but_for_roundings(make_run, report_every_step):
     run = make_run("stem-full")
     train(run, quiet)
@@ -333,7 +339,7 @@ def test_damaged_settings_are_refused_or_replaced(make_run):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not compiler_works("cpu"), reason="torch.compile needs a C++ compiler on the CPU")
+@pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize("arm", ["stem-third", "topk-moe"])
 def test_a_compiled_run_has_the_losses_of_an_eager_one(make_run, tiny, tmp_path, monkeypatch, arm):
     """torch's cache is shared by processes, also under another instruction set, so that this test has another one.
