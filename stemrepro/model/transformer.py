@@ -20,9 +20,14 @@ from stemrepro.model.ffn.naming import OWN_FILE
 from stemrepro.model.pairs import PairInput
 
 
-@lru_cache(maxsize=8)
+@torch.compiler.assume_constant_result  # the compiler looks through a cache, and would make them anew in every step
 def rotary_angles(length: int, head_width: int, base: float, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return cosines and sines of the rotary positions, each [length, head_width]; made once per length and device."""
+    return _angles(length, head_width, base, device)
+
+
+@lru_cache(maxsize=8)
+def _angles(length: int, head_width: int, base: float, device: torch.device) -> tuple[Tensor, Tensor]:
     with torch.inference_mode(False):  # or a table made while scoring could not be trained with
         steps = torch.arange(0, head_width, 2, dtype=torch.float64, device=device)
         positions = torch.arange(length, dtype=torch.float64, device=device)

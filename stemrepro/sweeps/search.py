@@ -20,6 +20,7 @@ from optuna.trial import Trial
 from rich.console import Console
 from tqdm import tqdm
 
+from stemrepro.common import mkl_avx512
 from stemrepro.common.files import damaged, digest, locked, read_json, write_json
 from stemrepro.common.paths import RUNS, SCORES
 from stemrepro.common.progress import bar
@@ -116,6 +117,8 @@ def run_sweep(
     Raises:
         UserError: a mistake in the file, missing data, a failed worker.
     """
+    if catalog.scale(scale).training.mkl_avx512:
+        mkl_avx512.load()
     sweep, name, out = read_sweep(file), file.stem, Path("sweeps") / scale / file.stem
     folder = results / scale / "sweeps" / name
     grown = out / "grown.json"  # the grid's values where it was extended, for workers and after a kill

@@ -15,7 +15,7 @@ from stemrepro.offload.offload import table_owners
 from stemrepro.training.module import LanguageModule
 from stemrepro.training.run import Run
 from stemrepro.training.schedule import schedule_factor
-from stemrepro.training.touched import move_rows, new_moments
+from stemrepro.training.touched import new_moments, row_update
 
 
 class HostRows(nn.Module):
@@ -51,8 +51,10 @@ class HostTables:
         returned: bytes of gradients that went back to the host so far; `link.moved` has those of rows that came.
     """
 
-    def __init__(self, tables: list[HostRows], link: Link, betas: tuple[float, float], eps: float) -> None:
-        self.tables, self.link, self.returned = tables, link, 0
+    def __init__(
+        self, tables: list[HostRows], link: Link, betas: tuple[float, float], eps: float, compile: bool = False
+    ) -> None:
+        self.tables, self.link, self.returned, self.move = tables, link, 0, row_update(compile)
         self.vocab = len(tables[0].weight)
         self.moments = [new_moments(table.weight) for table in tables]
         self.settings = {"betas": betas, "eps": eps}
@@ -105,13 +107,14 @@ class HostTables:
         """Return the staged rows of all tables."""
         return [table.staged for table in self.tables]
 
+    @torch.no_grad()
     def update(self, rate: float, decay: float) -> None:
         """Bring the gradients of the step's rows to the host, update as TouchedAdamW does, and end the step."""
         group = self.settings | {"lr": rate, "weight_decay": decay}
         gradients = self.link.back([table.staged.grad for table in self.tables])
         for table, moments, gradient in zip(self.tables, self.moments, gradients, strict=True):
             self.returned += gradient.numel() * gradient.element_size()
-            move_rows(table.weight, moments, self.ids, gradient, group)
+            self.move(table.weight, moments, self.ids, gradient, group)
             table.staged = None
 
 
@@ -158,7 +161,7 @@ class HostModule(LanguageModule):
         if device.type == "cuda":
             for table in self.host:
                 table.weight = table.weight.pin_memory()
-        self.tables = HostTables(self.host, link_to(device), training.betas, training.eps)
+        self.tables = HostTables(self.host, link_to(device), training.betas, training.eps, self.compile_update)
         if self.moments is not None:
             self.tables.moments = self.moments
 

@@ -48,8 +48,10 @@ class LanguageModule(L.LightningModule):
 
     def __init__(self, run: Run, compile: bool = False) -> None:
         super().__init__()
-        self.run = run
-        self.mean_loss = compiled(mean_loss) if compile else mean_loss
+        self.run, self.compile_update = run, compile
+        # Compiled by torch 2.13, sparse gradients of a model's tables come out wrong. The number of host rows varies.
+        whole = compile and run.training.table_update != "touched"
+        self.mean_loss = compiled(mean_loss) if whole else mean_loss
         self.model = build(run.model, run.seed)
         for table in table_parameters(self.model).values():
             table.requires_grad_(run.training.table_trained)
@@ -103,7 +105,7 @@ class LanguageModule(L.LightningModule):
     def configure_optimizers(self) -> dict:
         """Make the optimiser, with the state that is carried over, and the schedule of its learning rates."""
         training = self.run.training
-        optimizer = make_optimizer(self.model, training)
+        optimizer = make_optimizer(self.model, training, self.compile_update)
         carry(self.carried, optimizer)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: schedule_factor(step, training))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}

@@ -58,8 +58,10 @@ def group_of(name: str, parameter: nn.Parameter, training: RunTraining) -> str:
     return "matrices" if hidden and training.optimizer == "muon" else "backbone"
 
 
-def make_optimizer(model: nn.Module, training: RunTraining) -> Chain:
+def make_optimizer(model: nn.Module, training: RunTraining, compile: bool = False) -> Chain:
     """Make the optimiser of a model's trained parameters, whose groups have the key "name".
+
+    With `compile` the update of touched rows is compiled.
 
     Weight decay acts on all parameters, as in the official code. Muon has torch's momentum. Its steps are scaled to the
     size of AdamW's, so that one learning rate serves both (match_rms_adamw: Moonlight, arXiv 2502.16982).
@@ -74,9 +76,10 @@ def make_optimizer(model: nn.Module, training: RunTraining) -> Chain:
     }
     # A fused optimiser takes the scale of 16-bit gradients off by itself, too late for clipping.
     adamw = {"betas": training.betas, "eps": training.eps, "fused": training.precision != "16-mixed"}
+    rows = {"compile": compile} if training.table_update == "touched" else {}
     makers = {
         "matrices": partial(torch.optim.Muon, adjust_lr_fn="match_rms_adamw"),
-        "tables": partial(TABLES[training.table_update], **adamw),
+        "tables": partial(TABLES[training.table_update], **adamw, **rows),
     }
     optimizers = []
     for group, parameters in members.items():

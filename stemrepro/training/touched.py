@@ -1,10 +1,13 @@
 """AdamW that moves only the rows of a table that the batch touched: not the paper's semantics, and named as such."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
 from stemrepro.common.errors import UserError
 from stemrepro.model.ffn.base import table_parameters
+from stemrepro.training.compiling import compiled
 from stemrepro.training.table_adamw import TableAdamW
 
 
@@ -57,9 +60,11 @@ def new_moments(table: Tensor) -> dict[str, Tensor]:
     }
 
 
-@torch.no_grad()
 def move_rows(table: Tensor, moments: dict[str, Tensor], rows: Tensor, gradient: Tensor, group: dict) -> None:
-    """Update distinct rows [n] of a table [rows, width] in place by AdamW and their gradient [n, width]."""
+    """Update distinct rows [n] of a table [rows, width] in place by AdamW and their gradient [n, width].
+
+    Nothing is recorded for a gradient; the caller sees to that, as the compiler can't.
+    """
     first, second = group["betas"]
     steps = moments["step"].index_select(0, rows).add_(1)
     mean = moments["exp_avg"].index_select(0, rows).lerp_(gradient, 1 - first)
@@ -73,6 +78,11 @@ def move_rows(table: Tensor, moments: dict[str, Tensor], rows: Tensor, gradient:
     table.index_copy_(0, rows, kept.sub_(moved))
 
 
+def row_update(compile: bool) -> Callable:
+    """Return `move_rows`, compiled on request: the number of rows is another in every step."""
+    return compiled(move_rows, dynamic=True) if compile else move_rows
+
+
 class TouchedAdamW(TableAdamW):
     """AdamW that updates only those rows of tables that have a gradient.
 
@@ -80,10 +90,16 @@ class TouchedAdamW(TableAdamW):
     old momentum move it.) A row that every batch touches moves as under dense AdamW.
     """
 
+    def __init__(self, tables: list, compile: bool = False, **settings: object) -> None:
+        """Take what torch's AdamW takes, and whether the update is compiled."""
+        super().__init__(tables, **settings)
+        self.move = row_update(compile)
+
     def step_table(self, table: Tensor, group: dict) -> None:
         """Update a table [rows, width] in place by its sparse gradient (see `sparse_gradients`)."""
         state, gradient = self.state[table], table.grad.coalesce()
         if not state:
             state |= new_moments(table)
         state["step"] = state["step"].to(table.device)  # after a resume it may lie on the processor
-        move_rows(table, state, gradient.indices()[0], gradient.values(), group)
+        # Not indices() and values(), which are views of a sparse tensor: the compiler fails on them.
+        self.move(table, state, gradient._indices()[0], gradient._values(), group)

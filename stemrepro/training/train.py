@@ -14,6 +14,7 @@ import yaml
 from lightning.fabric.plugins.environments import LightningEnvironment
 from safetensors.torch import save as to_bytes
 
+from stemrepro.common import mkl_avx512
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, digest, locked, write_json
 from stemrepro.common.provenance import provenance
@@ -127,14 +128,13 @@ def train(run: Run, report: Report, replace: bool = False, on_eval: Callable[[in
 def _train(run: Run, report: Report, on_eval: Callable[[int, dict], None] | None) -> None:
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)  # it lists devices and gives tips
     warnings.filterwarnings("ignore", module="lightning")
-    warnings.filterwarnings("ignore", message="Dynamo detected a call to a `functools.lru_cache`")  # of constants
     started, training = time.monotonic(), run.training
     torch.manual_seed(run.seed)  # nothing draws from it yet
-    # Compiled by torch 2.13, sparse gradients of a model's tables come out wrong. The number of host rows varies.
-    compiled = training.compile and training.table_update != "touched"
-    compiles = compiled and compiler_works("cuda" if training.accelerator == "gpu" else "cpu")
-    if compiled and not compiles:
+    compiles = training.compile and compiler_works("cuda" if training.accelerator == "gpu" else "cpu")
+    if training.compile and not compiles:
         print(f"stemrepro: {run}: there is no working compiler; it is trained without", file=sys.stderr)
+    if training.mkl_avx512 and not mkl_avx512.in_force():
+        print(f"stemrepro: {run}: MKL can't be asked for AVX-512; it is trained without", file=sys.stderr)
     kind = HostModule if training.table_home == "host" else LanguageModule
     module, recorder, resume = kind(run, compiles), Recorder(run, report, on_eval), run.folder / "resume"
     passes = epochs(run, module.blocks)
@@ -146,6 +146,8 @@ def _train(run: Run, report: Report, on_eval: Callable[[int, dict], None] | None
         accumulate_grad_batches=training.batch // training.micro_batch,
         callbacks=[recorder],
         plugins=[AtomicCheckpointIO(), LightningEnvironment()],  # a single process, on any cluster
+        # Or threads race for an embedding's gradient in compiled code, and sums round by who came first.
+        deterministic=compiles and training.threads > 1 and training.accelerator == "cpu",
         default_root_dir=run.folder,  # inside Slurm any hpc_ckpt_* there would be loaded
         logger=False,
         enable_checkpointing=False,
@@ -170,6 +172,7 @@ def _train(run: Run, report: Report, on_eval: Callable[[int, dict], None] | None
         "seconds": round(seconds, 1),
         "resumed_from": start and start.name,
         "compiled": compiles,
+        "mkl_avx512": mkl_avx512.in_force(),
         "epochs": round(passes, 4),
     }
     write_json(run.folder / "provenance.json", about | {"params_hash": run.params_hash, "data_hash": run.data_hash})

@@ -90,7 +90,7 @@ def march(path, report):
 def call(function, runs, **arguments):
     jobs = [Job(f"tests.common.test_workers:{function.__name__}", run, f"job {run}", 1, arguments) for run in runs]
     # One fork server serves the whole session: it had better have loaded what test_kill.py needs.
-    results = dict(run_jobs(jobs, 2, 1, "stemrepro.training.train"))
+    results = dict(run_jobs(jobs, 2, 1, ["stemrepro.training.train"]))
     return [results[number] for number in range(len(jobs))]
 
 
@@ -101,7 +101,7 @@ def test_results_with_threads_and_allocator_set():
 def test_results_come_as_jobs_end():
     """A stage that was killed keeps what was scored until then."""
     jobs = [Job("tests.common.test_workers:square", 1, "quick", 1), Job("tests.common.test_workers:crash", 0, "bad", 1)]
-    results = run_jobs(jobs, 1, 1, "stemrepro.training.train")
+    results = run_jobs(jobs, 1, 1, ["stemrepro.training.train"])
     assert next(results)[0] == 0
     with pytest.raises(UserError, match="bad failed"):
         next(results)
@@ -144,7 +144,7 @@ def test_a_worker_that_hangs_ends_with_the_others(tmp_path):
     path = str(tmp_path / "pid")
     jobs = [Job(f"tests.common.test_workers:{name}", path, name, 1) for name in ("hang", "wait_for")]
     with pytest.raises(UserError, match=r"^the other one hangs$"):
-        dict(run_jobs(jobs, 2, 1, "stemrepro.training.train"))
+        dict(run_jobs(jobs, 2, 1, ["stemrepro.training.train"]))
     assert not alive(Path(path).read_text())
 
 

@@ -8,7 +8,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.base import is_table
-from stemrepro.model.transformer import build, document_mask, rotary_angles
+from stemrepro.model.transformer import _angles, build, document_mask, rotary_angles
 
 SHAPE = {"vocab": 61, "width": 32, "layers": 3, "heads": 4, "kv_heads": 2, "ffn_width": 40}
 NAMES = {
@@ -96,12 +96,12 @@ def test_document_mask_equals_separate_documents():
 
 def test_rotary_positions_are_made_once_and_can_be_trained_with():
     """Angles that were first made while scoring in inference mode must not poison training."""
-    rotary_angles.cache_clear()
+    _angles.cache_clear()
     model, tokens = build(ModelConfig(**SHAPE), seed=0), torch.randint(0, 61, (1, 7))
     with torch.inference_mode():
         model(tokens)
     model(tokens).sum().backward()
-    assert rotary_angles.cache_info().misses == 1
+    assert _angles.cache_info().misses == 1
     cos, sin = rotary_angles(7, 8, 10000.0, torch.device("cpu"))
     for position in range(7):
         for place in range(8):
