@@ -58,7 +58,8 @@ def slurm(tmp_path_factory):
     for parent in (home, *home.parents[:-2]):  # munged refuses a socket that others can't reach
         parent.chmod(parent.stat().st_mode | 0o011)
     munge = ["--foreground", "--force", f"--socket={home}/munge.socket", f"--pid-file={home}/munge.pid",
-             f"--log-file={home}/munge.log", f"--seed-file={home}/munge.seed", f"--key-file={home}/munge.key"]  # fmt: skip
+             f"--log-file={home}/munge.log", f"--seed-file={home}/munge.seed",
+             f"--key-file={home}/munge.key"]  # fmt: skip
     (home / "munge.key").write_bytes(os.urandom(128))
     (home / "munge.key").chmod(0o600)
     environment = os.environ | {"SLURM_CONF": str(conf)}
