@@ -133,6 +133,16 @@ def atlas_run(atlas_sample, tiny, catalog, tmp_path_factory):
     return make
 
 
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory):
+    """MLflow takes seconds to make one; tests copy it."""
+    from mlflow import MlflowClient  # seconds, which most tests don't need
+
+    path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+    MlflowClient(f"sqlite:///{path}").search_experiments()
+    return path
+
+
 @pytest.fixture
 def few_draws(monkeypatch):
     """Let bootstraps draw a twentieth of their samples: for pictures of intervals, not for their ends."""

@@ -179,6 +179,14 @@ def _edges(definition: Definition) -> list[tuple[str, str, list[Definition]]]:
     return edges
 
 
+@cache
+def _imported_files(source: Source, file: Path) -> set[Path]:
+    """Return the files that a file imports, and the __init__.py of the packages that they are in."""
+    homes = {home for name in source.imported if (home := _split(name, file)[0])}
+    above = {folder / "__init__.py" for home in homes for folder in home.parents if folder != PACKAGE.parent}
+    return homes | {path for path in above if path.is_file()}
+
+
 def files(places: Iterable[str | Path], without: Iterable[str] = ()) -> list[Path]:
     """Return every file that is imported, directly or not, also inside functions; sorted.
 
@@ -197,12 +205,7 @@ def files(places: Iterable[str | Path], without: Iterable[str] = ()) -> list[Pat
             raise ValueError(f"{place} is no module of {PACKAGE.name}")
         reached.append(file)
     for file in reached:
-        for name in sorted(_source(file).imported):
-            home = _split(name, file)[0]
-            above = (
-                [] if home is None else [folder / "__init__.py" for folder in home.parents if folder != PACKAGE.parent]
-            )
-            reached += {path for path in (home, *above) if path and path.is_file()} - {*reached} - out
+        reached += _imported_files(_source(file), file) - {*reached} - out
     return sorted(set(reached) - out)
 
 
