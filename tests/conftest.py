@@ -22,6 +22,7 @@ from stemrepro.measures.catalog import load
 from stemrepro.training.run import Run
 
 os.environ["OMP_NUM_THREADS"] = "1"  # torch: two threads wait for each other on a busy machine; golden losses need one
+os.environ["OMP_WAIT_POLICY"] = "passive"  # where a test has two threads, they wait asleep
 ROOT = Path(__file__).parent.parent
 
 
