@@ -22,6 +22,7 @@ from stemrepro.measures.catalog import load
 from stemrepro.training.run import Run
 
 os.environ["OMP_NUM_THREADS"] = "1"  # torch: two threads wait for each other on a busy machine; golden losses need one
+os.environ["OMP_WAIT_POLICY"] = "passive"  # where a test has two threads, they wait asleep
 ROOT = Path(__file__).parent.parent
 
 
@@ -131,6 +132,16 @@ def atlas_run(atlas_sample, tiny, catalog, tmp_path_factory):
         return run
 
     return make
+
+
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory):
+    """MLflow takes seconds to make one; tests copy it."""
+    from mlflow import MlflowClient  # seconds, which most tests don't need
+
+    path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+    MlflowClient(f"sqlite:///{path}").search_experiments()
+    return path
 
 
 @pytest.fixture

@@ -43,19 +43,18 @@ def clone(tmp_path_factory):
     return clone
 
 
+def test_dvcs_own_files_are_where_nobody_else_can_write(clone):
+    """It reads some of them as pickles."""
+    assert "Everything is up to date." in clone.call("dvc", "pull")
+    places = [clone.folder / ".dvcsite", *(clone.folder / ".dvcsite").rglob("*"), clone.folder / ".dvc/tmp"]
+    assert len(list((clone.folder / ".dvcsite/repo").iterdir())) > 1
+    assert [path for path in places if path.stat().st_mode & 0o002] == []
+
+
 def test_there_is_nothing_to_do(clone):
     """Else code, recipes or scores changed without what follows from them; 'dvc repro' without a plan draws it."""
     assert clone.call("dvc", "status").splitlines() == ["Data and pipelines are up to date."]
     assert "Running stage" not in clone.call("dvc", "repro", "--dry")
-    assert "Everything is up to date." in clone.call("dvc", "pull")
-
-
-def test_dvcs_own_files_are_where_nobody_else_can_write(clone):
-    """It reads some of them as pickles."""
-    clone.call("dvc", "status")
-    places = [clone.folder / ".dvcsite", *(clone.folder / ".dvcsite").rglob("*"), clone.folder / ".dvc/tmp"]
-    assert len(list((clone.folder / ".dvcsite/repo").iterdir())) > 1
-    assert [path for path in places if path.stat().st_mode & 0o002] == []
 
 
 def test_metrics_plots_and_experiments_are_shown(clone):
@@ -68,7 +67,6 @@ def test_metrics_plots_and_experiments_are_shown(clone):
 
 
 def test_a_plan_changes_nothing_that_git_holds(clone):
-    for scale in ("smoke", "ladder"):
-        clone.call("stemrepro", "plan", "--quiet", "--scale", scale)
-        assert clone.call("git", "status", "--porcelain") == "?? plan/\n"
+    clone.call("stemrepro", "plan", "--quiet", "--scale", "ladder")
+    assert clone.call("git", "status", "--porcelain") == "?? plan/\n"
     assert "plan/dvc.yaml:train@ladder" in clone.call("dvc", "status")

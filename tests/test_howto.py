@@ -100,6 +100,7 @@ def test_the_experiment_sets_a_field_that_is_planned(catalog):
         assert stage in drawing(catalog)
 
 
+@pytest.mark.slow
 def test_the_flowchart_waits_as_dvc_does(catalog, tmp_path):
     """Its arrows are those of DVC's graph of the laptop's plan, with all analyses as one.
 

@@ -150,16 +150,18 @@ def train(
         bool, typer.Option("--untracked", help="leave MLflow alone, which then needn't be installed")
     ] = False,
     replace: Annotated[bool, typer.Option("--replace", help="remove runs that were made with other settings")] = False,
+    part: Annotated[str, typer.Option(help="I/N: share I of N of the runs, for as many machines or jobs")] = "1/1",
 ) -> None:
     """Train all seeds of arms; finished runs return at once, interrupted ones resume."""
     from stemrepro.cli.summary import losses_of_runs
-    from stemrepro.pipeline.planned import asked_runs, train_runs
+    from stemrepro.pipeline.planned import asked_runs, share_of, train_runs
     from stemrepro.tracking.follow import followed
 
     params = names.planned(scale)
     addresses = names.chosen(params, scale, runs or [])
     settings = params.scale[scale]
-    chosen = asked_runs(scale, settings.data, params.planned(scale), addresses, parallel=settings.parallel)
+    asked = asked_runs(scale, settings.data, params.planned(scale), addresses, parallel=settings.parallel)
+    chosen = share_of(asked, part)
     commit()  # git's complaints are printed here, and not by each worker
     left = [run for run in chosen if not run.ended]
     tracked = [] if untracked else sorted({str(run.address) for run in left})
@@ -172,6 +174,22 @@ def train(
                 file=sys.stderr,
             )
     print(losses_of_runs(chosen, RUNS / scale))
+
+
+@app.command()
+def adopt(
+    archive: Annotated[Path, typer.Argument(help="a tar file of runs/SCALE and scores/SCALE")],
+    scale: Scale = "laptop",
+) -> None:
+    """Take in runs and scores that another machine made of the same recipes, text and code."""
+    from stemrepro.pipeline.adopt import adopt as take_in
+
+    taken, refused = take_in(names.planned(scale), scale, archive)
+    print(f"{len(taken)} runs and scores of the archive are here now")
+    for sentence in refused:
+        print(f"refused: {sentence}", file=sys.stderr)
+    if refused:
+        raise typer.Exit(1)
 
 
 @app.command()

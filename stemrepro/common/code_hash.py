@@ -47,12 +47,12 @@ class Source:
     Attributes:
         imports: the full dotted names of each name that is imported at its top. There are several where an import has
             another to fall back on; a relative import has a dot in front for each level.
-        imported: all such names, also those imported inside functions.
+        files: that it imports, also inside functions, with the __init__.py of their packages.
     """
 
     definitions: list[Definition]
     imports: dict[str, list[str]]
-    imported: frozenset[str]
+    files: frozenset[Path]
 
     def named(self, name: str) -> list[Definition]:
         """Return the definitions that bind a name."""
@@ -114,7 +114,9 @@ def _source(file: Path) -> Source:
         if not says_nothing(node)
     ]
     top = _by_name(node for node in tree.body if not isinstance(node, SCOPES))
-    return Source(definitions, top, frozenset(name for _, name in _imports(tree)))
+    homes = {_split(name, file)[0] for name in {name for _, name in _imports(tree)}} - {None}
+    above = {folder / "__init__.py" for home in homes for folder in home.parents if folder != PACKAGE.parent}
+    return Source(definitions, top, frozenset(homes | {path for path in above if path.is_file()}))
 
 
 def file_of(module: str, file: Path | None = None) -> Path | None:
@@ -197,12 +199,7 @@ def files(places: Iterable[str | Path], without: Iterable[str] = ()) -> list[Pat
             raise ValueError(f"{place} is no module of {PACKAGE.name}")
         reached.append(file)
     for file in reached:
-        for name in sorted(_source(file).imported):
-            home = _split(name, file)[0]
-            above = (
-                [] if home is None else [folder / "__init__.py" for folder in home.parents if folder != PACKAGE.parent]
-            )
-            reached += {path for path in (home, *above) if path and path.is_file()} - {*reached} - out
+        reached += _source(file).files - {*reached} - out
     return sorted(set(reached) - out)
 
 

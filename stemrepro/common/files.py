@@ -6,8 +6,11 @@ import hashlib
 import json
 import os
 import secrets
+import stat
+import sys
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from stemrepro.common.errors import UserError
@@ -131,3 +134,26 @@ def flat(value: dict, prefix: str = "") -> dict:
     for key, inner in value.items():
         result.update(flat(inner, f"{prefix}{key}.") if isinstance(inner, dict) else {f"{prefix}{key}": inner})
     return result
+
+
+def private_folder() -> Path:
+    """Return a folder below TMPDIR for compiled code, in which nobody else can put any: torch would load and run it.
+
+    Its name can be guessed, so that another user may have made it first, or a link. Then a new one is made.
+    """
+    place = Path(tempfile.gettempdir()) / f"stemrepro-{os.getuid()}"  # a container's user may have no name
+    with suppress(FileExistsError):
+        place.mkdir(mode=0o700)
+    about = place.lstat()
+    if (
+        stat.S_ISDIR(about.st_mode)
+        and about.st_uid == os.getuid()
+        and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    ):
+        return place
+    other = Path(tempfile.mkdtemp(prefix="stemrepro-"))
+    print(
+        f"stemrepro: {place} isn't a folder that this user alone can write to; compiled code goes to {other}",
+        file=sys.stderr,
+    )
+    return other

@@ -143,8 +143,8 @@ def _keep_sockets_short() -> None:
     tempfile.tempdir = before
 
 
-def fork_server(threads: int, preload: str) -> multiprocessing.context.ForkServerContext:
-    """Return the context of a fork server with the allocator's thresholds and one import.
+def fork_server(threads: int, *preload: str) -> multiprocessing.context.ForkServerContext:
+    """Return the context of a fork server with the allocator's thresholds and imports in their order.
 
     The server starts with its first process. All later processes come from that first server, whoever calls.
 
@@ -154,7 +154,7 @@ def fork_server(threads: int, preload: str) -> multiprocessing.context.ForkServe
     _keep_sockets_short()
     os.environ.update(ENVIRONMENT | {"OMP_NUM_THREADS": str(threads)})
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["stemrepro.common.fork_server", preload])
+    context.set_forkserver_preload(["stemrepro.common.fork_server", *preload])
     return context
 
 
@@ -162,7 +162,7 @@ def run_jobs(
     jobs: list[Job],
     workers: int,
     threads: int,
-    preload: str,
+    preload: Sequence[str],
     what: str = "jobs",
     done: int = 0,
     later: Sequence[Job] = (),
@@ -171,7 +171,7 @@ def run_jobs(
 
     Args:
         threads: torch threads in each worker.
-        preload: module that the fork server imports beforehand.
+        preload: modules that the fork server imports beforehand.
         what: names the jobs, in a word, for the progress bar.
         done: jobs of the same kind that had nothing left to do.
         later: jobs that another call will run, for the time that is left.
@@ -181,7 +181,7 @@ def run_jobs(
     """
     if not jobs:
         return
-    context = fork_server(threads, preload)
+    context = fork_server(threads, *preload)
     with stops_held():  # this starts multiprocessing's resource tracker, which is to outlive a SIGHUP
         queue = context.Queue()
     others = multiprocessing.active_children()

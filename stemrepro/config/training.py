@@ -57,6 +57,11 @@ class Training(Strict):
         False,
         description="torch.compile: faster, other roundings; where there is no compiler a run is eager and records it",
     )
+    mkl_avx512: bool = later(
+        False,
+        description="MKL's AVX-512 kernels on processors of other makers than Intel too: faster, other roundings; "
+        "where they can't be had a run is trained without and records it",
+    )
     evals: Positive = Field(description="evaluations during a run, evenly spaced; under wsd, per doubling of the steps")
     eval_tokens: Positive = Field(description="validation tokens per source at each evaluation")
     eval_batch: Positive = Field(description="sequences at once at an evaluation")

@@ -121,7 +121,7 @@ class ArmLosses(ArmScores):
         # Every seed is scored on the same targets, which each way of sorting them adds up to.
         for source in self.sources:
             counts = totals.xs(source, axis=1, level="source") if source in totals.columns.levels[1] else pd.DataFrame()
-            if list(counts.index) != self.scored or counts.isna().any(axis=None) or counts.stack().nunique() != 1:
+            if list(counts.index) != self.scored or len(np.unique(counts)) != 1:
                 raise damaged(
                     path, f"of source '{source}' something is missing; summary.json has {len(self.scored)} seeds"
                 )

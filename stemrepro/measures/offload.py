@@ -103,12 +103,11 @@ def decode(sequences: int) -> Pass:
     return Pass(sequences, 1, CONTEXT)
 
 
-@cache
 def layer_seconds(dense: ModelConfig, replaced: bool, work: Pass, flops_per_second: float, memory: float) -> float:
     """Return the device seconds of one layer.
 
     They are the longer of two times: of its products, or of reading its weights, keys and values at `memory` bytes a
-    second. They are cached, because a figure's links differ in nothing that they depend on.
+    second.
     """
     product = dense.width * dense.ffn_width if replaced else 0
     flops = (flops_per_token(dense, work.context) - 2 * dense.width * dense.vocab) / dense.layers - 2 * product
@@ -117,20 +116,24 @@ def layer_seconds(dense: ModelConfig, replaced: bool, work: Pass, flops_per_seco
     return max(work.total * flops / flops_per_second, (BYTES * weights + held) / memory)
 
 
-def stretches(dense: ModelConfig, replaced: tuple[int, ...], works: Sequence[Pass], device: Device) -> list[float]:
+@cache
+def stretches(
+    dense: ModelConfig, replaced: tuple[int, ...], works: tuple[Pass, ...], flops_per_second: float, memory: float
+) -> list[float]:
     """Return device seconds before each table is read and after the last [passes x tables + 1].
 
     Passes follow each other. A layer's table is read after its attention, here at the layer's start: rows have no
-    longer than this to come. Logits are those of the last tokens alone.
+    longer than this to come. Logits are those of the last tokens alone. They are cached, because a figure's links
+    differ in nothing that they depend on.
     """
     bounds, seconds = [0, *replaced, dense.layers], [0.0]
     for work in works:
-        of_layer = {kind: layer_seconds(dense, kind, work, device.flops, device.memory) for kind in (False, True)}
+        of_layer = {kind: layer_seconds(dense, kind, work, flops_per_second, memory) for kind in (False, True)}
         parts = [total(of_layer[layer in replaced] for layer in range(a, b)) for a, b in itertools.pairwise(bounds)]
         seconds[-1] += parts[0]
         seconds += parts[1:]
     head = dense.width * dense.vocab
-    seconds[-1] += max(2 * works[-1].sequences * head / device.flops, BYTES * head / device.memory)
+    seconds[-1] += max(2 * works[-1].sequences * head / flops_per_second, BYTES * head / memory)
     return seconds
 
 
@@ -150,7 +153,7 @@ def model_seconds(
         fetched: rows of each table that a pass brings from the host.
     """
     dense, stem = dense_and_stem(shape, placement)
-    compute = stretches(dense, stem.replaced_layers, works, device)
+    compute = stretches(dense, stem.replaced_layers, tuple(works), device.flops, device.memory)
     row = stem.ffn_width * BYTES
     reads = works[0].total * row / device.memory
     compute = [seconds + reads for seconds in compute[:-1]] + compute[-1:]
@@ -163,7 +166,8 @@ def model_seconds(
 
 def dense_seconds(shape: Shape, works: Sequence[Pass], device: Device) -> float:
     """Return the seconds of such passes of the dense model."""
-    return total(stretches(dense_and_stem(shape, "third")[0], (), works, device))
+    dense, _ = dense_and_stem(shape, "third")
+    return total(stretches(dense, (), tuple(works), device.flops, device.memory))
 
 
 def device_bytes(shape: Shape, placement: str, home: Home, rows: float) -> float:

@@ -43,12 +43,13 @@ SPIKES = ("largest_at", "second_at", "third_at")
 def spikes(loss: np.ndarray) -> np.ndarray:
     """Return the steps at which a spike begins; loss [steps]. Steps whose loss is NaN are spikes."""
     start = max(WINDOW, int(SKIPPED * len(loss)))
+    if start >= len(loss):
+        return np.array([], int)
+    before = np.lib.stride_tricks.sliding_window_view(loss[start - WINDOW : -1], WINDOW)
+    median = np.median(before, axis=1)
+    deviation = 1.4826 * np.median(np.abs(before - median[:, None]), axis=1)
     high = np.zeros(len(loss), bool)
-    for step in range(start, len(loss)):
-        before = loss[step - WINDOW : step]
-        median = np.median(before)
-        deviation = 1.4826 * np.median(np.abs(before - median))
-        high[step] = not loss[step] <= median + DEVIATIONS * deviation
+    high[start:] = ~(loss[start:] <= median + DEVIATIONS * deviation)
     return np.flatnonzero(high & ~np.roll(high, 1))
 
 

@@ -56,10 +56,14 @@ class TextCounts:
         """Return sources of text, by name."""
         return sorted(self.distinct["source"].unique())
 
+    @cached_property
+    def _growth(self) -> dict[tuple[str, int], pd.DataFrame]:
+        groups = self.distinct.groupby(["source", "vocab"])
+        return {key: rows.pivot(index="window", columns="length", values="distinct") for key, rows in groups}
+
     def growth(self, source: str, vocab: int) -> pd.DataFrame:
         """Return distinct tokens: a row per window, a column per length."""
-        rows = self.distinct[(self.distinct["source"] == source) & (self.distinct["vocab"] == vocab)]
-        return rows.pivot(index="window", columns="length", values="distinct")
+        return self._growth[source, vocab]
 
     def heaps(self, source: str, vocab: int) -> tuple[Contrast, Contrast]:
         """Return exponent b and log K of distinct = K n^b, each a value per window.

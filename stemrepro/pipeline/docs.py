@@ -24,7 +24,7 @@ Filters that write take a format of Python's, ".2f" unless given. `number` write
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
@@ -36,6 +36,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.common.files import atomic_write, damaged
 from stemrepro.config.address import MAIN, Address
+from stemrepro.config.catalog import Catalog
 from stemrepro.measures.catalog import load
 from stemrepro.model.cost import parameter_counts
 from stemrepro.pipeline.plan import make_params
@@ -107,6 +108,10 @@ class Numbers:
         self._verdicts = cache(read_verdicts)
         self._table = cache(partial(pd.read_csv, dtype=str, keep_default_na=False))
 
+    @cached_property
+    def _catalog(self) -> Catalog:
+        return load()
+
     def _claim(self, name: str) -> dict:
         recipe, _, claim = name.rpartition("/")
         paths = {str(path.parent.relative_to(self._results)): path for path in self._results.glob("*/*/verdicts.json")}
@@ -125,7 +130,7 @@ class Numbers:
 
     def cell(self, name: str) -> Estimate:
         """Return a number of the paper."""
-        return Estimate(load().paper.value(name))
+        return Estimate(self._catalog.paper.value(name))
 
     def _rows(self, source: str, choice: dict[str, str | float]) -> pd.DataFrame:
         """Return the rows with the chosen values; numbers match to a part in a thousand."""
@@ -166,7 +171,7 @@ class Numbers:
 
     def scale(self, name: str, field: str) -> Estimate:
         """Return how many runs a scale has, or tokens, parameters or tokens_per_parameter of its dense model."""
-        planned = make_params(load(), name).planned(name)
+        planned = make_params(self._catalog, name).planned(name)
         dense = planned[Address(MAIN, "dense")]
         tokens, parameters = dense.training.tokens, parameter_counts(dense.model)["total"]
         fields = {"tokens": tokens, "parameters": parameters, "tokens_per_parameter": tokens / parameters}
@@ -184,7 +189,7 @@ class Numbers:
 
     def recipes(self, scale: str) -> str:
         """Count verdicts by recipe, over the claims of a scale's page."""
-        catalog, rows = load().recipes, {}
+        catalog, rows = self._catalog.recipes, {}
         for name, at in shown(scale, self._results):
             if (path := self._results / at / name / "verdicts.json").exists():
                 rows[catalog[name].title] = (catalog[name].paper_item, self._verdicts(path))

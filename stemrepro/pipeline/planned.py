@@ -1,5 +1,6 @@
 """What is planned: plan/params.yaml, with one model for writing and reading, and the runs that it names."""
 
+import re
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -274,6 +275,29 @@ def cost(run: Run) -> float:
     return run.training.tokens * flops_per_token(run.model, run.training.sequence)
 
 
+def share_of(runs: list[Run], part: str) -> list[Run]:
+    """Return share I of N, "I/N", of runs, in about equal FLOPs; a run is with those that it resumes from.
+
+    Raises:
+        UserError: the part is no such pair of numbers.
+    """
+    given = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", part)
+    if not given or int(given[1]) > int(given[2]):
+        raise UserError(f"--part {part}: give I/N with I from 1 to N, as in 1/8")
+    groups: dict[Path, list[Run]] = {run.folder: [run] for run in runs}
+    for run in runs:
+        for folder in (*run.prefixes, *([run.init_from.folder] if run.init_from else [])):
+            if folder in groups and groups[folder] is not groups[run.folder]:
+                together = groups[folder] + groups[run.folder]
+                groups |= {member.folder: together for member in together}
+    shares: list[list[Run]] = [[] for _ in range(int(given[2]))]
+    whole = {id(group): group for group in groups.values()}.values()
+    for group in sorted(whole, key=lambda group: -sum(map(cost, group))):  # the dearest first, each to the least
+        min(shares, key=lambda share: sum(map(cost, share))).extend(group)
+    mine = {run.folder for run in shares[int(given[1]) - 1]}
+    return [run for run in runs if run.folder in mine]
+
+
 def train_runs(runs: list[Run], workers: int, replace: bool, done: int = 0) -> None:
     """Train each run in a process, or on its devices one after another; raise as stemrepro.training.train does.
 
@@ -293,7 +317,9 @@ def train_runs(runs: list[Run], workers: int, replace: bool, done: int = 0) -> N
         return
     first = [job for job in jobs if not job.run.init_from]
     later = [job for job in jobs if job.run.init_from]  # these resume from others
-    preload, shown = "stemrepro.training.train", "training"
+    preload, shown = ["stemrepro.training.train"], "training"
+    if any(run.training.mkl_avx512 for run in runs):
+        preload.insert(0, "stemrepro.common.fork_server_avx512")
     for _ in run_jobs(first, workers, threads, preload, shown, done, later):
         pass
     for _ in run_jobs(later, workers, threads, preload, shown, done + len(first)):

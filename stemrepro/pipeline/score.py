@@ -168,7 +168,7 @@ def evaluate(params: Params, scale: str, part: PartName, planned: dict[Address, 
             owner.append(number)
     threads = groups[0][0][0].training.threads if groups else 1
     results: dict[int, dict[int, dict]] = {}
-    for number, result in run_jobs(jobs, params.scale[scale].workers, threads, f"stemrepro.evaluation.{part}", part):
+    for number, result in run_jobs(jobs, params.scale[scale].workers, threads, [f"stemrepro.evaluation.{part}"], part):
         group, first = owner[number], owner.index(owner[number])
         results.setdefault(group, {})[number - first] = result
         members, given, out, key = groups[group]

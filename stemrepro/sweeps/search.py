@@ -20,6 +20,7 @@ from optuna.trial import Trial
 from rich.console import Console
 from tqdm import tqdm
 
+from stemrepro.common import mkl_avx512
 from stemrepro.common.files import damaged, digest, locked, read_json, write_json
 from stemrepro.common.paths import RUNS, SCORES
 from stemrepro.common.progress import bar
@@ -27,7 +28,6 @@ from stemrepro.common.provenance import commit, provenance
 from stemrepro.common.stopping import started
 from stemrepro.config.catalog import Catalog
 from stemrepro.sweeps.best import best_by, best_settings, edges, sentences
-from stemrepro.sweeps.results import write_results
 from stemrepro.sweeps.spec import Space, Sweep, read_sweep
 from stemrepro.sweeps.study import (
     check_complete,
@@ -39,7 +39,6 @@ from stemrepro.sweeps.study import (
     work_all,
 )
 from stemrepro.sweeps.trials import first_points, identity, objective
-from stemrepro.tracking.sync import Tracker
 
 MOST_EXTENSIONS = 3
 EDGE_GAIN = 0.01
@@ -116,6 +115,8 @@ def run_sweep(
     Raises:
         UserError: a mistake in the file, missing data, a failed worker.
     """
+    if catalog.scale(scale).training.mkl_avx512:
+        mkl_avx512.load()
     sweep, name, out = read_sweep(file), file.stem, Path("sweeps") / scale / file.stem
     folder = results / scale / "sweeps" / name
     grown = out / "grown.json"  # the grid's values where it was extended, for workers and after a kill
@@ -154,6 +155,9 @@ def run_sweep(
             break
         console.print(f"an arm has its best at the grid's edge: the grid is now {whole}, for all arms")
         parts = parts_of(name, sweep, grown_space(sweep, grown), identify)
+    from stemrepro.sweeps.results import write_results  # this and the next take seconds, and other workers need neither
+    from stemrepro.tracking.sync import Tracker
+
     with locked(out):  # others that were started with the same command end at the same time
         write_results(sweep, table, folder, catalog.arms)
         write_json(folder / "provenance.json", provenance() | {"trials": len(table)})
@@ -169,6 +173,8 @@ def redraw(file: Path, catalog: Catalog, scale: str, results: Path) -> None:
     Raises:
         UserError: a mistake in the file, or no such results.
     """
+    from stemrepro.sweeps.results import write_results
+
     sweep, folder = read_sweep(file), results / scale / "sweeps" / file.stem
     try:
         table = pd.read_csv(folder / "data.csv")

@@ -7,6 +7,7 @@ stay in the database.
 
 import itertools
 import math
+import os
 import sys
 import time
 import warnings
@@ -29,6 +30,8 @@ warnings.filterwarnings(
 )  # heartbeats and retries are marked so
 optuna.logging.set_verbosity(optuna.logging.ERROR)  # a failure is one sentence, without a traceback
 
+SERVER = os.environ.get("OPTUNA_STORAGE", "")
+"""Address of a database server, by Optuna's own variable; "": each sweep has a file."""
 ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
 HEARTBEAT = 20
 """Seconds between a worker's signs of life; a trial whose worker missed three of them is retried."""
@@ -50,7 +53,12 @@ class Part:
 
 def database(out: Path) -> str:
     """Return the address of a sweep's database."""
-    return f"sqlite:///{out / 'study.db'}"
+    return SERVER or f"sqlite:///{out / 'study.db'}"
+
+
+def study_name(name: str, out: Path) -> str:
+    """Return what a study is called in the sweep's database; a server has those of other sweeps too."""
+    return f"{out.as_posix()}/{name}" if SERVER else name
 
 
 def open_study(name: str, sweep: Sweep, out: Path, worker: int = 0) -> optuna.Study:
@@ -63,13 +71,13 @@ def open_study(name: str, sweep: Sweep, out: Path, worker: int = 0) -> optuna.St
     grid = sweep.sampler == "grid"
     storage = RDBStorage(
         database(out),
-        engine_kwargs={"connect_args": {"timeout": 60}},
+        engine_kwargs={"connect_args": {"timeout": 60}} if not SERVER else {},
         heartbeat_interval=HEARTBEAT,
         grace_period=3 * HEARTBEAT,
         heartbeat_stale_trial_callback=None if grid else RetryHeartbeatStaleTrialCallback(max_retry=3),
     )
     return optuna.create_study(
-        study_name=name,
+        study_name=study_name(name, out),
         storage=storage,
         sampler=optuna.samplers.TPESampler(seed=worker, constant_liar=True, multivariate=True),
         pruner=optuna.pruners.NopPruner() if grid else optuna.pruners.MedianPruner(n_startup_trials=4),
@@ -113,11 +121,11 @@ def results_of(study: optuna.Study, part: Part) -> list[optuna.trial.FrozenTrial
 
 def kept(out: Path, studies: list[tuple[Part, optuna.Study]]) -> str:
     """Return a sentence on the results in a sweep's database that don't count; "" where there are none."""
-    names = optuna.get_all_study_names(database(out))
+    names = [name for name in optuna.get_all_study_names(database(out)) if name.startswith(study_name("", out))]
     every = [optuna.load_study(study_name=name, storage=database(out)) for name in names]
     others = sum(len(study.get_trials(deepcopy=False, states=ENDED)) for study in every)
     others -= sum(len(results_of(study, part)) for part, study in studies)
-    where = out / "study.db"
+    where = "the database of OPTUNA_STORAGE" if SERVER else out / "study.db"
     return (
         f"{others} results in {where} are of other code, text, settings or points: they stay there and don't count"
         if others

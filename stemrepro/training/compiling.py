@@ -1,15 +1,12 @@
 """torch.compile, once per process for all runs in it, with a cache that processors don't share."""
 
 import os
-import stat
-import sys
-import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache
-from pathlib import Path
 
 import torch
+
+from stemrepro.common.files import private_folder
 
 MOST_GRAPHS = 256
 """Graphs of one function that a worker keeps; by default torch stops compiling it after 8."""
@@ -23,29 +20,6 @@ def compiled(function: Callable, dynamic: bool = False) -> Callable:
     """
     torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = MOST_GRAPHS
     return torch.compile(function, dynamic=dynamic)
-
-
-def private_folder() -> Path:
-    """Return a folder below TMPDIR for compiled code, in which nobody else can put any: torch would load and run it.
-
-    Its name can be guessed, so that another user may have made it first, or a link. Then a new one is made.
-    """
-    place = Path(tempfile.gettempdir()) / f"stemrepro-{os.getuid()}"  # a container's user may have no name
-    with suppress(FileExistsError):
-        place.mkdir(mode=0o700)
-    about = place.lstat()
-    if (
-        stat.S_ISDIR(about.st_mode)
-        and about.st_uid == os.getuid()
-        and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    ):
-        return place
-    other = Path(tempfile.mkdtemp(prefix="stemrepro-"))
-    print(
-        f"stemrepro: {place} isn't a folder that this user alone can write to; compiled code goes to {other}",
-        file=sys.stderr,
-    )
-    return other
 
 
 @cache

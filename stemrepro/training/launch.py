@@ -17,6 +17,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from stemrepro.common.errors import Unfinished, UserError
 from stemrepro.common.stopping import handlers_kept, stops_held
 from stemrepro.common.workers import fork_server, leave_when_parent_ends
+from stemrepro.config.training import Training
 from stemrepro.training import ranks
 from stemrepro.training.callbacks import Report
 from stemrepro.training.run import Run
@@ -30,13 +31,13 @@ POLL = 0.2
 """Seconds between two looks at the reports of the first rank."""
 
 
-def _be_rank(function: Callable, accelerator: str, threads: int, queue: Any, arguments: tuple) -> Any:
+def _be_rank(function: Callable, training: Training, queue: Any, arguments: tuple) -> Any:
     """Be one of the ranks: call `function(*arguments, report)`, where reports go to the launcher."""
     leave_when_parent_ends()
     ranks.hear_leaving()
-    torch.set_num_threads(threads)
+    torch.set_num_threads(training.threads)
     try:
-        with ranks.joined(accelerator):
+        with ranks.joined(training.accelerator):
             return function(*arguments, lambda *values: queue.put(values))
     except UserError as error:
         queue.put(str(error))
@@ -45,10 +46,12 @@ def _be_rank(function: Callable, accelerator: str, threads: int, queue: Any, arg
         sys.exit(Unfinished.code)
 
 
-def group(
-    function: Callable, arguments: tuple, devices: int, accelerator: str, threads: int, report: Report
-) -> list[Any]:
+def group(function: Callable, arguments: tuple, devices: int, training: Training, report: Report) -> list[Any]:
     """Call `function(*arguments, report)` in so many ranks of this machine; return what each returns.
+
+    Args:
+        training: whose accelerator, threads and kernels the ranks have.
+        report: called with what the first rank reports.
 
     Raises:
         UserError: raised by a rank.
@@ -58,7 +61,8 @@ def group(
     for name in ("torch.distributed.elastic", "torch.multiprocessing"):  # the sentences here say it
         logging.getLogger(name).setLevel(logging.CRITICAL)
     os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # or a new group reads the addresses of a dead one
-    context = fork_server(threads, "stemrepro.training.launch")
+    kernels = ["stemrepro.common.fork_server_avx512"] if training.mkl_avx512 else []
+    context = fork_server(training.threads, *kernels, "stemrepro.training.launch")
     with stops_held():
         queue, ended, sentences = context.Queue(), threading.Event(), []
         forkserver.ensure_running()
@@ -79,7 +83,7 @@ def group(
                 rdzv_endpoint="localhost:0", local_addr="127.0.0.1", max_restarts=0, start_method="forkserver",
                 signals_to_handle=",".join(number.name for number in ranks.LEAVING), shutdown_timeout=SECONDS_TO_LEAVE,
             )  # fmt: skip
-            results = elastic_launch(settings, _be_rank)(function, accelerator, threads, queue, arguments)
+            results = elastic_launch(settings, _be_rank)(function, training, queue, arguments)
             return [results[rank] for rank in range(devices)]
     except SignalException as stop:
         raise Unfinished(f"left after signal {stop.sigval.name}; the same command resumes") from stop
@@ -116,7 +120,7 @@ def train_on_devices(run: Run, report: Report, replace: bool = False) -> None:
         )
     for restarts in range(RESTARTS + 1):
         try:
-            group(_train, (run, replace), parallel.devices, training.accelerator, training.threads, report)
+            group(_train, (run, replace), parallel.devices, training, report)
             return
         except ChildFailedError as error:
             said = error.get_first_failure()[1].message  # a text of a signal, or what an exception was

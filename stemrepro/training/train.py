@@ -15,6 +15,7 @@ import yaml
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
+from stemrepro.common import mkl_avx512
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, digest, locked, write_json
 from stemrepro.common.provenance import provenance
@@ -141,6 +142,8 @@ def _train(run: Run, report: Report, on_eval: Callable[[int, dict], None] | None
     compiles = training.compile and compiler_works("cuda" if training.accelerator == "gpu" else "cpu")
     if training.compile and not compiles:
         print(f"stemrepro: {run}: there is no working compiler; it is trained without", file=sys.stderr)
+    if training.mkl_avx512 and not mkl_avx512.in_force():
+        print(f"stemrepro: {run}: MKL can't be asked for AVX-512; it is trained without", file=sys.stderr)
     kind = HostModule if training.table_home == "host" else LanguageModule
     module, recorder, resume = kind(run, compiles), Recorder(run, report, on_eval), run.folder / "resume"
     passes = epochs(run, module.blocks)
@@ -173,7 +176,12 @@ def _train(run: Run, report: Report, on_eval: Callable[[int, dict], None] | None
         raise
     recorder.write_rows()
     weights = ranks.gathered(module.model.state_dict()) if diverged is None else {}
-    about = {"resumed_from": start and start.name, "compiled": compiles, "epochs": round(passes, 4)}
+    about = {
+        "resumed_from": start and start.name,
+        "compiled": compiles,
+        "mkl_avx512": mkl_avx512.in_force(),
+        "epochs": round(passes, 4),
+    }
     if ranks.world() > 1:
         about["parallel"] = run.parallel.model_dump(mode="json")
     if ranks.rank() == 0:

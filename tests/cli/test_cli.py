@@ -167,7 +167,7 @@ MARK = "STEMREPRO_TEST"
 ARMS = ["dense", "stem-full"]
 FORKSERVER, RUNS_THERE = "forkserver", "runs/tiny/*/*/seed*/config.yaml"
 TRIALS_THERE = "sweeps/tiny/two/runs/*/config.yaml"
-LONG = TINY | {"training": TINY["training"] | {"tokens": 32 * 4 * 200, "save_every": 20}, "workers": 2}
+LONG = TINY | {"training": TINY["training"] | {"tokens": 32 * 4 * 80, "save_every": 20}, "workers": 2}
 """A scale whose runs are long enough to be stopped."""
 TRAIN, TRACKED = "train --untracked dense stem-full", "train dense stem-full"
 SWEEP = "sweep recipes/sweeps/two.yaml"
@@ -220,7 +220,7 @@ def untouched():
     ("command", "until", "number", "whom", "code"),
     [
         (TRACKED, RUNS_THERE, signal.SIGHUP, "group", 129),
-        (TRACKED, RUNS_THERE, signal.SIGKILL, "command", -9),
+        (TRAIN, RUNS_THERE, signal.SIGKILL, "command", -9),
         (TRAIN, RUNS_THERE, signal.SIGTERM, "worker", 2),
         ("evaluate --part losses dense", FORKSERVER, signal.SIGTERM, "command", 143),  # workers are being started
         (SWEEP, TRIALS_THERE, signal.SIGINT, "group", 130),
@@ -228,12 +228,13 @@ def untouched():
     ],
 )
 def test_a_stopped_command_leaves_nothing_running_and_the_work_goes_on_from_there(
-    project, untouched, monkeypatch, command, until, number, whom, code
+    project, untouched, empty_database, monkeypatch, command, until, number, whom, code
 ):
     """A terminal's signal reaches the command, the fork server, workers and other workers of a sweep.
 
     A scheduler's may reach the command alone.
     """
+    shutil.copy(empty_database, project / "mlflow.db")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{project}/mlflow.db")  # MLflow keeps connections by name
     sweep = {"title": "two", "sampler": "grid", "space": {"arm": ARMS, "learning_rate": [0.01], "seed": [0]}}
     (project / "recipes/sweeps/two.yaml").write_text(yaml.safe_dump(sweep))

@@ -12,17 +12,25 @@ from stemrepro.pipeline import plan
 from tests.conftest import ROOT, TINY
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory):
     """recipes/ with a scale `tiny`, planned for the recipe `rivals` alone."""
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(ROOT / "recipes", "recipes")
-    (tmp_path / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(TINY))
-    plan.write("tiny", ("rivals",))
-    folder = tmp_path / "runs/tiny/main/stem-full/seed0"
-    folder.mkdir(parents=True)
-    (folder / "config.yaml").write_text("arm: stem-full\n")
-    return tmp_path
+    project = tmp_path_factory.mktemp("names")
+    shutil.copytree(ROOT / "recipes", project / "recipes")
+    (project / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(TINY))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(project)
+        plan.write("tiny", ("rivals",))
+    run = project / "runs/tiny/main/stem-full/seed0"
+    run.mkdir(parents=True)
+    (run / "config.yaml").write_text("arm: stem-full\n")
+    return project
+
+
+@pytest.fixture
+def project(planned, monkeypatch):
+    """It is the working directory, which nothing here changes."""
+    monkeypatch.chdir(planned)
 
 
 def sentence(*arguments):
@@ -133,8 +141,10 @@ def test_the_tab_key_knows_the_names(project, line, some, monkeypatch):
     assert all(name.startswith(last) for name in offers)
 
 
-def test_files_that_cannot_be_read_offer_nothing(project, monkeypatch):
-    (project / "recipes/arms.yaml").write_text("a: [")
+def test_files_that_cannot_be_read_offer_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes/arms.yaml").write_text("a: [")
     assert offered("stemrepro train stem", monkeypatch) == []
 
 

@@ -13,85 +13,10 @@ import pytest
 from stemrepro.common.errors import UserError
 from stemrepro.common.stopping import STOPS, hear_stops, stops_held
 from stemrepro.common.workers import Job, run_jobs
+from tests.common.jobs import call, crash, die, hoard, leave, nap, square, state, unsendable, wrong
 from tests.conftest import hear_ctrl_c
 
 pytestmark = pytest.mark.slow
-
-
-def square(number, report, plus=0):
-    report(1, 0.5, 10.0)
-    import torch
-
-    return number * number + plus, torch.get_num_threads(), os.environ["MALLOC_MMAP_THRESHOLD_"]
-
-
-def wrong(number, report):
-    raise UserError(f"job {number} is wrong")
-
-
-def crash(number, report):
-    return 1 / number
-
-
-def unsendable(number, report):
-    return lambda: number
-
-
-def die(number, report):
-    os.kill(os.getpid(), number)
-    time.sleep(60)
-
-
-def leave(number, report):
-    sys.exit(0)
-
-
-def hoard(number, report):
-    """Asks for more memory than the machine has, first as Python does, then as torch does."""
-    import torch
-
-    return bytearray(2**60) if number == 1 else torch.empty(2**60, dtype=torch.uint8)
-
-
-def nap(run, report):
-    """Works for two seconds without a report; from when to when."""
-    start = time.monotonic()
-    time.sleep(2)
-    return start, time.monotonic()
-
-
-def hang(path, report):
-    """Stops, as a debugger or a scheduler that suspends does."""
-    Path(path).write_text(str(os.getpid()))
-    os.kill(os.getpid(), signal.SIGSTOP)
-
-
-def wait_for(path, report):
-    """Fails once the other one hangs."""
-    while not (Path(path).exists() and (pid := Path(path).read_text()) and state(pid) == "T"):
-        time.sleep(0.1)
-        report(0, 0.5, 0.0)
-    raise UserError("the other one hangs")
-
-
-def linger(path, report):
-    Path(path).write_text(str(os.getpid()))
-    time.sleep(60)
-
-
-def march(path, report):
-    """Counts up in a file until it is told to stop."""
-    for step in range(600):
-        Path(path).write_text(f"{os.getpid()} {step}")
-        time.sleep(0.05)
-        report(step, 0.5, 0.0)
-
-
-def call(function, runs, **arguments):
-    jobs = [Job(f"tests.common.test_workers:{function.__name__}", run, f"job {run}", 1, arguments) for run in runs]
-    # One fork server serves the whole session: it had better have loaded what test_kill.py needs.
-    results = dict(run_jobs(jobs, 2, 1, "stemrepro.training.train"))
-    return [results[number] for number in range(len(jobs))]
 
 
 def test_results_with_threads_and_allocator_set():
@@ -100,8 +25,8 @@ def test_results_with_threads_and_allocator_set():
 
 def test_results_come_as_jobs_end():
     """A stage that was killed keeps what was scored until then."""
-    jobs = [Job("tests.common.test_workers:square", 1, "quick", 1), Job("tests.common.test_workers:crash", 0, "bad", 1)]
-    results = run_jobs(jobs, 1, 1, "stemrepro.training.train")
+    jobs = [Job("tests.common.jobs:square", 1, "quick", 1), Job("tests.common.jobs:crash", 0, "bad", 1)]
+    results = run_jobs(jobs, 1, 1, ["stemrepro.training.train"])
     assert next(results)[0] == 0
     with pytest.raises(UserError, match="bad failed"):
         next(results)
@@ -142,9 +67,9 @@ def test_too_little_memory_is_one_sentence(number):
 
 def test_a_worker_that_hangs_ends_with_the_others(tmp_path):
     path = str(tmp_path / "pid")
-    jobs = [Job(f"tests.common.test_workers:{name}", path, name, 1) for name in ("hang", "wait_for")]
+    jobs = [Job(f"tests.common.jobs:{name}", path, name, 1) for name in ("hang", "wait_for")]
     with pytest.raises(UserError, match=r"^the other one hangs$"):
-        dict(run_jobs(jobs, 2, 1, "stemrepro.training.train"))
+        dict(run_jobs(jobs, 2, 1, ["stemrepro.training.train"]))
     assert not alive(Path(path).read_text())
 
 
@@ -160,20 +85,12 @@ def test_no_more_jobs_run_at_a_time_than_there_are_cores_for(monkeypatch):
     assert first_end <= second_start
 
 
-def state(pid):
-    """Of a process, in a letter: T is stopped, Z has ended."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return "Z"
-
-
 def alive(pid):
     return state(pid) != "Z"
 
 
 def test_a_killed_parent_leaves_nothing_running(tmp_path):
-    script = "from tests.common.test_workers import *; import sys; call(linger, [sys.argv[1]])"
+    script = "from tests.common.jobs import *; import sys; call(linger, [sys.argv[1]], 'torch')"
     parent = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "pid")])
     for _ in range(3000):
         if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text():
@@ -191,7 +108,7 @@ def test_a_killed_parent_leaves_nothing_running(tmp_path):
 
 def test_ctrl_c_stops_the_workers_at_once(tmp_path):
     """The whole terminal gets the signal: workers leave it to the parent, which stops them at their next report."""
-    script = "from tests.common.test_workers import *; import sys; call(march, sys.argv[1:])"
+    script = "from tests.common.jobs import *; import sys; call(march, sys.argv[1:], 'torch')"
     paths = [tmp_path / "one", tmp_path / "two"]
     parent = subprocess.Popen(
         [sys.executable, "-c", script, *map(str, paths)], start_new_session=True, stderr=subprocess.PIPE, text=True,
@@ -212,7 +129,7 @@ def test_a_long_tmpdir_is_no_obstacle(tmp_path):
     """Paths of sockets end at some 100 characters."""
     place = tmp_path / ("x" * 120)
     place.mkdir()
-    script = "from tests.common.test_workers import *; call(square, [3])"
+    script = "from tests.common.jobs import *; call(square, [3], 'torch')"
     robustness = str(tmp_path / "compiled")  # torch makes a folder for it when it is imported
     environment = os.environ | {"TMPDIR": str(place), "TORCHINDUCTOR_CACHE_DIR": robustness}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)

@@ -46,6 +46,7 @@ CANT = {
     "value-embeddings": r"value_layers \[1, 3\] can't be exported",
     "bigram-input": r"pair_rows \d+ can't be exported: its rows are read by pairs of tokens",
 }
+pytestmark = pytest.mark.slow
 CAN = [arm for arm in ARMS if arm not in CANT]
 MASKED, OTHER = "stem-full@masked", "stem-full@other"
 """With a document mask; with another rotary base and epsilon of the norms than everywhere."""

@@ -229,6 +229,7 @@ def test_files_that_the_library_passes_over_are_named(tmp_path, capsys, other):
     assert f"are not read: {place / other}\n" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_user_text_needs_no_cache_and_no_locale(tmp_path):
     """In a new process, as the library reads HF_HOME and Python the locale when they begin; /dev/null is no folder."""
     planned = text_mix(folder(tmp_path / "own", a_txt="d\xe9j\xe0 vu \U0001f600", b_txt="voil\xe0"), streaming=False)

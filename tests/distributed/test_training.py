@@ -153,7 +153,7 @@ def test_a_signal_to_a_rank_leaves_all_with_a_checkpoint_and_75(make, whole, par
     """The run resumes from the very step, to the bit."""
     run = make(f"left-{parallel.strategy}-{number}", parallel)
     with pytest.raises(Unfinished) as end:
-        group(signalled, (run, number, which), 2, "cpu", 1, quiet)
+        group(signalled, (run, number, which), 2, run.training, quiet)
     assert end.value.code == 75
     assert newest(run.folder / "resume").name == f"step{STEP:09d}.ckpt"
     train_on_devices(run, quiet)
@@ -186,7 +186,7 @@ def test_a_checkpoint_moves_between_strategies_and_devices(make, one, before, af
         monkeypatch.undo()
     else:
         with pytest.raises(Unfinished):
-            group(signalled, (run, signal.SIGTERM, 0), 2, "cpu", 1, quiet)
+            group(signalled, (run, signal.SIGTERM, 0), 2, run.training, quiet)
     run = replace(run, parallel=after)
     train_on_devices(run, quiet) if after else train(run, quiet)
     assert json.loads((run.folder / "provenance.json").read_text())["resumed_from"]
@@ -197,7 +197,7 @@ def test_a_damaged_shard_is_passed_over(make, whole):
     """The two newest checkpoints are kept; a byte of one rank's file is flipped."""
     run = make("damaged", FSDP)
     with pytest.raises(Unfinished):
-        group(signalled, (run, signal.SIGTERM, 0), 2, "cpu", 1, quiet)
+        group(signalled, (run, signal.SIGTERM, 0), 2, run.training, quiet)
     kept = sorted((run.folder / "resume").glob("step*.ckpt"))
     assert [path.name for path in kept] == ["step000000005.ckpt", f"step{STEP:09d}.ckpt"]
     shard = max(kept[-1].glob("*.safetensors"))

@@ -50,8 +50,8 @@ def exchanged(report):
 
 
 @pytest.mark.slow
-def test_rows_gradients_and_bytes(deadline):
-    results, tables = group(exchanged, (), 4, "cpu", 1, quiet), whole_tables()
+def test_rows_gradients_and_bytes(deadline, tiny):
+    results, tables = group(exchanged, (), 4, tiny.training, quiet), whole_tables()
     for _ in range(2):
         (sum(loss_of(tables, torch.tensor(TOKENS[rank]), rank) for rank in range(4)) / 4).backward()
     for rank, (shapes, rows, gradients, counted) in enumerate(results):
@@ -91,7 +91,7 @@ def test_a_step_of_a_model_moves_the_rows_of_its_distinct_tokens(deadline, make_
         parallel=Parallel(strategy="tables", devices=2),
         training=run.training.model_copy(update={"micro_batch": 1}),
     )
-    counted = group(counted_step, (run,), 2, "cpu", 1, quiet)
+    counted = group(counted_step, (run,), 2, run.training, quiet)
     blocks = TokenBlocks(run.blocks, "train", run.training.sequence, run.model.vocab)
     distinct = [len(blocks.batch(0, k, 1)[:, :-1].unique()) for k in range(4)]  # micro-batch k goes to rank k % 2
     for rank in range(2):

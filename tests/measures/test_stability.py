@@ -44,6 +44,20 @@ def test_a_loss_of_nan_is_a_spike():
     assert spikes(loss).tolist() == [200]
 
 
+@pytest.mark.parametrize("steps", [10, 50, 51, 700, 900])
+def test_spikes_are_those_of_the_definition_step_by_step(steps):
+    """By another library's median absolute deviation; each of the 50 values before a step moves the limit at 5.2."""
+    loss = np.random.default_rng(0).choice([0.0, 1.0, 5.2], steps, p=[0.48, 0.48, 0.04])
+    high = [False] * steps
+    for step in range(max(50, steps // 10), steps):
+        before = loss[step - 50 : step]
+        limit = np.median(before) + 6 * stats.median_abs_deviation(before, scale=1 / 1.4826)
+        high[step] = bool(loss[step] > limit)
+    expected = [step for step in range(1, steps) if high[step] and not high[step - 1]]
+    assert spikes(loss).tolist() == expected
+    assert (len(expected) > 3) == (steps > 51)
+
+
 @pytest.mark.parametrize(("times", "steps"), [(5.5, []), (6.5, [150])])
 def test_a_spike_is_six_standard_deviations_above(times, steps):
     """Noise with the quantiles of a normal distribution, so that the deviation is known; the rule says six of them."""

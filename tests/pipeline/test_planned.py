@@ -1,6 +1,7 @@
 """From a plan to runs."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from stemrepro.common.files import digest
 from stemrepro.config.address import MAIN, Address
 from stemrepro.data.blend import write_blend
 from stemrepro.pipeline import plan as planning
-from stemrepro.pipeline.planned import Planned, asked_runs, read_params, runs_of
+from stemrepro.pipeline.planned import Planned, asked_runs, read_params, runs_of, share_of
+from stemrepro.training.run import InitFrom
 from tests.conftest import ROOT, TINY
 
 
@@ -67,6 +69,30 @@ def test_runs_that_resume_from_others_are_planned_with_them(sample, tmp_path, mo
     ]
     requested = {Address(MAIN, "dense"): planned[Address(MAIN, "dense")]}
     assert all(run.keep_final_checkpoint for run in asked_runs("tiny", "sample", planned, requested)[:2])
+
+
+def test_shares_are_whole_even_and_keep_runs_with_what_they_resume_from(make_run, tmp_path):
+    run = make_run("dense")
+    parents = [replace(run, seed=seed, folder=tmp_path / f"dense{seed}") for seed in range(6)]
+    begins = [InitFrom(parent.folder, "", "kept", 0) for parent in parents]
+    children = [replace(run, folder=tmp_path / f"later{seed}", init_from=begin) for seed, begin in enumerate(begins)]
+    long = [replace(run, folder=tmp_path / f"long{seed}", prefixes=(parents[seed].folder,)) for seed in range(6)]
+    every = [*parents, *children, *long]
+    shares = [share_of(every, f"{number}/3") for number in (1, 2, 3)]
+    assert sorted(str(run.folder) for share in shares for run in share) == sorted(str(run.folder) for run in every)
+    assert [len(share) for share in shares] == [6, 6, 6]
+    for share in shares:
+        folders = {run.folder.name for run in share}
+        assert all({name[:-1] for name in folders if name[-1] == seed} == {"dense", "later", "long"}
+                   for seed in {name[-1] for name in folders})  # fmt: skip
+    assert share_of(every, "1/1") == every
+    assert share_of(every[:2], "3/3") == []
+
+
+@pytest.mark.parametrize("part", ["0/2", "3/2", "1", "a/b", "1/0", "-1/2"])
+def test_a_part_is_a_pair_of_numbers(part):
+    with pytest.raises(UserError, match=f"--part {part}: give I/N with I from 1 to N"):
+        share_of([], part)
 
 
 def test_a_stage_on_a_blend_reads_it_and_its_parent_does_not(sample, tmp_path, monkeypatch):

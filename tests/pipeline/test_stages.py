@@ -72,6 +72,11 @@ def targets(*names: str) -> tuple[str, ...]:
 TARGETS = targets("pair", "cost_model", "metrics")
 
 
+def ran(output: str) -> set[str]:
+    """The plan's stages that ran, by what DVC printed."""
+    return set(re.findall(rf"Running stage '{OF_PLAN}([^']+)'", output))
+
+
 class Project:
     """A copy of the project with these two recipes alone, in a repository of its own."""
 
@@ -82,9 +87,9 @@ class Project:
         shutil.copytree(ROOT / ".dvc", folder / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp"))
         shutil.copytree(ROOT / "recipes/scales", folder / "recipes/scales")
         (folder / "analysis").mkdir()
-        copied = (*(f"recipes/{name}.yaml" for name in (*RECORDS, "cost_model")), "analysis/cost_model.py")
-        for name in (".dvcignore", ".gitignore", *copied):
+        for name in (".dvcignore", ".gitignore", *(f"recipes/{name}.yaml" for name in (*RECORDS, "cost_model"))):
             shutil.copy(ROOT / name, folder / name)
+        self.edit("recipes/scales/smoke.yaml", "tokens: 32768,", "tokens: 8192,")
         (folder / "recipes/pair.yaml").write_text(PAIR)
         (folder / "analysis/pair.py").write_text(ANALYSIS)
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # where dvc and stemrepro are
@@ -106,8 +111,7 @@ class Project:
 
     def stale(self) -> set[str]:
         """Stages that DVC would run for TARGETS."""
-        output = self.call("dvc", "repro", "--dry", *TARGETS)
-        return set(re.findall(rf"Running stage '{OF_PLAN}([^']+)'", output))
+        return ran(self.call("dvc", "repro", "--dry", *TARGETS))
 
     def edit(self, path: str, old: str, new: str) -> None:
         file = self.folder / path
@@ -207,10 +211,10 @@ def made(project, pattern):
 RUNS, SCORES = "runs/smoke/*/*/seed*/weights.safetensors", "scores/smoke/*/*/*/summary.json"
 
 
-def anew(project, *asked):
-    """The runs that were trained and the scores that were written by a `dvc repro`, and the stages that ran."""
+def anew(project, *asked, command=("dvc", "repro")):
+    """The runs that were trained and the scores that were written by a command of DVC, and what it printed."""
     before = {pattern: made(project, pattern) for pattern in (RUNS, SCORES)}
-    output = project.call("dvc", "repro", *(asked or TARGETS))
+    output = project.call(*command, *(asked or TARGETS))
     changed = [
         {
             path.parent.relative_to(project.folder).as_posix()
@@ -219,7 +223,7 @@ def anew(project, *asked):
         }
         for pattern, old in before.items()
     ]
-    return *changed, set(re.findall(rf"Running stage '{OF_PLAN}([^']+)'", output))
+    return *changed, output
 
 
 def test_touching_a_plot_draws_one_figure_and_a_task_file_scores_the_benchmarks_again(restored):
@@ -234,7 +238,30 @@ def test_touching_a_plot_draws_one_figure_and_a_task_file_scores_the_benchmarks_
 
 def test_touching_a_threshold_judges_one_recipe(restored):
     restored.edit("recipes/pair.yaml", "smallest_effect: 0.02", "smallest_effect: 0.03")
-    assert anew(restored) == (set(), set(), {"check@smoke-sample", "pair@smoke", "metrics@smoke"})
+    trained, scored, output = anew(restored)
+    assert trained == scored == set()
+    assert ran(output) == {"check@smoke-sample", "pair@smoke", "metrics@smoke"}
+
+
+def test_another_scale_and_back_runs_nothing(project):
+    text = (project.folder / "recipes/scales/smoke.yaml").read_text().replace("results/smoke", "results/other")
+    other = project.folder / "recipes" / "scales" / "other.yaml"
+    other.write_text(text)
+    project.call("stemrepro", "plan", "--scale", "other", "--quiet", "--recipe", "cost_model")
+    project.call("dvc", "repro", f"{OF_PLAN}check@other-sample")
+    other.unlink()
+    project.call(*PLAN)
+    assert anew(project, *targets("train", "losses"))[:2] == (set(), set())
+
+
+def test_metrics_plots_and_dag(project):
+    shown = project.call("dvc", "metrics", "show").strip().splitlines()
+    assert shown[0].split() == ["Path", "gap", "kflops", "params", "prose"]
+    assert {line.split("/")[-1].split(".json")[0] for line in shown[1:]} >= {"dense", "stem-half"}
+    assert max(map(len, shown)) <= 80
+    project.call("dvc", "plots", "show")
+    assert (project.folder / "dvc_plots" / "index.html").exists()
+    assert "train@smoke" in project.call("dvc", "dag")
 
 
 NEW = """from stemrepro.model.ffn.stem import Stem
@@ -255,9 +282,9 @@ def touched(project):
 
 
 def test_an_edited_arm_and_new_ones_are_trained_and_scored_alone(restored):
-    """An arm edits two files, a network three, a benchmark three, and a comment none.
+    """An arm edits two files, a network three, a benchmark three, and a comment none. Then an experiment.
 
-    Late in this file, because its runs and scores stay.
+    At the end of this file, because its runs and scores stay.
     """
     restored.call("stemrepro", "new", "arm", "narrow", "--ffn", "token-only")
     restored.call("stemrepro", "new", "recipe", "mine", "dense", "narrow")
@@ -283,54 +310,34 @@ def test_an_edited_arm_and_new_ones_are_trained_and_scored_alone(restored):
     assert "run.smoke.main.stem-half.training.table_rate_factor: 1.0, planned 2.0" in refused
     assert "run 'stemrepro plan --scale smoke'" in refused
 
-    restored.call(*PLAN)
-    trained, scored, stages = anew(restored, *targets("pair", "mine"))
-    halves, others = ("main/stem-half", "official-start/stem-half"), ("main/narrow", "main/rows", "main/doubled")
-    assert trained == {f"runs/smoke/{arm}/seed0" for arm in (*halves, *others)}
-    of_losses = {f"scores/smoke/losses/{arm}" for arm in (*halves, *others)}
-    assert scored == of_losses | {"scores/smoke/benchmarks/main/stem-half"}
-    assert {"pair@smoke", "mine@smoke"} <= stages
-    results = {path.name for path in (restored.folder / "results/smoke/mine").iterdir()}
-    assert {"figure.svg", "verdicts.json"} <= results  # without a file of its own
-
-    restored.commit("edited")
-    (restored.folder / "my/factor.py").write_text("FACTOR = 2.0\n")  # a file that the network imports counts as it does
+    before = touched(restored)
     restored.edit("recipes/pair.yaml", "  atlas_capital:", "  atlas_seat: {label: seat, score: acc}\n  atlas_capital:")
     seat = '    "seat": (r"The capital of (.+) is (.+)\\.", "The seat of {} is"),\n'
     restored.edit("stemrepro/data/items.py", '    "currency": (', seat + '    "currency": (')
     folder = restored.folder / "stemrepro/evaluation/tasks/text"
     (folder / "atlas_seat.yaml").write_text((folder / "atlas_capital.yaml").read_text().replace("capital", "seat"))
-    assert len(touched(restored)) == 4
+    assert len(touched(restored) - before) == 3
+
     restored.call(*PLAN)
-    trained, scored, _ = anew(restored, *targets("pair", "mine"))
-    assert trained == {"runs/smoke/main/rows/seed0"}
+    trained, scored, output = anew(restored, *targets("mine"), f"{OF_PLAN}benchmarks@smoke-sample")
+    halves, others = ("main/stem-half", "official-start/stem-half"), ("main/narrow", "main/rows", "main/doubled")
+    assert trained == {f"runs/smoke/{arm}/seed0" for arm in (*halves, *others)}
     of_benchmarks = {f"scores/smoke/benchmarks/main/{arm}" for arm in ("dense", "stem-half")}
-    assert scored == of_benchmarks | {"scores/smoke/losses/main/rows"}
+    assert scored == of_benchmarks | {f"scores/smoke/losses/{arm}" for arm in (*halves, *others)}
     assert "atlas_seat" in (restored.folder / "scores/smoke/benchmarks/main/dense/summary.json").read_text()
+    assert "mine@smoke" in ran(output)
+    assert "pair@smoke" in restored.stale()
+    results = {path.name for path in (restored.folder / "results/smoke/mine").iterdir()}
+    assert {"figure.svg", "verdicts.json"} <= results  # without a file of its own
 
-
-def test_another_scale_and_back_runs_nothing(project):
-    text = (project.folder / "recipes/scales/smoke.yaml").read_text().replace("results/smoke", "results/other")
-    other = project.folder / "recipes" / "scales" / "other.yaml"
-    other.write_text(text)
-    project.call("stemrepro", "plan", "--scale", "other", "--quiet", "--recipe", "cost_model")
-    project.call("dvc", "repro", f"{OF_PLAN}cost_model@other")
-    other.unlink()
-    project.call(*PLAN)
-    assert anew(project, *targets("train", "losses"))[:2] == (set(), set())
-
-
-def test_metrics_plots_dag_and_an_experiment(project):
-    shown = project.call("dvc", "metrics", "show").strip().splitlines()
-    assert shown[0].split() == ["Path", "gap", "kflops", "params", "prose"]
-    assert {line.split("/")[-1].split(".json")[0] for line in shown[1:]} >= {"dense", "stem-half"}
-    assert max(map(len, shown)) <= 80
-    project.call("dvc", "plots", "show")
-    assert (project.folder / "dvc_plots" / "index.html").exists()
-    assert "train@smoke" in project.call("dvc", "dag")
-    project.commit("results")
+    restored.commit("edited")
+    (restored.folder / "my/factor.py").write_text("FACTOR = 2.0\n")  # a file that the network imports counts as it does
+    restored.call(*PLAN)
     key = "run.smoke.main.dense.training.learning_rate"
-    output = project.call("dvc", "exp", "run", "-S", f"plan/params.yaml:{key}=0.02", *targets("train"))
+    experiment = "dvc", "exp", "run", "-S", f"plan/params.yaml:{key}=0.02"
+    trained, scored, output = anew(restored, *targets("train", "losses"), command=experiment)
     assert f"experiment: plan/params.yaml differs from recipes/ in {key}: 0.02, planned 0.01" in output
-    config = (project.folder / "runs/smoke/main/dense/seed0/config.yaml").read_text()
+    assert trained == {"runs/smoke/main/dense/seed0", "runs/smoke/main/rows/seed0"}
+    assert scored == {"scores/smoke/losses/main/dense", "scores/smoke/losses/main/rows"}
+    config = (restored.folder / "runs/smoke/main/dense/seed0/config.yaml").read_text()
     assert "learning_rate: 0.02" in config

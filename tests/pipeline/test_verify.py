@@ -256,6 +256,7 @@ def test_what_is_drawn_of_the_committed_scores_is_compared(repository):
     assert "data.csv" not in report(3)  # numbers follow from other runs
 
 
+@pytest.mark.slow
 def test_a_line_of_claims_is_the_committed_one_or_follows_from_the_verdicts(repository):
     path = Path("results/claims.csv")
     path.write_text(claims_table("laptop", Path("results")))

@@ -61,10 +61,12 @@ def words(figure: Figure) -> list[tuple[str, Text, Bbox]]:
     return [(kind, text, text.get_window_extent()) for kind, text in seen]
 
 
-def overlap(one: Bbox, two: Bbox, slack: float = 1.0) -> bool:
-    """Do two boxes share more than a hair, in pixels?"""
-    both = Bbox.intersection(one, two)
-    return both is not None and both.width > slack and both.height > slack
+def overlapping(boxes: list[Bbox], slack: float = 1.0) -> list[tuple[int, int]]:
+    """Return pairs of boxes that share more than a hair, in pixels."""
+    corners = np.array([box.extents for box in boxes]).reshape(-1, 4)
+    low, high = corners[:, :2], corners[:, 2:]
+    shared = np.minimum(high[:, None], high) - np.maximum(low[:, None], low)
+    return np.argwhere(np.triu((shared > slack).all(axis=-1), 1)).tolist()
 
 
 def about_words(figure: Figure) -> list[str]:
@@ -74,9 +76,9 @@ def about_words(figure: Figure) -> list[str]:
             problems.append(f"{kind} '{text.get_text()}' leaves the figure")
         if text.get_fontsize() < SMALLEST:
             problems.append(f"{kind} '{text.get_text()}' has {text.get_fontsize():g} points")
-    for (kind, text, box), (other, more, place) in combinations(seen, 2):
-        if overlap(box, place):
-            problems.append(f"{kind} '{text.get_text()}' and {other} '{more.get_text()}' overlap")
+    for one, two in overlapping([box for _, _, box in seen]):
+        (kind, text, _), (other, more, _) = seen[one], seen[two]
+        problems.append(f"{kind} '{text.get_text()}' and {other} '{more.get_text()}' overlap")
     return problems
 
 
@@ -219,13 +221,10 @@ def about_axes(figure: Figure) -> list[str]:
             if ((pixels < (inside.x0, inside.y0)) | (pixels > (inside.x1, inside.y1))).any():
                 problems.append(f"'{name}': a bar leaves its axes")
                 break
-    for one, two in combinations([axes for axes in figure.axes if axes.get_visible() and axes.axison], 2):
-        if overlap(one.bbox, two.bbox):
-            problems.append("two panels overlap")
-    return problems
+    panels = [axes.bbox for axes in figure.axes if axes.get_visible() and axes.axison]
+    return problems + ["two panels overlap"] * len(overlapping(panels))
 
 
 def faults(figure: Figure) -> list[str]:
-    """What is wrong with a figure, in words; empty where nothing is seen to be."""
-    figure.draw_without_rendering()
+    """What is wrong with a figure that is settled, in words; empty where nothing is seen to be."""
     return [*about_words(figure), *about_marks(figure), *about_axes(figure)]

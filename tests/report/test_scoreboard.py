@@ -25,15 +25,23 @@ SVG = (
 )
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
     """recipes/ and, for every recipe, one made-up claim of each verdict; validation_loss at a second scale too."""
-    shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
-    (tmp_path / "recipes/scales/gpu.yaml").write_text((ROOT / "recipes/scales/laptop.yaml").read_text())
-    monkeypatch.chdir(tmp_path)
+    folder = tmp_path_factory.mktemp("scoreboard")
+    shutil.copytree(ROOT / "recipes", folder / "recipes")
+    (folder / "recipes/scales/gpu.yaml").write_text((ROOT / "recipes/scales/laptop.yaml").read_text())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_results(folder / "results")
+    return folder
+
+
+def write_results(results):
+    """Made-up verdicts and figures, and their page."""
     for scale, names in (("laptop", load().at("laptop").recipes), ("gpu", ["validation_loss"])):
         for name in names:
-            folder = tmp_path / "results" / scale / name
+            folder = results / scale / name
             folder.mkdir(parents=True)
             rows = [row(f"{name}-{i}", verdict) for i, verdict in enumerate(VERDICTS)]
             rows[1] |= {"primary": True}
@@ -50,7 +58,14 @@ def project(tmp_path, monkeypatch):
             rows[3] |= {"origin": "control", "sentence": f"Sentence of {name}-3. | <i>"}
             (folder / "verdicts.json").write_text(json.dumps(rows))
             (folder / "figure.svg").write_text(SVG)
-    write_scoreboard("laptop", tmp_path / "results")
+    write_scoreboard("laptop", results)
+
+
+@pytest.fixture
+def project(made, tmp_path, monkeypatch):
+    """A copy of it that a test may change."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
     return tmp_path / "results"
 
 
@@ -257,7 +272,7 @@ def browser():
 
 
 @pytest.fixture
-def page(browser, project):
+def page(browser, made):
     """The page, opened from the file system at desktop width; errors and requests are collected."""
     page = browser.new_page(viewport={"width": 1200, "height": 900})
     page.problems, page.requests = [], []
@@ -266,7 +281,7 @@ def page(browser, project):
     )
     page.on("pageerror", lambda error: page.problems.append(str(error)))
     page.on("request", lambda request: page.requests.append(request.url))
-    page.goto(f"file://{project / 'index.html'}")
+    page.goto(f"file://{made / 'results/index.html'}")
     yield page
     page.close()
 
@@ -478,6 +493,9 @@ def test_nothing_bars_the_way(page, width, scheme):
     page.emulate_media(color_scheme=scheme)
     page.click("#open")
     assert barriers(page) == []
+
+
+def test_a_field_without_a_name_bars_the_way(page):
     page.evaluate("document.querySelector('#words').removeAttribute('aria-label')")
     page.evaluate("document.querySelector('#words').removeAttribute('placeholder')")
     assert any(barrier.startswith("label: ") for barrier in barriers(page))

@@ -55,13 +55,14 @@ GRID = {
 
 
 @pytest.fixture
-def project(sample, tiny, catalog, tmp_path, monkeypatch):
-    """A folder with recipes/, a scale `tiny` and its blocks; in it the book."""
+def project(sample, tiny, catalog, tmp_path, monkeypatch, empty_database):
+    """A folder with recipes/, a scale `tiny`, its blocks and a database of MLflow; in it the book."""
     shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
     (tmp_path / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(TINY))
     (tmp_path / "data/tiny").mkdir(parents=True)
     (tmp_path / "data/tiny/blocks").symlink_to(sample / "blocks")
     monkeypatch.chdir(tmp_path)
+    shutil.copy(empty_database, tmp_path / "mlflow.db")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     return catalog.model_copy(update={"scales": {"tiny": tiny}})
 

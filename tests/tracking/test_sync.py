@@ -33,14 +33,6 @@ from tests.conftest import ROOT, quiet
 
 
 @pytest.fixture(scope="module")
-def empty_database(tmp_path_factory):
-    """MLflow takes seconds to make one; tests copy it."""
-    path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
-    MlflowClient(f"sqlite:///{path}").search_experiments()
-    return path
-
-
-@pytest.fixture(scope="module")
 def trained(tmp_path_factory, runs_in):
     """Two finished runs of STEM 1/3 and three of dense, in main/; tests copy them."""
     folder = tmp_path_factory.mktemp("trained")

@@ -139,17 +139,40 @@ def test_a_decay_is_never_gone_on_from(make_run, tmp_path):
     assert json.loads((short.folder / "provenance.json").read_text())["resumed_from"] is None
 
 
+@pytest.fixture(scope="module")
+def compiled_code(tmp_path_factory):
+    """A place for torch's cache: its own is shared by processes, also under another instruction set."""
+    return tmp_path_factory.mktemp("compiled")
+
+
+@pytest.fixture
+def compiler(compiled_code, monkeypatch):
+    """The counters of a compiler that has compiled nothing yet."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(compiled_code))
+    if not compiler_works("cpu"):  # seconds, which collecting the tests doesn't need
+        pytest.skip("there is no working C++ compiler")
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    return torch._dynamo.utils.counters["stats"]
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(not compiler_works("cpu"), reason="there is no working C++ compiler")
-def test_a_compiled_run_resumes_bit_exactly_and_is_the_eager_one_but_for_roundings(make_run, report_every_step):
-    run = make_run("stem-full")
+def test_a_compiled_run_resumes_bit_exactly_and_is_the_eager_one_but_for_roundings(
+    make_run, compiler, report_every_step
+):
+    run = make_run("stem-third")
     train(run, quiet)
-    eager = [row["loss"] for row in rows(run)]
+    assert not compiler
+    eager, names = [row["loss"] for row in rows(run)], load_file(run.weights).keys()
     run = replace(
         run, folder=run.folder.with_name("compiled"), training=run.training.model_copy(update={"compile": True})
     )
     train(run, quiet)
-    assert [row["loss"] for row in rows(run)] == pytest.approx(eager, abs=1e-4)
+    assert compiler["unique_graphs"]  # without any both were eager
+    ours = [row["loss"] for row in rows(run)]
+    assert ours == pytest.approx(eager, abs=1e-4)
+    assert ours[:3] == pytest.approx(eager[:3], rel=1e-5)
+    assert load_file(run.weights).keys() == names
     assert json.loads((run.folder / "provenance.json").read_text())["compiled"] is True
     expected = run.weights.read_bytes()
     shutil.rmtree(run.folder)
@@ -159,7 +182,7 @@ def test_a_compiled_run_resumes_bit_exactly_and_is_the_eager_one_but_for_roundin
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not compiler_works("cpu"), reason="there is no working C++ compiler")
+@pytest.mark.usefixtures("compiler")
 def test_two_threads_repeat_their_bits_when_compiled(make_run):
     """Without care they race for an embedding's gradient: eight of eight such runs ended with other weights."""
     run = make_run("stem-full")
@@ -174,8 +197,9 @@ def test_two_threads_repeat_their_bits_when_compiled(make_run):
     assert runs[0].weights.read_bytes() == runs[1].weights.read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("home", ["device", "host"])
-@pytest.mark.skipif(not compiler_works("cpu"), reason="there is no working C++ compiler")
+@pytest.mark.usefixtures("compiler")
 def test_of_touched_rows_the_update_alone_is_compiled(make_run, home):
     """Were the model compiled too, its losses would part from step 2 on."""
     run = make_run("stem-full", table_update="touched", table_home=home)
@@ -351,22 +375,14 @@ def test_damaged_settings_are_refused_or_replaced(make_run):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not compiler_works("cpu"), reason="torch.compile needs a C++ compiler on the CPU")
-@pytest.mark.parametrize("arm", ["stem-third", "topk-moe"])
-def test_a_compiled_run_has_the_losses_of_an_eager_one(make_run, tiny, tmp_path, monkeypatch, arm):
-    """torch's cache is shared by processes, also under another instruction set, so that this test has another one.
-    Nothing is compiled anew for experts that get other numbers of tokens at each step."""
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiled"))
+def test_nothing_is_compiled_anew_for_experts_that_get_other_numbers_of_tokens_at_each_step(make_run, tiny, compiler):
     short = tiny.training.model_copy(update={"tokens": 32 * 4 * 3, "evals": 1})
-    eager = make_run(arm, scale=tiny.model_copy(update={"training": short}))
+    eager = make_run("topk-moe", scale=tiny.model_copy(update={"training": short}))
     training = eager.training.model_copy(update={"compile": True})
     compiled = replace(eager, training=training, folder=eager.folder.with_name("compiled"))
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
     train(eager, quiet)
-    assert not torch._dynamo.utils.counters["stats"]
     train(compiled, quiet)
-    assert 0 < torch._dynamo.utils.counters["stats"]["unique_graphs"] < 10  # without any both were eager
+    assert 0 < compiler["unique_graphs"] < 10
     ours, theirs = ([row["loss"] for row in rows(run)] for run in (compiled, eager))
     assert ours == pytest.approx(theirs, rel=1e-5)
     assert load_file(compiled.weights).keys() == load_file(eager.weights).keys()

@@ -167,15 +167,15 @@ def ceiling(level: float, trials: int) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize(("seeds", "count"), [(5, 1), (5, 8), (8, 8)])
 def test_false_positives_of_primary_claims_stay_under_five_percent(seeds, count):
-    rate = positive_rate([0.0] * count, True, {REPRODUCED, DIRECTION}, 3000, seeds, {})
-    assert rate <= ceiling(0.05, 3000)
+    rate = positive_rate([0.0] * count, True, {REPRODUCED, DIRECTION}, 1000, seeds, {})
+    assert rate <= ceiling(0.05, 1000)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("seeds", "count"), [(3, 1), (5, 6)])
 def test_false_positives_of_secondary_claims_stay_under_ten_percent(seeds, count):
-    rate = positive_rate([0.0] * count, False, {REPRODUCED, DIRECTION}, 3000, seeds, {})
-    assert rate <= ceiling(0.10, 3000)
+    rate = positive_rate([0.0] * count, False, {REPRODUCED, DIRECTION}, 1000, seeds, {})
+    assert rate <= ceiling(0.10, 1000)
 
 
 @pytest.mark.slow

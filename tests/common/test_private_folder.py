@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stemrepro.training.compiling import private_folder
+from stemrepro.common.files import private_folder
 
 
 @pytest.fixture

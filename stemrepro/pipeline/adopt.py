@@ -1,0 +1,120 @@
+"""Runs and scores that another machine made of the same recipes, text and code: checked, then moved into place."""
+
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import digest, locked
+from stemrepro.common.paths import DATA, RUNS, SCORES
+from stemrepro.config.scores import PARTS
+from stemrepro.pipeline.planned import Params, runs_of
+from stemrepro.pipeline.score import arguments, score_key, up_to_date
+from stemrepro.training.run import Run
+
+
+def unpacked(archive: Path, out: Path) -> None:
+    """Unpack a tar archive into a folder; nothing gets out of it, and no link or device is made.
+
+    Raises:
+        UserError: the file is no such archive, or holds what has no place in one.
+    """
+    try:
+        with tarfile.open(archive) as opened:
+            for member in opened:
+                if not (member.isfile() or member.isdir()):
+                    raise UserError(f"{archive}: {member.name} is neither a file nor a folder")
+                opened.extract(member, out, filter="data")
+    except (OSError, EOFError, tarfile.TarError) as error:
+        raise UserError(f"{archive} can't be read as a tar archive: {error}") from error
+
+
+def refusal(run: Run) -> str:
+    """Return why a folder doesn't hold the end of a run, or ""."""
+    if changes := run.other_settings():
+        return f"made with other settings, code or text ({changes})"
+    if not run.finished:
+        return "it isn't finished"
+    if run.diverged is not None:
+        return ""
+    try:
+        with safe_open(run.weights, "pt") as opened:
+            made_with = (opened.metadata() or {}).get("config")
+    except (OSError, SafetensorError) as error:
+        return f"weights.safetensors is damaged ({error})"
+    return "" if made_with == digest(run.config) else "weights.safetensors is of another run"
+
+
+def move(source: Path, folder: Path) -> None:
+    """Move a folder to where nothing of worth is: an unfinished run of the same settings gives way."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as aside:
+        if folder.exists():
+            folder.rename(Path(aside) / "before")
+        source.rename(folder)
+
+
+def adopted_runs(params: Params, scale: str, place: Path, data: Path, runs: Path) -> Iterator[tuple[str, str]]:
+    """Move the runs of an unpacked archive, and yield the name of each and why it was refused ("": it wasn't)."""
+    for run in runs_of(scale, params.scale[scale].data, params.planned(scale), data=data, runs=runs):
+        there = replace(run, folder=place / "runs" / scale / run.folder.relative_to(runs / scale))
+        if not there.folder.is_dir():
+            continue
+        with locked(run.folder, f"another process is training in {run.folder}; wait for it, or stop it"):
+            reason = "" if run.ended else refusal(there)
+            if not reason and not run.ended and any(run.folder.iterdir()) and run.other_settings():
+                reason = f"{run.folder} holds something else; move it away"
+            if not reason and not run.ended:
+                move(there.folder, run.folder)
+        yield str(run), reason
+
+
+def adopted_scores(
+    params: Params, scale: str, place: Path, data: Path, runs: Path, scores: Path
+) -> Iterator[tuple[str, str]]:
+    """Move the scores of an unpacked archive that follow from the runs here, as above."""
+    for part in PARTS:
+        for address, arm in params.planned(scale).items():
+            there, here = (root / scale / part / address.path for root in (place / "scores", scores))
+            if not arm.seeds.get(part) or not there.is_dir():
+                continue
+            members = runs_of(scale, params.scale[scale].data, {address: arm}, part, data, runs)
+            if not all(run.ended for run in members):
+                yield f"{part} of {address}", "its runs are neither here nor in the archive"
+                continue
+            key = score_key(members, part, arguments(params, scale, part, arm, data))
+            if not up_to_date(there, key):
+                yield f"{part} of {address}", "scored from other runs, text or code"
+                continue
+            if not up_to_date(here, key):
+                move(there, here)
+            yield f"{part} of {address}", ""
+
+
+def adopt(
+    params: Params, scale: str, archive: Path, data: Path = DATA, runs: Path = RUNS, scores: Path = SCORES
+) -> tuple[list[str], list[str]]:
+    """Take in what an archive has of the planned runs and their scores; return what is here now and what was refused.
+
+    The archive has runs/<scale>/ and scores/<scale>/ as this folder has them. A run is taken if its settings, the hash
+    of its code and that of its text are those planned here, scores if their key is. No file of it is executed.
+
+    Raises:
+        UserError: see `unpacked`; or the plan's text isn't here.
+    """
+    runs.mkdir(parents=True, exist_ok=True)
+    taken, refused = [], []
+    with tempfile.TemporaryDirectory(dir=runs, prefix=".adopt-") as folder:  # where a move is a rename
+        place = Path(folder)
+        unpacked(archive, place)
+        found = [*adopted_runs(params, scale, place, data, runs)]
+        found += adopted_scores(params, scale, place, data, runs, scores)
+    for name, reason in found:
+        (refused if reason else taken).append(f"{name}: {reason}" if reason else name)
+    if not found:
+        raise UserError(f"{archive} holds nothing that is planned: it needs runs/{scale}/ or scores/{scale}/")
+    return taken, refused

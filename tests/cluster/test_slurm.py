@@ -1,0 +1,71 @@
+"""The job files of slurm/ under a real Slurm: shares are trained, a job whose time is up goes on, scores follow."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from stemrepro.pipeline import plan as planning
+from tests.cluster.conftest import waited
+from tests.conftest import ROOT, TINY
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+
+@pytest.fixture
+def project(slurm, sample, tmp_path, monkeypatch):
+    """A folder with a plan of a scale, its text, and the command `stemrepro` on the path of jobs."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("recipes", "slurm", "analysis"):
+        shutil.copytree(ROOT / name, name)
+    training = TINY["training"] | {"tokens": 32 * 4 * 120, "save_every": 10}
+    (tmp_path / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(TINY | {"training": training}))
+    (tmp_path / "data/tiny").mkdir(parents=True)
+    (tmp_path / "data/tiny/blocks").symlink_to(sample / "blocks")
+    (tmp_path / "bin").mkdir()
+    command = tmp_path / "bin/stemrepro"
+    command.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m stemrepro.cli "$@"\n')
+    command.chmod(0o755)
+    for name, value in (slurm | {"SCALE": "tiny", "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}).items():
+        monkeypatch.setenv(name, value)
+    return planning.write("tiny", ("validation_loss",))[1]
+
+
+def submit(*command: str) -> str:
+    done = subprocess.run(
+        ["sbatch", "--parsable", "--cpus-per-task=1", *command], capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def states(job: str) -> str:
+    shown = subprocess.run(["squeue", "-h", "-r", "-j", job, "-o", "%t"], capture_output=True, text=True)
+    return shown.stdout.strip()
+
+
+def test_an_array_trains_all_shares_goes_on_after_its_time_and_is_scored(project, tmp_path):
+    addresses, runs = project.planned("tiny"), tmp_path / "runs/tiny"
+
+    def ended() -> int:
+        return len([*runs.glob("*/*/seed0/weights.safetensors")])
+
+    job = submit("--array=1-2", "slurm/train.sbatch")
+    waited(lambda: ended() >= 2, "the first runs")
+    subprocess.run(["scancel", "--signal=TERM", "--batch", job], check=True)  # as when its time is up
+    waited(lambda: states(job) == "PD\nPD", "the requeue")
+    before = ended()
+    assert before < len(addresses)
+    weights = {path: path.stat().st_mtime_ns for path in runs.glob("*/*/seed0/weights.safetensors")}
+    for number in (1, 2):
+        subprocess.run(["scontrol", "update", f"job={job}_{number}", "StartTime=now"], check=True)
+    waited(lambda: not states(job), "the rest", 300)
+    assert ended() == len(addresses)
+    assert weights == {path: path.stat().st_mtime_ns for path in weights}  # what had ended wasn't trained again
+    logs = [(tmp_path / f"stemrepro-train-{job}_{number}.log").read_text() for number in (1, 2)]
+    assert all("the same command resumes the rest" in log for log in logs), logs
+    job = submit("slurm/score.sbatch", "losses")
+    waited(lambda: not states(job), "scoring", 300)
+    assert len([*(tmp_path / "scores/tiny/losses").glob("*/*/summary.json")]) == len(addresses)

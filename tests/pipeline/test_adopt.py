@@ -1,0 +1,157 @@
+"""Runs and scores of another machine: taken in if they are what is planned here, refused in a sentence otherwise."""
+
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from stemrepro.common.errors import UserError
+from stemrepro.config.address import MAIN, Address
+from stemrepro.evaluation import losses
+from stemrepro.pipeline import plan as planning
+from stemrepro.pipeline.adopt import adopt
+from stemrepro.pipeline.planned import runs_of
+from stemrepro.pipeline.score import arguments, score_key, write_scores
+from stemrepro.training.train import train
+from tests.conftest import ROOT, TINY, quiet
+
+DENSE, STEM = Address(MAIN, "dense"), Address(MAIN, "stem-full")
+
+
+@pytest.fixture(scope="module")
+def params(tmp_path_factory):
+    """A plan of one seed of every arm of a recipe."""
+    home = tmp_path_factory.mktemp("plan")
+    shutil.copytree(ROOT / "recipes", home / "recipes")
+    (home / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(TINY))
+    return planning.write("tiny", ("validation_loss",), home / "recipes", home)[1]
+
+
+@pytest.fixture(scope="module")
+def made(params, sample, tmp_path_factory):
+    """What the other machine has: two trained runs, and dense's losses."""
+    home = tmp_path_factory.mktemp("there")
+    (home / "data/tiny").mkdir(parents=True)
+    (home / "data/tiny/blocks").symlink_to(sample / "blocks")
+    planned = params.planned("tiny")
+    two = {address: planned[address] for address in (DENSE, STEM)}
+    runs = runs_of("tiny", "sample", two, data=home / "data", runs=home / "runs")
+    for run in runs:
+        train(run, quiet)
+    given = arguments(params, "tiny", "losses", planned[DENSE], home / "data")
+    out = home / "scores/tiny/losses" / DENSE.path
+    key = score_key(runs[:1], "losses", given)
+    write_scores("losses", runs[:1], [losses.score(runs[0], quiet, **given)], given, out, key)
+    return home
+
+
+@pytest.fixture
+def there(made, tmp_path):
+    """A copy of it that a test may change."""
+    return Path(shutil.copytree(made, tmp_path / "there", symlinks=True))
+
+
+@pytest.fixture
+def take_in(params, there, tmp_path):
+    """take_in() packs what is there and returns what `adopt` says; here/ has the text alone before."""
+    here = tmp_path / "here"
+    (here / "data").mkdir(parents=True)
+    shutil.copytree(there / "data", here / "data", symlinks=True, dirs_exist_ok=True)
+
+    def take() -> tuple[list[str], list[str]]:
+        archive = tmp_path / "made.tar.gz"
+        with tarfile.open(archive, "w:gz") as packed:
+            for name in ("runs", "scores"):
+                packed.add(there / name, name)
+        return adopt(params, "tiny", archive, here / "data", here / "runs", here / "scores")
+
+    return take
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_what_is_planned_comes_over_byte_for_byte_and_once(take_in, there, tmp_path):
+    taken, refused = take_in()
+    assert (sorted(taken), refused) == (["dense seed 0", "losses of dense", "stem-full seed 0"], [])
+    for name in ("runs", "scores"):
+        assert files(tmp_path / "here" / name) == files(there / name)
+    assert take_in() == (taken, [])
+
+
+def test_an_unfinished_run_gives_way_and_another_one_does_not(take_in, there, tmp_path):
+    dense, stem = (tmp_path / "here/runs/tiny" / address.path / "seed0" for address in (DENSE, STEM))
+    for folder, address in ((dense, DENSE), (stem, STEM)):
+        folder.mkdir(parents=True)
+        shutil.copy(there / "runs/tiny" / address.path / "seed0/config.yaml", folder)
+    config = (stem / "config.yaml").read_text()
+    (stem / "config.yaml").write_text(config.replace("seed: 0", "seed: 1"))
+    taken, refused = take_in()
+    assert "dense seed 0" in taken
+    assert (dense / "weights.safetensors").exists()
+    assert refused == [f"stem-full seed 0: {stem} holds something else; move it away"]
+    assert [path.name for path in stem.iterdir()] == ["config.yaml"]
+
+
+def edited(run: Path, before: str, after: str) -> None:
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace(before, after))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda run: (run / "weights.safetensors").unlink(), "it isn't finished"),
+        (lambda run: (run / "weights.safetensors").write_bytes(b"{}"), "weights.safetensors is damaged"),
+        (
+            lambda run: shutil.copy(run.parents[1] / "stem-full/seed0/weights.safetensors", run),
+            "weights.safetensors is of another run",
+        ),
+        (
+            lambda run: (run / "config.yaml").write_text(
+                (run / "config.yaml").read_text().replace("code: ", "code: a")
+            ),
+            "made with other settings, code or text (code: a",
+        ),
+        (
+            lambda run: edited(run, "256: ", "256: a"),
+            "made with other settings, code or text (data.train_sha256: a",
+        ),
+    ],
+    ids=["unfinished", "damaged", "another's weights", "other code", "other text"],
+)
+def test_what_differs_is_refused_with_its_scores(take_in, there, tmp_path, change, reason):
+    change(there / "runs/tiny" / DENSE.path / "seed0")
+    taken, refused = take_in()
+    assert taken == ["stem-full seed 0"]
+    assert refused[0].startswith(f"dense seed 0: {reason}")
+    assert refused[1:] == ["losses of dense: its runs are neither here nor in the archive"]
+    assert not (tmp_path / "here/runs/tiny" / DENSE.path / "seed0/weights.safetensors").exists()
+
+
+def test_scores_of_other_runs_are_refused(take_in, there):
+    summary = there / "scores/tiny/losses" / DENSE.path / "summary.json"
+    summary.write_text(summary.read_text().replace('"key": "', '"key": "a'))
+    assert take_in()[1] == ["losses of dense: scored from other runs, text or code"]
+
+
+def test_an_archive_that_is_cut_short_or_holds_a_link_changes_nothing(params, there, tmp_path):
+    archive, folders = tmp_path / "made.tar", (there / "data", tmp_path / "runs", tmp_path / "scores")
+
+    def refused(words: str, source: Path, name: str, share: float = 1.0) -> None:
+        with tarfile.open(archive, "w") as packed:
+            packed.add(source, name)
+        archive.write_bytes(archive.read_bytes()[: int(share * archive.stat().st_size)])
+        with pytest.raises(UserError, match=words):
+            adopt(params, "tiny", archive, *folders)
+
+    refused(r"made\.tar can't be read as a tar archive", there / "runs", "runs", share=0.5)
+    refused(r"made\.tar can't be read as a tar archive", ROOT / "README.md", "../out.md")
+    refused("holds nothing that is planned", ROOT / "README.md", "README.md")
+    (there / "runs/tiny/link").symlink_to("/etc")
+    refused("runs/tiny/link is neither a file nor a folder", there / "runs", "runs")
+    assert not list((tmp_path / "runs").iterdir())
+    assert not (tmp_path / "out.md").exists()
