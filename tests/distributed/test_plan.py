@@ -2,12 +2,16 @@
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 import yaml
 
+from stemrepro.common.files import locked
+from stemrepro.training.checkpoint import newest
 from tests.conftest import ROOT, TINY
 
 PARALLEL = {"strategy": "ddp", "devices": 2}
@@ -21,8 +25,9 @@ def stemrepro(folder, *arguments):
     return done.returncode, done.stdout + done.stderr
 
 
-def write_scale(folder, **parallel):
-    scale = TINY | {"parallel": PARALLEL | parallel, "training": TINY["training"] | {"micro_batch": 1}}
+def write_scale(folder, training=None, **parallel):
+    fields = TINY["training"] | {"micro_batch": 1} | (training or {})
+    scale = TINY | {"parallel": PARALLEL | parallel, "training": fields}
     (folder / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(scale))
 
 
@@ -53,3 +58,29 @@ def test_one_command_trains_on_several_devices(sample, tmp_path):
     code, said = stemrepro(tmp_path, "train", "dense", "--scale", "tiny", "--untracked")
     assert code == 0, said
     assert (folder / "weights.safetensors").stat().st_mtime_ns == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=str)
+def test_a_signal_to_the_command_leaves_with_a_checkpoint_and_75(sample, tmp_path, number):
+    """And no rank outlives it."""
+    shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
+    (tmp_path / "data/tiny").mkdir(parents=True)
+    (tmp_path / "data/tiny/blocks").symlink_to(sample / "blocks")
+    write_scale(tmp_path, {"tokens": 32 * 4 * 2000, "save_every": 50})
+    code, said = stemrepro(tmp_path, "plan", "--scale", "tiny", "--recipe", "rivals", "--quiet")
+    assert code == 0, said
+    line = [sys.executable, "-m", "stemrepro.cli", "train", "dense", "--scale", "tiny", "--untracked"]
+    command = subprocess.Popen(line, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    resume = tmp_path / "runs/tiny/main/dense/seed0/resume"
+    until = time.monotonic() + 60
+    while not newest(resume) and time.monotonic() < until:
+        time.sleep(0.1)
+    before = newest(resume)
+    command.send_signal(number)
+    said = command.communicate(timeout=60)[1]
+    assert command.returncode == 75, said
+    assert "the same command resumes" in said
+    assert newest(resume) > before
+    with locked(resume.parent, "a rank is still there"):
+        pass
