@@ -83,6 +83,7 @@ def test_scores_are_the_files_of_all_arms(place):
         scores("laptop", "losses", "curves")
 
 
+@pytest.mark.slow
 def test_the_notebook_runs(place):
     """Cell by cell, as it stands, on small runs in the place of the laptop's."""
     cells = json.loads((ROOT / "docs/from_verdict_to_tokens.ipynb").read_text())["cells"]

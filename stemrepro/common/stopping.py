@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
@@ -25,6 +26,14 @@ def _stop(number: int, _: object) -> None:
     raise KeyboardInterrupt(number)
 
 
+def _heed_dropped(dropped: "sys.UnraisableHookArgs") -> None:
+    """Raise a stop anew that came in a finaliser or in a weak reference's callback, where Python drops exceptions."""
+    if isinstance(dropped.exc_value, KeyboardInterrupt) and dropped.exc_value.args:
+        threading.Timer(0.05, os.kill, (os.getpid(), *dropped.exc_value.args)).start()
+    else:
+        sys.__unraisablehook__(dropped)
+
+
 def hear_stops() -> None:
     """Turn each of the signals into a KeyboardInterrupt with its number, unless nohup or a shell had switched it off.
 
@@ -35,6 +44,7 @@ def hear_stops() -> None:
     for number in STOPS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _stop)
+    sys.unraisablehook = _heed_dropped
 
 
 @contextmanager

@@ -92,7 +92,8 @@ class LanguageModule(L.LightningModule):
 
     def on_train_batch_start(self, batch: Tensor, batch_idx: int) -> None:
         """Tell every FFN that a step begins; its random stream is named by seed, step and layer."""
-        reduce_gradients_when(self.model, (batch_idx + 1) % self.trainer.accumulate_grad_batches == 0)
+        if ranks.world() > 1:
+            reduce_gradients_when(self.model, (batch_idx + 1) % self.trainer.accumulate_grad_batches == 0)
         for layer, block in enumerate(self.model.blocks):
             block.ffn.start_step(f"{self.run.seed}:{self.global_step}:{layer}")
 

@@ -56,6 +56,7 @@ def test_an_equivalence_is_shown_as_often_as_in_simulation():
     assert plain(0.02, alpha=0.10, equivalent=True).power(0.025, 5) == pytest.approx(shown, abs=0.01)
 
 
+@pytest.mark.slow
 def test_the_upper_bound_holds_four_times_in_five():
     estimates = np.random.default_rng(1).normal(0, 1, (20_000, 3)).std(axis=1, ddof=1)
     assert np.mean([upper(sd, 3) > 1 for sd in estimates]) == pytest.approx(0.8, abs=0.01)

@@ -24,6 +24,7 @@ def printed(*arguments):
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [

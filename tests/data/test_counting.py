@@ -82,6 +82,7 @@ def test_streams_hold_every_document_once(sample):
     assert np.array_equal(np.bincount(np.concatenate(list(tokens_of.values()))), np.bincount(np.concatenate(blocks)))
 
 
+@pytest.mark.slow
 def test_files_are_complete_and_repeatable(sample, tmp_path, tiny):
     settings = tiny.counting
     for name in ("a", "b"):

@@ -32,8 +32,8 @@ def write_scale(folder, training=None, **parallel):
 
 
 @pytest.mark.slow
-def test_one_command_trains_on_several_devices(sample, tmp_path):
-    """`stemrepro train` starts the ranks; the run is the one that a single device has begun or ended."""
+def test_one_command_trains_on_several_devices_and_leaves_after_a_signal(sample, tmp_path):
+    """`stemrepro train` starts the ranks, of which none outlives it; one device takes the run for ended."""
     shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
     (tmp_path / "data/tiny").mkdir(parents=True)
     (tmp_path / "data/tiny/blocks").symlink_to(sample / "blocks")
@@ -42,45 +42,35 @@ def test_one_command_trains_on_several_devices(sample, tmp_path):
     assert code == 2
     assert "at scale 'tiny' can't be trained under parallel" in said
     assert "batch 4 is no multiple of micro_batch 1 x devices 3 = 3" in said
-    write_scale(tmp_path)
+    write_scale(tmp_path, {"tokens": 32 * 4 * 300})
     code, said = stemrepro(tmp_path, "plan", "--scale", "tiny", "--recipe", "rivals", "--quiet")
     assert code == 0, said
-    code, said = stemrepro(tmp_path, "train", "dense", "--scale", "tiny", "--untracked")
+    train, folder = ("train", "dense", "--scale", "tiny", "--untracked"), tmp_path / "runs/tiny/main/dense/seed0"
+    line = [sys.executable, "-m", "stemrepro.cli", *train]
+    command = subprocess.Popen(line, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 60
+    while not newest(folder / "resume") and time.monotonic() < until:
+        time.sleep(0.05)
+    before = newest(folder / "resume")
+    command.send_signal(signal.SIGTERM)
+    said = command.communicate(timeout=60)[1]
+    assert command.returncode == 75, said
+    assert "the same command resumes" in said
+    left = newest(folder / "resume")
+    assert left > before
+    with locked(folder, "a rank is still there"):
+        pass
+    code, said = stemrepro(tmp_path, *train)
     assert code == 0, said
-    folder = tmp_path / "runs/tiny/main/dense/seed0"
-    assert json.loads((folder / "provenance.json").read_text())["parallel"] == PARALLEL | {"table_ranks": None}
+    about = json.loads((folder / "provenance.json").read_text())
+    assert about["resumed_from"] == left.name
+    assert about["parallel"] == PARALLEL | {"table_ranks": None}
     assert "parallel" not in (folder / "config.yaml").read_text()
     params = tmp_path / "plan/params.yaml"
     values = yaml.safe_load(params.read_text())
     assert values["scale"]["tiny"].pop("parallel") == PARALLEL | {"table_ranks": None}
     params.write_text(yaml.safe_dump(values))
-    before = (folder / "weights.safetensors").stat().st_mtime_ns
-    code, said = stemrepro(tmp_path, "train", "dense", "--scale", "tiny", "--untracked")
+    written = (folder / "weights.safetensors").stat().st_mtime_ns
+    code, said = stemrepro(tmp_path, *train)
     assert code == 0, said
-    assert (folder / "weights.safetensors").stat().st_mtime_ns == before
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=str)
-def test_a_signal_to_the_command_leaves_with_a_checkpoint_and_75(sample, tmp_path, number):
-    """And no rank outlives it."""
-    shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
-    (tmp_path / "data/tiny").mkdir(parents=True)
-    (tmp_path / "data/tiny/blocks").symlink_to(sample / "blocks")
-    write_scale(tmp_path, {"tokens": 32 * 4 * 2000, "save_every": 50})
-    code, said = stemrepro(tmp_path, "plan", "--scale", "tiny", "--recipe", "rivals", "--quiet")
-    assert code == 0, said
-    line = [sys.executable, "-m", "stemrepro.cli", "train", "dense", "--scale", "tiny", "--untracked"]
-    command = subprocess.Popen(line, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    resume = tmp_path / "runs/tiny/main/dense/seed0/resume"
-    until = time.monotonic() + 60
-    while not newest(resume) and time.monotonic() < until:
-        time.sleep(0.1)
-    before = newest(resume)
-    command.send_signal(number)
-    said = command.communicate(timeout=60)[1]
-    assert command.returncode == 75, said
-    assert "the same command resumes" in said
-    assert newest(resume) > before
-    with locked(resume.parent, "a rank is still there"):
-        pass
+    assert (folder / "weights.safetensors").stat().st_mtime_ns == written

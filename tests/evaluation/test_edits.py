@@ -98,6 +98,7 @@ def test_drawn_tokens_stand_at_the_names_places_alone():
     assert drawn.places == question.places
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arm", ["dense", "value-embeddings", "ngram-table", "stem-third"])
 def test_every_kind_of_arm_is_edited_and_written(atlas_run, given, every_case, tmp_path, arm):
     run = atlas_run(arm)

@@ -97,6 +97,7 @@ def test_fits_equals_rounding_every_possible_score(items):
     assert chance_of_fit(items) == pytest.approx(len(possible) / 10001, abs=2e-4)
 
 
+@pytest.mark.slow
 def test_granularity_finds_two_scorers(audit):
     """Hand-calculated: 239/512, 228/512, 201/512, 204/512, 235/512 and 512/1280, 507/1280, 465/1280, 536/1280."""
     table = granularity(audit).set_index(["block", "row", "task"])

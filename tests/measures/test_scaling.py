@@ -245,6 +245,7 @@ def test_a_forecast_reads_the_rungs_below_alone(build):
         measure.forecast(("dense",), "rung-1")
 
 
+@pytest.mark.slow
 def test_a_wider_rung_is_predicted_from_the_scales_width_and_its_own_shorter_rungs(build):
     """Both widths are on one law, from which the rung is then extrapolated; its own scores are gone."""
     measure = build({"dense": law, "stem-full": lambda t, n: law(2 * t, n)})

@@ -97,6 +97,7 @@ def test_planning_again_leaves_the_files_alone(planned, check):
     check()
 
 
+@pytest.mark.slow
 def test_a_stale_plan_is_refused_by_key(planned, check, monkeypatch):
     values = yaml.safe_load(planned.read_text())
     values["run"]["laptop"]["main"]["stem-full"]["training"]["learning_rate"] = 7.0

@@ -187,6 +187,7 @@ def test_scores_that_were_made_here(repository):
     assert "(2 redrawn)" in report(3)
 
 
+@pytest.mark.slow
 def test_scores_that_came_out_as_committed_need_no_drawing(repository):
     """DVC draws nothing anew then; where they differ and nothing was drawn, the verdicts aren't theirs."""
     summaries = list(Path("scores").rglob("summary.json"))

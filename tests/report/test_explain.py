@@ -57,6 +57,7 @@ def columns(text: str, name: str) -> np.ndarray:
     return np.array([[float("nan" if cell == "-" else cell) for cell in line.split()] for line in lines])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scale", "recipe"), COMMITTED)
 def test_every_committed_claim(scale, recipe, catalog, monkeypatch):
     """Today's code gives the committed verdicts of the committed scores.

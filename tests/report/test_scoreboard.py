@@ -91,6 +91,7 @@ def test_markdown_and_page_hold_every_claim_in_the_papers_order(project):
     assert "Table 2: setup" in page  # nothing tests it
 
 
+@pytest.mark.slow
 def test_claims_are_compared_with_the_ladders_last_rung(project):
     """The laptop's are at +0.1 (0.05 to 0.15) for dense less STEM full."""
     folder = project / "ladder/token_ladder"
@@ -149,6 +150,7 @@ def test_the_committed_page_is_small():
     assert len(page.encode()) < 400_000
 
 
+@pytest.mark.slow
 def test_a_recipe_of_another_scale_stands_on_the_page_that_they_share(project):
     """The ladder's, which isn't run at the laptop's scale; its other recipes weren't run."""
     folder = project / "ladder/token_ladder"

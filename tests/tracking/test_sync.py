@@ -123,6 +123,7 @@ def copy_as_dense():
         config.write_text(config.read_text().replace("arm: stem-third", "arm: dense"))
 
 
+@pytest.mark.slow
 def test_runs_at_points_are_in_another_experiment(project, catalog):
     shutil.copytree("runs/tiny/main/stem-third", "runs/tiny/rate-4/stem-third")
     for seed in (0, 1):
@@ -277,6 +278,7 @@ def test_what_was_retrained_leaves_the_view_and_can_come_back(project, catalog):
     assert kept(ViewType.DELETED_ONLY) == after
 
 
+@pytest.mark.slow
 def test_a_run_whose_folder_is_gone_leaves_and_so_does_an_arm(project, catalog):
     copy_as_dense()
     sync = tracker(catalog)

@@ -89,6 +89,7 @@ def test_a_run_equals_one_with_tables_on_the_device(make_run, tiny, arm, clip):
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_with_host_rows(make_run):
     """The official code loses the tables' optimiser state here."""
     run = make_run("stem-full", table_update="touched", table_home="host")

@@ -133,6 +133,7 @@ def test_muon_equals_a_plain_loop(muon, arm):
         torch.testing.assert_close(weight, weights[name], atol=1e-6, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arm", ["stem-full", "stem-touched"])
 def test_a_killed_run_with_muon_resumes_to_the_same_bytes(muon, arm, monkeypatch):
     """Weights, metrics and the last checkpoint, with Muon's momentum and the tables' moments in it."""

@@ -108,6 +108,7 @@ def under_wsd(run, folder, steps, **fields):
     return replace(run, folder=folder, training=run.training.model_copy(update=wsd))
 
 
+@pytest.mark.slow
 def test_a_longer_run_resumes_from_a_shorter_ones_stable_phase(make_run, tmp_path):
     """It ends with the bytes of a run that started anew; with another learning rate it does start anew."""
     run = make_run("stem-full")
