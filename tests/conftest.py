@@ -26,14 +26,24 @@ os.environ["OMP_WAIT_POLICY"] = "passive"  # where a test has two threads, they 
 ROOT = Path(__file__).parent.parent
 
 
-LONG = ("test_stages.py", "test_cli.py", "test_analyses.py", "test_style.py", "test_sync.py", "test_search.py")
+LONG = (
+    "test_stages.py",
+    "test_training.py",
+    "test_train.py",
+    "test_cli.py",
+    "test_search.py",
+    "test_analyses.py",
+    "test_plan.py",
+    "test_sync.py",
+    "test_style.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put files that take minutes first, so that two workers end together; what needs a browser is slow."""
+    """Put files that take minutes first, so that two workers end together; a browser and MLflow's database are slow."""
     items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
     for item in items:
-        if "browser" in item.fixturenames:
+        if {"browser", "empty_database"} & set(item.fixturenames):
             item.add_marker("slow")
 
 
