@@ -50,24 +50,27 @@ class Row:
 
 
 def interleaved(
-    turns: Mapping[str, Turn], rounds: int, tick: Callable[[], None], warm_up: int = 3, device: str = "cpu"
-) -> dict[str, np.ndarray]:
+    turns: Mapping[str, Turn], rounds: int, tick: Callable[[], None], warm_up: int = 3, device: str = "cpu",
+    cpu_time: bool = False,
+) -> dict[str, np.ndarray]:  # fmt: skip
     """Return the seconds of each turn in each round, [rounds]; earlier rounds warm up.
 
     Args:
         tick: called after each round that counts.
+        cpu_time: count this process's seconds on a processor, not those on the wall.
     """
     seconds, order = {name: np.empty(rounds) for name in turns}, list(turns)
+    clock = time.process_time if cpu_time else time.perf_counter
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     for number in range(-warm_up, rounds):
         random.Random(number + warm_up).shuffle(order)
         for name in order:
             wait()
-            start = time.perf_counter()
+            start = clock()
             turns[name](number + warm_up)
             wait()
             if number >= 0:
-                seconds[name][number] = time.perf_counter() - start
+                seconds[name][number] = clock() - start
         if number >= 0:
             tick()
     return seconds

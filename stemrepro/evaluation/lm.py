@@ -8,6 +8,8 @@
 
 Every text is scored as the start of a document: after the end mark, as in training. A prompt that is longer than the
 context loses its beginning (as in lm-eval's own models) and is counted; an answer that is longer is refused.
+
+A prompt is read once for all its answers (stemrepro/evaluation/shared_prompts.py).
 """
 
 from collections.abc import Callable
@@ -15,14 +17,16 @@ from pathlib import Path
 
 import torch
 from lm_eval.api.model import TemplateLM
-from lm_eval.models.utils import Collator, normalize_gen_kwargs, postprocess_generated_text
+from lm_eval.models.utils import normalize_gen_kwargs, postprocess_generated_text
 from lm_eval.tasks import TaskManager
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from tokenizers import Tokenizer
+from torch import Tensor
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.sums import total
 from stemrepro.data.tokenizer import read_tokenizer
+from stemrepro.evaluation.shared_prompts import Request, Row, shared_rows, sharing_mask
 from stemrepro.evaluation.weights import load_folder
 from stemrepro.model.config import END_OF_DOCUMENT
 from stemrepro.model.generate import Choose, continuations, greedy, sampled
@@ -48,6 +52,7 @@ class StemLM(TemplateLM):
     """A decoder and its tokenizer under lm-eval's interface.
 
     Attributes:
+        shares: whether a prompt is read once for all its answers, or once for each.
         truncated: requests so far whose prompt lost its beginning.
         on_batch: called with (tokens, mean loss in nats) after each batch, in place of lm-eval's own progress bar.
     """
@@ -55,6 +60,7 @@ class StemLM(TemplateLM):
     def __init__(self, model: Decoder, tokenizer: Tokenizer, context: int, batch: int = 64) -> None:
         super().__init__()
         self.model, self.tokens, self.context, self.batch = model.eval(), tokenizer, context, batch
+        self.shares = model.caches and not model.config.document_mask
         self.truncated = 0
         self.on_batch: Callable[[int, float], None] | None = None
 
@@ -78,7 +84,7 @@ class StemLM(TemplateLM):
         return super().loglikelihood(requests, disable_tqdm or self.on_batch is not None)
 
     def _cut(self, context: list[int], answer: list[int], text: str) -> list[int]:
-        """Return the newest context + 1 tokens of end mark, prompt and answer.
+        """Return the prompt with its end mark; the newest tokens that leave the answer room in the context.
 
         Raises:
             UserError: the answer is empty or longer than the context.
@@ -89,46 +95,62 @@ class StemLM(TemplateLM):
                 f"context of {self.context}; leave that task out of the scale's benchmarks or give it a longer sequence"
             )
         mark = [] if context[:1] == [END_OF_DOCUMENT] else [END_OF_DOCUMENT]
-        whole = [*mark, *context, *answer]
-        self.truncated += len(whole) > self.context + 1
-        return whole[-(self.context + 1) :]
+        prompt, room = [*mark, *context], self.context + 1 - len(answer)
+        self.truncated += len(prompt) > room
+        return prompt[-room:]
 
     @torch.no_grad()
-    def _score(self, rows: list[tuple[list[int], int]]) -> list[tuple[float, bool]]:
-        """Return the log-likelihood of the last n tokens of each row [tokens, n], and whether greedy decoding agrees.
+    def _read(self, rows: list[Row]) -> tuple[Tensor, Tensor]:
+        """Return of all tokens of all answers, one after the other, the loss and whether it is the most probable one.
 
-        Longest rows come first, so that a batch has little padding. It is on the right, where a causal model can't see
-        it.
+        Padding is on the right, where a causal model can't see it.
         """
-        collator, results = Collator(rows, sort_fn=lambda row: -len(row[0])), []
-        device = next(self.model.parameters()).device
-        for chunk in collator.get_batched(n=self.batch):
-            size = max(len(row) for row, _ in chunk)
-            padded = torch.tensor([row + [END_OF_DOCUMENT] * (size - len(row)) for row, _ in chunk], device=device)
-            logits = self.model(padded[:, :-1])
-            losses, hits = token_losses(logits, padded[:, 1:]).cpu(), (logits.argmax(-1) == padded[:, 1:]).cpu()
-            for loss, hit, (row, answer) in zip(losses, hits, chunk, strict=True):
-                part = slice(len(row) - 1 - answer, len(row) - 1)
-                if not loss[part].isfinite().all():
-                    raise UserError("the model gives log-likelihoods that are not finite; its weights are damaged")
-                results.append((-float(loss[part].double().sum()), bool(hit[part].all())))
+        device, size = next(self.model.parameters()).device, max(len(row.tokens) for row in rows)
+
+        def padded(values: list[list[int]]) -> Tensor:
+            return torch.tensor([value + [END_OF_DOCUMENT] * (size - len(value)) for value in values], device=device)
+
+        shared = any(len(row.answers) > 1 for row in rows)
+        mask = sharing_mask(padded([row.owners for row in rows])) if shared else None
+        hidden = self.model.hidden(padded([row.tokens for row in rows]), mask=mask).flatten(0, 1)
+        places = [number * size + place for number, row in enumerate(rows) for place in row.places]
+        wanted = [token for row in rows for answer in row.answers.values() for token in answer]
+        targets, logits = torch.tensor(wanted, device=device), self.model.head(hidden[places])
+        return token_losses(logits[None], targets[None])[0].cpu(), (logits.argmax(-1) == targets).cpu()
+
+    def _score(self, requests: list[Request]) -> list[tuple[float, bool]]:
+        """Return the log-likelihood of each answer after its prompt, and whether greedy decoding gives it.
+
+        Longest rows come first, so that a batch has little padding.
+
+        Raises:
+            UserError: one is not finite.
+        """
+        results = [(0.0, False)] * len(requests)
+        rows = shared_rows(requests, self.context if self.shares else 0)
+        for first in range(0, len(rows), self.batch):
+            chunk = rows[first : first + self.batch]
+            losses, hits = self._read(chunk)
+            if not losses.isfinite().all():
+                raise UserError("the model gives log-likelihoods that are not finite; its weights are damaged")
+            answers = {number: len(answer) for row in chunk for number, answer in row.answers.items()}
+            parts = zip(losses.double().split([*answers.values()]), hits.split([*answers.values()]), strict=True)
+            for number, (loss, hit) in zip(answers, parts, strict=True):
+                results[number] = -float(loss.sum()), bool(hit.all())
             if self.on_batch:
-                nats = -sum(score for score, _ in results[-len(chunk) :])
-                tokens = sum(answer for _, answer in chunk)
-                self.on_batch(tokens, nats / tokens)
-        return collator.get_original(results)
+                self.on_batch(len(losses), float(losses.double().mean()))
+        return results
 
     def _loglikelihood_tokens(self, requests: list, **_: object) -> list[tuple[float, bool]]:
         """Score what lm-eval calls with: ((prompt, answer), prompt tokens, answer tokens)."""
-        return self._score([(self._cut(context, answer, text[1]), len(answer)) for text, context, answer in requests])
+        return self._score([(self._cut(context, answer, text[1]), answer) for text, context, answer in requests])
 
     def loglikelihood_rolling(self, requests: list, disable_tqdm: bool = False) -> list[float]:
         """Return the log-likelihood in nats of whole texts, in windows of the context that score each token once."""
         totals = []
         for (text,) in (request.args for request in requests):
             windows = get_rolling_token_windows(self.tok_encode(text), END_OF_DOCUMENT, self.context, 1)
-            rows = [(context + answer, len(answer)) for context, answer in map(make_disjoint_window, windows)]
-            totals.append(total(score for score, _ in self._score(rows)))
+            totals.append(total(score for score, _ in self._score([*map(make_disjoint_window, windows)])))
         return totals
 
     def generate_until(self, requests: list, disable_tqdm: bool = False) -> list[str]:

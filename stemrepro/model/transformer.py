@@ -36,7 +36,7 @@ def _angles(length: int, head_width: int, base: float, device: torch.device) -> 
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Apply rotary positions: x [B, H, T, E], cos and sin [T, E] -> [B, H, T, E]."""
+    """Apply rotary positions: x [B, H, T, E], cos and sin [T, E] or [B, 1, T, E] -> [B, H, T, E]."""
     left, right = x.chunk(2, dim=-1)
     return x * cos + torch.cat([-right, left], dim=-1) * sin
 
@@ -72,7 +72,7 @@ class Attention(nn.Module):
     def forward(
         self, x: Tensor, tokens: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, past: LayerCache | None = None
     ) -> Tensor:
-        """Attend: x [B, T, D], tokens [B, T], cos and sin [T, E] -> [B, T, D].
+        """Attend: x [B, T, D], tokens [B, T], cos and sin [T, E] or [B, 1, T, E] -> [B, T, D].
 
         The mask is [B, 1, T, T + tokens of `past`], or None for plain causal attention.
         """
@@ -142,26 +142,43 @@ class Decoder(nn.Module):
         With a cache, the tokens follow the cached ones and are added to it.
 
         Raises:
-            ValueError: a cache, and memories addressed by pairs of tokens, which would miss the token before.
+            ValueError: as for `hidden`.
+        """
+        return self.head(self.hidden(tokens, cache))
+
+    def hidden(self, tokens: Tensor, cache: Cache | None = None, mask: Tensor | None = None) -> Tensor:
+        """Return what the head reads: tokens [B, T] -> [B, T, D].
+
+        Args:
+            cache: of tokens that these follow; these are added to it.
+            mask: bool [B, 1, T, T + tokens of the cache], what each token attends to, in place of all up to itself. Its
+                position is the number of others that it attends to.
+
+        Raises:
+            ValueError: a cache or a mask, and memories addressed by pairs of tokens, which would miss the token before.
         """
         whole = tokens if cache is None else cache.extend(tokens)
         length = whole.shape[1]
         cos, sin = rotary_angles(length if cache is None else 1 << length.bit_length(), self.config.head_width,
                                  self.config.rope_base, tokens.device)  # fmt: skip
-        mask = document_mask(whole) if self.config.document_mask else None
-        if cache is not None:
-            if not self.caches:
-                raise ValueError(f"'{self.config.ffn}' with pair_rows {self.config.pair_rows} can't use a cache")
-            cos, sin = cos[length - tokens.shape[1] : length], sin[length - tokens.shape[1] : length]
-            if mask is None:
-                mask = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()[None, None]
-            mask = mask[:, :, -tokens.shape[1] :]
+        if (cache is not None or mask is not None) and not self.caches:
+            raise ValueError(f"'{self.config.ffn}' with pair_rows {self.config.pair_rows} can't use a cache or a mask")
+        if mask is not None:
+            places = mask.sum(dim=-1) - 1
+            cos, sin = cos[places], sin[places]
+        else:
+            mask = document_mask(whole) if self.config.document_mask else None
+            if cache is not None:
+                cos, sin = cos[length - tokens.shape[1] : length], sin[length - tokens.shape[1] : length]
+                if mask is None:
+                    mask = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()[None, None]
+                mask = mask[:, :, -tokens.shape[1] :]
         x = embedded = self.embedding(tokens)
         if self.pairs is not None:
             x = x + self.pairs(tokens)
         for block, past in zip(self.blocks, cache.layers if cache else [None] * len(self.blocks), strict=True):
             x = block(x, embedded, tokens, cos, sin, mask, past)
-        return self.head(self.norm(x))
+        return self.norm(x)
 
 
 def table_std(table_init: str, rows: int, width: int) -> float:

@@ -16,12 +16,15 @@ from scipy.stats import binom
 from tokenizers import Tokenizer
 
 from stemrepro.common.errors import UserError
+from stemrepro.config.arm import shaped
 from stemrepro.data.items import parse
 from stemrepro.evaluation.lm import TASKS, StemLM, task_manager
+from stemrepro.measures.catalog import load
 from stemrepro.model.transformer import build
 from stemrepro.training.train import train
-from tests.conftest import quiet
+from tests.conftest import ROOT, quiet
 
+ARMS = load(ROOT / "recipes").arms
 NAMES = sorted(path.stem for path in TASKS.glob("*/*.yaml"))
 
 
@@ -60,6 +63,33 @@ def test_log_likelihoods_equal_a_hand_computation(lm):
     results = lm.loglikelihood([request(*pair) for pair in pairs], disable_tqdm=True)
     assert [score for score, _ in results] == pytest.approx([by_hand(lm, *pair) for pair in pairs], abs=1e-4)
     assert lm.truncated == 1
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("arm", ARMS)
+@pytest.mark.parametrize("fields", [{}, {"document_mask": True}])
+def test_answers_to_one_prompt_score_as_each_by_itself(lm, tiny, arm, fields):
+    """Also in networks that look at the token before, and where a row has no room for all answers."""
+    model = build(shaped(tiny.model.model_copy(update=fields), ARMS[arm]), 0)
+    lm = StemLM(model, lm.tokens, lm.context, batch=3)
+    prompts = ["The capital of France is", "", "In the beginning God created"]
+    answers = [" Paris", " the heavens and the earth", " b", " London and Rome", " a"]
+    pairs = [(prompt, answer) for answer in answers for prompt in prompts]
+    results, alone = lm.loglikelihood([request(*pair) for pair in pairs], disable_tqdm=True), []
+    for pair in pairs:
+        alone += lm.loglikelihood([request(*pair)], disable_tqdm=True)
+    assert [score for score, _ in results] == pytest.approx([by_hand(lm, *pair) for pair in pairs], abs=3e-6, rel=1e-7)
+    assert [greedy for _, greedy in results] == [greedy for _, greedy in alone]
+
+
+@torch.no_grad()
+def test_a_prompt_is_read_once_for_its_answers(lm):
+    read = []
+    lm.model.embedding.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0].numel()))
+    prompt, words = "In the beginning God", [" a", " the", " of", " b"]
+    lm.loglikelihood([request(prompt, word) for word in words], disable_tqdm=True)
+    sizes = [len(lm.tokens.encode(word).ids) - 1 for word in words]
+    assert read == [1 + len(lm.tokens.encode(prompt).ids) + sum(sizes)]
 
 
 @torch.no_grad()

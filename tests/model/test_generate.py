@@ -65,10 +65,23 @@ def test_a_new_token_reads_its_own_rows_alone(tiny):
     assert read == [4, 1, 1, 1]
 
 
-def test_memories_of_pairs_have_no_cache(tiny):
+def test_memories_of_pairs_have_no_cache_and_no_mask(tiny):
     for arm in ("ngram-table", "bigram-input"):
         with pytest.raises(ValueError, match="can't use a cache"):
             decoder(tiny, arm)(torch.tensor([[1, 2]]), Cache(4))
+        with pytest.raises(ValueError, match="can't use a cache or a mask"):
+            decoder(tiny, arm).hidden(torch.tensor([[1, 2]]), mask=torch.ones(1, 1, 2, 2, dtype=torch.bool).tril())
+
+
+@torch.no_grad()
+def test_a_mask_also_covers_what_is_cached(tiny):
+    """Two branches behind a cached beginning, in one pass, against each in a whole pass."""
+    model, cache = decoder(tiny, "stem-full"), Cache(4)
+    model(torch.tensor([[1, 2, 3]]), cache)
+    mask = torch.tensor([[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 0], [1, 1, 1, 0, 0, 1]], dtype=torch.bool)[None, None]
+    logits = model.head(model.hidden(torch.tensor([[7, 8, 9]]), cache, mask))
+    branches = [model(torch.tensor([[1, 2, 3, *branch]]))[:, 3:] for branch in ([7, 8], [9])]
+    torch.testing.assert_close(logits, torch.cat(branches, dim=1), rtol=1e-3, atol=2e-3)  # of logits up to 50
 
 
 def test_a_network_of_ones_own_goes_without_a_cache(tiny, tmp_path, monkeypatch):
