@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from stemrepro import cli
 from stemrepro.cli import app
 from stemrepro.pipeline import plan
-from tests.conftest import ROOT, TINY, hear_ctrl_c
+from tests.conftest import ROOT, TINY, copy_recipes, hear_ctrl_c
 
 
 def plain(text):
@@ -32,15 +32,23 @@ def run(*arguments):
     return CliRunner().invoke(app, list(arguments))
 
 
-@pytest.fixture
-def project(sample, tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def planned(sample, tmp_path_factory):
     """recipes/ with a scale `tiny` that is planned, and its text."""
+    folder = tmp_path_factory.mktemp("planned")
+    copy_recipes(folder, "rivals", "paper_audit")
+    (folder / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(TINY | {"seeds": [0, 1], "workers": 2}))
+    plan.write("tiny", (), folder / "recipes", folder)
+    (folder / "data/tiny").mkdir(parents=True)
+    (folder / "data/tiny/blocks").symlink_to(sample / "blocks")
+    return folder
+
+
+@pytest.fixture
+def project(planned, tmp_path, monkeypatch):
+    """A copy of it, the working directory."""
+    shutil.copytree(planned, tmp_path, symlinks=True, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(ROOT / "recipes", "recipes")
-    (tmp_path / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(TINY | {"seeds": [0, 1], "workers": 2}))
-    plan.write("tiny")
-    (tmp_path / "data/tiny").mkdir(parents=True)
-    (tmp_path / "data/tiny/blocks").symlink_to(sample / "blocks")
     return tmp_path
 
 
