@@ -15,7 +15,7 @@ from stemrepro.common.files import atomic_write, digest
 from stemrepro.common.paths import DATA, PARAMS, RUNS
 from stemrepro.common.progress import Course
 from stemrepro.common.workers import Job, run_jobs, show
-from stemrepro.common.yaml_records import Name, Positive, Strict, later, parse, read_yaml
+from stemrepro.common.yaml_records import Dumper, Name, Positive, Strict, later, parse, read_yaml
 from stemrepro.config.address import MAIN, Address
 from stemrepro.config.mixes import ArchiveMix, BlendMix, FactsMix, HubMix, InventedMix, NeedlesMix, RecallMix, SampleMix
 from stemrepro.config.parallel import Parallel
@@ -101,7 +101,7 @@ class _Line(dict):
     """Keys and values that are written on one line."""
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(Dumper):
     """A dumper that writes each `_Line` on one line."""
 
 

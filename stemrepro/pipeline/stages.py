@@ -18,6 +18,7 @@ import yaml
 from stemrepro.common import code_hash as imports
 from stemrepro.common.files import write_json
 from stemrepro.common.paths import ANALYSES, DATA, PARAMS, PLAN, RESULTS
+from stemrepro.common.yaml_records import Dumper
 from stemrepro.config.catalog import Catalog
 from stemrepro.config.mixes import Mix
 from stemrepro.config.scores import FILES, PARTS
@@ -361,7 +362,7 @@ def targets(catalog: Catalog, scale: str, recipes: tuple[str, ...]) -> list[str]
     return [PIPELINE.as_posix(), *names, f"report@{next(iter(published(catalog)))}"]
 
 
-class _Plain(yaml.SafeDumper):
+class _Plain(Dumper):
     def ignore_aliases(self, data: object) -> bool:  # a reader should not have to look up &id001
         return True
 

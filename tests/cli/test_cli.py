@@ -1,6 +1,5 @@
 """Bad input through the front door: one sentence, exit code 2."""
 
-import contextlib
 import errno
 import json
 import os
@@ -21,7 +20,7 @@ from typer.testing import CliRunner
 from stemrepro import cli
 from stemrepro.cli import app
 from stemrepro.pipeline import plan
-from tests.conftest import ROOT, TINY, hear_ctrl_c
+from tests.conftest import ROOT, TINY, copy_recipes, hear_ctrl_c
 
 
 def plain(text):
@@ -37,10 +36,9 @@ def run(*arguments):
 def planned(sample, tmp_path_factory):
     """recipes/ with a scale `tiny` that is planned, and its text."""
     folder = tmp_path_factory.mktemp("planned")
-    shutil.copytree(ROOT / "recipes", folder / "recipes")
+    copy_recipes(folder, "rivals", "paper_audit")
     (folder / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(TINY | {"seeds": [0, 1], "workers": 2}))
-    with contextlib.chdir(folder):
-        plan.write("tiny")
+    plan.write("tiny", (), folder / "recipes", folder)
     (folder / "data/tiny").mkdir(parents=True)
     (folder / "data/tiny/blocks").symlink_to(sample / "blocks")
     return folder
@@ -48,7 +46,7 @@ def planned(sample, tmp_path_factory):
 
 @pytest.fixture
 def project(planned, tmp_path, monkeypatch):
-    """A copy of it."""
+    """A copy of it, the working directory."""
     shutil.copytree(planned, tmp_path, symlinks=True, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path

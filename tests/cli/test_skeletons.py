@@ -1,7 +1,5 @@
 """Arms and recipes to start from: valid as written, and never over existing files."""
 
-import shutil
-
 import pytest
 import torch
 import yaml
@@ -12,12 +10,12 @@ from stemrepro.config.arm import shaped
 from stemrepro.measures.catalog import load
 from stemrepro.model.specs import FFNS
 from stemrepro.model.transformer import build
-from tests.conftest import ROOT
+from tests.conftest import copy_recipes
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
+    copy_recipes(tmp_path, "rivals")
     monkeypatch.chdir(tmp_path)
     return tmp_path / "recipes"
 

@@ -1,13 +1,12 @@
 """What the terminal shows fits 80 columns, and nothing of it is cut off."""
 
 import io
-import os
-import subprocess
-import sys
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+from stemrepro.cli import app
 from stemrepro.cli.estimate import show_arms
 from stemrepro.config.arm import shaped
 from stemrepro.config.paper import Paper
@@ -15,13 +14,17 @@ from stemrepro.model.cost import flops_per_token, parameter_counts, table_bytes_
 from tests.conftest import ROOT
 
 
-def printed(*arguments):
-    """The output of a command where a terminal has 80 columns."""
-    command = [sys.executable, "-m", "stemrepro.cli", *arguments]
-    env = os.environ | {"COLUMNS": "80", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
-    assert done.returncode in (0, 3), done.stderr
-    return done.stdout
+@pytest.fixture
+def printed(monkeypatch):
+    """printed("paper") -> the output of a command where a terminal has 80 columns."""
+    monkeypatch.chdir(ROOT)
+
+    def of(*arguments):
+        done = CliRunner().invoke(app, arguments, env={"COLUMNS": "80"})
+        assert done.exit_code in (0, 3), done.output
+        return done.stdout
+
+    return of
 
 
 @pytest.mark.slow
@@ -33,7 +36,7 @@ def printed(*arguments):
         "explain rivals/equal-flops", "verify --scale laptop", "--help", "train --help",
     ],
 )  # fmt: skip
-def test_lines_fit_and_nothing_is_cut_off(line):
+def test_lines_fit_and_nothing_is_cut_off(printed, line):
     text = printed(*line.split())
     assert text
     assert "…" not in text
@@ -59,7 +62,7 @@ def test_every_arm_has_its_name_and_its_numbers_whole(catalog, scale):
         assert printed == pytest.approx([*wanted, table_bytes_per_token(config, 4)], rel=0.006), lines[arm]
 
 
-def test_every_cell_of_the_paper_has_its_name_on_one_line():
+def test_every_cell_of_the_paper_has_its_name_on_one_line(printed):
     lines = printed("paper").split("\n")
     paper = {line.split()[0]: line for line in lines if line.startswith("  ")}
     listed = {row["cell"]: row for row in Paper(ROOT / "recipes/paper.yaml").listing()}

@@ -9,7 +9,9 @@ import time
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from stemrepro.cli import app
 from stemrepro.common.files import locked
 from stemrepro.training.checkpoint import newest
 from tests.conftest import ROOT, TINY
@@ -17,12 +19,23 @@ from tests.conftest import ROOT, TINY
 PARALLEL = {"strategy": "ddp", "devices": 2}
 
 
-def stemrepro(folder, *arguments):
+@pytest.fixture
+def project(sample, tmp_path, monkeypatch):
+    """recipes/ and the text of a scale `tiny`; the working directory."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "recipes", "recipes")
+    (tmp_path / "data/tiny").mkdir(parents=True)
+    (tmp_path / "data/tiny/blocks").symlink_to(sample / "blocks")
+    return tmp_path
+
+
+def stemrepro(*arguments):
     """A command's exit code and what it said."""
-    done = subprocess.run(
-        [sys.executable, "-m", "stemrepro.cli", *arguments], cwd=folder, capture_output=True, text=True, timeout=120
-    )
-    return done.returncode, done.stdout + done.stderr
+    done = CliRunner().invoke(app, [*arguments, "--scale", "tiny"])
+    return done.exit_code, done.output
+
+
+PLAN, TRAIN = ("plan", "--recipe", "rivals", "--quiet"), ("train", "dense", "--untracked")
 
 
 def write_scale(folder, training=None, **parallel):
@@ -32,45 +45,46 @@ def write_scale(folder, training=None, **parallel):
 
 
 @pytest.mark.slow
-def test_one_command_trains_on_several_devices_and_leaves_after_a_signal(sample, tmp_path):
-    """`stemrepro train` starts the ranks, of which none outlives it; one device takes the run for ended."""
-    shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
-    (tmp_path / "data/tiny").mkdir(parents=True)
-    (tmp_path / "data/tiny/blocks").symlink_to(sample / "blocks")
-    write_scale(tmp_path, devices=3)
-    code, said = stemrepro(tmp_path, "plan", "--scale", "tiny", "--recipe", "rivals", "--quiet")
+def test_one_command_trains_on_several_devices(project):
+    """`stemrepro train` starts the ranks; the run is the one that a single device has begun or ended."""
+    write_scale(project, devices=3)
+    code, said = stemrepro(*PLAN)
     assert code == 2
     assert "at scale 'tiny' can't be trained under parallel" in said
     assert "batch 4 is no multiple of micro_batch 1 x devices 3 = 3" in said
-    write_scale(tmp_path, {"tokens": 32 * 4 * 300})
-    code, said = stemrepro(tmp_path, "plan", "--scale", "tiny", "--recipe", "rivals", "--quiet")
+    write_scale(project)
+    assert stemrepro(*PLAN)[0] == 0
+    code, said = stemrepro(*TRAIN)
     assert code == 0, said
-    train, folder = ("train", "dense", "--scale", "tiny", "--untracked"), tmp_path / "runs/tiny/main/dense/seed0"
-    line = [sys.executable, "-m", "stemrepro.cli", *train]
-    command = subprocess.Popen(line, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    folder = project / "runs/tiny/main/dense/seed0"
+    assert json.loads((folder / "provenance.json").read_text())["parallel"] == PARALLEL | {"table_ranks": None}
+    assert "parallel" not in (folder / "config.yaml").read_text()
+    params = project / "plan/params.yaml"
+    values = yaml.safe_load(params.read_text())
+    assert values["scale"]["tiny"].pop("parallel") == PARALLEL | {"table_ranks": None}
+    params.write_text(yaml.safe_dump(values))
+    before = (folder / "weights.safetensors").stat().st_mtime_ns
+    code, said = stemrepro(*TRAIN)
+    assert code == 0, said
+    assert (folder / "weights.safetensors").stat().st_mtime_ns == before
+
+
+@pytest.mark.slow
+def test_a_signal_to_the_command_leaves_with_a_checkpoint_and_75(project):
+    """And no rank outlives it."""
+    write_scale(project, {"tokens": 32 * 4 * 2000, "save_every": 20})
+    assert stemrepro(*PLAN)[0] == 0
+    line = [sys.executable, "-m", "stemrepro.cli", *TRAIN, "--scale", "tiny"]
+    command = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
+    resume = project / "runs/tiny/main/dense/seed0/resume"
     until = time.monotonic() + 60
-    while not newest(folder / "resume") and time.monotonic() < until:
-        time.sleep(0.05)
-    before = newest(folder / "resume")
+    while not newest(resume) and time.monotonic() < until:
+        time.sleep(0.1)
+    before = newest(resume)
     command.send_signal(signal.SIGTERM)
     said = command.communicate(timeout=60)[1]
     assert command.returncode == 75, said
     assert "the same command resumes" in said
-    left = newest(folder / "resume")
-    assert left > before
-    with locked(folder, "a rank is still there"):
+    assert newest(resume) > before
+    with locked(resume.parent, "a rank is still there"):
         pass
-    code, said = stemrepro(tmp_path, *train)
-    assert code == 0, said
-    about = json.loads((folder / "provenance.json").read_text())
-    assert about["resumed_from"] == left.name
-    assert about["parallel"] == PARALLEL | {"table_ranks": None}
-    assert "parallel" not in (folder / "config.yaml").read_text()
-    params = tmp_path / "plan/params.yaml"
-    values = yaml.safe_load(params.read_text())
-    assert values["scale"]["tiny"].pop("parallel") == PARALLEL | {"table_ranks": None}
-    params.write_text(yaml.safe_dump(values))
-    written = (folder / "weights.safetensors").stat().st_mtime_ns
-    code, said = stemrepro(tmp_path, *train)
-    assert code == 0, said
-    assert (folder / "weights.safetensors").stat().st_mtime_ns == written

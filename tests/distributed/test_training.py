@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 from dataclasses import replace
 
@@ -21,7 +22,7 @@ from tests.conftest import quiet
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("deadline")]
 DDP, FSDP, TABLES = (Parallel(strategy=name, devices=2) for name in ("ddp", "fsdp", "tables"))
-COPIES = TABLES.model_copy(update={"devices": 4, "table_ranks": 2})
+FOUR, COPIES = FSDP.model_copy(update={"devices": 4}), TABLES.model_copy(update={"devices": 4, "table_ranks": 2})
 
 
 def named(parallel):
@@ -29,6 +30,8 @@ def named(parallel):
     return f"{parallel.strategy}-{parallel.devices}" if isinstance(parallel, Parallel) else None
 
 
+SIGNALS = {"ddp": (signal.SIGTERM, 1), "fsdp": (signal.SIGINT, 0), "tables": (signal.SIGUSR1, 1)}
+"""A signal, and the rank that it comes to."""
 STEP = 7
 """At which runs are interrupted; their last checkpoint is that of step 5."""
 
@@ -68,6 +71,26 @@ def whole(make):
             made[key] = make(f"whole-{len(made)}", parallel)
             train_on_devices(made[key], quiet)
         return made[key]
+
+    return of
+
+
+@pytest.fixture(scope="module")
+def left(make):
+    """left(name, parallel) -> a copy of the run on several devices, as a signal to one rank has left it."""
+    made = {}
+
+    def of(name, parallel):
+        if parallel.strategy not in made:
+            made[parallel.strategy] = make(f"left-{parallel.strategy}", parallel)
+            run, (number, which) = made[parallel.strategy], SIGNALS[parallel.strategy]
+            with pytest.raises(Unfinished) as end:
+                group(signalled, (run, number, which), 2, run.training, quiet)
+            assert end.value.code == 75
+            assert newest(run.folder / "resume").name == f"step{STEP:09d}.ckpt"
+        run = make(name, parallel)
+        shutil.copytree(made[parallel.strategy].folder, run.folder)
+        return run
 
     return of
 
@@ -126,7 +149,7 @@ def killed_once(run, replace, report):
     train(run, report, replace)
 
 
-@pytest.mark.parametrize("parallel", [DDP, FSDP, TABLES, COPIES], ids=named)
+@pytest.mark.parametrize("parallel", [DDP, FSDP, TABLES], ids=named)
 def test_a_run_on_several_devices_is_that_on_one(one, whole, parallel):
     run = whole(parallel)
     same(run, one)
@@ -146,21 +169,17 @@ def test_ddp_takes_parameters_that_no_pass_reads(make):
     same(run, other)
 
 
-@pytest.mark.parametrize(("parallel", "number", "which"), [(DDP, signal.SIGTERM, 1), (TABLES, signal.SIGUSR1, 0)])
-def test_a_signal_to_a_rank_leaves_all_with_a_checkpoint_and_75(make, whole, parallel, number, which):
+@pytest.mark.parametrize("parallel", [DDP, FSDP, TABLES], ids=named)
+def test_a_signal_to_a_rank_leaves_all_with_a_checkpoint_and_75(left, whole, parallel):
     """The run resumes from the very step, to the bit."""
-    run = make(f"left-{parallel.strategy}-{number}", parallel)
-    with pytest.raises(Unfinished) as end:
-        group(signalled, (run, number, which), 2, run.training, quiet)
-    assert end.value.code == 75
-    assert newest(run.folder / "resume").name == f"step{STEP:09d}.ckpt"
+    run = left(f"signal-{parallel.strategy}", parallel)
     train_on_devices(run, quiet)
     assert bits(run) == bits(whole(parallel))
 
 
 def test_a_killed_rank_is_started_again_with_the_others(make, whole, monkeypatch, capfd):
     """From the checkpoint of step 5, to the bit."""
-    run = make("killed", FSDP)
+    run = make("killed-fsdp", FSDP)
     monkeypatch.setattr(launch, "_train", killed_once)
     train_on_devices(run, quiet)
     assert run.folder.with_name("killed").exists()
@@ -169,32 +188,30 @@ def test_a_killed_rank_is_started_again_with_the_others(make, whole, monkeypatch
     assert bits(run) == bits(whole(FSDP))
 
 
-MOVES = [(FSDP, None), (None, TABLES), (TABLES, DDP), (FSDP, COPIES)]
+MOVES = [(FSDP, None), (None, TABLES), (TABLES, DDP), (TABLES, FOUR), (FSDP, COPIES)]
 
 
 @pytest.mark.parametrize(("before", "after"), MOVES, ids=named)
-def test_a_checkpoint_moves_between_strategies_and_devices(make, one, before, after, monkeypatch):
-    run = make(f"moved-{MOVES.index((before, after))}", before)
+def test_a_checkpoint_moves_between_strategies_and_devices(make, left, one, before, after, monkeypatch):
+    name = f"moved-{MOVES.index((before, after))}"
     if before is None:
+        run = make(name)
         monkeypatch.setattr(Recorder, "on_train_batch_end", Recorder.on_train_batch_end)
         at_step(killed)
         with pytest.raises(InterruptedError):
             train(run, quiet)
         monkeypatch.undo()
     else:
-        with pytest.raises(Unfinished):
-            group(signalled, (run, signal.SIGTERM, 0), 2, run.training, quiet)
+        run = left(name, before)
     run = replace(run, parallel=after)
     train_on_devices(run, quiet) if after else train(run, quiet)
     assert json.loads((run.folder / "provenance.json").read_text())["resumed_from"]
     same(run, one)
 
 
-def test_a_damaged_shard_is_passed_over(make, whole):
+def test_a_damaged_shard_is_passed_over(left, whole):
     """The two newest checkpoints are kept; a byte of one rank's file is flipped."""
-    run = make("damaged", FSDP)
-    with pytest.raises(Unfinished):
-        group(signalled, (run, signal.SIGTERM, 0), 2, run.training, quiet)
+    run = left("damaged", FSDP)
     kept = sorted((run.folder / "resume").glob("step*.ckpt"))
     assert [path.name for path in kept] == ["step000000005.ckpt", f"step{STEP:09d}.ckpt"]
     shard = max(kept[-1].glob("*.safetensors"))
