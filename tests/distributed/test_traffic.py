@@ -1,5 +1,7 @@
 """The closed form of traffic against the bytes that three real processes receive."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.distributed.nn.functional import all_to_all_single
@@ -19,7 +21,13 @@ RANKS = 3
 DENSE = ModelConfig(vocab=48, width=24, layers=3, heads=4, kv_heads=2, ffn_width=36)
 STEM = ModelConfig(vocab=48, width=24, layers=3, heads=4, kv_heads=2, ffn_width=36, ffn="stem", replaced_layers=(1, 2))
 STEP = Step(RANKS, passes=2, tokens=12, number=4)
-CASES = {"dense": (DENSE, "fsdp"), "tables inside FSDP": (STEM, "fsdp"), "tables by width": (STEM, "tables")}
+NARROW = replace(STEP, number=2)
+CASES = {
+    "dense": (DENSE, {"strategy": "fsdp"}),
+    "tables inside FSDP": (STEM, {"strategy": "fsdp"}),
+    "tables by width": (STEM, {"strategy": "tables"}),
+    "tables by width, bfloat16": (STEM, {"strategy": "tables", "param_dtype": "bfloat16"}),
+}
 
 
 def size(tensors):
@@ -52,10 +60,10 @@ def tokens_of(rank):
     return torch.arange(12).reshape(2, 6) % 4 + 4 * rank
 
 
-def received(config, strategy):
+def received(config, way):
     """Count a step's bytes."""
     model = build(config, 0)
-    shard(model, Parallel(strategy=strategy, devices=RANKS), torch.device("cpu"))
+    shard(model, Parallel(devices=RANKS, **way), torch.device("cpu"))
     with Received() as counter:
         for number in range(STEP.passes):
             reduce_gradients_when(model, number == STEP.passes - 1)
@@ -84,6 +92,7 @@ def test_bytes_are_those_of_the_closed_form(deadline, tiny):
         assert counted["dense"] == pytest.approx(fsdp_bytes(DENSE, STEP), abs=1)
         assert counted["tables inside FSDP"] == pytest.approx(fsdp_bytes(STEM, STEP), abs=1)
         assert counted["tables by width"] == pytest.approx(width_bytes(STEM, STEP, rows=4), abs=1)
+        assert counted["tables by width, bfloat16"] == pytest.approx(width_bytes(STEM, NARROW, rows=4), abs=1)
         experts = ModelConfig(
             vocab=48, width=24, layers=3, heads=4, kv_heads=2, ffn_width=36, ffn="hash-moe", experts=3, top_k=1,
             replaced_layers=(1,),
