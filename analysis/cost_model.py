@@ -1,4 +1,4 @@
-"""What STEM saves and moves, in closed form: over length, width, placement, batch; the link that hides the prefetch."""
+"""What STEM saves and moves, in closed form: over length, width, placement, batch, ranks; the link for a prefetch."""
 
 import numpy as np
 import pandas as pd
@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stemrepro.config.scale import Shape
-from stemrepro.measures.costs import Costs, dense_and_stem, layer_saving, model_saving
+from stemrepro.measures.costs import RANKS, Costs, dense_and_stem, layer_saving, model_saving, traffic
 from stemrepro.model.cost import (
     break_even_bandwidth,
     expected_distinct,
@@ -21,6 +21,13 @@ PLACEMENTS = ("third", "half", "full")
 MODELS = {"llama-3.2-1b": ("1B", "-"), "mobilellm-350m": ("350M", (0, (4, 2)))}
 SUSTAINED = 4e14  # FLOPs per second: about 40% of an H100's bfloat16 peak
 LINKS = {"PCIe 4.0 x16": 32, "PCIe 5.0 x16": 64}  # GB/s, nominal
+RECEIVING = {  # arm of its colour, label, line
+    "dense": ("dense", "dense", "-"),
+    "inside-fsdp": ("stem-third", "STEM 1/3, tables in FSDP", (0, (1, 1.5))),
+    "every-token": ("stem-third", "by width, every token", (0, (4, 2))),
+    "distinct": ("stem-third", "by width, distinct tokens", "-"),
+    "moe": ("hash-moe", "top-1 of 16 experts", "-"),
+}
 LENGTHS = 2 ** np.arange(9, 18)
 WIDTHS = 2 ** np.arange(8, 14)
 TOKENS = 2 ** np.arange(7, 21)
@@ -77,6 +84,9 @@ def collect(measure: Costs) -> pd.DataFrame:
                     value = break_even_bandwidth(stem, 4096, float(count), int(tokens), SUSTAINED)
                     add(name, model, placement, tokens, value / 1e9)
         add("memory", model, "dense", 0, 2 * parameter_counts(dense)["active"] / 1e9)
+        for what in RECEIVING:
+            for ranks in RANKS:
+                add("traffic", model, what, ranks, traffic(shapes[model], what, ranks) / 1e9)
     return pd.DataFrame(rows)
 
 
@@ -173,20 +183,42 @@ def draw_moved(axes: Axes, data: pd.DataFrame, panel: str, label: str) -> None:
     axes.set(xlabel="tokens in the batch (1B)", ylabel=label)
 
 
+def draw_traffic(axes: Axes, data: pd.DataFrame, model: str) -> None:
+    """Draw what a rank receives in a training step, by the number of ranks and by what is exchanged."""
+    received = data[(data["panel"] == "traffic") & (data["model"] == model)]
+    for what, (arm, label, dashes) in RECEIVING.items():
+        rows = received[received["what"] == what]
+        axes.plot(
+            rows["x"], rows["value"], color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], ms=3.5, ls=dashes, label=label
+        )
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xticks(RANKS, [str(ranks) for ranks in RANKS])
+    axes.minorticks_off()
+    low, high = received["value"].min(), received["value"].max()
+    ticks = [tick for tick in (1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300) if 0.8 * low < tick < 1.3 * high]
+    axes.set_yticks(ticks, [str(tick) for tick in ticks])
+    axes.set(xlabel="ranks (a step of 2.1M tokens)", ylabel=f"GB that a rank receives ({MODELS[model][0]})")
+
+
 def draw(data: pd.DataFrame, measure: Costs) -> Figure:
-    """Draw six panels."""
+    """Draw eight panels."""
     titles = {
         "a": "Compute saved, by length", "b": "Compute saved, by width", "c": "Reads saved in decoding (1B layer)",
         "d": "Where the bytes are", "e": "What a prefill moves", "f": "Link that hides a prefill's rows",
+        "g": "Traffic of a training step, 1B", "h": "Traffic of a training step, 350M",
     }  # fmt: skip
-    figure, grid = sheet("ab;cd;ef", 8.4, titles)
-    length, width, decode, memory, moved, link = grid.values()
+    figure, grid = sheet("ab;cd;ef;gh", 11.2, titles)
+    length, width, decode, memory, moved, link, *traffics = grid.values()
     draw_length(length, data)
     draw_width(width, data)
     draw_decode(decode, data)
     draw_memory(memory, data)
     draw_moved(moved, data, "bytes", "row bytes to the device (GB)")
     draw_moved(link, data, "link", "break-even bandwidth (GB/s)")
+    for axes, model in zip(traffics, MODELS, strict=True):
+        draw_traffic(axes, data, model)
+    traffics[0].legend(loc="upper right")
     moved.set_ylim(top=1e4)
     moved.legend(loc="upper left", ncol=2)
     link.legend(loc="lower left")

@@ -24,6 +24,16 @@ class Parallel(Strict):
     table_ranks: Positive | None = Field(
         None, description="tables: devices that share a table; all when left out, and else there are several copies"
     )
+    replicate: Positive = Field(
+        1,
+        description="copies of the sharded weights, tables by width apart: each is held by devices / replicate (HSDP)",
+    )
+    param_dtype: Literal["float32", "bfloat16"] = Field(
+        "float32", description="type in which weights and tables' rows are gathered; shards and reductions are float32"
+    )
+    recompute: bool = Field(
+        False, description="a block keeps its input alone, and makes its activations anew in the backward pass"
+    )
 
     @property
     def sharded(self) -> bool:
@@ -44,6 +54,16 @@ class Parallel(Strict):
             )
         if self.devices % self.ranks_per_table:
             raise ValueError(f"table_ranks {self.table_ranks} does not divide devices {self.devices}")
+        if self.devices % self.replicate or self.devices == self.replicate:
+            raise ValueError(
+                f"replicate {self.replicate} must divide devices {self.devices} into groups of two or more; "
+                "for a copy on each device use strategy 'ddp'"
+            )
+        for name in ("replicate", "param_dtype"):
+            if not self.sharded and getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(
+                    f"{name} is for sharded weights, and under strategy 'ddp' each device has all: leave it out"
+                )
         return self
 
     def check(self, who: str, model: ModelConfig, training: RunTraining) -> None:
@@ -69,6 +89,8 @@ class Parallel(Strict):
             return "table_home 'host' has each process train all rows; use 'device'"
         if not self.sharded:
             return ""
+        if self.param_dtype == "bfloat16" and training.precision != "bf16-mixed":
+            return f"param_dtype 'bfloat16' doesn't compute in precision '{training.precision}'; use 'bf16-mixed'"
         if training.table_update != "dense":
             return f"table_update '{training.table_update}' needs whole tables; use 'dense', or strategy 'ddp'"
         if training.optimizer == "muon":

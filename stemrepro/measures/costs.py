@@ -8,11 +8,19 @@ from stemrepro.config.scale import Shape
 from stemrepro.measures.base import Measure
 from stemrepro.measures.metric import WHOLE, Field, metric
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.cost import flops_per_token, row_bytes, table_1_decode_saving
+from stemrepro.model.cost import expected_distinct, flops_per_token, row_bytes, table_1_decode_saving
+from stemrepro.model.traffic import expert_bytes, fsdp_bytes, step_of, width_bytes
 
 PLACEMENTS = ("third", "half", "full")
 LENGTH = 4096
 """Tokens of context for every claim. With it Table 1 gives the paper's Qwen2.5 fractions."""
+RANKS = (8, 64, 512)
+SEQUENCES, MICRO_BATCH = 512, 8
+"""Sequences of a step (the paper's), and the most that a rank takes in one pass (chosen)."""
+EXPERTS = 16
+"""The paper's Hash-MoE has as many in a layer, of which a token uses one."""
+STEMS, RIVALS = ("inside-fsdp", "every-token", "distinct"), ("dense", "moe")
+"""Models whose traffic is compared: STEM by where its tables are and which rows move, and what it is held against."""
 
 
 def dense_and_stem(shape: Shape, placement: str) -> tuple[ModelConfig, ModelConfig]:
@@ -41,10 +49,37 @@ def doubled(shape: Shape) -> tuple[float, float]:
     return compute, row_bytes(large, 1) / row_bytes(small, 1)
 
 
+def traffic(shape: Shape, model: str, ranks: int, placement: str = "third") -> float:
+    """Return the bytes that each of so many ranks receives in a training step, numbers in bfloat16.
+
+    Args:
+        shape: of the model.
+        model: of STEMS or RIVALS. The distinct tokens of a pass are those of Zipf's law; text has fewer.
+        ranks: number of them.
+        placement: of STEM's layers, or of the mixture's.
+    """
+    step = step_of(SEQUENCES, LENGTH, ranks, MICRO_BATCH)
+    dense, stem = dense_and_stem(shape, placement)
+    if model == "moe":
+        return expert_bytes(shaped(shape, Arm(ffn="hash-moe", placement=placement, experts=EXPERTS)), step)
+    if model in ("dense", "inside-fsdp"):
+        return fsdp_bytes(dense if model == "dense" else stem, step)
+    return width_bytes(
+        stem, step, step.tokens if model == "every-token" else expected_distinct(step.tokens, stem.vocab)
+    )
+
+
 class Costs(Measure):
     """Closed forms of published shapes; nothing is trained."""
 
-    fields: ClassVar[dict[str, Field]] = {"placement": PLACEMENTS, "sequences": WHOLE, "what": ("compute", "rows")}
+    fields: ClassVar[dict[str, Field]] = {
+        "placement": PLACEMENTS,
+        "sequences": WHOLE,
+        "what": ("compute", "rows"),
+        "stem": STEMS,
+        "rival": RIVALS,
+        "ranks": {str(ranks): ranks for ranks in RANKS},
+    }
 
     @metric("layer_saving:{shape}", "percent of a replaced layer's forward FLOPs that is saved", exact=True)
     def layer_saving(self, shape: Shape) -> float:
@@ -70,3 +105,21 @@ class Costs(Measure):
         """Return the factor."""
         compute, rows = doubled(shape)
         return compute if what == "compute" else rows
+
+    @metric(
+        "more_traffic:{shape}:{stem}:{rival}",
+        f"how often, on {', '.join(map(str, RANKS))} ranks, each receives more in a step of STEM 1/3 than of the rival",
+        exact=True,
+    )
+    def more_traffic(self, shape: Shape, stem: str, rival: str) -> int:
+        """Count the numbers of ranks."""
+        return sum(traffic(shape, stem, ranks) > traffic(shape, rival, ranks) for ranks in RANKS)
+
+    @metric(
+        "traffic_of_tables:{shape}:{ranks}",
+        "percent that each rank receives more with STEM in every layer than in a third; distinct rows, tables by width",
+        exact=True,
+    )
+    def traffic_of_tables(self, shape: Shape, ranks: int) -> float:
+        """Return the percentage."""
+        return 100 * (traffic(shape, "distinct", ranks, "full") / traffic(shape, "distinct", ranks) - 1)

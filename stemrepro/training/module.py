@@ -16,7 +16,7 @@ from stemrepro.training.compiling import compiled
 from stemrepro.training.optimizers import carry, make_optimizer, state_by_name
 from stemrepro.training.run import Run
 from stemrepro.training.schedule import schedule_factor
-from stemrepro.training.sharding import reduce_copies, reduce_gradients_when, shard
+from stemrepro.training.sharding import recompute, reduce_copies, reduce_gradients_when, shard
 from stemrepro.training.touched import clip, sparse_gradients
 
 LOAD_BALANCING = 0.01
@@ -67,7 +67,11 @@ class LanguageModule(L.LightningModule):
 
     def configure_model(self) -> None:
         """Shard the model where several ranks share it; each has built the same weights."""
-        if ranks.world() > 1 and self.run.parallel.sharded:
+        if ranks.world() == 1:
+            return
+        if self.run.parallel.recompute:
+            recompute(self.model)
+        if self.run.parallel.sharded:
             shard(self.model, self.run.parallel, self.trainer.strategy.root_device)
 
     def take_over(self, checkpoint: dict) -> None:

@@ -1,9 +1,12 @@
 """How several ranks share one model."""
 
+from functools import partial
+
 import torch
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.utils.checkpoint import checkpoint
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.parallel import Parallel
@@ -22,12 +25,26 @@ def shard(model: Decoder, parallel: Parallel, device: torch.device) -> None:
     for name, parameter in model.named_parameters():
         if parameter.dim() == 0:
             raise UserError(f"strategy '{parallel.strategy}' can't shard {name}, a single number; use strategy 'ddp'")
-    mesh = init_device_mesh(device.type, (ranks.world(),))
+    sizes = {"copy": parallel.replicate, "shard": ranks.world() // parallel.replicate}
+    sizes = {name: size for name, size in sizes.items() if size > 1}
     tables = share_tables(model, parallel, device) if parallel.strategy == "tables" else []
-    apart = {table.weight for table in tables}
+    # Inputs are not cast: a block's positions stay float32.
+    gathered = MixedPrecisionPolicy(getattr(torch, parallel.param_dtype), torch.float32, cast_forward_inputs=False)
+    sharded = partial(
+        fully_shard,
+        mesh=init_device_mesh(device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes)),
+        mp_policy=gathered,
+        ignored_params={table.weight for table in tables},
+    )
     for block in model.blocks:
-        fully_shard(block, mesh=mesh, ignored_params=apart)
-    fully_shard(model, mesh=mesh, ignored_params=apart)
+        sharded(block)
+    sharded(model)
+
+
+def recompute(model: Decoder) -> None:
+    """Have each block keep its input alone, and make its activations anew in the backward pass, in place."""
+    for block in model.blocks:
+        block.forward = partial(checkpoint, block.forward, use_reentrant=False, preserve_rng_state=False)
 
 
 def share_tables(model: Decoder, parallel: Parallel, device: torch.device) -> list[WidthTable]:
@@ -46,7 +63,7 @@ def share_tables(model: Decoder, parallel: Parallel, device: torch.device) -> li
                 f"strategy 'tables' can't share {place} among {shared} ranks: it must be an nn.Embedding whose width "
                 f"is a multiple of that; choose another table_ranks, or strategy 'fsdp'"
             )
-        owner.table = WidthTable(owner.table, mesh, exchange)
+        owner.table = WidthTable(owner.table, mesh, exchange, getattr(torch, parallel.param_dtype))
         tables.append(owner.table)
     return tables
 

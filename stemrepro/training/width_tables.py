@@ -103,15 +103,18 @@ class WidthTable(nn.Module):
         num_embeddings: its rows.
     """
 
-    def __init__(self, table: nn.Embedding, mesh: DeviceMesh, exchange: Exchange) -> None:
+    def __init__(
+        self, table: nn.Embedding, mesh: DeviceMesh, exchange: Exchange, dtype: torch.dtype = torch.float32
+    ) -> None:
         """Take a whole table that is the same on all ranks.
 
         Args:
             mesh: [copies of a table, ranks that share one].
             exchange: among the ranks that share one.
+            dtype: of rows that are exchanged, and of their gradients; the table itself stays as it is.
         """
         super().__init__()
-        self.exchange, self.num_embeddings = exchange, table.num_embeddings
+        self.exchange, self.num_embeddings, self.dtype = exchange, table.num_embeddings, dtype
         whole = table.weight
         sharded = distribute_tensor(whole.detach(), mesh, (Replicate(), Shard(1)), src_data_rank=None)
         self.weight = nn.Parameter(sharded, requires_grad=whole.requires_grad)
@@ -119,7 +122,7 @@ class WidthTable(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """Return the rows of ids."""
         request = self.exchange.request_of(tokens)
-        columns = F.embedding(request.ids, self.weight.to_local())
+        columns = F.embedding(request.ids, self.weight.to_local()).to(self.dtype)
         return F.embedding(request.places, _Rows.apply(columns, self.exchange, request.counts))
 
     def reduce_copies(self) -> None:

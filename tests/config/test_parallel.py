@@ -31,6 +31,7 @@ STEM = {"ffn": "stem", "placement": "half"}
         ({"strategy": "tables"}, {"precision": "bf16-true"}, {}, "precision 'bf16-true'"),
         ({"strategy": "fsdp"}, {"compile": True}, {}, "set compile to false"),
         ({"strategy": "fsdp"}, {}, {"table_shared": True}, "table_shared"),
+        ({"strategy": "fsdp", "param_dtype": "bfloat16"}, {}, {}, "in precision '32-true'; use 'bf16-mixed'"),
         ({"strategy": "tables", "devices": 5}, {"batch": 10, "micro_batch": 2, "tokens": 320}, {}, "ffn_width 24"),
     ],
 )
@@ -47,7 +48,8 @@ def test_what_cannot_be_is_refused(tiny, parallel, training, fields, reason):
         ({"strategy": "ddp"}, {"precision": "16-mixed", "compile": True, "optimizer": "muon"}, {}),
         ({"strategy": "ddp"}, {}, {"table_update": "touched"}),
         ({"strategy": "fsdp"}, {"precision": "bf16-mixed"}, {}),
-        ({"strategy": "tables", "devices": 4, "table_ranks": 2}, {"micro_batch": 1}, {}),
+        ({"strategy": "fsdp", "param_dtype": "bfloat16", "recompute": True}, {"precision": "bf16-mixed"}, {}),
+        ({"strategy": "tables", "devices": 4, "table_ranks": 2, "replicate": 2}, {"micro_batch": 1}, {}),
     ],
 )
 def test_what_can_be_passes(tiny, parallel, training, fields):
@@ -60,6 +62,10 @@ def test_what_can_be_passes(tiny, parallel, training, fields):
     [
         ({"strategy": "fsdp", "devices": 4, "table_ranks": 2}, "leave table_ranks out"),
         ({"strategy": "tables", "devices": 4, "table_ranks": 3}, "table_ranks 3 does not divide devices 4"),
+        ({"strategy": "fsdp", "devices": 4, "replicate": 3}, "replicate 3 must divide devices 4"),
+        ({"strategy": "fsdp", "devices": 4, "replicate": 4}, "use strategy 'ddp'"),
+        ({"strategy": "ddp", "devices": 4, "replicate": 2}, "replicate is for sharded weights"),
+        ({"strategy": "ddp", "devices": 2, "param_dtype": "bfloat16"}, "param_dtype is for sharded weights"),
         ({"strategy": "ddp", "devices": 1}, "greater than or equal to 2"),
     ],
 )

@@ -13,10 +13,11 @@ from typer.testing import CliRunner
 
 from stemrepro.cli import app
 from stemrepro.common.files import locked
+from stemrepro.config.parallel import Parallel
 from stemrepro.training.checkpoint import newest
 from tests.conftest import ROOT, TINY
 
-PARALLEL = {"strategy": "ddp", "devices": 2}
+PARALLEL = Parallel(strategy="ddp", devices=2).model_dump()
 
 
 @pytest.fixture
@@ -57,11 +58,11 @@ def test_one_command_trains_on_several_devices(project):
     code, said = stemrepro(*TRAIN)
     assert code == 0, said
     folder = project / "runs/tiny/main/dense/seed0"
-    assert json.loads((folder / "provenance.json").read_text())["parallel"] == PARALLEL | {"table_ranks": None}
+    assert json.loads((folder / "provenance.json").read_text())["parallel"] == PARALLEL
     assert "parallel" not in (folder / "config.yaml").read_text()
     params = project / "plan/params.yaml"
     values = yaml.safe_load(params.read_text())
-    assert values["scale"]["tiny"].pop("parallel") == PARALLEL | {"table_ranks": None}
+    assert values["scale"]["tiny"].pop("parallel") == PARALLEL
     params.write_text(yaml.safe_dump(values))
     before = (folder / "weights.safetensors").stat().st_mtime_ns
     code, said = stemrepro(*TRAIN)

@@ -22,7 +22,8 @@ from tests.conftest import quiet
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("deadline")]
 DDP, FSDP, TABLES = (Parallel(strategy=name, devices=2) for name in ("ddp", "fsdp", "tables"))
-FOUR, COPIES = FSDP.model_copy(update={"devices": 4}), TABLES.model_copy(update={"devices": 4, "table_ranks": 2})
+FOUR = FSDP.model_copy(update={"devices": 4, "replicate": 2, "recompute": True})
+COPIES = TABLES.model_copy(update={"devices": 4, "table_ranks": 2})
 
 
 def named(parallel):
@@ -159,6 +160,22 @@ def test_a_run_on_several_devices_is_that_on_one(one, whole, parallel):
     about = json.loads((run.folder / "provenance.json").read_text())
     assert about["parallel"] == parallel.model_dump()
     assert "parallel" not in json.loads((one.folder / "provenance.json").read_text())
+
+
+def test_bfloat16_gathers_learn_what_autocast_learns(make):
+    """They round the residual stream too; weights and optimiser stay float32."""
+    training = make("autocast").training.model_copy(update={"precision": "bf16-mixed"})
+    parallel = TABLES.model_copy(update={"param_dtype": "bfloat16"})
+    run, other = (
+        replace(make(name, parallel), training=training)
+        for name, parallel in (("narrow", parallel), ("autocast", None))
+    )
+    train_on_devices(run, quiet)
+    train(other, quiet)
+    losses, expected = ([row["loss"] for row in rows(each)] for each in (run, other))
+    assert losses == pytest.approx(expected, abs=0.02)
+    assert losses != pytest.approx(expected, abs=1e-6)
+    assert {weight.dtype for weight in load_file(run.weights).values()} == {torch.float32}
 
 
 def test_ddp_takes_parameters_that_no_pass_reads(make):

@@ -9,8 +9,19 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from stemrepro.common.errors import UserError
 from stemrepro.config.scale import Shape
-from stemrepro.measures.costs import Costs, dense_and_stem, doubled, layer_saving, model_saving
+from stemrepro.measures.costs import (
+    RANKS,
+    RIVALS,
+    STEMS,
+    Costs,
+    dense_and_stem,
+    doubled,
+    layer_saving,
+    model_saving,
+    traffic,
+)
 from stemrepro.measures.inputs import Inputs
+from stemrepro.model.cost import expected_distinct
 from stemrepro.model.transformer import Decoder
 
 SHAPE = Shape(vocab=97, width=24, layers=6, heads=4, kv_heads=2, ffn_width=40, sequence=16)
@@ -34,6 +45,16 @@ def test_savings_equal_the_counter(placement):
     assert layer_saving(SHAPE, 16) == pytest.approx((before - after) / len(stem.replaced_layers) / a_layer)
 
 
+def test_traffic_of_more_tables(catalog):
+    """Ten more layers: rows come, up-projections go."""
+    costs = Costs(Inputs("cost_model", catalog, "laptop", Path("none")))
+    third = traffic(catalog.shapes["llama-3.2-1b"], "distinct", 64)
+    rows = 10 * 2 * 8192 * 2 * expected_distinct(32768, 128256)
+    gone = 10 * 2048 * 8192 * (2 * 2 + 4)
+    expected = 100 * 63 / 64 * (rows - gone) / third
+    assert costs.value("traffic_of_tables:llama-3.2-1b:64") == pytest.approx(expected)
+
+
 def test_growth_with_width():
     assert doubled(SHAPE) == (4, 2)
 
@@ -49,5 +70,13 @@ def test_metrics(catalog):
     assert costs.value("decode_saving:llama-3.2-1b:8") == pytest.approx(100 * saved)
     assert costs.value("model_saving:llama-3.2-1b:third") == pytest.approx(5.6, abs=0.1)
     assert (costs.value("doubled:llama-3.2-1b:compute"), costs.value("doubled:llama-3.2-1b:rows")) == (4, 2)
+    moved = {name: [traffic(shape, name, ranks) for ranks in RANKS] for name in (*STEMS, *RIVALS)}
+    for name in STEMS:
+        for rival in RIVALS:
+            more = sum(a > b for a, b in zip(moved[name], moved[rival], strict=True))
+            assert costs.value(f"more_traffic:llama-3.2-1b:{name}:{rival}") == more
+    assert moved["dense"][1] < moved["distinct"][1] < moved["every-token"][1] < moved["inside-fsdp"][1]
+    weights = 16 * (4 * 2048 * (2048 + 512) // 2 + 3 * 2048 * 8192 + 2 * 2048), (2 * 128256 + 1) * 2048
+    assert moved["dense"][0] == 7 / 8 * (8 * (2 * 2 * weights[0] + 2 * weights[1]) + 4 * sum(weights))
     with pytest.raises(UserError, match=r"shape 'llama-3\.2-2b' is unknown; did you mean 'llama-3\.2-1b'"):
         costs.value("layer_saving:llama-3.2-2b")

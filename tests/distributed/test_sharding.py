@@ -1,0 +1,82 @@
+"""Losses and gradients of a model that four ranks share, each way, against one process."""
+
+import pytest
+import torch
+
+from stemrepro.config.parallel import Parallel
+from stemrepro.model.config import ModelConfig
+from stemrepro.model.loss import token_losses
+from stemrepro.model.transformer import build
+from stemrepro.training import ranks
+from stemrepro.training.launch import group
+from stemrepro.training.sharding import recompute, reduce_copies, shard
+from tests.conftest import quiet
+
+RANKS = 4
+STEM = ModelConfig(vocab=48, width=24, layers=3, heads=4, kv_heads=2, ffn_width=36, ffn="stem", replaced_layers=(1, 2))
+WAYS = {
+    "copies": {"strategy": "fsdp", "replicate": 2},
+    "copies, tables": {"strategy": "tables", "replicate": 2, "table_ranks": 2},
+    "recomputed": {"strategy": "fsdp", "recompute": True},
+    "recomputed, tables": {"strategy": "tables", "recompute": True},
+    "bfloat16": {"strategy": "fsdp", "param_dtype": "bfloat16"},
+    "bfloat16, tables": {"strategy": "tables", "param_dtype": "bfloat16", "table_ranks": 2},
+}
+
+
+def loss_of(model, rank):
+    tokens = torch.randint(48, (2, 9), generator=torch.Generator().manual_seed(rank))
+    return token_losses(model(tokens[:, :-1]), tokens[:, 1:]).mean()
+
+
+def learnt(way):
+    """Return this rank's loss, all gradients, how often an FFN was passed, and how a norm and a table are sharded."""
+    model, parallel, passes = build(STEM, 0), Parallel(devices=RANKS, **way), []
+    if parallel.recompute:
+        recompute(model)
+    shard(model, parallel, torch.device("cpu"))
+    model.blocks[1].ffn.register_forward_pre_hook(lambda *_: passes.append(1))
+    loss = loss_of(model, ranks.rank())
+    loss.backward()
+    reduce_copies(model)
+    gradients = {name: parameter.grad.full_tensor() for name, parameter in model.named_parameters()}
+    assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
+    places = [str(parameter.placements) for parameter in (model.norm.weight, model.blocks[1].ffn.table.weight)]
+    return loss.item(), {name: gradient.tolist() for name, gradient in gradients.items()}, len(passes), places
+
+
+def all_learnt(report):
+    return {name: learnt(way) for name, way in WAYS.items()}
+
+
+@pytest.mark.slow
+def test_losses_and_gradients_are_those_of_one_process(deadline, tiny):
+    results, expected = group(all_learnt, (), RANKS, tiny.training, quiet), {}
+    for dtype in (torch.float32, torch.bfloat16):
+        model = build(STEM, 0).to(dtype)
+        losses, sums = [], {}
+        for rank in range(RANKS):
+            model.zero_grad()
+            loss = loss_of(model, rank)
+            loss.backward()
+            losses.append(loss.item())
+            for name, parameter in model.named_parameters():
+                sums[name] = sums.get(name, 0) + parameter.grad.float() / RANKS
+        expected[dtype] = losses, sums
+    for rank, result in enumerate(results):
+        for way, (loss, gradients, _, _) in result.items():
+            losses, sums = expected[getattr(torch, WAYS[way].get("param_dtype", "float32"))]
+            assert loss == pytest.approx(losses[rank], rel=1e-6), way
+            assert gradients.keys() == sums.keys()
+            for name, gradient in gradients.items():
+                torch.testing.assert_close(
+                    torch.tensor(gradient), sums[name], atol=1e-6, rtol=1e-5, msg=f"{way} {name}"
+                )
+    (wide, _), (narrow, _) = expected.values()
+    assert min(abs(a - b) for a, b in zip(wide, narrow, strict=True)) > 1e-5  # so bfloat16 shows
+    passes = {way: number for way, (_, _, number, _) in results[0].items()}
+    assert passes == {way: 1 + way.startswith("recomputed") for way in WAYS}
+    places = {way: found for way, (_, _, _, found) in results[0].items()}
+    assert places["copies"] == ["(Replicate(), Shard(dim=0))"] * 2
+    assert places["copies, tables"] == ["(Replicate(), Shard(dim=0))", "(Replicate(), Shard(dim=1))"]
+    assert places["bfloat16"] == ["(Shard(dim=0),)"] * 2
