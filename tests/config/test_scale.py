@@ -13,6 +13,14 @@ from stemrepro.training.module import LanguageModule
 from tests.conftest import ROOT
 
 SCALES = [path.stem for path in (ROOT / "recipes/scales").glob("*.yaml")]
+PAPER = ["paper-350m", "paper-1b"]
+"""Their first steps are in tests/distributed/test_paper_scales.py, as their width is too much for one here."""
+ACTIVE = {
+    ("paper-350m", "dense"): 0.37, ("paper-350m", "hash-moe"): 0.37, ("paper-350m", "stem-third"): 0.35,
+    ("paper-350m", "stem-half"): 0.34, ("paper-350m", "stem-full"): 0.30,
+    ("paper-1b", "dense"): 1.50, ("paper-1b", "stem-third"): 1.41,
+}  # fmt: skip
+"""Active parameters, in billions, as Table 3 has them."""
 
 
 @pytest.mark.parametrize("name", SCALES)
@@ -26,7 +34,37 @@ def test_every_scale_builds_all_its_runs(catalog, name):
         assert sum(p.numel() for p in model.parameters()) == parameter_counts(planned.model)["total"]
 
 
-@pytest.mark.parametrize("name", SCALES)
+@pytest.mark.parametrize(("name", "arm"), ACTIVE)
+def test_paper_scales_have_the_papers_counts(catalog, name, arm):
+    """Counted on the meta device; of its totals only the 1B's can be rebuilt."""
+    planned = plan.make_params(catalog, name).planned(name)[Address(MAIN, arm)]
+    with torch.device("meta"):
+        tensors = dict(Decoder(planned.model).named_parameters())
+    total, counts = sum(p.numel() for p in tensors.values()), parameter_counts(planned.model)
+    assert total == counts["total"]
+    active = catalog.paper.value(f"table-3-{name.removeprefix('paper-')}/{arm}/active")
+    assert active == ACTIVE[name, arm]
+    assert counts["active"] / 1e9 == pytest.approx(active, abs=0.0065)  # 0.3761 is printed as 0.37
+    if name == "paper-1b":
+        assert counts["paper_total"] / 1e9 == pytest.approx(catalog.paper.value(f"table-3-1b/{arm}/total"), abs=0.005)
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_paper_scales_have_the_papers_budget(catalog, name):
+    planned = plan.make_params(catalog, name).planned(name)
+    tokens, rate = {"paper-350m": (1e11, 2e-3), "paper-1b": (1e12, 4e-4)}[name]
+    for address, run in planned.items():
+        share = {MAIN: 1, "mid": 0.1, "longer-8": 0.02}[address.variant]
+        assert run.training.tokens == pytest.approx(share * tokens, rel=1e-4)
+        assert run.training.batch * run.training.sequence == 512 * 4096
+        assert run.training.learning_rate == rate
+        if address.variant == MAIN:
+            assert run.training.warmup_steps == 2000
+        if address.variant == "longer-8":
+            assert (run.training.sequence, run.model.document_mask) == (32768, True)
+
+
+@pytest.mark.parametrize("name", sorted(set(SCALES) - set(PAPER)))
 def test_first_steps_of_every_scale_at_a_cut_down_depth(catalog, make_run, name):
     scale = catalog.scales[name]
     model = scale.model.model_copy(update={"vocab": 300, "layers": 2})
