@@ -14,6 +14,7 @@ from stemrepro.model.transformer import build
 from stemrepro.training import ranks
 from stemrepro.training.compiling import compiled
 from stemrepro.training.optimizers import carry, make_optimizer, state_by_name
+from stemrepro.training.outline import draw, outline
 from stemrepro.training.run import Run
 from stemrepro.training.schedule import schedule_factor
 from stemrepro.training.sharding import compile_blocks, recompute, reduce_copies, reduce_gradients_when, shard
@@ -54,7 +55,8 @@ class LanguageModule(L.LightningModule):
         # Compiled by torch 2.13, sparse gradients of a model's tables come out wrong. The number of host rows varies.
         whole = compile and run.training.table_update != "touched" and not self.sharded
         self.mean_loss = compiled(mean_loss) if whole else mean_loss
-        self.model = build(run.model, run.seed)
+        self.drawn = not self.sharded or run.init_from is not None  # another run's weights are taken over whole
+        self.model = build(run.model, run.seed) if self.drawn else outline(run.model)
         for table in table_parameters(self.model).values():
             table.requires_grad_(run.training.table_trained)
         if run.training.table_update == "touched":
@@ -71,13 +73,15 @@ class LanguageModule(L.LightningModule):
         return ranks.world() > 1 and self.run.parallel.sharded
 
     def configure_model(self) -> None:
-        """Shard the model where several ranks share it; each has built the same weights."""
+        """Shard the model where several ranks share it."""
         if self.sharded and self.compiles:
             compile_blocks(self.model)
         if ranks.world() > 1 and self.run.parallel.recompute:
             recompute(self.model)
         if self.sharded:
             shard(self.model, self.run.parallel, self.trainer.strategy.root_device)
+        if not self.drawn:
+            draw(self.model, self.run.seed)
 
     def take_over(self, checkpoint: dict) -> None:
         """Begin with the weights and the optimiser's state of another run's end; the schedule begins anew.
