@@ -97,8 +97,6 @@ class Parallel(Strict):
             return "optimizer 'muon' needs whole matrices; use 'adamw', or strategy 'ddp'"
         if training.precision in ("16-mixed", "bf16-true"):
             return f"precision '{training.precision}' is not for sharded weights; use '32-true' or 'bf16-mixed'"
-        if training.compile:
-            return "compile compiles the model as a whole; set compile to false, or use strategy 'ddp'"
         if model.table_shared:
             return "table_shared lets layers read a table that another layer has put away; use strategy 'ddp'"
         if self.strategy == "tables" and model.replaced_layers and model.ffn_width % self.ranks_per_table:

@@ -161,7 +161,7 @@ class HostModule(LanguageModule):
         if device.type == "cuda":
             for table in self.host:
                 table.weight = table.weight.pin_memory()
-        self.tables = HostTables(self.host, link_to(device), training.betas, training.eps, self.compile_update)
+        self.tables = HostTables(self.host, link_to(device), training.betas, training.eps, self.compiles)
         if self.moments is not None:
             self.tables.moments = self.moments
 

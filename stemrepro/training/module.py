@@ -14,9 +14,10 @@ from stemrepro.model.transformer import build
 from stemrepro.training import ranks
 from stemrepro.training.compiling import compiled
 from stemrepro.training.optimizers import carry, make_optimizer, state_by_name
+from stemrepro.training.outline import draw, outline
 from stemrepro.training.run import Run
 from stemrepro.training.schedule import schedule_factor
-from stemrepro.training.sharding import recompute, reduce_copies, reduce_gradients_when, shard
+from stemrepro.training.sharding import compile_blocks, recompute, reduce_copies, reduce_gradients_when, shard
 from stemrepro.training.touched import clip, sparse_gradients
 
 LOAD_BALANCING = 0.01
@@ -50,11 +51,12 @@ class LanguageModule(L.LightningModule):
 
     def __init__(self, run: Run, compile: bool = False) -> None:
         super().__init__()
-        self.run, self.compile_update = run, compile
+        self.run, self.compiles = run, compile
         # Compiled by torch 2.13, sparse gradients of a model's tables come out wrong. The number of host rows varies.
-        whole = compile and run.training.table_update != "touched"
+        whole = compile and run.training.table_update != "touched" and not self.sharded
         self.mean_loss = compiled(mean_loss) if whole else mean_loss
-        self.model = build(run.model, run.seed)
+        self.drawn = not self.sharded or run.init_from is not None  # another run's weights are taken over whole
+        self.model = build(run.model, run.seed) if self.drawn else outline(run.model)
         for table in table_parameters(self.model).values():
             table.requires_grad_(run.training.table_trained)
         if run.training.table_update == "touched":
@@ -65,14 +67,21 @@ class LanguageModule(L.LightningModule):
         self.carried: dict[str, dict] = {}
         self.gradient_norm = torch.zeros(())
 
+    @property
+    def sharded(self) -> bool:
+        """Whether several ranks share the model."""
+        return ranks.world() > 1 and self.run.parallel.sharded
+
     def configure_model(self) -> None:
-        """Shard the model where several ranks share it; each has built the same weights."""
-        if ranks.world() == 1:
-            return
-        if self.run.parallel.recompute:
+        """Shard the model where several ranks share it."""
+        if self.sharded and self.compiles:
+            compile_blocks(self.model)
+        if ranks.world() > 1 and self.run.parallel.recompute:
             recompute(self.model)
-        if self.run.parallel.sharded:
+        if self.sharded:
             shard(self.model, self.run.parallel, self.trainer.strategy.root_device)
+        if not self.drawn:
+            draw(self.model, self.run.seed)
 
     def take_over(self, checkpoint: dict) -> None:
         """Begin with the weights and the optimiser's state of another run's end; the schedule begins anew.
@@ -118,7 +127,7 @@ class LanguageModule(L.LightningModule):
     def configure_optimizers(self) -> dict:
         """Make the optimiser, with the state that is carried over, and the schedule of its learning rates."""
         training = self.run.training
-        optimizer = make_optimizer(self.model, training, self.compile_update)
+        optimizer = make_optimizer(self.model, training, self.compiles)
         carry(self.carried, optimizer)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: schedule_factor(step, training))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}

@@ -13,6 +13,7 @@ from stemrepro.config.parallel import Parallel
 from stemrepro.model.ffn.base import table_parameters
 from stemrepro.model.transformer import Decoder
 from stemrepro.training import ranks
+from stemrepro.training.compiling import compiled
 from stemrepro.training.width_tables import Exchange, WidthTable
 
 
@@ -39,6 +40,12 @@ def shard(model: Decoder, parallel: Parallel, device: torch.device) -> None:
     for block in model.blocks:
         sharded(block)
     sharded(model)
+
+
+def compile_blocks(model: Decoder) -> None:
+    """Compile a model block by block, in place: between blocks weights are gathered, which no compiled code can do."""
+    for block in model.blocks:
+        block.forward = partial(compiled(type(block).forward), block)
 
 
 def recompute(model: Decoder) -> None:

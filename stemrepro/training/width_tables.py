@@ -119,6 +119,7 @@ class WidthTable(nn.Module):
         sharded = distribute_tensor(whole.detach(), mesh, (Replicate(), Shard(1)), src_data_rank=None)
         self.weight = nn.Parameter(sharded, requires_grad=whole.requires_grad)
 
+    @torch.compiler.disable  # it waits for numbers of other ranks
     def forward(self, tokens: Tensor) -> Tensor:
         """Return the rows of ids."""
         request = self.exchange.request_of(tokens)

@@ -29,7 +29,6 @@ STEM = {"ffn": "stem", "placement": "half"}
         ({"strategy": "fsdp"}, {"optimizer": "muon"}, {}, "optimizer 'muon'"),
         ({"strategy": "fsdp"}, {"precision": "16-mixed"}, {}, "precision '16-mixed'"),
         ({"strategy": "tables"}, {"precision": "bf16-true"}, {}, "precision 'bf16-true'"),
-        ({"strategy": "fsdp"}, {"compile": True}, {}, "set compile to false"),
         ({"strategy": "fsdp"}, {}, {"table_shared": True}, "table_shared"),
         ({"strategy": "fsdp", "param_dtype": "bfloat16"}, {}, {}, "in precision '32-true'; use 'bf16-mixed'"),
         ({"strategy": "tables", "devices": 5}, {"batch": 10, "micro_batch": 2, "tokens": 320}, {}, "ffn_width 24"),
@@ -47,7 +46,7 @@ def test_what_cannot_be_is_refused(tiny, parallel, training, fields, reason):
     [
         ({"strategy": "ddp"}, {"precision": "16-mixed", "compile": True, "optimizer": "muon"}, {}),
         ({"strategy": "ddp"}, {}, {"table_update": "touched"}),
-        ({"strategy": "fsdp"}, {"precision": "bf16-mixed"}, {}),
+        ({"strategy": "fsdp"}, {"precision": "bf16-mixed", "compile": True}, {}),
         ({"strategy": "fsdp", "param_dtype": "bfloat16", "recompute": True}, {"precision": "bf16-mixed"}, {}),
         ({"strategy": "tables", "devices": 4, "table_ranks": 2, "replicate": 2}, {"micro_batch": 1}, {}),
     ],

@@ -9,6 +9,7 @@ from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import build
 from stemrepro.training import ranks
 from stemrepro.training.launch import group
+from stemrepro.training.outline import draw, outline
 from stemrepro.training.sharding import recompute, reduce_copies, shard
 from tests.conftest import quiet
 
@@ -31,10 +32,14 @@ def loss_of(model, rank):
 
 def learnt(way):
     """Return this rank's loss, all gradients, how often an FFN was passed, and how a norm and a table are sharded."""
-    model, parallel, passes = build(STEM, 0), Parallel(devices=RANKS, **way), []
+    model, parallel, passes = outline(STEM), Parallel(devices=RANKS, **way), []
+    assert all(parameter.is_meta for parameter in model.parameters())
     if parallel.recompute:
         recompute(model)
     shard(model, parallel, torch.device("cpu"))
+    draw(model, 0)
+    for name, weight in build(STEM, 0).named_parameters():
+        assert torch.equal(model.get_parameter(name).full_tensor(), weight), name
     model.blocks[1].ffn.register_forward_pre_hook(lambda *_: passes.append(1))
     loss = loss_of(model, ranks.rank())
     loss.backward()

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 from dataclasses import replace
+from functools import cache, partial
 
 import pytest
 import torch
@@ -13,7 +14,8 @@ from safetensors.torch import load_file
 from stemrepro.common.errors import Unfinished, UserError
 from stemrepro.common.files import locked
 from stemrepro.config.parallel import Parallel
-from stemrepro.training import launch, ranks
+from stemrepro.training import launch, ranks, sharding
+from stemrepro.training import train as train_module
 from stemrepro.training.callbacks import Recorder
 from stemrepro.training.checkpoint import newest
 from stemrepro.training.launch import group, train_on_devices
@@ -176,6 +178,23 @@ def test_bfloat16_gathers_learn_what_autocast_learns(make):
     assert losses == pytest.approx(expected, abs=0.02)
     assert losses != pytest.approx(expected, abs=1e-6)
     assert {weight.dtype for weight in load_file(run.weights).values()} == {torch.float32}
+
+
+def compiled_eagerly(run, report):
+    """Trains; the compiler captures blocks, and makes no C++ of them, which takes long."""
+    sharding.compiled = cache(partial(torch.compile, backend="eager", dynamic=False))
+    train_module.compiler_works = lambda device: True
+    train(run, report)
+    return torch._dynamo.utils.counters["stats"]["unique_graphs"]
+
+
+def test_blocks_are_compiled_one_by_one(make, one):
+    """Also where their rows come from other ranks, and where activations are made anew."""
+    run = make("compiled", TABLES.model_copy(update={"recompute": True}))
+    run = replace(run, training=run.training.model_copy(update={"compile": True}))
+    assert min(group(compiled_eagerly, (run,), 2, run.training, quiet)) > 0
+    assert json.loads((run.folder / "provenance.json").read_text())["compiled"]
+    same(run, one)
 
 
 def test_ddp_takes_parameters_that_no_pass_reads(make):
