@@ -350,6 +350,7 @@ def test_edit_and_generate_on_a_trained_run(atlas_run, atlas_sample, tmp_path, m
     assert r"the prompt 'a\udcffb' is no text" in said.output
 
 
+@pytest.mark.slow
 def test_an_analysis_ends_with_how_many_claims_came_out_how(project):
     done = run("analyse", "paper_audit", "--scale", "tiny")
     assert done.exit_code == 0, done.output

@@ -30,6 +30,7 @@ def product(when: str, **environment: str) -> list:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems' torch has no MKL")
 def test_loaded_before_torch_it_is_in_force_and_products_are_right():
     try:
@@ -43,6 +44,7 @@ def test_loaded_before_torch_it_is_in_force_and_products_are_right():
     assert product("behind")[0] is False
 
 
+@pytest.mark.slow
 def test_without_a_compiler_nothing_happens(tmp_path):
     """The run is then trained without, and says so."""
     assert product("before", CC="no-compiler", TMPDIR=str(tmp_path), PATH="")[0] is False

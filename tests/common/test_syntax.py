@@ -79,6 +79,7 @@ def test_a_tricky_text_has_the_hash_that_it_always_had():
     assert hashlib.sha256(canonical(ast.parse(TRICKY)).encode()).hexdigest()[:12] == HASH
 
 
+@pytest.mark.slow
 def test_every_python_on_this_machine_hashes_the_package_alike(tmp_path):
     (tmp_path / "tricky.py").write_text(TRICKY, encoding="utf-8")
     package = [path for path in sorted(ROOT.glob("stemrepro/**/*.py")) if len(ast.parse(path.read_bytes()).body) > 1]

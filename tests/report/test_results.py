@@ -204,6 +204,7 @@ def test_gains_in_other_settings_are_rows_and_marks_of_their_own(given, catalog,
         assert len(axes.get_legend_handles_labels()[1]) == 1 + count
 
 
+@pytest.mark.slow
 def test_equal_results_are_equal_bytes(given, catalog, tmp_path):
     use_style(catalog.arms)
     rows = verdict_rows("laptop", judged(given.inputs, given))

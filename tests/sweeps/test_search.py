@@ -191,6 +191,7 @@ def test_a_finished_grid_grows_by_an_arm_and_a_choice_and_shrinks(project):
     assert words.startswith("18 results")
 
 
+@pytest.mark.slow
 def test_an_open_search_of_another_space_begins_anew(project):
     space = {"arm": ["dense", "stem-full"], "learning_rate": {"low": 0.01, "high": 0.04},
              "table_rate_factor": [1.0, 2.0], "placement": ["third", "half"], "seed": [100]}  # fmt: skip
@@ -346,6 +347,7 @@ def test_the_laptops_start_and_best_rates_are_the_studys_winners(catalog):
     assert {key: common[key] for key in dense.index} == dense.to_dict()
 
 
+@pytest.mark.slow
 def test_a_point_that_failed_is_tried_again_and_missing_ones_give_no_results(project, tmp_path, monkeypatch, capsys):
     """Optuna's own grid counts a failed trial as visited, and would end without it, exit code 0."""
     broken = True
@@ -531,6 +533,7 @@ def test_one_seed_that_diverged_is_enough_and_an_arm_without_a_best_has_no_panel
     assert sum(axes.get_visible() for axes in rate_figure(table, []).axes) == 1
 
 
+@pytest.mark.slow
 def test_a_setting_that_diverged_is_never_the_best(project, tmp_path, monkeypatch):
     def diverges(trial, space, **rest):
         loss = fake_objective(trial, space, **rest)
