@@ -90,7 +90,6 @@ class Project:
         for name in (".dvcignore", ".gitignore", *(f"recipes/{name}.yaml" for name in (*RECORDS, "cost_model"))):
             shutil.copy(ROOT / name, folder / name)
         self.edit("recipes/scales/smoke.yaml", "tokens: 32768,", "tokens: 8192,")
-        self.edit("recipes/scales/smoke.yaml", "{tokens: 8192, batch: 16}", "{tokens: 2048, batch: 16}")
         (folder / "recipes/pair.yaml").write_text(PAIR)
         (folder / "analysis/pair.py").write_text(ANALYSIS)
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # where dvc and stemrepro are
