@@ -28,21 +28,16 @@ ROOT = Path(__file__).parent.parent
 
 
 LONG = (
-    "test_stages.py",
-    "test_training.py",
-    "test_train.py",
-    "test_cli.py",
-    "test_search.py",
-    "test_analyses.py",
-    "test_plan.py",
-    "test_sync.py",
-    "test_style.py",
-)
+    "pipeline/test_stages.py", "distributed/test_training.py", "training/test_train.py", "cli/test_cli.py",
+    "test_analyses.py", "test_made_mixes.py", "report/test_style.py", "sweeps/test_search.py", "tracking/test_sync.py",
+)  # fmt: skip
+"""From the longest on. That of several devices has the fork server import what later files need, too."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put files that take minutes first, so that two workers end together; a browser and MLflow's database are slow."""
-    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+    places = {ROOT / "tests" / name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(item.path, len(LONG)))
     for item in items:
         if {"browser", "empty_database"} & set(item.fixturenames):
             item.add_marker("slow")
@@ -58,7 +53,8 @@ RECORDS = ("arms", "mixes", "paper", "shapes", "variants")
 
 def copy_recipes(folder: Path, *names: str) -> None:
     """Copy recipes/ with these recipes alone, which are read several times as fast as all."""
-    shutil.copytree(ROOT / "recipes/scales", folder / "recipes/scales")
+    for part in ("scales", "sweeps"):
+        shutil.copytree(ROOT / "recipes" / part, folder / "recipes" / part)
     for name in (*RECORDS, *names):
         shutil.copy(ROOT / f"recipes/{name}.yaml", folder / "recipes")
 

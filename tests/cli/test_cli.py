@@ -196,13 +196,6 @@ def marked(mark):
     return processes
 
 
-def workers_of(pid):
-    """Return processes that the fork server of a command has made."""
-    parents = {folder.name: (folder / "stat").read_text().rpartition(")")[2].split()[1]
-               for folder in Path("/proc").glob("[0-9]*") if (folder / "stat").exists()}  # fmt: skip
-    return [int(child) for child, parent in parents.items() if parents.get(parent) == str(pid)]
-
-
 def start(arguments, mark):
     """Start a command, as a shell in a terminal does."""
     return subprocess.Popen(
@@ -229,8 +222,6 @@ def untouched():
     ("command", "until", "number", "whom", "code"),
     [
         (TRACKED, RUNS_THERE, signal.SIGHUP, "group", 129),
-        (TRAIN, RUNS_THERE, signal.SIGKILL, "command", -9),
-        (TRAIN, RUNS_THERE, signal.SIGTERM, "worker", 2),
         ("evaluate --part losses dense", FORKSERVER, signal.SIGTERM, "command", 143),  # workers are being started
         (SWEEP, TRIALS_THERE, signal.SIGINT, "group", 130),
         (SWEEP, TRIALS_THERE, signal.SIGKILL, "command", -9),
@@ -261,12 +252,10 @@ def test_a_stopped_command_leaves_nothing_running_and_the_work_goes_on_from_ther
     if whom == "group":
         os.killpg(process.pid, number)
     else:
-        os.kill(process.pid if whom == "command" else workers_of(process.pid)[0], number)
+        os.kill(process.pid, number)
     _, shown = process.communicate(timeout=60)
     assert process.returncode == code, shown
-    if whom == "worker":
-        assert re.fullmatch(r"stemrepro: a worker was killed while these ran: .*; run again, they resume; .*\n", shown)
-    elif number != signal.SIGKILL:
+    if number != signal.SIGKILL:
         assert shown == STOPPED
     for _ in range(300):  # what was ended may still be on its way out
         if not (left := marked(mark)):

@@ -157,11 +157,17 @@ def compiler(compiled_code, monkeypatch):
     return torch._dynamo.utils.counters["stats"]
 
 
+@pytest.fixture(scope="module")
+def shallow(tiny):
+    """Two layers, one with a table: compiling takes its seconds by the layer."""
+    return tiny.model_copy(update={"model": tiny.model.model_copy(update={"layers": 2})})
+
+
 @pytest.mark.slow
 def test_a_compiled_run_resumes_bit_exactly_and_is_the_eager_one_but_for_roundings(
-    make_run, compiler, report_every_step
+    make_run, shallow, compiler, report_every_step
 ):
-    run = make_run("stem-third")
+    run = make_run("stem-full", scale=shallow)
     train(run, quiet)
     assert not compiler
     eager, names = [row["loss"] for row in rows(run)], load_file(run.weights).keys()
@@ -184,9 +190,9 @@ def test_a_compiled_run_resumes_bit_exactly_and_is_the_eager_one_but_for_roundin
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiler")
-def test_two_threads_repeat_their_bits_when_compiled(make_run):
+def test_two_threads_repeat_their_bits_when_compiled(make_run, shallow):
     """Without care they race for an embedding's gradient: eight of eight such runs ended with other weights."""
-    run = make_run("stem-full")
+    run = make_run("stem-full", scale=shallow)
     training = run.training.model_copy(update={"compile": True, "threads": 2, "micro_batch": 4})
     runs = [replace(run, folder=run.folder.with_name(name), training=training) for name in ("once", "again")]
     torch.set_num_threads(2)
