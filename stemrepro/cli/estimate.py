@@ -10,7 +10,9 @@ from stemrepro.cli.cost_table import short
 from stemrepro.common.progress import duration
 from stemrepro.config.arm import shaped
 from stemrepro.config.catalog import Catalog
+from stemrepro.config.scale import Machine
 from stemrepro.model.cost import flops_per_token, parameter_counts, table_bytes_per_token
+from stemrepro.pipeline import price
 from stemrepro.pipeline.planned import Params
 
 GPU_FLOPS = 4e14  # 40% of an H100's peak (989e12 in bf16)
@@ -60,6 +62,18 @@ def show_arms(catalog: Catalog, scale_name: str, names: list[str], console: Cons
     )
 
 
+def show_price(catalog: Catalog, params: Params, machine: Machine, console: Console) -> None:
+    """Print what each address takes on the scale's devices, and what is assumed."""
+    table = Table(title=f"{params.scales[0]}: price on {machine.device}", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for column in price.COLUMNS:
+        table.add_column(column, justify="left" if column == "run" else "right", overflow="fold")
+    for row in price.prices(catalog, params, machine):
+        table.add_row(*row.cells)
+    console.print(table)
+    for sentence in price.assumptions(catalog, params, machine):
+        console.print(sentence)
+
+
 def ranges(layers: tuple[int, ...]) -> str:
     """Abbreviate layers: "1-5, 7"; "none" for none."""
     runs: list[list[int]] = []
@@ -77,6 +91,9 @@ def show(catalog: Catalog, params: Params, console: Console) -> None:
     planned = params.planned(name)
     show_arms(catalog, name, [arm for arm in catalog.arms if arm in {address.arm for address in planned}], console)
     cost, variants = estimate(params), len({address.variant for address in planned})
+    if machine := catalog.scale(name).machine:
+        show_price(catalog, params, machine, console)
+        return
     console.print(
         f"{cost['runs']} runs ({len(planned)} addresses at {variants} variants), {cost['tokens']:,} tokens, "
         f"{cost['flops']:.2g} FLOPs: about {duration(cost['seconds'])} of training on this machine's CPU, "

@@ -14,6 +14,7 @@ scale/recipe/claim and a figure's data scale/recipe; a table in docs/ is named b
                                                                          tokens_per_parameter
     {{ tally("laptop") }}                                                verdicts by origin
     {{ primary("laptop") }}                                              primary claims
+    {{ prices("paper-1b") }}                                             a scale's price, with what it assumes
     {{ recipes("laptop") }}                                              verdicts by recipe
 
 Filters that write take a format of Python's, ".2f" unless given. `number` writes a number without its interval,
@@ -39,6 +40,7 @@ from stemrepro.config.address import MAIN, Address
 from stemrepro.config.catalog import Catalog
 from stemrepro.measures.catalog import load
 from stemrepro.model.cost import parameter_counts
+from stemrepro.pipeline import price
 from stemrepro.pipeline.plan import make_params
 from stemrepro.report.scoreboard import every_row, labelled, primary_table, shown
 from stemrepro.report.verdicts import out_of_reach, read_verdicts, recipe_table, tally_table, verdict_label
@@ -177,6 +179,12 @@ class Numbers:
         fields = {"tokens": tokens, "parameters": parameters, "tokens_per_parameter": tokens / parameters}
         fields["runs"] = sum(len(arm.trained) for arm in planned.values())
         return Estimate(_pick("field", field, fields, f"scale {name}"))
+
+    def prices(self, scale: str) -> str:
+        """Write what the runs of a scale with a `machine` take, and what is assumed."""
+        if (machine := self._catalog.scale(scale).machine) is None:
+            raise UserError(f"scale '{scale}' has no machine; give it one, whose price is known")
+        return price.markdown(self._catalog, make_params(self._catalog, scale), machine)
 
     def tally(self, scale: str) -> str:
         """Count verdicts by origin, over the claims of a scale's page."""
