@@ -5,6 +5,7 @@ import platform
 import subprocess
 import sys
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -115,11 +116,16 @@ def read_provenance(path: Path, kind: type[Made] = Made) -> dict:
     return value
 
 
+@cache
+def _versions() -> dict[str, str]:
+    return {package: version(package) for package in PACKAGES}
+
+
 def provenance() -> dict:
     """Return commit, date (UTC), versions and machine."""
     return {
         "commit": commit(),
         "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "versions": {package: version(package) for package in PACKAGES},
+        "versions": _versions(),
         "machine": machine(),
     }

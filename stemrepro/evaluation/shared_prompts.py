@@ -1,6 +1,6 @@
 """Answers that stand behind their prompt in one row of tokens, so that the prompt is read once.
 
-An answer attends to its prompt and to itself, and its positions go on from the prompt: its log-likelihood is that of
+An answer attends to its prompt and to itself, and its positions continue the prompt's: its log-likelihood is that of
 the answer in a row of its own.
 """
 

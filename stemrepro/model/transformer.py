@@ -20,7 +20,6 @@ from stemrepro.model.ffn.naming import OWN_FILE
 from stemrepro.model.pairs import PairInput
 
 
-@torch.compiler.assume_constant_result  # the compiler looks through a cache, and would make them anew in every step
 def rotary_angles(length: int, head_width: int, base: float, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return cosines and sines of the rotary positions, each [length, head_width]; made once per length and device."""
     return _angles(length, head_width, base, device)

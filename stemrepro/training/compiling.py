@@ -7,6 +7,7 @@ from functools import cache
 import torch
 
 from stemrepro.common.files import private_folder
+from stemrepro.model.transformer import rotary_angles
 
 MOST_GRAPHS = 256
 """Graphs of one function that a worker keeps; by default torch stops compiling it after 8."""
@@ -18,6 +19,9 @@ def compiled(function: Callable, dynamic: bool = False) -> Callable:
 
     Code that turns dynamic by itself would round differently depending on what ran before.
     """
+    # The compiler looks through a cache, and would make them anew in every step. This call imports the compiler, which
+    # takes a second: a mark at the function would cost it wherever a model is only read.
+    torch.compiler.assume_constant_result(rotary_angles)
     torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = MOST_GRAPHS
     return torch.compile(function, dynamic=dynamic)
 
