@@ -5,7 +5,6 @@ A block is `length + 1` tokens: inputs and, shifted by one, targets. Batch k nee
 resumed run reads batch k again, and there is no loader state to lose.
 """
 
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import torch
 
 from stemrepro.common.errors import UserError
 from stemrepro.data.integrity import read_index
+from stemrepro.data.order import block_order
 
 
 class TokenBlocks:
@@ -46,10 +46,6 @@ class TokenBlocks:
         self.count = (len(self.tokens) - 1) // length
         if self.count < 1:
             raise UserError(f"{path} has {len(self.tokens)} tokens, too few for one block of {length + 1}")
-        self._permutation = lru_cache(maxsize=2)(self._shuffled)
-
-    def _shuffled(self, seed: int, epoch: int) -> np.ndarray:
-        return np.random.Generator(np.random.PCG64([seed, epoch])).permutation(self.count)
 
     def at(self, blocks: np.ndarray) -> torch.Tensor:
         """Return blocks by number -> int64 [len(blocks), length + 1]."""
@@ -58,8 +54,7 @@ class TokenBlocks:
 
     def block_numbers(self, seed: int, k: int, size: int) -> np.ndarray:
         """Return the block numbers of batch k: every block once per epoch, in an order that seed and epoch fix."""
-        places = np.arange(k * size, (k + 1) * size)
-        return np.array([self._permutation(seed, int(p) // self.count)[p % self.count] for p in places])
+        return block_order(np.arange(k * size, (k + 1) * size), self.count, seed)
 
     def batch(self, seed: int, k: int, size: int) -> torch.Tensor:
         """Return batch k of a seed -> int64 [size, length + 1]."""
