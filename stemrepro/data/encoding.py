@@ -1,4 +1,4 @@
-"""From a corpus to token blocks: one flat uint16 file per split, and an index."""
+"""From a corpus to token blocks: one flat file of token ids per split, and an index."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from stemrepro.common.files import atomic_write, sha256, write_json
 from stemrepro.common.progress import track
-from stemrepro.data.integrity import SPLITS, read_corpus
+from stemrepro.data.integrity import SPLITS, read_corpus, token_type
 from stemrepro.data.readers import order
 from stemrepro.data.tokenizer import read_tokenizer, token_bytes
 from stemrepro.model.config import END_OF_DOCUMENT
@@ -22,6 +22,7 @@ def write_blocks(corpus: Path, tokenizer_file: Path, out: Path) -> None:
     tokenizer = read_tokenizer(tokenizer_file)
     rows = read_corpus(corpus)
     rows.sort(key=lambda row: order(row["source"], row["id"]))
+    dtype = token_type(tokenizer.get_vocab_size())
     index: dict = {"vocab": tokenizer.get_vocab_size(), "token_bytes": token_bytes(tokenizer), "splits": {}}
     for split in SPLITS:
         chosen = [row for row in rows if row["split"] == split]
@@ -32,7 +33,7 @@ def write_blocks(corpus: Path, tokenizer_file: Path, out: Path) -> None:
         for first in track(range(0, len(chosen), 512), f"encoding {split}"):
             part = chosen[first : first + 512]
             for row, encoded in zip(part, tokenizer.encode_batch([row["text"] for row in part]), strict=True):
-                tokens.append(np.array([*encoded.ids, END_OF_DOCUMENT], dtype=np.uint16))
+                tokens.append(np.array([*encoded.ids, END_OF_DOCUMENT], dtype=dtype))
                 documents.append((row["id"], row["source"], start, len(tokens[-1])))
                 start += len(tokens[-1])
         atomic_write(out / f"{split}.bin", np.concatenate(tokens).tobytes())
