@@ -96,6 +96,10 @@ def _data_of_mix(step: str, mix: str) -> None:
 
         fetch(settings, folder / "raw")
     elif step == "corpus":
+        if settings.kind == "shards":
+            from stemrepro.data.shards import write_sample
+
+            return write_sample(mix, settings, folder / "raw", folder / "corpus")
         from stemrepro.data.corpus import build_corpus
 
         build_corpus(mix, settings, folder / "raw", folder / "corpus")
@@ -113,6 +117,10 @@ def _data_of_scale(step: str, scale: str) -> None:
     if step == "tokenizer":
         from stemrepro.data.tokenizer import train_tokenizer
 
+        if getattr(params.mix[settings.data], "tokenizer", ""):
+            from stemrepro.data.shards import write_published
+
+            return write_published(corpus, settings.vocab, folder / "tokenizer.json")
         train_tokenizer(corpus, settings.vocab, folder / "tokenizer.json")
     elif step == "vocabularies":
         from stemrepro.data.vocabularies import write_vocabularies
@@ -138,7 +146,12 @@ def _data_of_scale(step: str, scale: str) -> None:
         from stemrepro.data.card import data_card
         from stemrepro.data.encoding import write_blocks
 
-        write_blocks(corpus, folder / "tokenizer.json", folder / "blocks")
+        if params.mix[settings.data].kind == "shards":
+            from stemrepro.data.shards import write_shards
+
+            write_shards(params.mix[settings.data], corpus, folder / "tokenizer.json", folder / "blocks")
+        else:
+            write_blocks(corpus, folder / "tokenizer.json", folder / "blocks")
         data_card(source, folder / "blocks", RESULTS / scale / "data_card.md")
 
 
