@@ -17,7 +17,7 @@ from stemrepro.common.stopping import leave_with_parent
 from stemrepro.config.scores import PARTS
 
 OF_MIX = ("fetch", "corpus", "items")
-STEPS = (*OF_MIX, "tokenizer", "blocks", "vocabularies", "people", "mid", "counts")
+STEPS = (*OF_MIX, "tokenizer", "blocks", "vocabularies", "people", "mid", "counts", "check")
 
 
 @app.command()
@@ -76,7 +76,7 @@ def data(
     """Run one step from sources to token blocks.
 
     The steps are fetch, corpus, items, tokenizer and blocks; vocabularies, people and mid, which variants need; and
-    counts, of the text alone.
+    counts, of the text alone. The step check reads the blocks whole and compares them with their hashes.
     """
     if step in OF_MIX:
         _data_of_mix(step, mix)
@@ -138,6 +138,10 @@ def _data_of_scale(step: str, scale: str) -> None:
             raise UserError(f"no recipe of scale '{scale}' trains on a blend")
         card = RESULTS / scale / "data_card_mid.md"
         write_blend(mid.name, mid.mix, mid.tokens, corpus.parent, folder / "tokenizer.json", folder / "mid", card)
+    elif step == "check":
+        from stemrepro.data.integrity import verified_hash
+
+        print(f"{folder / 'blocks'}: all files are those that were written ({verified_hash(folder / 'blocks', True)})")
     elif step == "counts":
         from stemrepro.data.counting import write_counts
 

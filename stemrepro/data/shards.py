@@ -152,7 +152,7 @@ def hold_out(mix: ShardsMix, name: str, where: str, files: list[str]) -> tuple[l
             break
     if not done["train"]:
         raise UserError(
-            f"{where} has no training text beside {1.5 * mix.held_out:,.0f} kB that are held out; lower held_out in "
+            f"{where} has no training text apart from {1.5 * mix.held_out:,.0f} kB that are held out; lower held_out in "
             "recipes/mixes.yaml, or use a mix of kind hub"
         )
     return rows, {file: count for file, count in taken.items() if count}
@@ -213,7 +213,7 @@ class ReadTexts(PipelineStep):
 
 
 class WriteShard(DocumentTokenizer):
-    """A shard per task: tokens, ends of documents beside them, and, last, what it holds and its hash."""
+    """A shard per task: tokens, ends of documents next to them, and, last, what it holds and its hash."""
 
     def __init__(self, folder: Path, source: str, tokenizer: Path) -> None:
         super().__init__(str(folder), str(tokenizer), shuffle_documents=False, save_final_metadata=False)

@@ -166,5 +166,5 @@ def test_a_folder_without_text(tmp_path):
 def test_too_little_text(folder, tmp_path):
     mix = mix_of(folder, held_out=100)
     fetch(mix, tmp_path / "raw")
-    with pytest.raises(UserError, match="no training text beside 150 kB that are held out"):
+    with pytest.raises(UserError, match="no training text apart from 150 kB that are held out"):
         write_sample("my", mix, tmp_path / "raw", tmp_path / "corpus")
