@@ -14,7 +14,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from stemrepro.common.files import read_json, sha256
+from stemrepro.common.files import read_json, sha256, write_json
 from stemrepro.config.mixes import ArchiveMix, ShardsMix
 from stemrepro.data.archives import fetch
 from stemrepro.data.documents import read_documents
@@ -50,7 +50,7 @@ def measured(mix: ShardsMix, home: Path, out: Path) -> dict[str, float]:
 
 
 def _child(mix: ShardsMix, home: Path, out: Path, answer: Path) -> None:
-    answer.write_text(json.dumps(measured(mix, home, out)))
+    write_json(answer, measured(mix, home, out))
 
 
 def prepared(text: Path, home: Path, files: str) -> ShardsMix:

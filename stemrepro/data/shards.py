@@ -152,8 +152,8 @@ def hold_out(mix: ShardsMix, name: str, where: str, files: list[str]) -> tuple[l
             break
     if not done["train"]:
         raise UserError(
-            f"{where} has no training text apart from {1.5 * mix.held_out:,.0f} kB that are held out; lower held_out in "
-            "recipes/mixes.yaml, or use a mix of kind hub"
+            f"{where} has no training text apart from {1.5 * mix.held_out:,.0f} kB that are held out; lower held_out "
+            "in recipes/mixes.yaml, or use a mix of kind hub"
         )
     return rows, {file: count for file, count in taken.items() if count}
 
