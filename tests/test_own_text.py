@@ -9,6 +9,7 @@ import shutil
 
 import pytest
 import yaml
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from stemrepro.cli.making import data
 from stemrepro.common.files import read_rows
@@ -71,3 +72,37 @@ def test_all_recipes_are_planned_and_what_is_planned_runs(project):
     analyse("benchmark_scores", "tiny", project / "scores", project / "results")
     rows = json.loads((project / "results/tiny/benchmark_scores/verdicts.json").read_text())
     assert {(row["verdict"], row["reason"]) for row in rows} == {(NOT_TESTABLE, "this scale has no items of it")}
+
+
+def test_a_large_text_with_a_published_tokenizer_is_trained_on_and_scored(project, capsys):
+    """Its end mark is entry 1; all that reads tokens takes 0."""
+    published = Tokenizer(models.BPE())
+    published.pre_tokenizer, published.decoder = pre_tokenizers.ByteLevel(False), decoders.ByteLevel()
+    letters = pre_tokenizers.ByteLevel.alphabet()
+    texts = [path.read_text() for path in sorted((project / "own").iterdir())]
+    trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=["<s>", "</s>"], initial_alphabet=letters)
+    published.train_from_iterator(texts, trainer)
+    published.save(str(project / "published.json"))
+    source = {"dataset": "own", "licence": "CC0", "attribution": "nobody"}
+    large = {"kind": "shards", "sources": {"mine": source}, "held_out": 10, "sample": 30}
+    large |= {"tokenizer": "published.json", "end_mark": "</s>"}
+    mixes = yaml.safe_load((project / "recipes/mixes.yaml").read_text())
+    (project / "recipes/mixes.yaml").write_text(yaml.safe_dump(mixes | {"mine": large}))
+    _, params = plan.write("tiny")
+    for step in ("fetch", "corpus", "items", "tokenizer", "blocks", "vocabularies", "counts", "check"):
+        data(step, mix="mine", scale="tiny")
+    assert "all files are those that were written" in capsys.readouterr().out
+    address = Address(MAIN, "dense")
+    chosen = {address: params.planned("tiny")[address]}
+    run = next(iter(runs_of("tiny", "mine", chosen)))
+    train(run, quiet)
+    index = json.loads((project / "data/tiny/blocks/index.json").read_text())
+    assert index["end_mark"] == {"name": "published.json", "mark": "</s>", "id": 1}
+    text = sum(len(path.read_text().strip().encode()) for path in (project / "own").iterdir())
+    held_out = json.loads((project / "data/mine/corpus/corpus.json").read_text())["kept"]["mine"]
+    assert index["splits"]["train"]["text_by_source"]["mine"]["bytes"] == text - sum(
+        held_out[split]["bytes"] for split in ("validation", "tune")
+    )
+    score = pkgutil.resolve_name("stemrepro.evaluation.losses:score")
+    scored = score(run, quiet, params.scale["tiny"].evaluation, "losses")
+    assert set(scored["buckets"].source) == {"mine"}

@@ -17,7 +17,7 @@ from stemrepro.common.stopping import leave_with_parent
 from stemrepro.config.scores import PARTS
 
 OF_MIX = ("fetch", "corpus", "items")
-STEPS = (*OF_MIX, "tokenizer", "blocks", "vocabularies", "people", "mid", "counts")
+STEPS = (*OF_MIX, "tokenizer", "blocks", "vocabularies", "people", "mid", "counts", "check")
 
 
 @app.command()
@@ -95,7 +95,7 @@ def data(
     """Run one step from sources to token blocks.
 
     The steps are fetch, corpus, items, tokenizer and blocks; vocabularies, people and mid, which variants need; and
-    counts, of the text alone.
+    counts, of the text alone. The step check reads the blocks whole and compares them with their hashes.
     """
     if step in OF_MIX:
         _data_of_mix(step, mix)
@@ -115,6 +115,10 @@ def _data_of_mix(step: str, mix: str) -> None:
 
         fetch(settings, folder / "raw")
     elif step == "corpus":
+        if settings.kind == "shards":
+            from stemrepro.data.shards import write_sample
+
+            return write_sample(mix, settings, folder / "raw", folder / "corpus")
         from stemrepro.data.corpus import build_corpus
 
         build_corpus(mix, settings, folder / "raw", folder / "corpus")
@@ -132,6 +136,10 @@ def _data_of_scale(step: str, scale: str) -> None:
     if step == "tokenizer":
         from stemrepro.data.tokenizer import train_tokenizer
 
+        if getattr(params.mix[settings.data], "tokenizer", ""):
+            from stemrepro.data.shards import write_published
+
+            return write_published(corpus, settings.vocab, folder / "tokenizer.json")
         train_tokenizer(corpus, settings.vocab, folder / "tokenizer.json")
     elif step == "vocabularies":
         from stemrepro.data.vocabularies import write_vocabularies
@@ -149,6 +157,10 @@ def _data_of_scale(step: str, scale: str) -> None:
             raise UserError(f"no recipe of scale '{scale}' trains on a blend")
         card = RESULTS / scale / "data_card_mid.md"
         write_blend(mid.name, mid.mix, mid.tokens, corpus.parent, folder / "tokenizer.json", folder / "mid", card)
+    elif step == "check":
+        from stemrepro.data.integrity import verified_hash
+
+        print(f"{folder / 'blocks'}: all files are those that were written ({verified_hash(folder / 'blocks', True)})")
     elif step == "counts":
         from stemrepro.data.counting import write_counts
 
@@ -157,7 +169,12 @@ def _data_of_scale(step: str, scale: str) -> None:
         from stemrepro.data.card import data_card
         from stemrepro.data.encoding import write_blocks
 
-        write_blocks(corpus, folder / "tokenizer.json", folder / "blocks")
+        if params.mix[settings.data].kind == "shards":
+            from stemrepro.data.shards import write_shards
+
+            write_shards(params.mix[settings.data], corpus, folder / "tokenizer.json", folder / "blocks")
+        else:
+            write_blocks(corpus, folder / "tokenizer.json", folder / "blocks")
         data_card(source, folder / "blocks", RESULTS / scale / "data_card.md")
 
 

@@ -60,6 +60,40 @@ class HubMix(Strict):
         return Path(self.dataset).is_dir()
 
 
+class ShardSource(Strict):
+    """Files of a folder or of a dataset of the hub, read side by side (stemrepro.data.shards)."""
+
+    dataset: str = Field(min_length=1, description="owner/name, or a folder")
+    files: str = Field("*", description="pattern of the files' names: .parquet, .jsonl (.gz, .zst) or .txt")
+    revision: str = Field("main", description="branch, tag or commit; the commit read is recorded")
+    text: str = Field("text", description="column that holds a document's text")
+    licence: str
+    attribution: str
+
+    @property
+    def local(self) -> bool:
+        """Whether it is a folder on this machine."""
+        return Path(self.dataset).is_dir()
+
+
+class ShardsMix(Strict):
+    """Text of any size, which is never in memory as a whole (stemrepro.data.shards)."""
+
+    kind: Literal["shards"]
+    sources: dict[Name, ShardSource] = Field(min_length=1, description="what is read, by names of their own")
+    tokenizer: str = Field("", description="a tokenizer.json or a name of the hub; without, one of the scale's own")
+    end_mark: str = Field("", description="that tokenizer's token which ends a document")
+    held_out: Positive = Field(10_000, description="kilobytes for validation, of each source; tune has half as many")
+    sample: Positive = Field(100_000, description="kilobytes of training text, that vocabulary and counts are made of")
+    near_duplicates: Literal["none"] = Field("none", description="what is compared; a text of this size comes cleaned")
+
+    @model_validator(mode="after")
+    def _marked(self) -> "ShardsMix":
+        if bool(self.tokenizer) != bool(self.end_mark):
+            raise ValueError("tokenizer and end_mark go together: the second names the token that ends a document")
+        return self
+
+
 def check_prose(vendored: bool, sources: tuple[str, ...]) -> None:
     """Raise ValueError unless a made mix says where its prose is from."""
     if vendored == bool(sources):
@@ -196,11 +230,12 @@ class BlendMix(Strict):
         return self
 
 
-Mix = ArchiveMix | SampleMix | HubMix | FactsMix | RecallMix | InventedMix | NeedlesMix
+Mix = ArchiveMix | SampleMix | HubMix | ShardsMix | FactsMix | RecallMix | InventedMix | NeedlesMix
 MIX_KINDS: dict[str, type[Mix | BlendMix]] = {
     "archives": ArchiveMix,
     "sample": SampleMix,
     "hub": HubMix,
+    "shards": ShardsMix,
     "facts": FactsMix,
     "recall": RecallMix,
     "invented": InventedMix,

@@ -1,55 +1,87 @@
 """Token blocks on disk, and batches that are a pure function of (seed, number).
 
-stemrepro.data.encoding turns a corpus into one flat uint16 file per split; `TokenBlocks` maps such a file into memory.
-A block is `length + 1` tokens: inputs and, shifted by one, targets. Batch k needs nothing but the seed and k. So a
-resumed run reads batch k again, and there is no loader state to lose.
+stemrepro.data.encoding turns a corpus into one flat file of token ids per split, stemrepro.data.shards a larger text
+into several; `TokenBlocks` maps such files into memory. A block is `length + 1` tokens: inputs and, shifted by one,
+targets. Batch k needs nothing but the seed and k. So a resumed run reads batch k again, and there is no loader state
+to lose.
 """
 
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from stemrepro.common.errors import UserError
-from stemrepro.data.integrity import read_index
+from stemrepro.data.integrity import check_sizes, files_of, read_index, token_type
+from stemrepro.data.order import block_order
+
+COUNTED = 2**30
+"""Tokens whose frequencies are counted one by one; of a longer text so many are, evenly spread."""
+PIECE = 2**24
+"""Tokens that are counted at a time."""
+
+
+class Tokens:
+    """Token ids of several files, read as one sequence."""
+
+    def __init__(self, paths: list[Path], dtype: type[np.unsignedinteger]) -> None:
+        self.files = [np.memmap(path, dtype=dtype, mode="r") for path in paths]
+        self.starts = np.cumsum([0, *map(len, self.files)])
+        self.dtype = np.dtype(dtype)
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def __getitem__(self, places: np.ndarray | slice) -> np.ndarray:
+        """Return the tokens at places, in an array of their shape."""
+        if isinstance(places, slice):
+            places = np.arange(*places.indices(len(self)))
+        if len(self.files) == 1:
+            return self.files[0][places]
+        found = np.empty(places.shape, self.dtype)
+        file = np.searchsorted(self.starts, places, side="right") - 1
+        for number in np.unique(file):
+            here = file == number
+            found[here] = self.files[number][places[here] - self.starts[number]]
+        return found
 
 
 class TokenBlocks:
-    """One split, mapped into memory.
+    """One split, mapped into memory. No token is read before it is asked for.
 
     Args:
-        folder: what `write_blocks` wrote.
+        folder: what `write_blocks` or `write_shards` wrote.
         split: "train", "tune" or "validation".
         length: tokens per sequence.
-        vocab: rows of the model's embedding; every token must be below it.
+        vocab: rows of the model's embedding; the tokens' vocabulary must not be larger.
 
     Raises:
-        UserError: missing or truncated file, too few tokens for one block, a token id outside the vocabulary.
+        UserError: missing or truncated file, too few tokens for one block, a vocabulary larger than the model's.
     """
 
     def __init__(self, folder: Path, split: str, length: int, vocab: int) -> None:
-        path = Path(folder) / f"{split}.bin"
-        if not path.exists():
-            raise UserError(f"{path} is missing; run 'make reproduce' with its SCALE first")
-        self.index = read_index(Path(folder))
+        folder = Path(folder)
+        self.index = read_index(folder)
         self.about = self.index["splits"][split]
-        if path.stat().st_size != 2 * self.about["tokens"]:
-            raise UserError(
-                f"{path} has {path.stat().st_size} bytes where index.json says {2 * self.about['tokens']}: it is "
-                f"truncated; delete {folder} and run again"
-            )
-        self.tokens = np.memmap(path, dtype=np.uint16, mode="r")
-        if (top := int(self.tokens.max())) >= vocab:
-            raise UserError(f"{path} holds token id {top}, outside the model's vocabulary of {vocab}")
-        self.path, self.length = path, length
+        check_sizes(folder, self.index, split)
+        if (top := self.index["vocab"]) > vocab:
+            raise UserError(f"{folder} holds tokens of a vocabulary of {top}, the model has one of {vocab}")
+        paths = [folder / file["name"] for file in files_of(self.about, split)]
+        self.tokens = Tokens(paths, token_type(top))
+        self.path, self.length = folder / f"{split}.bin", length
         self.count = (len(self.tokens) - 1) // length
         if self.count < 1:
-            raise UserError(f"{path} has {len(self.tokens)} tokens, too few for one block of {length + 1}")
-        self._permutation = lru_cache(maxsize=2)(self._shuffled)
+            raise UserError(f"{self.path} has {len(self.tokens)} tokens, too few for one block of {length + 1}")
 
-    def _shuffled(self, seed: int, epoch: int) -> np.ndarray:
-        return np.random.Generator(np.random.PCG64([seed, epoch])).permutation(self.count)
+    def frequencies(self, vocab: int) -> np.ndarray:
+        """Return how often each token occurs, in 2**30 evenly spread ones where there are more -> int64 [vocab]."""
+        firsts = np.arange(0, len(self.tokens), PIECE)
+        if len(self.tokens) > COUNTED:
+            firsts = firsts[(np.arange(COUNTED // PIECE) * len(firsts)) // (COUNTED // PIECE)]
+        counts = np.zeros(vocab, np.int64)
+        for first in firsts.tolist():
+            counts += np.bincount(self.tokens[first : first + PIECE], minlength=vocab)
+        return counts
 
     def at(self, blocks: np.ndarray) -> torch.Tensor:
         """Return blocks by number -> int64 [len(blocks), length + 1]."""
@@ -58,8 +90,7 @@ class TokenBlocks:
 
     def block_numbers(self, seed: int, k: int, size: int) -> np.ndarray:
         """Return the block numbers of batch k: every block once per epoch, in an order that seed and epoch fix."""
-        places = np.arange(k * size, (k + 1) * size)
-        return np.array([self._permutation(seed, int(p) // self.count)[p % self.count] for p in places])
+        return block_order(np.arange(k * size, (k + 1) * size), self.count, seed)
 
     def batch(self, seed: int, k: int, size: int) -> torch.Tensor:
         """Return batch k of a seed -> int64 [size, length + 1]."""

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from stemrepro.common.files import atomic_write, read_json, sha256
+from stemrepro.common.files import atomic_write, read_json
 from stemrepro.data.atlas import FILE, Atlas, read_atlas
 from stemrepro.data.integrity import SPLITS
 from stemrepro.data.items import BENCHMARKS, NGRAM
@@ -72,12 +72,23 @@ def data_card(mix: Path, folder: Path, out: Path) -> None:
             f"{report.get('compared', 'across all sources')} and before anything was held out; they share "
             f"{JACCARD:.0%} or more of their distinct word {WORDS}-grams with an earlier passage (Jaccard similarity)"
         )
+    read = (
+        f"{report['documents_read']:,} documents read; {removed['repeated_passages_only']:,} dropped because every "
+        f"passage had occurred before, {nearly}."
+    )
+    vocabulary = f"{index['vocab']:,} byte-level BPE tokens"
+    if "shards" in index["splits"]["train"]:
+        read = "Documents were compared with nothing, so duplicates are those that the sources have."
+        mark = index["end_mark"]
+        if mark["name"]:
+            vocabulary = (
+                f"{index['vocab']:,} tokens of `{mark['name']}`, whose end mark `{mark['mark']}` and token 0 have "
+                f"changed places (it was {mark['id']})"
+            )
     lines = [
         f"# Data card: mix `{report['mix']}`",
         "",
-        f"{report['documents_read']:,} documents read; {removed['repeated_passages_only']:,} dropped because every "
-        f"passage had occurred before, {nearly}. Split by whole documents. "
-        f"Vocabulary: {index['vocab']:,} byte-level BPE tokens.",
+        f"{read} Split by whole documents. Vocabulary: {vocabulary}.",
         "",
         "| source | split | documents | bytes | words | tokens |",
         "|---|---|--:|--:|--:|--:|",
@@ -85,15 +96,16 @@ def data_card(mix: Path, folder: Path, out: Path) -> None:
     for source, splits in report["kept"].items():
         for split in SPLITS:
             cell, tokens = splits[split], index["splits"][split]["tokens_by_source"].get(source, 0)
-            lines.append(
-                f"| {source} | {split} | {cell['documents']:,} | {cell['bytes']:,} | {cell['words']:,} | {tokens:,} |"
-            )
+            if whole := index["splits"][split].get("text_by_source"):
+                cell = whole[source]  # the corpus has a sample of it
+            words = f"{cell['words']:,}" if "words" in cell else "not counted"
+            lines.append(f"| {source} | {split} | {cell['documents']:,} | {cell['bytes']:,} | {words} | {tokens:,} |")
     lines += ["", "| source | what | licence | attribution |", "|---|---|---|---|"]
     for name, about in report["sources"].items():
         title = f"{about['title']} @ {about['revision']}" if about["revision"] else about["title"]
         lines.append(f"| {name} | {title} | {about['licence']} | {about['attribution']} |")
     facts = mix / "corpus" / FILE
     lines += (_items_table(items) if items else []) + (_facts(read_atlas(facts)) if facts.exists() else [])
-    hashes = [f"{split}.bin {sha256(folder / f'{split}.bin')[:16]}" for split in SPLITS]
+    hashes = [f"{split}.bin {index['splits'][split]['sha256'][:16]}" for split in SPLITS]
     lines += ["", f"sha256: {', '.join(hashes)}", ""]
     atomic_write(out, "\n".join(lines))

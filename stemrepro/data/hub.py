@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import digest, read_json, sha256, write_json
 from stemrepro.common.progress import bar
-from stemrepro.config.mixes import HubMix
+from stemrepro.config.mixes import HubMix, ShardSource
 
 LEADING = re.compile(r"\A\ufeff?(?:[^\S\n]*\n)*")
 """A byte order mark and blank lines before a text."""
@@ -28,13 +28,13 @@ SUFFIXES = (".txt", ".jsonl", ".csv", ".parquet")
 KINDS = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]} files"
 
 
-def resolved_revision(mix: HubMix) -> str:
+def resolved_revision(mix: HubMix | ShardSource) -> str:
     """Return the commit that `mix.revision` is now; for a local folder a hash of its files and of what a document is.
 
     Raises:
         UserError: the hub can't be reached or knows no such dataset or revision.
     """
-    if mix.local:
+    if isinstance(mix, HubMix) and mix.local:
         folder = Path(mix.dataset)
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         return "local-" + digest([mix.document, {path.relative_to(folder).as_posix(): sha256(path) for path in files}])
@@ -112,7 +112,7 @@ def tables(mix: HubMix, revision: str, cache: str) -> Iterator[tuple[str, Callab
         yield file, lambda: builder.as_streaming_dataset(split=mix.split)
 
 
-def text_of(mix: HubMix, row: dict, file: str, number: int) -> str | None:
+def text_of(mix: HubMix | ShardSource, row: dict, file: str, number: int) -> str | None:
     """Return a row's text without blank lines around it; None where the row has none.
 
     Raises:

@@ -3,8 +3,11 @@
 Torch isn't imported, so that commands which only start workers stay quick.
 """
 
+import hashlib
 import io
 from pathlib import Path
+
+import numpy as np
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write, damaged, read_json, sha256
@@ -43,7 +46,7 @@ def store_corpus(rows: list[dict], path: Path) -> None:
 def read_index(blocks: Path) -> dict:
     """Return index.json of token blocks: "vocab", "token_bytes" and "splits".
 
-    Each split has tokens and sha256; held-out ones have documents too.
+    Each split has tokens and sha256; held-out ones have documents too, and one of several files has shards.
 
     Raises:
         UserError: it is missing or damaged.
@@ -62,17 +65,64 @@ def read_index(blocks: Path) -> dict:
     return index
 
 
-def verified_hash(blocks: Path) -> str:
-    """Return the sha256 of the training blocks, after all splits have been compared with the hashes in index.json.
+def token_type(vocab: int) -> type[np.unsignedinteger]:
+    """Return what a token id is stored as: 16 bits where they suffice, otherwise 32."""
+    return np.uint16 if vocab <= 2**16 else np.uint32
+
+
+def files_of(about: dict, split: str) -> list[dict]:
+    """Return the files of a split in reading order: name, tokens and sha256 of each."""
+    return about.get("shards") or [{"name": f"{split}.bin", "tokens": about["tokens"], "sha256": about["sha256"]}]
+
+
+def joined_hash(files: list[dict]) -> str:
+    """Return the sha256 of a split of several files: that of their hashes, in reading order."""
+    return hashlib.sha256(" ".join(file["sha256"] for file in files).encode()).hexdigest()
+
+
+def check_sizes(blocks: Path, index: dict, split: str) -> None:
+    """Check that the files of a split are there and as long as index.json says.
+
+    Raises:
+        UserError: one is missing or truncated.
+    """
+    for file in files_of(index["splits"][split], split):
+        path, size = blocks / file["name"], file["tokens"] * token_type(index["vocab"])().itemsize
+        if not path.exists():
+            raise UserError(f"{path} is missing; run 'make reproduce' with its SCALE first")
+        if path.stat().st_size != size:
+            raise UserError(
+                f"{path} has {path.stat().st_size} bytes where index.json says {size}: it is truncated; delete "
+                f"{blocks} and run again"
+            )
+
+
+def verified_hash(blocks: Path, whole: bool = False) -> str:
+    """Return the sha256 of the training blocks, after all splits have been compared with index.json.
+
+    A split of one file is compared by its hash. Shards can take minutes to an hour to read. So their hashes, taken
+    when they were written, must give the split's, and their sizes must be right.
+
+    Args:
+        whole: read shards too.
 
     Raises:
         UserError: a file is missing, or not the one that was written.
     """
-    splits = read_index(blocks)["splits"]
-    for split, about in splits.items():
-        path = blocks / f"{split}.bin"
-        if not path.exists() or sha256(path) != about["sha256"]:
+    index = read_index(blocks)
+    for split, about in index["splits"].items():
+        files = files_of(about, split)
+        sharded = "shards" in about
+        if sharded and about["sha256"] != joined_hash(files):
             raise UserError(
-                f"{path} is missing or garbled (its sha256 is not the recorded one); delete {blocks} and run again"
+                f"{blocks}/index.json is garbled (hashes of {split} disagree); delete {blocks} and run again"
             )
-    return splits["train"]["sha256"]
+        if sharded:
+            check_sizes(blocks, index, split)
+        for file in files if whole or not sharded else []:
+            path = blocks / file["name"]
+            if not path.exists() or sha256(path) != file["sha256"]:
+                raise UserError(
+                    f"{path} is missing or garbled (its sha256 is not the recorded one); delete {blocks} and run again"
+                )
+    return index["splits"]["train"]["sha256"]

@@ -1,6 +1,7 @@
 """Our own byte-level BPE, trained on the training split only; token 0 marks a document's end."""
 
 import json
+import re
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -11,6 +12,7 @@ from stemrepro.data.integrity import read_corpus
 from stemrepro.model.config import END_OF_DOCUMENT
 
 END_TEXT = "<|end|>"
+BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 WORDS = "words.json"
 """File next to a corpus: words that are one token each, and the sources that were made of them."""
 
@@ -51,8 +53,8 @@ def train_tokenizer(corpus: Path, vocab: int, out: Path) -> None:
     Raises:
         UserError: `vocab` is too small for the byte alphabet, or the corpus too small for `vocab`.
     """
-    if not 257 <= vocab <= 65536:
-        raise UserError(f"vocab {vocab}: a byte-level vocabulary stored in 16 bits has 257 to 65536 entries")
+    if vocab < 257:
+        raise UserError(f"vocab {vocab}: a byte-level vocabulary has 257 entries or more")
     about = read_json(corpus.with_name(WORDS)) if corpus.with_name(WORDS).exists() else {"words": [], "made": []}
     words = about["words"]
     texts = [
@@ -86,5 +88,14 @@ def read_tokenizer(path: Path | str) -> Tokenizer:
 
 
 def token_bytes(tokenizer: Tokenizer) -> list[int]:
-    """Return the bytes of text of each token (0 for the end mark); in byte-level BPE one character is one byte."""
-    return [0 if i == END_OF_DOCUMENT else len(tokenizer.id_to_token(i)) for i in range(tokenizer.get_vocab_size())]
+    """Return the bytes of text of each token, 0 for the end mark.
+
+    In byte-level BPE one character is one byte. Others write a space as "▁", and a byte that has no token as "<0x41>".
+    """
+    tokens = [tokenizer.id_to_token(number) for number in range(tokenizer.get_vocab_size())]
+    if "ByteLevel" in f"{tokenizer.pre_tokenizer} {tokenizer.decoder}":
+        sizes = [len(token) for token in tokens]
+    else:
+        sizes = [1 if BYTE.fullmatch(token) else len(token.replace("▁", " ").encode()) for token in tokens]
+    sizes[END_OF_DOCUMENT] = 0
+    return sizes

@@ -89,20 +89,22 @@ def item_scores(task: ConfigurableTask, sample: dict) -> dict:
 
 def times_seen(run: Run, tokenizer: Tokenizer, passages: list[str]) -> np.ndarray:
     """Return how often each passage was whole in a sequence that this run was trained on, [passages]; 0 for ''."""
-    training = run.training
+    training, counts = run.training, np.zeros(len(passages), np.int64)
+    if not any(passages):
+        return counts
     blocks = TokenBlocks(run.blocks, "train", training.sequence, run.model.vocab)
     steps, batch = training.steps, training.batch
     drawn = np.bincount(blocks.block_numbers(run.seed, 0, steps * batch), minlength=blocks.count)
     seen = np.nonzero(drawn)[0]
     width = training.sequence + 1
-    text = blocks.at(seen).numpy().astype(np.uint16).tobytes()
-    counts = np.zeros(len(passages), np.int64)
+    dtype = blocks.tokens.dtype
+    text = blocks.at(seen).numpy().astype(dtype).tobytes()
     for number, passage in enumerate(passages):
-        needle = np.array(tokenizer.encode(passage.rstrip(".")).ids, np.uint16).tobytes()
+        needle = np.array(tokenizer.encode(passage.rstrip(".")).ids, dtype).tobytes()
         at = text.find(needle) if needle else -1
         while at >= 0:
-            first, last = at // 2, (at + len(needle)) // 2 - 1
-            if at % 2 == 0 and first // width == last // width:
+            first, last = at // dtype.itemsize, (at + len(needle)) // dtype.itemsize - 1
+            if at % dtype.itemsize == 0 and first // width == last // width:
                 counts[number] += drawn[seen[first // width]]
             at = text.find(needle, at + 1)
     return counts

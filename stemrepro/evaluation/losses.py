@@ -24,7 +24,7 @@ from stemrepro.common.errors import UserError
 from stemrepro.config.buckets import BUCKETS, bucket_name
 from stemrepro.config.scores import Evaluation
 from stemrepro.config.sources import prose
-from stemrepro.data.blocks import TokenBlocks
+from stemrepro.data.blocks import COUNTED, TokenBlocks
 from stemrepro.evaluation.context import context_sums
 from stemrepro.evaluation.weights import load_run
 from stemrepro.evaluation.writing import Scored, save_arrays, save_frame
@@ -38,7 +38,8 @@ from stemrepro.training.run_folder import read_metrics
 def seen_pairs(run: Run) -> csr_array:
     """Return how often each pair (input token, target) occurred in this run's batches; sparse [vocab, vocab].
 
-    The batches of the run that it was initialised from count too.
+    The batches of the run that it was initialised from count too. Of more than 2**30 tokens so many are counted, in
+    evenly spread batches, and the counts are multiplied: a pair that the sample lacks then counts as unseen.
     """
     training, vocab = run.training, run.model.vocab
     blocks = TokenBlocks(run.blocks, "train", training.sequence, vocab)
@@ -46,11 +47,14 @@ def seen_pairs(run: Run) -> csr_array:
     micro = training.micro_batch
     chunk = max(1, 2**20 // (micro * training.sequence))
     batches = training.steps * training.batch // micro + (run.init_from.batches if run.init_from else 0)
-    for first in range(0, batches, chunk):
-        numbers = range(first, min(first + chunk, batches))
-        rows = torch.cat([blocks.batch(run.seed, k, micro) for k in numbers]).numpy()
+    counted = min(batches, max(1, COUNTED // (micro * training.sequence)))
+    for first in range(0, counted, chunk):
+        numbers = range(first, min(first + chunk, counted))
+        rows = torch.cat([blocks.batch(run.seed, k * batches // counted, micro) for k in numbers]).numpy()
         pairs = (rows[:, :-1].ravel(), rows[:, 1:].ravel())
         counts = counts + coo_array((np.ones(len(pairs[0]), np.int64), pairs), shape=(vocab, vocab)).tocsr()
+    if counted < batches:
+        counts.data = np.rint(counts.data * (batches / counted)).astype(np.int64)
     return counts
 
 
@@ -160,7 +164,7 @@ def unigram_entropy(run: Run, settings: Evaluation) -> float:
     """Return the loss in nats per token of the best predictor without context (add-one counts), on validation prose."""
     blocks = TokenBlocks(run.blocks, "validation", run.training.sequence, run.model.vocab)
     train = TokenBlocks(run.blocks, "train", run.training.sequence, run.model.vocab)
-    counts = np.bincount(train.tokens, minlength=run.model.vocab) + 1.0
+    counts = train.frequencies(run.model.vocab) + 1.0
     numbers, documents = blocks.spread(round(run.text_ratio * settings.tokens))
     sources = np.array([document[1] for document in blocks.about["documents"]])[documents]
     targets = blocks.at(numbers)[:, 1:].numpy()
@@ -169,8 +173,9 @@ def unigram_entropy(run: Run, settings: Evaluation) -> float:
 
 def training_entropy(run: Run) -> float:
     """Return the entropy of the training tokens in nats per token: what knowing their frequencies is worth."""
-    tokens = TokenBlocks(run.blocks, "train", run.training.sequence, run.model.vocab).tokens
-    shares = np.bincount(tokens) / len(tokens)
+    blocks = TokenBlocks(run.blocks, "train", run.training.sequence, run.model.vocab)
+    counts = blocks.frequencies(run.model.vocab)
+    shares = counts / counts.sum()
     return float(-(shares[shares > 0] * np.log(shares[shares > 0])).sum())
 
 

@@ -17,7 +17,17 @@ from stemrepro.common.progress import Course
 from stemrepro.common.workers import Job, run_jobs, show
 from stemrepro.common.yaml_records import Dumper, Name, Positive, Strict, later, parse, read_yaml
 from stemrepro.config.address import MAIN, Address
-from stemrepro.config.mixes import ArchiveMix, BlendMix, FactsMix, HubMix, InventedMix, NeedlesMix, RecallMix, SampleMix
+from stemrepro.config.mixes import (
+    ArchiveMix,
+    BlendMix,
+    FactsMix,
+    HubMix,
+    InventedMix,
+    NeedlesMix,
+    RecallMix,
+    SampleMix,
+    ShardsMix,
+)
 from stemrepro.config.parallel import Parallel
 from stemrepro.config.retrofit import KINDS, Kind
 from stemrepro.config.scale import Counting
@@ -123,7 +133,7 @@ class Params(Strict):
     mix: dict[
         Name,
         Annotated[
-            ArchiveMix | SampleMix | HubMix | FactsMix | RecallMix | InventedMix | NeedlesMix,
+            ArchiveMix | SampleMix | HubMix | ShardsMix | FactsMix | RecallMix | InventedMix | NeedlesMix,
             Field(discriminator="kind"),
         ],
     ]

@@ -50,3 +50,11 @@ def test_parts_of_a_blend_have_names_of_their_own(name):
     part = {"share": 0.5, "mix": {"kind": "sample", "file": "code"}}
     with pytest.raises(UserError, match=f"a part can't be called '{name}'"):
         parse_mix({"kind": "blend", "own": 0.5, "parts": {name: part}}, FILE, "own")
+
+
+def test_a_published_tokenizer_needs_its_end_mark():
+    source = {"dataset": "own", "licence": "CC0", "attribution": "me"}
+    mix = {"kind": "shards", "sources": {"mine": source}, "tokenizer": "t.json"}
+    assert parse_mix(mix | {"end_mark": "</s>"}, FILE, "own").end_mark == "</s>"
+    with pytest.raises(UserError, match=r"own: .*tokenizer and end_mark go together"):
+        parse_mix(mix, FILE, "own")

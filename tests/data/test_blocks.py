@@ -6,7 +6,10 @@ import pytest
 from tokenizers import Tokenizer
 
 from stemrepro.common.errors import UserError
+from stemrepro.common.files import read_json, sha256, write_json
+from stemrepro.data import blocks as blocks_module
 from stemrepro.data.blocks import TokenBlocks
+from stemrepro.data.integrity import joined_hash, verified_hash
 
 
 @pytest.fixture
@@ -67,9 +70,10 @@ def test_scoring_blocks_spread_over_each_source(sample):
             assert start <= number * 32 + 1 + place < start + length
 
 
-def test_a_missing_file(tmp_path):
+def test_a_missing_file(copy):
+    (copy / "train.bin").unlink()
     with pytest.raises(UserError, match=r"train\.bin is missing"):
-        TokenBlocks(tmp_path, "train", 32, 300)
+        TokenBlocks(copy, "train", 32, 300)
 
 
 def test_a_truncated_file(copy):
@@ -79,11 +83,80 @@ def test_a_truncated_file(copy):
         TokenBlocks(copy, "train", 32, 300)
 
 
-def test_a_token_outside_the_vocabulary(sample):
-    with pytest.raises(UserError, match="token id 299, outside the model's vocabulary of 299"):
+def test_a_vocabulary_larger_than_the_model(sample):
+    with pytest.raises(UserError, match="tokens of a vocabulary of 300, the model has one of 299"):
         TokenBlocks(sample / "blocks", "train", 32, 299)
 
 
 def test_too_few_tokens_for_a_block(sample):
     with pytest.raises(UserError, match="too few for one block"):
         TokenBlocks(sample / "blocks", "validation", 10**6, 300)
+
+
+def cut(folder, cuts):
+    """Write a split's tokens anew as several files; return the tokens."""
+    index = read_json(folder / "index.json")
+    dtype = np.uint16 if index["vocab"] <= 65536 else np.uint32
+    tokens = np.fromfile(folder / "train.bin", dtype)
+    parts = np.split(tokens, cuts)
+    for number, part in enumerate(parts):
+        part.tofile(folder / f"{number}.bin")
+    files = [{"name": f"{n}.bin", "tokens": len(p), "sha256": sha256(folder / f"{n}.bin")} for n, p in enumerate(parts)]
+    index["splits"]["train"] |= {"shards": files, "sha256": joined_hash(files)}
+    write_json(folder / "index.json", index)
+    (folder / "train.bin").unlink()
+    return tokens
+
+
+def test_several_files_are_one_sequence(sample, copy):
+    """Cuts within a block, at its first token, and one file shorter than a block."""
+    cut(copy, [50, 64, 70, 1001])
+    one, several = TokenBlocks(sample / "blocks", "train", 32, 300), TokenBlocks(copy, "train", 32, 300)
+    assert several.count == one.count
+    assert several.at(np.arange(one.count)).equal(one.at(np.arange(one.count)))
+    assert several.batch(3, 7, 5).equal(one.batch(3, 7, 5))
+    assert several.frequencies(300).tolist() == np.bincount(one.tokens[:], minlength=300).tolist()
+
+
+def test_a_large_vocabulary_has_wider_tokens(copy):
+    index = read_json(copy / "index.json")
+    write_json(copy / "index.json", index | {"vocab": 70_000})
+    wide = np.fromfile(copy / "train.bin", np.uint16).astype(np.uint32)
+    wide[:33] += 69_000
+    wide.tofile(copy / "train.bin")
+    cut(copy, [40])
+    assert TokenBlocks(copy, "train", 32, 70_000).at(np.array([0]))[0].tolist() == wide[:33].tolist()
+
+
+def test_frequencies_of_a_long_text_are_those_of_pieces_evenly_spread(sample, monkeypatch):
+    monkeypatch.setattr(blocks_module, "PIECE", 100)
+    monkeypatch.setattr(blocks_module, "COUNTED", 1000)
+    blocks = TokenBlocks(sample / "blocks", "train", 32, 300)
+    pieces = -(-len(blocks.tokens) // 100)
+    chosen = [blocks.tokens[100 * (k * pieces // 10) :][:100] for k in range(10)]
+    assert blocks.frequencies(300).tolist() == np.bincount(np.concatenate(chosen), minlength=300).tolist()
+
+
+def test_shards_are_read_whole_on_request_alone(copy):
+    """At start sizes and the list of hashes are checked, so that nothing reads all of a large text."""
+    cut(copy, [50])
+    expected = verified_hash(copy)
+    assert verified_hash(copy, whole=True) == expected
+    with open(copy / "1.bin", "r+b") as file:
+        file.write(b"\1")
+    assert verified_hash(copy) == expected
+    with pytest.raises(UserError, match=r"1\.bin is missing or garbled"):
+        verified_hash(copy, whole=True)
+    with open(copy / "1.bin", "ab") as file:
+        file.write(b"\1")
+    with pytest.raises(UserError, match=r"1\.bin has .* truncated"):
+        verified_hash(copy)
+
+
+def test_a_list_of_shards_that_was_edited(copy):
+    cut(copy, [50])
+    index = read_json(copy / "index.json")
+    index["splits"]["train"]["shards"].reverse()
+    write_json(copy / "index.json", index)
+    with pytest.raises(UserError, match="hashes of train disagree"):
+        verified_hash(copy)

@@ -15,6 +15,7 @@ from scipy.stats import entropy
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import read_rows
 from stemrepro.data.blocks import TokenBlocks
+from stemrepro.evaluation import losses
 from stemrepro.evaluation.losses import score, seen_pairs, write
 from stemrepro.evaluation.writing import Scored, save_frame
 from stemrepro.model.transformer import Decoder
@@ -44,6 +45,18 @@ def test_seen_pairs_are_those_of_the_batches(make_run):
     assert pairs.sum() == run.training.tokens
     assert all(pairs[pair] == count for pair, count in expected.items())
     assert pairs.nnz == len(expected)
+
+
+def test_seen_pairs_of_a_long_text_come_from_batches_evenly_spread(make_run, monkeypatch):
+    run = make_run("dense", seed=4)
+    monkeypatch.setattr(losses, "COUNTED", 8 * 2 * 32)  # a third of 24 batches
+    blocks, counts = TokenBlocks(run.blocks, "train", 32, 300), Counter()
+    for k in range(0, 24, 3):
+        for row in blocks.batch(run.seed, k, 2).tolist():
+            counts.update(itertools.pairwise(row))
+    pairs = seen_pairs(run)
+    assert pairs.nnz == len(counts)
+    assert all(pairs[pair] == 3 * count for pair, count in counts.items())
 
 
 def test_seen_pairs_of_a_later_stage_are_also_those_of_the_text_before_it(make_run):
