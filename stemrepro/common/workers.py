@@ -20,6 +20,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass, field
 from multiprocessing import util
+from multiprocessing.sharedctypes import Synchronized
 from queue import Empty
 
 from stemrepro.common.errors import UserError
@@ -37,6 +38,7 @@ NO_MEMORY = ("can't allocate memory", "out of memory")
 """What torch's errors say, on the CPU and on a GPU."""
 SILENCE = 600.0
 """Seconds without a report of any worker before a warning: a worker that hangs looks like one that works."""
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 AGAIN = "run again, they resume; fewer 'workers' of the scale (recipes/scales/) take less memory"
 
 
@@ -76,13 +78,32 @@ def leave_when_parent_ends() -> None:
     threading.Thread(target=_leave_with_parent, daemon=True).start()
 
 
-def _begin(queue: object, threads: int) -> None:
+def device_of(slot: int, count: int, visible: str | None) -> str | None:
+    """Return the one CUDA device that a worker sees, as CUDA_VISIBLE_DEVICES names it; workers take turns.
+
+    Args:
+        slot: number of the worker, from 0.
+        count: devices that torch sees.
+        visible: CUDA_VISIBLE_DEVICES so far, None where it isn't set.
+    """
+    if count < 1:
+        return visible
+    names = [str(number) for number in range(count)] if visible is None else visible.split(",")
+    return names[slot % count].strip()
+
+
+def _begin(queue: object, threads: int, slots: Synchronized) -> None:
     import torch
 
     leave_with_parent()
     leave_when_parent_ends()
     torch.set_num_threads(threads)
     _shared.update(queue=queue)
+    with slots.get_lock():
+        slot = slots.value
+        slots.value += 1
+    if device := device_of(slot, torch.cuda.device_count(), os.environ.get(VISIBLE)):
+        os.environ[VISIBLE] = device  # in time: counting devices doesn't start CUDA
 
 
 def _work(number: int, job: Job) -> object:
@@ -169,6 +190,8 @@ def run_jobs(
 ) -> Iterator[tuple[int, object]]:
     """Run jobs, `workers` at a time or as many as there are cores for, and yield (number, result) of each as it ends.
 
+    Each worker sees one of the machine's CUDA devices.
+
     Args:
         threads: torch threads in each worker.
         preload: modules that the fork server imports beforehand.
@@ -183,11 +206,11 @@ def run_jobs(
         return
     context = fork_server(threads, *preload)
     with stops_held():  # this starts multiprocessing's resource tracker, which is to outlive a SIGHUP
-        queue = context.Queue()
+        queue, slots = context.Queue(), context.Value("i", 0)
     others = multiprocessing.active_children()
     side = max(1, min(workers, len(jobs), (os.cpu_count() or 1) // threads))
     course = Course(what, [*jobs, *later], done)
-    pool = ProcessPoolExecutor(side, context, _begin, (queue, threads))
+    pool = ProcessPoolExecutor(side, context, _begin, (queue, threads, slots))
     with closing(course):
         try:
             numbers: dict[Future, int] = {}

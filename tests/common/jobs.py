@@ -52,6 +52,12 @@ def nap(run, report):
     return start, time.monotonic()
 
 
+def device(run, report):
+    """Which CUDA device the worker of this job sees; other jobs have started before it ends."""
+    time.sleep(2)
+    return os.environ["CUDA_VISIBLE_DEVICES"]
+
+
 def state(pid):
     """Of a process, in a letter: T is stopped, Z has ended."""
     try:

@@ -12,7 +12,7 @@ import pytest
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.stopping import STOPS, hear_stops, stops_held
-from stemrepro.common.workers import Job, run_jobs
+from stemrepro.common.workers import Job, device_of, run_jobs
 from tests.common.jobs import call, crash, die, hoard, leave, nap, square, state, unsendable, wrong
 from tests.conftest import hear_ctrl_c
 
@@ -21,6 +21,32 @@ pytestmark = pytest.mark.slow
 
 def test_results_with_threads_and_allocator_set():
     assert call(square, [3, 1, 2], plus=5) == [(14, 1, "4294967296"), (6, 1, "4294967296"), (9, 1, "4294967296")]
+
+
+@pytest.mark.parametrize(
+    ("slot", "count", "visible", "device"),
+    [
+        (0, 8, None, "0"), (7, 8, None, "7"), (9, 8, None, "1"), (1, 2, "4,7", "7"), (2, 2, "4, 7", "4"),
+        (1, 2, "GPU-a,GPU-b", "GPU-b"), (3, 1, None, "0"), (3, 0, None, None), (3, 0, "", ""),
+    ],
+)  # fmt: skip
+def test_workers_take_devices_in_turn(slot, count, visible, device):
+    assert device_of(slot, count, visible) == device
+
+
+@pytest.mark.parametrize(("visible", "devices"), [("", ["0", "1"]), ("4,7", ["4", "7"])])
+def test_each_worker_sees_a_device_of_its_own(visible, devices):
+    script = (
+        "import os\n"
+        "from stemrepro.common.workers import Job, run_jobs\n"
+        "os.cpu_count = lambda: 2\n"
+        "jobs = [Job('tests.common.jobs:device', number, str(number), 1) for number in range(2)]\n"
+        "print(sorted(device for _, device in run_jobs(jobs, 2, 1, ['tests.common.eight_devices'])))"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    environment |= {"CUDA_VISIBLE_DEVICES": visible} if visible else {}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(devices)
 
 
 def test_results_come_as_jobs_end():
