@@ -6,10 +6,11 @@ from stemrepro.config.parallel import Parallel
 from stemrepro.config.scale import Machine
 from stemrepro.config.training import RunTraining
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.cost import expected_distinct, flops_per_token, parameter_counts, row_elements
+from stemrepro.model.cost import expected_distinct, flops_per_token, parameter_counts
+from stemrepro.model.traffic import Step, copies_bytes, fsdp_bytes, rows_bytes
 
-FLOAT, ID = 4, 8
-"""Bytes of a number, of weights, gradients, AdamW's two moments and whatever is sent; and of a token's id."""
+FLOAT = 4
+"""Bytes of a number, of weights, gradients and AdamW's two moments."""
 CHECKPOINTS = 2
 """Checkpoints of a run that are kept at a time."""
 
@@ -70,12 +71,12 @@ class Memory:
 def memory(model: ModelConfig, training: RunTraining, parallel: Parallel | None) -> Memory:
     """Return the bytes on a device.
 
-    Fully sharded weights have whole gradients where a step has several micro-batches, as these are added up before they
+    Sharded weights have whole gradients where a step has several micro-batches, as these are added up before they
     are reduced.
     """
     together, apart = _split(model, parallel)
     tables = parameter_counts(model)["tables"]
-    devices = parallel.devices if parallel and parallel.sharded else 1
+    devices = parallel.devices // parallel.replicate if parallel and parallel.sharded else 1
     gradients = devices if passes(training, parallel.devices if parallel else 1) == 1 else 1
     each = FLOAT * (3 / devices + 1 / gradients)
     by_width = 4 * FLOAT / parallel.ranks_per_table if parallel else 0
@@ -87,28 +88,24 @@ def memory(model: ModelConfig, training: RunTraining, parallel: Parallel | None)
 
 
 def traffic(model: ModelConfig, training: RunTraining, parallel: Parallel | None) -> float:
-    """Return the bytes that a device receives in a step, all sent in float32.
+    """Return the bytes that a device receives in a step, by the closed forms of stemrepro.model.traffic.
 
-    Fully sharded blocks are gathered for the forward and for the backward pass of each micro-batch, embeddings, head
-    and norm once; gradients are reduced once. Tables along their width: of each micro-batch's distinct tokens, of which
-    there are `expected_distinct`, ids and rows come and gradients go; copies add their gradients up.
+    Of each micro-batch's distinct tokens there are `expected_distinct`. Copies of weights and of tables add their
+    gradients up.
     """
     if not parallel:
         return 0.0
-    ranks, (together, apart) = parallel.devices, _split(model, parallel)
-    others, steps = (ranks - 1) / ranks, passes(training, ranks)
+    together, apart = _split(model, parallel)
     if not parallel.sharded:
-        return 2 * others * FLOAT * together
-    root = (2 * model.vocab + 1) * model.width
-    gathered = others * FLOAT * (steps * (2 * together - root) + together)
+        return copies_bytes(together, parallel.devices)
+    group, shared = parallel.devices // parallel.replicate, parallel.ranks_per_table
+    number = {"float32": 4, "bfloat16": 2}[parallel.param_dtype]
+    step = Step(group, passes(training, parallel.devices), training.micro_batch * training.sequence, number)
+    sharded = fsdp_bytes(model, step, without=apart) + copies_bytes(together / group, parallel.replicate)
     if not apart:
-        return gathered
-    shared = parallel.ranks_per_table
-    ids = expected_distinct(training.micro_batch * training.sequence, model.vocab)
-    rows = 2 * ids * row_elements(model) * FLOAT * (shared - 1) / shared
-    copies = ranks // shared
-    added = 2 * (copies - 1) / copies * FLOAT * apart / shared
-    return gathered + steps * (rows + (shared - 1) * ids * ID) + added
+        return sharded
+    rows = rows_bytes(model, step, expected_distinct(step.tokens, model.vocab), shared)
+    return sharded + rows + copies_bytes(apart / shared, parallel.devices // shared)
 
 
 def device_hours(flops: float, machine: Machine) -> tuple[float, float]:

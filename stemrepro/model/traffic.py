@@ -70,17 +70,28 @@ def fsdp_bytes(config: ModelConfig, step: Step, without: int = 0) -> float:
     return _weights(parameter_counts(config)["total"] - outside - without, outside, step, step.ranks)
 
 
-def width_bytes(config: ModelConfig, step: Step, rows: float) -> float:
-    """Return the bytes received with tables by width among all ranks.
+def rows_bytes(config: ModelConfig, step: Step, rows: float, shared: int) -> float:
+    """Return the bytes received of ids, rows and their gradients, with tables by width among `shared` ranks.
 
     Args:
         config: of the model.
-        step: whose ranks share each table.
+        step: of its training.
         rows: that a pass reads, from each table: its tokens, or the distinct ones among them.
+        shared: ranks that share a table.
     """
-    ids = ID * (step.ranks - 1) * (1 + rows)
-    moved = 2 * _of_others(step.ranks) * rows * row_elements(config) * step.number
-    return fsdp_bytes(config, step, without=parameter_counts(config)["tables"]) + step.passes * (ids + moved)
+    ids = ID * (shared - 1) * (1 + rows)
+    return step.passes * (ids + 2 * _of_others(shared) * rows * row_elements(config) * step.number)
+
+
+def width_bytes(config: ModelConfig, step: Step, rows: float) -> float:
+    """Return the bytes received with tables by width among all ranks; `rows` are those of `rows_bytes`."""
+    sharded = fsdp_bytes(config, step, without=parameter_counts(config)["tables"])
+    return sharded + rows_bytes(config, step, rows, step.ranks)
+
+
+def copies_bytes(elements: float, copies: int) -> float:
+    """Return the bytes received to add up the gradients of so many elements over their copies (a ring)."""
+    return 2 * _of_others(copies) * REDUCED * elements
 
 
 def exchanged_bytes(config: ModelConfig, step: Step, group: int) -> float:

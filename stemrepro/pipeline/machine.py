@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from stemrepro.common.files import atomic_write
 from stemrepro.common.paths import DATA, RUNS
 from stemrepro.config.catalog import Catalog
-from stemrepro.config.mixes import HubMix
+from stemrepro.config.mixes import HubMix, ShardsMix
 from stemrepro.measures import price as cost
 from stemrepro.pipeline.planned import Params
 from stemrepro.pipeline.price import Disk, disk
@@ -139,29 +139,25 @@ def answers(variable: str, uri: str) -> str:
         return f"{variable}: nothing answers at {address.hostname}:{port} ({error})"
 
 
-def hub_repository(name: str, head: Callable[[str], int]) -> str:
-    """Check that a dataset of the hub can be read with the credentials here.
+def hub_repository(kind: str, name: str, check: Callable[..., None]) -> str:
+    """Check that a repository of the hub can be read with the credentials here.
 
     Args:
+        kind: "dataset" or "model".
         name: owner/name.
-        head: asks for the URL's headers and returns the status; OSError where nothing answers.
+        check: huggingface_hub's `auth_check`, which raises where the hub refuses or doesn't answer.
     """
-    url = f"{os.environ.get('HF_ENDPOINT', 'https://huggingface.co')}/datasets/{name}/resolve/main/README.md"
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+
     try:
-        status = head(url)
-    except OSError as error:
-        return f"dataset '{name}': the hub can't be reached ({' '.join(str(error).split())[:100]})"
-    if status in (401, 403):
-        return f"dataset '{name}': the hub refuses it ({status}); agree to its terms there and set HF_TOKEN"
-    return f"dataset '{name}': the hub answers {status} for {url}" if status >= 400 else ""
-
-
-def head(url: str) -> int:
-    """Return the status that a HEAD request is answered with; OSError where nothing answers."""
-    import requests
-    from huggingface_hub.utils import build_hf_headers
-
-    return requests.head(url, headers=build_hf_headers(), timeout=SECONDS, allow_redirects=True).status_code
+        check(name, repo_type=kind)
+    except GatedRepoError:
+        return f"{kind} '{name}': the hub refuses it; agree to its terms there and set HF_TOKEN"
+    except RepositoryNotFoundError:
+        return f"{kind} '{name}': the hub has no such {kind}, or hides it from those without HF_TOKEN"
+    except Exception as error:  # the library and its HTTP client have errors of their own
+        return f"{kind} '{name}': the hub can't be reached ({' '.join(str(error).split())[:100]})"
+    return ""
 
 
 def clock(now: float) -> str:
@@ -169,17 +165,22 @@ def clock(now: float) -> str:
     return "" if now >= EARLIEST else f"the clock says {time.strftime('%Y-%m-%d', time.gmtime(now))}; set it"
 
 
-def hub_mixes(catalog: Catalog, params: Params) -> list[str]:
-    """Return the hub's datasets that a plan reads."""
+def hub_repositories(params: Params) -> list[tuple[str, str]]:
+    """Return kind and name of the hub's repositories that a plan reads."""
     (name,) = params.scales
-    mid = params.scale[name].mid
-    mixes = [*params.mix.values(), *(part.mix for part in (mid.mix.parts.values() if mid else ()))]
-    return sorted({mix.dataset for mix in mixes if isinstance(mix, HubMix) and not mix.local})
+    mid, found = params.scale[name].mid, set()
+    for mix in [*params.mix.values(), *(part.mix for part in (mid.mix.parts.values() if mid else ()))]:
+        sources = mix.sources.values() if isinstance(mix, ShardsMix) else [mix] if isinstance(mix, HubMix) else []
+        found |= {("dataset", source.dataset) for source in sources if not source.local}
+        if isinstance(mix, ShardsMix) and mix.tokenizer and not Path(mix.tokenizer).is_file():
+            found.add(("model", mix.tokenizer))
+    return sorted(found)
 
 
 def faults(catalog: Catalog, params: Params) -> Iterator[str]:
     """Yield a sentence for everything that the machine lacks for a plan."""
     import torch
+    from huggingface_hub import HfApi
 
     from stemrepro.training.compiling import compiler_works
 
@@ -196,7 +197,7 @@ def faults(catalog: Catalog, params: Params) -> Iterator[str]:
         locks(),
         writes(),
         *(answers(variable, os.environ.get(variable, "")) for variable in ("MLFLOW_TRACKING_URI", "OPTUNA_STORAGE")),
-        *(hub_repository(dataset, head) for dataset in hub_mixes(catalog, params)),
+        *(hub_repository(kind, repository, HfApi().auth_check) for kind, repository in hub_repositories(params)),
         clock(time.time()),
     ]
     yield from filter(None, found)

@@ -107,7 +107,7 @@ def assumptions(catalog: Catalog, params: Params, machine: Machine) -> list[str]
         "FLOPs are forward and backward, with every query against every key; the scoring comes on top.",
         f"Memory: weights, gradients and AdamW's moments in float32, and a micro-batch's logits with their gradient; "
         f"other activations come on top. A device has {machine.memory_gb:g} GB.",
-        "A step's traffic: bytes that a device receives, in float32; distinct tokens are estimated by a Zipf law.",
+        "A step's traffic: bytes that a device receives; distinct tokens are estimated by a Zipf law.",
         f"Disk: {need.blocks / 1e9:,.0f} GB of token blocks, {need.checkpoints / 1e9:,.0f} GB of checkpoints, "
         f"{need.weights / 1e9:,.0f} GB of weights.",
     ]

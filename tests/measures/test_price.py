@@ -53,8 +53,8 @@ def test_rows_by_width_are_less_than_whole_tables(run):
     backbone = price.traffic(model, training, parallel) - price.traffic(run("paper-1b", "dense")[0], training, parallel)
     assert by_width < inside / 3
     ids = price.expected_distinct(4096, 128256)
-    removed = 5 * 2048 * 8192 * 4 * 7 / 8 * (2 * 64 + 1)  # up-projections that needn't be gathered
-    rows = 64 * (2 * ids * 5 * 8192 * 4 * 7 / 8 + 7 * ids * 8)
+    removed = 5 * 2048 * 8192 * 7 / 8 * (2 * 2 * 64 + 4)  # up-projections, gathered in bfloat16 and reduced in float32
+    rows = 64 * (2 * ids * 5 * 8192 * 2 * 7 / 8 + 7 * (1 + ids) * 8)
     assert backbone == pytest.approx(rows - removed)
 
 
@@ -63,7 +63,7 @@ def test_copies_of_tables_are_added_up(run):
     pairs = parallel.model_copy(update={"table_ranks": 2})
     assert price.memory(model, training, pairs).tables == 4 * price.memory(model, training, parallel).tables
     ids = price.expected_distinct(4096, 128256)
-    rows, each = 64 * 2 * ids * 5 * 8192 * 4, 64 * ids * 8
+    rows, each = 64 * 2 * ids * 5 * 8192 * 2, 64 * (1 + ids) * 8
     more = rows * (1 / 2 - 7 / 8) + each * (1 - 7) + 2 * 3 / 4 * 4 * 5253365760 / 2
     assert price.traffic(model, training, pairs) - price.traffic(model, training, parallel) == pytest.approx(more)
 

@@ -4,6 +4,8 @@ import socket
 from collections import namedtuple
 
 import pytest
+from huggingface_hub import HfApi
+from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
 
 from stemrepro.pipeline import machine, plan
 from stemrepro.pipeline.price import Disk
@@ -61,20 +63,33 @@ def test_servers_answer():
 
 
 @pytest.mark.parametrize(
-    ("status", "words"), [(200, ""), (401, "agree to its terms"), (403, "HF_TOKEN"), (404, "answers 404")]
+    ("error", "words"),
+    [
+        (None, ""),
+        (GatedRepoError, "model 'a/b': the hub refuses it; agree to its terms there and set HF_TOKEN"),
+        (RepositoryNotFoundError, "the hub has no such model, or hides it"),
+        (HfHubHTTPError, "can't be reached (said)"),
+        (RuntimeError, "can't be reached (said)"),
+    ],
 )
-def test_the_hub_knows_a_dataset(status, words):
-    said = machine.hub_repository("a/b", lambda url: status)
+def test_the_hub_gives_a_repository(error, words):
+    def check(name, repo_type):
+        assert (name, repo_type) == ("a/b", "model")
+        if error is not None:
+            raise refusal(error)
+
+    said = machine.hub_repository("model", "a/b", check)
     assert (said == "") == (words == "")
     assert words in said
 
 
-def test_the_hub_is_out_of_reach():
-    def unreachable(url):
-        assert url.endswith("/datasets/a/b/resolve/main/README.md")
-        raise ConnectionError("no route")
-
-    assert "can't be reached (no route)" in machine.hub_repository("a/b", unreachable)
+def refusal(kind):
+    """An error as huggingface_hub raises it."""
+    if not issubclass(kind, HfHubHTTPError):
+        return kind("said")
+    error = kind.__new__(kind)
+    error.args = ("said",)
+    return error
 
 
 def test_the_clock():
@@ -82,19 +97,22 @@ def test_the_clock():
     assert "2025-11-30" in machine.clock(machine.EARLIEST - 1)
 
 
-def test_a_plan_names_its_datasets(catalog):
-    named = {name: machine.hub_mixes(catalog, plan.make_params(catalog, name)) for name in ("paper-1b", "smoke")}
+def test_a_plan_names_its_repositories(catalog):
+    named = {name: machine.hub_repositories(plan.make_params(catalog, name)) for name in ("paper-1b", "smoke")}
     assert named["smoke"] == []
     assert named["paper-1b"] == [
-        "allenai/olmo-mix-1124", "nvidia/Nemotron-CC-Math-v1", "nvidia/Nemotron-Pretraining-Code-v1"
-    ]  # fmt: skip
+        ("dataset", "allenai/olmo-mix-1124"),
+        ("dataset", "nvidia/Nemotron-CC-Math-v1"),
+        ("dataset", "nvidia/Nemotron-Pretraining-Code-v1"),
+        ("model", "meta-llama/Llama-3.2-1B"),
+    ]
 
 
 def test_all_checks_of_a_large_scale_are_said_together(catalog, tmp_path, monkeypatch):
     """On a machine without GPUs, without room and without the hub."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(machine, "gpu_memory", list)
-    monkeypatch.setattr(machine, "head", lambda url: 401)
+    monkeypatch.setattr(HfApi, "auth_check", lambda *_, **about: (_ for _ in ()).throw(refusal(GatedRepoError)))
     monkeypatch.setattr(machine.shutil, "disk_usage", lambda _: Usage(0, 0, 10**9))
     said = "\n".join(machine.faults(catalog, plan.make_params(catalog, "paper-1b")))
     for words in ("GB free", "wants 8 GPUs, and torch sees 0", "agree to its terms"):
