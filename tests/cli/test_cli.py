@@ -222,6 +222,7 @@ def untouched():
     ("command", "until", "number", "whom", "code"),
     [
         (TRACKED, RUNS_THERE, signal.SIGHUP, "group", 129),
+        (TRAIN, RUNS_THERE, signal.SIGKILL, "command", -9),
         ("evaluate --part losses dense", FORKSERVER, signal.SIGTERM, "command", 143),  # workers are being started
         (SWEEP, TRIALS_THERE, signal.SIGINT, "group", 130),
         (SWEEP, TRIALS_THERE, signal.SIGKILL, "command", -9),
