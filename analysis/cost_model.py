@@ -218,7 +218,7 @@ def draw(data: pd.DataFrame, measure: Costs) -> Figure:
     draw_moved(link, data, "link", "break-even bandwidth (GB/s)")
     for axes, model in zip(traffics, MODELS, strict=True):
         draw_traffic(axes, data, model)
-    traffics[0].legend(loc="upper right")
+        axes.legend(loc="upper right")
     moved.set_ylim(top=1e4)
     moved.legend(loc="upper left", ncol=2)
     link.legend(loc="lower left")
