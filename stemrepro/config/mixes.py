@@ -85,7 +85,6 @@ class ShardsMix(Strict):
     end_mark: str = Field("", description="that tokenizer's token which ends a document")
     held_out: Positive = Field(10_000, description="kilobytes for validation, of each source; tune has half as many")
     sample: Positive = Field(100_000, description="kilobytes of training text, that vocabulary and counts are made of")
-    near_duplicates: Literal["none"] = Field("none", description="what is compared; a text of this size comes cleaned")
 
     @model_validator(mode="after")
     def _marked(self) -> "ShardsMix":
