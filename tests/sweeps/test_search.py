@@ -148,9 +148,9 @@ def with_tokens(catalog, share):
 @pytest.mark.slow
 def test_results_of_other_code_text_or_budget_are_not_shown_as_todays(project, tmp_path):
     """They stay in the study, and only what changed is trained."""
-    network, blocks, text = Path("my/rows.py"), tmp_path / "data/tiny/blocks", tmp_path / "other"
+    network, blocks, text = Path("my/searched.py"), tmp_path / "data/tiny/blocks", tmp_path / "other"
     atomic_write(network, OWN)
-    arms = project.arms | {"mine": Arm(ffn="my/rows.py:Rows", placement="full")}
+    arms = project.arms | {"mine": Arm(ffn="my/searched.py:Rows", placement="full")}
     catalog = project.model_copy(update={"arms": arms})
     space = {"arm": ["dense", "mine"], "learning_rate": [0.01], "seed": [100]}
     value = {"title": "t", "sampler": "grid", "space": space}
