@@ -30,7 +30,7 @@ from stemrepro.config.mixes import (
 )
 from stemrepro.config.parallel import Parallel
 from stemrepro.config.retrofit import KINDS, Kind
-from stemrepro.config.scale import Counting
+from stemrepro.config.scale import Counting, Launcher
 from stemrepro.config.scores import LOSSES, Evaluation, Geometry, OfSomeScales, PartName, PlannedReasoning, PlannedTasks
 from stemrepro.config.training import RunTraining
 from stemrepro.data.vocabularies import mid_text, own_text
@@ -92,6 +92,7 @@ class OfEveryScale(Strict):
     mid: PlannedBlend | None = later(None)
     workers: Positive
     parallel: Parallel | None = later(None)
+    launcher: Launcher | None = later(None)
     evaluation: Evaluation
     benchmarks: PlannedTasks
     reasoning: PlannedReasoning | None = later(None)

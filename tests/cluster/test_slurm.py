@@ -1,4 +1,7 @@
-"""The job files of slurm/ under a real Slurm: shares are trained, a job whose time is up goes on, scores follow."""
+"""The job files of slurm/ under a real Slurm: shares are trained, a job whose time is up goes on, scores follow.
+
+A scale's launcher hands them the training of a stage.
+"""
 
 import os
 import shutil
@@ -14,6 +17,8 @@ from tests.conftest import ROOT, TINY
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
+LAUNCHER = "sbatch --wait --array=1-2 --cpus-per-task=1 slurm/train.sbatch"
+
 
 @pytest.fixture
 def project(slurm, sample, tmp_path, monkeypatch):
@@ -22,7 +27,8 @@ def project(slurm, sample, tmp_path, monkeypatch):
     for name in ("recipes", "slurm", "analysis"):
         shutil.copytree(ROOT / name, name)
     training = TINY["training"] | {"tokens": 32 * 4 * 120, "save_every": 10}
-    (tmp_path / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(TINY | {"training": training}))
+    scale = TINY | {"training": training, "launcher": LAUNCHER}
+    (tmp_path / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(scale))
     (tmp_path / "data/tiny").mkdir(parents=True)
     (tmp_path / "data/tiny/blocks").symlink_to(sample / "blocks")
     (tmp_path / "bin").mkdir()
@@ -52,7 +58,7 @@ def test_an_array_trains_all_shares_goes_on_after_its_time_and_is_scored(project
     def ended() -> int:
         return len([*runs.glob("*/*/seed0/weights.safetensors")])
 
-    job = submit("--array=1-2", "slurm/train.sbatch")
+    job = submit("--array=1-2", "slurm/train.sbatch", "stemrepro", "train", "--scale", "tiny", "--untracked")
     waited(lambda: ended() >= 2, "the first runs")
     subprocess.run(["scancel", "--signal=TERM", "--batch", job], check=True)  # as when its time is up
     waited(lambda: states(job) == "PD\nPD", "the requeue")
@@ -69,3 +75,34 @@ def test_an_array_trains_all_shares_goes_on_after_its_time_and_is_scored(project
     job = submit("slurm/score.sbatch", "losses")
     waited(lambda: not states(job), "scoring", 300)
     assert len([*(tmp_path / "scores/tiny/losses").glob("*/*/summary.json")]) == len(addresses)
+
+
+def test_the_command_of_a_stage_waits_for_the_job_of_one_that_was_killed(project, tmp_path):
+    addresses, runs = project.planned("tiny"), tmp_path / "runs/tiny"
+    command = ["stemrepro", "train", "--scale", "tiny", "--replace"]
+
+    def queued() -> set[str]:
+        """Numbers and names of the jobs in the queue."""
+        shown = subprocess.run(["squeue", "-h", "-o", "%F %j"], capture_output=True, text=True, check=True)
+        return set(shown.stdout.splitlines())
+
+    def weights() -> dict:
+        return {path: path.stat().st_mtime_ns for path in runs.glob("*/*/seed0/weights.safetensors")}
+
+    stage = subprocess.Popen(command)
+    waited(weights, "the first run", 120)
+    stage.kill()
+    stage.wait()
+    (job,) = queued()
+    number, name = job.split()
+    assert name == "stemrepro-tiny"
+    before = weights()
+    assert len(before) < len(addresses)
+    again = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    assert again.returncode == 0, again.stderr
+    assert f"waiting for stemrepro-tiny, which is in the queue (job {number})" in again.stderr
+    after = weights()
+    assert len(after) == len(addresses)
+    assert before.items() <= after.items()
+    logs = [path.name for path in tmp_path.glob("stemrepro-*.log")]
+    assert sorted(logs) == [f"stemrepro-tiny-{number}_{share}.log" for share in (1, 2)]
