@@ -188,7 +188,7 @@ def train(
     replace: Annotated[bool, typer.Option("--replace", help="remove runs that were made with other settings")] = False,
     part: Annotated[
         str | None,
-        typer.Option(help="I/N: share I of N of the runs, for as many machines or jobs; the scale's launcher isn't used"),
+        typer.Option(help="I/N: share I of N of the runs, trained here, without the scale's launcher"),
     ] = None,
 ) -> None:
     """Train all seeds of arms; finished runs return at once, interrupted ones resume."""

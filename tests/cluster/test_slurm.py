@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from stemrepro.pipeline import plan as planning
+from stemrepro.pipeline.stages import write_stamps
 from tests.cluster.conftest import waited
 from tests.conftest import ROOT, TINY
 
@@ -77,9 +78,18 @@ def test_an_array_trains_all_shares_goes_on_after_its_time_and_is_scored(project
     assert len([*(tmp_path / "scores/tiny/losses").glob("*/*/summary.json")]) == len(addresses)
 
 
-def test_the_command_of_a_stage_waits_for_the_job_of_one_that_was_killed(project, tmp_path):
+def test_dvc_waits_for_the_job_of_a_stage_that_was_killed(project, tmp_path):
+    """DVC is outside, the job inside the stage; the second `dvc repro` submits none."""
     addresses, runs = project.planned("tiny"), tmp_path / "runs/tiny"
-    command = ["stemrepro", "train", "--scale", "tiny", "--replace"]
+    shutil.copytree(ROOT / ".dvc", ".dvc", ignore=shutil.ignore_patterns("cache", "tmp"))
+    blocks = tmp_path / "data/tiny/blocks"
+    text = blocks.resolve()
+    blocks.unlink()
+    shutil.copytree(text, blocks)  # DVC takes no links
+    (tmp_path / "data/tiny/vocabularies").mkdir()
+    write_stamps(project)
+    subprocess.run(["git", "init", "-q"], check=True)
+    command = ["dvc", "repro", "--single-item", "plan/dvc.yaml:train@tiny"]
 
     def queued() -> set[str]:
         """Numbers and names of the jobs in the queue."""
@@ -89,7 +99,7 @@ def test_the_command_of_a_stage_waits_for_the_job_of_one_that_was_killed(project
     def weights() -> dict:
         return {path: path.stat().st_mtime_ns for path in runs.glob("*/*/seed0/weights.safetensors")}
 
-    stage = subprocess.Popen(command)
+    stage = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     waited(weights, "the first run", 120)
     stage.kill()
     stage.wait()
@@ -104,5 +114,7 @@ def test_the_command_of_a_stage_waits_for_the_job_of_one_that_was_killed(project
     after = weights()
     assert len(after) == len(addresses)
     assert before.items() <= after.items()
+    status = subprocess.run(["dvc", "status", command[-1]], capture_output=True, text=True)
+    assert "up to date" in status.stdout, status
     logs = [path.name for path in tmp_path.glob("stemrepro-*.log")]
     assert sorted(logs) == [f"stemrepro-tiny-{number}_{share}.log" for share in (1, 2)]
