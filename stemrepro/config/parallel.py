@@ -5,13 +5,13 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from stemrepro.common.errors import UserError
-from stemrepro.common.yaml_records import Positive, Strict
+from stemrepro.common.yaml_records import Positive, Strict, later
 from stemrepro.config.training import RunTraining
 from stemrepro.model.config import ModelConfig
 
 
 class Parallel(Strict):
-    """The block `parallel` of a scale: each run is trained by `devices` processes of one machine, one run at a time.
+    """The block `parallel` of a scale: `devices` processes on each of `nodes` machines train a run, one run at a time.
 
     Runs of other strategies are equal to rounding, not to the bit.
     """
@@ -20,13 +20,14 @@ class Parallel(Strict):
         description="ddp: each device holds all; fsdp: weights and optimiser are fully sharded (FSDP2); "
         "tables: the same, but tables are sharded along their width and their rows exchanged"
     )
-    devices: int = Field(ge=2, description="processes, one a device; left out with the block, a run has one")
+    devices: Positive = Field(description="processes of a machine, one a device; a run has one without the block")
+    nodes: Positive = later(1, description="machines; each runs the command, as a task of Slurm (docs/cluster.md)")
     table_ranks: Positive | None = Field(
-        None, description="tables: devices that share a table; all when left out, and else there are several copies"
+        None, description="tables: ranks that share a table; all when left out, and else there are several copies"
     )
     replicate: Positive = Field(
         1,
-        description="copies of the sharded weights, tables by width apart: each is held by devices / replicate (HSDP)",
+        description="copies of the sharded weights, tables by width apart: each is held by ranks / replicate (HSDP)",
     )
     param_dtype: Literal["float32", "bfloat16"] = Field(
         "float32", description="type in which weights and tables' rows are gathered; shards and reductions are float32"
@@ -36,27 +37,38 @@ class Parallel(Strict):
     )
 
     @property
+    def ranks(self) -> int:
+        """Processes of a run on all machines together."""
+        return self.nodes * self.devices
+
+    @property
     def sharded(self) -> bool:
         """Whether no device holds all of the model."""
         return self.strategy != "ddp"
 
     @property
     def ranks_per_table(self) -> int:
-        """Devices that share a table, under `tables`."""
-        return self.table_ranks or self.devices
+        """Ranks that share a table, under `tables`."""
+        return self.table_ranks or self.ranks
+
+    @property
+    def _counted(self) -> str:
+        return f"devices {self.devices}" + (f" x nodes {self.nodes}" if self.nodes > 1 else "")
 
     @model_validator(mode="after")
     def _divides(self) -> "Parallel":
+        if self.ranks == 1:
+            raise ValueError("devices 1 on one node is what a run has without the block: leave the block out")
         if self.table_ranks and self.strategy != "tables":
             raise ValueError(
                 f"table_ranks {self.table_ranks} shards tables along their width; strategy 'tables' does that, "
                 f"'{self.strategy}' doesn't: leave table_ranks out"
             )
-        if self.devices % self.ranks_per_table:
-            raise ValueError(f"table_ranks {self.table_ranks} does not divide devices {self.devices}")
-        if self.devices % self.replicate or self.devices == self.replicate:
+        if self.ranks % self.ranks_per_table:
+            raise ValueError(f"table_ranks {self.table_ranks} does not divide {self._counted}")
+        if self.ranks % self.replicate or self.ranks == self.replicate:
             raise ValueError(
-                f"replicate {self.replicate} must divide devices {self.devices} into groups of two or more; "
+                f"replicate {self.replicate} must divide {self._counted} into groups of two or more; "
                 "for a copy on each device use strategy 'ddp'"
             )
         for name in ("replicate", "param_dtype"):
@@ -79,11 +91,11 @@ class Parallel(Strict):
             raise UserError(f"{who} can't be trained under parallel (strategy '{self.strategy}'): {reason}")
 
     def _refusal(self, model: ModelConfig, training: RunTraining) -> str:
-        per_pass = training.micro_batch * self.devices
+        per_pass = training.micro_batch * self.ranks
         if training.batch % per_pass:
             return (
                 f"batch {training.batch} is no multiple of micro_batch {training.micro_batch} x "
-                f"devices {self.devices} = {per_pass}"
+                f"{self._counted} = {per_pass}"
             )
         if training.table_home == "host":
             return "table_home 'host' has each process train all rows; use 'device'"

@@ -76,8 +76,8 @@ def memory(model: ModelConfig, training: RunTraining, parallel: Parallel | None)
     """
     together, apart = _split(model, parallel)
     tables = parameter_counts(model)["tables"]
-    devices = parallel.devices // parallel.replicate if parallel and parallel.sharded else 1
-    gradients = devices if passes(training, parallel.devices if parallel else 1) == 1 else 1
+    devices = parallel.ranks // parallel.replicate if parallel and parallel.sharded else 1
+    gradients = devices if passes(training, parallel.ranks if parallel else 1) == 1 else 1
     each = FLOAT * (3 / devices + 1 / gradients)
     by_width = 4 * FLOAT / parallel.ranks_per_table if parallel else 0
     return Memory(
@@ -97,15 +97,15 @@ def traffic(model: ModelConfig, training: RunTraining, parallel: Parallel | None
         return 0.0
     together, apart = _split(model, parallel)
     if not parallel.sharded:
-        return copies_bytes(together, parallel.devices)
-    group, shared = parallel.devices // parallel.replicate, parallel.ranks_per_table
+        return copies_bytes(together, parallel.ranks)
+    group, shared = parallel.ranks // parallel.replicate, parallel.ranks_per_table
     number = {"float32": 4, "bfloat16": 2}[parallel.param_dtype]
-    step = Step(group, passes(training, parallel.devices), training.micro_batch * training.sequence, number)
+    step = Step(group, passes(training, parallel.ranks), training.micro_batch * training.sequence, number)
     sharded = fsdp_bytes(model, step, without=apart) + copies_bytes(together / group, parallel.replicate)
     if not apart:
         return sharded
     rows = rows_bytes(model, step, expected_distinct(step.tokens, model.vocab), shared)
-    return sharded + rows + copies_bytes(apart / shared, parallel.devices // shared)
+    return sharded + rows + copies_bytes(apart / shared, parallel.ranks // shared)
 
 
 def device_hours(flops: float, machine: Machine) -> tuple[float, float]:

@@ -98,7 +98,7 @@ def assumptions(catalog: Catalog, params: Params, machine: Machine) -> list[str]
     parallel, low, high = catalog.scale(scale).parallel, *machine.utilisation
     hours, dollars = ((sum(ends[0] for ends in every), sum(ends[1] for ends in every))
                       for every in ([row.hours for row in rows], [row.dollars for row in rows]))  # fmt: skip
-    devices = parallel.devices if parallel else 1
+    devices = parallel.ranks if parallel else 1
     days = hours[0] / devices / 24, hours[1] / devices / 24
     return [
         f"In all {band(hours)} hours of one {machine.device}, {band(dollars)} dollars; {band(days)} days on {devices}.",

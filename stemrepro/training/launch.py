@@ -1,4 +1,7 @@
-"""A run on several devices: torch's elastic agent starts its ranks and starts them again where one was killed."""
+"""A run on several devices: torch's elastic agent starts its ranks and starts them again where one was killed.
+
+Where a run has several machines, each has an agent. They meet on the first of them, by Slurm's variables.
+"""
 
 import logging
 import os
@@ -6,15 +9,20 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from functools import cache
 from multiprocessing import forkserver
 from typing import Any
 
 import torch
+from lightning.fabric.plugins.environments import SLURMEnvironment
+from torch.distributed import DistStoreError, TCPStore
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.elastic.rendezvous import RendezvousError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from stemrepro.common.errors import Unfinished, UserError
+from stemrepro.common.files import digest
 from stemrepro.common.stopping import handlers_kept, stops_held
 from stemrepro.common.workers import fork_server, leave_when_parent_ends
 from stemrepro.config.training import Training
@@ -27,6 +35,10 @@ RESTARTS = 2
 """How often ranks are started again in one command after one of them was killed."""
 SECONDS_TO_LEAVE = 300
 """Ranks that haven't left so long after a signal to the command are killed."""
+SECONDS_TO_MEET = 600
+"""Agents wait so long for each other."""
+PORTS = range(15000, 25000)
+"""Of the first machine; which of them agents meet at follows from the job's number."""
 POLL = 0.2
 """Seconds between two looks at the reports of the first rank."""
 
@@ -46,15 +58,54 @@ def _be_rank(function: Callable, training: Training, queue: Any, arguments: tupl
         sys.exit(Unfinished.code)
 
 
-def group(function: Callable, arguments: tuple, devices: int, training: Training, report: Report) -> list[Any]:
-    """Call `function(*arguments, report)` in so many ranks of this machine; return what each returns.
+@cache
+def _server(address: str, port: int) -> TCPStore:
+    """Serve what agents of several machines tell each other, until the command ends."""
+    return TCPStore(address, port, is_master=True, wait_for_workers=False, multi_tenant=True)
+
+
+def meeting(nodes: int) -> dict[str, Any]:
+    """Return where a run's agents meet, as arguments of a LaunchConfig.
+
+    Raises:
+        UserError: there are several, and Slurm's variables are missing or have another number of machines.
+    """
+    if nodes == 1:
+        return {"rdzv_endpoint": "localhost:0", "local_addr": "127.0.0.1"}
+    about = [os.environ.get(f"SLURM_{name}", "") for name in ("NNODES", "NODEID", "JOB_ID")]
+    names, here = os.environ.get("SLURM_NODELIST", ""), os.environ.get("SLURMD_NODENAME", "")
+    if not (names and here and all(number.isdecimal() for number in about) and int(about[0]) == nodes):
+        raise UserError(
+            f"parallel asks for nodes {nodes}: each runs the command as a task of Slurm, "
+            f"'srun --nodes={nodes} --ntasks-per-node=1 stemrepro train ...'; SLURM_NNODES is '{about[0]}' here"
+        )
+    head, port = SLURMEnvironment.resolve_root_node_address(names), PORTS[int(about[2]) % len(PORTS)]
+    first = int(about[1]) == 0
+    if first:
+        _server(head, port)
+    way = {"is_host": first, "read_timeout": SECONDS_TO_MEET, "join_timeout": SECONDS_TO_MEET}
+    return {"rdzv_endpoint": f"{head}:{port}", "local_addr": here, "rdzv_configs": way}
+
+
+def group(
+    function: Callable,
+    arguments: tuple,
+    devices: int,
+    training: Training,
+    report: Report,
+    nodes: int = 1,
+    name: str = "stemrepro",
+) -> list[Any]:
+    """Call `function(*arguments, report)` in so many ranks of this machine; return what each of them returns.
 
     Args:
         training: whose accelerator, threads and kernels the ranks have.
-        report: called with what the first rank reports.
+        report: called with what the first rank reports, if it is one of this machine.
+        nodes: machines that call it together, each for its ranks.
+        name: of what they do together, the same on all of them; a process may use it once.
 
     Raises:
-        UserError: raised by a rank.
+        UserError: raised by a rank; or other machines weren't met.
         Unfinished: the ranks have left after a signal to one of them or to this process.
         ChildFailedError: a rank was killed, or raised something else.
     """
@@ -79,14 +130,19 @@ def group(function: Callable, arguments: tuple, devices: int, training: Training
     try:
         with tempfile.TemporaryDirectory() as logs, handlers_kept(ranks.LEAVING):
             settings = LaunchConfig(
-                1, 1, devices, DefaultLogsSpecs(log_dir=logs), run_id="stemrepro", rdzv_backend="c10d",
-                rdzv_endpoint="localhost:0", local_addr="127.0.0.1", max_restarts=0, start_method="forkserver",
+                nodes, nodes, devices, DefaultLogsSpecs(log_dir=logs), run_id=name, rdzv_backend="c10d",
+                **meeting(nodes), max_restarts=0, start_method="forkserver",
                 signals_to_handle=",".join(number.name for number in ranks.LEAVING), shutdown_timeout=SECONDS_TO_LEAVE,
             )  # fmt: skip
             results = elastic_launch(settings, _be_rank)(function, training, queue, arguments)
-            return [results[rank] for rank in range(devices)]
+            return [results[rank] for rank in sorted(results)]
     except SignalException as stop:
         raise Unfinished(f"left after signal {stop.sigval.name}; the same command resumes") from stop
+    except (RendezvousError, DistStoreError) as error:
+        raise UserError(
+            f"the {nodes} nodes of a run didn't meet ({' '.join(str(error).split())}); "
+            "stop what is left of them, and start the command on all"
+        ) from error
     except ChildFailedError as error:
         ended.set()
         listener.join()
@@ -120,7 +176,8 @@ def train_on_devices(run: Run, report: Report, replace: bool = False) -> None:
         )
     for restarts in range(RESTARTS + 1):
         try:
-            group(_train, (run, replace), parallel.devices, training, report)
+            name = digest([str(run.folder), restarts])
+            group(_train, (run, replace), parallel.devices, training, report, parallel.nodes, name)
             return
         except ChildFailedError as error:
             said = error.get_first_failure()[1].message  # a text of a signal, or what an exception was

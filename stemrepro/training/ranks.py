@@ -50,7 +50,8 @@ def joined(accelerator: str) -> Iterator[torch.device]:
         dist.init_process_group("nccl", device_id=device)
     else:
         device = torch.device("cpu")
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # or the host's name is looked up
+        if os.environ["GROUP_WORLD_SIZE"] == "1":  # one machine
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # or the host's name is looked up
         dist.init_process_group("gloo")
     try:
         yield device

@@ -18,8 +18,8 @@ from stemrepro.training.sharded import as_sharded, read, write
 class Sharded(ModelParallelStrategy):
     """Lightning's strategy for FSDP2 with our checkpoints: written aside and renamed, hashed, read at any number."""
 
-    def __init__(self, devices: int) -> None:
-        super().__init__(data_parallel_size=devices, tensor_parallel_size=1)
+    def __init__(self, number: int) -> None:
+        super().__init__(data_parallel_size=number, tensor_parallel_size=1)
 
     @property
     def lightning_restore_optimizer(self) -> bool:
@@ -66,14 +66,10 @@ def devices_of(run: Run, model: Decoder) -> dict[str, Any]:
     """Return the arguments of a Trainer that say on how many devices it trains, and how."""
     if ranks.world() == 1:  # on any cluster
         return {"devices": 1, "plugins": [AtomicCheckpointIO(), LightningEnvironment()]}
+    number = {"devices": run.parallel.devices, "num_nodes": run.parallel.nodes}
     if run.parallel.sharded:
-        return {
-            "devices": run.parallel.devices,
-            "strategy": Sharded(run.parallel.devices),
-            "plugins": [TorchElasticEnvironment()],
-        }
-    return {
-        "devices": run.parallel.devices,
+        return number | {"strategy": Sharded(ranks.world()), "plugins": [TorchElasticEnvironment()]}
+    return number | {
         "strategy": DDPStrategy(find_unused_parameters=leaves_any_unread(model)),
         "plugins": [TorchElasticEnvironment(), AtomicCheckpointIO()],
     }

@@ -23,6 +23,7 @@ STEM = {"ffn": "stem", "placement": "half"}
     ("parallel", "training", "fields", "reason"),
     [
         ({"strategy": "ddp", "devices": 4}, {}, {}, "batch 4 is no multiple of micro_batch 2 x devices 4 = 8"),
+        ({"strategy": "ddp", "nodes": 2}, {}, {}, "batch 4 is no multiple of micro_batch 2 x devices 2 x nodes 2 = 8"),
         ({"strategy": "ddp"}, {}, {"table_update": "touched", "table_home": "host"}, "table_home 'host'"),
         ({"strategy": "fsdp"}, {}, {"table_update": "touched"}, "table_update 'touched'"),
         ({"strategy": "tables"}, {}, {"table_update": "rowwise"}, "table_update 'rowwise'"),
@@ -49,6 +50,7 @@ def test_what_cannot_be_is_refused(tiny, parallel, training, fields, reason):
         ({"strategy": "fsdp"}, {"precision": "bf16-mixed", "compile": True}, {}),
         ({"strategy": "fsdp", "param_dtype": "bfloat16", "recompute": True}, {"precision": "bf16-mixed"}, {}),
         ({"strategy": "tables", "devices": 4, "table_ranks": 2, "replicate": 2}, {"micro_batch": 1}, {}),
+        ({"strategy": "fsdp", "devices": 1, "nodes": 4, "replicate": 2}, {"micro_batch": 1}, {}),
     ],
 )
 def test_what_can_be_passes(tiny, parallel, training, fields):
@@ -62,10 +64,11 @@ def test_what_can_be_passes(tiny, parallel, training, fields):
         ({"strategy": "fsdp", "devices": 4, "table_ranks": 2}, "leave table_ranks out"),
         ({"strategy": "tables", "devices": 4, "table_ranks": 3}, "table_ranks 3 does not divide devices 4"),
         ({"strategy": "fsdp", "devices": 4, "replicate": 3}, "replicate 3 must divide devices 4"),
+        ({"strategy": "tables", "devices": 1, "nodes": 4, "table_ranks": 3}, "devices 1 x nodes 4"),
         ({"strategy": "fsdp", "devices": 4, "replicate": 4}, "use strategy 'ddp'"),
         ({"strategy": "ddp", "devices": 4, "replicate": 2}, "replicate is for sharded weights"),
         ({"strategy": "ddp", "devices": 2, "param_dtype": "bfloat16"}, "param_dtype is for sharded weights"),
-        ({"strategy": "ddp", "devices": 1}, "greater than or equal to 2"),
+        ({"strategy": "ddp", "devices": 1}, "leave the block out"),
     ],
 )
 def test_sizes_of_the_block_must_fit(fields, reason):
