@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+NODES = ("127.0.0.1", "127.0.0.2")
+
 
 def needed(*programs: str) -> None:
     """Skip the test where a program is missing, or where this user may not start servers."""
@@ -35,25 +37,28 @@ def waited(done: Callable[[], object], what: str, seconds: float = 60.0) -> None
 
 @pytest.fixture(scope="session")
 def slurm(tmp_path_factory):
-    """SLURM_CONF of a cluster of one node with two cores."""
+    """SLURM_CONF of a cluster of two nodes, which are this machine under two addresses; each has two cores."""
     needed("slurmctld", "slurmd", "sbatch", "munged")
     home, host = tmp_path_factory.mktemp("slurm"), socket.gethostname()
     settings = {
         "ClusterName": "test", "SlurmctldHost": f"{host}(127.0.0.1)", "SlurmUser": "root", "SlurmdUser": "root",
         "AuthType": "auth/munge", "AuthInfo": f"socket={home}/munge.socket,cred_expire=10",
-        "StateSaveLocation": home / "state", "SlurmdSpoolDir": home / "spool",
-        "SlurmctldPidFile": home / "ctld.pid", "SlurmdPidFile": home / "d.pid",
-        "SlurmctldLogFile": home / "ctld.log", "SlurmdLogFile": home / "d.log", "SlurmctldPort": free_port(),
-        "SlurmdPort": free_port(), "ProctrackType": "proctrack/linuxproc", "TaskPlugin": "task/none",
+        "StateSaveLocation": home / "state", "SlurmdSpoolDir": home / "spool-%n",
+        "SlurmctldPidFile": home / "ctld.pid", "SlurmdPidFile": home / "d-%n.pid",
+        "SlurmctldLogFile": home / "ctld.log", "SlurmdLogFile": home / "d-%n.log", "SlurmctldPort": free_port(),
+        "ProctrackType": "proctrack/linuxproc", "TaskPlugin": "task/none",
         "JobAcctGatherType": "jobacct_gather/none", "AccountingStorageType": "accounting_storage/none",
         "SelectType": "select/cons_tres", "SelectTypeParameters": "CR_Core", "MpiDefault": "none",
     }  # fmt: skip
     lines = [f"{key}={value}" for key, value in settings.items()]
-    lines += [f"NodeName={host} NodeAddr=127.0.0.1 CPUs=2 RealMemory=1000 State=UNKNOWN",
-              f"PartitionName=main Nodes={host} Default=YES State=UP OverSubscribe=FORCE:4"]  # fmt: skip
+    lines += [
+        f"NodeName={node} NodeHostname={host} NodeAddr={node} Port={free_port()} CPUs=2 RealMemory=1000 State=UNKNOWN"
+        for node in NODES
+    ]
+    lines += [f"PartitionName=main Nodes={','.join(NODES)} Default=YES State=UP OverSubscribe=FORCE:4"]
     conf = home / "slurm.conf"
     conf.write_text("\n".join(lines) + "\n")
-    for folder in ("state", "spool"):
+    for folder in ("state", *(f"spool-{node}" for node in NODES)):
         (home / folder).mkdir()
     for parent in (home, *home.parents[:-2]):  # munged refuses a socket that others can't reach
         parent.chmod(parent.stat().st_mode | 0o011)
@@ -66,12 +71,15 @@ def slurm(tmp_path_factory):
     servers = [subprocess.Popen(["munged", *munge], env=environment)]
     try:
         waited((home / "munge.socket").exists, "munged's start")
-        for name in ("slurmctld", "slurmd"):
-            server = subprocess.Popen([name, "-D", "-f", str(conf)], env=environment, stderr=subprocess.DEVNULL)
-            servers.append(server)
-        state = ["sinfo", "-h", "-o", "%t"]
+        for command in (["slurmctld"], *(["slurmd", "-N", node] for node in NODES)):
+            line = [*command, "-D", "-f", str(conf)]
+            servers.append(subprocess.Popen(line, env=environment, stderr=subprocess.DEVNULL))
+        state = ["sinfo", "-h", "-N", "-o", "%t"]
         waited(
-            lambda: "idle" in subprocess.run(state, env=environment, capture_output=True, text=True).stdout,
+            lambda: (
+                subprocess.run(state, env=environment, capture_output=True, text=True).stdout.split()
+                == ["idle"] * len(NODES)
+            ),
             "Slurm's start",
         )
         yield {"SLURM_CONF": str(conf)}

@@ -1,4 +1,4 @@
-"""A run of two machines against one process: two agents on this host, each with two ranks, told of by Slurm's variables.
+"""A run of two machines against one process: two agents on this host, each with two ranks.
 
 Two nodes of a real Slurm: tests/cluster.
 """
@@ -20,7 +20,7 @@ from stemrepro.training import launch, ranks
 from stemrepro.training.launch import meeting, train_on_devices
 from stemrepro.training.train import train
 from tests.conftest import quiet
-from tests.distributed.test_training import STEP, at_step, same
+from tests.distributed.test_training import at_step, same
 
 PARALLEL = Parallel(strategy="tables", devices=2, nodes=2, replicate=2, table_ranks=2)
 SLURM = {
@@ -35,7 +35,7 @@ def agent_killed(agent, *arguments):
 
 
 def node(number, run, killed):
-    """Be the command of a machine, whose agent may be killed at the step STEP."""
+    """Be the command of a machine, whose agent may be killed in mid-run."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.environ |= SLURM | {"SLURM_NODEID": str(number), "SLURM_JOB_ID": str(os.getppid())}
     if killed:
