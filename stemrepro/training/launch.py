@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from lightning.fabric.plugins.environments import SLURMEnvironment
-from torch.distributed import DistStoreError, TCPStore
+from torch.distributed import DistError, TCPStore
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import RendezvousError
@@ -138,7 +138,7 @@ def group(
             return [results[rank] for rank in sorted(results)]
     except SignalException as stop:
         raise Unfinished(f"left after signal {stop.sigval.name}; the same command resumes") from stop
-    except (RendezvousError, DistStoreError) as error:
+    except (RendezvousError, DistError) as error:
         raise UserError(
             f"the {nodes} nodes of a run didn't meet ({' '.join(str(error).split())}); "
             "stop what is left of them, and start the command on all"

@@ -7,8 +7,10 @@ import json
 import multiprocessing
 import os
 import signal
+import socket
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -17,7 +19,7 @@ import pytest
 from stemrepro.common.errors import UserError
 from stemrepro.config.parallel import Parallel
 from stemrepro.training import launch, ranks
-from stemrepro.training.launch import meeting, train_on_devices
+from stemrepro.training.launch import PORTS, meeting, train_on_devices
 from stemrepro.training.train import train
 from tests.conftest import quiet
 from tests.distributed.test_training import at_step, same
@@ -96,3 +98,17 @@ def test_other_numbers_of_nodes_are_refused(found, monkeypatch):
         monkeypatch.setenv(name, value)
     with pytest.raises(UserError, match="'srun --nodes=2 --ntasks-per-node=1 stemrepro train"):
         meeting(2)
+
+
+def test_a_port_that_another_program_has_is_a_sentence(make_run, monkeypatch):
+    with socket.socket() as other:
+        for port in PORTS:
+            with suppress(OSError):
+                other.bind(("", port))
+                break
+        other.listen()
+        for name, value in (SLURM | {"SLURM_NODEID": "0", "SLURM_JOB_ID": str(port - PORTS.start)}).items():
+            monkeypatch.setenv(name, value)
+        run = replace(make_run("dense"), parallel=Parallel(strategy="ddp", devices=1, nodes=2))
+        with pytest.raises(UserError, match=f"the 2 nodes of a run didn't meet .*{port}"):
+            train_on_devices(run, quiet)
