@@ -8,9 +8,10 @@ with a kill in between. Seconds are of processors, so that what else runs on the
 import json
 import multiprocessing
 import os
-import resource
+import re
 import signal
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -44,9 +45,10 @@ def make_text(raw: Path, out: Path, size: float) -> None:
 def measured(mix: ShardsMix, home: Path, out: Path) -> dict[str, float]:
     """Write shards in this process; return seconds of processors, peak memory in MB and tokens."""
     write_shards(mix, home / "corpus/corpus.parquet", home / "tokenizer.json", out, workers=1)
-    used = resource.getrusage(resource.RUSAGE_SELF)
     tokens = read_json(out / "index.json")["splits"]["train"]["tokens"]
-    return {"seconds": used.ru_utime + used.ru_stime, "megabytes": used.ru_maxrss / 1000, "tokens": tokens}
+    # Not getrusage's peak, which begins at that of the process that started this one.
+    (peak,) = re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return {"seconds": time.process_time(), "megabytes": int(peak) * 1024 / 1e6, "tokens": tokens}
 
 
 def _child(mix: ShardsMix, home: Path, out: Path, answer: Path) -> None:
