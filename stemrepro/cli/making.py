@@ -156,11 +156,15 @@ def _data_of_scale(step: str, scale: str) -> None:
         if mid is None:
             raise UserError(f"no recipe of scale '{scale}' trains on a blend")
         card = RESULTS / scale / "data_card_mid.md"
-        write_blend(mid.name, mid.mix, mid.tokens, corpus.parent, folder / "tokenizer.json", folder / "mid", card)
+        own = folder / "blocks" if params.mix[settings.data].kind == "shards" else None
+        place = (corpus.parent, folder / "tokenizer.json", folder / "mid", card)
+        write_blend(mid.name, mid.mix, mid.tokens, *place, own=own)
     elif step == "check":
         from stemrepro.data.integrity import verified_hash
 
-        print(f"{folder / 'blocks'}: all files are those that were written ({verified_hash(folder / 'blocks', True)})")
+        blend = folder / "mid" / "blocks"
+        for blocks in [folder / "blocks", *([blend] if blend.exists() else [])]:
+            print(f"{blocks}: all files are those that were written ({verified_hash(blocks, True)})")
     elif step == "counts":
         from stemrepro.data.counting import write_counts
 

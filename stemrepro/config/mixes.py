@@ -64,7 +64,7 @@ class ShardSource(Strict):
     """Files of a folder or of a dataset of the hub, read side by side (stemrepro.data.shards)."""
 
     dataset: str = Field(min_length=1, description="owner/name, or a folder")
-    files: str = Field("*", description="pattern of the files' names: .parquet, .jsonl (.gz, .zst) or .txt")
+    files: str = Field("*", description="pattern of names; .parquet, .jsonl, .txt, or .jsonl or .json with .gz or .zst")
     revision: str = Field("main", description="branch, tag or commit; the commit read is recorded")
     text: str = Field("text", description="column that holds a document's text")
     licence: str
@@ -208,7 +208,13 @@ class BlendPart(Strict):
     """Text of another kind, and its share."""
 
     share: Fraction = Field(description="of the training tokens")
-    mix: Annotated[ArchiveMix | SampleMix | HubMix, Field(discriminator="kind")]
+    mix: Annotated[ArchiveMix | SampleMix | HubMix | ShardsMix, Field(discriminator="kind")]
+
+    @model_validator(mode="after")
+    def _in_the_scales_tokens(self) -> "BlendPart":
+        if isinstance(self.mix, ShardsMix) and self.mix.tokenizer:
+            raise ValueError("a blend is in the tokens of the scale's own text; leave tokenizer and end_mark out")
+        return self
 
 
 class BlendMix(Strict):
