@@ -11,7 +11,7 @@ from stemrepro.config.address import Address
 from stemrepro.config.scale import Scale, Shape, Variant
 from stemrepro.config.training import RunTraining, TableHome, TableUpdate
 from stemrepro.model.config import ModelConfig, layers_of
-from stemrepro.model.cost import half_of_the_model, matched
+from stemrepro.model.cost import half_of_the_model, matched, wider
 from stemrepro.model.specs import check, spec
 
 Placement = Literal["none", "third", "third-shifted", "early", "late", "half", "full", "single"]
@@ -47,8 +47,10 @@ class Arm(Strict):
     )
     experts: int = Field(0, ge=0, description="experts of a mixture; 0 with `match`: as many as match")
     top_k: Positive = Field(1, description="experts that a token uses")
-    match: Literal["none", "total", "flops"] = Field(
-        "none", description="what is made equal to match_ffn's, by ffn_width in all layers or by the number of experts"
+    match: Literal["none", "total", "flops", "shape"] = Field(
+        "none",
+        description="what is made equal to match_ffn's, by ffn_width in all layers or by the number of experts; "
+        "shape: the total, width and ffn_width growing together",
     )
     match_ffn: Literal["stem", "dense"] = Field("stem", description="FFN of the model that is matched")
     match_placement: Placement = Field("full", description="placement of the FFN that is matched")
@@ -80,8 +82,10 @@ class Arm(Strict):
             raise ValueError(
                 f"ffn_factor {self.ffn_factor:g} and match '{self.match}' both choose a size: leave one out"
             )
-        if self.match == "flops" and grows_by != "ffn_width":
-            raise ValueError(f"match 'flops' works by ffn_width; '{self.ffn}' grows by {grows_by}, use match 'total'")
+        if self.match in ("flops", "shape") and grows_by != "ffn_width":
+            raise ValueError(
+                f"match '{self.match}' works by ffn_width; '{self.ffn}' grows by {grows_by}, use match 'total'"
+            )
         return self
 
 
@@ -106,7 +110,9 @@ def shaped(shape: Shape, arm: Arm) -> ModelConfig:
     )
     if arm.match != "none":
         target = ModelConfig(**base, ffn=arm.match_ffn, replaced_layers=layers_of(arm.match_placement, shape.layers))
-        config = matched(config, target, arm.match, shape.sequence)
+        if arm.match == "shape":
+            config = wider(config, target)
+        config = matched(config, target, "flops" if arm.match == "flops" else "total", shape.sequence)
     if arm.pairs:
         config = replace(config, pair_rows=half_of_the_model(config))
     check(config)
@@ -120,14 +126,19 @@ def run_settings(address: Address, arm: Arm, variant: Variant, scale: Scale) -> 
     settings = best.model_dump(exclude={"learning_rate", "table_rate_factor"}, exclude_none=True) if best else {}
     stds: dict[str, float] = {key: settings.pop(key) for key in ("embedding_std", "head_std") if key in settings}
     model = changed.model.model_copy(update=stds)
+    config = shaped(model, arm)
+    wider_by = config.width / scale.rate_width if scale.rate_width else 1.0
+    learning_rate = variant.learning_rate * best.learning_rate if best else changed.learning_rate
+    settings = changed.training.model_dump() | settings
+    settings["embedding_rate_factor"] *= wider_by
     training = RunTraining(
-        **changed.training.model_dump() | settings,
+        **settings,
         sequence=changed.model.sequence,
-        learning_rate=variant.learning_rate * best.learning_rate if best else changed.learning_rate,
-        table_rate_factor=best.table_rate_factor if best else arm.table_rate_factor,
+        learning_rate=learning_rate / wider_by,
+        table_rate_factor=variant.table_rate * (best or arm).table_rate_factor,
         table_decay_factor=arm.table_decay_factor,
         table_update=arm.table_update,
         table_home=arm.table_home,
         table_trained=arm.table_trained,
     )
-    return shaped(model, arm), training
+    return config, training

@@ -113,6 +113,11 @@ class Scale(OfSomeScales):
     )
     machine: Machine | None = Field(None, description="the devices that it is meant for, for its price")
     learning_rate: Factor = Field(description="peak learning rate, the same for every arm as in the paper")
+    rate_width: Positive | None = Field(
+        None,
+        description="width that learning_rate is for: in a model twice as wide it is half as high, but for the input "
+        "embeddings, whose rate stays; at every width the same when left out",
+    )
     tuned: dict[Name, TunedSettings] = Field(
         default_factory=dict, description="winners of results/start/sweeps/start, by family of arms"
     )
@@ -177,7 +182,9 @@ class Variant(Strict):
     tokens: Factor = 1.0
     vocab: Factor = Field(1.0, description="another vocabulary; tokens are then those of as much text, in bytes")
     width: Factor = Field(1.0, description="of width and ffn_width; the number of heads stays")
+    heads: Factor = Field(1.0, description="of the number of query heads; that of key and value heads stays")
     learning_rate: Factor = 1.0
+    table_rate: Factor = Field(1.0, description="of every arm's table_rate_factor")
     clip: Factor = 1.0
     optimizer: Optimizer | None = Field(None, description="the scale's when left out")
     tuned: bool = Field(
@@ -197,7 +204,7 @@ class Variant(Strict):
     @property
     def changed(self) -> set[str]:
         """Its fields that make another model, text or optimiser; no run resumes from such a variant."""
-        return {"vocab", "width", "people", "optimizer", "tuned", "official_init"} & self.model_fields_set
+        return {"vocab", "width", "heads", "people", "optimizer", "tuned", "official_init"} & self.model_fields_set
 
     @model_validator(mode="after")
     def _same_model(self) -> "Variant":
@@ -220,16 +227,17 @@ class Variant(Strict):
         RunTraining.same_text then gives the tokens of as much text.
 
         Raises:
-            ValueError: a width that is no even number per head, or a vocabulary that is no whole number.
+            ValueError: heads or a width per head that are no whole number, or a vocabulary that is no whole number.
         """
         model, training = scale.model, scale.training
         if self.official_init:
             model = model.model_copy(update={"embedding_std": None, "head_std": None})
             training = training.model_copy(update={"embedding_rate_factor": 1.0, "embedding_decay_factor": 1.0})
         width, ffn_width, vocab = self.width * model.width, self.width * model.ffn_width, self.vocab * model.vocab
-        if width % (2 * model.heads) or ffn_width % 1:
+        heads = self.heads * model.heads
+        if heads % 1 or width % (2 * heads) or ffn_width % 1:
             raise ValueError(
-                f"width {width:g} with {model.heads} heads, ffn_width {ffn_width:g}: a head needs an even whole width"
+                f"width {width:g} with {heads:g} heads, ffn_width {ffn_width:g}: a head needs an even whole width"
             )
         if vocab % 1:
             raise ValueError(f"vocab {vocab:g} is no whole number")
@@ -245,7 +253,8 @@ class Variant(Strict):
         })  # fmt: skip
         return scale.model_copy(update={
             "model": model.model_copy(update={
-                "width": int(width), "ffn_width": int(ffn_width), "vocab": int(vocab), "sequence": int(sequence),
+                "width": int(width), "heads": int(heads), "ffn_width": int(ffn_width), "vocab": int(vocab),
+                "sequence": int(sequence),
                 "rope_base": longer.rope * model.rope_base,
                 "document_mask": model.document_mask or longer.document_mask,
             }),

@@ -16,6 +16,7 @@ MEASURES = {
     "retrofit": "stemrepro.measures.retrofit:Retrofit",
     "rivals": "stemrepro.measures.rivals:Rivals",
     "roi": "stemrepro.measures.roi:TrainingRoi",
+    "sizes": "stemrepro.measures.sizes:Sizes",
     "stability": "stemrepro.measures.stability:Stability",
     "tables": "stemrepro.measures.tables:Tables",
     "scaling": "stemrepro.measures.scaling:Scaling",

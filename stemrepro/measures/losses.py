@@ -322,6 +322,15 @@ def interaction(pair: tuple[ArmLosses, ArmLosses], other: tuple[ArmLosses, ArmLo
     return Contrast(difference.to_numpy(), *_item_error(four[0], documents, metric))
 
 
+def lead(high: ArmLosses, low: ArmLosses) -> Contrast:
+    """Return the second arm's lead on prose in % of the first's bits a byte, by seed.
+
+    It is comparable over vocabularies, sizes and units of loss.
+    """
+    first, second = paired(high, low)
+    return Contrast((100 * (1 - second.bits_per_byte() / first.bits_per_byte())).to_numpy())
+
+
 def slope(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return the least-squares slope of y [places, seeds] over log2 x, by seed."""
     return np.polyfit(np.log2(x), y, 1)[0]

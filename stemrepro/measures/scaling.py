@@ -13,7 +13,7 @@ from stemrepro.measures.comparison import NO_GAIN, Comparison
 from stemrepro.measures.fits import Fitted, PowerLaw, bootstrapped, fit
 from stemrepro.measures.forecast import Below, forecast
 from stemrepro.measures.inputs import Inputs
-from stemrepro.measures.losses import ArmLosses, Bucket, paired
+from stemrepro.measures.losses import ArmLosses, Bucket
 from stemrepro.measures.metric import metric
 from stemrepro.verdicts.contrast import Contrast, Unmeasured
 
@@ -82,12 +82,8 @@ class Scaling(Comparison):
         return losses.contrast(self.all_losses(high, variant), self.all_losses(low, variant), "prose", bucket)
 
     def relative_gap(self, high: str, low: str, variant: str | None) -> Contrast:
-        """Return the gap in bits per byte at one rung, in % of the first arm's.
-
-        It is comparable over vocabularies and units of loss.
-        """
-        first, second = paired(self.all_losses(high, variant), self.all_losses(low, variant))
-        return Contrast((100 * (1 - second.bits_per_byte() / first.bits_per_byte())).to_numpy())
+        """Return the gap in bits per byte at one rung, in % of the first arm's."""
+        return losses.lead(self.all_losses(high, variant), self.all_losses(low, variant))
 
     def wider_dense(self, arm: str, variant: str) -> Contrast:
         """Return an arm's prose loss at the scale's width less that of dense at a wider rung, at equal tokens, by seed.

@@ -97,6 +97,25 @@ def matched(config: ModelConfig, target: ModelConfig, quantity: str, context: in
     return grown(max(low, low + round((size(target) - size(grown(low))) / step)))
 
 
+def wider(config: ModelConfig, target: ModelConfig) -> ModelConfig:
+    """Return the model with more heads of the same width, and d_ff / d as it was, nearest the target's parameters.
+
+    It is the shape that one would train at that size; `matched` then meets the target by d_ff.
+    """
+
+    def grown(heads: int) -> ModelConfig:
+        width = heads * config.head_width
+        return replace(config, width=width, heads=heads, ffn_width=round(width * config.ffn_width / config.width))
+
+    def distance(heads: int) -> int:
+        return abs(parameter_counts(grown(heads))["total"] - aim)
+
+    aim, heads = parameter_counts(target)["total"], config.heads
+    while distance(heads + config.kv_heads) < distance(heads):
+        heads += config.kv_heads
+    return grown(heads)
+
+
 def table_bytes_per_token(config: ModelConfig, bytes_per_number: int = 2) -> int:
     """Return the bytes of table rows that one token reads over all layers."""
     return row_elements(config) * bytes_per_number

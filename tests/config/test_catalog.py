@@ -269,7 +269,7 @@ def test_files_whose_name_no_command_could_carry(folder, kind):
 
 
 def test_an_unknown_scale_or_recipe_names_those_there_are(catalog):
-    with pytest.raises(UserError, match=r"'huge' is unknown \(recipes/scales/ has .*laptop, .*smoke, start\)"):
+    with pytest.raises(UserError, match=r"'huge' is unknown \(recipes/scales/ has .*laptop, .*smoke, start, width\)"):
         catalog.scale("huge")
     with pytest.raises(UserError, match="'rival' is unknown; did you mean 'rivals'"):
         catalog.recipe("rival")

@@ -104,6 +104,27 @@ def test_width_keeps_the_heads(tiny):
         Variant(width=0.3).at(tiny)
 
 
+def test_heads_grow_where_a_variant_says_so(tiny):
+    scaled = Variant(width=2, heads=2).at(tiny).model
+    assert (scaled.width, scaled.heads, scaled.kv_heads) == (32, 4, 1)
+    with pytest.raises(ValueError, match="width 16 with 3 heads"):
+        Variant(heads=1.5).at(tiny)
+
+
+def test_matrices_of_a_wider_model_learn_more_slowly_and_its_embeddings_do_not(catalog, tiny):
+    """Tables do as the matrices do, or keep their rate by the variant."""
+    scale, stem = tiny.model_copy(update={"rate_width": 16}), catalog.arms["stem-full"]
+
+    def rates(**variant):
+        training = run_settings(Address(MAIN, "stem-full"), stem, Variant(**variant), scale)[1]
+        rate = training.learning_rate
+        return rate, rate * training.embedding_rate_factor, rate * training.table_rate_factor
+
+    assert rates() == (0.01, 0.01, 0.01)
+    assert rates(width=4, heads=4) == (0.0025, 0.01, 0.0025)
+    assert rates(width=4, heads=4, table_rate=4) == (0.0025, 0.01, 0.01)
+
+
 def test_rate_and_clip_are_factors(tiny):
     scaled = Variant(learning_rate=4, clip=10).at(tiny)
     assert (scaled.learning_rate, scaled.training.clip) == (4 * tiny.learning_rate, 10 * tiny.training.clip)

@@ -30,7 +30,12 @@ def test_counts_and_backbone_at_the_laptop_scale(catalog, arm):
 
 
 @pytest.mark.parametrize(
-    "arm", [name for name, arm in ARMS.items() if arm.match != "flops" and arm.ffn_factor == 1 and name != "dense-wide"]
+    "arm",
+    [
+        name
+        for name, arm in ARMS.items()
+        if arm.match not in ("flops", "shape") and arm.ffn_factor == 1 and name != "dense-wide"
+    ],
 )
 def test_what_arms_have_in_common_starts_equal(catalog, arm):
     dense = dict(build(shaped(catalog.scales["smoke"].model, ARMS["dense"]), 3).named_parameters())
@@ -53,6 +58,19 @@ def test_matched_arms_match(catalog, shape):
     assert costs["up-removed"] == costs["stem-full"]
 
 
+@pytest.mark.parametrize("shape", ["laptop", "mobilellm-350m"])
+def test_a_dense_model_of_equal_size_has_denses_shape(catalog, shape):
+    """Its heads are as wide, d_ff / d is dense's to a head's width, and no other number of heads comes nearer."""
+    form = catalog.scales[shape].model if shape in catalog.scales else catalog.shapes[shape]
+    dense, grown, stem = (shaped(form, ARMS[name]) for name in ("dense", "dense-equal-size", "stem-full"))
+    assert parameter_counts(grown)["total"] == pytest.approx(parameter_counts(stem)["total"], rel=0.002)
+    assert (grown.head_width, grown.kv_heads, grown.layers) == (dense.head_width, dense.kv_heads, dense.layers)
+    assert grown.heads % grown.kv_heads == 0
+    ratio = grown.ffn_width / grown.width / (dense.ffn_width / dense.width)
+    heads = grown.heads / grown.kv_heads
+    assert (heads - 1) / heads < ratio < (heads + 1) / heads
+
+
 def test_a_factor_widens_every_ffn_alike(catalog):
     dense, other = (shaped(catalog.scales["laptop"].model, ARMS[name]) for name in ("dense", "dense-equal-latency"))
     assert other == replace(dense, ffn_width=round(ARMS["dense-equal-latency"].ffn_factor * dense.ffn_width))
@@ -63,7 +81,8 @@ def test_a_factor_widens_every_ffn_alike(catalog):
     [({"ffn": "dense", "placement": "none", "match": "total", "ffn_factor": 0.5},
       "ffn_factor 0.5 and match 'total' both choose"),
      ({"ffn": "stem", "placement": "full", "slots": 4}, "slots 4: 'stem' has one row per token"),
-     ({"ffn": "hash-moe", "placement": "full", "match": "flops"}, "'hash-moe' grows by experts, use match 'total'")],
+     ({"ffn": "hash-moe", "placement": "full", "match": "flops"}, "'hash-moe' grows by experts, use match 'total'"),
+     ({"ffn": "hash-moe", "placement": "full", "match": "shape"}, "match 'shape' works by ffn_width; 'hash-moe' grows")],
 )  # fmt: skip
 def test_fields_of_an_arm_that_do_not_go_together(fields, words):
     with pytest.raises(ValidationError, match=words):

@@ -1,0 +1,167 @@
+"""STEM's lead over dense against the size of the model, and what a law of it says of 350M and 1B."""
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from stemrepro.config.paper import Paper
+from stemrepro.measures.sizes import LINES, Sizes
+from stemrepro.model.config import ModelConfig
+from stemrepro.model.cost import parameter_counts
+from stemrepro.report.results import mean_row
+from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, PLAIN, SMALLEST, error_bars, look, sheet
+
+STEM = ("stem-third", "stem-full")
+BESIDE = ("input-add", "stem-full", "dense-equal-size")
+"""Arms that are compared with dense at a few widths."""
+PAPERS = {"350M": "mobilellm-350m", "1B": "llama-3.2-1b"}
+"""Shapes of the paper's models, to whose width and vocabulary the law is drawn on."""
+TITLES = {"fixed": "The vocabulary stays", "grown": "The vocabulary grows with the width"}
+LEAD = "lead over dense (% of its bits a byte)"
+
+
+def collect(measure: Sizes) -> pd.DataFrame:
+    """Return leads at each size in % of dense's bits a byte, what the law foretells of them, and others' numbers."""
+    rows, named = others(measure.inputs.catalog.paper), measure.inputs.catalog.variants
+    for line in LINES:
+        for size, arm in product(measure.sizes(line), STEM):
+            x = float(measure.of("dense", size.variant).summary["parameters"]["total"])
+            rows.append(mean_row(f"lead, {line}", arm, x, measure.lead("dense", arm, size.variant)))
+            rows.append(mean_row(f"gap, {line}", arm, x, measure.gap("dense", arm, size.variant)))
+        rows += [mean_row(f"fall, {line}", arm, "", measure.fall("dense", arm, line)) for arm in STEM]
+        for size, arm in product(measure.sizes(line)[-3:], STEM):
+            told, came = measure.foretold("dense", arm, size.variant), measure.lead("dense", arm, size.variant)
+            rows.append(row("foretold", f"{arm}, {line}", size.width, told.value, told.low, told.high))
+            rows.append(mean_row("came", f"{arm}, {line}", size.width, came))
+    for size in measure.sizes("fixed"):
+        if all(size.variant is None or size.variant in measure.arms[arm].variants for arm in BESIDE):
+            rows += [mean_row("beside", arm, size.width, measure.lead("dense", arm, size.variant)) for arm in BESIDE]
+    for variant, arm in product((name for name in measure.inputs.recipe.variants if named[name].table_rate != 1), STEM):
+        rows.append(mean_row("table rate", arm, named[variant].width, measure.table_rate("dense", arm, variant)))
+    for arm in STEM:
+        rows += drawn_on(measure, arm)
+    return pd.DataFrame(rows)
+
+
+def row(panel: str, what: str, x: object, value: float, low: float, high: float) -> dict:
+    """Return a line of data.csv."""
+    return {"panel": panel, "what": what, "x": x, "value": value, "ci_low": low, "ci_high": high}
+
+
+def drawn_on(measure: Sizes, arm: str) -> list[dict]:
+    """Return the law of an arm at the paper's widths, with the paper's vocabulary and with the scale's own."""
+    law, scale = measure.law("dense", arm), measure.inputs.scale.model
+    rows = [
+        row("law", f"{arm}, {name}", "", value, value - 2 * error, value + 2 * error)
+        for name, value, error in zip("abcq", law.coefficients, np.sqrt(np.diag(law.covariance)), strict=True)
+    ]
+    rows.append({"panel": "misfit", "what": arm, "value": law.misfit})
+    for shape in (measure.inputs.catalog.shapes[name] for name in PAPERS.values()):
+        size = float(parameter_counts(ModelConfig(**shape.model_dump(exclude={"sequence"})))["total"])
+        for line, vocab in zip(LINES, (scale.vocab, shape.vocab), strict=True):
+            told = law.lead(np.log2(shape.width / scale.width), np.log2(vocab / scale.vocab))
+            rows.append(row(f"drawn on, {line}", arm, size, told.value, told.low, told.high))
+    return rows
+
+
+def others(paper: Paper) -> list[dict]:
+    """Return leads that others measured, in % of dense's loss: the paper's at both sizes, and the re-runs'."""
+    rows = []
+    for arm in ("third", "half", "full"):
+        dense, stem = (paper.value(f"fig-5b/{name}/5.45e8") for name in ("dense", f"stem-{arm}"))
+        size = paper.value("table-3-350m/dense/total")
+        rows.append({"panel": "paper", "what": f"stem-{arm}", "x": 1e9 * size, "value": 100 * (1 - stem / dense)})
+    dense, stem = (paper.value(f"fig-1a/{name}/1.0T") for name in ("dense", "stem-third"))
+    lead = 100 * (1 - np.log(stem) / np.log(dense))
+    rows.append(
+        {"panel": "paper", "what": "stem-third", "x": 1e9 * paper.value("table-3-1b/dense/total"), "value": lead}
+    )
+    for column, bits in paper.row("others-loss/dense").items():
+        size = 1e9 * paper.value(f"others-loss/parameters/{column}")
+        lead = 100 * (1 - paper.value(f"others-loss/stem-half/{column}") / bits)
+        rows.append({"panel": "re-runs", "what": "stem-half", "x": size, "value": lead})
+    return rows
+
+
+def draw_leads(axes: Axes, data: pd.DataFrame, line: str) -> None:
+    """Draw an arm's leads along a line, and the law from the widest model on."""
+    for arm in STEM:
+        leads = data[(data["panel"] == f"lead, {line}") & (data["what"] == arm)]
+        x = leads["x"].astype(float)
+        axes.errorbar(x, leads["value"], yerr=error_bars(leads), **look(arm), label=ARM_LABEL[arm])
+        told = data[(data["panel"] == f"drawn on, {line}") & (data["what"] == arm)]
+        beyond = pd.concat([leads.tail(1), told])
+        x = beyond["x"].astype(float)
+        axes.fill_between(
+            x, beyond["ci_low"].astype(float), beyond["ci_high"].astype(float), color=ARM_COLOUR[arm], alpha=0.15, lw=0
+        )
+        axes.plot(x, beyond["value"], color=ARM_COLOUR[arm], lw=0.8, ls=":")
+    axes.set_xscale("log")
+    axes.set_yscale("log", base=2)
+    ticks = [0.25, 0.5, 1, 2, 4, 8]
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set(xlabel="parameters of dense", ylabel=LEAD)
+
+
+def draw_others(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw the paper's leads and the re-runs', which the law has not seen."""
+    for name, marker, label in (("paper", None, "paper"), ("re-runs", "*", "re-runs: 1/2")):
+        rows = data[data["panel"] == name]
+        for number, (x, value, arm) in enumerate(
+            zip(rows["x"].astype(float), rows["value"], rows["what"], strict=True)
+        ):
+            axes.plot(
+                x, value, ls="none", marker=marker or ARM_MARKER[arm], ms=7 if marker else 5, mfc="white", mec=PLAIN,
+                label=label if not number else "_",
+            )  # fmt: skip
+
+
+def draw_beside(axes: Axes, data: pd.DataFrame, measure: Sizes) -> None:
+    """Draw leads of STEM full, of dense with a row added, and of dense of STEM's size, at the widths that have all."""
+    for place, arm in enumerate(BESIDE):
+        rows = data[(data["panel"] == "beside") & (data["what"] == arm)]
+        at = np.arange(len(rows)) + 0.12 * (place - 1)
+        axes.errorbar(at, rows["value"], yerr=error_bars(rows), **look(arm) | {"ls": "none"}, label=ARM_LABEL[arm])
+    widths = sorted(data[data["panel"] == "beside"]["x"].astype(float).unique())
+    axes.set_xticks(range(len(widths)), [f"{width * measure.inputs.scale.model.width:g}" for width in widths])
+    axes.set_xlim(-0.5, len(widths) - 0.5)
+    axes.set(xlabel="width", ylabel=LEAD)
+    axes.set_ylim(bottom=0)
+
+
+def draw_foretold(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw the leads of the three widest models over what all narrower ones had foretold; hollow: vocabulary fixed."""
+    told, came = (data[data["panel"] == panel].set_index(["what", "x"]) for panel in ("foretold", "came"))
+    for (arm, line), (what, x) in ((key[0].split(", "), key) for key in told.index):
+        ahead, after = told.loc[(what, x)], came.loc[(what, x)]
+        axes.errorbar(
+            ahead["value"], after["value"], xerr=error_bars(ahead)[:, None], yerr=error_bars(after)[:, None], ls="none",
+            color=ARM_COLOUR[arm], marker=ARM_MARKER[arm], mfc="white" if line == "fixed" else ARM_COLOUR[arm],
+        )  # fmt: skip
+    span = [min(axes.get_xlim()[0], axes.get_ylim()[0]), max(axes.get_xlim()[1], axes.get_ylim()[1])]
+    axes.plot(span, span, color="black", lw=0.6)
+    axes.plot([], [], "o", color=PLAIN, mfc="white", label="vocabulary fixed")
+    axes.plot([], [], "o", color=PLAIN, label="vocabulary grown")
+    axes.set(xlabel="foretold (%)", ylabel="came out (%)")
+
+
+def draw(data: pd.DataFrame, measure: Sizes) -> Figure:
+    """Draw leads along both lines of sizes, leads beside controls, and what was foretold."""
+    titles = {
+        "a": TITLES["fixed"],
+        "b": TITLES["grown"],
+        "c": "Memory, STEM, equal size",
+        "d": "Foretold from narrower models",
+    }
+    figure, grid = sheet("ab;cd", 6.2, titles)
+    draw_leads(grid["a"], data, "fixed")
+    draw_leads(grid["b"], data, "grown")
+    draw_others(grid["b"], data)
+    draw_beside(grid["c"], data, measure)
+    draw_foretold(grid["d"], data)
+    for axes in grid.values():
+        axes.legend(fontsize=SMALLEST)
+    return figure

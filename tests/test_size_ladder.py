@@ -1,0 +1,58 @@
+"""The figure and verdicts of the ladder of widths, on made-up losses whose leads follow a given law."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from stemrepro.config.arm import run_settings
+from stemrepro.measures.catalog import load
+from stemrepro.model.cost import parameter_counts
+from stemrepro.report.analyse import analyse
+from tests.conftest import ROOT
+from tests.made_up import write_arm
+
+LEAD = {"dense": 0.0, "stem-third": 3.0, "stem-full": 6.0, "input-add": 4.0, "dense-equal-size": 8.0}
+"""In % at width 32; it falls by a fifth a doubling of the width and grows by a quarter a doubling of the vocabulary."""
+
+
+@pytest.fixture(scope="module")
+def made_up(tmp_path_factory):
+    """scores/width of every arm and size."""
+    folder, catalog, rng = tmp_path_factory.mktemp("width"), load(ROOT / "recipes"), np.random.default_rng(0)
+    scale, recipe = catalog.scale("width"), catalog.recipe("size_ladder")
+    for address, parts in recipe.wanted().items():
+        variant, count = catalog.variant(address.variant), max(parts.values())
+        lead = LEAD[address.arm] * 0.8 ** np.log2(variant.width) * 1.25 ** np.log2(variant.vocab)
+        lead *= 1 + 0.3 * (variant.table_rate > 1)
+        prose = {seed: 3.5 * (1 - lead * (1 + 0.02 * rng.standard_normal()) / 100) for seed in range(count)}
+        model, _ = run_settings(address, catalog.arms[address.arm], variant, scale)
+        more = {"parameters": parameter_counts(model)["total"], "steps": round(variant.tokens * 20)}
+        write_arm(folder / "scores/width/losses" / address.path, prose, tuple(range(count)), **more)
+    return folder
+
+
+@pytest.mark.slow
+def test_the_ladder_is_judged_and_drawn(made_up, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    rows = {row["claim"]: row for row in analyse("size_ladder", "width", made_up / "scores", made_up / "results")}
+    folder = made_up / "results/width/size_ladder"
+    assert rows["fades-full"]["ours"] == pytest.approx(-np.log2(0.8), abs=0.03)
+    assert rows["stays-full"]["ours"] == pytest.approx(0, abs=0.03)
+    assert rows["table-rate-full"]["ours"] == pytest.approx(0.3 * 6 * 0.64, abs=0.25)
+    assert rows["foretold-third"]["ours"] == pytest.approx(0, abs=0.1)
+    assert rows["equal-size"]["ours"] == pytest.approx(0.02 * 3.5, abs=0.02)
+    assert {rows[name]["seeds"] for name in ("widest-full", "fades-full")} == {3}
+    data = pd.read_csv(folder / "data.csv")
+    drawn = data[data["panel"].str.startswith("drawn on") & (data["what"] == "stem-full")]
+    truth = {"fixed": [6 * 0.8 ** np.log2(width / 32) for width in (960, 2048)]}
+    truth["grown"] = truth["fixed"] * 1.25 ** np.log2(np.array([32_000, 128_256]) / 1024)
+    for line, leads in truth.items():
+        told = drawn[drawn["panel"] == f"drawn on, {line}"].sort_values("x")
+        assert (told["ci_low"] < leads).all()
+        assert (told["ci_high"] > leads).all()
+        assert (told["ci_high"] < 6 * told["ci_low"]).all()
+    re_runs = data[data["panel"] == "re-runs"]["value"].round(1).tolist()
+    assert re_runs == [2.5, 0.7, 0.4]
+    paper = data[data["panel"] == "paper"].set_index("what")["value"]
+    assert paper["stem-third"].round(2).tolist() == [1.85, 1.65]
+    assert data[data["panel"] == "beside"].groupby("what").size().eq(3).all()
