@@ -13,6 +13,7 @@ import pandas as pd
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
@@ -44,17 +45,6 @@ SOURCE_COLOUR = {
     "glosses": HUES["purple"],
     "hub": HUES["grey"],
 }
-TICKS = {"color": ".15", "labelsize": 8.36, "major.size": 4.8, "major.width": 1, "minor.size": 3.2, "minor.width": 0.8}
-PAPER = {
-    "font.size": 9.12, "axes.labelsize": 9.12, "text.color": ".15", "axes.labelcolor": ".15", "axes.edgecolor": ".15",
-    "axes.linewidth": 1, "axes.axisbelow": True, "grid.color": ".8", "lines.solid_capstyle": "round",
-    "patch.edgecolor": "w", "patch.force_edgecolor": True, "patch.linewidth": 0.8,
-    **{f"{axis}.{name}": value for axis in ("xtick", "ytick") for name, value in TICKS.items()},
-}  # fmt: skip
-"""What seaborn's theme of papers with ticks sets at 0.95 of its font size, and figures show.
-
-Seaborn itself would import scipy.stats, which takes each stage that draws half a second.
-"""
 SOURCE_DASHES = dict(zip(SOURCE_COLOUR, (*DASHES, "-"), strict=True))
 
 
@@ -67,7 +57,7 @@ def use_style(arms: dict[str, Arm]) -> None:
     for name, arm in arms.items():
         ARM_DASHES[name] = DASHES[before[arm.hue] % len(DASHES)]
         before[arm.hue] += 1
-    mpl.rcParams.update(PAPER)
+    sns.set_theme(context="paper", style="ticks", font_scale=0.95)
     mpl.rcParams.update({
         "svg.hashsalt": "stemrepro", "svg.fonttype": "none", "pdf.fonttype": 42, "figure.dpi": 100, "savefig.dpi": 200,
         "axes.spines.top": False, "axes.spines.right": False, "axes.titleweight": "bold", "axes.titlesize": "medium",

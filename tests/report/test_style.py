@@ -1,6 +1,5 @@
 """The style guide, and all figures of the committed scores against what code can see of it."""
 
-import matplotlib as mpl
 import pandas as pd
 import pytest
 import seaborn as sns
@@ -16,7 +15,6 @@ from stemrepro.report.style import (
     ARM_LABEL,
     ARM_MARKER,
     PANEL,
-    PAPER,
     alone,
     error_bars,
     footer,
@@ -67,16 +65,6 @@ def test_every_arm_has_a_look_of_its_own(catalog):
     looks = [(ARM_COLOUR[arm], ARM_MARKER[arm]) for arm in catalog.arms]
     assert len(set(looks)) == len(looks)
     assert len({ARM_LABEL[arm] for arm in catalog.arms}) == len(catalog.arms)
-
-
-def test_the_look_is_seaborns_of_papers():
-    with mpl.rc_context():
-        sns.set_theme(context="paper", style="ticks", font_scale=0.95)
-        seaborns = {name: mpl.rcParams[name] for name in PAPER}
-    with mpl.rc_context(PAPER):
-        ours = {name: mpl.rcParams[name] for name in PAPER}
-    for name, value in seaborns.items():
-        assert ours[name] == (pytest.approx(value) if isinstance(value, float) else value), name
 
 
 def test_hues_are_those_that_the_colour_blind_tell_apart():
