@@ -55,7 +55,7 @@ class Memory:
     Attributes:
         state: weights, gradients and moments, tables apart.
         tables: the same of the tables.
-        logits: of a micro-batch, with their gradient.
+        logits: of the tokens of a micro-batch that have them at a time, with their gradient.
     """
 
     state: float
@@ -79,11 +79,12 @@ def memory(model: ModelConfig, training: RunTraining, parallel: Parallel | None)
     devices = parallel.devices // parallel.replicate if parallel and parallel.sharded else 1
     gradients = devices if passes(training, parallel.devices if parallel else 1) == 1 else 1
     each = FLOAT * (3 / devices + 1 / gradients)
+    tokens = training.micro_batch * training.sequence
     by_width = 4 * FLOAT / parallel.ranks_per_table if parallel else 0
     return Memory(
         each * (together + apart - tables),
         by_width * apart if apart else each * tables,
-        2.0 * FLOAT * training.micro_batch * training.sequence * model.vocab,
+        2.0 * FLOAT * min(tokens, training.loss_tokens or tokens) * model.vocab,
     )
 
 

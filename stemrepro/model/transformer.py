@@ -17,6 +17,7 @@ from stemrepro.model.config import END_OF_DOCUMENT, ModelConfig
 from stemrepro.model.ffn.base import FFN, is_table
 from stemrepro.model.ffn.loading import ffn_class
 from stemrepro.model.ffn.naming import OWN_FILE
+from stemrepro.model.loss import losses_in_parts, token_losses
 from stemrepro.model.pairs import PairInput
 
 
@@ -144,6 +145,16 @@ class Decoder(nn.Module):
             ValueError: as for `hidden`.
         """
         return self.head(self.hidden(tokens, cache))
+
+    def losses(self, tokens: Tensor, targets: Tensor, at_once: int | None = None) -> Tensor:
+        """Return the losses in nats: tokens and the tokens that follow them [B, T] -> float32 [B, T].
+
+        With `at_once`, the logits of so many tokens are in memory at a time, in place of all.
+        """
+        hidden = self.hidden(tokens)
+        if at_once is None:
+            return token_losses(self.head(hidden), targets).clone()  # FSDP takes no view
+        return losses_in_parts(self.head, hidden, targets, at_once)
 
     def hidden(self, tokens: Tensor, cache: Cache | None = None, mask: Tensor | None = None) -> Tensor:
         """Return what the head reads: tokens [B, T] -> [B, T, D].

@@ -15,7 +15,6 @@ from stemrepro.common.files import atomic_write
 from stemrepro.common.sums import total
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.model.ffn.base import is_table
-from stemrepro.model.loss import token_losses
 from stemrepro.training import ranks
 from stemrepro.training.checkpoint import STABLE, checkpoint_path, prune
 from stemrepro.training.module import LanguageModule
@@ -34,10 +33,12 @@ class Diverged(Exception):
         self.step = step
 
 
-def losses_by_source(model: torch.nn.Module, blocks: TokenBlocks, tokens: int, batch: int) -> dict[str, float]:
+def losses_by_source(
+    model: torch.nn.Module, blocks: TokenBlocks, tokens: int, batch: int, at_once: int | None = None
+) -> dict[str, float]:
     """Return the mean loss in nats per token of each source, over `tokens` evenly spread tokens per source.
 
-    Ranks share the batches; each returns all losses.
+    Ranks share the batches; each returns all losses. `at_once` is that of Decoder.losses.
     """
     numbers, documents = blocks.spread(tokens)
     sources = [document[1] for document in blocks.about["documents"]]
@@ -48,7 +49,7 @@ def losses_by_source(model: torch.nn.Module, blocks: TokenBlocks, tokens: int, b
             first = begin + batch * ranks.rank()
             mine = slice(first, first + batch) if first < len(numbers) else slice(0, batch)
             rows = blocks.at(numbers[mine]).to(device)
-            losses = token_losses(model(rows[:, :-1]), rows[:, 1:]).double().mean(dim=1)
+            losses = model.losses(rows[:, :-1], rows[:, 1:], at_once).double().mean(dim=1)
             if first < len(numbers):  # a pass too many: the ranks of a sharded model make as many
                 found[mine] = losses
     sums: dict[str, list[float]] = {}
@@ -156,7 +157,8 @@ class Recorder(L.Callback):
         run, training = self.run, self.run.training
         if self.validation is None:
             self.validation = TokenBlocks(run.blocks, "validation", training.sequence, run.model.vocab)
-        return losses_by_source(module.model, self.validation, training.eval_tokens, training.eval_batch)
+        tokens, batch = training.eval_tokens, training.eval_batch
+        return losses_by_source(module.model, self.validation, tokens, batch, training.loss_tokens)
 
 
 def save_tables(model: torch.nn.Module, path: Path) -> None:

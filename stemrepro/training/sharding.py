@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.utils.checkpoint import checkpoint
 
 from stemrepro.common.errors import UserError
@@ -40,6 +40,7 @@ def shard(model: Decoder, parallel: Parallel, device: torch.device) -> None:
     for block in model.blocks:
         sharded(block)
     sharded(model)
+    register_fsdp_forward_method(model, "losses")
 
 
 def compile_blocks(model: Decoder) -> None:

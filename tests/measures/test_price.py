@@ -74,7 +74,11 @@ def test_memory_of_a_device(run):
     memory = price.memory(model, training, parallel)
     assert memory.tables == 16 * 5253365760 / 8
     assert memory.state == 1414596608 * 4 * (3 / 8 + 1)
-    assert memory.logits == 2 * 4 * 4096 * 128256
+    assert memory.logits == 2 * 4 * 1024 * 128256
+    at_once = training.model_copy(update={"loss_tokens": None})
+    assert price.memory(model, at_once, parallel).logits == 2 * 4 * 4096 * 128256
+    short = training.model_copy(update={"sequence": 512})
+    assert price.memory(model, short, parallel).logits == 2 * 4 * 512 * 128256
     one_pass = training.model_copy(update={"micro_batch": 64})
     assert price.memory(model, one_pass, parallel).state == 1414596608 * 16 / 8
     assert price.memory(model, training, None).state == 1414596608 * 16
