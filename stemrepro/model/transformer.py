@@ -94,7 +94,7 @@ class Attention(nn.Module):
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
-        self.heads, self.kv_heads = config.heads, config.kv_heads
+        self.head_width, self.grouped = config.head_width, config.heads != config.kv_heads
         self.query = nn.Linear(config.width, config.heads * config.head_width, bias=False)
         self.key = nn.Linear(config.width, config.kv_heads * config.head_width, bias=False)
         self.value = nn.Linear(config.width, config.kv_heads * config.head_width, bias=False)
@@ -111,10 +111,10 @@ class Attention(nn.Module):
         The mask is [B, 1, T, T + tokens of `past`], documents that don't see each other, or None for plain causal
         attention.
         """
-        query = rotate(self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2), cos, sin)
-        key = rotate(self.key(x).unflatten(-1, (self.kv_heads, -1)).transpose(1, 2), cos, sin)
+        query = rotate(self.query(x).unflatten(-1, (-1, self.head_width)).transpose(1, 2), cos, sin)
+        key = rotate(self.key(x).unflatten(-1, (-1, self.head_width)).transpose(1, 2), cos, sin)
         value = self.value(x) if self.table is None else self.value(x) + self.table(tokens)
-        value = value.unflatten(-1, (self.kv_heads, -1)).transpose(1, 2)
+        value = value.unflatten(-1, (-1, self.head_width)).transpose(1, 2)
         if past is not None:
             key, value = past.extend(key, value)
         query, key = query.to(value.dtype), key.to(value.dtype)
@@ -122,7 +122,7 @@ class Attention(nn.Module):
             mixed = attend_inside(mask, query, key, value)
         else:
             mixed = F.scaled_dot_product_attention(
-                query, key, value, mask, is_causal=mask is None, enable_gqa=self.heads != self.kv_heads
+                query, key, value, mask, is_causal=mask is None, enable_gqa=self.grouped
             )
         return self.out(mixed.transpose(1, 2).flatten(2))
 

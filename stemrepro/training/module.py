@@ -45,7 +45,7 @@ def mean_loss(model: torch.nn.Module, batch: Tensor, at_once: int | None = None)
 
     With `at_once`, the logits of so many tokens are in memory at a time.
     """
-    return model.losses(batch[:, :-1], batch[:, 1:], at_once).mean()
+    return ranks.whole(model.losses(batch[:, :-1], batch[:, 1:], at_once)).mean()
 
 
 class LanguageModule(L.LightningModule):
@@ -144,9 +144,9 @@ class LanguageModule(L.LightningModule):
         clip_tables(list(table_parameters(self.model).values()), training.clip)
 
     def train_dataloader(self) -> DataLoader:
-        """Return the micro-batches from where the run is, dealt out to ranks in turn; one epoch is the whole run."""
-        first, size = self.first_batch + ranks.rank(), self.run.training.micro_batch
-        batches = Batches(self.blocks, self.run.seed, size, first, ranks.world())
+        """Return the micro-batches from where the run is, dealt out to readers in turn; one epoch is the whole run."""
+        (number, readers), size = ranks.reader(self.run.parallel), self.run.training.micro_batch
+        batches = Batches(self.blocks, self.run.seed, size, self.first_batch + number, readers)
         # A loader draws a seed when it starts. From the global generator, a resume would shift the random state.
         return DataLoader(batches, batch_size=None, generator=torch.Generator())
 
