@@ -21,6 +21,7 @@ from stemrepro.config.catalog import Catalog
 from stemrepro.config.scale import Scale
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import flops_per_token
+from stemrepro.model.loss import token_losses
 from stemrepro.training.compiling import compiled
 from stemrepro.training.module import LanguageModule, mean_loss
 from stemrepro.training.run import Run
@@ -77,16 +78,16 @@ PEERS = {"transformers": transformers_llama, "litgpt": litgpt_gpt}
 
 
 class Logits(torch.nn.Module):
-    """A peer as our loss calls a model: tokens in, logits out."""
+    """A peer as our loss calls a model."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
         self.model = model
 
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return logits [batch, seq, vocab] of tokens [batch, seq]."""
+    def losses(self, tokens: torch.Tensor, targets: torch.Tensor, at_once: None) -> torch.Tensor:
+        """Return the losses in nats: tokens and the tokens that follow them [batch, seq] -> [batch, seq]."""
         output = self.model(tokens)
-        return getattr(output, "logits", output)
+        return token_losses(getattr(output, "logits", output), targets)
 
 
 def peer_step(model: torch.nn.Module, clip: float, compile: bool) -> Callable[[torch.Tensor], object]:

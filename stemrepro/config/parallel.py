@@ -8,6 +8,7 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.yaml_records import Positive, Strict, later
 from stemrepro.config.training import RunTraining
 from stemrepro.model.config import ModelConfig
+from stemrepro.model.specs import spec
 
 
 class Parallel(Strict):
@@ -28,6 +29,11 @@ class Parallel(Strict):
     replicate: Positive = Field(
         1,
         description="copies of the sharded weights, tables by width apart: each is held by ranks / replicate (HSDP)",
+    )
+    tensor: Positive = Field(
+        1,
+        description="devices that share each layer's heads, channels of ffn_width and columns of tables (tensor "
+        "parallel); they read the same micro-batches",
     )
     param_dtype: Literal["float32", "bfloat16"] = Field(
         "float32", description="type in which weights and tables' rows are gathered; shards and reductions are float32"
@@ -55,6 +61,11 @@ class Parallel(Strict):
     def _counted(self) -> str:
         return f"devices {self.devices}" + (f" x nodes {self.nodes}" if self.nodes > 1 else "")
 
+    @property
+    def readers(self) -> int:
+        """Ranks, or groups of `tensor` of them, that read micro-batches of their own."""
+        return self.ranks // self.tensor
+
     @model_validator(mode="after")
     def _divides(self) -> "Parallel":
         if self.ranks == 1:
@@ -70,6 +81,11 @@ class Parallel(Strict):
             raise ValueError(
                 f"replicate {self.replicate} must divide {self._counted} into groups of two or more; "
                 "for a copy on each device use strategy 'ddp'"
+            )
+        if self.tensor > 1 and (self.strategy != "fsdp" or self.replicate > 1 or self.devices % self.tensor):
+            raise ValueError(
+                f"tensor {self.tensor} must divide devices {self.devices}, and goes with strategy 'fsdp' and "
+                "replicate 1; tables are then sharded along their width, too"
             )
         for name in ("replicate", "param_dtype"):
             if not self.sharded and getattr(self, name) != type(self).model_fields[name].default:
@@ -91,11 +107,11 @@ class Parallel(Strict):
             raise UserError(f"{who} can't be trained under parallel (strategy '{self.strategy}'): {reason}")
 
     def _refusal(self, model: ModelConfig, training: RunTraining) -> str:
-        per_pass = training.micro_batch * self.ranks
+        per_pass = training.micro_batch * self.readers
         if training.batch % per_pass:
+            devices = self._counted + (f" / tensor {self.tensor}" if self.tensor > 1 else "")
             return (
-                f"batch {training.batch} is no multiple of micro_batch {training.micro_batch} x "
-                f"{self._counted} = {per_pass}"
+                f"batch {training.batch} is no multiple of micro_batch {training.micro_batch} x {devices} = {per_pass}"
             )
         if training.table_home == "host":
             return "table_home 'host' has each process train all rows; use 'device'"
@@ -111,6 +127,19 @@ class Parallel(Strict):
             return f"precision '{training.precision}' is not for sharded weights; use '32-true' or 'bf16-mixed'"
         if model.table_shared:
             return "table_shared lets layers read a table that another layer has put away; use strategy 'ddp'"
+        if self.tensor > 1 and (reason := self._unsplit(model)):
+            return reason
         if self.strategy == "tables" and model.replaced_layers and model.ffn_width % self.ranks_per_table:
             return f"ffn_width {model.ffn_width} is no multiple of table_ranks {self.ranks_per_table}"
+        return ""
+
+    def _unsplit(self, model: ModelConfig) -> str:
+        """Say why `tensor` devices can't share a model's layers."""
+        if model.replaced_layers and not spec(model.ffn).splits:
+            return f"the network '{model.ffn}' can't be shared by channels; leave tensor out"
+        if model.pair_rows:
+            return "pair_rows has a table at the input, which can't be shared by channels; leave tensor out"
+        for name in ("heads", "kv_heads", "ffn_width", "vocab"):
+            if getattr(model, name) % self.tensor:
+                return f"{name} {getattr(model, name)} is no multiple of tensor {self.tensor}"
         return ""

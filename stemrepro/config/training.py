@@ -62,6 +62,11 @@ class Training(Strict):
         description="MKL's AVX-512 kernels on processors of other makers than Intel too: faster, other roundings; "
         "where they can't be had a run is trained without and records it",
     )
+    loss_tokens: Positive | None = later(
+        None,
+        description="tokens whose logits are in memory at a time, where those of a batch are too many: the backward "
+        "pass makes them anew, other roundings; all when left out",
+    )
     evals: Positive = Field(description="evaluations during a run, evenly spaced; under wsd, per doubling of the steps")
     eval_tokens: Positive = Field(description="validation tokens per source at each evaluation")
     eval_batch: Positive = Field(description="sequences at once at an evaluation")

@@ -7,7 +7,7 @@ from stemrepro.config.scale import Machine
 from stemrepro.config.training import RunTraining
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import expected_distinct, flops_per_token, parameter_counts
-from stemrepro.model.traffic import Step, copies_bytes, fsdp_bytes, rows_bytes
+from stemrepro.model.traffic import Step, copies_bytes, fsdp_bytes, rows_bytes, tensor_bytes
 
 FLOAT = 4
 """Bytes of a number, of weights, gradients and AdamW's two moments."""
@@ -43,9 +43,9 @@ def _split(model: ModelConfig, parallel: Parallel | None) -> tuple[int, int]:
     return counts["total"] - apart, apart
 
 
-def passes(training: RunTraining, devices: int) -> int:
-    """Return how many micro-batches a device has in a step."""
-    return training.batch // (training.micro_batch * devices)
+def passes(training: RunTraining, readers: int) -> int:
+    """Return how many micro-batches each of so many readers has in a step."""
+    return training.batch // (training.micro_batch * readers)
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Memory:
     Attributes:
         state: weights, gradients and moments, tables apart.
         tables: the same of the tables.
-        logits: of a micro-batch, with their gradient.
+        logits: of the tokens of a micro-batch that have them at a time, with their gradient.
     """
 
     state: float
@@ -77,13 +77,15 @@ def memory(model: ModelConfig, training: RunTraining, parallel: Parallel | None)
     together, apart = _split(model, parallel)
     tables = parameter_counts(model)["tables"]
     devices = parallel.ranks // parallel.replicate if parallel and parallel.sharded else 1
-    gradients = devices if passes(training, parallel.ranks if parallel else 1) == 1 else 1
+    tensor = parallel.tensor if parallel else 1
+    gradients = devices if passes(training, parallel.readers if parallel else 1) == 1 else tensor
     each = FLOAT * (3 / devices + 1 / gradients)
+    tokens = training.micro_batch * training.sequence
     by_width = 4 * FLOAT / parallel.ranks_per_table if parallel else 0
     return Memory(
         each * (together + apart - tables),
         by_width * apart if apart else each * tables,
-        2.0 * FLOAT * training.micro_batch * training.sequence * model.vocab,
+        2.0 * FLOAT * min(tokens, training.loss_tokens or tokens) * model.vocab / tensor,
     )
 
 
@@ -98,10 +100,13 @@ def traffic(model: ModelConfig, training: RunTraining, parallel: Parallel | None
     together, apart = _split(model, parallel)
     if not parallel.sharded:
         return copies_bytes(together, parallel.ranks)
-    group, shared = parallel.ranks // parallel.replicate, parallel.ranks_per_table
+    group, shared = parallel.readers // parallel.replicate, parallel.ranks_per_table
     number = {"float32": 4, "bfloat16": 2}[parallel.param_dtype]
-    step = Step(group, passes(training, parallel.ranks), training.micro_batch * training.sequence, number)
-    sharded = fsdp_bytes(model, step, without=apart) + copies_bytes(together / group, parallel.replicate)
+    step = Step(group, passes(training, parallel.readers), training.micro_batch * training.sequence, number)
+    sharded = fsdp_bytes(model, step, without=apart) / parallel.tensor
+    sharded += copies_bytes(together / group, parallel.replicate)
+    if parallel.tensor > 1:
+        sharded += tensor_bytes(model, step, parallel.tensor, parallel.recompute)
     if not apart:
         return sharded
     rows = rows_bytes(model, step, expected_distinct(step.tokens, model.vocab), shared)

@@ -42,11 +42,14 @@ class FFNSpec:
         cost: closed form of its elements.
         needs: fields of the model that it needs: "rank", "experts", "slots".
         grows_by: the field by which an arm is matched in size to another, or "".
+        splits: each of its ffn_width channels is computed by itself until W_d adds them up, so that devices can share
+            them.
     """
 
     cost: Callable[[ModelConfig], FFNCost]
     needs: tuple[Literal["rank", "experts", "slots"], ...] = ()
     grows_by: Literal["", "ffn_width", "experts"] = ""
+    splits: bool = False
 
 
 def _used(elements: int, row: int = 0, more: int = 0) -> FFNCost:
@@ -66,21 +69,21 @@ def _experts(c: ModelConfig, router: int) -> FFNCost:
 
 
 FFNS = {
-    "dense": FFNSpec(lambda c: _used(3 * _df(c)), grows_by="ffn_width"),
-    "stem": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width)),
-    "stem-shuffled": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width)),
-    "ngram-table": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width)),
-    "token-only": FFNSpec(lambda c: _used(_df(c), c.ffn_width)),
-    "up-removed": FFNSpec(lambda c: _used(2 * _df(c)), grows_by="ffn_width"),
-    "token-ffn": FFNSpec(lambda c: _used(3 * _df(c))),
-    "gate-replaced": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width)),
+    "dense": FFNSpec(lambda c: _used(3 * _df(c)), grows_by="ffn_width", splits=True),
+    "stem": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width), splits=True),
+    "stem-shuffled": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width), splits=True),
+    "ngram-table": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width), splits=True),
+    "token-only": FFNSpec(lambda c: _used(_df(c), c.ffn_width), splits=True),
+    "up-removed": FFNSpec(lambda c: _used(2 * _df(c)), grows_by="ffn_width", splits=True),
+    "token-ffn": FFNSpec(lambda c: _used(3 * _df(c)), splits=True),
+    "gate-replaced": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width), splits=True),
     "down-replaced": FFNSpec(lambda c: _used(0, c.width)),
     "stem-normed": FFNSpec(lambda c: _used(2 * _df(c), c.ffn_width, more=c.ffn_width)),
     "stem-slots": FFNSpec(
         lambda c: replace(_used(2 * _df(c) + c.width * c.slots, c.ffn_width), slots=c.slots), needs=("slots",)
     ),
     "jtok": FFNSpec(lambda c: _used(3 * _df(c), c.width, more=c.width)),
-    "stem-dagger": FFNSpec(lambda c: _used(3 * _df(c), c.ffn_width)),
+    "stem-dagger": FFNSpec(lambda c: _used(3 * _df(c), c.ffn_width), splits=True),
     "blend": FFNSpec(lambda c: _used(3 * _df(c), c.ffn_width, more=1)),
     "stem-lowrank": FFNSpec(lambda c: _used(2 * _df(c) + c.rank * c.ffn_width, c.rank), needs=("rank",)),
     "ple": FFNSpec(lambda c: _used(3 * _df(c) + 2 * c.width * c.rank, c.rank), needs=("rank",)),

@@ -94,6 +94,17 @@ def copies_bytes(elements: float, copies: int) -> float:
     return 2 * _of_others(copies) * REDUCED * elements
 
 
+def tensor_bytes(config: ModelConfig, step: Step, shared: int, recomputed: bool) -> float:
+    """Return the bytes received where `shared` ranks share each layer and read the same tokens (rings).
+
+    Added up are the outputs of the input embedding, of attention and of the FFN, and the gradients of the head's input
+    and of theirs; for the loss three float32 a token. A recomputed block adds the output of its attention up again.
+    """
+    vectors = 2 + (4 + recomputed) * config.layers
+    each = step.tokens * (vectors * config.width * step.number + 3 * 4)
+    return step.passes * 2 * _of_others(shared) * each
+
+
 def exchanged_bytes(config: ModelConfig, step: Step, group: int) -> float:
     """Return the bytes received of tokens' hidden states and their gradients, with experts shared by `group` ranks."""
     moved = 4 * step.tokens * config.top_k * config.width * len(config.replaced_layers) * step.number

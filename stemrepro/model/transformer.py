@@ -6,6 +6,7 @@ baseline. Shapes: B batch, T sequence, D width, H heads, K key/value heads, E he
 
 import hashlib
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
@@ -17,7 +18,11 @@ from stemrepro.model.config import END_OF_DOCUMENT, ModelConfig
 from stemrepro.model.ffn.base import FFN, is_table
 from stemrepro.model.ffn.loading import ffn_class
 from stemrepro.model.ffn.naming import OWN_FILE
+from stemrepro.model.loss import losses_in_parts, token_losses
 from stemrepro.model.pairs import PairInput
+
+LONG = 4096
+"""From so many tokens a sequence on, attention goes document by document: a mask [T, T] would take 16 MB and more."""
 
 
 def rotary_angles(length: int, head_width: int, base: float, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -51,6 +56,35 @@ def document_mask(tokens: Tensor) -> Tensor:
     return (same & torch.ones_like(same[0]).tril())[:, None]
 
 
+@dataclass(frozen=True, eq=False)
+class Documents:
+    """The documents of sequences, one sequence after another; `lengths` are their tokens."""
+
+    lengths: list[int]
+
+
+def documents_of(tokens: Tensor) -> Documents:
+    """Return the documents of sequences [B, T]; a sequence's end ends its last one, too."""
+    ends = tokens == END_OF_DOCUMENT
+    ends[:, -1] = True
+    places = ends.flatten().nonzero().flatten()
+    return Documents(torch.diff(places, prepend=places.new_tensor([-1])).tolist())
+
+
+def attend_inside(documents: Documents, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Attend causally inside each document: query [B, H, T, E], key and value [B, K, T, E] -> [B, H, T, E].
+
+    No mask is made, and nothing is computed for two tokens of different documents.
+    """
+    each = (torch.split(x.transpose(0, 1).flatten(1, 2)[None], documents.lengths, 2) for x in (query, key, value))
+    grouped = query.shape[1] != key.shape[1]
+    mixed = [
+        F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)
+        for q, k, v in zip(*each, strict=True)
+    ]
+    return torch.cat(mixed, 2).view(query.transpose(0, 1).shape).transpose(0, 1)
+
+
 class Attention(nn.Module):
     """Causal grouped-query attention with rotary positions.
 
@@ -60,7 +94,7 @@ class Attention(nn.Module):
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
-        self.heads, self.kv_heads = config.heads, config.kv_heads
+        self.head_width, self.grouped = config.head_width, config.heads != config.kv_heads
         self.query = nn.Linear(config.width, config.heads * config.head_width, bias=False)
         self.key = nn.Linear(config.width, config.kv_heads * config.head_width, bias=False)
         self.value = nn.Linear(config.width, config.kv_heads * config.head_width, bias=False)
@@ -69,22 +103,27 @@ class Attention(nn.Module):
         self.table = nn.Embedding(config.vocab, config.kv_heads * config.head_width) if placed else None
 
     def forward(
-        self, x: Tensor, tokens: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, past: LayerCache | None = None
-    ) -> Tensor:
+        self, x: Tensor, tokens: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | Documents | None,
+        past: LayerCache | None = None,
+    ) -> Tensor:  # fmt: skip
         """Attend: x [B, T, D], tokens [B, T], cos and sin [T, E] or [B, 1, T, E] -> [B, T, D].
 
-        The mask is [B, 1, T, T + tokens of `past`], or None for plain causal attention.
+        The mask is [B, 1, T, T + tokens of `past`], documents that don't see each other, or None for plain causal
+        attention.
         """
-        query = rotate(self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2), cos, sin)
-        key = rotate(self.key(x).unflatten(-1, (self.kv_heads, -1)).transpose(1, 2), cos, sin)
+        query = rotate(self.query(x).unflatten(-1, (-1, self.head_width)).transpose(1, 2), cos, sin)
+        key = rotate(self.key(x).unflatten(-1, (-1, self.head_width)).transpose(1, 2), cos, sin)
         value = self.value(x) if self.table is None else self.value(x) + self.table(tokens)
-        value = value.unflatten(-1, (self.kv_heads, -1)).transpose(1, 2)
+        value = value.unflatten(-1, (-1, self.head_width)).transpose(1, 2)
         if past is not None:
             key, value = past.extend(key, value)
-        mixed = F.scaled_dot_product_attention(
-            query.to(value.dtype), key.to(value.dtype), value, mask, is_causal=mask is None,
-            enable_gqa=self.heads != self.kv_heads,
-        )  # fmt: skip
+        query, key = query.to(value.dtype), key.to(value.dtype)
+        if isinstance(mask, Documents):
+            mixed = attend_inside(mask, query, key, value)
+        else:
+            mixed = F.scaled_dot_product_attention(
+                query, key, value, mask, is_causal=mask is None, enable_gqa=self.grouped
+            )
         return self.out(mixed.transpose(1, 2).flatten(2))
 
 
@@ -99,7 +138,7 @@ class Block(nn.Module):
         self.ffn = ffn_class(config.ffn_of(layer))(config)
 
     def forward(
-        self, x: Tensor, embedded: Tensor, tokens: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None,
+        self, x: Tensor, embedded: Tensor, tokens: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | Documents | None,
         past: LayerCache | None = None,
     ) -> Tensor:  # fmt: skip
         """Apply the layer: x and the tokens' input embeddings [B, T, D], tokens [B, T] -> [B, T, D]."""
@@ -145,6 +184,16 @@ class Decoder(nn.Module):
         """
         return self.head(self.hidden(tokens, cache))
 
+    def losses(self, tokens: Tensor, targets: Tensor, at_once: int | None = None) -> Tensor:
+        """Return the losses in nats: tokens and the tokens that follow them [B, T] -> float32 [B, T].
+
+        With `at_once`, the logits of so many tokens are in memory at a time, in place of all.
+        """
+        hidden = self.hidden(tokens)
+        if at_once is None:
+            return token_losses(self.head(hidden), targets).clone()  # FSDP takes no view
+        return losses_in_parts(self.head, hidden, targets, at_once)
+
     def hidden(self, tokens: Tensor, cache: Cache | None = None, mask: Tensor | None = None) -> Tensor:
         """Return what the head reads: tokens [B, T] -> [B, T, D].
 
@@ -162,21 +211,24 @@ class Decoder(nn.Module):
                                  self.config.rope_base, tokens.device)  # fmt: skip
         if (cache is not None or mask is not None) and not self.caches:
             raise ValueError(f"'{self.config.ffn}' with pair_rows {self.config.pair_rows} can't use a cache or a mask")
+        within: Tensor | Documents | None = mask
         if mask is not None:
             places = mask.sum(dim=-1) - 1
             cos, sin = cos[places], sin[places]
-        else:
-            mask = document_mask(whole) if self.config.document_mask else None
-            if cache is not None:
-                cos, sin = cos[length - tokens.shape[1] : length], sin[length - tokens.shape[1] : length]
-                if mask is None:
-                    mask = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()[None, None]
-                mask = mask[:, :, -tokens.shape[1] :]
+        elif cache is None and self.config.document_mask:
+            within = documents_of(tokens) if length >= LONG else document_mask(tokens)
+        elif cache is not None:
+            cos, sin = cos[length - tokens.shape[1] : length], sin[length - tokens.shape[1] : length]
+            if self.config.document_mask:
+                within = document_mask(whole)
+            else:
+                within = torch.ones(length, length, dtype=torch.bool, device=tokens.device).tril()[None, None]
+            within = within[:, :, -tokens.shape[1] :]
         x = embedded = self.embedding(tokens)
         if self.pairs is not None:
             x = x + self.pairs(tokens)
         for block, past in zip(self.blocks, cache.layers if cache else [None] * len(self.blocks), strict=True):
-            x = block(x, embedded, tokens, cos, sin, mask, past)
+            x = block(x, embedded, tokens, cos, sin, within, past)
         return self.norm(x)
 
 

@@ -105,7 +105,7 @@ def assumptions(catalog: Catalog, params: Params, machine: Machine) -> list[str]
         f"Assumed: {machine.flops / 1e12:,.0f} TFLOP/s at the peak, of which {low:.0%} to {high:.0%} are reached "
         f"(MFU), and {machine.dollars_per_hour:g} dollars an hour and device.",
         "FLOPs are forward and backward, with every query against every key; the scoring comes on top.",
-        f"Memory: weights, gradients and AdamW's moments in float32, and a micro-batch's logits with their gradient; "
+        f"Memory: weights, gradients and AdamW's moments in float32, and logits of `loss_tokens` with their gradient; "
         f"other activations come on top. A device has {machine.memory_gb:g} GB.",
         "A step's traffic: bytes that a device receives; distinct tokens are estimated by a Zipf law.",
         f"Disk: {need.blocks / 1e9:,.0f} GB of token blocks, {need.checkpoints / 1e9:,.0f} GB of checkpoints, "

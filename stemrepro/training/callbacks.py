@@ -13,9 +13,9 @@ from torch import Tensor
 
 from stemrepro.common.files import atomic_write
 from stemrepro.common.sums import total
+from stemrepro.config.parallel import Parallel
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.model.ffn.base import is_table
-from stemrepro.model.loss import token_losses
 from stemrepro.training import ranks
 from stemrepro.training.checkpoint import STABLE, checkpoint_path, prune
 from stemrepro.training.module import LanguageModule
@@ -34,25 +34,34 @@ class Diverged(Exception):
         self.step = step
 
 
-def losses_by_source(model: torch.nn.Module, blocks: TokenBlocks, tokens: int, batch: int) -> dict[str, float]:
+def losses_by_source(
+    model: torch.nn.Module,
+    blocks: TokenBlocks,
+    tokens: int,
+    batch: int,
+    at_once: int | None = None,
+    parallel: Parallel | None = None,
+) -> dict[str, float]:
     """Return the mean loss in nats per token of each source, over `tokens` evenly spread tokens per source.
 
-    Ranks share the batches; each returns all losses.
+    Ranks share the batches; each returns all losses. `at_once` is that of Decoder.losses, `parallel` that of a run.
     """
     numbers, documents = blocks.spread(tokens)
     sources = [document[1] for document in blocks.about["documents"]]
     device = next(model.parameters()).device
     found = torch.zeros(len(numbers), dtype=torch.float64, device=device)
     with torch.no_grad():
-        for begin in range(0, len(numbers), batch * ranks.world()):
-            first = begin + batch * ranks.rank()
+        reader, readers = ranks.reader(parallel)
+        for begin in range(0, len(numbers), batch * readers):
+            first = begin + batch * reader
             mine = slice(first, first + batch) if first < len(numbers) else slice(0, batch)
             rows = blocks.at(numbers[mine]).to(device)
-            losses = token_losses(model(rows[:, :-1]), rows[:, 1:]).double().mean(dim=1)
+            losses = ranks.whole(model.losses(rows[:, :-1], rows[:, 1:], at_once)).double().mean(dim=1)
             if first < len(numbers):  # a pass too many: the ranks of a sharded model make as many
                 found[mine] = losses
+    found = ranks.summed(found) / (ranks.world() // readers)
     sums: dict[str, list[float]] = {}
-    for loss, document in zip(ranks.summed(found).tolist(), documents[:, 0], strict=True):
+    for loss, document in zip(found.tolist(), documents[:, 0], strict=True):
         sums.setdefault(sources[document], []).append(loss)
     return {source: total(values) / len(values) for source, values in sums.items()}
 
@@ -108,7 +117,7 @@ class Recorder(L.Callback):
             Left: a rank got a signal to leave, and the step has a checkpoint.
         """
         step, training = trainer.global_step, self.run.training
-        parts = training.batch // (training.micro_batch * ranks.world())
+        parts = training.batch // (training.micro_batch * ranks.reader(self.run.parallel)[1])
         self.losses.append(outputs["loss"].detach() - outputs.get("load_balancing_loss", 0.0) / parts)
         if len(self.losses) < parts:
             return
@@ -156,7 +165,8 @@ class Recorder(L.Callback):
         run, training = self.run, self.run.training
         if self.validation is None:
             self.validation = TokenBlocks(run.blocks, "validation", training.sequence, run.model.vocab)
-        return losses_by_source(module.model, self.validation, training.eval_tokens, training.eval_batch)
+        tokens, batch = training.eval_tokens, training.eval_batch
+        return losses_by_source(module.model, self.validation, tokens, batch, training.loss_tokens, self.run.parallel)
 
 
 def save_tables(model: torch.nn.Module, path: Path) -> None:

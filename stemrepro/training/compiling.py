@@ -7,7 +7,8 @@ from functools import cache
 import torch
 
 from stemrepro.common.files import private_folder
-from stemrepro.model.transformer import rotary_angles
+from stemrepro.model import transformer
+from stemrepro.model.transformer import attend_inside, documents_of, rotary_angles
 
 MOST_GRAPHS = 256
 """Graphs of one function that a worker keeps; by default torch stops compiling it after 8."""
@@ -22,6 +23,8 @@ def compiled(function: Callable, dynamic: bool = False) -> Callable:
     # The compiler looks through a cache, and would make them anew in every step. This call imports the compiler, which
     # takes a second: a mark at the function would cost it wherever a model is only read.
     torch.compiler.assume_constant_result(rotary_angles)
+    for apart in (documents_of, attend_inside):  # other lengths in every batch
+        setattr(transformer, apart.__name__, torch.compiler.disable(apart))
     torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = MOST_GRAPHS
     return torch.compile(function, dynamic=dynamic)
 

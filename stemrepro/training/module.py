@@ -9,7 +9,6 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from stemrepro.data.blocks import TokenBlocks
 from stemrepro.model.ffn.base import is_table, table_parameters
-from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import build
 from stemrepro.training import ranks
 from stemrepro.training.compiling import compiled
@@ -41,9 +40,12 @@ class Batches(IterableDataset):
             k += self.every
 
 
-def mean_loss(model: torch.nn.Module, batch: Tensor) -> Tensor:
-    """Return the mean loss in nats per token: batch [micro_batch, sequence + 1] -> scalar."""
-    return token_losses(model(batch[:, :-1]), batch[:, 1:]).mean()
+def mean_loss(model: torch.nn.Module, batch: Tensor, at_once: int | None = None) -> Tensor:
+    """Return the mean loss in nats per token: batch [micro_batch, sequence + 1] -> scalar.
+
+    With `at_once`, the logits of so many tokens are in memory at a time.
+    """
+    return ranks.whole(model.losses(batch[:, :-1], batch[:, 1:], at_once)).mean()
 
 
 class LanguageModule(L.LightningModule):
@@ -115,7 +117,7 @@ class LanguageModule(L.LightningModule):
 
         With a learned router it is {"loss": that and the load-balancing loss, "load_balancing_loss": the latter alone}.
         """
-        loss = self.mean_loss(self.model, batch)
+        loss = self.mean_loss(self.model, batch, self.run.training.loss_tokens)
         load_balancing_losses = [
             block.ffn.load_balancing_loss for block in self.model.blocks if block.ffn.load_balancing_loss is not None
         ]
@@ -142,9 +144,9 @@ class LanguageModule(L.LightningModule):
         clip_tables(list(table_parameters(self.model).values()), training.clip)
 
     def train_dataloader(self) -> DataLoader:
-        """Return the micro-batches from where the run is, dealt out to ranks in turn; one epoch is the whole run."""
-        first, size = self.first_batch + ranks.rank(), self.run.training.micro_batch
-        batches = Batches(self.blocks, self.run.seed, size, first, ranks.world())
+        """Return the micro-batches from where the run is, dealt out to readers in turn; one epoch is the whole run."""
+        (number, readers), size = ranks.reader(self.run.parallel), self.run.training.micro_batch
+        batches = Batches(self.blocks, self.run.seed, size, self.first_batch + number, readers)
         # A loader draws a seed when it starts. From the global generator, a resume would shift the random state.
         return DataLoader(batches, batch_size=None, generator=torch.Generator())
 

@@ -16,6 +16,7 @@ from torch.distributed.tensor import DTensor
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.stopping import STOPS
+from stemrepro.config.parallel import Parallel
 
 Result = TypeVar("Result")
 LEAVING = (*STOPS, signal.SIGUSR1)
@@ -39,6 +40,11 @@ def world() -> int:
 def rank() -> int:
     """Return this process's number; 0 is the first, which alone writes."""
     return dist.get_rank() if dist.is_initialized() else 0
+
+
+def reader(parallel: Parallel | None) -> tuple[int, int]:
+    """Return (number of this rank's reader, readers): ranks that share layers read the same micro-batches."""
+    return (rank() // parallel.tensor, parallel.readers) if parallel and world() > 1 else (0, 1)
 
 
 @contextmanager

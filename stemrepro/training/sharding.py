@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.utils.checkpoint import checkpoint
 
 from stemrepro.common.errors import UserError
@@ -14,6 +14,7 @@ from stemrepro.model.ffn.base import table_parameters
 from stemrepro.model.transformer import Decoder
 from stemrepro.training import ranks
 from stemrepro.training.compiling import compiled
+from stemrepro.training.tensor_parallel import split
 from stemrepro.training.width_tables import Exchange, WidthTable
 
 
@@ -26,20 +27,24 @@ def shard(model: Decoder, parallel: Parallel, device: torch.device) -> None:
     for name, parameter in model.named_parameters():
         if parameter.dim() == 0:
             raise UserError(f"strategy '{parallel.strategy}' can't shard {name}, a single number; use strategy 'ddp'")
-    sizes = {"copy": parallel.replicate, "shard": ranks.world() // parallel.replicate}
-    sizes = {name: size for name, size in sizes.items() if size > 1}
+    sizes = {"copy": parallel.replicate, "shard": parallel.readers // parallel.replicate, "tensor": parallel.tensor}
+    sizes = {name: size for name, size in sizes.items() if size > 1 or name == "shard"}
+    mesh = init_device_mesh(device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
+    if parallel.tensor > 1:
+        split(model, mesh["tensor"])
     tables = share_tables(model, parallel, device) if parallel.strategy == "tables" else []
     # Inputs are not cast: a block's positions stay float32.
     gathered = MixedPrecisionPolicy(getattr(torch, parallel.param_dtype), torch.float32, cast_forward_inputs=False)
     sharded = partial(
         fully_shard,
-        mesh=init_device_mesh(device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes)),
+        mesh=mesh[tuple(name for name in sizes if name != "tensor")],
         mp_policy=gathered,
         ignored_params={table.weight for table in tables},
     )
     for block in model.blocks:
         sharded(block)
     sharded(model)
+    register_fsdp_forward_method(model, "losses")
 
 
 def compile_blocks(model: Decoder) -> None:

@@ -29,6 +29,7 @@ from stemrepro.training.module import LanguageModule
 from stemrepro.training.retrofit import beginning
 from stemrepro.training.run import Run
 from stemrepro.training.strategy import devices_of
+from stemrepro.training.tensor_parallel import losses_of_shards
 
 MOST_EPOCHS = 4
 """Up to so many, repeated text teaches nearly as much as new text (Muennighoff et al. 2023).
@@ -152,7 +153,7 @@ def _train(run: Run, report: Report, on_eval: Callable[[int, dict], None] | None
         **devices_of(run, module.model),
         precision=training.precision,
         max_steps=training.steps,
-        accumulate_grad_batches=training.batch // (training.micro_batch * ranks.world()),
+        accumulate_grad_batches=training.batch // (training.micro_batch * ranks.reader(run.parallel)[1]),
         callbacks=[recorder],
         # Or threads race for an embedding's gradient in compiled code, and sums round by who came first.
         deterministic=compiles and training.threads > 1 and training.accelerator == "cpu",
@@ -167,7 +168,8 @@ def _train(run: Run, report: Report, on_eval: Callable[[int, dict], None] | None
     if run.init_from and not start:
         module.take_over(beginning(run, module.blocks))
     try:
-        trainer.fit(module, ckpt_path=start)
+        with losses_of_shards(run.parallel):
+            trainer.fit(module, ckpt_path=start)
     except Diverged as end:
         diverged = end.step
     except SystemExit as end:

@@ -13,7 +13,7 @@ from stemrepro.config.scale import Variant
 def settings(tiny, arm, training, **fields):
     """Model and training of an arm of a tiny scale, batch 4 in micro-batches of 2, ffn_width 24."""
     scale = tiny.model_copy(update={"training": tiny.training.model_copy(update=training)})
-    return run_settings(Address(MAIN, "any"), Arm(**arm, **fields), Variant(), scale)
+    return run_settings(Address(MAIN, "any"), Arm(**arm | fields), Variant(), scale)
 
 
 STEM = {"ffn": "stem", "placement": "half"}
@@ -32,6 +32,11 @@ STEM = {"ffn": "stem", "placement": "half"}
         ({"strategy": "tables"}, {"precision": "bf16-true"}, {}, "precision 'bf16-true'"),
         ({"strategy": "fsdp"}, {}, {"table_shared": True}, "table_shared"),
         ({"strategy": "fsdp", "param_dtype": "bfloat16"}, {}, {}, "in precision '32-true'; use 'bf16-mixed'"),
+        ({"strategy": "fsdp", "devices": 4, "tensor": 2}, {"micro_batch": 4}, {}, "devices 4 / tensor 2 = 8"),
+        ({"strategy": "fsdp", "tensor": 2}, {}, {"ffn": "jtok"}, "the network 'jtok' can't be shared by channels"),
+        ({"strategy": "fsdp", "tensor": 2}, {}, {"pairs": True}, "pair_rows has a table"),
+        ({"strategy": "fsdp", "tensor": 2}, {}, {}, "kv_heads 1 is no multiple of tensor 2"),
+        ({"strategy": "fsdp", "tensor": 3, "devices": 3}, {}, {}, "heads 2 is no multiple of tensor 3"),
         ({"strategy": "tables", "devices": 5}, {"batch": 10, "micro_batch": 2, "tokens": 320}, {}, "ffn_width 24"),
     ],
 )
@@ -63,6 +68,10 @@ def test_what_can_be_passes(tiny, parallel, training, fields):
     [
         ({"strategy": "fsdp", "devices": 4, "table_ranks": 2}, "leave table_ranks out"),
         ({"strategy": "tables", "devices": 4, "table_ranks": 3}, "table_ranks 3 does not divide devices 4"),
+        ({"strategy": "fsdp", "devices": 4, "tensor": 3}, "tensor 3 must divide devices 4"),
+        ({"strategy": "ddp", "devices": 4, "tensor": 2}, "goes with strategy 'fsdp'"),
+        ({"strategy": "tables", "devices": 4, "tensor": 2}, "goes with strategy 'fsdp'"),
+        ({"strategy": "fsdp", "devices": 8, "tensor": 2, "replicate": 2}, "and replicate 1"),
         ({"strategy": "fsdp", "devices": 4, "replicate": 3}, "replicate 3 must divide devices 4"),
         ({"strategy": "tables", "devices": 1, "nodes": 4, "table_ranks": 3}, "devices 1 x nodes 4"),
         ({"strategy": "fsdp", "devices": 4, "replicate": 4}, "use strategy 'ddp'"),

@@ -64,6 +64,17 @@ def test_paper_scales_have_the_papers_budget(catalog, name):
             assert (run.training.sequence, run.model.document_mask) == (32768, True)
 
 
+@pytest.mark.parametrize("name", SCALES)
+def test_logits_are_made_in_parts_where_those_of_a_micro_batch_take_256_mb(catalog, name):
+    """So the small scales keep their bits."""
+    scale = catalog.scales[name]
+    each = 4 * scale.model.vocab
+    large = each * scale.training.micro_batch * scale.model.sequence >= 2**28
+    assert (scale.training.loss_tokens is not None) == large
+    if scale.training.loss_tokens:
+        assert each * scale.training.loss_tokens < 0.55e9
+
+
 @pytest.mark.parametrize("name", sorted(set(SCALES) - set(PAPER)))
 def test_first_steps_of_every_scale_at_a_cut_down_depth(catalog, make_run, name):
     scale = catalog.scales[name]

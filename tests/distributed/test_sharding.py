@@ -4,34 +4,42 @@ import pytest
 import torch
 
 from stemrepro.config.parallel import Parallel
+from stemrepro.model import transformer
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.loss import token_losses
 from stemrepro.model.transformer import build
 from stemrepro.training import ranks
 from stemrepro.training.launch import group
+from stemrepro.training.module import mean_loss
 from stemrepro.training.outline import draw, outline
 from stemrepro.training.sharding import recompute, reduce_copies, shard
+from stemrepro.training.tensor_parallel import losses_of_shards
 from tests.conftest import quiet
 
-RANKS = 4
-STEM = ModelConfig(vocab=48, width=24, layers=3, heads=4, kv_heads=2, ffn_width=36, ffn="stem", replaced_layers=(1, 2))
+RANKS, AT_ONCE = 4, 5
+STEM = ModelConfig(
+    vocab=48, width=24, layers=3, heads=4, kv_heads=2, ffn_width=36, ffn="stem", replaced_layers=(1, 2),
+    value_layers=(2,), document_mask=True,
+)  # fmt: skip
 WAYS = {
     "copies": {"strategy": "fsdp", "replicate": 2},
     "copies, tables": {"strategy": "tables", "replicate": 2, "table_ranks": 2},
     "recomputed": {"strategy": "fsdp", "recompute": True},
     "recomputed, tables": {"strategy": "tables", "recompute": True},
+    "tensor": {"strategy": "fsdp", "tensor": 2},
+    "recomputed, tensor": {"strategy": "fsdp", "tensor": 2, "recompute": True},
     "bfloat16": {"strategy": "fsdp", "param_dtype": "bfloat16"},
     "bfloat16, tables": {"strategy": "tables", "param_dtype": "bfloat16", "table_ranks": 2},
 }
 
 
-def loss_of(model, rank):
+def loss_of(model, rank, at_once=None):
     tokens = torch.randint(48, (2, 9), generator=torch.Generator().manual_seed(rank))
-    return token_losses(model(tokens[:, :-1]), tokens[:, 1:]).mean()
+    return mean_loss(model, tokens, at_once)
 
 
 def learnt(way):
     """Return this rank's loss, all gradients, how often an FFN was passed, and how a norm and a table are sharded."""
+    transformer.LONG = 8  # so each rank attends document by document
     model, parallel, passes = outline(STEM), Parallel(devices=RANKS, **way), []
     assert all(parameter.is_meta for parameter in model.parameters())
     if parallel.recompute:
@@ -41,12 +49,14 @@ def learnt(way):
     for name, weight in build(STEM, 0).named_parameters():
         assert torch.equal(model.get_parameter(name).full_tensor(), weight), name
     model.blocks[1].ffn.register_forward_pre_hook(lambda *_: passes.append(1))
-    loss = loss_of(model, ranks.rank())
-    loss.backward()
+    with losses_of_shards(parallel):
+        loss = loss_of(model, ranks.reader(parallel)[0], AT_ONCE)
+        loss.backward()
     reduce_copies(model)
     gradients = {name: parameter.grad.full_tensor() for name, parameter in model.named_parameters()}
     assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
-    places = [str(parameter.placements) for parameter in (model.norm.weight, model.blocks[1].ffn.table.weight)]
+    shown = model.norm.weight, model.blocks[1].ffn.table.weight
+    places = [str(parameter.placements) for parameter in shown]
     return loss.item(), {name: gradient.tolist() for name, gradient in gradients.items()}, len(passes), places
 
 
@@ -57,31 +67,33 @@ def all_learnt(report):
 @pytest.mark.slow
 def test_losses_and_gradients_are_those_of_one_process(deadline, tiny):
     results, expected = group(all_learnt, (), RANKS, tiny.training, quiet), {}
-    for dtype in (torch.float32, torch.bfloat16):
+    for dtype, readers in ((torch.float32, RANKS), (torch.float32, RANKS // 2), (torch.bfloat16, RANKS)):
         model = build(STEM, 0).to(dtype)
         losses, sums = [], {}
-        for rank in range(RANKS):
+        for rank in range(readers):
             model.zero_grad()
-            loss = loss_of(model, rank)
+            loss = loss_of(model, rank, None if dtype == torch.float32 else AT_ONCE)
             loss.backward()
             losses.append(loss.item())
             for name, parameter in model.named_parameters():
-                sums[name] = sums.get(name, 0) + parameter.grad.float() / RANKS
-        expected[dtype] = losses, sums
+                sums[name] = sums.get(name, 0) + parameter.grad.float() / readers
+        expected[dtype, readers] = losses, sums
     for rank, result in enumerate(results):
         for way, (loss, gradients, _, _) in result.items():
-            losses, sums = expected[getattr(torch, WAYS[way].get("param_dtype", "float32"))]
-            assert loss == pytest.approx(losses[rank], rel=1e-6), way
+            parallel = Parallel(devices=RANKS, **WAYS[way])
+            losses, sums = expected[getattr(torch, parallel.param_dtype), parallel.readers]
+            assert loss == pytest.approx(losses[rank // parallel.tensor], rel=1e-6), way
             assert gradients.keys() == sums.keys()
             for name, gradient in gradients.items():
                 torch.testing.assert_close(
                     torch.tensor(gradient), sums[name], atol=1e-6, rtol=1e-5, msg=f"{way} {name}"
                 )
-    (wide, _), (narrow, _) = expected.values()
+    (wide, _), _, (narrow, _) = expected.values()
     assert min(abs(a - b) for a, b in zip(wide, narrow, strict=True)) > 1e-5  # so bfloat16 shows
     passes = {way: number for way, (_, _, number, _) in results[0].items()}
     assert passes == {way: 1 + way.startswith("recomputed") for way in WAYS}
     places = {way: found for way, (_, _, _, found) in results[0].items()}
     assert places["copies"] == ["(Replicate(), Shard(dim=0))"] * 2
     assert places["copies, tables"] == ["(Replicate(), Shard(dim=0))", "(Replicate(), Shard(dim=1))"]
+    assert places["tensor"] == ["(Shard(dim=0), Replicate())", "(Shard(dim=0), Shard(dim=1))"]
     assert places["bfloat16"] == ["(Shard(dim=0),)"] * 2

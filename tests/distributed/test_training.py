@@ -25,15 +25,23 @@ from tests.conftest import quiet
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("deadline")]
 DDP, FSDP, TABLES = (Parallel(strategy=name, devices=2) for name in ("ddp", "fsdp", "tables"))
 FOUR = FSDP.model_copy(update={"devices": 4, "replicate": 2, "recompute": True})
+SPLIT = FSDP.model_copy(update={"tensor": 2})
+SPLIT_FOUR = SPLIT.model_copy(update={"devices": 4})
 COPIES = TABLES.model_copy(update={"devices": 4, "table_ranks": 2})
 
 
 def named(parallel):
     """A test's name for a parallel block."""
-    return f"{parallel.strategy}-{parallel.devices}" if isinstance(parallel, Parallel) else None
+    if not isinstance(parallel, Parallel):
+        return None
+    split = f"-tensor-{parallel.tensor}" if parallel.tensor > 1 else ""
+    return f"{parallel.strategy}-{parallel.devices}{split}"
 
 
-SIGNALS = {"ddp": (signal.SIGTERM, 1), "fsdp": (signal.SIGINT, 0), "tables": (signal.SIGUSR1, 1)}
+SIGNALS = {
+    "ddp-2": (signal.SIGTERM, 1), "fsdp-2": (signal.SIGINT, 0), "tables-2": (signal.SIGUSR1, 1),
+    "fsdp-2-tensor-2": (signal.SIGTERM, 0),
+}  # fmt: skip
 """A signal, and the rank that it comes to."""
 STEP = 7
 """At which runs are interrupted; their last checkpoint is that of step 5."""
@@ -47,7 +55,8 @@ def folders(tmp_path_factory):
 @pytest.fixture(scope="module")
 def make(runs_in, tiny, folders):
     """make("fsdp", parallel) -> a run in a folder of that name, with 4 micro-batches a step."""
-    scale = tiny.model_copy(update={"training": tiny.training.model_copy(update={"micro_batch": 1})})
+    training = tiny.training.model_copy(update={"micro_batch": 1})
+    scale = tiny.model_copy(update={"training": training, "model": tiny.model.model_copy(update={"kv_heads": 2})})
 
     def made(name, parallel=None, arm="stem-half", **fields):
         return replace(runs_in(folders / name)(arm, scale=scale, **fields), parallel=parallel)
@@ -84,15 +93,16 @@ def left(make):
     made = {}
 
     def of(name, parallel):
-        if parallel.strategy not in made:
-            made[parallel.strategy] = make(f"left-{parallel.strategy}", parallel)
-            run, (number, which) = made[parallel.strategy], SIGNALS[parallel.strategy]
+        kind = named(parallel)
+        if kind not in made:
+            run, (number, which) = make(f"left-{kind}", parallel), SIGNALS[kind]
+            made[kind] = run
             with pytest.raises(Unfinished) as end:
                 group(signalled, (run, number, which), 2, run.training, quiet)
             assert end.value.code == 75
             assert newest(run.folder / "resume").name == f"step{STEP:09d}.ckpt"
         run = make(name, parallel)
-        shutil.copytree(made[parallel.strategy].folder, run.folder)
+        shutil.copytree(made[kind].folder, run.folder)
         return run
 
     return of
@@ -224,7 +234,9 @@ def test_a_killed_rank_is_started_again_with_the_others(make, whole, monkeypatch
     assert bits(run) == bits(whole(FSDP))
 
 
-MOVES = [(FSDP, None), (None, TABLES), (TABLES, DDP), (TABLES, FOUR), (FSDP, COPIES)]
+MOVES = [
+    (FSDP, None), (None, TABLES), (TABLES, DDP), (TABLES, FOUR), (FSDP, COPIES), (SPLIT, None), (FSDP, SPLIT_FOUR),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("before", "after"), MOVES, ids=named)

@@ -74,12 +74,28 @@ def test_memory_of_a_device(run):
     memory = price.memory(model, training, parallel)
     assert memory.tables == 16 * 5253365760 / 8
     assert memory.state == 1414596608 * 4 * (3 / 8 + 1)
-    assert memory.logits == 2 * 4 * 4096 * 128256
+    assert memory.logits == 2 * 4 * 1024 * 128256
+    at_once = training.model_copy(update={"loss_tokens": None})
+    assert price.memory(model, at_once, parallel).logits == 2 * 4 * 4096 * 128256
+    short = training.model_copy(update={"sequence": 512})
+    assert price.memory(model, short, parallel).logits == 2 * 4 * 512 * 128256
     one_pass = training.model_copy(update={"micro_batch": 64})
     assert price.memory(model, one_pass, parallel).state == 1414596608 * 16 / 8
     assert price.memory(model, training, None).state == 1414596608 * 16
     ddp = Parallel(strategy="ddp", devices=8)
     assert price.memory(model, training, ddp).tables == 5253365760 * 16
+
+
+def test_devices_that_share_layers_have_their_part_of_weights_and_logits(run):
+    """And of gradients, which are whole among them; they read the same tokens, and add up what they compute."""
+    model, training, parallel = run("paper-1b", "stem-third")
+    split = parallel.model_copy(update={"strategy": "fsdp", "tensor": 4})
+    memory, counts = price.memory(model, training, split), price.parameter_counts(model)
+    assert memory.state + memory.tables == pytest.approx(4 * counts["total"] * (3 / 8 + 1 / 4))
+    assert memory.logits == 2 * 4 * 1024 * 128256 / 4
+    passes, added = 256, 2 * 3 / 4 * 4096 * (66 * 2048 * 2 + 12)
+    apart = price.fsdp_bytes(model, price.Step(2, passes, 4096, 2))
+    assert price.traffic(model, training, split) == pytest.approx(apart / 4 + passes * added)
 
 
 def test_bytes_of_text_and_checkpoints(run):

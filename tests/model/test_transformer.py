@@ -6,9 +6,11 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from stemrepro.model import transformer
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.base import is_table
 from stemrepro.model.transformer import _angles, build, document_mask, rotary_angles
+from tests.model.test_loss import Largest
 
 SHAPE = {"vocab": 61, "width": 32, "layers": 3, "heads": 4, "kv_heads": 2, "ffn_width": 40}
 NAMES = {
@@ -84,7 +86,9 @@ def test_no_token_sees_a_later_one():
     torch.testing.assert_close(model(tokens)[:, :8], model(changed)[:, :8])
 
 
-def test_document_mask_equals_separate_documents():
+@pytest.mark.parametrize("long", [7, 8])
+def test_document_mask_equals_separate_documents(long, monkeypatch):
+    monkeypatch.setattr(transformer, "LONG", long)
     model = build(ModelConfig(**SHAPE, document_mask=True), seed=0)
     first, second = torch.tensor([[5, 6, 7, 0]]), torch.tensor([[8, 9, 10]])
     together = model(torch.cat([first, second], dim=1))
@@ -92,6 +96,23 @@ def test_document_mask_equals_separate_documents():
     torch.testing.assert_close(together[:, 4:], model(second), atol=1e-5, rtol=1e-4)
     allowed = [[True, False, False], [True, True, False], [False, False, True]]
     assert document_mask(torch.tensor([[1, 0, 2]]))[0, 0].tolist() == allowed
+
+
+def test_long_sequences_attend_document_by_document(monkeypatch):
+    """Losses and gradients are those of the mask, which isn't made; a sequence's end ends its last document."""
+    model = build(ModelConfig(**SHAPE, document_mask=True, value_layers=(1,)), seed=0)
+    tokens = torch.randint(1, 61, (3, 51), generator=torch.Generator().manual_seed(0))
+    tokens[0, [0, 7, 8, 30]] = tokens[1, 49] = 0
+    found = []
+    for long in (51, 50):
+        monkeypatch.setattr(transformer, "LONG", long)
+        with Largest() as largest:
+            losses = model.losses(tokens[:, :-1], tokens[:, 1:], at_once=12)
+            gradients = torch.autograd.grad(losses.square().sum(), list(model.parameters()))
+        assert (largest.elements >= 3 * 50 * 50) == (long == 51)
+        found.append((losses, *gradients))
+    for whole, apart in zip(*found, strict=True):
+        torch.testing.assert_close(apart, whole, atol=1e-4, rtol=1e-4)
 
 
 def test_rotary_positions_are_made_once_and_can_be_trained_with():

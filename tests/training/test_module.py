@@ -1,5 +1,6 @@
 """Optimiser groups, schedule, clipping and the loss."""
 
+import json
 from dataclasses import replace
 
 import lightning as L
@@ -7,7 +8,10 @@ import pytest
 import torch
 from lightning.pytorch.plugins import MixedPrecision
 
+from stemrepro.model import loss, transformer
 from stemrepro.training.module import LanguageModule
+from stemrepro.training.train import train
+from tests.conftest import quiet
 
 
 def groups(module):
@@ -86,3 +90,24 @@ def test_sixteen_bit_gradients_are_clipped_without_their_scale(make_run):
         trainer.fit(module)
         norms[precision] = seen
     assert norms["16-mixed"] == pytest.approx(norms["32-true"], rel=0.05)
+
+
+def test_losses_in_parts_train_and_validate_as_all_at_once(make_run, tmp_path, monkeypatch):
+    found, counted, plain = [], [], loss.token_losses
+
+    def counting(logits, targets):
+        counted.append(targets.numel())
+        return plain(logits, targets)
+
+    for module in (loss, transformer):
+        monkeypatch.setattr(module, "token_losses", counting)
+    for tokens in (None, 24):
+        run = make_run("stem-half", seed=tokens or 0)
+        run = replace(run, seed=0, training=run.training.model_copy(update={"loss_tokens": tokens}))
+        counted.clear()
+        train(run, quiet)
+        assert set(counted) == ({24, 2 * 8, 4 * 2} if tokens else {64, 128})
+        found.append([json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()])
+    for row, expected in zip(*found, strict=True):
+        assert row.pop("validation", {}) == pytest.approx(expected.pop("validation", {}), abs=1e-5)
+        assert row == pytest.approx(expected, abs=1e-5)
