@@ -82,7 +82,7 @@ def test_a_factor_widens_every_ffn_alike(catalog):
       "ffn_factor 0.5 and match 'total' both choose"),
      ({"ffn": "stem", "placement": "full", "slots": 4}, "slots 4: 'stem' has one row per token"),
      ({"ffn": "hash-moe", "placement": "full", "match": "flops"}, "'hash-moe' grows by experts, use match 'total'"),
-     ({"ffn": "hash-moe", "placement": "full", "match": "shape"}, "match 'shape' works by ffn_width; 'hash-moe' grows")],
+     ({"ffn": "hash-moe", "placement": "full", "match": "shape"}, "'shape' works by ffn_width; 'hash-moe' grows")],
 )  # fmt: skip
 def test_fields_of_an_arm_that_do_not_go_together(fields, words):
     with pytest.raises(ValidationError, match=words):
