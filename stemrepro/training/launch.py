@@ -109,8 +109,8 @@ def group(
         Unfinished: the ranks have left after a signal to one of them or to this process.
         ChildFailedError: a rank was killed, or raised something else.
     """
-    for name in ("torch.distributed.elastic", "torch.multiprocessing"):  # the sentences here say it
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    for source in ("torch.distributed.elastic", "torch.multiprocessing"):  # the sentences here say it
+        logging.getLogger(source).setLevel(logging.CRITICAL)
     os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # or a new group reads the addresses of a dead one
     kernels = ["stemrepro.common.fork_server_avx512"] if training.mkl_avx512 else []
     context = fork_server(training.threads, *kernels, "stemrepro.training.launch")

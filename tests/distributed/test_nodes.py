@@ -22,7 +22,7 @@ from stemrepro.training import launch, ranks
 from stemrepro.training.launch import PORTS, meeting, train_on_devices
 from stemrepro.training.train import train
 from tests.conftest import quiet
-from tests.distributed.test_training import at_step, same
+from tests.distributed.test_training import at_step, killed_once, same
 
 PARALLEL = Parallel(strategy="tables", devices=2, nodes=2, replicate=2, table_ranks=2)
 SLURM = {
@@ -30,64 +30,95 @@ SLURM = {
 }  # fmt: skip
 
 
-def agent_killed(agent, *arguments):
+def agent_killed(agent, run, replace, report):
     """Trains; the agent of these ranks is killed."""
     at_step(lambda: ranks.rank() in (1, 3) and os.kill(agent, signal.SIGKILL))
-    launch.train(*arguments[:1], arguments[2])
+    train(run, report, replace)
 
 
-def node(number, run, killed):
-    """Be the command of a machine, whose agent may be killed in mid-run."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def node(number, runs, killed):
+    """Be the command of a machine; its agent may be killed in mid-run, or once the rank 1."""
     os.environ |= SLURM | {"SLURM_NODEID": str(number), "SLURM_JOB_ID": str(os.getppid())}
-    if killed:
+    if killed == "agent":
         launch._train = partial(agent_killed, os.getpid())
+    elif killed == "rank":
+        launch._train = killed_once
     try:
-        train_on_devices(run, quiet)
+        for run in runs:
+            train_on_devices(run, quiet)
     except UserError as error:
         print(error, file=sys.stderr)
         sys.exit(error.code)
 
 
-def nodes(run, killed=None):
-    """Start the commands of both machines."""
-    context = multiprocessing.get_context("spawn")
-    commands = [context.Process(target=node, args=(number, run, number == killed)) for number in range(2)]
+@pytest.fixture
+def started(deadline):
+    """started(runs, "agent", None) -> the commands of both machines, and what is killed of each."""
+    context, every = multiprocessing.get_context("spawn"), []
+
+    def start(runs, *killed):
+        commands = [context.Process(target=node, args=(number, runs, kill)) for number, kill in enumerate(killed)]
+        for command in commands:
+            command.start()
+        every.extend(commands)
+        return commands
+
+    yield start
+    for command in every:
+        command.kill()
+
+
+def ended(commands):
+    """Wait for commands; return their exit codes."""
     for command in commands:
-        command.start()
-    return commands
+        command.join()
+    return [command.exitcode for command in commands]
 
 
-def seconds(text):
-    for _ in range(600):
-        if text():
-            return
-        time.sleep(0.1)
-    raise TimeoutError
+@pytest.fixture
+def make(runs_in, tiny, tmp_path):
+    """make("dense") -> a run on one device, and the same on two nodes."""
+    scale = tiny.model_copy(update={"training": tiny.training.model_copy(update={"micro_batch": 1})})
+
+    def made(arm):
+        one, two = (runs_in(tmp_path / name)(arm, scale=scale) for name in ("one", "two"))
+        return one, replace(two, parallel=PARALLEL)
+
+    return made
+
+
+def about(run):
+    return json.loads((run.folder / "provenance.json").read_text())
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("deadline")
-def test_a_run_of_two_nodes_is_that_of_one_process_also_after_the_kill_of_an_agent(runs_in, tiny, tmp_path, capfd):
-    """The agent that is left waits for the other and is stopped; both are started again."""
-    scale = tiny.model_copy(update={"training": tiny.training.model_copy(update={"micro_batch": 1})})
-    one, run = (runs_in(tmp_path / name)("stem-half", scale=scale) for name in ("one", "two"))
-    train(one, quiet)
-    run = replace(run, parallel=PARALLEL)
-    left, gone = nodes(run, killed=1)
-    gone.join()
-    assert gone.exitcode == -signal.SIGKILL
-    said = []
-    seconds(lambda: said.append(capfd.readouterr().err) or "started again" in "".join(said))
+def test_runs_of_two_nodes_are_those_of_one_process_also_where_a_rank_is_killed(make, started, capfd):
+    """In each of two runs that the commands train one after the other: all ranks of both are started again."""
+    pairs = [make("stem-half"), make("dense")]
+    assert ended(started([run for _, run in pairs], "rank", "rank")) == [0, 0]
+    assert capfd.readouterr().err.count("all ranks are started again") == 4
+    for one, run in pairs:
+        assert about(run)["resumed_from"] == "step000000005.ckpt"
+        assert about(run)["parallel"] == PARALLEL.model_dump()
+        train(one, quiet)
+        same(run, one)
+
+
+@pytest.mark.slow
+def test_a_run_resumes_after_the_kill_of_an_agent(make, started, capfd):
+    """The agent that is left waits for the other, and is stopped; both are started again."""
+    one, run = make("stem-half")
+    left, gone = started([run], None, "agent")
+    assert ended([gone]) == [-signal.SIGKILL]
+    said = ""
+    while "started again" not in said:
+        time.sleep(0.1)
+        said += capfd.readouterr().err
     left.terminate()
     left.join()
-    both = nodes(run)
-    for command in both:
-        command.join()
-    assert [command.exitcode for command in both] == [0, 0]
-    about = json.loads((run.folder / "provenance.json").read_text())
-    assert about["resumed_from"] == "step000000005.ckpt"
-    assert about["parallel"] == PARALLEL.model_dump()
+    assert ended(started([run], None, None)) == [0, 0]
+    assert about(run)["resumed_from"] == "step000000005.ckpt"
+    train(one, quiet)
     same(run, one)
 
 
