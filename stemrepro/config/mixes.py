@@ -64,7 +64,7 @@ class ShardSource(Strict):
     """Files of a folder or of a dataset of the hub, read side by side (stemrepro.data.shards)."""
 
     dataset: str = Field(min_length=1, description="owner/name, or a folder")
-    files: str = Field("*", description="pattern of the files' names: .parquet, .jsonl (.gz, .zst) or .txt")
+    files: str = Field("*", description="pattern of names; .parquet, .jsonl, .txt, or .jsonl or .json with .gz or .zst")
     revision: str = Field("main", description="branch, tag or commit; the commit read is recorded")
     text: str = Field("text", description="column that holds a document's text")
     licence: str

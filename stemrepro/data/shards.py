@@ -9,6 +9,7 @@ Shards are written aside, and a task that ended leaves datatrove's mark. A run t
 without one. A task is one file or more and doesn't depend on how many run at once, so the bytes are the same.
 """
 
+import io
 import json
 import os
 import shutil
@@ -39,7 +40,8 @@ from stemrepro.data.tokenizer import END_TEXT, read_tokenizer
 from stemrepro.model.config import END_OF_DOCUMENT
 
 logger.disable("datatrove")  # a line per file and task; errors are raised all the same
-KINDS = (".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst", ".txt")
+KINDS = (".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst", ".json.gz", ".json.zst", ".txt")
+CODECS = {".gz": "gzip", ".zst": "zstd"}
 OPEN = 64
 """Files whose first documents are held out in turn."""
 TASKS = 1024
@@ -85,6 +87,7 @@ def texts(source: ShardSource, file: str) -> Iterator[str]:
     Raises:
         UserError: the file can't be read, or its column isn't there or holds something else than text.
     """
+    from pyarrow import CompressedInputStream
     from pyarrow.parquet import ParquetFile
 
     def rows(opened: Iterable, number: int = 0) -> Iterator[dict]:
@@ -104,7 +107,9 @@ def texts(source: ShardSource, file: str) -> Iterator[str]:
                     yield row
 
     try:
-        with fsspec.open(file, "rb", compression="infer") as opened:
+        with fsspec.open(file, "rb") as opened:
+            if codec := CODECS.get(PurePosixPath(file).suffix):  # fsspec's zstd would end with a file's first frame
+                opened = io.BufferedReader(CompressedInputStream(opened, codec))
             for number, row in enumerate(rows(opened), 1):
                 if text := text_of(source, row, file, number):
                     yield text

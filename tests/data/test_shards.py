@@ -6,6 +6,7 @@ import os
 
 import numpy as np
 import pandas as pd
+import pyarrow
 import pytest
 from tokenizers import Tokenizer
 
@@ -30,13 +31,13 @@ def mix_of(folder, **more):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Files of each kind, with 30 documents in three and one in the fourth."""
+    """Files of each kind, with 30 documents in three, one of them in two compressed pieces, and one in the fourth."""
     (tmp_path / "text" / "deep").mkdir(parents=True)
     pd.DataFrame({"text": DOCUMENTS[:30], "n": range(30)}).to_parquet(tmp_path / "text/a.parquet")
     lines = [json.dumps({"text": text}) for text in DOCUMENTS]
     (tmp_path / "text/deep/b.jsonl").write_text("\n".join(lines[30:60]) + "\n\n")
-    with gzip.open(tmp_path / "text/c.jsonl.gz", "wt") as file:
-        file.write("\n".join(lines[60:]))
+    whole = "\n".join(lines[60:]).encode()
+    (tmp_path / "text/c.json.gz").write_bytes(gzip.compress(whole[:900]) + gzip.compress(whole[900:]))
     (tmp_path / "text/d.txt").write_text("\n\nOne document\n\nof several lines.\n")
     (tmp_path / "text/readme.md").write_text("not read")
     return tmp_path / "text"
@@ -105,7 +106,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(folder, home, monkeypatch):
 
     def dying(source, file):
         for number, text in enumerate(texts(source, file)):
-            if file.endswith("c.jsonl.gz") and number == 20:
+            if file.endswith("c.json.gz") and number == 20:
                 raise KeyboardInterrupt
             yield text
 
@@ -120,7 +121,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(folder, home, monkeypatch):
     monkeypatch.setattr(shards, "texts", noted)
     cut = write(home, mix, "cut")
     assert "a.parquet" not in read
-    assert "c.jsonl.gz" in read
+    assert "c.json.gz" in read
     names = sorted(path.name for path in whole.iterdir())
     assert names == sorted(path.name for path in cut.iterdir())
     assert all((whole / name).read_bytes() == (cut / name).read_bytes() for name in names)
@@ -155,6 +156,22 @@ def test_a_file_that_cannot_be_read(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=message):
         list(shards.texts(mix_of(tmp_path).sources["mine"], str(tmp_path / name)))
+
+
+@pytest.mark.parametrize(("kind", "codec"), [("jsonl.zst", "zstd"), ("json.zst", "zstd"), ("json.gz", "gzip")])
+def test_compressed_files_are_read_to_their_end(tmp_path, kind, codec):
+    """Writers of large files begin a new frame every now and then, even within a line."""
+    lines = "\n".join(json.dumps({"text": text}) for text in DOCUMENTS).encode()
+    pieces = [pyarrow.compress(piece, codec, asbytes=True) for piece in (lines[:1000], lines[1000:])]
+    file = tmp_path / f"a.{kind}"
+    file.write_bytes(b"".join(pieces))
+    mix = mix_of(tmp_path)
+    fetch(mix, tmp_path / "raw")
+    assert read_json(tmp_path / "raw/files.json")["mine"]["files"] == [[file.name, sum(map(len, pieces))]]
+    assert list(shards.texts(mix.sources["mine"], str(file))) == [text.rstrip() for text in DOCUMENTS]
+    file.write_bytes(b"".join(pieces)[:-9])
+    with pytest.raises(UserError, match=r"a\.json.*: Truncated compressed stream; mend it"):
+        list(shards.texts(mix.sources["mine"], str(file)))
 
 
 def test_a_folder_without_text(tmp_path):
