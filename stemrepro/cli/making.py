@@ -156,7 +156,9 @@ def _data_of_scale(step: str, scale: str) -> None:
         if mid is None:
             raise UserError(f"no recipe of scale '{scale}' trains on a blend")
         card = RESULTS / scale / "data_card_mid.md"
-        write_blend(mid.name, mid.mix, mid.tokens, corpus.parent, folder / "tokenizer.json", folder / "mid", card)
+        own = folder / "blocks" if params.mix[settings.data].kind == "shards" else None
+        place = (corpus.parent, folder / "tokenizer.json", folder / "mid", card)
+        write_blend(mid.name, mid.mix, mid.tokens, *place, own=own)
     elif step == "check":
         from stemrepro.data.integrity import verified_hash
 

@@ -220,6 +220,12 @@ def read_recipes(folder: Path = RECIPES) -> Catalog:
             raise UserError(
                 f"{folder}/scales/{name}.yaml: mid: {unknown('blend', scale.mid, blends, 'recipes/mixes.yaml')}"
             )
+        parts = mixes[scale.mid].parts.values() if scale.mid else ()
+        if mixes[scale.data].kind != "shards" and any(part.mix.kind == "shards" for part in parts):
+            raise UserError(
+                f"{folder}/scales/{name}.yaml: mid: '{scale.mid}' has parts of kind 'shards', and '{scale.data}' is of "
+                f"kind '{mixes[scale.data].kind}'; a blend is in memory, or in shards, as a whole"
+            )
         for arm_name, arm in arms.items():
             try:
                 shaped(scale.model, arm)

@@ -208,7 +208,13 @@ class BlendPart(Strict):
     """Text of another kind, and its share."""
 
     share: Fraction = Field(description="of the training tokens")
-    mix: Annotated[ArchiveMix | SampleMix | HubMix, Field(discriminator="kind")]
+    mix: Annotated[ArchiveMix | SampleMix | HubMix | ShardsMix, Field(discriminator="kind")]
+
+    @model_validator(mode="after")
+    def _in_the_scales_tokens(self) -> "BlendPart":
+        if isinstance(self.mix, ShardsMix) and self.mix.tokenizer:
+            raise ValueError("a blend is in the tokens of the scale's own text; leave tokenizer and end_mark out")
+        return self
 
 
 class BlendMix(Strict):

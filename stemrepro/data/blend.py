@@ -4,9 +4,13 @@ The paper's mid-training has 65% of the pretraining text, 5% mathematics and 30%
 text keeps its splits, so that what was held out before stays held out. The other texts go through the corpus step by
 themselves. Training documents are cut at line ends into pieces of 4 kB or less, or a few long ones would fill a share.
 Pieces are taken in the order of their ids' hashes, the last one in part.
+
+Where the scale's own text is in shards, so is the blend: nothing holds it in memory. Its shards have the first tokens
+of the own text's shards and of the others' files (stemrepro/data/shares.py).
 """
 
 import hashlib
+import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -15,12 +19,14 @@ from tokenizers import Tokenizer
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import read_json
 from stemrepro.common.progress import track
-from stemrepro.config.mixes import BlendMix
+from stemrepro.config.mixes import BlendMix, Mix
 from stemrepro.data.archives import fetch
 from stemrepro.data.card import data_card
 from stemrepro.data.corpus import build_corpus, write_corpus
 from stemrepro.data.encoding import write_blocks
-from stemrepro.data.integrity import read_corpus
+from stemrepro.data.integrity import files_of, read_corpus, read_index
+from stemrepro.data.shards import FILES, encode_texts, end_mark, write_sample
+from stemrepro.data.shares import File, check_share, text_needed, train_index, write_share
 from stemrepro.data.tokenizer import read_tokenizer
 
 PIECE = 4000
@@ -64,11 +70,7 @@ def so_many(name: str, rows: Iterable[dict], tokens: int, tokenizer: Tokenizer) 
                 return kept
             kept.append(row)
             left -= length
-    if left:
-        raise UserError(
-            f"'{name}' has {tokens - left:,} training tokens, and {tokens:,} are its share; give it more text in "
-            "recipes/mixes.yaml, or the variant that needs it fewer tokens"
-        )
+    check_share(name, tokens - left, tokens)
     return kept
 
 
@@ -78,12 +80,67 @@ def _about(report: dict) -> dict:
     return {key: "; ".join(dict.fromkeys(about[key] for about in sources if about[key])) for key in sources[0]}
 
 
-def write_blend(name: str, mix: BlendMix, tokens: int, base: Path, tokenizer_file: Path, out: Path, card: Path) -> None:
+def files_of_part(part: str, mix: Mix, rows: list[dict], tokens: int, tokenizer_file: Path, folder: Path) -> list[File]:
+    """Write a text's training tokens, of large texts about twice as many as asked for; return their files.
+
+    Args:
+        rows: of its corpus, which is in `folder`.
+    """
+    if mix.kind != "shards":
+        write_blocks(folder / "corpus.parquet", tokenizer_file, folder / "blocks")
+        about = read_index(folder / "blocks")["splits"]["train"]
+        return [File(part, folder / "blocks" / file["name"], file["tokens"]) for file in files_of(about, "train")]
+    most = text_needed(rows, tokens, read_tokenizer(tokenizer_file))
+    encoded = encode_texts(mix, read_json(folder / FILES), tokenizer_file, folder / "shards", most=most)
+    shards = [written["shard"] for written in encoded]
+    return [File(part, folder / "shards" / shard["name"], shard["tokens"]) for shard in shards]
+
+
+def write_shares(
+    mix: BlendMix, tokens: int, texts: dict[str, list[dict]], tokenizer_file: Path, out: Path, own: Path
+) -> dict:
+    """Write `out`/blocks/<text>-<number>.bin, the blend's training split in shards; return what the index says of it.
+
+    Args:
+        texts: rows of each text's corpus, by name.
+        own: token blocks of the scale's own text.
+    """
+    index = read_index(own)
+    shutil.rmtree(out / "blocks", ignore_errors=True)
+    (out / "blocks").mkdir(parents=True)
+    files = {
+        "own": [
+            File(shard["name"].rpartition("-")[0], own / shard["name"], shard["tokens"])
+            for shard in index["splits"]["train"]["shards"]
+        ]
+    }
+    shares = {"own": round(mix.own * tokens)}
+    for part, planned in mix.parts.items():
+        shares[part] = round(planned.share * tokens)
+        place = (tokenizer_file, out / "parts" / part)
+        files[part] = files_of_part(part, planned.mix, texts[part], shares[part], *place)
+    written = []
+    for text, of_text in track(files.items(), "blending"):
+        written += write_share(text, of_text, shares[text], index["token_bytes"], out / "blocks")
+    return train_index(written)
+
+
+def write_blend(
+    name: str,
+    mix: BlendMix,
+    tokens: int,
+    base: Path,
+    tokenizer_file: Path,
+    out: Path,
+    card: Path,
+    own: Path | None = None,
+) -> None:
     """Write `out`/raw and `out`/parts (the other texts, read and cleaned), `out`/corpus, `out`/blocks, and a data card.
 
     Args:
         tokens: of the blend's training split, in the scale's vocabulary.
         base: folder of the corpus of the scale itself.
+        own: token blocks of the scale itself, where they are in shards; the corpora are then samples.
 
     Raises:
         UserError: a text can't be read, or is shorter than its share.
@@ -94,7 +151,8 @@ def write_blend(name: str, mix: BlendMix, tokens: int, base: Path, tokenizer_fil
         if part in report["sources"]:
             raise UserError(f"mix '{name}': the scale's own text has a source '{part}'; give that part another name")
         fetch(planned.mix, out / "raw" / part)
-        build_corpus(part, planned.mix, out / "raw" / part, out / "parts" / part)
+        build = write_sample if planned.mix.kind == "shards" else build_corpus
+        build(part, planned.mix, out / "raw" / part, out / "parts" / part)
         texts[part] = [row | {"source": part} for row in read_corpus(out / "parts" / part / "corpus.parquet")]
         shares[part] = planned.share
         other = read_json(out / "parts" / part / "corpus.json")
@@ -106,10 +164,16 @@ def write_blend(name: str, mix: BlendMix, tokens: int, base: Path, tokenizer_fil
             near = report["removed"].setdefault("near_duplicate_passages", {})
             near[part] = sum(lost.values())
             report["compared"] = "each text within itself"
-    rows = []
-    for part, every in track(texts.items(), "blending"):
-        rows += [row for row in every if row["split"] != "train"]
-        rows += so_many(part, every, round(shares[part] * tokens), tokenizer)
+    rows, train, more = [], None, None
+    if own:
+        rows = [row for every in texts.values() for row in every]
+        train, more = write_shares(mix, tokens, texts, tokenizer_file, out, own), {"end_mark": end_mark(base)}
+    else:
+        for part, every in track(texts.items(), "blending"):
+            rows += [row for row in every if row["split"] != "train"]
+            rows += so_many(part, every, round(shares[part] * tokens), tokenizer)
     write_corpus(rows, out / "corpus", report | {"mix": name})
-    write_blocks(out / "corpus" / "corpus.parquet", tokenizer_file, out / "blocks")
+    write_blocks(out / "corpus" / "corpus.parquet", tokenizer_file, out / "blocks", train, more)
+    for part in mix.parts:
+        shutil.rmtree(out / "parts" / part / "shards", ignore_errors=True)
     data_card(out, out / "blocks", card)

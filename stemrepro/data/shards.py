@@ -11,6 +11,7 @@ without one. A task is one file or more and doesn't depend on how many run at on
 
 import io
 import json
+import math
 import os
 import shutil
 from collections import deque
@@ -34,8 +35,8 @@ from stemrepro.config.mixes import ShardsMix, ShardSource
 from stemrepro.data.corpus import write_corpus
 from stemrepro.data.encoding import write_blocks
 from stemrepro.data.hub import cause, resolved_revision, text_of
-from stemrepro.data.integrity import joined_hash
 from stemrepro.data.published import published_tokenizer
+from stemrepro.data.shares import train_index
 from stemrepro.data.tokenizer import END_TEXT, read_tokenizer
 from stemrepro.model.config import END_OF_DOCUMENT
 
@@ -201,6 +202,13 @@ def write_published(corpus: Path, vocab: int, out: Path) -> None:
     atomic_write(out, published["tokenizer"])
 
 
+def end_mark(corpus: Path) -> dict:
+    """Return which token ends a document: the published tokenizer's name, its mark and that token's number there."""
+    published = corpus / PUBLISHED
+    about = read_json(published) if published.exists() else {"name": "", "mark": END_TEXT, "id": END_OF_DOCUMENT}
+    return {key: about[key] for key in ("name", "mark", "id")}
+
+
 class ReadTexts(PipelineStep):
     """A task's files of a source, from where training text begins."""
 
@@ -218,11 +226,15 @@ class ReadTexts(PipelineStep):
 
 
 class WriteShard(DocumentTokenizer):
-    """A shard per task: tokens, ends of documents next to them, and, last, what it holds and its hash."""
+    """A shard per task: tokens, ends of documents next to them, and, last, what it holds and its hash.
 
-    def __init__(self, folder: Path, source: str, tokenizer: Path) -> None:
+    Args:
+        limits: bytes of text, by task; it ends with the document that reaches them.
+    """
+
+    def __init__(self, folder: Path, source: str, tokenizer: Path, limits: list[float]) -> None:
         super().__init__(str(folder), str(tokenizer), shuffle_documents=False, save_final_metadata=False)
-        self.folder, self.source = folder, source
+        self.folder, self.source, self.limits = folder, source, limits
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -240,6 +252,8 @@ class WriteShard(DocumentTokenizer):
             for document in data:
                 size += len(document.text.encode())
                 yield document
+                if size >= self.limits[rank]:
+                    return
 
         written = self.write_unshuffled(counted(), path.name)
         with open(path, "rb") as file:
@@ -248,60 +262,65 @@ class WriteShard(DocumentTokenizer):
         write_json(path.with_suffix(".json"), {"shard": about, "documents": len(written.doc_ends), "bytes": size})
 
 
+def encode_texts(
+    mix: ShardsMix, found: dict, tokenizer_file: Path, aside: Path, workers: int | None = None, most: int | None = None
+) -> list[dict]:
+    """Write the training text as shards into a folder, where the same call goes on with what it left.
+
+    Args:
+        found: what `write_sample` wrote into files.json.
+        workers: tasks at a time; as many as this process has cores where left out.
+        most: bytes of text, at most; each task reads as much of them as its files have of all files' bytes.
+
+    Returns:
+        Source, shard, documents and bytes of text of each that has tokens.
+
+    Raises:
+        UserError: a file can't be read.
+    """
+    request = {"mix": mix.model_dump(mode="json"), "files": found, "tokenizer": sha256(tokenizer_file), "most": most}
+    if not (aside / "request.json").exists() or read_json(aside / "request.json") != request:
+        shutil.rmtree(aside, ignore_errors=True)
+        write_json(aside / "request.json", request)
+    whole = sum(size for about in found.values() for _, size in about["files"])
+    parts = []
+    for name, about in found.items():
+        files = [file for file, _ in about["files"]]
+        tasks = min(len(files), TASKS)
+        limits = [
+            math.inf if most is None else most * sum(size for _, size in about["files"][rank::tasks]) / whole
+            for rank in range(tasks)
+        ]
+        source = mix.sources[name]
+        LocalPipelineExecutor(
+            [
+                ReadTexts(source, root(source, about["revision"]), files, about["held_out"]),
+                WriteShard(aside, name, tokenizer_file, limits),
+            ],
+            tasks=tasks, workers=min(tasks, workers or len(os.sched_getaffinity(0))),
+            logging_dir=str(aside / f"{name}.log"),
+        ).run()  # fmt: skip
+        parts += [{"source": name} | read_json(aside / f"{name}-{rank:05d}.json") for rank in range(tasks)]
+    return [part for part in parts if part["shard"]["tokens"]]
+
+
 def write_shards(mix: ShardsMix, corpus: Path, tokenizer_file: Path, out: Path, workers: int | None = None) -> None:
     """Write token blocks: held-out splits of `corpus`, and the training text in shards.
 
     What is unfinished lies in `out`.part, and is gone on with where mix, files and tokenizer are the same.
 
     Args:
-        workers: tasks at a time; as many as this process has cores where left out.
+        workers: as of `encode_texts`.
 
     Raises:
         UserError: a file can't be read.
     """
-    found = read_json(corpus.with_name(FILES))
     aside = out.with_name(f"{out.name}.part")
-    request = {"mix": mix.model_dump(mode="json"), "files": found, "tokenizer": sha256(tokenizer_file)}
-    if not (aside / "request.json").exists() or read_json(aside / "request.json") != request:
-        shutil.rmtree(aside, ignore_errors=True)
-        write_json(aside / "request.json", request)
-    parts: list[tuple[str, dict]] = []
-    for name, about in found.items():
-        files = [file for file, _ in about["files"]]
-        tasks = min(len(files), TASKS)
-        source = mix.sources[name]
-        LocalPipelineExecutor(
-            [
-                ReadTexts(source, root(source, about["revision"]), files, about["held_out"]),
-                WriteShard(aside, name, tokenizer_file),
-            ],
-            tasks=tasks, workers=min(tasks, workers or len(os.sched_getaffinity(0))),
-            logging_dir=str(aside / f"{name}.log"),
-        ).run()  # fmt: skip
-        parts += [(name, read_json(aside / f"{name}-{rank:05d}.json")) for rank in range(tasks)]
-    parts = [(name, part) for name, part in parts if part["shard"]["tokens"]]
-    by_source = {name: [part for source, part in parts if source == name] for name in found}
-    shards = [part["shard"] for _, part in parts]
-    train = {
-        "tokens": sum(shard["tokens"] for shard in shards),
-        "tokens_by_source": {name: sum(part["shard"]["tokens"] for part in of) for name, of in by_source.items()},
-        "text_by_source": {
-            name: {key: sum(part[key] for part in of) for key in ("documents", "bytes")}
-            for name, of in by_source.items()
-        },
-        "shards": shards,
-        "sha256": joined_hash(shards),
-    }
+    train = train_index(encode_texts(mix, read_json(corpus.with_name(FILES)), tokenizer_file, aside, workers))
     out.mkdir(parents=True, exist_ok=True)
-    for shard in shards:
+    for shard in train["shards"]:
         for file in (shard["name"], f"{shard['name']}.index"):
             (out / file).unlink(missing_ok=True)
             os.link(aside / file, out / file)  # what lies aside stays until the index is written
-    published = corpus.with_name(PUBLISHED)
-    if published.exists():
-        about = read_json(published)
-        more = {"end_mark": {key: about[key] for key in ("name", "mark", "id")}}
-    else:
-        more = {"end_mark": {"name": "", "mark": END_TEXT, "id": END_OF_DOCUMENT}}
-    write_blocks(corpus, tokenizer_file, out, train, more)
+    write_blocks(corpus, tokenizer_file, out, train, {"end_mark": end_mark(corpus.parent)})
     shutil.rmtree(aside)

@@ -142,13 +142,16 @@ def own_folders(*mixes: Mix) -> list[str]:
     return sorted({mix.dataset for mix in mixes if mix.kind == "hub" and mix.local})
 
 
-def data_stages(others: list[str], texts: Sequence[str] = (), parts: Sequence[str] = ()) -> dict[str, dict]:
+def data_stages(
+    others: list[str], texts: Sequence[str] = (), parts: Sequence[str] = (), shards: bool = False
+) -> dict[str, dict]:
     """Return the stages from pinned archives to token blocks.
 
     Args:
         others: stages of texts other than the scale's own.
         texts: folders of the user's text that the mix reads.
         parts: the same of the blend.
+        shards: whether the scale's own text is in shards, of which the blend is made.
     """
     raw, corpus, items, home = f"data/{MIX}/raw", f"data/{MIX}/corpus", f"data/{MIX}/items", f"data/{SCALE}"
     tokenizer = f"{home}/tokenizer.json"
@@ -171,7 +174,8 @@ def data_stages(others: list[str], texts: Sequence[str] = (), parts: Sequence[st
         ),
         "mid": by_scale(
             "mid", "the scale's own text with texts of other kinds, for a later stage of training",
-            [corpus, tokenizer, "stemrepro/data/archives.txt", "stemrepro/data/sample", *parts],
+            [corpus, tokenizer, *([f"{home}/blocks"] if shards else []), "stemrepro/data/archives.txt",
+             "stemrepro/data/sample", *parts],
             [{f"{home}/mid": {"persist": True}}, *_kept(f"results/{SCALE}/data_card_mid.md")],
         ),
     }  # fmt: skip
@@ -327,6 +331,7 @@ def drawing(catalog: Catalog) -> dict:
 def pipeline(catalog: Catalog, scale: str) -> dict:
     """Return the stages of plan/dvc.yaml, from text to scores; also those that draw, where dvc.yaml doesn't."""
     here, settings = catalog.at(scale), catalog.scale(scale)
+    text = catalog.mixes[settings.data]
     others = [part.mix for part in catalog.mixes[settings.mid].parts.values()] if settings.mid else []
     parts = {part for recipe in here.recipes.values() for scored in recipe.scored().values() for part in scored}
     stages = {
@@ -336,7 +341,7 @@ def pipeline(catalog: Catalog, scale: str) -> dict:
             ["recipes", PARAMS.as_posix(), HOME, *own_code(catalog, catalog.arms)],
             [f"data/{SCALE}/plan", f"data/{MIX}/plan"],
         ),
-        **data_stages(other_texts(here), own_folders(catalog.mixes[settings.data]), own_folders(*others)),
+        **data_stages(other_texts(here), own_folders(text), own_folders(*others), text.kind == "shards"),
         **run_stages(other_texts(here), parts),
     }  # fmt: skip
     if scale in published(catalog):

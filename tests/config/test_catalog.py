@@ -73,6 +73,8 @@ def without_controls(recipe):
          r"mixes\.yaml: fineweb-edu\.licence: .*valid string \(got 1\)"),
         ("scales/laptop.yaml", lambda v: v.update(data="poems"),
          r"laptop\.yaml: data: mix 'poems' is unknown \(recipes/mixes\.yaml has text"),
+        ("scales/laptop.yaml", lambda v: v.update(mid="mid-olmo"),
+         r"laptop\.yaml: mid: 'mid-olmo' has parts of kind 'shards', and 'text-8' is of kind 'archives'; a blend"),
         ("scales/smoke.yaml", lambda v: v.update(base="lapdog"),
          r"smoke\.yaml: base: scale 'lapdog' is unknown; did you mean 'laptop'\?"),
         ("scales/smoke.yaml", lambda v: v.update(base="atlas"),

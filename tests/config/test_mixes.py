@@ -52,6 +52,16 @@ def test_parts_of_a_blend_have_names_of_their_own(name):
         parse_mix({"kind": "blend", "own": 0.5, "parts": {name: part}}, FILE, "own")
 
 
+def test_a_part_has_the_tokens_of_the_text_that_it_is_blended_with():
+    source = {"dataset": "own", "licence": "CC0", "attribution": "me"}
+    mix = {"kind": "shards", "sources": {"mine": source}}
+    blend = {"kind": "blend", "own": 0.5, "parts": {"code": {"share": 0.5, "mix": mix}}}
+    assert parse_mix(blend, FILE, "own").parts["code"].mix.kind == "shards"
+    mix |= {"tokenizer": "t.json", "end_mark": "</s>"}
+    with pytest.raises(UserError, match=r"own\.parts\.code: .*leave tokenizer and end_mark out"):
+        parse_mix(blend, FILE, "own")
+
+
 def test_a_published_tokenizer_needs_its_end_mark():
     source = {"dataset": "own", "licence": "CC0", "attribution": "me"}
     mix = {"kind": "shards", "sources": {"mine": source}, "tokenizer": "t.json"}

@@ -223,6 +223,14 @@ def test_a_blend_is_planned_for_the_variant_with_most_tokens(catalog):
     assert plan.make_params(catalog, "needle").scale["needle"].mid is None
 
 
+def test_a_blend_in_shards_is_made_of_the_scales_own_blocks(catalog):
+    def depends(scale):
+        return yaml.safe_load(pipeline_texts(catalog, scale)[PIPELINE])["stages"]["mid"]["deps"]
+
+    assert "data/${item.scale}/blocks" in depends("paper-1b")
+    assert "data/${item.scale}/blocks" not in depends("laptop")
+
+
 def test_a_variant_that_needs_a_blend_needs_a_scale_with_one(catalog):
     scales = catalog.scales | {"laptop": catalog.scale("laptop").model_copy(update={"mid": None})}
     with pytest.raises(

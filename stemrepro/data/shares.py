@@ -1,0 +1,109 @@
+"""Shares of texts in shards: so many tokens of each text, of each of its files the same part from its start."""
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from stemrepro.common.errors import UserError
+from stemrepro.common.files import sha256
+from stemrepro.data.integrity import joined_hash, token_type
+from stemrepro.model.config import END_OF_DOCUMENT
+
+PIECE = 2**22
+"""Tokens that are copied at a time."""
+MEASURED = 1_000_000
+"""Bytes of text by which the bytes of a token are estimated."""
+MARGIN = 2
+"""Text that is encoded / the text that is needed by that estimate, as files' bytes of text aren't known beforehand."""
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of tokens, and the source that the index counts it to."""
+
+    source: str
+    path: Path
+    tokens: int
+
+
+def text_needed(rows: list[dict], tokens: int, tokenizer: Tokenizer) -> int:
+    """Return the bytes of text to encode for so many tokens: what they are by the first rows, and a margin."""
+    size, count = 0, 0
+    for row in rows:
+        size, count = size + len(row["text"].encode()), count + len(tokenizer.encode(row["text"]).ids) + 1
+        if size >= MEASURED:
+            break
+    return math.ceil(MARGIN * tokens * size / count)
+
+
+def check_share(name: str, available: int, tokens: int) -> None:
+    """Raise UserError unless a text has its share of tokens."""
+    if available < tokens:
+        raise UserError(
+            f"'{name}' has {available:,} training tokens, and {tokens:,} are its share; give it more text in "
+            "recipes/mixes.yaml, or the variant that needs it fewer tokens"
+        )
+
+
+def write_share(name: str, files: list[File], tokens: int, sizes: list[int], out: Path) -> list[dict]:
+    """Write `out`/`name`-<number>.bin: `tokens` tokens of a text, of each file the same part from its start.
+
+    A document that is cut gets an end mark.
+
+    Args:
+        sizes: bytes of each token of the vocabulary.
+
+    Returns:
+        Of each file that was written its source, entry in the index, documents and bytes of text.
+
+    Raises:
+        UserError: the text has fewer tokens.
+    """
+    ends = np.cumsum([0, *(file.tokens for file in files)])
+    check_share(name, int(ends[-1]), tokens)
+    taken = np.diff([tokens * int(end) // int(ends[-1]) for end in ends]).tolist()
+    dtype, lengths, written = token_type(len(sizes)), np.array(sizes), []
+    for number, (file, count) in enumerate(zip(files, taken, strict=True)):
+        if not count:
+            continue
+        path, documents, size = out / f"{name}-{number:05d}.bin", 0, 0
+        source = np.memmap(file.path, dtype=dtype, mode="r")
+        with open(path, "wb") as opened:
+            for first in range(0, count, PIECE):
+                piece = np.array(source[first : min(first + PIECE, count)])
+                if first + len(piece) == count:
+                    piece[-1] = END_OF_DOCUMENT
+                documents += int(np.count_nonzero(piece == END_OF_DOCUMENT))
+                size += int(lengths[piece].sum())
+                opened.write(piece.tobytes())
+            opened.flush()
+            os.fsync(opened.fileno())
+        shard = {"name": path.name, "tokens": count, "sha256": sha256(path)}
+        written.append({"source": file.source, "shard": shard, "documents": documents, "bytes": size})
+    return written
+
+
+def train_index(parts: list[dict]) -> dict:
+    """Return what index.json says of a training split in shards.
+
+    Args:
+        parts: source, shard, documents and bytes of each, in reading order.
+    """
+    shards = [part["shard"] for part in parts]
+    by_source: dict[str, list[dict]] = {}
+    for part in parts:
+        by_source.setdefault(part["source"], []).append(part)
+    return {
+        "tokens": sum(shard["tokens"] for shard in shards),
+        "tokens_by_source": {name: sum(part["shard"]["tokens"] for part in of) for name, of in by_source.items()},
+        "text_by_source": {
+            name: {key: sum(part[key] for part in of) for key in ("documents", "bytes")}
+            for name, of in by_source.items()
+        },
+        "shards": shards,
+        "sha256": joined_hash(shards),
+    }
