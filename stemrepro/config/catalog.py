@@ -76,7 +76,7 @@ class Catalog(Strict):
         """Return the address whose finished runs the runs of another address resume from, or None.
 
         Raises:
-            UserError: it is unknown, is of another model or text, or resumes from another address itself.
+            UserError: it is unknown, is of another model or text, or is itself a second stage after the pretraining.
         """
         extends = self.variant(address.variant).extends
         if extends is None:
@@ -87,11 +87,18 @@ class Catalog(Strict):
         if place.variant not in {MAIN, *self.variants}:
             raise unknown("variant", place.variant, self.variants, "recipes/variants.yaml")
         parent = self.variant(place.variant)
-        if parent.extends or parent.changed:
+        if parent.changed:
             raise UserError(
-                f"it resumes from '{place.variant}', which has '{min(parent.changed or {'extends'})}'; "
-                f"tokens, learning rate and clip alone may differ there"
+                f"it resumes from '{place.variant}', which has '{min(parent.changed)}'; "
+                "tokens, learning rate and clip alone may differ there"
             )
+        if stage := parent.extends:
+            first = self.variants.get(stage.after)
+            if extends.arm or stage.arm or (first and first.extends):
+                raise UserError(
+                    f"it resumes from '{place.variant}', which resumes from '{stage.after}'; "
+                    "two stages of the same arm may follow a run, and a retrofit stands alone"
+                )
         return place
 
 
@@ -220,11 +227,12 @@ def read_recipes(folder: Path = RECIPES) -> Catalog:
             raise UserError(
                 f"{folder}/scales/{name}.yaml: mid: {unknown('blend', scale.mid, blends, 'recipes/mixes.yaml')}"
             )
-        parts = mixes[scale.mid].parts.values() if scale.mid else ()
-        if mixes[scale.data].kind != "shards" and any(part.mix.kind == "shards" for part in parts):
+        blend, kind = mixes.get(scale.mid or ""), mixes[scale.data].kind
+        parts = blend.parts.values() if isinstance(blend, BlendMix) else ()
+        if kind != "shards" and any(part.mix.kind == "shards" for part in parts):
             raise UserError(
                 f"{folder}/scales/{name}.yaml: mid: '{scale.mid}' has parts of kind 'shards', and '{scale.data}' is of "
-                f"kind '{mixes[scale.data].kind}'; a blend is in memory, or in shards, as a whole"
+                f"kind '{kind}'; a blend is in memory, or in shards, as a whole"
             )
         for arm_name, arm in arms.items():
             try:

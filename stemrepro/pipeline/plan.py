@@ -103,15 +103,17 @@ def planned_blend(catalog: Catalog, scale_name: str) -> PlannedBlend | None:
     return PlannedBlend(name=scale.mid, mix=catalog.mixes[scale.mid], tokens=tokens)
 
 
-def init_from_of(catalog: Catalog, scale: Scale, address: Address) -> PlannedInitFrom | None:
+def init_from_of(catalog: Catalog, scale_name: str, address: Address) -> PlannedInitFrom | None:
     """Return what the runs of an address resume from; None at variants that don't extend others."""
     if (place := catalog.before(address)) is None:
         return None
     extends = catalog.variant(address.variant).extends
-    model, training = run_settings(place, catalog.arms[place.arm], catalog.variant(place.variant), scale)
+    arm, variant = catalog.arms[place.arm], catalog.variant(place.variant)
+    model, training = run_settings(place, arm, variant, catalog.scale(scale_name))
     return PlannedInitFrom(
-        model=model, training=training, tables=extends.tables, variant=extends.after, arm=extends.arm
-    )
+        model=model, training=training, tables=extends.tables, variant=extends.after, arm=extends.arm,
+        text=text_at(catalog, scale_name, place.variant), init_from=init_from_of(catalog, scale_name, place),
+    )  # fmt: skip
 
 
 def planned_run(catalog: Catalog, scale_name: str, address: Address, scores: dict[str, int]) -> Planned:
@@ -126,7 +128,7 @@ def planned_run(catalog: Catalog, scale_name: str, address: Address, scores: dic
     return Planned(
         model=model,
         training=training,
-        init_from=init_from_of(catalog, scale, address),
+        init_from=init_from_of(catalog, scale_name, address),
         people=people_at(catalog, scale, address.variant),
         text=text_at(catalog, scale_name, address.variant),
         losses=losses,

@@ -33,7 +33,7 @@ from stemrepro.config.retrofit import KINDS, Kind
 from stemrepro.config.scale import Counting
 from stemrepro.config.scores import LOSSES, Evaluation, Geometry, OfSomeScales, PartName, PlannedReasoning, PlannedTasks
 from stemrepro.config.training import RunTraining
-from stemrepro.data.vocabularies import mid_text, own_text
+from stemrepro.data.vocabularies import Text, mid_text, own_text
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.cost import flops_per_token
 from stemrepro.training.run import InitFrom, Run
@@ -51,6 +51,13 @@ class PlannedInitFrom(Strict):
     tables: Literal["kept", "anew", Kind]
     variant: Name = later(MAIN)
     arm: Name | None = later(None, description="the arm of that run, where it is another")
+    text: Literal["own", "mid"] = later("own", description="what that run reads")
+    init_from: "PlannedInitFrom | None" = later(None, description="the run that that one resumes from")
+
+    def tokens_of(self, text: str) -> int:
+        """Return the tokens of a text that this run and those before it are trained on."""
+        before = self.init_from.tokens_of(text) if self.init_from else 0
+        return before + (self.training.tokens if self.text == text else 0)
 
 
 class Planned(Strict):
@@ -191,7 +198,21 @@ def runs_of(
     """
     kinds = {(arm.model.vocab, arm.people) for arm in planned.values() if arm.text == "own" or arm.init_from}
     texts = {(vocab, people): own_text(vocab, data / scale, people) for vocab, people in kinds}
-    blend = mid_text(data / scale) if any(arm.text == "mid" for arm in planned.values()) else None
+    stages = [stage for arm in planned.values() for stage in (arm, arm.init_from) if stage]
+    blend = mid_text(data / scale) if any(stage.text == "mid" for stage in stages) else None
+
+    def resuming(run: Run, source: PlannedInitFrom | None, own: Text) -> tuple[Run, list[Run]]:
+        """Return a run that resumes from another where `source` says so, and all before it, the last one first."""
+        if source is None:
+            return run, []
+        place = Address(source.variant, source.arm or run.address.arm)
+        folder = runs / scale / place.path / f"seed{run.seed}"
+        name, text = (mix, own) if source.text == "own" else (source.text, blend)
+        parent = replace(run, address=place, model=source.model, training=source.training, folder=folder, mix=name,
+                         blocks=text.blocks, data_hash=text.data_hash)  # fmt: skip
+        parent, earlier = resuming(parent, source.init_from, own)
+        return replace(run, init_from=init_from(run, [parent, *earlier], source.tables)), [parent, *earlier]
+
     made = []
     for address, arm in planned.items():
         text = blend if arm.text == "mid" else texts[arm.model.vocab, arm.people]
@@ -200,40 +221,24 @@ def runs_of(
             folder = runs / scale / address.path / f"seed{seed}"
             name = mix if arm.text == "own" else arm.text
             run = Run(address, seed, arm.model, training, folder, name, text.blocks, text.data_hash, text.ratio)
-            source = arm.init_from
-            if source:
-                place = Address(source.variant, source.arm or address.arm)
-                before = texts[arm.model.vocab, arm.people]
-                parent = replace(
-                    run,
-                    address=place,
-                    model=source.model,
-                    training=source.training,
-                    folder=runs / scale / place.path / f"seed{seed}",
-                    mix=mix,
-                    blocks=before.blocks,
-                    data_hash=before.data_hash,
-                )
-                run = replace(run, init_from=init_from(run, parent, source.tables, text is before))
-            made.append(run)
+            made.append(resuming(run, arm.init_from, texts[arm.model.vocab, arm.people])[0])
     return with_prefixes(keep_parents(made))
 
 
-def init_from(run: Run, parent: Run, tables: str, same_text: bool) -> InitFrom:
+def init_from(run: Run, before: list[Run], tables: str) -> InitFrom:
     """Describe the run that another resumes from.
 
     Args:
-        run: that resumes.
-        parent: from which it resumes.
+        run: that resumes. It begins where those before it that read the same text ended.
+        before: the run from which it resumes, and that from which this one resumed, if any.
         tables: what becomes of its tables, as in recipes/variants.yaml.
-        same_text: whether both read the same text; `run` then begins where `parent` ended.
     """
-    training = run.training
-    passed = parent.training.tokens if same_text else 0
-    same_batches = same_text and training.sequence == parent.training.sequence
+    training, same_text = run.training, [other.training for other in before if other.blocks == run.blocks]
+    passed = sum(other.tokens for other in same_text)
+    same_batches = all(other.sequence == training.sequence for other in same_text)
     return InitFrom(
-        parent.folder,
-        digest(parent.config),
+        before[0].folder,
+        digest(before[0].config),
         tables,
         passed,
         batches=passed // (training.micro_batch * training.sequence) if same_batches else 0,
@@ -322,18 +327,29 @@ def train_runs(runs: list[Run], workers: int, replace: bool, done: int = 0) -> N
         Job("stemrepro.training.train:train", run, str(run), run.training.steps, {"replace": replace}, cost(run), True)
         for run in runs
     ]
+    stages = by_stage(jobs)
     if runs and runs[0].parallel:
-        _train_on_devices(sorted(jobs, key=lambda job: job.run.init_from is not None), replace, done)
+        _train_on_devices([job for stage in stages for job in stage], replace, done)
         return
-    first = [job for job in jobs if not job.run.init_from]
-    later = [job for job in jobs if job.run.init_from]  # these resume from others
     preload, shown = ["stemrepro.training.train"], "training"
     if any(run.training.mkl_avx512 for run in runs):
         preload.insert(0, "stemrepro.common.fork_server_avx512")
-    for _ in run_jobs(first, workers, threads, preload, shown, done, later):
-        pass
-    for _ in run_jobs(later, workers, threads, preload, shown, done + len(first)):
-        pass
+    for number, stage in enumerate(stages):
+        later = [job for others in stages[number + 1 :] for job in others]
+        for _ in run_jobs(stage, workers, threads, preload, shown, done, later):
+            pass
+        done += len(stage)
+
+
+def by_stage(jobs: list[Job]) -> list[list[Job]]:
+    """Return jobs in stages: those that resume from no other, those that resume from one of them, and so on."""
+    waiting, stages = jobs, []
+    while waiting:
+        folders = {job.run.folder for job in waiting}
+        ready = [not job.run.init_from or job.run.init_from.folder not in folders for job in waiting]
+        stages.append([job for job, is_ready in zip(waiting, ready, strict=True) if is_ready])
+        waiting = [job for job, is_ready in zip(waiting, ready, strict=True) if not is_ready]
+    return stages
 
 
 def _train_on_devices(jobs: list[Job], replace: bool, done: int) -> None:

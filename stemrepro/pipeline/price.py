@@ -79,7 +79,7 @@ def disk(params: Params) -> Disk:
     texts: dict[tuple, int] = {}
     for run in planned.values():
         text = run.model.vocab, run.people, run.text
-        before = run.init_from.training.tokens if run.init_from and run.text == "own" else 0
+        before = run.init_from.tokens_of(run.text) if run.init_from else 0
         texts[text] = max(texts.get(text, 0), before + run.training.tokens)
     parents = {Address(run.init_from.variant, run.init_from.arm or address.arm)
                for address, run in planned.items() if run.init_from}  # fmt: skip

@@ -268,7 +268,7 @@ def test_a_later_stage_resumes_from_a_sharded_run(make, one, folders):
         first = replace(make(name, parallel), keep_final_checkpoint=True)
         train_on_devices(first, quiet) if parallel else train(first, quiet)
         second = replace(first, folder=first.folder.with_name("later"), keep_final_checkpoint=False)
-        second = replace(second, init_from=init_from(second, first, "kept", True))
+        second = replace(second, init_from=init_from(second, [first], "kept"))
         train_on_devices(second, quiet) if parallel else train(second, quiet)
         ends.append(second)
     same(*ends)

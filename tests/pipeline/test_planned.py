@@ -9,10 +9,11 @@ import yaml
 
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import digest
+from stemrepro.common.workers import Job
 from stemrepro.config.address import MAIN, Address
 from stemrepro.data.blend import write_blend
 from stemrepro.pipeline import plan as planning
-from stemrepro.pipeline.planned import Planned, asked_runs, read_params, runs_of, share_of
+from stemrepro.pipeline.planned import Planned, asked_runs, by_stage, read_params, runs_of, share_of
 from stemrepro.training.run import InitFrom
 from tests.conftest import ROOT, TINY
 
@@ -95,26 +96,57 @@ def test_a_part_is_a_pair_of_numbers(part):
         share_of([], part)
 
 
-def test_a_stage_on_a_blend_reads_it_and_its_parent_does_not(sample, tmp_path, monkeypatch):
+@pytest.fixture
+def blended(sample, tmp_path, monkeypatch):
+    """A plan of mid-training at a tiny scale with its blend, and of two stages after it, on either text."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "recipes", "recipes")
     (tmp_path / "recipes/scales/tiny.yaml").write_text(yaml.safe_dump(TINY | {"mid": "mid-sample"}))
-    recipe = tmp_path / "recipes/mid_training.yaml"
-    settings = yaml.safe_load(recipe.read_text())
-    recipe.write_text(yaml.safe_dump(settings | {"scales": ["tiny"]}))
+    variants, recipe = tmp_path / "recipes/variants.yaml", tmp_path / "recipes/mid_training.yaml"
+    back, more = "{tokens: 0.5, extends: {after: mid}}", "{tokens: 0.2, extends: {after: mid, text: mid, sequence: 2}}"
+    variants.write_text(f"{variants.read_text()}back: {back}\nmore: {more}\n")
+    settings = yaml.safe_load(recipe.read_text()) | {"scales": ["tiny"]}
+    settings["variants"] |= {"back": {"scores": ["losses"], "seeds": 5}, "more": {"scores": ["losses"], "seeds": 5}}
+    recipe.write_text(yaml.safe_dump(settings))
     folder = tmp_path / "data/tiny"
     folder.mkdir(parents=True)
     (folder / "blocks").symlink_to(sample / "blocks")
     _, params = planning.write("tiny", ("mid_training",))
-    planned = params.planned("tiny")
     with pytest.raises(UserError, match="data/tiny/mid/blocks is missing; run 'make reproduce' with its SCALE"):
-        runs_of("tiny", "sample", planned)
+        runs_of("tiny", "sample", read_params().planned("tiny"))
     place = (sample / "corpus", sample / "tokenizer.json", folder / "mid", tmp_path / "card.md")
     write_blend("mid-sample", params.scale["tiny"].mid.mix, 4000, *place)
-    every = {(run.address, run.seed): run for run in runs_of("tiny", "sample", planned)}
+    return read_params().planned("tiny")
+
+
+def test_a_stage_on_a_blend_reads_it_and_its_parent_does_not(blended):
+    every = {(run.address, run.seed): run for run in runs_of("tiny", "sample", blended)}
     later, parent = every[Address("mid", "dense"), 0], every[Address(MAIN, "dense"), 0]
     assert (later.blocks, later.mix) == (Path("data/tiny/mid/blocks"), "mid")
     assert (parent.blocks, parent.mix) == (Path("data/tiny/blocks"), "sample")
     assert later.data_hash != parent.data_hash
     assert later.init_from.parent == digest(parent.config)
     assert later.init_from.tokens == 0
+
+
+def test_a_stage_may_follow_a_stage(blended):
+    """It begins where the runs before it that read the same text ended, and they keep their ends."""
+    every = {(run.address, run.seed): run for run in runs_of("tiny", "sample", blended)}
+    main, mid, back, more = (every[Address(name, "stem-third"), 0] for name in (MAIN, "mid", "back", "more"))
+    assert [run.init_from.parent for run in (back, more)] == [digest(mid.config)] * 2
+    assert (back.blocks, more.blocks) == (main.blocks, mid.blocks)
+    micro_batches = main.training.tokens // (main.training.micro_batch * main.training.sequence)
+    assert (back.init_from.tokens, back.init_from.batches) == (main.training.tokens, micro_batches)
+    assert (more.init_from.tokens, more.init_from.batches) == (mid.training.tokens, 0)  # its sequences are longer
+    assert [run.keep_final_checkpoint for run in (main, mid, back, more)] == [True, True, False, False]
+    (alone,) = asked_runs("tiny", "sample", blended, {Address("mid", "dense"): blended[Address("mid", "dense")]})[:1]
+    assert alone.keep_final_checkpoint
+
+
+def test_stages_are_trained_one_after_another(blended):
+    runs = [run for run in runs_of("tiny", "sample", blended) if run.address.arm == "dense"]
+    jobs = [Job("", run, str(run), 1, {}, 1.0, True) for run in reversed(runs)]
+    names = [{job.run.address.variant for job in stage} for stage in by_stage(jobs)]
+    assert names == [{MAIN}, {"mid"}, {"back", "more"}]
+    rest = [job for job in jobs if job.run.address.variant in ("mid", "back")]  # the pretraining has ended
+    assert [len(stage) for stage in by_stage(rest)] == [len(rest) // 2] * 2

@@ -31,7 +31,7 @@ def test_disk_counts_each_text_once_and_parents_checkpoints(catalog):
     """Pretraining and its extension read one text on end, in four bytes a token; mid-training reads another."""
     need = price.disk(plan.make_params(catalog, "paper-1b"))
     assert need.blocks == 4 * (1000001765376 + 20000538624 + 100000595968)
-    assert need.checkpoints == 12 * (2 * 6667962368 + 1498482688 + 6667962368)
+    assert need.checkpoints == 12 * (2 * 6667962368 + 2 * (1498482688 + 6667962368))  # after both earlier stages
     assert need.weights == 3 * 4 * (1498482688 + 6667962368)
     assert need.total == need.blocks + need.checkpoints + need.weights
 

@@ -46,7 +46,7 @@ def second(parent, catalog, tiny, arm, tables, row_tokens=ROW_TOKENS):
         folder=parent.folder.parents[2] / "second" / f"{arm}-{tables}" / "seed0",
         keep_final_checkpoint=False,
     )
-    finished = init_from(run, parent, tables, same_text=True)
+    finished = init_from(run, [parent], tables)
     return replace(run, init_from=replace(finished, row_tokens=row_tokens if finished.row_tokens else 0))
 
 
@@ -145,7 +145,7 @@ def test_what_rows_are_made_of_is_part_of_the_settings(parent, catalog, tiny):
     child = second(parent, catalog, tiny, "stem-full", "token-means")
     made_of = {"parent": digest(parent.config), "tables": "token-means", "row_tokens": ROW_TOKENS}
     assert child.config["init_from"] == made_of
-    assert init_from(child, parent, "token-means", same_text=True).row_tokens == parent.training.tokens
+    assert init_from(child, [parent], "token-means").row_tokens == parent.training.tokens
     plenty = replace(parent, training=parent.training.model_copy(update={"tokens": 10**6 * 128}))
-    assert init_from(child, plenty, "token-means", same_text=True).row_tokens == 128 * 300
+    assert init_from(child, [plenty], "token-means").row_tokens == 128 * 300
     assert "row_tokens" not in second(parent, catalog, tiny, "dense", "kept").config["init_from"]
