@@ -68,8 +68,8 @@ class Task(Strict):
     """A benchmark of a recipe."""
 
     label: str
-    score: Literal["acc", "acc_norm", "exact_match", "score"] = Field(
-        description="lm-eval's metric that it is judged by"
+    score: Literal["acc", "acc_norm", "exact_match", "score", "max_length"] = Field(
+        description="lm-eval's metric that it is judged by; max_length: that which an item's field of this name names"
     )
 
 

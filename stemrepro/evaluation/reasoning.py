@@ -4,12 +4,17 @@ The paper reports such tasks next to its eight benchmarks. Files are written per
 (means). reasoning.npz holds, for each task and group, the metric of every item by seed, the item's length, and the
 points that need no knowledge. A run that diverged has none. These tasks read the Hugging Face hub. The items of all
 members of a group are put together, so that each item counts the same.
+
+RULER's tasks make their items by the run's tokenizer, at those of its lengths that the run's context holds.
 """
 
 import logging
+import random
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from lm_eval.api.task import ConfigurableTask
@@ -17,6 +22,7 @@ from lm_eval.evaluator import evaluate
 from lm_eval.tasks import TaskManager
 
 from stemrepro.common.errors import UserError, unknown
+from stemrepro.common.files import write_json
 from stemrepro.config.scores import PlannedReasoning
 from stemrepro.data.tokenizer import read_tokenizer
 from stemrepro.evaluation.lm import StemLM
@@ -25,11 +31,29 @@ from stemrepro.evaluation.writing import Scored, save_arrays
 from stemrepro.training.run import Run
 
 SHOTS = 1234
-"""Seed of the examples before a question: lm-eval's own, the same for every run."""
+"""Seed of the examples before a question, and of items that are made: lm-eval's own, the same for every run."""
 GUESSES = 5
 """How many of the most frequent answers are tried as the one answer to everything."""
 FIELDS = ("length", "floor", "cut", "clusters")
 """Arrays of each task in reasoning.npz, each [items]; there is "value" [seeds, items] too."""
+LENGTHS = (4096, 8192, 16384, 32768, 65536, 131072)
+"""Tokens of RULER's items with their answers."""
+BY_LENGTH = "max_length"
+"""In place of a metric: the one that is called as this field of an item says, as RULER's are."""
+
+
+def task_manager(tokenizer_file: Path, context: int, folder: Path, **how: object) -> TaskManager:
+    """Return lm-eval's task manager, for tasks that make items too.
+
+    Args:
+        context: tokens that the items may have.
+        folder: gets the tokenizer in the form that these tasks read.
+        how: further arguments of the task manager.
+    """
+    shutil.copyfile(tokenizer_file, folder / "tokenizer.json")
+    write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"})
+    lengths = [length for length in LENGTHS if length <= context] or list(LENGTHS[:1])
+    return TaskManager(metadata={"tokenizer": str(folder), "max_seq_lengths": lengths}, **how)
 
 
 def members(manager: TaskManager, name: str) -> dict[str, ConfigurableTask]:
@@ -41,6 +65,7 @@ def members(manager: TaskManager, name: str) -> dict[str, ConfigurableTask]:
     names = [*manager.all_tasks, *manager.all_groups]
     if name not in names:
         raise unknown("task", name, names, "lm-eval")
+    random.seed(SHOTS)  # some tasks draw their items while they are loaded
     tasks = dict(manager.load([name])["tasks"])
     for task in tasks.values():
         task.set_fewshot_seed(SHOTS)
@@ -58,6 +83,11 @@ def length_of(doc: dict, prompt: str) -> int:
     return int(doc["length"]) if isinstance(doc.get("length"), int | float) else len(prompt.split())
 
 
+def metric_of(metric: str, doc: dict) -> str:
+    """Return what the metric of an item is called."""
+    return str(doc[BY_LENGTH]) if metric == BY_LENGTH and BY_LENGTH in doc else metric
+
+
 def floor_of(task: ConfigurableTask, docs: list[dict], metric: str) -> float:
     """Return the points that need no knowledge, by the task's own scoring.
 
@@ -71,7 +101,7 @@ def floor_of(task: ConfigurableTask, docs: list[dict], metric: str) -> float:
     if len(docs) < 2:
         return 0.0  # the only answer is no guess
     scores = [
-        [100 * float(task.process_results(doc, [guess])[metric]) for doc in docs]
+        [100 * float(task.process_results(doc, [guess])[metric_of(metric, doc)]) for doc in docs]
         for guess, _ in answers.most_common(GUESSES)
     ]
     return float(np.max(np.mean(scores, axis=1)))
@@ -88,14 +118,14 @@ def task_items(task: ConfigurableTask, name: str, samples: list[dict], metric: s
     """
     first = samples[0]["filter"]
     samples = sorted((s for s in samples if s["filter"] == first), key=lambda sample: sample["doc_id"])
-    if metric not in samples[0]:
+    if metric_of(metric, samples[0]["doc"]) not in samples[0]:
         raise UserError(f"task '{name}' has no metric '{metric}'; it has {', '.join(samples[0]['metrics'])}")
     floor = floor_of(task, [sample["doc"] for sample in samples], metric)
     items = []
     for sample in samples:
         prompt = str(sample["arguments"][0][0])
         items.append({
-            "value": 100 * float(sample[metric]),
+            "value": 100 * float(sample[metric_of(metric, sample["doc"])]),
             "length": length_of(sample["doc"], prompt),
             "floor": floor,
             "cut": len(lm.tok_encode(prompt)) >= lm.context,
@@ -127,7 +157,9 @@ def score(
         return {}
     logging.getLogger("lm_eval").setLevel(logging.ERROR)  # one line per metric and task
     lm = StemLM(load_run(run), read_tokenizer(tokenizer_file), run.training.sequence, asked.batch)
-    return score_tasks(lm, TaskManager(), asked, lambda share: report(int(share * run.training.steps), np.nan, 0.0))
+    with TemporaryDirectory() as folder:
+        manager = task_manager(tokenizer_file, run.training.sequence, Path(folder))
+        return score_tasks(lm, manager, asked, lambda share: report(int(share * run.training.steps), np.nan, 0.0))
 
 
 def write(scored: Scored) -> dict:

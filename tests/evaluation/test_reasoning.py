@@ -15,7 +15,7 @@ from stemrepro.common.errors import UserError
 from stemrepro.config.scores import PlannedReasoning
 from stemrepro.evaluation import reasoning
 from stemrepro.evaluation.lm import StemLM
-from stemrepro.evaluation.reasoning import members, score, score_tasks, write
+from stemrepro.evaluation.reasoning import members, score, score_tasks, task_manager, write
 from stemrepro.evaluation.writing import Scored
 from stemrepro.model.transformer import build
 from tests.conftest import quiet
@@ -100,6 +100,62 @@ def test_floors_and_lengths(hub, lm, manager):
     assert results["longbench_hotpotqa_e"]["length"].tolist() == [3000, 6000, 9000, 12000]
     assert results["gsm8k"]["length"].tolist() == sorted(results["gsm8k"]["length"])
     assert hub[-1][1] == "hotpotqa_e"
+
+
+NEEDLES = """\
+task: needles
+dataset_path: ""
+custom_dataset: !function needles.items
+output_type: generate_until
+test_split: test
+doc_to_text: "{{input}}"
+doc_to_target: "{{outputs}}"
+process_results: !function needles.points
+generation_kwargs: {max_gen_toks: 4, until: []}
+metric_list:
+  - {metric: "4096", aggregation: mean, higher_is_better: true}
+  - {metric: "8192", aggregation: mean, higher_is_better: true}
+"""
+MADE = """\
+import random
+from datasets import Dataset
+from transformers import AutoTokenizer
+
+def items(tokenizer, max_seq_lengths, **_):
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer)
+    rows = []
+    for length in max_seq_lengths:
+        for _ in range(2):
+            number = str(random.randint(10**6, 10**7))
+            text = f"word {number} " * (length // 100)
+            size = len(tokenizer(text).input_ids)
+            rows.append({"input": text, "outputs": [number], "max_length": length, "length": size})
+    return {"test": Dataset.from_list(rows)}
+
+def points(doc, results):
+    return {"4096": -1.0} | {str(doc["max_length"]): float(doc["outputs"][0] in results[0])}
+"""
+
+
+def test_items_that_a_task_makes_by_length(lm, sample, tmp_path, monkeypatch):
+    """As RULER's: drawn by chance, as long as the tokenizer says, each under the metric that its length is."""
+    for name, text in {"needles.yaml": NEEDLES, "needles.py": MADE}.items():
+        (tmp_path / name).write_text(text)
+    file = sample / "tokenizer.json"
+    (tmp_path / "tokenizer").mkdir()
+    manager = task_manager(file, 8192, tmp_path / "tokenizer", include_path=[tmp_path], include_defaults=False)
+    drawn = [[doc["outputs"] for doc in members(manager, "needles")["needles"].test_docs()] for _ in range(2)]
+    assert drawn[0] == drawn[1]  # the same for every run
+    answers = iter([f"It is {drawn[0][0][0]}.", "no", "no", f"{drawn[0][3][0]}"])
+    monkeypatch.setattr(StemLM, "generate_until", lambda self, requests, **_: [next(answers) for _ in requests])
+    needles = score_tasks(lm, manager, planned(needles="max_length"), quiet)["needles"]
+    assert needles["value"].tolist() == [100, 0, 0, 100]
+    assert needles["floor"].tolist() == [25] * 4  # of four answers
+    tokenizer = Tokenizer.from_file(str(file))
+    docs = [
+        f"word {number} " * (length // 100) for (number,), length in zip(drawn[0], [4096] * 2 + [8192] * 2, strict=True)
+    ]
+    assert needles["length"].tolist() == [len(tokenizer.encode(text).ids) for text in docs]
 
 
 def test_examples_before_a_question_are_the_same_for_every_run(hub, manager):
