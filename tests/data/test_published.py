@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from stemrepro.common.errors import UserError
 from stemrepro.data.published import published_tokenizer
@@ -38,8 +38,21 @@ def metaspace():
     return Tokenizer.from_str(json.dumps(state))
 
 
+def prepended():
+    """As Llama 2's file has it: a normalizer makes ▁ of spaces, and nothing cuts a text into words."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    fallback = [f"<0x{byte:02X}>" for byte in range(256)]
+    tokenizer.train_from_iterator(TEXTS[:2], trainers.BpeTrainer(vocab_size=320, special_tokens=SPECIAL + fallback))
+    state = json.loads(tokenizer.to_str())
+    state["added_tokens"] = [entry for entry in state["added_tokens"] if entry["content"] in SPECIAL]
+    return Tokenizer.from_str(json.dumps(state))
+
+
 @pytest.mark.parametrize(
-    "tokenizer", [byte_level(True), byte_level(False), metaspace()], ids=["entries", "added", "metaspace"]
+    "tokenizer",
+    [byte_level(True), byte_level(False), metaspace(), prepended()],
+    ids=["entries", "added", "metaspace", "prepended"],
 )
 def test_only_two_ids_change(tokenizer, tmp_path):
     path = tmp_path / "tokenizer.json"
