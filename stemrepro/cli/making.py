@@ -162,7 +162,9 @@ def _data_of_scale(step: str, scale: str) -> None:
     elif step == "check":
         from stemrepro.data.integrity import verified_hash
 
-        print(f"{folder / 'blocks'}: all files are those that were written ({verified_hash(folder / 'blocks', True)})")
+        blend = folder / "mid" / "blocks"
+        for blocks in [folder / "blocks", *([blend] if blend.exists() else [])]:
+            print(f"{blocks}: all files are those that were written ({verified_hash(blocks, True)})")
     elif step == "counts":
         from stemrepro.data.counting import write_counts
 

@@ -75,7 +75,7 @@ def test_first_steps_on_four_processes(name, tmp_path, monkeypatch):
         one_core.setattr("os.sched_getaffinity", lambda _: {0})  # texts are read in this process
         for step in ("fetch", "corpus"):
             data(step, mix=mix)
-        for step in ("tokenizer", "blocks", *(["mid"] if settings.mid else [])):
+        for step in ("tokenizer", "blocks", *(["mid"] if settings.mid else []), "check"):
             data(step, scale=name)
     stages = [MAIN, "mid", "longer-8"] if settings.mid else [MAIN]
     planned = params.planned(name)
