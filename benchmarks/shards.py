@@ -46,7 +46,7 @@ def measured(mix: ShardsMix, home: Path, out: Path) -> dict[str, float]:
     write_shards(mix, home / "corpus/corpus.parquet", home / "tokenizer.json", out, workers=1)
     tokens = read_json(out / "index.json")["splits"]["train"]["tokens"]
     # Not getrusage's peak, which begins at that of the process that started this one.
-    (peak,) = re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    (peak,) = re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="utf-8"))
     return {"seconds": time.process_time(), "megabytes": int(peak) * 1024 / 1e6, "tokens": tokens}
 
 
