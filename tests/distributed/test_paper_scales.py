@@ -1,7 +1,6 @@
 """The paper's scales, cut down, take their first steps on four processes: their files, plan, text and training."""
 
 import json
-import shutil
 
 import pytest
 import yaml
@@ -10,9 +9,9 @@ from stemrepro.cli.making import data
 from stemrepro.config.address import MAIN, Address
 from stemrepro.pipeline import plan
 from stemrepro.pipeline.planned import asked_runs, train_runs
-from tests.conftest import ROOT
+from tests.conftest import copy_recipes
 
-STEPS = 20
+STEPS = 5
 SIZES = {
     "paper-350m": {"vocab": 512, "width": 60, "ffn_width": 160, "layers": 4, "sequence": 64},
     "paper-1b": {"vocab": 512, "width": 128, "ffn_width": 512, "layers": 4, "sequence": 64},
@@ -25,7 +24,7 @@ SIZES = {
 @pytest.mark.usefixtures("deadline")
 def test_first_steps_on_four_processes(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(ROOT / "recipes", "recipes")
+    copy_recipes(tmp_path, name.replace("paper-", "pretraining_"))
     file = tmp_path / f"recipes/scales/{name}.yaml"
     scale = yaml.safe_load(file.read_text())
     scale["model"] |= SIZES[name]

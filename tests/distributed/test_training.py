@@ -224,7 +224,7 @@ def test_a_killed_rank_is_started_again_with_the_others(make, whole, monkeypatch
     assert bits(run) == bits(whole(FSDP))
 
 
-MOVES = [(FSDP, None), (None, TABLES), (TABLES, DDP), (TABLES, FOUR), (FSDP, COPIES)]
+MOVES = [(TABLES, None), (None, TABLES), (TABLES, FOUR), (FSDP, COPIES)]
 
 
 @pytest.mark.parametrize(("before", "after"), MOVES, ids=named)
