@@ -327,7 +327,7 @@ def train_runs(runs: list[Run], workers: int, replace: bool, done: int = 0) -> N
         return
     first = [job for job in jobs if not job.run.init_from]
     later = [job for job in jobs if job.run.init_from]  # these resume from others
-    preload, shown = ["stemrepro.training.train"], "training"
+    preload, shown = ["stemrepro.training.fork_server"], "training"
     if any(run.training.mkl_avx512 for run in runs):
         preload.insert(0, "stemrepro.common.fork_server_avx512")
     for _ in run_jobs(first, workers, threads, preload, shown, done, later):
