@@ -29,7 +29,7 @@ from stemrepro.common.progress import track
 from stemrepro.common.workers import fork_server
 from stemrepro.training.run import Run
 
-MODULE = "stemrepro.training.train"
+MODULE = "stemrepro.training.fork_server"
 
 
 def victim(run: Run, pipe: Connection, threads: int, die_at_write: int | None, hold_after: int | None) -> None:

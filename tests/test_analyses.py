@@ -26,11 +26,9 @@ from stemrepro.pipeline import plan
 from stemrepro.pipeline.planned import runs_of
 from stemrepro.pipeline.score import pending, write_scores
 from stemrepro.pipeline.verify import SCORED, TRAINED, UNTOUCHED, Made
-from stemrepro.report import results
 from stemrepro.report.analyse import analyse
 from stemrepro.report.judging import judged
 from stemrepro.report.results import verdict_rows
-from stemrepro.report.style import render
 from stemrepro.training.train import train
 from stemrepro.verdicts.rule import INCONCLUSIVE, NOT_TESTABLE
 from tests.conftest import ROOT, TINY, quiet
@@ -79,11 +77,9 @@ def scored(sample, tmp_path_factory):
 
 
 @pytest.fixture
-def project(scored, few_draws, monkeypatch):
-    """The folder; figures are rendered as SVG alone, as tests of stemrepro.report.results render all forms of one."""
+def project(scored, few_draws, svg_alone, monkeypatch):
+    """The folder."""
     monkeypatch.chdir(scored)
-    monkeypatch.setattr(results, "render", lambda figure, kind: render(figure, kind) if kind == "svg" else b"")
-    monkeypatch.setattr(results, "save_panels", lambda *_: None)
     mpl.rcdefaults()
     return scored
 

@@ -33,6 +33,7 @@ NAMED = {
     "stemrepro.evaluation.task_items": "stemrepro/evaluation/tasks/_choice.yaml",
     "stemrepro.common.fork_server": "stemrepro/common/workers.py",  # the first thing that the fork server imports
     "stemrepro.common.fork_server_avx512": "stemrepro/pipeline/planned.py",
+    "stemrepro.training.fork_server": "stemrepro/pipeline/planned.py",
     "stemrepro.convert.llama": "docs/howto.md",
     "stemrepro.convert.official": "docs/howto.md",
     "stemrepro.data.make_sample": "stemrepro/data/make_sample.py",  # python -m, when the sample is made anew

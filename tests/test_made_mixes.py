@@ -17,7 +17,7 @@ from stemrepro.pipeline.score import pending, write_scores
 from stemrepro.report.analyse import analyse
 from stemrepro.training.train import train
 from stemrepro.verdicts.rule import INCONCLUSIVE, NOT_TESTABLE
-from tests.conftest import ROOT, quiet
+from tests.conftest import ROOT, copy_recipes, quiet
 
 pytestmark = pytest.mark.slow
 
@@ -30,11 +30,13 @@ SCALES = {
 
 
 @pytest.mark.parametrize(("scale", "recipe"), SCALES.items())
+@pytest.mark.usefixtures("few_draws", "svg_alone")
 def test_a_recipe_of_a_made_mix_runs_to_its_figure(tmp_path, monkeypatch, catalog, scale, recipe):
     monkeypatch.chdir(tmp_path)
     mpl.rcdefaults()
-    for folder in ("recipes", "analysis"):
-        shutil.copytree(ROOT / folder, folder)
+    copy_recipes(tmp_path, recipe)
+    (tmp_path / "analysis").mkdir()
+    shutil.copy(ROOT / f"analysis/{recipe}.py", "analysis")
     path = tmp_path / f"recipes/scales/{scale}.yaml"
     settings = yaml.safe_load(path.read_text())
     step = catalog.scales[scale].training.batch * catalog.scales[scale].model.sequence
@@ -59,7 +61,7 @@ def test_a_recipe_of_a_made_mix_runs_to_its_figure(tmp_path, monkeypatch, catalo
     rows = json.loads((folder / "verdicts.json").read_text())
     assert [row["claim"] for row in rows] == list(catalog.recipes[recipe].claims)
     assert {row["verdict"] for row in rows} <= {INCONCLUSIVE, NOT_TESTABLE}
-    assert all((folder / f"figure.{kind}").stat().st_size > 10_000 for kind in ("pdf", "svg", "png"))
+    assert (folder / "figure.svg").stat().st_size > 10_000
     card = (tmp_path / f"results/{scale}/data_card.md").read_text()
     assert f"mix `{mix}`" in card
     assert ("facts about 20 countries" in card) == (mix == "atlas-sample")

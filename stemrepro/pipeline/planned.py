@@ -332,7 +332,7 @@ def train_runs(runs: list[Run], workers: int, replace: bool, done: int = 0) -> N
     if runs and runs[0].parallel:
         _train_on_devices([job for stage in stages for job in stage], replace, done)
         return
-    preload, shown = ["stemrepro.training.train"], "training"
+    preload, shown = ["stemrepro.training.fork_server"], "training"
     if any(run.training.mkl_avx512 for run in runs):
         preload.insert(0, "stemrepro.common.fork_server_avx512")
     for number, stage in enumerate(stages):

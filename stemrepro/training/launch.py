@@ -113,7 +113,7 @@ def group(
         logging.getLogger(source).setLevel(logging.CRITICAL)
     os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # or a new group reads the addresses of a dead one
     kernels = ["stemrepro.common.fork_server_avx512"] if training.mkl_avx512 else []
-    context = fork_server(training.threads, *kernels, "stemrepro.training.launch")
+    context = fork_server(training.threads, *kernels, "stemrepro.training.launch", "stemrepro.training.fork_server")
     with stops_held():
         queue, ended, sentences = context.Queue(), threading.Event(), []
         forkserver.ensure_running()

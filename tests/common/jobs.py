@@ -93,7 +93,7 @@ def march(path, report):
         report(step, 0.5, 0.0)
 
 
-def call(function, runs, preload=("stemrepro.training.train",), **arguments):
+def call(function, runs, preload=("stemrepro.training.fork_server",), **arguments):
     """Results of a job for each run; one fork server serves a whole session, and test_kill.py needs that preload."""
     jobs = [Job(f"tests.common.jobs:{function.__name__}", run, f"job {run}", 1, arguments) for run in runs]
     results = dict(run_jobs(jobs, 2, 1, preload))

@@ -1,7 +1,6 @@
 """The block `parallel` from a scale's file to ranks, through the commands."""
 
 import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from stemrepro.cli import app
 from stemrepro.common.files import locked
 from stemrepro.config.parallel import Parallel
 from stemrepro.training.checkpoint import newest
-from tests.conftest import ROOT, TINY
+from tests.conftest import TINY, copy_recipes
 
 PARALLEL = Parallel(strategy="ddp", devices=2).model_dump()
 
@@ -24,7 +23,7 @@ PARALLEL = Parallel(strategy="ddp", devices=2).model_dump()
 def project(sample, tmp_path, monkeypatch):
     """recipes/ and the text of a scale `tiny`; the working directory."""
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(ROOT / "recipes", "recipes")
+    copy_recipes(tmp_path, "rivals")
     (tmp_path / "data/tiny").mkdir(parents=True)
     (tmp_path / "data/tiny/blocks").symlink_to(sample / "blocks")
     return tmp_path
