@@ -13,7 +13,6 @@ from types import ModuleType
 from stemrepro.common.errors import UserError
 from stemrepro.common.files import atomic_write
 from stemrepro.common.paths import ANALYSES
-from stemrepro.common.workers import Job, run_jobs
 from stemrepro.measures.base import measured
 from stemrepro.measures.catalog import load
 from stemrepro.measures.inputs import Inputs
@@ -40,24 +39,6 @@ def module(path: Path, functions: list[str]) -> ModuleType:
         needed = " and ".join(f"{name}(data, measure)" for name in functions)
         raise UserError(f"{path} lacks the function '{missing[0]}'; it needs collect(measure) and {needed}")
     return loaded
-
-
-def analyse_all(names: list[str], scale: str, scores: Path, results: Path) -> list[dict]:
-    """Analyse recipes, as many at a time as there are cores, and return their rows in the order of `names`.
-
-    Raises:
-        UserError: see `analyse`.
-    """
-    if len(names) == 1:  # in this process, which has imported all that it takes
-        return analyse(names[0], scale, scores, results)
-    given = {"scale": scale, "scores": scores, "results": results}
-    jobs = [Job(f"{__name__}:_analyse", name, name, 1, given) for name in names]
-    found = dict(run_jobs(jobs, len(jobs), 1, [__name__], "analyses"))
-    return [row for number in range(len(names)) for row in found[number]]
-
-
-def _analyse(name: str, report: object, **given: object) -> list[dict]:
-    return analyse(name, **given)
 
 
 def analyse(name: str, scale: str, scores: Path, results: Path) -> list[dict]:
