@@ -35,12 +35,14 @@ def tool():
     pytest.skip(f"{'; '.join(said) or 'no ' + ', '.join(TOOLS)}: pull that image, or name one that is here in BASE")
 
 
-def test_smoke_runs_in_the_image(tool, tmp_path):
+def test_smoke_runs_in_the_image(tool, tmp_path, request):
     _, build, commands = TOOLS[tool]
     clone = tmp_path / "stemrepro"
     subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
     options = ["--file", "Containerfile", "--tag", IMAGE, "--build-arg", f"BASE={BASE}"]
     subprocess.run([tool, *build, *options, "."], cwd=clone, check=True)
+    if tool == "buildah":  # its containers stay
+        request.addfinalizer(lambda: subprocess.run([tool, "rm", IMAGE]))
     for command in [*commands[:-1], [*commands[-1], *SMOKE]]:
         done = subprocess.run([tool, *command], capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -13,7 +13,7 @@ def deadline():
         raise TimeoutError
 
     before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(400)
+    signal.alarm(600)
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
