@@ -315,15 +315,15 @@ def test_edit_and_generate_on_a_trained_run(atlas_run, atlas_sample, tmp_path, m
 @pytest.mark.slow
 def test_analyses_end_with_how_many_claims_came_out_how(project):
     """Two are drawn at a time, in workers."""
-    names = "paper_audit", "cost_model"
-    shutil.copy(ROOT / "recipes/cost_model.yaml", project / "recipes")
+    names = "cost_model", "paper_audit"
+    shutil.copy(ROOT / "recipes/paper_audit.yaml", project / "recipes")
     done = run("analyse", *names, "--scale", "tiny")
     assert done.exit_code == 0, done.output
     files = [project / "results/tiny" / name / "verdicts.json" for name in names]
     count = sum(len(json.loads(file.read_text())) for file in files)
     said = plain(done.stdout)
     assert said.startswith(f"{count} claims: ")
-    assert said.endswith("; in results/tiny/paper_audit/, results/tiny/cost_model/")
+    assert said.endswith("; in results/tiny/cost_model/, results/tiny/paper_audit/")
     assert sum(map(int, re.findall(r"(\d+) [a-z]", said.partition(": ")[2]))) == count
 
 
