@@ -5,6 +5,7 @@ Nothing here is random but the item error, whose discordance is assumed and stat
 """
 
 import math
+from functools import cache
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -35,6 +36,7 @@ def fits(value: float, items: int, digits: int = 2) -> bool:
     return any(abs(100 * k / items - value) <= half for k in (nearest - 1, nearest, nearest + 1) if 0 <= k <= items)
 
 
+@cache
 def chance_of_fit(items: int, digits: int = 2) -> float:
     """Return the share of all printable percentages that fit `items`.
 

@@ -143,7 +143,7 @@ def settle(figure: Figure) -> None:
     The last digits of the layout solver sometimes differ between processes, and the ids in an SVG follow from them.
     """
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")
+    figure.set_layout_engine(None)  # "none" would leave a placeholder, for which savefig draws twice
     for axes in figure.axes:
         axes.set_position([round(float(value), 6) for value in axes.get_position().bounds])
 
