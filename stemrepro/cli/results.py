@@ -23,13 +23,10 @@ def analyse(
 ) -> None:
     """Judge claims and draw figures from the scores, without training."""
     from stemrepro.cli.summary import verdicts
-    from stemrepro.common.progress import track
     from stemrepro.measures.catalog import load
-    from stemrepro.report.analyse import analyse as run
+    from stemrepro.pipeline.draw import analyse_all
 
-    rows = []
-    for name in track(recipes or list(load().at(scale).recipes), "analyses"):
-        rows += run(name, scale, SCORES, RESULTS)
+    rows = analyse_all(recipes or list(load().at(scale).recipes), scale, SCORES, RESULTS)
     print(verdicts(rows, [RESULTS / scale / name for name in recipes] if recipes else [RESULTS / scale]))
     if not recipes:
         metrics(scale)

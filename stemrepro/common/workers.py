@@ -9,6 +9,7 @@ import math
 import multiprocessing
 import os
 import pkgutil
+import sys
 import tempfile
 import threading
 import time
@@ -93,12 +94,13 @@ def device_of(slot: int, count: int, visible: str | None) -> str | None:
 
 
 def _begin(queue: object, threads: int, slots: Synchronized) -> None:
-    import torch
-
     leave_with_parent()
     leave_when_parent_ends()
-    torch.set_num_threads(threads)
     _shared.update(queue=queue)
+    torch = sys.modules.get("torch")
+    if torch is None:  # jobs that need it preload it; the others needn't wait for it
+        return
+    torch.set_num_threads(threads)
     with slots.get_lock():
         slot = slots.value
         slots.value += 1
@@ -190,11 +192,11 @@ def run_jobs(
 ) -> Iterator[tuple[int, object]]:
     """Run jobs, `workers` at a time or as many as there are cores for, and yield (number, result) of each as it ends.
 
-    Each worker sees one of the machine's CUDA devices.
+    Each worker with torch sees one of the machine's CUDA devices.
 
     Args:
         threads: torch threads in each worker.
-        preload: modules that the fork server imports beforehand.
+        preload: modules that the fork server imports beforehand; torch is one of them where jobs need it.
         what: names the jobs, in a word, for the progress bar.
         done: jobs of the same kind that had nothing left to do.
         later: jobs that another call will run, for the time that is left.

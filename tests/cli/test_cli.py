@@ -338,14 +338,18 @@ def test_edit_and_generate_on_a_trained_run(atlas_run, atlas_sample, tmp_path, m
 
 
 @pytest.mark.slow
-def test_an_analysis_ends_with_how_many_claims_came_out_how(project):
-    done = run("analyse", "paper_audit", "--scale", "tiny")
+def test_analyses_end_with_how_many_claims_came_out_how(project):
+    """Two are drawn in workers."""
+    names = "paper_audit", "cost_model"
+    shutil.copy(ROOT / "recipes/cost_model.yaml", project / "recipes")
+    done = run("analyse", *names, "--scale", "tiny")
     assert done.exit_code == 0, done.output
-    rows = json.loads((project / "results/tiny/paper_audit/verdicts.json").read_text())
+    files = [project / "results/tiny" / name / "verdicts.json" for name in names]
+    count = sum(len(json.loads(file.read_text())) for file in files)
     said = plain(done.stdout)
-    assert said.startswith(f"{len(rows)} claims: ")
-    assert said.endswith("; in results/tiny/paper_audit/")
-    assert sum(map(int, re.findall(r"(\d+) [a-z]", said.partition(": ")[2]))) == len(rows)
+    assert said.startswith(f"{count} claims: ")
+    assert said.endswith("; in results/tiny/paper_audit/, results/tiny/cost_model/")
+    assert sum(map(int, re.findall(r"(\d+) [a-z]", said.partition(": ")[2]))) == count
 
 
 @pytest.mark.parametrize("command", [("paper",), ("cost", "--shape", "llama-3.2-1b"), ("--help",)])

@@ -1,0 +1,24 @@
+"""Recipes judged and drawn, as many at a time as there are cores, after one import."""
+
+from pathlib import Path
+
+from stemrepro.common.workers import Job, run_jobs
+from stemrepro.report.analyse import analyse
+
+
+def analyse_all(names: list[str], scale: str, scores: Path, results: Path) -> list[dict]:
+    """Analyse recipes and return their rows of verdicts.json in the order of `names`.
+
+    Raises:
+        UserError: see `analyse`.
+    """
+    if len(names) == 1:  # in this process, which has imported all that it takes
+        return analyse(names[0], scale, scores, results)
+    given = {"scale": scale, "scores": scores, "results": results}
+    jobs = [Job(f"{__name__}:_analyse", name, name, 1, given) for name in names]
+    found = dict(run_jobs(jobs, len(jobs), 1, [__name__], "analyses"))
+    return [row for number in range(len(names)) for row in found[number]]
+
+
+def _analyse(name: str, report: object, **given: object) -> list[dict]:
+    return analyse(name, **given)
