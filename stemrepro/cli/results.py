@@ -24,7 +24,7 @@ def analyse(
     """Judge claims and draw figures from the scores, without training."""
     from stemrepro.cli.summary import verdicts
     from stemrepro.measures.catalog import load
-    from stemrepro.pipeline.analyses import analyse_all
+    from stemrepro.pipeline.draw import analyse_all
 
     rows = analyse_all(recipes or list(load().at(scale).recipes), scale, SCORES, RESULTS)
     print(verdicts(rows, [RESULTS / scale / name for name in recipes] if recipes else [RESULTS / scale]))

@@ -1,4 +1,4 @@
-"""Several recipes are judged and drawn at a time."""
+"""Recipes judged and drawn, as many at a time as there are cores, after one import."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from stemrepro.report.analyse import analyse
 
 
 def analyse_all(names: list[str], scale: str, scores: Path, results: Path) -> list[dict]:
-    """Analyse recipes, as many at a time as there are cores, and return their rows in the order of `names`.
+    """Analyse recipes and return their rows of verdicts.json in the order of `names`.
 
     Raises:
         UserError: see `analyse`.
