@@ -235,7 +235,7 @@ def test_a_killed_rank_is_started_again_with_the_others(make, whole, monkeypatch
 
 
 MOVES = [
-    (FSDP, None), (None, TABLES), (TABLES, DDP), (TABLES, FOUR), (FSDP, COPIES), (SPLIT, None), (FSDP, SPLIT_FOUR),
+    (SPLIT, None), (None, TABLES), (TABLES, DDP), (TABLES, FOUR), (FSDP, COPIES), (FSDP, SPLIT_FOUR),
 ]  # fmt: skip
 
 
