@@ -234,7 +234,7 @@ def test_a_killed_rank_is_started_again_with_the_others(make, whole, monkeypatch
     assert bits(run) == bits(whole(FSDP))
 
 
-MOVES = [(TABLES, None), (None, TABLES), (TABLES, FOUR), (FSDP, COPIES), (SPLIT, None), (FSDP, SPLIT_FOUR)]
+MOVES = [(SPLIT, None), (None, TABLES), (TABLES, None), (TABLES, FOUR), (FSDP, COPIES), (FSDP, SPLIT_FOUR)]
 
 
 @pytest.mark.parametrize(("before", "after"), MOVES, ids=named)
