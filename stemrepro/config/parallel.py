@@ -8,7 +8,6 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.yaml_records import Positive, Strict, later
 from stemrepro.config.training import RunTraining
 from stemrepro.model.config import ModelConfig
-from stemrepro.model.specs import spec
 
 
 class Parallel(Strict):
@@ -94,19 +93,20 @@ class Parallel(Strict):
                 )
         return self
 
-    def check(self, who: str, model: ModelConfig, training: RunTraining) -> None:
+    def check(self, who: str, model: ModelConfig, training: RunTraining, splits: bool) -> None:
         """Check that a run can be trained so.
 
         Args:
             who: names the run in the error.
+            splits: whether devices can share the channels of its networks (stemrepro.model.specs).
 
         Raises:
             UserError: a size doesn't divide, or a setting needs whole tensors.
         """
-        if reason := self._refusal(model, training):
+        if reason := self._refusal(model, training, splits):
             raise UserError(f"{who} can't be trained under parallel (strategy '{self.strategy}'): {reason}")
 
-    def _refusal(self, model: ModelConfig, training: RunTraining) -> str:
+    def _refusal(self, model: ModelConfig, training: RunTraining, splits: bool) -> str:
         per_pass = training.micro_batch * self.readers
         if training.batch % per_pass:
             devices = self._counted + (f" / tensor {self.tensor}" if self.tensor > 1 else "")
@@ -127,15 +127,15 @@ class Parallel(Strict):
             return f"precision '{training.precision}' is not for sharded weights; use '32-true' or 'bf16-mixed'"
         if model.table_shared:
             return "table_shared lets layers read a table that another layer has put away; use strategy 'ddp'"
-        if self.tensor > 1 and (reason := self._unsplit(model)):
+        if self.tensor > 1 and (reason := self._unsplit(model, splits)):
             return reason
         if self.strategy == "tables" and model.replaced_layers and model.ffn_width % self.ranks_per_table:
             return f"ffn_width {model.ffn_width} is no multiple of table_ranks {self.ranks_per_table}"
         return ""
 
-    def _unsplit(self, model: ModelConfig) -> str:
+    def _unsplit(self, model: ModelConfig, splits: bool) -> str:
         """Say why `tensor` devices can't share a model's layers."""
-        if model.replaced_layers and not spec(model.ffn).splits:
+        if not splits:
             return f"the network '{model.ffn}' can't be shared by channels; leave tensor out"
         if model.pair_rows:
             return "pair_rows has a table at the input, which can't be shared by channels; leave tensor out"

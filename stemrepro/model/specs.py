@@ -108,6 +108,11 @@ def spec(name: str) -> FFNSpec:
     return FFNS[name]
 
 
+def splits(config: ModelConfig) -> bool:
+    """Tell whether devices can share the channels of all networks of a model."""
+    return not config.replaced_layers or spec(config.ffn).splits
+
+
 def check(config: ModelConfig) -> None:
     """Raise UserError where a model lacks what its FFN needs."""
     needs = spec(config.ffn).needs

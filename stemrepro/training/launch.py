@@ -26,6 +26,7 @@ from stemrepro.common.files import digest
 from stemrepro.common.stopping import handlers_kept, stops_held
 from stemrepro.common.workers import fork_server, leave_when_parent_ends
 from stemrepro.config.training import Training
+from stemrepro.model.specs import splits
 from stemrepro.training import ranks
 from stemrepro.training.callbacks import Report
 from stemrepro.training.run import Run
@@ -169,7 +170,7 @@ def train_on_devices(run: Run, report: Report, replace: bool = False) -> None:
         UserError: the run can't be trained so, or the machine has fewer devices.
     """
     parallel, training = run.parallel, run.training
-    parallel.check(str(run), run.model, training)
+    parallel.check(str(run), run.model, training, splits(run.model))
     if training.accelerator == "gpu" and torch.cuda.device_count() < parallel.devices:
         raise UserError(
             f"{run}: parallel asks for devices {parallel.devices}, and this machine has {torch.cuda.device_count()}"

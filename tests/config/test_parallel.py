@@ -8,6 +8,7 @@ from stemrepro.config.address import MAIN, Address
 from stemrepro.config.arm import Arm, run_settings
 from stemrepro.config.parallel import Parallel
 from stemrepro.config.scale import Variant
+from stemrepro.model.specs import splits
 
 
 def settings(tiny, arm, training, **fields):
@@ -43,7 +44,7 @@ STEM = {"ffn": "stem", "placement": "half"}
 def test_what_cannot_be_is_refused(tiny, parallel, training, fields, reason):
     model, asked = settings(tiny, STEM, training, **fields)
     with pytest.raises(UserError, match="'it' can't be trained under parallel") as error:
-        Parallel(**{"devices": 2} | parallel).check("'it'", model, asked)
+        Parallel(**{"devices": 2} | parallel).check("'it'", model, asked, splits(model))
     assert reason in str(error.value)
 
 
@@ -60,7 +61,7 @@ def test_what_cannot_be_is_refused(tiny, parallel, training, fields, reason):
 )
 def test_what_can_be_passes(tiny, parallel, training, fields):
     model, asked = settings(tiny, STEM, training, **fields)
-    Parallel(**{"devices": 2} | parallel).check("'it'", model, asked)
+    Parallel(**{"devices": 2} | parallel).check("'it'", model, asked, splits(model))
 
 
 @pytest.mark.parametrize(

@@ -150,12 +150,12 @@ def compiled_code(tmp_path_factory):
 def compiler(compiled_code, monkeypatch):
     """The counters of a compiler that has compiled nothing yet."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(compiled_code))
-    monkeypatch.setattr("torch._inductor.config.cpp.vec_isa_ok", True)  # each is tried for seconds otherwise
-    if not compiler_works("cpu"):  # seconds, which collecting the tests doesn't need
-        pytest.skip("there is no working C++ compiler")
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
-    return torch._dynamo.utils.counters["stats"]
+    with torch._inductor.config.patch({"cpp.vec_isa_ok": True}):  # each instruction set is tried for seconds otherwise
+        if not compiler_works("cpu"):  # seconds, which collecting the tests doesn't need
+            pytest.skip("there is no working C++ compiler")
+        torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()
+        yield torch._dynamo.utils.counters["stats"]
 
 
 @pytest.fixture(scope="module")
