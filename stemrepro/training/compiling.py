@@ -1,13 +1,13 @@
 """torch.compile, once per process for all runs in it, with a cache that processors don't share."""
 
 import os
+import sys
 from collections.abc import Callable
 from functools import cache
 
 import torch
 
 from stemrepro.common.files import private_folder
-from stemrepro.model import transformer
 from stemrepro.model.transformer import attend_inside, documents_of, rotary_angles
 
 MOST_GRAPHS = 256
@@ -24,7 +24,7 @@ def compiled(function: Callable, dynamic: bool = False) -> Callable:
     # takes a second: a mark at the function would cost it wherever a model is only read.
     torch.compiler.assume_constant_result(rotary_angles)
     for apart in (documents_of, attend_inside):  # other lengths in every batch
-        setattr(transformer, apart.__name__, torch.compiler.disable(apart))
+        setattr(sys.modules[apart.__module__], apart.__name__, torch.compiler.disable(apart))
     torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = MOST_GRAPHS
     return torch.compile(function, dynamic=dynamic)
 
