@@ -15,7 +15,7 @@ from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, PLAIN, SMALLEST, error_bars, look, sheet
 
 STEM = ("stem-third", "stem-full")
-BESIDE = ("input-add", "stem-full", "dense-equal-size")
+COMPARED = ("input-add", "stem-full", "dense-equal-size")
 """Arms that are compared with dense at a few widths."""
 PAPERS = {"350M": "mobilellm-350m", "1B": "llama-3.2-1b"}
 """Shapes of the paper's models, to whose width and vocabulary the law is drawn on."""
@@ -37,8 +37,8 @@ def collect(measure: Sizes) -> pd.DataFrame:
             rows.append(row("foretold", f"{arm}, {line}", size.width, told.value, told.low, told.high))
             rows.append(mean_row("came", f"{arm}, {line}", size.width, came))
     for size in measure.sizes("fixed"):
-        if all(size.variant is None or size.variant in measure.arms[arm].variants for arm in BESIDE):
-            rows += [mean_row("beside", arm, size.width, measure.lead("dense", arm, size.variant)) for arm in BESIDE]
+        if all(size.variant is None or size.variant in measure.arms[arm].variants for arm in COMPARED):
+            rows += [mean_row("compared", arm, size.width, measure.lead("dense", arm, size.variant)) for arm in COMPARED]
     for variant, arm in product((name for name in measure.inputs.recipe.variants if named[name].table_rate != 1), STEM):
         rows.append(mean_row("table rate", arm, named[variant].width, measure.table_rate("dense", arm, variant)))
     for arm in STEM:
@@ -119,13 +119,13 @@ def draw_others(axes: Axes, data: pd.DataFrame) -> None:
             )  # fmt: skip
 
 
-def draw_beside(axes: Axes, data: pd.DataFrame, measure: Sizes) -> None:
+def draw_compared(axes: Axes, data: pd.DataFrame, measure: Sizes) -> None:
     """Draw leads of STEM full, of dense with a row added, and of dense of STEM's size, at the widths that have all."""
-    for place, arm in enumerate(BESIDE):
-        rows = data[(data["panel"] == "beside") & (data["what"] == arm)]
+    for place, arm in enumerate(COMPARED):
+        rows = data[(data["panel"] == "compared") & (data["what"] == arm)]
         at = np.arange(len(rows)) + 0.12 * (place - 1)
         axes.errorbar(at, rows["value"], yerr=error_bars(rows), **look(arm) | {"ls": "none"}, label=ARM_LABEL[arm])
-    widths = sorted(data[data["panel"] == "beside"]["x"].astype(float).unique())
+    widths = sorted(data[data["panel"] == "compared"]["x"].astype(float).unique())
     axes.set_xticks(range(len(widths)), [f"{width * measure.inputs.scale.model.width:g}" for width in widths])
     axes.set_xlim(-0.5, len(widths) - 0.5)
     axes.set(xlabel="width", ylabel=LEAD)
@@ -149,7 +149,7 @@ def draw_foretold(axes: Axes, data: pd.DataFrame) -> None:
 
 
 def draw(data: pd.DataFrame, measure: Sizes) -> Figure:
-    """Draw leads along both lines of sizes, leads beside controls, and what was foretold."""
+    """Draw leads along both lines of sizes, leads next to controls, and what was foretold."""
     titles = {
         "a": TITLES["fixed"],
         "b": TITLES["grown"],
@@ -160,7 +160,7 @@ def draw(data: pd.DataFrame, measure: Sizes) -> Figure:
     draw_leads(grid["a"], data, "fixed")
     draw_leads(grid["b"], data, "grown")
     draw_others(grid["b"], data)
-    draw_beside(grid["c"], data, measure)
+    draw_compared(grid["c"], data, measure)
     draw_foretold(grid["d"], data)
     for axes in grid.values():
         axes.legend(fontsize=SMALLEST)
