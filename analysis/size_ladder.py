@@ -38,7 +38,9 @@ def collect(measure: Sizes) -> pd.DataFrame:
             rows.append(mean_row("came", f"{arm}, {line}", size.width, came))
     for size in measure.sizes("fixed"):
         if all(size.variant is None or size.variant in measure.arms[arm].variants for arm in COMPARED):
-            rows += [mean_row("compared", arm, size.width, measure.lead("dense", arm, size.variant)) for arm in COMPARED]
+            rows += [
+                mean_row("compared", arm, size.width, measure.lead("dense", arm, size.variant)) for arm in COMPARED
+            ]
     for variant, arm in product((name for name in measure.inputs.recipe.variants if named[name].table_rate != 1), STEM):
         rows.append(mean_row("table rate", arm, named[variant].width, measure.table_rate("dense", arm, variant)))
     for arm in STEM:
