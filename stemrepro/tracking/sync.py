@@ -74,7 +74,9 @@ def _write_without_waiting(connection: object, _: object) -> None:
 
     A kill loses nothing by it; after a power cut the database may have to be built anew.
     """
-    if isinstance(connection, sqlite3.Connection) and (files := _files()):
+    if not isinstance(connection, sqlite3.Connection) or not (files := _files()):
+        return
+    with suppress(sqlite3.Error):  # what is wrong with the file is said by who reads it; here it would be tried again
         (_, _, place), *_ = connection.execute("PRAGMA database_list")
         if Path(place) in files:  # not Optuna's, which is a record
             connection.execute("PRAGMA synchronous = OFF")
