@@ -32,6 +32,7 @@ def collect(measure: Sizes) -> pd.DataFrame:
             rows.append(mean_row(f"lead, {line}", arm, x, measure.lead("dense", arm, size.variant)))
             rows.append(mean_row(f"gap, {line}", arm, x, measure.gap("dense", arm, size.variant)))
         rows += [mean_row(f"fall, {line}", arm, "", measure.fall("dense", arm, line)) for arm in STEM]
+        rows += [mean_row(f"bend, {line}", arm, "", measure.bend("dense", arm, line)) for arm in STEM]
         for size, arm in product(measure.sizes(line)[-3:], STEM):
             told, came = measure.foretold("dense", arm, size.variant), measure.lead("dense", arm, size.variant)
             rows.append(row("foretold", f"{arm}, {line}", size.width, told.value, told.low, told.high))

@@ -11,9 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from lm_eval import simple_evaluate
-from lm_eval.tasks import TaskManager
 
 from stemrepro.evaluation.lm import StemLM
+from stemrepro.evaluation.reasoning import task_manager
 
 TASKS = ("niah_single_1", "niah_multikey_2")
 
@@ -25,11 +25,8 @@ def ruler(lm: StemLM, tokenizer: Path, tasks: tuple[str, ...], length: int, item
         lm: its `context` should be `length`, or prompts lose their beginning.
         items: per task, at most.
     """
-    from transformers import PreTrainedTokenizerFast
-
-    with TemporaryDirectory() as folder:  # RULER sizes its texts by a tokenizer as transformers has it
-        PreTrainedTokenizerFast(tokenizer_file=str(tokenizer)).save_pretrained(folder)
-        manager = TaskManager(metadata={"max_seq_lengths": [length], "tokenizer": folder})
+    with TemporaryDirectory() as folder:
+        manager = task_manager(tokenizer, [length], Path(folder))
         results = simple_evaluate(lm, tasks=list(tasks), task_manager=manager, limit=items, bootstrap_iters=0)[
             "results"
         ]

@@ -12,7 +12,7 @@ import logging
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -42,18 +42,17 @@ BY_LENGTH = "max_length"
 """In place of a metric: the one that is called as this field of an item says, as RULER's are."""
 
 
-def task_manager(tokenizer_file: Path, context: int, folder: Path, **how: object) -> TaskManager:
+def task_manager(tokenizer_file: Path, lengths: Sequence[int], folder: Path, **how: object) -> TaskManager:
     """Return lm-eval's task manager, for tasks that make items too.
 
     Args:
-        context: tokens that the items may have.
+        lengths: tokens of the items that such a task makes, with their answers.
         folder: gets the tokenizer in the form that these tasks read.
         how: further arguments of the task manager.
     """
     shutil.copyfile(tokenizer_file, folder / "tokenizer.json")
     write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"})
-    lengths = [length for length in LENGTHS if length <= context] or list(LENGTHS[:1])
-    return TaskManager(metadata={"tokenizer": str(folder), "max_seq_lengths": lengths}, **how)
+    return TaskManager(metadata={"tokenizer": str(folder), "max_seq_lengths": list(lengths)}, **how)
 
 
 def members(manager: TaskManager, name: str) -> dict[str, ConfigurableTask]:
@@ -157,8 +156,9 @@ def score(
         return {}
     logging.getLogger("lm_eval").setLevel(logging.ERROR)  # one line per metric and task
     lm = StemLM(load_run(run), read_tokenizer(tokenizer_file), run.training.sequence, asked.batch)
+    lengths = [length for length in LENGTHS if length <= run.training.sequence] or LENGTHS[:1]
     with TemporaryDirectory() as folder:
-        manager = task_manager(tokenizer_file, run.training.sequence, Path(folder))
+        manager = task_manager(tokenizer_file, lengths, Path(folder))
         return score_tasks(lm, manager, asked, lambda share: report(int(share * run.training.steps), np.nan, 0.0))
 
 

@@ -87,11 +87,11 @@ class Sizes(Comparison):
         Raises:
             Unmeasured: a seed's lead isn't above 0 at some width.
         """
-        models = self.sizes(line)
-        leads = self._positive(high, low, models)
-        seeds = min(map(len, leads))
-        widths = np.array([size.width for size in models])
-        return Contrast(-losses.slope(widths, np.log2([values[:seeds] for values in leads])))
+        return Contrast(-self._polynomial(high, low, line, 1)[0])
+
+    def bend(self, high: str, low: str, line: str) -> Contrast:
+        """Return by how much `fall` itself grows per doubling of width, by a parabola, by seed; raises as it does."""
+        return Contrast(-2 * self._polynomial(high, low, line, 2)[0])
 
     @metric("forecast@{variant}", "log2 of the lead at a size less that which the law of all narrower ones foretells")
     def missed(self, high: str, low: str, variant: str) -> Contrast:
@@ -115,6 +115,13 @@ class Sizes(Comparison):
 
     def _size(self, variant: str) -> Size:
         return next(size for line in LINES for size in self.sizes(line) if size.variant == variant)
+
+    def _polynomial(self, high: str, low: str, line: str, degree: int) -> np.ndarray:
+        """Return coefficients [degree + 1, seeds] of log2 of the lead over log2 of the width, the highest first."""
+        models = self.sizes(line)
+        leads = self._positive(high, low, models)
+        seeds = min(map(len, leads))
+        return np.polyfit(np.log2([size.width for size in models]), np.log2([of[:seeds] for of in leads]), degree)
 
     def _positive(self, high: str, low: str, models: list[Size]) -> list[np.ndarray]:
         leads = [self.lead(high, low, size.variant).differences for size in models]

@@ -7,7 +7,7 @@ from stemrepro.report.analyse import analyse
 
 
 def analyse_all(names: list[str], scale: str, scores: Path, results: Path) -> list[dict]:
-    """Analyse recipes and return their rows of verdicts.json in the order of `names`.
+    """Analyse recipes and return their rows of verdicts.json, those of a recipe together.
 
     Raises:
         UserError: see `analyse`.
@@ -16,8 +16,7 @@ def analyse_all(names: list[str], scale: str, scores: Path, results: Path) -> li
         return analyse(names[0], scale, scores, results)
     given = {"scale": scale, "scores": scores, "results": results}
     jobs = [Job(f"{__name__}:_analyse", name, name, 1, given) for name in names]
-    found = dict(run_jobs(jobs, len(jobs), 1, [__name__], "analyses"))
-    return [row for number in range(len(names)) for row in found[number]]
+    return [row for _, rows in run_jobs(jobs, len(jobs), 1, [__name__], "analyses") for row in rows]
 
 
 def _analyse(name: str, report: object, **given: object) -> list[dict]:

@@ -34,7 +34,6 @@ os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run, RunTag, ViewType
 from mlflow.exceptions import MlflowException
-from sqlalchemy import Engine, event
 from sqlalchemy.exc import SQLAlchemyError
 
 DAMAGED = ("file is not a database", "malformed", "duplicate column name", "already exists [SQL: CREATE")
@@ -60,36 +59,14 @@ def plainly() -> Iterator[None]:
         raise
 
 
-def _files() -> tuple[Path, Path] | None:
-    """Return the file of the database, and where it is made; None where it is no SQLite's."""
-    if not tracking_uri().startswith("sqlite:///"):
-        return None
-    file = Path(tracking_uri().removeprefix("sqlite:///")).resolve()
-    return file, file.with_name(f"{file.name}.new")
-
-
-@event.listens_for(Engine, "connect")
-def _write_without_waiting(connection: object, _: object) -> None:
-    """Let the system choose when the database's pages reach the disk, which a thousand commits would wait for.
-
-    A kill loses nothing by it; after a power cut the database may have to be built anew.
-    """
-    if not isinstance(connection, sqlite3.Connection) or not (files := _files()):
-        return
-    with suppress(sqlite3.Error):  # what is wrong with the file is said by who reads it; here it would be tried again
-        (_, _, place), *_ = connection.execute("PRAGMA database_list")
-        if Path(place) in files:  # not Optuna's, which is a record
-            connection.execute("PRAGMA synchronous = OFF")
-
-
 def make_database() -> None:
     """Make a missing database, whole: killed meanwhile, MLflow would leave one that nobody can open."""
-    files = _files()
-    if not files or files[0].exists():
+    file = Path(tracking_uri().removeprefix("sqlite:///"))
+    if not tracking_uri().startswith("sqlite:///") or file.exists():
         return
-    file, new = files
     with locked(file.parent):
         if not file.exists():  # another process may have made it just now
+            new = file.with_name(f"{file.name}.new")
             new.unlink(missing_ok=True)
             MlflowClient(f"sqlite:///{new}").search_experiments(max_results=1)
             os.replace(new, file)

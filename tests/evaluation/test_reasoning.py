@@ -143,7 +143,7 @@ def test_items_that_a_task_makes_by_length(lm, sample, tmp_path, monkeypatch):
         (tmp_path / name).write_text(text)
     file = sample / "tokenizer.json"
     (tmp_path / "tokenizer").mkdir()
-    manager = task_manager(file, 8192, tmp_path / "tokenizer", include_path=[tmp_path], include_defaults=False)
+    manager = task_manager(file, (4096, 8192), tmp_path / "tokenizer", include_path=[tmp_path], include_defaults=False)
     drawn = [[doc["outputs"] for doc in members(manager, "needles")["needles"].test_docs()] for _ in range(2)]
     assert drawn[0] == drawn[1]  # the same for every run
     answers = iter([f"It is {drawn[0][0][0]}.", "no", "no", f"{drawn[0][3][0]}"])

@@ -55,6 +55,13 @@ def test_a_lead_is_relative_and_falls_by_its_slope(build):
     assert measure.contrast("dense", "stem-full", "fall:grown").differences == pytest.approx([0] * 3, abs=1e-9)
 
 
+def test_a_fall_that_grows_bends(build):
+    """By 0.1 a doubling, at either vocabulary."""
+    measure = build(lambda width, vocab, rate: 6 * 2 ** (-0.05 * np.log2(width) ** 2))
+    for line in ("fixed", "grown"):
+        assert measure.bend("dense", "stem-full", line).differences == pytest.approx([0.1] * 3)
+
+
 def test_a_forecast_knows_the_narrower_models_alone(build):
     """The widest lead is twice what the others foretell."""
     measure = build(lambda width, vocab, rate: percent(width, vocab) * (2 if width == 4 else 1 + 0.01 * (width == 3)))
