@@ -14,7 +14,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 from stemrepro.config.paper import Paper
 from stemrepro.measures.agreement import agreement
 from stemrepro.measures.losses import Bucket
-from stemrepro.measures.scaling import Scaling
+from stemrepro.measures.scaling import SPANS, Scaling
 from stemrepro.report.ladder import PAIR
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, PLAIN, SMALLEST, error_bars, sheet
@@ -60,8 +60,6 @@ SETTINGS = {
     "wide-rung-1-official-start": ("wide, official start", "stem-full", "^"),
 }
 """Variants at which fewer FLOPs are spent: label, arm whose colour is drawn, marker."""
-STRETCHES = {"first three rungs": slice(3), "last three rungs": slice(-3, None)}
-"""Parts of the ladder over which slopes are fitted."""
 LAWS = ("dense", "stem-third", "stem-full")
 """Arms that were trained at both widths and whose fitted laws are reported."""
 FORETOLD = ("stem-third", "stem-full", "token-only", "up-removed")
@@ -99,7 +97,7 @@ def collect(measure: Scaling) -> pd.DataFrame:
         for variant, x in places.items()
     ]
     for what, pair in (PARTS | {arm: ("dense", arm) for arm in STEM}).items():
-        rows += [mean_row("slope", what, ends, measure.slope(*pair, part)) for ends, part in STRETCHES.items()]
+        rows += [mean_row("slope", what, name, measure.slope(*pair, span)) for name, span in SPANS.items()]
     for width, arm in product(measure.widths(), LAWS):
         rows.append({"panel": "parameters", "what": arm, "x": width, "value": measure.parameters(arm, width)})
         tables = measure.parameters(arm, width, "tables") / measure.parameters("dense", width)
