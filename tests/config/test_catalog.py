@@ -81,7 +81,7 @@ def without_controls(recipe):
          r"smoke\.yaml: base: 'atlas' has a base itself; name a scale that has none"),
         ("scales/laptop.yaml", lambda v: v.update(base="smoke"), r"\.yaml: base: '\S+' has a base itself"),
         ("scales/smoke.yaml", lambda v: v["training"].update(batch=12),
-         r"smoke\.yaml: training: micro_batch 8 does not divide .*; its base is \S+laptop\.yaml"),
+         r"smoke\.yaml: training: micro_batch 16 does not divide .*; its base is \S+laptop\.yaml"),
         ("scales/laptop.yaml", lambda v: v["training"].update(clip=0),
          r"laptop\.yaml: training\.clip: .*greater than 0 \(got 0\)$"),
         ("scales/smoke.yaml", lambda v: v["training"].update(optimizer="lion"),

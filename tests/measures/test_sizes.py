@@ -41,7 +41,7 @@ def test_both_lines_hold_the_scale_and_rise_in_width(catalog):
     measure = made(Sizes, catalog, "size_ladder", {})
     for line, vocab in (("fixed", lambda width: 1), ("grown", lambda width: width)):
         sizes = measure.sizes(line)
-        assert [size.width for size in sizes] == [0.5, 0.75, 1, 1.5, 2, 3, 4]
+        assert [size.width for size in sizes] == [0.5, 0.75, 1, 1.5, 2]
         assert all(size.vocab == vocab(size.width) for size in sizes)
         assert sizes[2].variant is None
 
@@ -64,22 +64,22 @@ def test_a_fall_that_grows_bends(build):
 
 def test_a_forecast_knows_the_narrower_models_alone(build):
     """The widest lead is twice what the others foretell."""
-    measure = build(lambda width, vocab, rate: percent(width, vocab) * (2 if width == 4 else 1 + 0.01 * (width == 3)))
-    assert measure.foretold("dense", "stem-full", "width-128").value == pytest.approx(percent(4, 1), rel=0.02)
-    missed = measure.contrast("dense", "stem-full", "forecast@width-128")
+    measure = build(lambda width, vocab, rate: percent(width, vocab) * (2 if width == 2 else 1 + 0.01 * (width == 1.5)))
+    assert measure.foretold("dense", "stem-full", "width-64").value == pytest.approx(percent(2, 1), rel=0.02)
+    missed = measure.contrast("dense", "stem-full", "forecast@width-64")
     assert missed.mean == pytest.approx(1, abs=0.03)
     assert missed.item_se > 0
 
 
 def test_tables_at_a_constant_rate_are_compared_with_the_same_model(build):
     measure = build(lambda width, vocab, rate: percent(width, vocab) + 0.5 * (rate > 1))
-    gain = measure.contrast("dense", "stem-full", "table-rate@width-128-table-rate")
+    gain = measure.contrast("dense", "stem-full", "table-rate@width-64-table-rate")
     assert gain.differences == pytest.approx([0.5] * 3)
-    with pytest.raises(UserError, match="'width-128' differs from no variant of size_ladder by its table_rate"):
-        measure.contrast("dense", "stem-full", "table-rate@width-128")
+    with pytest.raises(UserError, match="'width-64' differs from no variant of size_ladder by its table_rate"):
+        measure.contrast("dense", "stem-full", "table-rate@width-64")
 
 
 def test_a_lead_below_zero_gives_no_fall(build):
-    measure = build(lambda width, vocab, rate: 4 - 1.5 * width)
-    with pytest.raises(Unmeasured, match="stem-full has no lead over dense at width-96 in every seed"):
+    measure = build(lambda width, vocab, rate: 4 - 3 * width)
+    with pytest.raises(Unmeasured, match="stem-full has no lead over dense at width-48 in every seed"):
         measure.contrast("dense", "stem-full", "fall:fixed")
