@@ -1,5 +1,5 @@
-"""Mid-training: leads over dense before and after it by kind of text, with tables kept and drawn anew, and the loss on
-the way.
+"""Mid-training: leads over dense before and after it by kind of text, with tables kept and drawn anew, the loss on the
+way, and what tables drawn anew cost after more and more sightings of a row.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from stemrepro.config.address import MAIN
 from stemrepro.measures.losses import contrast
-from stemrepro.measures.mid_training import ANEW, KEPT, TEXTS, MidTraining
+from stemrepro.measures.mid_training import ANEW, FURTHER, KEPT, TEXTS, MidTraining
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_LABEL, error_bars, look, one_legend, sheet
 from stemrepro.verdicts.contrast import Contrast
@@ -43,6 +43,11 @@ def collect(measure: MidTraining) -> pd.DataFrame:
                 mean_row(f"training, {variant}", arm, tokens * (k + 0.5) / len(windows), Contrast(part.mean(axis=1)))
                 for k, part in enumerate(windows)
             ]
+    for stage in (name for name in arms if name.startswith(FURTHER) and f"{name}-anew" in arms):
+        for arm in arms[stage]:
+            rows.append(
+                mean_row("anew", arm, measure.sightings(stage), measure.lost_anew(arm, "dense", "prose", stage))
+            )
     return pd.DataFrame(rows)
 
 
@@ -79,10 +84,25 @@ def draw_training(axes: Axes, data: pd.DataFrame) -> None:
     axes.set(xlabel="tokens of the stage (thousands)", ylabel="training loss (nats/token)")
 
 
+def draw_anew(axes: Axes, data: pd.DataFrame) -> None:
+    """Draw what tables drawn anew cost at the end of a further stage, against how often it reads a row."""
+    for arm, line in data[data["panel"] == "anew"].groupby("what", sort=False):
+        axes.errorbar(
+            line["x"].astype(float), line["value"], yerr=error_bars(line), **look(arm), label=ARM_LABEL[arm]
+        )
+    axes.axhline(0, color="black", lw=0.6)
+    axes.set_xscale("log", base=2)
+    ticks = sorted(data[data["panel"] == "anew"]["x"].astype(float).unique())
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set(xlabel="sightings of a row in the stage", ylabel="cost of tables drawn anew (nats/token)")
+
+
 def draw(data: pd.DataFrame, measure: MidTraining) -> Figure:
-    """Draw leads on the left, training losses on the right."""
-    figure, grid = sheet("ab", 3.7, {"a": "Lead over dense by kind of text", "b": "Loss on the way"})
+    """Draw leads by text, training losses, and what tables drawn anew cost."""
+    titles = {"a": "Lead over dense by kind of text", "b": "Loss on the way", "c": "Cost of tables drawn anew"}
+    figure, grid = sheet("abc", 3.7, titles)
     draw_leads(grid["a"], data)
     draw_training(grid["b"], data)
+    draw_anew(grid["c"], data)
     one_legend(figure, [grid["b"]], columns=6)
     return figure

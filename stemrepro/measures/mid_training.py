@@ -12,6 +12,8 @@ from stemrepro.verdicts.contrast import Contrast
 
 KEPT, ANEW = "mid", "mid-anew"
 """The variants of the stage: tables carried over, and drawn again as the official code does."""
+FURTHER = "further-"
+"""Stages on the same text begin with it; see recipes/variants.yaml."""
 TEXTS = ("prose", "mathematics", "code")
 """Texts of which losses after the stage are taken."""
 
@@ -19,7 +21,10 @@ TEXTS = ("prose", "mathematics", "code")
 class MidTraining(Scored):
     """Losses after a stage of training on other texts, what tables drawn anew cost there, and lm-eval's scores."""
 
-    fields: ClassVar[dict[str, Field]] = {"text": TEXTS}
+    fields: ClassVar[dict[str, Field]] = {
+        "text": TEXTS,
+        "stage": lambda catalog, recipe: tuple(name for name in recipe.variants if f"{name}-anew" in recipe.variants),
+    }
 
     @cached_property
     def arms(self) -> dict[str, dict[str, ArmLosses]]:
@@ -32,14 +37,19 @@ class MidTraining(Scored):
         return losses.contrast(self.arms[KEPT][high], self.arms[KEPT][low], text)
 
     @metric(
-        "anew:{text}",
+        "anew:{text}[@{stage}]",
         "what an arm's lead over one without tables, which cancels, loses when its tables are set back to their first "
-        f"draw before the stage, {LOSS_UNIT}",
+        f"draw before mid-training, or before the stage after @, {LOSS_UNIT}",
     )
-    def lost_anew(self, high: str, low: str, text: str) -> Contrast:
+    def lost_anew(self, high: str, low: str, text: str, stage: str = KEPT) -> Contrast:
         """Return the first arm's loss with tables drawn anew less that with tables carried over, by seed."""
         self.check_drawn("anew", high, low)
-        return losses.contrast(self.arms[ANEW][high], self.arms[KEPT][high], text)
+        return losses.contrast(self.arms[f"{stage}-anew"][high], self.arms[stage][high], text)
+
+    def sightings(self, stage: str) -> float:
+        """Return how often a row is read in a stage, in the mean over the vocabulary."""
+        scale = self.inputs.scale
+        return self.inputs.catalog.variant(stage).at(scale).training.tokens / scale.model.vocab
 
     @metric(
         "despite:{text}", f"loss of an arm without tables less that of one whose tables were drawn anew, {LOSS_UNIT}"

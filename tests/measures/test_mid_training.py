@@ -20,6 +20,8 @@ def measure(catalog, tmp_path):
         ("mid", "stem-full", (3.6, 3.7)),
         ("mid-anew", "stem-third", (3.8, 4.2)),
         ("mid-anew", "stem-full", (3.7, 3.9)),
+        ("further-320", "stem-full", (3.5, 3.5)),
+        ("further-320-anew", "stem-full", (3.55, 3.6)),
     ):
         write_arm(losses / variant / arm, prose, seeds=(0, 1))
     return MidTraining(Inputs("mid_training", catalog, "laptop", tmp_path))
@@ -32,6 +34,7 @@ def measure(catalog, tmp_path):
         ("loss:prose", "stem-third", "stem-full", (0.1, 0.2)),
         ("anew:prose", "stem-third", "dense", (0.1, 0.3)),
         ("anew:prose", "stem-full", "dense", (0.1, 0.2)),
+        ("anew:prose@further-320", "stem-full", "dense", (0.05, 0.1)),
         ("despite:prose", "dense", "stem-third", (0.1, -0.2)),
         ("despite:prose", "dense", "stem-full", (0.2, 0.1)),
     ],
@@ -39,6 +42,10 @@ def measure(catalog, tmp_path):
 def test_losses(measure, metric, high, low, expected):
     contrast = measure.contrast(high, low, metric)
     np.testing.assert_allclose(contrast.differences, expected, atol=1e-9)
+
+
+def test_a_row_is_read_as_often_as_a_stage_has_tokens_for_it(measure):
+    assert [round(measure.sightings(f"further-{count}")) for count in (20, 80, 320, 1280)] == [20, 80, 320, 1280]
 
 
 def test_losses_are_of_the_text_that_is_named(measure, monkeypatch):
