@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from stemrepro.config.address import MAIN
 from stemrepro.measures.losses import contrast
-from stemrepro.measures.retrofit import MEAN, ROWS, SCRATCH, Retrofit
+from stemrepro.measures.retrofit import INTERPOLATED, MEAN, ROWS, SCRATCH, Retrofit
 from stemrepro.report.results import mean_row
 from stemrepro.report.style import ARM_LABEL, error_bars, look, one_legend, sheet
 from stemrepro.verdicts.contrast import Contrast
@@ -19,13 +19,17 @@ PLACES = {
     SCRATCH: "tables from\nthe start",
     ROWS: "of dense:\nmeans",
     MEAN: "of dense:\nmean row",
+    INTERPOLATED: "of dense:\ninterpolated",
 }
 WINDOWS = 10
 """Parts of the second stage's steps, over each of which training losses are averaged."""
-SHOWN = (("dense", SCRATCH), ("stem-full", SCRATCH), ("stem-full", ROWS), ("stem-full", MEAN))
+SHOWN = (
+    ("dense", SCRATCH), ("stem-full", SCRATCH), ("stem-full", ROWS), ("stem-full", MEAN),
+    ("stem-interpolated", INTERPOLATED),
+)  # fmt: skip
 """Arms and variants whose training losses are drawn."""
-DASHES = {SCRATCH: "-", ROWS: (0, (4, 1.5)), MEAN: (0, (1.2, 1.2))}
-WORDS = {SCRATCH: "", ROWS: ", made of dense: means", MEAN: ", made of dense: mean row"}
+DASHES = {SCRATCH: "-", ROWS: (0, (4, 1.5)), MEAN: (0, (1.2, 1.2)), INTERPOLATED: "-."}
+WORDS = {SCRATCH: "", ROWS: ", made of dense: means", MEAN: ", made of dense: mean row", INTERPOLATED: ", from dense"}
 
 
 def collect(measure: Retrofit) -> pd.DataFrame:

@@ -18,7 +18,7 @@ from stemrepro.config.arm import Arm, run_settings, shaped
 from stemrepro.config.mixes import BlendMix, Mix, parse_mix
 from stemrepro.config.paper import Cells, Paper
 from stemrepro.config.recipe import Recipe
-from stemrepro.config.retrofit import check
+from stemrepro.config.retrofit import KINDS, check
 from stemrepro.config.scale import Scale, Shape, Variant
 from stemrepro.config.scores import PARTS
 
@@ -184,7 +184,8 @@ def _check_recipe(name: str, recipe: Recipe, file: Path, catalog: Catalog) -> Re
             if place:
                 _check_parent(recipe, address, place)
             if place and variant.extends and variant.extends.arm:
-                check(run_settings(place, catalog.arms[place.arm], catalog.variant(place.variant), scale)[0], model)
+                dense, _ = run_settings(place, catalog.arms[place.arm], catalog.variant(place.variant), scale)
+                check(dense, model, "stem" if variant.extends.tables in KINDS else "stem-interpolated")
         except (UserError, ValueError) as error:
             raise UserError(f"{file}: {address} at scale '{where}': {error}") from error
     claims = {}

@@ -11,13 +11,17 @@ Kind = Literal["token-means", "mean-row"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
-def check(dense: ModelConfig, stem: ModelConfig) -> None:
-    """Raise UserError unless one is the other with tables in place of up-projections in its `replaced_layers`."""
-    if stem.ffn != "stem" or stem.table_shared:
+def check(dense: ModelConfig, stem: ModelConfig, ffn: str = "stem") -> None:
+    """Raise UserError unless one is the other with tables in place of up-projections in its `replaced_layers`.
+
+    Args:
+        ffn: the network that the second must have; "stem-interpolated" keeps the up-projections for a while.
+    """
+    if stem.ffn != ffn or stem.table_shared:
         what = f"ffn '{stem.ffn}'" + (" with a shared table" if stem.table_shared else "")
-        raise UserError(f"{what} can't be retrofitted; choose an arm with ffn 'stem' and a table for each layer")
+        raise UserError(f"{what} can't be retrofitted so; choose an arm with ffn '{ffn}' and a table for each layer")
     if not stem.replaced_layers:
         raise UserError("no layer is to have a table; choose another placement than 'none'")
-    retrofitted = replace(dense, replaced_layers=stem.replaced_layers, ffn="stem", table_init=stem.table_init)
+    retrofitted = replace(dense, replaced_layers=stem.replaced_layers, ffn=ffn, table_init=stem.table_init)
     if dense.replaced_layers or retrofitted != stem:
         raise UserError(f"a retrofit needs a dense model of the same shape: {dense} is none of {stem}")

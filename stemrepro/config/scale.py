@@ -158,16 +158,16 @@ class Extension(Strict):
     tables: Literal["kept", "anew", Kind] = Field(
         "kept",
         description="anew: drawn and optimised from the start, as the official code does after init_ckpt_path; "
+        "with `arm` next to that arm's weights; "
         "the others: made of a dense arm's run (stemrepro/training/retrofit_rows.py)",
     )
 
     @model_validator(mode="after")
     def _from_dense(self) -> "Extension":
-        if (self.arm is None) == (self.tables in KINDS):
-            raise ValueError(
-                f"tables '{self.tables}' and arm {self.arm}: "
-                f"{' and '.join(KINDS)} are made of an arm, and no others are"
-            )
+        if self.arm is None and self.tables in KINDS:
+            raise ValueError(f"tables '{self.tables}' are made of a dense arm; name it in 'arm'")
+        if self.arm is not None and self.tables == "kept":
+            raise ValueError(f"arm '{self.arm}': a dense arm has no tables to keep; choose 'anew' or {KINDS}")
         if self.arm and (self.sequence != 1 or self.text != "own"):
             raise ValueError(
                 "a retrofit goes on with the text that rows are made of, in sequences as long; "

@@ -15,8 +15,11 @@ from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.rule import CONFOUNDED
 
 SCRATCH, ROWS, MEAN = "second-half", "second-half-token-means", "second-half-mean-row"
-"""The variants after all tokens: with tables from the start, retrofitted in between, and the control."""
-VARIANTS = {"one-schedule": MAIN, "scratch": SCRATCH, "token-means": ROWS, "mean-row": MEAN}
+INTERPOLATED = "second-half-interpolated"
+"""The variants after all tokens: with tables from the start, retrofitted in between in two ways, and the control."""
+VARIANTS = {
+    "one-schedule": MAIN, "scratch": SCRATCH, "token-means": ROWS, "mean-row": MEAN, "interpolated": INTERPOLATED,
+}  # fmt: skip
 """Variants by the words of metrics."""
 
 
@@ -35,7 +38,7 @@ class Retrofit(Measure):
     """Losses on prose after as many tokens in all, and at the first batch after the retrofit."""
 
     fields: ClassVar[dict[str, Field]] = {
-        "way": variants("scratch", "token-means", "mean-row"),
+        "way": variants("scratch", "token-means", "mean-row", "interpolated"),
         "rows": variants("token-means", "mean-row"),
         "other": variants("scratch", "one-schedule", "mean-row"),
     }
@@ -54,9 +57,9 @@ class Retrofit(Measure):
         """Losses by variant and arm."""
         return losses_at_variants(self.inputs)
 
-    def check_made(self, name: str, arm: str, plain: str) -> None:
+    def check_made(self, name: str, arm: str, plain: str, way: str = ROWS) -> None:
         """Raise UserError unless the first arm is retrofitted and the second has no tables."""
-        made = self.arms[ROWS]
+        made = self.arms[INTERPOLATED if way == INTERPOLATED else ROWS]
         if arm not in made or plain in made:
             raise UserError(
                 f"metric '{name}' of {arm} and {plain}: one of {', '.join(made)} next to an arm without tables"
@@ -64,13 +67,14 @@ class Retrofit(Measure):
 
     @metric(
         "{name=gain}:{way}",
-        "loss of dense less that of an arm that had tables from the start, was retrofitted after "
-        f"half the tokens with rows of means, or with the mean row for all; both trained in two stages, {LOSS_UNIT}",
+        "loss of dense less that of an arm that had tables from the start, or was retrofitted after "
+        "half the tokens with rows of means, with the mean row for all, or by the authors' interpolation; "
+        f"both trained in two stages, {LOSS_UNIT}",
     )
     @metric("{name=lead}:{way}", f"the same with dense trained in one stage, {LOSS_UNIT}")
     def lead(self, high: str, low: str, name: str, way: str) -> Contrast:
         """Return what the second arm ends below the first, by seed."""
-        self.check_made(name, low, high)
+        self.check_made(name, low, high, way)
         return losses.contrast(self.arms[SCRATCH if name == "gain" else MAIN][high], self.arms[way][low], "prose")
 
     @metric(
@@ -94,6 +98,15 @@ class Retrofit(Measure):
         """Return the first arm's loss less that of another way to it, by seed."""
         self.check_made("behind", high, low)
         return losses.contrast(self.arms[ROWS][high], self.arms[other][high], "prose")
+
+    @metric(
+        "interpolation",
+        "loss of an arm retrofitted with rows of means less that of one retrofitted by the authors' interpolation, "
+        f"{LOSS_UNIT}",
+    )
+    def interpolation(self, high: str, low: str) -> Contrast:
+        """Return what the second arm ends below the first, by seed."""
+        return losses.contrast(self.arms[ROWS][high], self.arms[INTERPOLATED][low], "prose")
 
     @metric(
         "at-once:{rows}",

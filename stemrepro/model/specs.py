@@ -85,6 +85,7 @@ FFNS = {
     "jtok": FFNSpec(lambda c: _used(3 * _df(c), c.width, more=c.width)),
     "stem-dagger": FFNSpec(lambda c: _used(3 * _df(c), c.ffn_width), splits=True),
     "blend": FFNSpec(lambda c: _used(3 * _df(c), c.ffn_width, more=1)),
+    "stem-interpolated": FFNSpec(lambda c: _used(3 * _df(c), c.ffn_width), splits=True),
     "stem-lowrank": FFNSpec(lambda c: _used(2 * _df(c) + c.rank * c.ffn_width, c.rank), needs=("rank",)),
     "ple": FFNSpec(lambda c: _used(3 * _df(c) + 2 * c.width * c.rank, c.rank), needs=("rank",)),
     "input-add": FFNSpec(lambda c: _used(3 * _df(c), c.width)),

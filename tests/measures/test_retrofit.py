@@ -16,6 +16,7 @@ PROSE = {
     ("second-half-token-means", "stem-full"): (3.65, 3.70),
     ("second-half-mean-row", "stem-full"): (3.75, 3.73),
     ("second-half-mean-row", "stem-frozen"): (3.86, 3.94),
+    ("second-half-interpolated", "stem-interpolated"): (3.55, 3.65),
 }
 EARLY = {
     "second-half": 0.0,
@@ -64,6 +65,17 @@ def test_differences(measure, metric, expected):
         measure.contrast(*reversed(pair), metric)
     with pytest.raises(UserError, match="next to an arm without tables"):
         measure.contrast("stem-full", "stem-third", metric)
+
+
+def test_interpolation_is_compared_with_dense_and_with_rows_of_means(measure):
+    for high, metric, expected in (
+        ("dense", "gain:interpolated", (0.35, 0.35)), ("dense", "lead:interpolated", (0.25, 0.30)),
+        ("stem-full", "interpolation", (0.10, 0.05)),
+    ):  # fmt: skip
+        contrast = measure.contrast(high, "stem-interpolated", metric)
+        np.testing.assert_allclose(contrast.differences, expected, atol=1e-9)
+    with pytest.raises(UserError, match="one of stem-interpolated next to an arm without tables"):
+        measure.contrast("dense", "stem-full", "gain:interpolated")
 
 
 def test_every_claim_is_of_a_metric_that_is_measured(catalog, measure):

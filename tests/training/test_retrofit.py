@@ -80,6 +80,23 @@ def plain_table(model, layer, blocks, kind):
     return torch.from_numpy(np.stack(rows) @ model.blocks[layer].ffn.up.weight.double().numpy().T).float()
 
 
+def test_interpolation_begins_as_the_dense_model_that_goes_on(parent, catalog, tiny):
+    """The first batch's loss is dense's; W_u stays as it was, and the tables are those of a first draw."""
+    dense, stem = (
+        second(parent, catalog, tiny, arm, tables) for arm, tables in (("dense", "kept"), ("stem-interpolated", "anew"))
+    )
+    for run in (dense, stem):
+        train(run, quiet)
+    assert rows(stem)[0]["loss"] == pytest.approx(rows(dense)[0]["loss"], rel=1e-6)
+    assert rows(stem)[-1]["loss"] != pytest.approx(rows(dense)[-1]["loss"], rel=1e-6)
+    before, after = (load_file(run.weights) for run in (parent, stem))
+    layers = stem.model.replaced_layers
+    assert all(torch.equal(before[name], after[name]) for name in (f"blocks.{n}.ffn.up.weight" for n in layers))
+    drawn = build(stem.model, stem.seed).state_dict()
+    moved = [(after[name] - drawn[name]).abs().max() for name in (f"blocks.{n}.ffn.table.weight" for n in layers)]
+    assert all(0 < float(most) < 0.2 for most in moved)
+
+
 @pytest.mark.parametrize("kind", ["token-means", "mean-row"])
 @pytest.mark.parametrize("arm", ["stem-full", "stem-third"])
 def test_a_retrofit_equals_a_plain_loop_through_both_stages(parent, catalog, tiny, arm, kind):

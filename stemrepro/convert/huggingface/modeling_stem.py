@@ -38,6 +38,7 @@ def dense(m, x):
 EQUATIONS = {
     "dense": (("gate_proj", "up_proj", "down_proj"), lambda m, x, row: dense(m, x)),
     "stem": (("gate_proj", "down_proj", "table"), lambda m, x, row: gated(m, x, row)),
+    "stem-interpolated": (("gate_proj", "up_proj", "down_proj", "table"), lambda m, x, row: gated(m, x, row)),
     "stem-normed": (
         ("gate_proj", "down_proj", "table", "row_norm"),
         lambda m, x, row: gated(m, x, m.row_norm(row)),

@@ -17,7 +17,7 @@ def test_the_rows_that_have_a_gradient_are_the_tokens_own_if_and_only_if_the_cla
     ffn, generator = ffn_class(name)(config), torch.Generator().manual_seed(1)
     for parameter in ffn.parameters():
         torch.nn.init.normal_(parameter, generator=generator)
-    ffn.start_step("0:0:1")
+    ffn.start_step("0:1:1")
     tokens = torch.tensor([[7, 3, 41, 12, 9]])
     ffn(torch.randn(1, 5, 16, generator=generator), tokens).square().sum().backward()
     tables = [parameter for key, parameter in ffn.named_parameters() if key == "table.weight"]

@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 
 from stemrepro.model.config import ModelConfig
 from stemrepro.model.ffn.stem import Stem
+from stemrepro.model.ffn.stem_interpolated import HALF_LIFE, StemInterpolated
 from stemrepro.model.ffn.stem_normed import StemNormed
 from stemrepro.model.ffn.stem_slots import StemSlots
 from stemrepro.model.ffn.up_removed import UpRemoved
@@ -33,6 +34,26 @@ def test_up_removed_equals_a_plain_loop(inputs):
     torch.testing.assert_close(
         ffn(x, tokens), by_loop(ffn, x, tokens, lambda f, v, _: [silu(g @ v) for g in f.gate.weight])
     )
+
+
+def test_interpolation_equals_a_plain_loop_and_ends_as_stem(inputs):
+    """Its dense share is 1 at a run's first step and a half after HALF_LIFE; a model that is read has none."""
+    x, tokens = inputs
+    ffn, stem = StemInterpolated(CONFIG), Stem(CONFIG)
+    stem.load_state_dict({name: value for name, value in ffn.state_dict().items() if name != "up.weight"})
+    torch.testing.assert_close(ffn(x, tokens), stem(x, tokens))
+    for step, share in ((0, 1.0), (HALF_LIFE, 0.5), (3 * HALF_LIFE, 0.125)):
+        ffn.start_step(f"7:{step}:2")
+
+        def middle(f, v, token, share=share):
+            ups = share * (f.up.weight @ v) + (1 - share) * f.table.weight[token]
+            return [silu(g @ v) * float(u) for g, u in zip(f.gate.weight, ups, strict=True)]
+
+        torch.testing.assert_close(ffn(x, tokens), by_loop(ffn, x, tokens, middle))
+        places = torch.tensor([0, 1]), torch.tensor([2, 4])
+        gated = ffn.gate_vectors(x, places) * ffn.up_vectors(x, tokens, places)
+        torch.testing.assert_close(gated @ ffn.down.weight.T, ffn(x, tokens)[places])
+    assert not ffn.up.weight.requires_grad
 
 
 def test_up_removed_is_stem_with_rows_of_ones(inputs):
