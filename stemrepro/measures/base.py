@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from stemrepro.common.errors import UserError, unknown
 from stemrepro.config.catalog import Catalog
-from stemrepro.config.recipe import Claim, Recipe
+from stemrepro.config.recipe import Claim, Estimate, Recipe
 from stemrepro.measures import MEASURES
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.metric import LOSS_UNIT, Field, Parsed, parse
@@ -121,16 +121,17 @@ def measured(inputs: Inputs) -> Measure:
     return measure_class(inputs.recipe.measure)(inputs)
 
 
-def refusal(measure: type[Measure], catalog: Catalog, recipe: Recipe, claim: Claim) -> str | None:
-    """Return why a measure can't judge a claim of a recipe, or None."""
+def refusal(measure: type[Measure], catalog: Catalog, recipe: Recipe, asked: Claim | Estimate) -> str | None:
+    """Return why a measure can't give a claim or an estimate of a recipe, or None."""
     try:
-        parsed = parse(measure, claim.metric, catalog, recipe)
+        parsed = parse(measure, asked.metric, catalog, recipe)
     except UserError as error:
         return str(error)
-    if parsed.metric.exact != (claim.kind == "exact"):
-        kinds = ("is a number by itself", "must") if parsed.metric.exact else ("is a contrast of arms", "can't")
-        return f"metric '{claim.metric}' {kinds[0]}, so that the claim's kind {kinds[1]} be 'exact'"
-    reasons = (_refused_precondition(measure, recipe, claim, name) for name in claim.preconditions)
+    if parsed.metric.exact != (not asked.arms):
+        words = "is a contrast, which needs arms", "is a number by itself, which has no arms (a claim's kind is 'exact')"
+        return f"metric '{asked.metric}' {words[parsed.metric.exact]}"
+    preconditions = asked.preconditions if isinstance(asked, Claim) else ()
+    reasons = (_refused_precondition(measure, recipe, asked, name) for name in preconditions)
     return next(filter(None, reasons), None)
 
 

@@ -3,7 +3,7 @@
 analysis/<recipe>.py says what is drawn. It has two functions: `collect(measure) -> DataFrame` gives everything that
 is drawn, one line per number; `draw(data, measure) -> Figure` draws it. A recipe with `front` needs a third function,
 `front(data, measure) -> Figure`: a small figure that answers the recipe's question alone. A recipe without a file gets
-a forest plot of its claims.
+a forest plot of its claims. The estimates of a recipe stand below those lines in data.csv.
 """
 
 import importlib.util
@@ -17,6 +17,7 @@ from stemrepro.measures.base import measured
 from stemrepro.measures.catalog import load
 from stemrepro.measures.inputs import Inputs
 from stemrepro.report import forest
+from stemrepro.report.estimates import appendix, with_estimates
 from stemrepro.report.explain import explained
 from stemrepro.report.judging import judged
 from stemrepro.report.results import run_inputs, save, verdict_rows
@@ -63,6 +64,8 @@ def analyse(name: str, scale: str, scores: Path, results: Path) -> list[dict]:
     except Unmeasured as reason:  # a run diverged, say: the forest still shows every claim that was measured
         data = forest.collect(measure)
         figures = {file: forest.draw(data, measure, str(reason)) for file in functions}
+    data = with_estimates(data, measure)
     save(results / scale / name, figures, data, rows, run_inputs(inputs, measure))
-    atomic_write(results / scale / name / "explained.html", explained(inputs, rows, claims, results))
+    page = explained(inputs, rows, claims, results, appendix(inputs.recipe, data))
+    atomic_write(results / scale / name / "explained.html", page)
     return rows

@@ -43,6 +43,8 @@ PAGE = Markup("""<!doctype html>
   pre {{ font-size: 13px; line-height: 1.4; overflow-x: auto; }}
   h1 {{ font-size: 1.3rem; }}
   h2 {{ font-size: 1rem; margin-bottom: 0; }}
+  table {{ border-collapse: collapse; font-size: 13px; display: block; overflow-x: auto; }}
+  th, td {{ text-align: left; vertical-align: top; padding: 2px 10px 2px 0; border-bottom: 1px solid #8884; }}
   :target {{ outline: 3px solid #f0b400; outline-offset: 6px; }}
 </style>
 <main>
@@ -75,6 +77,8 @@ def find(catalog: Catalog, name: str, scale: str | None = None) -> tuple[str, st
     recipe = owners[0]
     settings = catalog.recipe(recipe)
     if claim not in settings.claims:
+        if claim in settings.estimates:
+            raise UserError(f"'{claim}' is an estimate of recipe '{recipe}', without a verdict; its page lists it")
         raise unknown("claim", claim, settings.claims, f"recipes/{recipe}.yaml")
     scale = scale or ("laptop" if not settings.scales or "laptop" in settings.scales else settings.scales[0])
     if recipe not in catalog.at(scale).recipes:
@@ -258,7 +262,7 @@ def explain(
     return _text(catalog, inputs, key, row, judgement, results, _made(path.parent, cost))
 
 
-def explained(inputs: Inputs, rows: list[dict], claims: dict[str, Judged], results: Path) -> str:
+def explained(inputs: Inputs, rows: list[dict], claims: dict[str, Judged], results: Path, appendix: Markup) -> str:
     """Return the explanations of all claims of a recipe as a page of HTML, whose anchors are the claims' names.
 
     Nothing in it depends on the day, the commit or the machine: equal scores give equal bytes.
@@ -268,6 +272,7 @@ def explained(inputs: Inputs, rows: list[dict], claims: dict[str, Judged], resul
         rows: what verdicts.json holds.
         claims: the same claims, judged.
         results: the folder results/.
+        appendix: the recipe's estimates (stemrepro.report.estimates).
     """
     made = ["the commit stands in provenance.json, in the same folder"]
     parts = [
@@ -277,4 +282,4 @@ def explained(inputs: Inputs, rows: list[dict], claims: dict[str, Judged], resul
         for row in rows
     ]
     title = f"{inputs.name} at scale {inputs.scale_name}: how each claim came to its verdict"
-    return PAGE.format(title=title) + Markup("\n").join(parts) + "\n</main>\n"
+    return PAGE.format(title=title) + Markup("\n").join(parts) + "\n" + appendix + "</main>\n"

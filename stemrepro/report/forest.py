@@ -119,7 +119,7 @@ def collect(measure: Measure) -> pd.DataFrame:
         m = claim.smallest_effect
         scaled = Contrast((weakest.differences - zero) / m, weakest.item_se / m, weakest.item_df)
         rows.append(mean_row("claim", name, claim.unit, scaled))
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=list(mean_row("", "", "", Contrast(np.zeros(1)))))
 
 
 def draw(data: pd.DataFrame, measure: Measure, note: str = "") -> Figure:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stemrepro.config.recipe import Claim
+from stemrepro.config.recipe import Claim, Estimate
 from stemrepro.measures.base import Measure, failure
 from stemrepro.measures.inputs import Inputs
 from stemrepro.verdicts.contrast import Contrast, Unmeasured
@@ -34,14 +34,14 @@ def judged(inputs: Inputs, measure: Measure) -> dict[str, Judged]:
     return {name: Judged(claim, facts, result) for (name, claim), facts, result in rows}
 
 
-def contrasts(claim: Claim, measure: Measure) -> tuple[Contrast, ...]:
-    """Return the contrasts of a claim: one, or one per adjacent pair of an ordering.
+def contrasts(asked: Claim | Estimate, measure: Measure) -> tuple[Contrast, ...]:
+    """Return the contrasts of a claim or an estimate: one, or one per adjacent pair of an ordering.
 
-    An exact claim has one contrast that holds its number.
+    Without arms it has one contrast that holds its number.
     """
-    if claim.kind == "exact":
-        return (Contrast(np.array([measure.value(claim.metric)])),)
-    return tuple(measure.contrast(high, low, claim.metric) for high, low in itertools.pairwise(claim.arms))
+    if not asked.arms:
+        return (Contrast(np.array([measure.value(asked.metric)])),)
+    return tuple(measure.contrast(high, low, asked.metric) for high, low in itertools.pairwise(asked.arms))
 
 
 def robustness_contrasts(claim: Claim, measure: Measure) -> dict[str, tuple[Contrast, ...]]:

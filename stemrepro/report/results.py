@@ -143,7 +143,7 @@ def save(folder: Path, figures: dict[str, Figure], data: pd.DataFrame, rows: lis
     seeds = sorted({run["seeds"] for run in inputs.get("runs", {}).values()})
     words = {0: "no runs", 1: f"{seeds[0] if seeds else 0} seed{'' if seeds == [1] else 's'}"}
     counted = words.get(len(seeds)) or f"{seeds[0]} to {seeds[-1]} seeds"
-    parts = [f"scale {rows[0]['scale']}", counted, f"parameters {inputs['params_hash']}"]
+    parts = [f"scale {folder.parent.name}", counted, f"parameters {inputs['params_hash']}"]
     for name, figure in figures.items():
         footer(figure, ", ".join([*parts, f"data {inputs['data_hash']}"] if inputs["data_hash"] else parts))
         settle(figure)

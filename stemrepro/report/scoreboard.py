@@ -106,8 +106,8 @@ def caption(name: str, recipe: Recipe, rows: list[dict]) -> str:
     doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) if path.exists() else None
     doc = doc or "Each claim's effect with its interval, in multiples of the smallest that counts."
     what = " ".join(doc.split("\n\n")[0].split())
-    seeds = sorted({row["seeds"] for row in rows if row["seeds"]})
-    if not recipe.arms or not seeds:
+    seeds = sorted({row["seeds"] for row in rows if row["seeds"]}) or [recipe.seeds]
+    if not recipe.arms:
         return f"{what} Computed: no chance, no seeds."
     count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     return (
@@ -158,6 +158,7 @@ def section(results: Path, scale: str, name: str, catalog: Catalog, out: Path, l
         "counts": Counter(VERDICTS.index(row["verdict"]) for row in claims),
         "claims": len(claims),
         "controls": len(rows) - len(claims),
+        "estimates": len(recipe.estimates),
         "rows": [
             labelled(row) | {
                 "number": VERDICTS.index(row["verdict"]),
@@ -321,9 +322,12 @@ def markdown(sections: list[dict], numbers: Paper, out: Path, ladder: Ladder) ->
     for part in sections:
         where = f"scale `{part['scale']}`" if part["runs"] else "arithmetic: the same at every scale"
         lines += ["", f"## {part['title']}", "", f"Paper: {part['paper_item']}. Recipe `{part['name']}`, {where}.", "",
-                  f"![{part['alt']}]({part['folder']}/figure.png)", "",
-                  "| claim | whose | paper | ours | evidence | verdict | why |",
-                  "|---|---|---|---|---|---|---|"]  # fmt: skip
+                  f"![{part['alt']}]({part['folder']}/figure.png)", ""]  # fmt: skip
+        if part["estimates"]:
+            counted = f"{part['estimates']} estimates without verdicts"
+            lines += [f"[{counted}]({part['folder']}/explained.html#estimates).", ""]
+        if part["rows"]:
+            lines += ["| claim | whose | paper | ours | evidence | verdict | why |", "|---|---|---|---|---|---|---|"]
         for row in part["rows"]:
             mark = " (primary)" if row["primary"] else ""
             origin = f"<br>{cell(row['source'])}" if row["source"] else ""
