@@ -145,9 +145,10 @@ def draw(data: pd.DataFrame, measure: Comparison) -> Figure:
     titles = {"a": "Accuracy by task", "b": "Difference to dense", "c": "Margin to dense"}
     figure, grid = sheet("ab;ac", 7, titles, width_ratios=(1, 1))
     draw_accuracy(grid["a"], data, recipe)
+    paper = measure.inputs.catalog.paper
     averages = {
-        recipe.claims[name].arms[0]: recipe.claims[name].paper.value
-        for name in ("third-average", "half-average", "full-average")
+        arm: paper.value(f"table-3-350m/{arm}/average") - paper.value("table-3-350m/dense/average")
+        for arm in ("stem-third", "stem-half", "stem-full")
     }
     draw_differences(grid["b"], data, "accuracy", "arm - dense (points)", averages)
     draw_differences(grid["c"], data, "margin", "arm - dense (bits)", {})

@@ -6,7 +6,7 @@ The files are the single source of truth. Every error is one sentence with the f
 import itertools
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ConfigDict, Field
 
@@ -31,6 +31,7 @@ KEY = re.compile(r"[a-z0-9][a-z0-9-]*")
 MODULE = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 """Names of recipes, which Python files share."""
 MOST_PRIMARY = 8
+Asked = TypeVar("Asked", Claim, Estimate)
 
 
 class Catalog(Strict):
@@ -194,7 +195,7 @@ def _check_recipe(name: str, recipe: Recipe, file: Path, catalog: Catalog) -> Re
     return recipe.model_copy(update={"claims": claims, "estimates": estimates})
 
 
-def _with_number[T: (Claim, Estimate)](asked: T, where: str, catalog: Catalog) -> T:
+def _with_number(asked: Asked, where: str, catalog: Catalog) -> Asked:
     """Return a claim or estimate with its cells turned into a number; UserError, after `where`, for a wrong cell."""
     if not isinstance(asked.paper, Cells):
         return asked

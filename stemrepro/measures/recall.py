@@ -81,12 +81,16 @@ class Recall(Measure):
     @metric("recalled:{pairs}", "the same with so many pairs")
     @metric("{what=first}:{pairs}", "the same of the first query of each key")
     @metric("{what=longer}", "the same as recalled at the longest documents, longer than those trained on")
+    @metric("{what=longer-most}", "the same there with the most pairs that training has")
     def recalled(self, high: str, low: str, pairs: int | None = None, what: str | None = None) -> Contrast:
         """Return a difference in points by seed, over the seeds that both have."""
-        if pairs is None:
-            length = self.longest if what == "longer" else self.trained
-            return difference(*(self.mean(arm, length) for arm in (high, low)))
-        return difference(*(self.accuracy(arm, pairs, self.trained, what == "first") for arm in (high, low)))
+        if pairs is not None:
+            return difference(*(self.accuracy(arm, pairs, self.trained, what == "first") for arm in (high, low)))
+        if what == "longer-most":
+            most = max(self.pairs(self.trained))
+            return difference(*(self.accuracy(arm, most, self.longest) for arm in (high, low)))
+        length = self.longest if what == "longer" else self.trained
+        return difference(*(self.mean(arm, length) for arm in (high, low)))
 
     @metric("pairs-slope", "how an arm's lead over the other changes with each doubling of the number of pairs, points")
     def over_pairs(self, high: str, low: str) -> Contrast:

@@ -14,7 +14,7 @@ from stemrepro.measures.fits import Fitted, PowerLaw, bootstrapped, fit
 from stemrepro.measures.forecast import Below, forecast
 from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.losses import ArmLosses, Bucket
-from stemrepro.measures.metric import metric
+from stemrepro.measures.metric import Field, metric
 from stemrepro.verdicts.contrast import Contrast, Unmeasured
 
 AT = "; at the scale itself, or at the rung after @"
@@ -23,6 +23,7 @@ AT = "; at the scale itself, or at the rung after @"
 class Scaling(Comparison):
     """A ladder of budgets, at one width or more. A rung is a variant, or the scale itself, its last."""
 
+    fields: ClassVar[dict[str, Field]] = {"part": {"early": slice(3), "late": slice(2, None)}}  # they share the third
     preconditions: ClassVar[dict[str, Precondition]] = {NO_GAIN: Comparison.preconditions[NO_GAIN]}
 
     def __init__(self, inputs: Inputs) -> None:
@@ -69,7 +70,7 @@ class Scaling(Comparison):
             raise UserError(f"the recipe has no arm '{arm}' at '{variant}'; add it to the variant's arms")
         return runs.variants[variant] if variant else runs.losses
 
-    @metric("tokens", "slope of the prose gap of two arms per doubling of tokens, by seed")
+    @metric("tokens:{part}", "slope of the prose gap of two arms per doubling of tokens, over early or late rungs")
     def slope(self, high: str, low: str, part: slice = slice(None)) -> Contrast:
         """Return the least-squares slope of the gap over log2 of the tokens, by seed; over all rungs or a part."""
         rungs = dict(list(self.rungs().items())[part])
