@@ -1,10 +1,10 @@
 """Pages from templates, with the numbers of today's results.
 
-docs/src/NAME.md.j2 becomes docs/NAME.md, or the repository's README.md. Templates are Jinja2's. A claim is named
-scale/recipe/claim and a figure's data scale/recipe; a table in docs/ is named by its path.
+docs/src/NAME.md.j2 becomes docs/NAME.md, or the repository's README.md. Templates are Jinja2's. A claim or
+estimate is named scale/recipe/name and a figure's data scale/recipe; a table in docs/ is named by its path.
 
-    {{ claim("laptop/rivals/equal-flops") }}                             a claim's effect: 0.22 (0.20 to 0.23)
-    {{ claim("laptop/rivals/equal-flops", "seeds") | number(".0f") }}    another numeric field of it
+    {{ effect("laptop/rivals/equal-flops") }}                            of a claim or an estimate: 0.22 (0.20 to 0.23)
+    {{ effect("laptop/rivals/equal-flops", "seeds") | number(".0f") }}   another numeric field of a claim
     {{ verdict("laptop/rivals/equal-flops") }}                           its verdict
     {{ data("laptop/rivals", panel="FLOPs", what="dense-wide") }}        the number in the one row with these values
     {{ data("docs/kills.csv", "lost", resumed_from=16, died_after=19) }} a column other than "value"
@@ -23,7 +23,7 @@ Filters that write take a format of Python's, ".2f" unless given. `number` write
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -42,6 +42,7 @@ from stemrepro.measures.catalog import load
 from stemrepro.model.cost import parameter_counts
 from stemrepro.pipeline import price
 from stemrepro.pipeline.plan import make_params
+from stemrepro.report.estimates import PANEL as ESTIMATES
 from stemrepro.report.scoreboard import every_row, labelled, primary_table, shown
 from stemrepro.report.verdicts import out_of_reach, read_verdicts, recipe_table, tally_table, verdict_label
 
@@ -114,21 +115,35 @@ class Numbers:
     def _catalog(self) -> Catalog:
         return load()
 
-    def _claim(self, name: str) -> dict:
-        recipe, _, claim = name.rpartition("/")
+    def _claims(self, recipe: str) -> dict[str, dict]:
         paths = {str(path.parent.relative_to(self._results)): path for path in self._results.glob("*/*/verdicts.json")}
-        rows = self._verdicts(_pick("recipe", recipe, paths, self._results))
-        return _pick("claim", claim, {row["claim"]: row for row in rows}, recipe)
+        return {row["claim"]: row for row in self._verdicts(_pick("recipe", recipe, paths, self._results))}
 
-    def claim(self, name: str, field: str = "ours") -> Estimate:
-        """Return a number of a claim: its effect with the interval, or another field."""
-        row = {key: value for key, value in self._claim(name).items() if value is not None}
+    def effect(self, name: str, field: str = "ours") -> Estimate:
+        """Return a number of a claim or an estimate: its effect with the interval, or another field of a claim."""
+        recipe, _, key = name.rpartition("/")
+        claims = self._claims(recipe)
+        if key not in claims:
+            return self._estimate(recipe, key, claims)
+        row = {key: value for key, value in claims[key].items() if value is not None}
         ends = (row["ci_low"], row["ci_high"]) if field == "ours" and "ci_low" in row else ()
         return Estimate(float(_pick("field", field, row, name)), *ends)
 
+    def _estimate(self, recipe: str, key: str, claims: Iterable[str]) -> Estimate:
+        rows = self._table(self._results / recipe / "data.csv")
+        estimates = rows[rows["panel"] == ESTIMATES].set_index("what")
+        if key not in estimates.index:
+            raise unknown("claim or estimate", key, [*claims, *estimates.index], recipe)
+        row = estimates.loc[key]
+        if row["value"] == "":
+            raise UserError(f"estimate '{key}' of {recipe} has no value: {row['reason']}")
+        ends = (float(row["ci_low"]), float(row["ci_high"])) if row.get("ci_low") else ()
+        return Estimate(float(row["value"]), *ends)
+
     def verdict(self, name: str) -> str:
         """Return what a claim's verdict is called."""
-        return verdict_label(self._claim(name))
+        recipe, _, claim = name.rpartition("/")
+        return verdict_label(_pick("claim", claim, self._claims(recipe), recipe))
 
     def cell(self, name: str) -> Estimate:
         """Return a number of the paper."""
