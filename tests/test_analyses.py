@@ -123,10 +123,9 @@ def test_a_recipe_is_drawn_to_the_same_bytes_again(project):
 def test_contrasts_at_tuned_rates_differ_from_those_at_the_common_rate(project, tiny_catalog):
     """Dense's best learning rate is the common one here; the gate's place was not tuned."""
     rows = rows_of(project, tiny_catalog, "ablation_graveyard")
-    assert rows["up-over-dense"]["tuned"] is not None
-    assert rows["up-over-dense"]["tuned"] != rows["up-over-dense"]["ours"]
-    assert rows["blend-not-better"]["tuned"] is None
-    assert rows["gate-average"]["tuned"] is None
+    assert rows["dagger-not-better"]["tuned"] is not None
+    assert rows["dagger-not-better"]["tuned"] != rows["dagger-not-better"]["ours"]
+    assert rows["up-over-down"]["tuned"] is None
 
 
 def test_a_recipe_without_an_analysis_file_gets_the_forest_plot(project, monkeypatch):
@@ -171,18 +170,18 @@ def test_a_front_that_a_recipe_promises_must_exist(project):
 def test_a_diverged_arm_makes_its_claims_inconclusive_and_the_others_stay(project, tiny_catalog):
     """Also with a figure of what is left."""
     before = rows_of(project, tiny_catalog, "rivals")
-    path = project / "scores/tiny/losses/main/dense-wide/summary.json"
+    path = project / "scores/tiny/losses/main/dense-equal-flops/summary.json"
     kept = path.read_text()
     write_json(path, json.loads(kept) | {"diverged": {"0": 7}})
     try:
         rows = judge(project, "rivals")
     finally:
         path.write_text(kept)
-    hit = {name for name, row in rows.items() if "dense-wide" in row["arms"]}
+    hit = {name for name, row in rows.items() if "dense-equal-flops" in row["arms"]}
     assert hit
     for name in hit:
         assert rows[name]["verdict"] == INCONCLUSIVE
-        assert rows[name]["reason"] == "dense-wide diverged: the loss of seed 0 is NaN from step 7 on"
+        assert rows[name]["reason"] == "dense-equal-flops diverged: the loss of seed 0 is NaN from step 7 on"
         assert rows[name]["ours"] is None
         assert rows[name]["seeds"] == 0
     assert all(rows[name] == before[name] for name in rows.keys() - hit)
@@ -193,13 +192,13 @@ def test_a_diverged_arm_makes_its_claims_inconclusive_and_the_others_stay(projec
     [("losses.csv", "rivals"), ("summary.json", "rivals"), ("curve.csv", "training_roi")],
 )
 @pytest.mark.parametrize("content", [None, b"", b"{}", b"seed,source\n0,bible\n", b"\xff\xfe", b"null"])
-def test_scores_that_are_missing_or_garbled_are_one_sentence(project, tiny_catalog, file, recipe, content):
+def test_scores_that_are_missing_or_garbled_are_one_sentence(project, file, recipe, content):
     path = project / "scores/tiny/losses/main/stem-third" / file
     kept = path.read_bytes()
     path.unlink() if content is None else path.write_bytes(content)
     try:
         with pytest.raises(UserError, match=rf"stem-third/{file} is missing or damaged"):
-            rows_of(project, tiny_catalog, recipe)
+            judge(project, recipe)
     finally:
         path.write_bytes(kept)
 

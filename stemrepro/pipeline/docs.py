@@ -123,22 +123,21 @@ class Numbers:
         """Return a number of a claim or an estimate: its effect with the interval, or another field of a claim."""
         recipe, _, key = name.rpartition("/")
         claims = self._claims(recipe)
-        if key not in claims:
-            return self._estimate(recipe, key, claims)
-        row = {key: value for key, value in claims[key].items() if value is not None}
-        ends = (row["ci_low"], row["ci_high"]) if field == "ours" and "ci_low" in row else ()
+        if key in claims:
+            row = {field: value for field, value in claims[key].items() if value is not None}
+        else:
+            row = self._estimate(recipe, key, claims)
+        ends = (float(row["ci_low"]), float(row["ci_high"])) if field == "ours" and "ci_low" in row else ()
         return Estimate(float(_pick("field", field, row, name)), *ends)
 
-    def _estimate(self, recipe: str, key: str, claims: Iterable[str]) -> Estimate:
+    def _estimate(self, recipe: str, key: str, claims: Iterable[str]) -> dict[str, str]:
+        """Return the line of data.csv with an estimate; "value" and "count" are called as a claim's fields."""
         rows = self._table(self._results / recipe / "data.csv")
-        estimates = rows[rows["panel"] == ESTIMATES].set_index("what")
-        if key not in estimates.index:
-            raise unknown("claim or estimate", key, [*claims, *estimates.index], recipe)
-        row = estimates.loc[key]
-        if row["value"] == "":
-            raise UserError(f"estimate '{key}' of {recipe} has no value: {row['reason']}")
-        ends = (float(row["ci_low"]), float(row["ci_high"])) if row.get("ci_low") else ()
-        return Estimate(float(row["value"]), *ends)
+        rows = rows[rows["panel"] == ESTIMATES].set_index("what", drop=False)
+        if key not in rows.index:
+            raise unknown("claim or estimate", key, [*claims, *rows.index], recipe)
+        row = rows.loc[key].rename({"value": "ours", "count": "seeds"})
+        return row[row != ""].to_dict()
 
     def verdict(self, name: str) -> str:
         """Return what a claim's verdict is called."""

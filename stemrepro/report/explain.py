@@ -66,8 +66,9 @@ def find(catalog: Catalog, name: str, scale: str | None = None) -> tuple[str, st
     recipe, _, claim = name.rpartition("/")
     owners = [recipe] if recipe else [owner for owner, it in catalog.recipes.items() if claim in it.claims]
     if not owners and claim in catalog.recipes:
-        choices = ", ".join(f"{claim}/{key}" for key in catalog.recipes[claim].claims)
-        raise UserError(f"'{claim}' is a recipe; name one of its claims: {choices}")
+        if choices := ", ".join(f"{claim}/{key}" for key in catalog.recipes[claim].claims):
+            raise UserError(f"'{claim}' is a recipe; name one of its claims: {choices}")
+        raise UserError(f"'{claim}' is a recipe without claims, whose page lists its estimates")
     if not owners:
         names = dict.fromkeys(key for it in catalog.recipes.values() for key in it.claims)
         raise unknown("claim", claim, names, "recipes/")

@@ -114,8 +114,7 @@ def test_a_gap_at_a_rung_is_over_all_of_its_seeds(build):
 
 def test_slopes_are_over_the_seeds_that_all_rungs_share(build):
     measure = build({"dense": law, "stem-full": lambda t, n: law(t, n) - 0.3 + 0.02 * np.log2(t)})
-    slopes = measure.contrast("dense", "stem-full", "tokens").differences
-    assert slopes == pytest.approx([-0.02] * 3)
+    assert measure.slope("dense", "stem-full").differences == pytest.approx([-0.02] * 3)
     assert len(measure.gap("dense", "stem-full", "rung-1").differences) == 5
     assert measure.fitted_to("dense", False)[0].shape == (5, 3)
 
@@ -201,6 +200,19 @@ def test_claims_about_tables_need_frozen_rows_that_gain_nothing(build, catalog, 
     assert conditioned == {
         name for name, claim in claims.items() if claim.metric in ("prose", "interaction") and name != "frozen-rows"
     }
+
+
+def test_early_and_late_slopes_meet_at_the_third_rung(build, catalog):
+    """The gap grows by 0.03 a doubling up to the third rung, and falls by 0.01 from there on."""
+    third = np.log2(list(made(Scaling, catalog, "token_ladder", {}).rungs().values())[2])
+
+    def bent(tokens, width=1.0):
+        past = np.log2(tokens) - third
+        return law(tokens, width) - 0.03 * min(past, 0) + 0.01 * max(past, 0)
+
+    measure = build({"dense": law, "stem-full": bent})
+    assert measure.contrast("dense", "stem-full", "tokens:early").differences == pytest.approx([0.03] * 3, abs=1e-6)
+    assert measure.contrast("dense", "stem-full", "tokens:late").differences == pytest.approx([-0.01] * 3, abs=1e-6)
 
 
 def test_metrics_are_checked_with_the_variant_they_name(catalog):

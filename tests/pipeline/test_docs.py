@@ -123,6 +123,7 @@ def project(tmp_path, monkeypatch):
     (folder / "verdicts.json").write_text(json.dumps(rows))
     (folder / "data.csv").write_text(
         "panel,what,x,value,ci_low,ci_high\nloss,dense,35.99937,3.14159,3,3.5\nloss,stem,2.0,2,,\nFLOPs,stem,2.5,,,\n"
+        "estimates,b,,0.25,0.125,0.5\nestimates,never,,,,\nestimates,computed,,7,,\n"
     )
     (tmp_path / "docs/src").mkdir(parents=True)
     (tmp_path / "docs/kills.csv").write_text("aimed,died_after,steps_lost\nwhile saving,19,3\nat random,25,9\n")
@@ -140,14 +141,16 @@ def written(template: str) -> str:
 @pytest.mark.parametrize(
     ("expression", "words"),
     [
-        ('claim("laptop/rivals/a")', "-0.46 (-0.50 to -0.25)"),
-        ('claim("laptop/rivals/a") | number', "-0.46"),
-        ('claim("laptop/rivals/a") | number("+.1f")', "-0.5"),
-        ('claim("laptop/rivals/a") | interval', "-0.50 to -0.25"),
-        ('claim("laptop/rivals/a") | minus | both(".3f")', "0.457 (0.250 to 0.500)"),
-        ('claim("laptop/rivals/a", "tuned") | number(".3f")', "0.125"),
-        ('claim("laptop/rivals/a", "tuned") | both', "0.12"),
-        ('claim("laptop/rivals/a", "seeds") | number(".0f")', "5"),
+        ('effect("laptop/rivals/a")', "-0.46 (-0.50 to -0.25)"),
+        ('effect("laptop/rivals/a") | number', "-0.46"),
+        ('effect("laptop/rivals/a") | number("+.1f")', "-0.5"),
+        ('effect("laptop/rivals/a") | interval', "-0.50 to -0.25"),
+        ('effect("laptop/rivals/a") | minus | both(".3f")', "0.457 (0.250 to 0.500)"),
+        ('effect("laptop/rivals/a", "tuned") | number(".3f")', "0.125"),
+        ('effect("laptop/rivals/a", "tuned") | both', "0.12"),
+        ('effect("laptop/rivals/a", "seeds") | number(".0f")', "5"),
+        ('effect("laptop/rivals/b")', "0.25 (0.12 to 0.50)"),
+        ('effect("laptop/rivals/computed")', "7.00"),
         ('verdict("laptop/rivals/a")', "holds"),
         ('data("laptop/rivals", what="dense")', "3.14 (3.00 to 3.50)"),
         ('data("laptop/rivals", panel="loss", what="stem")', "2.00"),
@@ -193,12 +196,14 @@ def test_tables_count_every_claim(which, project):
 @pytest.mark.parametrize(
     ("template", "words"),
     [
-        ('{{ claim("laptop/rival/a") }}', "recipe 'laptop/rival' is unknown; did you mean 'laptop/rivals'?"),
-        ('{{ claim("laptop/rivals/unmesured") }}', "claim 'unmesured' is unknown; did you mean 'unmeasured'?"),
-        ('{{ claim("laptop/rivals/a", "sedes") }}', "field 'sedes' is unknown; did you mean 'seeds'?"),
-        ('{{ claim("laptop/rivals/unmeasured") }}', "field 'ours' is unknown"),
-        ('{{ claim("laptop/rivals/a", "tuned") | interval }}', "0.125 has no interval"),
-        ('{{ claim("laptop/rivals/a") | number("twice") }}', "Invalid format specifier 'twice'"),
+        ('{{ effect("laptop/rival/a") }}', "recipe 'laptop/rival' is unknown; did you mean 'laptop/rivals'?"),
+        ('{{ effect("laptop/rivals/unmesured") }}', "claim or estimate 'unmesured' is unknown; did you mean 'unmeasured'?"),
+        ('{{ effect("laptop/rivals/a", "sedes") }}', "field 'sedes' is unknown; did you mean 'seeds'?"),
+        ('{{ effect("laptop/rivals/unmeasured") }}', "field 'ours' is unknown"),
+        ('{{ effect("laptop/rivals/a", "tuned") | interval }}', "0.125 has no interval"),
+        ('{{ effect("laptop/rivals/a") | number("twice") }}', "Invalid format specifier 'twice'"),
+        ('{{ effect("laptop/rivals/never") }}', "field 'ours' is unknown"),
+        ('{{ effect("laptop/rivals/neve") }}', "claim or estimate 'neve' is unknown; did you mean 'never'?"),
         ('{{ verdict("laptop/rivals/b") }}', "claim 'b' is unknown"),
         ('{{ data("laptop/nothing", panel="loss") }}', "results/laptop/nothing/data.csv is missing"),
         ('{{ data("docs/nothing.csv", panel="loss") }}', "docs/nothing.csv is missing"),
@@ -220,8 +225,8 @@ def test_tables_count_every_claim(which, project):
         ('{{ scale("laptop", "cost") }}', "field 'cost' is unknown"),
         ('{{ scale("lap", "runs") }}', "scale 'lap' is unknown; did you mean 'laptop'?"),
         ('{{ tally("nope") }}', "scale 'nope' is unknown"),
-        ('{{ effect("laptop/rivals/a") }}', "'effect' is undefined"),
-        ('{{ claim("laptop/rivals/a") | twice }}', "No filter named 'twice'"),
+        ('{{ size("laptop/rivals/a") }}', "'size' is undefined"),
+        ('{{ effect("laptop/rivals/a") | twice }}', "No filter named 'twice'"),
         ("{{ claim( }}", "unexpected '}'"),
     ],
 )
