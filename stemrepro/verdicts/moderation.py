@@ -1,0 +1,77 @@
+"""Variances of few seeds, moderated by those of other contrasts (Smyth 2004, as limma does).
+
+Contrasts of one unit at one scale have true variances that are alike: 1 / variance is taken to follow a scaled chi
+square with `df` degrees of freedom around 1 / sd^2. These two are estimated from all of them. A contrast of few seeds
+gets the weighted mean of its own variance and of sd^2, and more degrees of freedom.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from stemrepro.verdicts.contrast import Contrast
+
+FEW = 5
+"""Contrasts of fewer seeds are moderated."""
+ENOUGH = 10
+"""Contrasts that an estimate needs; with fewer nothing is moderated."""
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What the contrasts of a unit at a scale say of a variance.
+
+    Attributes:
+        sd: standard deviation of one seed's difference.
+        df: degrees of freedom that it counts for; infinite where the variances differ by chance alone.
+        pooled: degrees of freedom of all contrasts together; no contrast gets more.
+    """
+
+    sd: float
+    df: float
+    pooled: float
+
+    def moderated(self, contrast: Contrast) -> Contrast:
+        """Return the contrast with a moderated variance, or as it is where it has seeds enough."""
+        variance, df = contrast.seed_variance
+        if contrast.seeds >= FEW or np.isnan(variance):
+            return contrast
+        if np.isinf(self.df):
+            return replace(contrast, spread=(self.sd**2, self.pooled))
+        both = self.df + df
+        return replace(contrast, spread=((self.df * self.sd**2 + df * variance) / both, min(both, self.pooled)))
+
+
+def trigamma_inverse(value: float) -> float:
+    """Return the x whose trigamma is `value`, by Newton's method on 1 / trigamma."""
+    from scipy.special import polygamma
+
+    x = 0.5 + 1 / value
+    for _ in range(50):
+        trigamma = float(polygamma(1, x))
+        step = trigamma * (1 - trigamma / value) / float(polygamma(2, x))
+        x += step
+        if abs(step) < 1e-10 * x:
+            break
+    return x
+
+
+def fitted(contrasts: list[Contrast]) -> Prior | None:
+    """Return what contrasts of one unit say of their variances, or None where there are too few.
+
+    Moments of log variances are matched. Variances of 0 and of single seeds are left out.
+    """
+    from scipy.special import digamma, polygamma
+
+    known = [contrast.seed_variance for contrast in contrasts if contrast.seeds > 1]
+    known = [(variance, df) for variance, df in known if variance > 0]
+    if len(known) < ENOUGH:
+        return None
+    variances, dfs = (np.array(column) for column in zip(*known, strict=True))
+    logs = np.log(variances) - digamma(dfs / 2) + np.log(dfs / 2)
+    excess = float(np.var(logs, ddof=1) - np.mean(polygamma(1, dfs / 2)))
+    pooled = float(dfs.sum())
+    if excess <= 0:
+        return Prior(float(np.exp(logs.mean() / 2)), np.inf, pooled)
+    df = 2 * trigamma_inverse(excess)
+    return Prior(float(np.exp((logs.mean() + digamma(df / 2) - np.log(df / 2)) / 2)), df, pooled)
