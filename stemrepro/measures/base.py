@@ -19,7 +19,7 @@ from stemrepro.measures.inputs import Inputs
 from stemrepro.measures.metric import LOSS_UNIT, Field, Parsed, parse
 from stemrepro.measures.plans import check_one_plan
 from stemrepro.verdicts.contrast import Contrast
-from stemrepro.verdicts.rule import NOT_RUN
+from stemrepro.verdicts.rule import NOT_ATTEMPTED
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def failure(measure: Measure, claim: Claim) -> tuple[str, str] | None:
     The reason is its metric's, else that of the first of its preconditions that fails.
     """
     if reason := measure.untestable(claim.metric, "none"):
-        return reason, NOT_RUN
+        return reason, NOT_ATTEMPTED
     for name in claim.preconditions:
         precondition = measure.preconditions[name]
         effect = {"smallest_effect": claim.smallest_effect} if precondition.by_effect else {}

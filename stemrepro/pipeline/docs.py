@@ -42,8 +42,9 @@ from stemrepro.measures.catalog import load
 from stemrepro.model.cost import parameter_counts
 from stemrepro.pipeline import price
 from stemrepro.pipeline.plan import make_params
-from stemrepro.report.scoreboard import every_row, labelled, primary_table, shown
-from stemrepro.report.verdicts import out_of_reach, read_verdicts, recipe_table, tally_table, verdict_label
+from stemrepro.report.pages import shown
+from stemrepro.report.scoreboard import every_row, labelled, primary_table
+from stemrepro.report.verdicts import read_verdicts, recipe_table, sizes, tally_table
 
 SOURCES = Path("docs/src")
 
@@ -127,8 +128,8 @@ class Numbers:
         return Estimate(float(_pick("field", field, row, name)), *ends)
 
     def verdict(self, name: str) -> str:
-        """Return what a claim's verdict is called."""
-        return verdict_label(self._claim(name))
+        """Return a claim's verdict."""
+        return self._claim(name)["verdict"]
 
     def cell(self, name: str) -> Estimate:
         """Return a number of the paper."""
@@ -189,7 +190,7 @@ class Numbers:
     def tally(self, scale: str) -> str:
         """Count verdicts by origin, over the claims of a scale's page."""
         rows = every_row(scale, self._results)
-        return "\n".join([*tally_table(rows), "", out_of_reach(rows)])
+        return "\n".join([*tally_table(rows), "", sizes(rows)])
 
     def primary(self, scale: str) -> str:
         """List the primary claims of a scale's page."""

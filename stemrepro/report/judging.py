@@ -4,19 +4,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stemrepro.common.files import atomic_write, write_json
-from stemrepro.config.catalog import Catalog
-from stemrepro.measures.inputs import Inputs
 from stemrepro.report.evidence import Finding, read_evidence
-from stemrepro.report.explain import explained
-from stemrepro.report.pages import EVIDENCE, VERDICTS, shown
-from stemrepro.report.results import Judged, verdict_rows
+from stemrepro.report.pages import EVIDENCE, shown
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.moderation import FEW, Prior, fitted
-from stemrepro.verdicts.rule import Evidence, judge
+from stemrepro.verdicts.rule import Evidence, Judgement, judge
 
 Group = tuple[str, str]
 """A scale and a unit; shares, whatever they are of, have the unit "logits"."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim with what was measured and what the rule makes of it.
+
+    `prior` is what its variance was moderated by, or None; `evidence` has the moderated one.
+    """
+
+    finding: Finding
+    evidence: Evidence
+    prior: Prior | None
+    result: Judgement
 
 
 def _group(finding: Finding, contrast: Contrast) -> Group:
@@ -58,21 +66,3 @@ def judged_page(scale: str, results: Path) -> dict[tuple[str, str], list[Judged]
     findings = {place: read_evidence(results / place[1] / place[0] / EVIDENCE) for place in places}
     claims = iter(judged(finding for members in findings.values() for finding in members))
     return {place: [next(claims) for _ in members] for place, members in findings.items()}
-
-
-def write_verdicts(scale: str, catalog: Catalog, scores: Path, results: Path) -> dict[tuple[str, str], list[dict]]:
-    """Write verdicts.json and explained.html of all recipes of a scale's page that have evidence.
-
-    Returns:
-        The rows of verdicts.json: {(recipe, scale): rows}.
-
-    Raises:
-        UserError: see `judged_page`.
-    """
-    rows = {}
-    for (name, at), claims in judged_page(scale, results).items():
-        inputs, folder = Inputs(name, catalog, at, scores / at), results / at / name
-        rows[name, at] = verdict_rows(claims)
-        write_json(folder / VERDICTS, rows[name, at])
-        atomic_write(folder / "explained.html", explained(inputs, claims, results))
-    return rows
