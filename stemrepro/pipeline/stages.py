@@ -297,7 +297,7 @@ def report_stage(matrix: dict, scoreboard: str, recipes: dict[str, Iterable[str]
     if recipe in recipes.get(scale, ()):
         results.append((RESULTS / LONG_END).as_posix())
     return _stage(
-        matrix, f"stemrepro report --scale {SCALE}", "the verdicts of all claims, judged together, and the page with them",
+        matrix, f"stemrepro report --scale {SCALE}", "all claims judged together, and the page with them",
         [HOME, *([ANALYSES.as_posix()] if ANALYSES.exists() else []), "recipes", *results],
         _kept(*verdicts, *(f"{scoreboard}/{name}" for name in ("README.md", "index.html", "claims.csv"))),
     )  # fmt: skip

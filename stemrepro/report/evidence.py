@@ -14,7 +14,7 @@ from stemrepro.common.files import read_json
 from stemrepro.common.yaml_records import Factor, Strict, parse
 from stemrepro.config.paper import PaperNumber
 from stemrepro.config.recipe import Claim, Origin
-from stemrepro.measures.base import Measure, failure
+from stemrepro.measures.base import ON_SCALE, Measure, failure
 from stemrepro.verdicts.contrast import Contrast, Unmeasured
 from stemrepro.verdicts.robustness import ROBUSTNESS
 from stemrepro.verdicts.rule import Evidence
@@ -134,9 +134,11 @@ def robustness_contrasts(claim: Claim, measure: Measure) -> dict[str, tuple[Cont
 def evidence_for(claim: Claim, measure: Measure) -> Evidence:
     """Collect what the rule needs to know of a claim."""
     failed = unmeasured = None
+    asked = [measure.preconditions[name].words for name in claim.preconditions]
     common, robustness = (Contrast(np.array([math.nan])),), {}
     try:
         failed = failure(measure, claim)
+        asked = [ON_SCALE, *asked] if measure.levels(claim.metric) else asked
         common = contrasts(claim, measure)
         robustness = robustness_contrasts(claim, measure)
     except Unmeasured as reason:
@@ -153,7 +155,7 @@ def evidence_for(claim: Claim, measure: Measure) -> Evidence:
         primary=claim.primary,
         failed_precondition=failed and failed[0],
         untested=failed[1] if failed else "",
-        asked="; ".join(measure.preconditions[name].words for name in claim.preconditions),
+        asked="; ".join(asked),
         unmeasured=unmeasured,
         robustness=robustness,
     )

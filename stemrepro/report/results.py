@@ -12,11 +12,11 @@ from stemrepro.measures.base import Measure
 from stemrepro.measures.inputs import Inputs
 from stemrepro.report.judging import Judged
 from stemrepro.report.pages import EVIDENCE
-from stemrepro.report.words import PLAIN_METHOD
 from stemrepro.report.style import alone, footer, render, settle
+from stemrepro.report.words import PLAIN_METHOD
 from stemrepro.verdicts.contrast import Contrast
-from stemrepro.verdicts.robustness import OFFICIAL_INIT, OWN_RATES, same_sign
 from stemrepro.verdicts.moderation import Prior
+from stemrepro.verdicts.robustness import OFFICIAL_INIT, OWN_RATES, same_sign
 from stemrepro.verdicts.rule import NOT_TESTED, Evidence, size
 
 

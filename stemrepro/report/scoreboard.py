@@ -303,8 +303,8 @@ def markdown(sections: list[dict], numbers: Paper, out: Path, ladder: Ladder) ->
             origin = f"<br>{cell(row['source'])}" if row["source"] else ""
             lines.append(
                 f"| {cell(row['sentence'])}{mark}<br>`{row['claim']}`: {cell(row['contrast'])} | {row['whose']} | "
-                f"{cell(row['paper'])}{origin} | {cell(row['ours'])} | {cell(row['evidence'])} | **{row['verdict']}**{size} | "
-                f"{cell(row['reason'])} |"
+                f"{cell(row['paper'])}{origin} | {cell(row['ours'])} | {cell(row['evidence'])} | "
+                f"**{row['verdict']}**{size} | {cell(row['reason'])} |"
             )
     return "\n".join(lines) + "\n"
 

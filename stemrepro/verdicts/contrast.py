@@ -205,10 +205,20 @@ def of_shares(
     return replace(plain, item_se=item_se / plain.slope, item_df=item_df, spread=spread, paired=paired)
 
 
-def share_interval(percent: np.ndarray, items: np.ndarray | float) -> tuple[float, float]:
-    """Return the 95% t interval of one arm's share over seeds, in percent, formed on logits (NaN for one seed)."""
+def share_interval(
+    percent: np.ndarray, items: np.ndarray | float, item_se: float = 0.0, item_df: float = np.inf
+) -> tuple[float, float]:
+    """Return the 95% t interval of one arm's share over seeds, in percent, formed on logits (NaN for one seed).
+
+    Args:
+        percent: by seed [seeds].
+        items: of which these are shares, of each seed or of all.
+        item_se: standard error between items of the mean, in points.
+        item_df: its degrees of freedom.
+    """
     values, step = logits_of(np.asarray(percent, float), items)
-    alone = Contrast(values)
+    share = 1 / (1 + np.exp(-values.mean()))
+    alone = Contrast(values, item_se / float(100 * share * (1 - share)), item_df)
     variance, df = alone.seed_variance
     low, high = replace(alone, spread=(max(variance, float(np.mean(step**2))), df)).interval(0.05)
     return 100 / (1 + float(np.exp(-low))), 100 / (1 + float(np.exp(-high)))
