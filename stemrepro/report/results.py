@@ -55,8 +55,7 @@ def method(facts: Evidence, prior: Prior | None) -> str:
     if prior is None:
         return words
     unit = "" if contrast.logits is None else " logits"
-    df = "by chance alone" if math.isinf(prior.df) else f"with {prior.df:.1f} degrees of freedom"
-    return f"{words}, variance moderated by that of other claims (SD {prior.sd:.2g}{unit}, {df})"
+    return f"{words}, variance moderated by other claims' (SD {prior.sd:.2g}{unit}, {prior.df:.2g} degrees of freedom)"
 
 
 def _size(judged: Judged) -> str | None:
