@@ -61,15 +61,16 @@ def trigamma_inverse(value: float) -> float:
 def fitted(contrasts: list[Contrast]) -> Prior | None:
     """Return what contrasts of one unit say of their variances, or None where there are too few.
 
-    Moments of log variances are matched. Variances of 0 and of single seeds are left out.
+    Moments of log variances are matched. Those of single seeds are left out, and those of nothing but rounding.
     """
     from scipy.special import digamma, polygamma
 
     known = [contrast.seed_variance for contrast in contrasts if contrast.seeds > 1]
-    known = [(variance, df) for variance, df in known if variance > 0]
-    if len(known) < ENOUGH:
+    variances, dfs = np.array(known).reshape(-1, 2).T
+    kept = variances > 1e-9 * np.median(variances) if len(variances) else np.array([], bool)
+    variances, dfs = variances[kept], dfs[kept]
+    if len(variances) < ENOUGH:
         return None
-    variances, dfs = (np.array(column) for column in zip(*known, strict=True))
     logs = np.log(variances) - digamma(dfs / 2) + np.log(dfs / 2)
     excess = float(np.var(logs, ddof=1) - np.mean(polygamma(1, dfs / 2)))
     if excess <= 0:  # the variances differ by chance alone
