@@ -140,9 +140,9 @@ def _differences(claim: Claim, judged: Judged, seeds: tuple[int, ...]) -> list[s
         return [*lines, "it takes no part in the correction for many claims: it is not tested"]
     holm = f"Holm at {ALPHA:.0%} over {PRIMARY_PLACES} places for primary claims"
     hochberg = f"Benjamini and Hochberg at {ALPHA:.0%} over all other claims of the page"
-    lines.append(f"p {result.p:.4g}, adjusted {result.adjusted_p:.4g}: {holm if claim.primary else hochberg}")
+    lines.append(f"p {result.p:.3g}, adjusted {result.adjusted_p:.3g}: {holm if claim.primary else hochberg}")
     if result.other_p is not None and result.adjusted_other_p is not None:
-        lines.append(f"p of what contradicts it {result.other_p:.4g}, adjusted {result.adjusted_other_p:.4g}")
+        lines.append(f"p of what contradicts it {result.other_p:.3g}, adjusted {result.adjusted_other_p:.3g}")
     return lines
 
 

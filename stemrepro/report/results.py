@@ -24,6 +24,11 @@ def _number(value: float | None) -> float | None:
     return round(float(value), 6) if value is not None and math.isfinite(value) else None
 
 
+def _p(value: float | None) -> float | None:
+    """Return three digits of a p."""
+    return value if value is None else float(f"{value:.3g}")
+
+
 def _mean(facts: Evidence, setting: str) -> float | None:
     """Return the mean of the weakest contrast in a setting; None where it wasn't measured."""
     return _number(min(c.mean for c in facts.robustness[setting])) if setting in facts.robustness else None
@@ -82,10 +87,10 @@ def verdict_rows(claims: list[Judged]) -> list[dict]:
             "seed_se": _number(result.seed_se),
             "item_se": _number(result.item_se) or None,
             "method": None if exact or facts.unmeasured else method(facts, judged.prior),
-            "p": _number(result.p),
-            "adjusted_p": _number(result.adjusted_p),
-            "other_p": _number(result.other_p),
-            "adjusted_other_p": _number(result.adjusted_other_p),
+            "p": _p(result.p),
+            "adjusted_p": _p(result.adjusted_p),
+            "other_p": _p(result.other_p),
+            "adjusted_other_p": _p(result.adjusted_other_p),
             "seeds": 0 if exact or facts.unmeasured else facts.seeds,
             "differences": None if exact or _number(result.ours) is None else by_seed(facts),
             "scale": finding.scale,
