@@ -83,7 +83,11 @@ class Finding(Strict):
             self.untested,
             self.asked,
             self.unmeasured,
-            {name: tuple(given.contrast() for given in contrasts) for name, contrasts in self.robustness.items()},
+            {
+                name: tuple(given.contrast() for given in self.robustness[name])
+                for name in ROBUSTNESS
+                if name in self.robustness
+            },
         )
 
 
