@@ -86,15 +86,15 @@ class Needle(Measure):
         """Return points of needles found by seed, mean over depths."""
         return self.scores[Address(variant, arm)].found(length, way).mean(axis=1).to_numpy()
 
-    def needles(self, length: int) -> int:
-        """Return how many needles a seed looks for in rows of a length, over all depths."""
-        frame = next(iter(self.scores.values())).frame
+    def needles(self, variant: str, arm: str, length: int) -> int:
+        """Return how many needles a seed of an arm looks for in rows of a length, over all depths."""
+        frame = self.scores[Address(variant, arm)].frame
         rows = frame[(frame["length"] == length) & (frame["seed"] == frame["seed"].min())]
         return int(rows["rows"].sum())
 
     def level(self, variant: str, length: int, way: str = "chosen") -> Level:
         """Return where dense stands at a length."""
-        return Level(self.found(variant, "dense", length, way), self.needles(length))
+        return Level(self.found(variant, "dense", length, way), self.needles(variant, "dense", length))
 
     def levels(self, metric: str) -> list[Level]:
         """Return where dense stands at the lengths that a metric compares."""
@@ -111,7 +111,8 @@ class Needle(Measure):
     @metric("{way}:{length}@{variant}", "the same after the extension at that variant")
     def lead(self, high: str, low: str, length: int, way: str = "chosen", variant: str = MAIN) -> Contrast:
         """Return the points by seed that one arm finds more than another, over the seeds that both have."""
-        return of_shares(*(self.found(variant, arm, length, way) for arm in (high, low)), self.needles(length))
+        pair = (self.found(variant, arm, length, way) for arm in (high, low))
+        return of_shares(*pair, self.needles(variant, high, length))
 
     @metric(
         f"growth@{KEPT}",
@@ -129,7 +130,9 @@ class Needle(Measure):
     )
     def lost_anew(self, high: str, low: str, length: int) -> Contrast:
         """Return the points by seed that the first arm loses."""
-        return of_shares(*(self.found(variant, high, length) for variant in (KEPT, ANEW)), self.needles(length))
+        return of_shares(
+            *(self.found(variant, high, length) for variant in (KEPT, ANEW)), self.needles(KEPT, high, length)
+        )
 
     @metric("anew-loss", "the same of the loss, nats per token of plain prose at the end of the extension")
     def loss_anew(self, high: str, low: str) -> Contrast:

@@ -115,9 +115,8 @@ def _table(settings: Mapping[str, Contrast], seeds: tuple[int, ...]) -> list[str
     rows["mean"] = [c.mean for c in contrasts]
     rows["95% interval from"], rows["to"] = zip(*(c.interval(0.05) for c in contrasts), strict=True)
     shown = {name: [f"{value:+.4f}" for value in values] for name, values in rows.items()}
-    shown["standard error between seeds"] = [f"{c.seed_se * c.slope:.4f}" for c in contrasts]
-    items = [c.item_se * c.slope for c in contrasts]
-    shown["standard error between items"] = [f"{error:.4f}" if error else "-" for error in items]
+    shown["standard error between seeds"] = [f"{c.seed_se:.4f}" for c in contrasts]
+    shown["standard error between items"] = [f"{c.item_se:.4f}" if c.item_se else "-" for c in contrasts]
     cells = {"": list(settings)} | {name: ["-" if "nan" in v else v for v in values] for name, values in shown.items()}
     return [f"{name:28}" + "".join(f"{value:>16}" for value in values) for name, values in cells.items()]
 

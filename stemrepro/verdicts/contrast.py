@@ -20,7 +20,7 @@ class Contrast:
 
     Attributes:
         differences: one number per seed, in the metric's unit.
-        item_se: standard error between items (documents, questions) of the mean; 0 for none. Of shares in logits.
+        item_se: standard error between items (documents, questions) of the mean, in the metric's unit; 0 for none.
         item_df: its degrees of freedom (items - 1).
         logits: of shares the differences of logits, one per seed; None for all else.
         centre: of shares the mean logit of both arms.
@@ -84,13 +84,14 @@ class Contrast:
 
     @property
     def seed_se(self) -> float:
-        """Standard error between seeds, on the tested scale (NaN for one seed)."""
-        return float(np.sqrt(self.seed_variance[0] / self.seeds))
+        """Standard error between seeds, in the metric's unit (NaN for one seed)."""
+        return float(np.sqrt(self.seed_variance[0] / self.seeds)) * self.slope
 
     @cached_property
     def error(self) -> tuple[float, float]:
-        """Standard error over seeds and items, and its degrees of freedom after Satterthwaite."""
-        seed, item, df = self.seed_se**2, self.item_se**2, self.seed_variance[1]
+        """Standard error over seeds and items on the tested scale, and its degrees of freedom after Satterthwaite."""
+        (variance, df), item = self.seed_variance, (self.item_se / self.slope) ** 2
+        seed = variance / self.seeds
         total = seed + item
         if not total > 0:
             return float(np.sqrt(total)), df
@@ -202,7 +203,7 @@ def of_shares(
     variance, df = variance_of_both(high, low) if not paired else plain.seed_variance
     least = float(np.mean(step**2 + other_step**2)) / 2
     spread = (max(variance, least), df) if count > 1 else None
-    return replace(plain, item_se=item_se / plain.slope, item_df=item_df, spread=spread, paired=paired)
+    return replace(plain, item_se=item_se, item_df=item_df, spread=spread, paired=paired)
 
 
 def share_interval(

@@ -348,7 +348,7 @@ def judge(evidence: Iterable[Evidence]) -> list[Judgement]:
     for e, p in zip(evidence, adjusted(evidence), strict=True):
         contrast = e.weakest
         low, high = contrast.interval(ALPHA)
-        errors = contrast.seed_se * contrast.slope, contrast.item_se * contrast.slope
+        errors = contrast.seed_se, contrast.item_se
         ps = (e.p, p[0], e.other_p, p[1]) if p else ()
         judgements.append(Judgement(steps(e, *(p or ())), contrast.mean, low, high, *errors, *ps))
     return judgements

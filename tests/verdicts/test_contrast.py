@@ -93,12 +93,12 @@ def test_a_share_is_tested_on_logits_and_shown_in_points():
     assert contrast.reversed().interval(0.05) == pytest.approx([-end for end in reversed(shown)])
 
 
-def test_the_errors_of_a_share_in_points_are_its_slope_times_those_on_logits():
+def test_the_errors_of_a_share_are_in_points_and_both_count_on_logits():
     generator = np.random.default_rng(4)
     first, second = (100 * generator.normal(p, 0.004, 6) for p in (0.7, 0.6))
     plain, contrast = Contrast(first - second), of_shares(first, second, 1e9, item_se=1.5, item_df=30)
-    assert contrast.seed_se * contrast.slope == pytest.approx(plain.seed_se, rel=0.1)
-    assert contrast.item_se * contrast.slope == pytest.approx(1.5)
+    assert contrast.seed_se == pytest.approx(plain.seed_se, rel=0.1)
+    assert contrast.error[0] * contrast.slope == pytest.approx(np.hypot(contrast.seed_se, 1.5))
 
 
 @pytest.mark.parametrize("pair", [(100.0, 0.0), (0.0, 100.0), (100.0, 100.0), (99.0, 40.0)])
