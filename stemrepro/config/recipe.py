@@ -44,6 +44,9 @@ class Claim(Strict):
     )
     paper: PaperNumber | Cells | None = Field(None, description="once loaded a number, never cells")
     expected: float | None = Field(None, description="what an exact control says, as the paper says nothing")
+    comparable: bool = Field(
+        False, description="whether metric, tokens per parameter and regime are the paper's, so that sizes compare"
+    )
     unit: str = "nats/token"
     preconditions: tuple[str, ...] = Field(
         (),

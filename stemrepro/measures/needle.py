@@ -13,11 +13,11 @@ from stemrepro.common.errors import UserError
 from stemrepro.common.files import damaged
 from stemrepro.config.address import MAIN, Address
 from stemrepro.measures import losses
-from stemrepro.measures.base import Measure, Precondition
+from stemrepro.measures.base import Level, Measure, Precondition
 from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.metric import WHOLE, Field, metric
-from stemrepro.measures.reading import ArmScores, difference
-from stemrepro.verdicts.contrast import Contrast
+from stemrepro.measures.reading import ArmScores
+from stemrepro.verdicts.contrast import Contrast, of_shares
 from stemrepro.verdicts.rule import TOO_EASY, TOO_SMALL
 
 WAYS = ("chosen", "generated")
@@ -86,6 +86,23 @@ class Needle(Measure):
         """Return points of needles found by seed, mean over depths."""
         return self.scores[Address(variant, arm)].found(length, way).mean(axis=1).to_numpy()
 
+    def needles(self, variant: str, arm: str, length: int) -> int:
+        """Return how many needles a seed of an arm looks for in rows of a length, over all depths."""
+        frame = self.scores[Address(variant, arm)].frame
+        rows = frame[(frame["length"] == length) & (frame["seed"] == frame["seed"].min())]
+        return int(rows["rows"].sum())
+
+    def level(self, variant: str, length: int, way: str = "chosen") -> Level:
+        """Return where dense stands at a length."""
+        return Level(self.found(variant, "dense", length, way), self.needles(variant, "dense", length))
+
+    def levels(self, metric: str) -> list[Level]:
+        """Return where dense stands at the lengths that a metric compares."""
+        fields = self.parse(metric).fields
+        if not fields:
+            return [] if metric == "anew-loss" else [self.level(KEPT, self.length(v)) for v in (MAIN, KEPT)]
+        return [self.level(fields.get("variant", MAIN), fields["length"], fields["way"])] if "way" in fields else []
+
     @metric(
         "{way}:{length}",
         "points of needles found in rows of so many tokens before the extension, by log-likelihood among all "
@@ -94,7 +111,8 @@ class Needle(Measure):
     @metric("{way}:{length}@{variant}", "the same after the extension at that variant")
     def lead(self, high: str, low: str, length: int, way: str = "chosen", variant: str = MAIN) -> Contrast:
         """Return the points by seed that one arm finds more than another, over the seeds that both have."""
-        return difference(*(self.found(variant, arm, length, way) for arm in (high, low)))
+        pair = (self.found(variant, arm, length, way) for arm in (high, low))
+        return of_shares(*pair, self.needles(variant, high, length))
 
     @metric(
         f"growth@{KEPT}",
@@ -112,7 +130,9 @@ class Needle(Measure):
     )
     def lost_anew(self, high: str, low: str, length: int) -> Contrast:
         """Return the points by seed that the first arm loses."""
-        return Contrast(self.found(KEPT, high, length) - self.found(ANEW, high, length))
+        return of_shares(
+            *(self.found(variant, high, length) for variant in (KEPT, ANEW)), self.needles(KEPT, high, length)
+        )
 
     @metric("anew-loss", "the same of the loss, nats per token of plain prose at the end of the extension")
     def loss_anew(self, high: str, low: str) -> Contrast:
@@ -127,8 +147,8 @@ class Needle(Measure):
             return self.no_room(metric)
         variant = KEPT if precondition == "dense-finds-longer" else MAIN
         length = self.length(variant)
-        if (points := float(self.found(variant, "dense", length).mean())) < FOUND:
-            return f"dense finds {points:.0f}% of the needles in {length} tokens; {FOUND:g} are needed"
+        if (level := self.level(variant, length)).below(FOUND):
+            return f"dense finds {level.words} of the needles in {length} tokens; {FOUND:g} are needed"
         return None
 
     def no_room(self, metric: str) -> str | None:
@@ -136,8 +156,8 @@ class Needle(Measure):
         fields = self.parse(metric).fields
         variant = fields.get("variant", MAIN) if fields else KEPT  # growth has none
         for length in [fields["length"]] if fields else [self.length(MAIN), self.length(KEPT)]:
-            if (points := float(self.found(variant, "dense", length).mean())) > 100 - ROOM:
-                return f"dense finds {points:.1f}% of the needles in {length} tokens, which leaves no room for a lead"
+            if (level := self.level(variant, length)).above(100 - ROOM):
+                return f"dense finds {level.words} of the needles in {length} tokens, which leaves no room for a lead"
         return None
 
     def runs(self) -> dict[str, ArmHaystack]:

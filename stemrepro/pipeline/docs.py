@@ -43,8 +43,9 @@ from stemrepro.model.cost import parameter_counts
 from stemrepro.pipeline import price
 from stemrepro.pipeline.plan import make_params
 from stemrepro.report.estimates import PANEL as ESTIMATES
-from stemrepro.report.scoreboard import every_row, labelled, primary_table, shown
-from stemrepro.report.verdicts import out_of_reach, read_verdicts, recipe_table, tally_table, verdict_label
+from stemrepro.report.pages import shown
+from stemrepro.report.scoreboard import every_row, labelled, primary_table
+from stemrepro.report.verdicts import read_verdicts, recipe_table, sizes, tally_table
 
 SOURCES = Path("docs/src")
 
@@ -140,9 +141,9 @@ class Numbers:
         return row[row != ""].to_dict()
 
     def verdict(self, name: str) -> str:
-        """Return what a claim's verdict is called."""
+        """Return a claim's verdict."""
         recipe, _, claim = name.rpartition("/")
-        return verdict_label(_pick("claim", claim, self._claims(recipe), recipe))
+        return _pick("claim", claim, self._claims(recipe), recipe)["verdict"]
 
     def cell(self, name: str) -> Estimate:
         """Return a number of the paper."""
@@ -203,7 +204,7 @@ class Numbers:
     def tally(self, scale: str) -> str:
         """Count verdicts by origin, over the claims of a scale's page."""
         rows = every_row(scale, self._results)
-        return "\n".join([*tally_table(rows), "", out_of_reach(rows)])
+        return "\n".join([*tally_table(rows), "", sizes(rows)])
 
     def primary(self, scale: str) -> str:
         """List the primary claims of a scale's page."""

@@ -1,14 +1,16 @@
 """A recipe's estimates: numbers with intervals but without verdicts, for data.csv and the appendix of its page."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
+from stemrepro.common.files import damaged
 from stemrepro.config.recipe import Estimate, Recipe
 from stemrepro.measures.base import Measure
-from stemrepro.report.judging import contrasts
+from stemrepro.report.evidence import contrasts
 from stemrepro.report.results import mean_row
 from stemrepro.verdicts.contrast import Unmeasured
 
@@ -70,17 +72,25 @@ def _table(heads: tuple[str, ...], rows: dict[str, list[str]]) -> Markup:
     return Markup("<table>\n<tr>{}</tr>\n{}\n</table>\n").format(head, Markup("\n").join(lines))
 
 
-def appendix(recipe: Recipe, data: pd.DataFrame) -> Markup:
+def appendix(recipe: Recipe, file: Path) -> Markup:
     """Return a recipe's estimates as tables of HTML, in the order of its file; empty where it has none.
 
     Args:
         recipe: whose estimates these are.
-        data: what `with_estimates` returns.
+        file: data.csv with the lines of `with_estimates`.
+
+    Raises:
+        UserError: the file lacks an estimate, or can't be read.
     """
     if not recipe.estimates:
         return Markup("")
     columns = ["what", "value", "ci_low", "ci_high", "by_seed", "reason"]
-    rows = data[data["panel"] == PANEL].reindex(columns=columns).set_index("what")
+    try:
+        data = pd.read_csv(file, dtype={"by_seed": str})
+        rows = data[data["panel"] == PANEL].reindex(columns=columns).set_index("what").loc[list(recipe.estimates)]
+        rows = rows.astype({name: float for name in columns[1:4]})
+    except (OSError, ValueError, KeyError) as error:
+        raise damaged(file, error) from error
     tables = []
     for heads, arms in ((MEASURED, True), (COMPUTED, False)):
         cells = {

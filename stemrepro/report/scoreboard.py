@@ -23,35 +23,34 @@ from stemrepro.config.paper import Paper
 from stemrepro.config.recipe import ORIGINS, Recipe
 from stemrepro.measures.catalog import load
 from stemrepro.report.drawing import COLOUR, Line, axis, drawing
-from stemrepro.report.ladder import OPEN, OTHER, SAME, Ladder, counted, read_ladder, rungs_of
+from stemrepro.report.ladder import OPEN, OTHER, SAME, Ladder, read_ladder, rungs_of
+from stemrepro.report.ladder import counted as agreeing
+from stemrepro.report.pages import shown
 from stemrepro.report.verdicts import (
-    CONTROL_WORDS,
-    of_paper,
-    out_of_reach,
+    TALLIED,
+    by_origin,
+    counted,
     read_verdicts,
+    sizes,
     tally,
     tally_table,
     untested,
-    verdict_label,
 )
 from stemrepro.report.words import at_long_end, contrast, evidence, ours, paper, paper_items, source
 from stemrepro.verdicts.robustness import LONG_END
-from stemrepro.verdicts.rule import NOT_TESTABLE, UNTESTED, VERDICTS
+from stemrepro.verdicts.rule import CONTRADICTED, NOT_TESTED, SUPPORTED, UNDECIDED, UNTESTED, VERDICTS
 
 MEANING = {
-    "reproduced": 'a number is the paper\'s, or an ordering, an equivalence or a "not better" is shown',
-    "direction only": "the effect has the claimed sign; its size is not shown, or can't be expected at this scale",
-    "contradicted": (
-        "the effect has the opposite sign, or is shown to be smaller than what counts; of a number: it is another"
-    ),
-    "inconclusive": "our runs can't tell",
-    "not testable at this scale": "a precondition fails, whatever the contrast says",
+    SUPPORTED: "the effect is shown to have the claimed sign; an equivalence, an ordering or a number is shown",
+    CONTRADICTED: "the effect is shown to have the other sign, or to be too small to count; a number is another one",
+    UNDECIDED: "neither is shown: our runs can't tell",
+    NOT_TESTED: "nothing was attempted here, or a precondition is shown to fail, whatever the contrast says",
 }
 
 
 def agreement_words(rows: list[dict], ladder: Ladder) -> str:
     """Say how often a page's claims agree with the ladder's last rung; empty where none can be compared."""
-    counts = counted(rows, ladder)
+    counts = agreeing(rows, ladder)
     if not counts:
         return ""
     tokens = next(iter(ladder.values()))[-1].tokens_a_parameter
@@ -110,10 +109,7 @@ def caption(name: str, recipe: Recipe, rows: list[dict]) -> str:
     if not recipe.arms:
         return f"{what} Computed: no chance, no seeds."
     count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    return (
-        f"{what} Means over seeds with 95% intervals where bars are drawn ({count} seeds); "
-        "claims' own intervals stand below, corrected for their number."
-    )
+    return f"{what} Means over seeds with 95% intervals where bars are drawn ({count} seeds)."
 
 
 def image(path: Path) -> dict:
@@ -133,9 +129,8 @@ def section(results: Path, scale: str, name: str, catalog: Catalog, out: Path, l
         raise UserError(f"{folder}/figure.svg is missing; 'make figures SCALE={scale}' draws it from the scores")
     drawn = [image(path) for path in sorted((folder / "panels").glob("*.svg")) or [folder / "figure.svg"]]
     items = paper_items(recipe.paper_item)
-    claims = of_paper(rows)
-    counts = [f"{count} {verdict}" for verdict, count in Counter(row["verdict"] for row in claims).items()]
-    summary = ", ".join([*counts, f"{len(rows) - len(claims)} controls of ours"])
+    groups = {TALLIED[origin]: members for origin, members in by_origin(rows).items() if members}
+    summary = "; ".join(f"{whose}: {counted(members)}" for whose, members in groups.items())
     lines = {row["claim"]: comparison_lines(row, ladder, others.get(row["claim"], [])) for row in rows}
     axes = {
         metric: axis(
@@ -152,13 +147,13 @@ def section(results: Path, scale: str, name: str, catalog: Catalog, out: Path, l
         "runs": bool(recipe.arms),
         "folder": os.path.relpath(folder, out),
         "images": drawn,
-        "alt": f"Figure of {name} at scale {scale}: {recipe.title}. Its claims: {summary}.",
+        "alt": f"Figure of {name} at scale {scale}: {recipe.title}. {summary[:1].upper()}{summary[1:]}.",
         "caption": caption(name, recipe, rows),
         "items": "|".join(items),
-        "counts": Counter(VERDICTS.index(row["verdict"]) for row in claims),
-        "claims": len(claims),
-        "controls": len(rows) - len(claims),
         "estimates": len(recipe.estimates),
+        "counts": {
+            whose: Counter(VERDICTS.index(row["verdict"]) for row in members) for whose, members in groups.items()
+        },
         "rows": [
             labelled(row) | {
                 "number": VERDICTS.index(row["verdict"]),
@@ -169,7 +164,7 @@ def section(results: Path, scale: str, name: str, catalog: Catalog, out: Path, l
                 "scale": scale,
                 "recipe": name,
                 "items": "|".join(item for item in paper_items(source(row)) if item not in items),
-                "size": multiples(row),
+                "multiples": multiples(row),
                 "evidence": "; ".join(all_evidence(row, ladder, others.get(row["claim"], []))),
                 "anchor": f"{name}-{scale}-{row['claim']}",
             }
@@ -180,7 +175,7 @@ def section(results: Path, scale: str, name: str, catalog: Catalog, out: Path, l
 
 def all_evidence(row: dict, ladder: Ladder, others: list[dict]) -> list[str]:
     """Return a claim's own evidence, that of the ladder, and the same claim at other scales, in words."""
-    scales = [f"at scale {other['scale']} {ours(other)}: {verdict_label(other)}" for other in others]
+    scales = [f"at scale {other['scale']} {ours(other)}: {other['verdict']}" for other in others]
     return [text for text in (evidence(row), at_long_end(row, ladder), *scales) if text]
 
 
@@ -193,8 +188,8 @@ def by_reason(rows: Iterable[dict]) -> dict[str, list[dict]]:
 
 
 def by_kind(rows: Iterable[dict]) -> dict[str, dict[str, list[dict]]]:
-    """Group rows that can't be tested by kind and reason."""
-    refused = [row for row in rows if row["verdict"] == NOT_TESTABLE]
+    """Group rows that are not tested by kind and reason."""
+    refused = [row for row in rows if row["verdict"] == NOT_TESTED]
     groups = {kind: by_reason(row for row in refused if row["untested"] == kind) for kind in UNTESTED}
     return {kind: reasons for kind, reasons in groups.items() if reasons}
 
@@ -209,25 +204,6 @@ def unclaimed(numbers: Paper, sections: list[dict]) -> dict[str, str]:
     return {item: "; ".join(filter(None, titles)) for item, titles in items.items()}
 
 
-def shown(scale: str, results: Path) -> list[tuple[str, str]]:
-    """Return the recipes of a scale's page, each with the scale at which it was run.
-
-    These are the recipes of the scale itself, and those of scales that share the page and have verdicts.
-
-    Raises:
-        UserError: the scale is unknown.
-    """
-    catalog = load()
-    page = catalog.scale(scale).scoreboard
-    scales = [scale, *(name for name, other in catalog.scales.items() if other.scoreboard == page and name != scale)]
-    return [
-        (name, at)
-        for name in catalog.recipes
-        for at in scales
-        if name in catalog.at(at).recipes and (at == scale or (results / at / name / "verdicts.json").exists())
-    ]
-
-
 def every_row(scale: str, results: Path) -> list[dict]:
     """Return all claims of a scale's page."""
     return [
@@ -239,8 +215,8 @@ def every_row(scale: str, results: Path) -> list[dict]:
 
 
 def labelled(row: dict) -> dict:
-    """Return a row with our number, the label of its verdict and whose claim it is, as texts."""
-    return row | {"ours": ours(row), "label": verdict_label(row), "whose": ORIGINS[row["origin"]]}
+    """Return a row with our number and whose claim it is, as texts."""
+    return row | {"ours": ours(row), "whose": ORIGINS[row["origin"]]}
 
 
 def primary_table(rows: list[dict]) -> list[str]:
@@ -248,7 +224,7 @@ def primary_table(rows: list[dict]) -> list[str]:
     lines = ["| claim | whose | ours | verdict |", "|---|---|---|---|"]
     for row in rows:
         if row["primary"]:
-            lines.append(f"| {cell(row['sentence'])} | {row['whose']} | {cell(row['ours'])} | **{row['label']}** |")
+            lines.append(f"| {cell(row['sentence'])} | {row['whose']} | {cell(row['ours'])} | **{row['verdict']}** |")
     return lines
 
 
@@ -278,24 +254,22 @@ def html(sections: list[dict], numbers: Paper, out: Path, ladder: Ladder) -> str
     )
     rows = [row for part in sections for row in part["rows"]]
     root = os.path.relpath(".", out)
-    by_origin = {origin: [row for row in rows if row["origin"] == origin] for origin in ORIGINS}
+    groups = by_origin(rows)
     page = environment.get_template("scoreboard.html").render(
         sections=sections,
         meanings=MEANING,
-        control_words=CONTROL_WORDS,
         colours=COLOUR,
         origins=ORIGINS,
+        tallied=TALLIED,
         tally=tally(rows),
-        counts=Counter(row["verdict"] for row in of_paper(rows)),
-        controls=tally(rows)["control"],
         primary=[row for row in rows if row["primary"]],
         scales=list(dict.fromkeys(part["scale"] for part in sections)),
         root=f"{root}/",
         unclaimed=unclaimed(numbers, sections),
         agreement=agreement_words(rows, ladder),
-        refused={"The paper's claims": by_kind(of_paper(rows)), "Controls of ours": by_kind(by_origin["control"])},
-        reach=out_of_reach(rows).replace("*", ""),
-        untested={origin: untested(members) for origin, members in by_origin.items()},
+        refused={TALLIED[origin]: by_kind(members) for origin, members in groups.items()},
+        sizes=sizes(rows),
+        untested={origin: untested(members) for origin, members in groups.items()},
         whose=whose(numbers),
         missing=sum(cell["value"] is None for cell in numbers.listing()),
     )
@@ -310,13 +284,13 @@ def markdown(sections: list[dict], numbers: Paper, out: Path, ladder: Ladder) ->
     lines = [
         "# Scoreboard", "",
         "Written by the pipeline; [index.html](index.html) is the same with filters (download it, or open it from a "
-        "clone). A row is a claim; its effect is signed so that the claim makes it positive; brackets hold the "
-        f"interval after the correction for multiple claims, and its level ([how]({rule}); [what we had "
-        f"expected]({predictions})). Controls are questions of ours, and have words of their own: one that comes out "
-        "the other way says nothing against the paper.", "",
-        whose(numbers), "", *tally_table(rows), "", out_of_reach(rows), "", *([agreement, ""] if agreement else []),
-        "| verdict | of a control | means |", "|---|---|---|",
-        *(f"| **{verdict}** | *{CONTROL_WORDS[verdict]}* | {MEANING[verdict]} |" for verdict in VERDICTS),
+        "clone). A row is a claim; its effect is signed so that the claim makes it positive; brackets hold its 95% "
+        f"interval. p is adjusted for the number of claims ([how]({rule}); [what we had expected]({predictions})). "
+        "The paper's claims and our own questions share the words and are counted apart: a question of ours that is "
+        "contradicted says nothing against the paper.", "",
+        whose(numbers), "", *tally_table(rows), "", sizes(rows), "", *([agreement, ""] if agreement else []),
+        "| verdict | means |", "|---|---|",
+        *(f"| **{verdict}** | {meaning} |" for verdict, meaning in MEANING.items()),
         "", "## Primary claims", "", *primary_table(rows),
     ]  # fmt: skip
     for part in sections:
@@ -329,12 +303,12 @@ def markdown(sections: list[dict], numbers: Paper, out: Path, ladder: Ladder) ->
         if part["rows"]:
             lines += ["| claim | whose | paper | ours | evidence | verdict | why |", "|---|---|---|---|---|---|---|"]
         for row in part["rows"]:
-            mark = " (primary)" if row["primary"] else ""
+            mark, size = " (primary)" if row["primary"] else "", f"<br>{row['size']}" if row["size"] else ""
             origin = f"<br>{cell(row['source'])}" if row["source"] else ""
             lines.append(
                 f"| {cell(row['sentence'])}{mark}<br>`{row['claim']}`: {cell(row['contrast'])} | {row['whose']} | "
-                f"{cell(row['paper'])}{origin} | {cell(row['ours'])} | {cell(row['evidence'])} | **{row['label']}** | "
-                f"{cell(row['reason'])} |"
+                f"{cell(row['paper'])}{origin} | {cell(row['ours'])} | {cell(row['evidence'])} | "
+                f"**{row['verdict']}**{size} | {cell(row['reason'])} |"
             )
     return "\n".join(lines) + "\n"
 
@@ -342,8 +316,8 @@ def markdown(sections: list[dict], numbers: Paper, out: Path, ladder: Ladder) ->
 COLUMNS = (
     "scale", "recipe", "claim", "sentence", "origin", "primary", "kind", "metric", "unit", "arms",
     "paper", "paper_unit", "paper_source", "paper_confidence",
-    "ours", "ci_low", "ci_high", "level", "smallest_effect", "seeds", "differences", "seed_se", "item_se", "p",
-    "verdict", "word", "untested", "reason",
+    "ours", "ci_low", "ci_high", "smallest_effect", "seeds", "differences", "seed_se", "item_se", "method",
+    "p", "adjusted_p", "other_p", "adjusted_other_p", "verdict", "size", "untested", "reason",
 )  # fmt: skip
 """The columns of claims.csv."""
 
@@ -358,7 +332,6 @@ def table(claims: list[tuple[str, dict]]) -> str:
         texts = {
             "recipe": recipe,
             "arms": " ".join(row["arms"]),
-            "word": verdict_label(row),
             "paper": given.get("value"),
             "paper_unit": given.get("unit"),
             "paper_source": given.get("source"),

@@ -110,8 +110,12 @@ def test_dense_must_beat_what_needs_no_knowledge(measure, tmp_path):
     assert measure.untestable("score:multihop", "dense-answers") is None
     assert measure.untestable("growth:repeat", "none") is None
     items(tmp_path, "dense", np.array([10.0, 11, 12, 11]))
+    assert measure.untestable("score:multihop", "dense-answers") is None  # three seeds on eight items show nothing
+    items(tmp_path, "dense", np.array([2.0, 2, 2, 2]), seeds=100)
     reason = measure.untestable("score:multihop", "dense-answers")
-    assert reason == "dense scores 11.5, less than 2 points above the 10.0 of what needs no knowledge"
+    assert re.fullmatch(
+        r"dense scores \d\.\d to \d+\.\d% \(95%\), less than 2 points above the 10.0 of what needs no knowledge", reason
+    )
 
 
 def test_without_items_a_claim_says_why(measure, tmp_path):

@@ -11,6 +11,7 @@ from markdown_it import MarkdownIt
 from stemrepro.common.errors import UserError
 from stemrepro.pipeline.docs import render, write_pages
 from tests.conftest import ROOT
+from tests.report.made_up import row
 
 NAMES = re.compile(r"1/[23]|125M|0\.6B|Qwen2\.5 7B|Table \d|Fig\. \d\w?|350M|\b1B\b|N\(0, 1\)|95%|95th|Gemma 3n")
 """Names with digits that are no results: of arms, the paper's items and models, a distribution, an interval."""
@@ -116,10 +117,9 @@ def project(tmp_path, monkeypatch):
     """A folder with results of one recipe and a table in docs/, in which a template is to be rendered."""
     folder = tmp_path / "results/laptop/rivals"
     folder.mkdir(parents=True)
-    row = json.loads((ROOT / "results/laptop/rivals/verdicts.json").read_text())[0]
     numbers = {"ours": -0.4567, "ci_low": -0.5, "ci_high": -0.25, "tuned": 0.125, "seeds": 5}
     nothing = dict.fromkeys(("ours", "ci_low", "ci_high", "tuned"))
-    rows = [row | {"claim": "a"} | numbers, row | {"claim": "unmeasured"} | nothing]
+    rows = [row("a", "supported", **numbers), row("unmeasured", "undecided", **nothing)]
     (folder / "verdicts.json").write_text(json.dumps(rows))
     (folder / "data.csv").write_text(
         "panel,what,x,value,ci_low,ci_high\nloss,dense,35.99937,3.14159,3,3.5\nloss,stem,2.0,2,,\nFLOPs,stem,2.5,,,\n"
@@ -151,7 +151,7 @@ def written(template: str) -> str:
         ('effect("laptop/rivals/a", "seeds") | number(".0f")', "5"),
         ('effect("laptop/rivals/b")', "0.25 (0.12 to 0.50)"),
         ('effect("laptop/rivals/computed")', "7.00"),
-        ('verdict("laptop/rivals/a")', "holds"),
+        ('verdict("laptop/rivals/a")', "supported"),
         ('data("laptop/rivals", what="dense")', "3.14 (3.00 to 3.50)"),
         ('data("laptop/rivals", panel="loss", what="stem")', "2.00"),
         ('data("laptop/rivals", x=36)', "3.14 (3.00 to 3.50)"),
@@ -184,12 +184,12 @@ def test_tables_count_every_claim(which, project):
     lines = render(ROOT / "results")[Path("docs/a.md")].splitlines()[4:]
     lines = [line for line in lines if line.startswith("|")]
     if which == "primary":
-        primary = {row["sentence"]: row["word"] for row in claims if row["primary"] == "True"}
+        primary = {row["sentence"]: row["verdict"] for row in claims if row["primary"] == "True"}
         assert {line.split(" | ")[0][2:]: line.split("**")[1] for line in lines} == primary
     else:
         cells = [cell for line in lines for cell in line.split("|")[2 if which == "tally" else 3 : -1]]
-        counts = [int(cell.split()[0].rstrip(":")) for cell in cells if cell.strip()]
-        assert sum(counts) == len(claims)
+        counts = [re.findall(r"\d+", cell) for cell in cells if cell.strip()]
+        assert sum(int(n) for found in counts for n in (found[:1] if which == "tally" else found)) == len(claims)
         assert len(lines) == (3 if which == "tally" else len({row["recipe"] for row in claims}))
 
 
@@ -242,4 +242,6 @@ def test_pages_that_are_up_to_date_are_left_alone(project):
     Path("docs/src/README.md.j2").write_text('# R\n{{ verdict("laptop/rivals/a") }}\n')
     assert write_pages(Path("results")) == [Path("README.md")]
     assert write_pages(Path("results")) == []
-    assert Path("README.md").read_text() == "# R\n<!-- generated from docs/src/README.md.j2: edit there -->\nholds\n"
+    assert (
+        Path("README.md").read_text() == "# R\n<!-- generated from docs/src/README.md.j2: edit there -->\nsupported\n"
+    )

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from stemrepro.common.errors import UserError
 from stemrepro.config.paper import PaperNumber
 from stemrepro.config.recipe import Estimate
 from stemrepro.report.estimates import appendix, with_estimates
@@ -80,9 +81,10 @@ def test_what_a_figure_draws_stays_as_it_is(given, catalog):
     assert with_estimates(DRAWN, Given(catalog, {})) is DRAWN
 
 
-def test_the_appendix_has_them_in_the_order_of_the_file(given):
-    recipe = given.inputs.recipe
-    page = str(appendix(recipe, with_estimates(DRAWN, given)))
+def test_the_appendix_has_them_in_the_order_of_the_file(given, tmp_path):
+    recipe, file = given.inputs.recipe, tmp_path / "data.csv"
+    with_estimates(DRAWN, given).to_csv(file, index=False)
+    page = str(appendix(recipe, file))
     tables = ElementTree.fromstring(page).findall("table")
     measured, computed = ([[cell.text or "" for cell in row] for row in table[1:]] for table in tables)
     label = "<some> number"
@@ -99,4 +101,7 @@ def test_the_appendix_has_them_in_the_order_of_the_file(given):
         [label, "units", "–", "7.25", ""],
     ]
     assert [f'id="{name}"' in page for name in recipe.estimates] == [True] * 8
-    assert appendix(recipe.model_copy(update={"estimates": {}}), DRAWN) == ""
+    assert appendix(recipe.model_copy(update={"estimates": {}}), tmp_path / "nothing") == ""
+    DRAWN.to_csv(file)
+    with pytest.raises(UserError, match=r"data\.csv is missing or damaged"):
+        appendix(recipe, file)
