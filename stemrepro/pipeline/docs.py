@@ -12,6 +12,8 @@ estimate is named scale/recipe/name and a figure's data scale/recipe; a table in
     {{ cell("table-3-1b/dense/average") }}                               a number of the paper (recipes/paper.yaml)
     {{ scale("laptop", "runs") | number(".0f") }}                        also dense's tokens, parameters and
                                                                          tokens_per_parameter
+    {{ asked("rivals", "laptop", "equal-flops") }}                       sentences of claims; all of the recipe's
+                                                                         where none is named
     {{ tally("laptop") }}                                                verdicts by origin
     {{ primary("laptop") }}                                              primary claims
     {{ prices("paper-1b") }}                                             a scale's price, with what it assumes
@@ -144,6 +146,12 @@ class Numbers:
         """Return a claim's verdict."""
         recipe, _, claim = name.rpartition("/")
         return _pick("claim", claim, self._claims(recipe), recipe)["verdict"]
+
+    def asked(self, recipe: str, scale: str, *names: str) -> str:
+        """List claims of a recipe, all of them where none is named, with the scale at which they are asked."""
+        claims = self._catalog.recipe(recipe).claims
+        chosen = {name: _pick("claim", name, claims, f"recipes/{recipe}.yaml") for name in names} or claims
+        return "\n".join(f"* {claim.sentence} `{recipe}/{name}`, {scale}" for name, claim in chosen.items())
 
     def cell(self, name: str) -> Estimate:
         """Return a number of the paper."""

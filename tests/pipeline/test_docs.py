@@ -112,6 +112,12 @@ def test_links_lead_somewhere(path):
             assert anchor in {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}, link
 
 
+def test_every_claim_is_listed_once(catalog):
+    names = re.findall(r"`([\w.-]+/[\w.-]+)`, [\w-]+$", (ROOT / "docs/claims.md").read_text(), flags=re.M)
+    ours = {name: recipe for name, recipe in catalog.recipes.items() if not name.startswith("pretraining_")}
+    assert sorted(names) == sorted(f"{name}/{key}" for name, recipe in ours.items() for key in recipe.claims)
+
+
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A folder with results of one recipe and a table in docs/, in which a template is to be rendered."""
@@ -224,6 +230,7 @@ def test_tables_count_every_claim(which, project):
         ('{{ cell("table-2/midtraining_tokens/350m") }}', "the number is NaN"),
         ('{{ scale("laptop", "cost") }}', "field 'cost' is unknown"),
         ('{{ scale("lap", "runs") }}', "scale 'lap' is unknown; did you mean 'laptop'?"),
+        ('{{ asked("rivals", "laptop", "over-jtok") }}', "claim 'over-jtok' is unknown"),
         ('{{ tally("nope") }}', "scale 'nope' is unknown"),
         ('{{ size("laptop/rivals/a") }}', "'size' is undefined"),
         ('{{ effect("laptop/rivals/a") | twice }}', "No filter named 'twice'"),
