@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stemrepro.config.recipe import Recipe
-from stemrepro.measures.comparison import Comparison
 from stemrepro.measures.base import LEAD
+from stemrepro.measures.comparison import Comparison
 from stemrepro.report.style import ARM_COLOUR, ARM_LABEL, ARM_MARKER, SMALL, SMALLEST, one_legend, sheet
 from stemrepro.verdicts.contrast import Contrast, Unmeasured
 

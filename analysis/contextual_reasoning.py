@@ -61,7 +61,9 @@ def collect(measure: Reasoning) -> pd.DataFrame:
     numbers = measure.inputs.catalog.paper
     for name, (table, column, metric) in TASKS.items():
         paper, dense = (numbers.value(f"{table}/{arm}/{column}") for arm in ("stem-third", "dense"))
-        rows.append({"panel": "tasks, the paper's", "what": name, "x": metric, "value": round(paper - dense, 6), "count": 1})
+        rows.append(
+            {"panel": "tasks, the paper's", "what": name, "x": metric, "value": round(paper - dense, 6), "count": 1}
+        )
         difference = measure.contrast("stem-third", "dense", metric)
         if np.isfinite(difference.differences).all():
             rows.append(mean_row("tasks, ours", name, metric, difference))

@@ -162,7 +162,7 @@ def _check_parent(recipe: Recipe, address: Address, place: Address) -> None:
 
 
 def _check_recipe(name: str, recipe: Recipe, file: Path, catalog: Catalog) -> Recipe:
-    """Return the recipe with the cells of claims and estimates turned into numbers; UserError for an unknown name in it."""
+    """Return the recipe with the cells of claims and estimates as numbers; UserError for an unknown name in it."""
     for arm in recipe.arms:
         if arm not in catalog.arms:
             raise UserError(f"{file}: {unknown('arm', arm, catalog.arms, 'recipes/arms.yaml')}")

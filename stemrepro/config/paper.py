@@ -118,10 +118,11 @@ class Paper:
         names, cells = request.cells, [self.cell(name) for name in request.cells]
         if len(cells) not in (1, 2):
             raise UserError(f"{self.file}: {list(names)}: one or two cells make a number, not {len(cells)}")
+        numbers = []
         for name, cell in zip(names, cells, strict=True):
             if cell.value is None:
                 raise UserError(f"{self.file}: the cell '{name}' is empty; a claim's number can't follow from it")
-        numbers = [cell.value for cell in cells]
+            numbers.append(cell.value)
         words = " - ".join(f"{number:g}" for number in numbers)
         block = self.blocks[request.cells[0].split("/")[0]]
         where = f"{block.item}, {block.title}" if block.title else block.item

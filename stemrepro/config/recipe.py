@@ -96,7 +96,9 @@ class Estimate(Strict):
 
     def deviates(self, value: float) -> bool:
         """Return whether a computed number is further from the printed one than the tolerance; False without one."""
-        return self.paper is not None and abs(value - self.paper.value) > self.tolerance + 1e-9
+        if not isinstance(self.paper, PaperNumber) or self.tolerance is None:
+            return False
+        return abs(value - self.paper.value) > self.tolerance + 1e-9
 
 
 class Task(Strict):

@@ -261,7 +261,11 @@ class PaperAudit(Measure):
         )
         return sum(self.paper.value(f"{block}/{row}/boolq") < most for row in self.paper.blocks[block].rows)
 
-    @metric("deviating:{group}", "estimates of a group, by the start of their names, that aren't what is printed", exact=True)
+    @metric(
+        "deviating:{group}",
+        "estimates of a group, by the start of their names, that aren't what is printed",
+        exact=True,
+    )
     def deviating(self, group: str) -> int:
         """Count the recipe's estimates whose names begin with a word and whose numbers aren't the printed ones."""
         members = [one for name, one in self.inputs.recipe.estimates.items() if name.startswith(f"{group}-")]

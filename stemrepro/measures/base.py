@@ -193,7 +193,10 @@ def refusal(measure: type[Measure], catalog: Catalog, recipe: Recipe, asked: Cla
     except UserError as error:
         return str(error)
     if parsed.metric.exact != (not asked.arms):
-        words = "is a contrast, which needs arms", "is a number by itself, which has no arms (a claim's kind is 'exact')"
+        words = (
+            "is a contrast, which needs arms",
+            "is a number by itself, which has no arms (a claim's kind is 'exact')",
+        )
         return f"metric '{asked.metric}' {words[parsed.metric.exact]}"
     preconditions = asked.preconditions if isinstance(asked, Claim) else ()
     reasons = (_refused_precondition(measure, recipe, asked, name) for name in preconditions)

@@ -9,7 +9,7 @@ from stemrepro.measures.base import measure_class, refusal
 
 
 def load(folder: Path = RECIPES) -> Catalog:
-    """Read recipes/ and check that the measure of every claim and estimate knows its metric; UserError where it doesn't."""
+    """Read recipes/ and check that each measure knows the metrics of its recipe; UserError where it doesn't."""
     catalog = read_recipes(folder)
     for name, recipe in catalog.recipes.items():
         file = folder / f"{name}.yaml"

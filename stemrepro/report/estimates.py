@@ -15,7 +15,7 @@ from stemrepro.report.results import mean_row
 from stemrepro.verdicts.contrast import Unmeasured
 
 PANEL = "estimates"
-DASH = "–"
+DASH = "-"
 MEASURED = ("estimate", "arms", "unit", "mean", "95% interval", "by seed")
 COMPUTED = ("estimate", "unit", "printed", "computed", "off by")
 

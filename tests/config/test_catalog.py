@@ -140,7 +140,8 @@ def without_controls(recipe):
         ("rivals.yaml", lambda v: v["arms"].append("ple"), r"rivals\.yaml: .*names an arm twice"),
         ("scales/laptop.yaml", lambda v: v.update(seeds=[2, 0, 1]), r"seeds \[2, 0, 1\] must stand in order"),
         ("validation_loss.yaml", lambda v: as_claim(v, "full-below-dense").update(
-            kind="ordering", preconditions=["token-only-below-three-quarters"], arms=["dense", "stem-full", "stem-third"]),
+            kind="ordering", preconditions=["token-only-below-three-quarters"],
+            arms=["dense", "stem-full", "stem-third"]),
          r"'full-below-dense': precondition .* looks at the claim's own contrast"),
         ("scales/laptop.yaml", lambda v: v.update(seeds=[-1]), r"laptop\.yaml: seeds\.0: .*greater than or equal to 0"),
         ("validation_loss.yaml", lambda v: v["arms"].append("stem-tenth"),
@@ -185,7 +186,8 @@ def without_controls(recipe):
          r"claims\.roi-full: .*needs the paper's number"),
         ("paper_audit.yaml", lambda v: as_claim(v, "roi-full")["paper"].update(cells=["table-9/a/b"]),
          r"claim 'roi-full': .*cell .* 'table-9/a/b' is unknown; did you mean"),
-        ("validation_loss.yaml", lambda v: as_claim(v, "third-below-dense").update(paper={"cells": ["fig-1b/lead/16k"]}),
+        ("validation_loss.yaml", lambda v: as_claim(v, "third-below-dense").update(
+            paper={"cells": ["fig-1b/lead/16k"]}),
          r"'fig-1b/lead/16k' is empty"),
         ("validation_loss.yaml", lambda v: as_claim(v, "third-below-dense").update(
             paper={"cells": ["fig-1b/lead/8k"] * 3}),
@@ -224,7 +226,8 @@ def without_controls(recipe):
          r"rivals\.yaml: .*estimate 'over-jtok' names arm 'x'"),
         ("rivals.yaml", lambda v: v["estimates"]["over-jtok"].update(arms=["jtok"]),
          r"estimates\.over-jtok: .*two arms, or none where it is computed, not 1"),
-        ("rivals.yaml", lambda v: v["estimates"]["over-jtok"].update(sentence="x"), r"unknown key 'estimates\.over-jtok\.sentence'"),
+        ("rivals.yaml", lambda v: v["estimates"]["over-jtok"].update(sentence="x"),
+         r"unknown key 'estimates\.over-jtok\.sentence'"),
         ("rivals.yaml", lambda v: v["estimates"]["over-jtok"].update(metric="prosee"),
          r"estimate 'over-jtok': metric 'prosee' is unknown; did you mean 'prose'"),
         ("rivals.yaml", lambda v: v["estimates"]["over-jtok"].pop("arms"),

@@ -1,6 +1,7 @@
 """Metrics of reasoning in context, on made-up sums and items."""
 
 import json
+import re
 
 import numpy as np
 import pytest

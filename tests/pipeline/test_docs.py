@@ -203,7 +203,10 @@ def test_tables_count_every_claim(which, project):
     ("template", "words"),
     [
         ('{{ effect("laptop/rival/a") }}', "recipe 'laptop/rival' is unknown; did you mean 'laptop/rivals'?"),
-        ('{{ effect("laptop/rivals/unmesured") }}', "claim or estimate 'unmesured' is unknown; did you mean 'unmeasured'?"),
+        (
+            '{{ effect("laptop/rivals/unmesured") }}',
+            "claim or estimate 'unmesured' is unknown; did you mean 'unmeasured'?",
+        ),
         ('{{ effect("laptop/rivals/a", "sedes") }}', "field 'sedes' is unknown; did you mean 'seeds'?"),
         ('{{ effect("laptop/rivals/unmeasured") }}', "field 'ours' is unknown"),
         ('{{ effect("laptop/rivals/a", "tuned") | interval }}', "0.125 has no interval"),

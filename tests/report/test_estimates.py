@@ -91,14 +91,14 @@ def test_the_appendix_has_them_in_the_order_of_the_file(given, tmp_path):
     assert measured == [
         [label, "high - low", "units", "1.667", "-0.9189 to 4.252", "2 2.5 0.5"],
         [label, "low - high", "units", "-1.667", "-4.252 to 0.9189", "-2 -2.5 -0.5"],
-        [label, "high - lost", "units", "– lost diverged at step 3", "", ""],
-        [label, "gap - low", "units", "– in 1 of 3 seeds it has no value", "", ""],
-        [label, "gap - low", "units", "– no <item> was asked", "", ""],
+        [label, "high - lost", "units", "- lost diverged at step 3", "", ""],
+        [label, "gap - low", "units", "- in 1 of 3 seeds it has no value", "", ""],
+        [label, "gap - low", "units", "- no <item> was asked", "", ""],
     ]
     assert computed == [
         [label, "units", "7.2", "7.25", "+0.05"],
         [label, "units", "7.2", "7.25", "0"],
-        [label, "units", "–", "7.25", ""],
+        [label, "units", "-", "7.25", ""],
     ]
     assert [f'id="{name}"' in page for name in recipe.estimates] == [True] * 8
     assert appendix(recipe.model_copy(update={"estimates": {}}), tmp_path / "nothing") == ""
