@@ -6,6 +6,7 @@ from html import unescape
 from math import isclose
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -16,6 +17,7 @@ from stemrepro.measures.base import measured
 from stemrepro.measures.catalog import load
 from stemrepro.measures.inputs import Inputs
 from stemrepro.report.analyse import write_verdicts
+from stemrepro.report.estimates import with_estimates
 from stemrepro.report.evidence import evidence_rows
 from stemrepro.report.explain import explain, find
 from stemrepro.verdicts.rule import NOT_TESTED
@@ -23,15 +25,16 @@ from tests.conftest import ROOT
 
 RESULTS, SCORES = ROOT / "results", ROOT / "scores"
 COMMITTED = sorted(path.parent.relative_to(RESULTS).parts for path in RESULTS.glob("*/*/verdicts.json"))
-FEW = [place for place in COMMITTED if place[1] in ("rivals", "paper_audit", "benchmark_scores", "knowledge_editing")]
+FEW = [place for place in COMMITTED if place[1] in ("rivals", "paper_audit", "training_stability", "knowledge_editing")]
 
 
 def judged_anew(places, results):
     """What committed scores say, judged as one page: the folder has evidence.json, verdicts.json, explained.html."""
     catalog = load(ROOT / "recipes")
     for scale, recipe in places:
-        rows = evidence_rows(scale, measured(Inputs(recipe, catalog, scale, SCORES / scale)))
-        write_json(results / scale / recipe / "evidence.json", rows)
+        measure = measured(Inputs(recipe, catalog, scale, SCORES / scale))
+        write_json(results / scale / recipe / "evidence.json", evidence_rows(scale, measure))
+        with_estimates(pd.DataFrame({"panel": []}), measure).to_csv(results / scale / recipe / "data.csv")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
         write_verdicts("laptop", SCORES, results)
@@ -141,16 +144,21 @@ def test_exact_claim_has_numbers_in_place_of_seeds(catalog, made):
 
 
 def test_claim_that_is_not_tested_says_why(catalog, made):
-    scale, recipe, row = some(made, lambda row: row["verdict"] == NOT_TESTED)
+    scale, recipe, row = some(made, lambda row: row["verdict"] == NOT_TESTED, "not-better")
     text = " ".join(explanation(catalog, made, scale, recipe, row).split())
     assert f"1. Can it be tested here? No: {row['reason']} Verdict: not tested" in text
     assert "2. " not in text.partition("The rule")[2].partition("Verdict")[0]
 
 
-def test_cells_that_the_number_is_computed_from(catalog, made):
-    text = explanation(catalog, made, *some(made, lambda row: row["paper"] and " - " in row["paper"]["source"]))
+def test_cells_that_the_number_is_computed_from(catalog, made, tmp_path):
+    """Of a claim at the paper's size, with another's evidence."""
+    scale, recipe, key = "paper-350m", "pretraining_350m", "third-over-dense"
+    row = json.loads((made / "atlas/knowledge_editing/evidence.json").read_text())[0]
+    said = catalog.recipes[recipe].claims[key].model_dump(mode="json", exclude={"preconditions"})
+    write_json(tmp_path / scale / recipe / "evidence.json", [row | said | {"claim": key, "scale": scale}])
+    text = explain(catalog, f"{recipe}/{key}", scale, tmp_path, SCORES)
     names = re.findall(r"^  cell ([\w.-]+/[\w.-]+/[\w.-]+): ([\d.]+)", text, flags=re.M)
-    assert names
+    assert len(names) == 2
     assert all(catalog.paper.value(name) == float(value) for name, value in names)
 
 
