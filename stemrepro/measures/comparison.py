@@ -17,10 +17,10 @@ from stemrepro.measures.losses import ArmLosses, Bucket
 from stemrepro.measures.metric import Field, metric
 from stemrepro.verdicts.contrast import Contrast
 from stemrepro.verdicts.robustness import OWN_RATES, ROBUSTNESS, VARIANTS
-from stemrepro.verdicts.rule import CONFOUNDED, TOO_SHORT, TOO_SMALL
+from stemrepro.verdicts.rule import CONFOUNDED, TOO_SMALL
 
-MEMORY, UNIGRAM, ANSWERS, NO_GAIN = (
-    "token-only-below-three-quarters", "dense-beats-unigram", "dense-beats-answer-only", "no-gain-without-information",
+MEMORY, ANSWERS, NO_GAIN = (
+    "token-only-below-three-quarters", "dense-beats-answer-only", "no-gain-without-information",
 )  # fmt: skip
 """Names of preconditions."""
 UNINFORMED = ("stem-frozen", "stem-shuffled")
@@ -76,7 +76,6 @@ class Comparison(Measure):
             "a memory of the last token explains less than three quarters of the gap between dense and STEM full",
             CONFOUNDED, ("dense", "token-only", "stem-full"),
         ),
-        UNIGRAM: Precondition("at the first mark dense beats token frequencies", TOO_SHORT, ("dense",)),
         ANSWERS: Precondition("dense scores above what needs no knowledge", TOO_SMALL, ("dense",)),
         NO_GAIN: Precondition(
             "rows that hold nothing learnt aren't shown to end below dense by more than the claim's smallest effect",
@@ -174,8 +173,6 @@ class Comparison(Measure):
             return items.untestable(self.arms["dense"].items, **parsed.fields)
         if precondition == MEMORY:
             return self._memory_explains()
-        if precondition == UNIGRAM:
-            return self._no_better_than_unigram()
         if precondition == NO_GAIN:
             return self._gain_without_information(smallest_effect)
         return None
@@ -188,13 +185,6 @@ class Comparison(Measure):
             return f"there is no gap between dense and stem-full to explain ({gap.mean:.3f} nats)"
         if Contrast(part.differences - 0.75 * gap.differences).interval(0.05)[0] > 0:
             return f"the token-only control explains {100 * part.mean / gap.mean:.0f}% of the gap (over three quarters)"
-        return None
-
-    def _no_better_than_unigram(self) -> str | None:
-        dense = self.arms["dense"].losses.whole()
-        first = Contrast(dense.curve[dense.curve.tokens == dense.curve.tokens.min()]["prose"].to_numpy())
-        if first.interval(0.05)[0] >= (floor := dense.summary["unigram_nats_per_token"]):
-            return f"at the first mark dense ({first.mean:.2f} nats) is no better than token frequencies ({floor:.2f})"
         return None
 
     def _gain_without_information(self, smallest_effect: float) -> str | None:

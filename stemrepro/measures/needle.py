@@ -18,7 +18,7 @@ from stemrepro.measures.losses import ArmLosses
 from stemrepro.measures.metric import WHOLE, Field, metric
 from stemrepro.measures.reading import ArmScores
 from stemrepro.verdicts.contrast import Contrast, of_shares
-from stemrepro.verdicts.rule import TOO_EASY, TOO_SMALL
+from stemrepro.verdicts.rule import TOO_SMALL
 
 WAYS = ("chosen", "generated")
 """By log-likelihood among all values, and by greedy generation."""
@@ -47,8 +47,6 @@ class ArmHaystack(ArmScores):
 
 FOUND = 80.0
 """Points that dense must find where it was trained to; below them there is no finding to change."""
-ROOM = 10.0
-"""Points that dense must miss where a lead over it is claimed: twice the smallest effect. Else nobody can lead."""
 KEPT, ANEW = "longer", "longer-anew"
 """The variants of the extension: tables carried over, and drawn again as the official code does."""
 
@@ -60,12 +58,6 @@ class Needle(Measure):
     preconditions: ClassVar[dict[str, Precondition]] = {
         "dense-finds": Precondition(
             f"dense finds {FOUND:g}% before the extension at the length it was trained on", TOO_SMALL, ("dense",)
-        ),
-        "dense-leaves-room": Precondition(
-            f"dense misses {ROOM:g}% or more at every length that the metric compares", TOO_EASY, ("dense",)
-        ),
-        "dense-finds-longer": Precondition(
-            f"dense finds {FOUND:g}% after the extension at its length", TOO_SMALL, ("dense",)
         ),
     }  # fmt: skip
 
@@ -140,24 +132,12 @@ class Needle(Measure):
         return losses.contrast(self.losses(ANEW, high), self.losses(KEPT, high), "prose")
 
     def untestable(self, metric: str, precondition: str) -> str | None:
-        """Return a reason where dense finds too few needles, or too many for a lead over it, or None."""
+        """Return a reason where dense finds too few needles, or None."""
         if precondition == "none":
             return None
-        if precondition == "dense-leaves-room":
-            return self.no_room(metric)
-        variant = KEPT if precondition == "dense-finds-longer" else MAIN
-        length = self.length(variant)
-        if (level := self.level(variant, length)).below(FOUND):
+        length = self.length(MAIN)
+        if (level := self.level(MAIN, length)).below(FOUND):
             return f"dense finds {level.words} of the needles in {length} tokens; {FOUND:g} are needed"
-        return None
-
-    def no_room(self, metric: str) -> str | None:
-        """Return why a lead over dense can't show at the lengths of a metric, or None."""
-        fields = self.parse(metric).fields
-        variant = fields.get("variant", MAIN) if fields else KEPT  # growth has none
-        for length in [fields["length"]] if fields else [self.length(MAIN), self.length(KEPT)]:
-            if (level := self.level(variant, length)).above(100 - ROOM):
-                return f"dense finds {level.words} of the needles in {length} tokens, which leaves no room for a lead"
         return None
 
     def runs(self) -> dict[str, ArmHaystack]:

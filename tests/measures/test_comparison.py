@@ -142,9 +142,6 @@ def test_preconditions(catalog, arms, tmp_path):
     assert failed(catalog, noisy, memory) is None  # as much of the gap, and nothing that is shown
     gone = arms | {"stem-full": arms["dense"]}
     assert "no gap" in failed(catalog, gone, memory)
-    assert failed(catalog, arms, "dense-beats-unigram") is None
-    early = arms | {"dense": write_arm(tmp_path / "early", [4.7, 4.7, 4.7])}  # 5.1 at the first mark, 4.9 at the last
-    assert "no better than token frequencies" in failed(catalog, early, "dense-beats-unigram")
 
 
 def test_rows_without_information_must_gain_no_more_than_counts(catalog, arms, tmp_path):
