@@ -219,11 +219,11 @@ class Numbers:
         return "\n".join(primary_table(list(map(labelled, every_row(scale, self._results)))))
 
     def recipes(self, scale: str) -> str:
-        """Count verdicts by recipe, over the claims of a scale's page."""
+        """Count verdicts by recipe that has claims, over those of a scale's page."""
         catalog, rows = self._catalog.recipes, {}
         for name, at in shown(scale, self._results):
-            if (path := self._results / at / name / "verdicts.json").exists():
-                rows[catalog[name].title] = (catalog[name].paper_item, self._verdicts(path))
+            if (path := self._results / at / name / "verdicts.json").exists() and (claims := self._verdicts(path)):
+                rows[catalog[name].title] = (catalog[name].paper_item, claims)
         return "\n".join(recipe_table(rows))
 
 

@@ -130,7 +130,7 @@ def section(results: Path, scale: str, name: str, catalog: Catalog, out: Path, l
     drawn = [image(path) for path in sorted((folder / "panels").glob("*.svg")) or [folder / "figure.svg"]]
     items = paper_items(recipe.paper_item)
     groups = {TALLIED[origin]: members for origin, members in by_origin(rows).items() if members}
-    summary = "; ".join(f"{whose}: {counted(members)}" for whose, members in groups.items())
+    summary = "; ".join(f"{whose}: {counted(members)}" for whose, members in groups.items()) or "no claims"
     lines = {row["claim"]: comparison_lines(row, ladder, others.get(row["claim"], [])) for row in rows}
     axes = {
         metric: axis(
@@ -195,8 +195,8 @@ def by_kind(rows: Iterable[dict]) -> dict[str, dict[str, list[dict]]]:
 
 
 def unclaimed(numbers: Paper, sections: list[dict]) -> dict[str, str]:
-    """Return the tables and figures of the paper that no claim's source names: {item: titles}."""
-    sources = " ".join(row["source"] for part in sections for row in part["rows"])
+    """Return the tables and figures of the paper that no claim's source or recipe names: {item: titles}."""
+    sources = "|".join(text for part in sections for row in part["rows"] for text in (row["source"], part["items"]))
     items: dict[str, list[str]] = {}
     for block in numbers.blocks.values():
         if block.item not in sources and block.item.startswith(("Table", "Fig")):
@@ -296,12 +296,13 @@ def markdown(sections: list[dict], numbers: Paper, out: Path, ladder: Ladder) ->
     for part in sections:
         where = f"scale `{part['scale']}`" if part["runs"] else "arithmetic: the same at every scale"
         lines += ["", f"## {part['title']}", "", f"Paper: {part['paper_item']}. Recipe `{part['name']}`, {where}.", "",
-                  f"![{part['alt']}]({part['folder']}/figure.png)", ""]  # fmt: skip
+                  f"![{part['alt']}]({part['folder']}/figure.png)"]  # fmt: skip
         if part["estimates"]:
-            counted = f"{part['estimates']} estimates without verdicts"
-            lines += [f"[{counted}]({part['folder']}/explained.html#estimates).", ""]
+            words = f"{part['estimates']} estimates without verdicts"
+            lines += ["", f"[{words}]({part['folder']}/explained.html#estimates)."]
         if part["rows"]:
-            lines += ["| claim | whose | paper | ours | evidence | verdict | why |", "|---|---|---|---|---|---|---|"]
+            heads = "| claim | whose | paper | ours | evidence | verdict | why |"
+            lines += ["", heads, "|---|---|---|---|---|---|---|"]
         for row in part["rows"]:
             mark, size = " (primary)" if row["primary"] else "", f"<br>{row['size']}" if row["size"] else ""
             origin = f"<br>{cell(row['source'])}" if row["source"] else ""

@@ -91,6 +91,18 @@ def test_markdown_and_page_hold_every_claim_in_the_papers_order(project):
 
 
 @pytest.mark.slow
+def test_a_recipe_without_claims_leads_to_its_estimates(project):
+    (project / "laptop/table_design/verdicts.json").write_text("[]")
+    write_scoreboard("laptop", project)
+    part = (project / "README.md").read_text().partition("Recipe `table_design`")[2].partition("\n## ")[0]
+    assert "[17 estimates without verdicts](laptop/table_design/explained.html#estimates)." in part
+    assert "| claim |" not in part
+    page = (project / "index.html").read_text().partition('<section id="table_design-laptop"')[2]
+    page = page.partition("</section>")[0]
+    assert 'href="laptop/table_design/explained.html#estimates">17 estimates without verdicts</a>' in page
+    assert 'class="claims"' not in page
+
+
 def test_claims_are_compared_with_the_ladders_last_rung(project):
     """The laptop's are at +0.1 (0.05 to 0.15) for dense less STEM full."""
     folder = project / "ladder/token_ladder"
