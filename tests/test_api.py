@@ -64,7 +64,7 @@ def test_every_claim_is_a_row(place):
     assert len(table) == len(every_row("laptop", Path("results")))
     row = table.query("recipe == 'rivals' and claim == 'equal-flops'").iloc[0]
     assert row.ours == pytest.approx(sum(row.differences) / len(row.differences), abs=1e-6)
-    assert row.word == "holds"
+    assert row.verdict == "supported"
     with pytest.raises(UserError, match="scale 'lapto' is unknown; did you mean 'laptop'"):
         verdicts("lapto")
 

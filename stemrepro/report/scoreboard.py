@@ -196,10 +196,13 @@ def by_kind(rows: Iterable[dict]) -> dict[str, dict[str, list[dict]]]:
 
 def unclaimed(numbers: Paper, sections: list[dict]) -> dict[str, str]:
     """Return the tables and figures of the paper that no claim's source or recipe names: {item: titles}."""
-    sources = "|".join(text for part in sections for row in part["rows"] for text in (row["source"], part["items"]))
+    claimed = [part for part in sections if part["rows"]]
+    sources = " ".join(row["source"] for part in claimed for row in part["rows"])
+    named = {item for part in claimed for item in part["items"].split("|")}
     items: dict[str, list[str]] = {}
     for block in numbers.blocks.values():
-        if block.item not in sources and block.item.startswith(("Table", "Fig")):
+        known = block.item in sources or set(paper_items(block.item)) <= named
+        if block.item.startswith(("Table", "Fig")) and not known:
             items.setdefault(block.item, []).append(block.title)
     return {item: "; ".join(filter(None, titles)) for item, titles in items.items()}
 
