@@ -211,10 +211,7 @@ def adjusted(evidence: list[Evidence]) -> list[tuple[float, float | None] | None
         members = [number for number in pairs if evidence[number].primary == primary]
         own = [pairs[number][0] for number in members]
         others = {number: p for number in members if (p := pairs[number][1]) is not None}
-        if primary:
-            changed = holm(own) + holm(list(others.values()))
-        else:
-            changed = benjamini_hochberg([*own, *others.values()])
+        changed = holm(own) + holm(list(others.values())) if primary else benjamini_hochberg([*own, *others.values()])
         other = dict(zip(others, changed[len(own) :], strict=True))
         for number, p in zip(members, changed, strict=False):
             result[number] = (p, other.get(number))
