@@ -147,7 +147,7 @@ def section(results: Path, scale: str, name: str, catalog: Catalog, out: Path, l
         "runs": bool(recipe.arms),
         "folder": os.path.relpath(folder, out),
         "images": drawn,
-        "alt": f"Figure of {name} at scale {scale}: {recipe.title}. {summary[:1].upper()}{summary[1:]}.",
+        "alt": f"Figure of {name} at scale {scale}: {recipe.title}. Its claims: {summary}.",
         "caption": caption(name, recipe, rows),
         "items": "|".join(items),
         "estimates": len(recipe.estimates),

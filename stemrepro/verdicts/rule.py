@@ -209,13 +209,12 @@ def adjusted(evidence: list[Evidence]) -> list[tuple[float, float | None] | None
     pairs = {number: (e.p, e.other_p) for number, e in enumerate(evidence) if tested(e)}
     for primary in (True, False):
         members = [number for number in pairs if evidence[number].primary == primary]
-        own = [(number, pairs[number][0]) for number in members]
-        other = [(number, pairs[number][1]) for number in members if pairs[number][1] is not None]
-        ps, count = [p for _, p in own + other], len(own)
-        changed = holm(ps[:count]) + holm(ps[count:]) if primary else benjamini_hochberg(ps)
-        others = dict(zip((number for number, _ in other), changed[count:], strict=True))
-        for (number, _), p in zip(own, changed[:count], strict=True):
-            result[number] = (p, others.get(number))
+        own = [pairs[number][0] for number in members]
+        others = {number: p for number in members if (p := pairs[number][1]) is not None}
+        changed = holm(own) + holm(list(others.values())) if primary else benjamini_hochberg([*own, *others.values()])
+        other = dict(zip(others, changed[len(own) :], strict=True))
+        for number, p in zip(members, changed, strict=False):
+            result[number] = (p, other.get(number))
     return result
 
 

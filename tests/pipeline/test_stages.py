@@ -125,6 +125,7 @@ def project(tmp_path_factory, empty_database):
     shutil.copy(empty_database, project.folder / "mlflow.db")
     project.call(*PLAN)
     project.call("dvc", "repro", *TARGETS)
+    project.call("stemrepro", "judge", "--scale", "smoke")
     return project
 
 
@@ -206,7 +207,7 @@ def test_redrawing_gives_the_same_bytes_and_nothing_is_left_to_do(project):
         return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
     before = bytes_of()
-    assert {"figure.svg", "figure.pdf", "explained.html"} <= before.keys()
+    assert {"figure.svg", "figure.pdf", "evidence.json"} <= before.keys()
     project.call("dvc", "repro", "--single-item", "--force", *targets("pair"))
     assert bytes_of() == before
     output = project.call("dvc", "repro", *TARGETS)
