@@ -50,14 +50,17 @@ MEANING = {
 
 def agreement_words(rows: list[dict], ladder: Ladder) -> str:
     """Say how often a page's claims agree with the ladder's last rung; empty where none can be compared."""
-    counts = agreeing(rows, ladder)
-    if not counts:
+    parts = []
+    for origin, members in by_origin(rows).items():
+        if counts := agreeing(members, ladder):
+            ways = f"the same way {counts[SAME]}, the other way {counts[OTHER]}, open in one of the two {counts[OPEN]}"
+            parts.append(f"of {TALLIED[origin]} {ways}")
+    if not parts:
         return ""
     tokens = next(iter(ladder.values()))[-1].tokens_a_parameter
     return (
-        f"{counts.total()} of these claims compare two arms that the ladder trained for {tokens:.0f} tokens per "
-        f"parameter, the paper's ratio. Pointing the same way there: {counts[SAME]}; the other way: {counts[OTHER]}; "
-        f"open in one of the two: {counts[OPEN]} (by 95% intervals)."
+        f"The ladder trained two compared arms for {tokens:.0f} tokens per parameter, the paper's ratio. "
+        f"There they point, by 95% intervals: {'; '.join(parts)}."
     )
 
 

@@ -116,7 +116,7 @@ def test_claims_are_compared_with_the_ladders_last_rung(project):
     for page in ("index.html", "README.md"):
         text = (project / page).read_text()
         assert "after 286 tokens per parameter (ladder) -0.300 (-0.400 to -0.200): points the other way there" in text
-        assert "Pointing the same way there: 0; " in text
+        assert re.search(r"of the paper's results the same way 0, the other way [1-9]\d*, open", text)
     scale = project.parent / "recipes/scales/gpu.yaml"
     scale.write_text(scale.read_text().replace("scoreboard: results", "scoreboard: results/gpu"))
     shutil.copytree(project / "laptop", project / "gpu", dirs_exist_ok=True)
